@@ -1,0 +1,3 @@
+"""Sparse Gaussian process classification by the informative vector machine."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Directories that are written whole or not at all."""

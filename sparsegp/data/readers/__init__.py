@@ -1,0 +1,1 @@
+"""Readers by file format."""

@@ -1,0 +1,1 @@
+"""Where row blocks live and how they are called."""

@@ -1,0 +1,1 @@
+"""The informative vector machine: row blocks, candidate pool, greedy rounds."""

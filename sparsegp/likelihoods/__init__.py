@@ -1,0 +1,1 @@
+"""Likelihoods of labels given latent values."""

@@ -1,0 +1,1 @@
+"""Scalar functions, quadrature and linear algebra."""

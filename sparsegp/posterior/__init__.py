@@ -1,0 +1,1 @@
+"""Posteriors over the span of the active rows, and predictions."""

@@ -1,0 +1,55 @@
+"""Named families: kernels, criteria, posteriors, readers are looked up here by name."""
+
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from sparsegp.errors import UnknownNameError
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Members of one family by name.
+
+    Parameters
+    ----------
+    family : str
+        What the members are, in the singular, for error messages ("kernel").
+    """
+
+    def __init__(self, family: str) -> None:
+        self.family = family
+        self._members: dict[str, T] = {}
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Return a decorator that adds its argument under `name`.
+
+        Raises
+        ------
+        ValueError
+            If the name is taken.
+        """
+
+        def add(member: T) -> T:
+            if name in self._members:
+                raise ValueError(f"{self.family} {name!r} is registered already")
+            self._members[name] = member
+            return member
+
+        return add
+
+    def __getitem__(self, name: str) -> T:
+        try:
+            return self._members[name]
+        except KeyError:
+            known = ", ".join(sorted(self._members))
+            raise UnknownNameError(f"unknown {self.family} {name!r}; known: {known}") from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._members
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._members))
+
+    def __len__(self) -> int:
+        return len(self._members)

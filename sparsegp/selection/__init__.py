@@ -1,0 +1,1 @@
+"""Which row to include next: criteria and certified lazy scores."""
