@@ -1,0 +1,306 @@
+"""One row block: its rows, their stub matrices and marginals, and how an inclusion changes them.
+
+Rows are held in tiles of 256, counted from row 0 of the whole data set, and every matrix product is
+done tile by tile. The numbers in a tile therefore do not depend on how tiles are dealt to blocks,
+workers or threads: results are the same to the last bit.
+
+Every method can be repeated: a batch that was applied is not applied again.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparsegp.ivm.inclusions import Candidates, Inclusions
+from sparsegp.ivm.verify import first_overtaken
+from sparsegp.kernels import Kernel
+from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.selection.criteria import Criterion, Marginals
+from sparsegp.selection.lazy import Scores
+from sparsegp.types import Doubles, Floats, Integers
+
+TILE = 256
+GROUP = 16
+"""Tiles worked on at a time, so that temporaries stay in cache."""
+
+
+@dataclass(frozen=True)
+class BlockSettings:
+    """What all row blocks of a run have in common.
+
+    Attributes
+    ----------
+    kernels : sequence of Kernel
+        One for all classes, or one a class.
+    likelihood : MultinomialProbit
+    criterion : Criterion
+    n_classes : int
+    capacity : int
+        Active rows that the stub matrices have room for.
+    lazy : bool
+        Evaluate only those scores that can matter.
+    """
+
+    kernels: Sequence[Kernel]
+    likelihood: MultinomialProbit
+    criterion: Criterion
+    n_classes: int
+    capacity: int
+    lazy: bool = True
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How well the current means label the rows of a block.
+
+    Attributes
+    ----------
+    rows : int
+    errors : int
+        Rows whose largest latent mean is not that of their class.
+    log_z : float
+        Sum of log predictive probabilities of the labels; only for held-out rows.
+    labelled : int
+        Rows whose label is a known class, over which `log_z` runs.
+    """
+
+    rows: int
+    errors: int
+    log_z: float
+    labelled: int
+
+
+class RowBlock:
+    """Consecutive rows and their state.
+
+    Parameters
+    ----------
+    settings : BlockSettings
+    X : Floats (m, p)
+        Scaled inputs in the working precision.
+    target : Integers (m,)
+        Class codes; -1 for a label that training has not seen.
+    first_row : int
+        Row number of the first row in the whole data set, a multiple of `TILE`.
+    held_out : bool
+        Rows that follow the training without taking part in it.
+    """
+
+    def __init__(
+        self,
+        settings: BlockSettings,
+        X: Floats,
+        target: Integers,
+        first_row: int,
+        held_out: bool = False,
+    ) -> None:
+        if first_row % TILE:
+            raise ValueError(f"first_row must be a multiple of {TILE}, got {first_row}")
+        self.settings = settings
+        self.held_out = held_out
+        self.n_rows, p = X.shape
+        self.n_tiles = -(-self.n_rows // TILE)
+        padded = self.n_tiles * TILE
+        if padded == self.n_rows:
+            self.X = np.ascontiguousarray(X).reshape(self.n_tiles, TILE, p)
+        else:
+            flat = np.zeros((padded, p), dtype=X.dtype)
+            flat[: self.n_rows] = X
+            self.X = flat.reshape(self.n_tiles, TILE, p)
+        self.rows = np.arange(first_row, first_row + padded)
+        self.target = np.zeros(padded, dtype=np.int64)
+        self.target[: self.n_rows] = target
+        self.open = np.zeros(padded, dtype=bool)
+        self.open[: self.n_rows] = not held_out
+        n_kernels = len(settings.kernels)
+        self.n_active = 0
+        shape = (n_kernels, self.n_tiles, settings.capacity, TILE)
+        self.stub: Floats = np.empty(shape, dtype=X.dtype)
+        self.mean = np.zeros((padded, settings.n_classes))
+        self.variance = np.stack(
+            [kernel.diag(self.X).reshape(padded) for kernel in settings.kernels], axis=1
+        ).astype(np.float64)
+        self.scores = Scores(
+            settings.criterion,
+            settings.likelihood,
+            np.maximum(self.target, 0),
+            settings.n_classes,
+            settings.lazy and n_kernels == 1,
+        )
+        self._pending: tuple[Inclusions, Floats] | None = None
+
+    # -- inclusion ---------------------------------------------------------------------------------
+
+    def propose(self, batch: Inclusions, pool: Integers) -> int:
+        """Return how many rows of the batch are the true winners as far as this block can tell.
+
+        Parameters
+        ----------
+        batch : Inclusions
+            Chosen among the candidates `pool` only.
+        pool : Integers (c,)
+            Rows that need no check.
+
+        Returns
+        -------
+        int
+            The first j > 0 before whose inclusion a row outside the pool scores better than
+            `batch.rows[j]`, or `batch.count`.
+        """
+        if self.held_out:
+            return batch.count
+        self._require(batch.start)
+        columns = self._columns(batch)
+        self._pending = (batch, columns)
+        open_ = self.open.copy()
+        open_[self._local(pool)] = False
+        return first_overtaken(batch, self._marginals(), self.scores, open_, columns, GROUP)
+
+    def include(self, batch: Inclusions) -> None:
+        """Apply a batch: new stub columns, variances and means (GR eq. 5.1-5.4)."""
+        if self.n_active == batch.stop:
+            return
+        self._require(batch.start)
+        columns = self._pending_columns(batch)
+        stop, q = batch.start + batch.count, batch.count
+        mean = self.mean.reshape(self.n_tiles, TILE, -1)
+        for tiles in self._groups():
+            for c in range(len(self.settings.kernels)):
+                new = columns[c, tiles]
+                self.stub[c, tiles, batch.start : stop] = new[:, :q]
+                wide = new.astype(np.float64)
+                wide[:, q:] = 0.0
+                change = np.matmul(wide.transpose(0, 2, 1), batch.step[c])
+                if len(self.settings.kernels) == 1:
+                    mean[tiles] += change
+                else:
+                    mean[tiles, :, c] += change[..., 0]
+                self._lower_variance(c, tiles, wide[:, :q])
+        self.open[self._local(batch.rows[:q])] = False
+        self.n_active = stop
+
+    def _lower_variance(self, c: int, tiles: slice, new: Doubles) -> None:
+        variance = self.variance[:, c].reshape(self.n_tiles, TILE)[tiles]
+        for j in range(new.shape[1]):
+            variance -= new[:, j] ** 2
+
+    def _columns(self, batch: Inclusions) -> Floats:
+        """Return the stub columns of a batch, (C, tiles, q, TILE)."""
+        t = batch.start
+        shape = (len(self.settings.kernels), self.n_tiles, batch.slots, TILE)
+        columns: Floats = np.empty(shape, dtype=self.X.dtype)
+        for c, kernel in enumerate(self.settings.kernels):
+            past = batch.factor[c, :, :t].astype(self.X.dtype)
+            within = np.linalg.inv(batch.factor[c, :, t:]).astype(self.X.dtype)
+            for tiles in self._groups():
+                residual = kernel(batch.x, self.X[tiles])
+                if t:
+                    residual -= np.matmul(past, self.stub[c, tiles, :t])
+                np.matmul(within, residual, out=columns[c, tiles])
+        return columns
+
+    def _pending_columns(self, batch: Inclusions) -> Floats:
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            same = pending[0].start == batch.start and np.array_equal(
+                pending[0].rows[: batch.count], batch.rows[: batch.count]
+            )
+            if same:
+                return pending[1]
+        return self._columns(batch)
+
+    def _require(self, n_active: int) -> None:
+        if self.n_active != n_active:
+            raise RuntimeError(
+                f"row block at {self.rows[0]} holds {self.n_active} inclusions, not {n_active}"
+            )
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def advance(
+        self, batch: Inclusions | None, n_active: int, count: int
+    ) -> tuple[Integers, Doubles, Candidates | None]:
+        """Apply a batch and return the rows that now score best, and their scores.
+
+        Parameters
+        ----------
+        batch : Inclusions or None
+        n_active : int
+            Active rows after it.
+        count : int
+            Rows wanted. If it is one, all that is needed to include it comes along.
+        """
+        if batch is not None:
+            self.include(batch)
+        self._require(n_active)
+        index, scores = self.scores.top(self._marginals(), self.open, count)
+        rows = self.rows[index]
+        return rows, scores, self.gather(rows, scores) if count == 1 else None
+
+    def gather(self, rows: Integers, scores: Doubles) -> Candidates:
+        """Return what is needed to include those of the rows that are in this block."""
+        index = self._local(rows)
+        tile, place = index // TILE, index % TILE
+        return Candidates(
+            rows=self.rows[index],
+            target=self.target[index],
+            score=scores[self._holds(rows)],
+            x=self.X[tile, place],
+            stub=self.stub[:, tile, : self.n_active, place].swapaxes(0, 1),
+            mean=self.mean[index],
+            variance=self.variance[index],
+        )
+
+    def standing(self) -> Standing:
+        """Return the errors of the current means, and log probabilities for held-out rows."""
+        rows = slice(0, self.n_rows)
+        target, mean = self.target[rows], self.mean[rows]
+        errors = int(np.count_nonzero(mean.argmax(axis=1) != target))
+        known = target >= 0
+        total = 0.0
+        if self.held_out and known.any():
+            total = float(
+                self.settings.likelihood.log_z(
+                    mean[known], self.variance[rows][known], target[known]
+                ).sum()
+            )
+        return Standing(self.n_rows, errors, total, int(known.sum()))
+
+    def fingerprint(self) -> str:
+        """Return a digest of the inputs and labels of this block."""
+        digest = hashlib.blake2b(self.X.data, digest_size=16)
+        digest.update(self.target.data)
+        return digest.hexdigest()
+
+    def state_digest(self) -> str:
+        """Return a digest of the marginals, to the last bit."""
+        digest = hashlib.blake2b(self.mean.data, digest_size=16)
+        digest.update(self.variance.data)
+        return digest.hexdigest()
+
+    def array(self, name: str, process: int = 0) -> Floats:
+        """Return `stub` (d, m) of one process, `mean` (m, K) or `variance` (m, C)."""
+        if name == "stub":
+            stub = self.stub[process, :, : self.n_active].transpose(1, 0, 2)
+            return stub.reshape(self.n_active, -1)[:, : self.n_rows]
+        state: Any = {"mean": self.mean, "variance": self.variance}[name]
+        return np.array(state[: self.n_rows])
+
+    # -- addressing --------------------------------------------------------------------------------
+
+    def _marginals(self) -> Marginals:
+        return Marginals(self.rows, self.target, self.mean, self.variance)
+
+    def _holds(self, rows: Integers) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        first = self.rows[0]
+        return (rows >= first) & (rows < first + self.n_rows) & np.bool_(not self.held_out)
+
+    def _local(self, rows: Integers) -> Integers:
+        return rows[self._holds(rows)] - self.rows[0]
+
+    def _groups(self) -> Iterator[slice]:
+        for start in range(0, self.n_tiles, GROUP):
+            yield slice(start, min(start + GROUP, self.n_tiles))

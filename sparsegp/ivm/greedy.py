@@ -1,0 +1,130 @@
+"""Greedy rounds: candidates from the row blocks, a batch from the pool, back to the blocks.
+
+One by one (the paper's order), the driver looks ahead: it takes a pool of the best candidates,
+includes from it in greedy order as long as the pool is likely to hold the winner, and the blocks
+check afterwards that no other row would have won (ivm/verify.py). What was overtaken is dropped, so
+the order is that of one row a round, at the price of large matrix products and few messages.
+
+In panels, the driver takes the most different of the best candidates, without a check.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from sparsegp.errors import SettingsError
+from sparsegp.ivm.active_set import ActiveSet
+from sparsegp.ivm.block import BlockSettings
+from sparsegp.ivm.inclusions import Candidates, Inclusions, merge
+from sparsegp.ivm.pool import Pool
+
+POOL_PER_SLOT = 16
+"""Candidates in the pool for each row to look ahead."""
+
+PANEL_CHOICE = 4
+"""Candidates among which each row of a panel is chosen."""
+
+
+class Blocks(Protocol):
+    """What the rounds need of a runtime: every method of every block, answers in block order."""
+
+    def map_blocks(self, method: str, *args: Any) -> list[Any]:
+        """Call a method on all blocks."""
+        ...
+
+
+@dataclass(frozen=True)
+class Order:
+    """In which order rows are included.
+
+    Parameters
+    ----------
+    lookahead : int
+        One by one, with at most so many inclusions between two questions to the blocks. The
+        active set does not depend on it.
+    panel : int
+        If above 1: so many rows at a time, the most different of the best.
+    """
+
+    lookahead: int = 32
+    panel: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("lookahead", "panel"):
+            if getattr(self, name) < 1:
+                raise SettingsError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+    @property
+    def slots(self) -> int:
+        """Rows that a batch has room for."""
+        return self.panel if self.panel > 1 else self.lookahead
+
+    def pool_size(self, static: bool) -> int:
+        """Return how many candidates a round asks for."""
+        if static:
+            return self.slots
+        if self.panel > 1:
+            return PANEL_CHOICE * self.panel
+        return POOL_PER_SLOT * self.lookahead if self.lookahead > 1 else 1
+
+
+class Selection:
+    """The state of a selection on the driver, and its next round.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        A runtime that holds the row blocks; all of them at the state of `active`.
+    settings : BlockSettings
+    order : Order
+    active : ActiveSet
+        Empty, or what a checkpoint held.
+    """
+
+    def __init__(
+        self, blocks: Blocks, settings: BlockSettings, order: Order, active: ActiveSet
+    ) -> None:
+        self.blocks, self.settings, self.order, self.active = blocks, settings, order, active
+        self.dropped = 0
+        self._best: list[tuple[Any, Any, Candidates | None]] | None = None
+
+    def recovery(self) -> Sequence[tuple[str, tuple[Any, ...]]]:
+        """Return the messages that bring a new block to the present."""
+        return [("include", (batch,)) for batch in self.active.batches]
+
+    def round(self, n_active: int) -> None:
+        """Include the next batch, up to `n_active` rows in all."""
+        criterion, order = self.settings.criterion, self.order
+        count = order.pool_size(criterion.static)
+        candidates = self._candidates(count)
+        pool = Pool(
+            candidates, self.settings.kernels, self.settings.likelihood, criterion, order.slots
+        )
+        wanted = min(order.slots, n_active - len(self.active))
+        batch = pool.take_diverse(wanted) if order.panel > 1 else pool.take_best(wanted)
+        if order.panel == 1 and batch.count > 1 and not criterion.static:
+            batch = self._checked(batch, candidates)
+        more = count if batch.stop < n_active else 0
+        self._best = self.blocks.map_blocks("advance", batch, batch.stop, more)
+        self.active.append(batch)
+
+    def _checked(self, batch: Inclusions, candidates: Candidates) -> Inclusions:
+        """Return the part of the batch that is in the true order."""
+        kept = min(self.blocks.map_blocks("propose", batch, candidates.rows))
+        self.dropped += batch.count - kept
+        return batch.first(kept)
+
+    def _candidates(self, count: int) -> Candidates:
+        """Return the best rows of all blocks, with all that is needed to include them."""
+        best, self._best = self._best, None
+        if best is None:
+            best = self.blocks.map_blocks("advance", None, len(self.active), count)
+        attached = [part for _, _, part in best if part is not None]
+        if attached:
+            return merge(attached, count)
+        rows = np.concatenate([part[0] for part in best])
+        scores = np.concatenate([part[1] for part in best])
+        order = np.lexsort((rows, -scores))[:count]
+        return merge(self.blocks.map_blocks("gather", rows[order], scores[order]), count)

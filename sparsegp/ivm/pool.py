@@ -1,0 +1,141 @@
+"""A pool of candidates on the driver, from which a batch of inclusions is chosen.
+
+The pool knows the residual covariance of its rows, kernel minus stub product, so it can include
+rows one after the other, each with its site set in turn, without asking the row blocks.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sparsegp.errors import NumericalError
+from sparsegp.ivm.inclusions import Candidates, Inclusions
+from sparsegp.ivm.sites import variational_site
+from sparsegp.kernels import Kernel
+from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.selection.criteria import Criterion, Marginals
+from sparsegp.selection.lazy import Scores
+from sparsegp.types import Doubles
+
+
+class Pool:
+    """Candidates with their marginals and residual covariance.
+
+    Parameters
+    ----------
+    candidates : Candidates
+        Best first.
+    kernels : sequence of Kernel
+    likelihood : MultinomialProbit
+    criterion : Criterion
+    slots : int
+        Rows that one batch has room for.
+    """
+
+    def __init__(
+        self,
+        candidates: Candidates,
+        kernels: Sequence[Kernel],
+        likelihood: MultinomialProbit,
+        criterion: Criterion,
+        slots: int,
+    ) -> None:
+        self.candidates = candidates
+        self.likelihood = likelihood
+        self.start = candidates.stub.shape[2]
+        self.mean, self.variance = candidates.mean.copy(), candidates.variance.copy()
+        x = candidates.x
+        self.covariance = np.empty((len(kernels), len(x), len(x)))
+        for c, kernel in enumerate(kernels):
+            stub = candidates.stub[c]
+            self.covariance[c] = kernel(x, x) - stub @ stub.T
+            np.fill_diagonal(self.covariance[c], self.variance[:, c])
+        n_classes = self.mean.shape[1]
+        self.scores = Scores(
+            criterion, likelihood, candidates.target, n_classes, len(kernels) == 1
+        )
+        self.columns = np.zeros((len(kernels), slots, len(x)))
+        self.length = np.ones((len(kernels), slots))
+        self.picked: list[int] = []
+        self.site: list[Doubles] = []
+        self.score: list[float] = []
+        self.step = np.zeros((len(kernels), slots, n_classes // len(kernels)))
+
+    def take_best(self, count: int) -> Inclusions:
+        """Return a batch in greedy order, one by one.
+
+        It ends early where the best of the pool scores worse than the worst of the pool did at
+        first: by then a row outside is likely to be better.
+        """
+        open_ = np.ones(len(self.candidates.rows), dtype=bool)
+        limit = self.candidates.score[-1]
+        for _ in range(min(count, len(open_))):
+            index, score = self.scores.top(self._marginals(), open_, 1)
+            if self.picked and score[0] < limit:
+                break
+            self._include(int(index[0]), float(score[0]))
+            open_[index] = False
+        return self._batch()
+
+    def take_diverse(self, count: int) -> Inclusions:
+        """Return a batch of the rows that differ most: pivoted Cholesky of their covariance."""
+        residual = self.covariance.sum(axis=0)
+        left = np.ones(len(residual), dtype=bool)
+        diagonal = residual.diagonal().copy()
+        factor = np.zeros((min(count, len(residual)), len(residual)))
+        for j in range(len(factor)):
+            pivot = int(np.where(left, diagonal, -np.inf).argmax())
+            left[pivot] = False
+            if diagonal[pivot] > 0.0:
+                factor[j] = residual[pivot] - factor[:j, pivot] @ factor[:j]
+                factor[j] /= np.sqrt(diagonal[pivot])
+                diagonal -= factor[j] ** 2
+            self._include(pivot, float(self.candidates.score[pivot]))
+        return self._batch()
+
+    def _include(self, i: int, score: float) -> None:
+        """Include candidate i (GR eq. 5.1-5.4 on the rows of the pool)."""
+        j = len(self.picked)
+        p = variational_site(
+            self.likelihood, self.mean[i : i + 1], self.candidates.target[i : i + 1]
+        )[0]
+        if (self.variance[i] <= -1.0).any() or not np.isfinite(p).all():
+            raise NumericalError(
+                f"row {self.candidates.rows[i]} has latent variance {self.variance[i].min():.3g} "
+                "after rounding; use --precision float64 or a kernel of smaller variance"
+            )
+        self.site.append(self.mean[i] + p)
+        n_kernels = len(self.covariance)
+        length = np.sqrt(1.0 + self.variance[i])
+        for c in range(n_kernels):
+            past = self.columns[c, :j]
+            column = (self.covariance[c, i] - past[:, i] @ past) / length[c]
+            self.columns[c, j], self.length[c, j] = column, length[c]
+            self.step[c, j] = (p if n_kernels == 1 else p[c : c + 1]) / length[c]
+            self.variance[:, c] -= column**2
+        if n_kernels == 1:
+            self.mean += np.outer(self.columns[0, j], self.step[0, j])
+        else:
+            self.mean += self.columns[:, j].T * self.step[:, j, 0]
+        self.picked.append(i)
+        self.score.append(score)
+
+    def _batch(self) -> Inclusions:
+        t, q, picked = self.start, self.columns.shape[1], np.array(self.picked, dtype=np.int64)
+        candidates, count = self.candidates, len(self.picked)
+        factor = np.zeros((len(self.covariance), q, t + q))
+        factor[:, :, t:] = np.eye(q)
+        factor[:, :count, :t] = candidates.stub[:, picked]
+        within = self.columns[:, :count, picked].swapaxes(1, 2)  # [c, j, s]: column s at row j
+        factor[:, :count, t : t + count] = np.tril(within, -1)
+        factor[:, np.arange(count), t + np.arange(count)] = self.length[:, :count]
+        padded = np.zeros((q, candidates.x.shape[1]), dtype=candidates.x.dtype)
+        padded[:count] = candidates.x[picked]
+        rows, target, score = np.full(q, -1), np.full(q, -1), np.zeros(q)
+        site = np.zeros((q, self.mean.shape[1]))
+        rows[:count], target[:count] = candidates.rows[picked], candidates.target[picked]
+        score[:count], site[:count] = self.score, self.site
+        return Inclusions(t, count, rows, target, padded, factor, self.step, site, score)
+
+    def _marginals(self) -> Marginals:
+        return Marginals(self.candidates.rows, self.candidates.target, self.mean, self.variance)

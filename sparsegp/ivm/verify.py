@@ -1,0 +1,133 @@
+"""Check that a batch was chosen in the true greedy order.
+
+The driver chooses several rows from a small pool before the row blocks are asked again. For the
+result to be that of one-by-one selection, no row outside the pool may score better than the j-th
+row of the batch at the moment when it was included. This file checks that for all moments at once.
+
+With the bound of selection/lazy.py, c + w.x - |x|^2 / 2 at x = h / sqrt(1 + a), only three numbers
+a row change from moment to moment, and all three are running sums of the new stub columns mu_j:
+
+    w.h      += mu_j (w.step_j)
+    |h|^2    += 2 mu_j (h.step_j) + mu_j^2 |step_j|^2
+    a        -= mu_j^2
+
+so a check costs some products of width q instead of q passes over all classes. Rows whose bound
+does not clear them are evaluated exactly, at their first doubtful moment, which renews the bound.
+"""
+
+import numpy as np
+
+from sparsegp.ivm.inclusions import Inclusions
+from sparsegp.selection.criteria import Marginals
+from sparsegp.selection.lazy import GRAIN, SLACK, Scores, quantise
+from sparsegp.types import Booleans, Doubles, Floats, Integers
+
+
+def first_overtaken(
+    batch: Inclusions,
+    marginals: Marginals,
+    scores: Scores,
+    open_: Booleans,
+    columns: Floats,
+    group: int,
+) -> int:
+    """Return the first moment j > 0 at which an open row beats `batch.rows[j]`, or the count.
+
+    Parameters
+    ----------
+    batch : Inclusions
+    marginals : Marginals
+        Of all rows of a block, before the batch.
+    scores : Scores
+        Of the same rows.
+    open_ : Booleans (n,)
+        Rows to be checked.
+    columns : Floats (C, tiles, q, TILE)
+        New stub columns.
+    group : int
+        Tiles to be worked on at a time.
+    """
+    limit = batch.count
+    check = _check_bounds if scores.lazy else _check_all
+    n_processes, n_tiles, slots, tile = columns.shape
+    for start in range(0, n_tiles, group):
+        stop = min(start + group, n_tiles)
+        index = start * tile + np.flatnonzero(open_[start * tile : stop * tile])
+        if limit > 1 and len(index):
+            some = columns[:, start:stop].transpose(0, 2, 1, 3).reshape(n_processes, slots, -1)
+            mu = some[:, :limit, index - start * tile].astype(np.float64)
+            limit = check(batch.first(limit), marginals.take(index), index, scores, mu)
+    return limit
+
+
+def _check_all(
+    batch: Inclusions, before: Marginals, index: Integers, scores: Scores, mu: Doubles
+) -> int:
+    """Evaluate every row at every moment; mu (C, count, n)."""
+    for j in range(1, batch.count):
+        if _is_overtaken(batch, j, _marginals_at(batch, before, mu, j), index, scores):
+            return j
+    return batch.count
+
+
+def _check_bounds(
+    batch: Inclusions, before: Marginals, index: Integers, scores: Scores, mu: Doubles
+) -> int:
+    """Evaluate a row only at moments at which its bound does not exclude that it wins."""
+    limit = batch.count
+    local = np.arange(len(index))
+    done = np.zeros(len(index), dtype=np.int64)  # the last moment known to be harmless
+    moments = np.arange(batch.count)[:, np.newaxis]
+    while len(local):
+        bounds = _bounds(batch, before.take(local), scores, index[local], mu[0][:, local])
+        doubtful = bounds >= (batch.score[: batch.count, np.newaxis] - 1.0) * GRAIN
+        doubtful &= (moments > done[local]) & (moments < limit)
+        hit = doubtful.any(axis=0)
+        local, moment = local[hit], doubtful.argmax(axis=0)[hit]
+        done[local] = moment
+        for j in np.unique(moment):
+            at = local[moment == j]
+            now = _marginals_at(batch, before.take(at), mu[:, :, at], int(j))
+            if _is_overtaken(batch, int(j), now, index[at], scores):
+                limit = int(j)
+                break
+    return limit
+
+
+def _is_overtaken(
+    batch: Inclusions, j: int, now: Marginals, index: Integers, scores: Scores
+) -> bool:
+    exact = quantise(scores.evaluate(index, now))
+    ahead = (exact > batch.score[j]) | ((exact == batch.score[j]) & (now.rows < batch.rows[j]))
+    return bool(ahead.any())
+
+
+def _marginals_at(batch: Inclusions, before: Marginals, mu: Doubles, j: int) -> Marginals:
+    """Return the marginals after the first j inclusions of the batch; mu (C, count, n)."""
+    change = np.einsum("cjn,cjr->ncr", mu[:, :j], batch.step[:, :j])
+    mean = before.mean + change.reshape(before.mean.shape)
+    variance = before.variance - np.square(mu[:, :j]).sum(axis=1).T
+    return Marginals(before.rows, before.target, mean, variance)
+
+
+def _bounds(
+    batch: Inclusions, before: Marginals, scores: Scores, index: Integers, mu: Doubles
+) -> Doubles:
+    """Return upper bounds of the scores at every moment, (count, n); mu (count, n)."""
+    step = batch.step[0, : batch.count]  # (count, K)
+    slope, mean = scores.slope[index], before.mean
+    gram = np.triu(step @ step.T, 1)
+    along = 2.0 * (step @ mean.T + gram.T @ mu) + mu * np.square(step).sum(axis=1)[:, np.newaxis]
+    linear = _running(np.einsum("nk,nk->n", mean, slope), mu * (step @ slope.T))
+    square = _running(np.einsum("nk,nk->n", mean, mean), mu * along)
+    shrink = 1.0 / (1.0 + _running(before.variance[:, 0], -np.square(mu)))
+    return SLACK - scores.offset[index] - linear * np.sqrt(shrink) + 0.5 * square * shrink
+
+
+def _running(start: Doubles, change: Doubles) -> Doubles:
+    """Return start plus the sum of the changes before each moment, (count, n)."""
+    total = np.empty_like(change)
+    total[0] = start
+    np.cumsum(change[:-1], axis=0, out=total[1:])
+    total[1:] += start
+    return total

@@ -1,0 +1,130 @@
+"""Scores that are evaluated only where they can matter.
+
+With x = m / sqrt(1 + s), log Z(x) of the multinomial probit is concave and its Hessian no steeper
+than -I, so an evaluation (x0, log Z0, g0) at any earlier time bounds it at any later one:
+
+    log Z(x) >= log Z0 + g0.(x - x0) - |x - x0|^2 / 2  =  c + w.x - |x|^2 / 2
+    w = g0 + x0,      c = log Z0 - g0.x0 - |x0|^2 / 2
+
+A row whose bound says that it cannot win needs no quadrature. (The Hessian: log Z is the log of a
+Gaussian measure of a shifted convex cone, -I plus the covariance of a truncated Gaussian.)
+"""
+
+import numpy as np
+
+from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.selection.criteria import Criterion, Marginals
+from sparsegp.types import Booleans, Doubles, Integers
+
+GRAIN = 2.0**-14
+"""Scores are compared in these units: coarser than the rounding of float32 products, so that rows
+that tie in exact arithmetic tie here, and the smaller row number decides."""
+
+SLACK = 2.0**-16
+"""What bounds may be wrong by, for the sake of quadrature and rounding."""
+
+
+def quantise(scores: Doubles) -> Doubles:
+    """Return scores in whole units of `GRAIN`."""
+    return np.rint(scores / GRAIN)
+
+
+class Scores:
+    """The scores of a fixed set of rows whose marginals change.
+
+    Parameters
+    ----------
+    criterion : Criterion
+    likelihood : MultinomialProbit
+    target : Integers (n,)
+        Class codes.
+    n_classes : int
+    lazy : bool
+        Use the bounds, where the criterion has them and the classes share the variance; otherwise
+        every row is evaluated whenever it is asked about.
+    """
+
+    def __init__(
+        self,
+        criterion: Criterion,
+        likelihood: MultinomialProbit,
+        target: Integers,
+        n_classes: int,
+        lazy: bool,
+    ) -> None:
+        self.criterion = criterion
+        self.likelihood = likelihood
+        self.lazy = lazy and criterion.concave
+        if self.lazy:
+            self.slope, self.offset = self._anchors_at_zero(target, n_classes)
+
+    def _anchors_at_zero(self, target: Integers, n_classes: int) -> tuple[Doubles, Doubles]:
+        zero = np.zeros((n_classes, n_classes))
+        log_z, gradient = self.likelihood.gradient(
+            zero, np.zeros((n_classes, 1)), np.arange(n_classes)
+        )
+        return gradient[target], log_z[target]
+
+    def upper_bounds(self, marginals: Marginals) -> Doubles:
+        """Return what each row's score cannot exceed, (n,); infinite without bounds."""
+        if not self.lazy:
+            return np.full(len(marginals.rows), np.inf)
+        shrink = 1.0 / (1.0 + marginals.variance[:, 0])
+        mean = marginals.mean
+        linear = np.einsum("nk,nk->n", mean, self.slope)
+        square = np.einsum("nk,nk->n", mean, mean)
+        return SLACK - self.offset - linear * np.sqrt(shrink) + 0.5 * square * shrink
+
+    def evaluate(self, index: Integers, marginals: Marginals) -> Doubles:
+        """Return the exact scores of rows `index`, whose marginals are given, (len(index),)."""
+        if not self.lazy:
+            return self.criterion.scores(self.likelihood, marginals)
+        x = marginals.mean / np.sqrt(1.0 + marginals.variance)
+        log_z, gradient = self.likelihood.gradient(
+            x, np.zeros_like(marginals.variance), marginals.target
+        )
+        self.slope[index] = gradient + x
+        self.offset[index] = log_z - np.einsum("nk,nk->n", gradient + 0.5 * x, x)
+        return -log_z
+
+    def top(self, marginals: Marginals, open_: Booleans, count: int) -> tuple[Integers, Doubles]:
+        """Return the best rows and their scores in units of `GRAIN`, best first.
+
+        Rows are evaluated in the order of their bounds until no bound reaches the `count`-th best
+        score found; ties go to the smaller row.
+
+        Parameters
+        ----------
+        marginals : Marginals
+            Of all rows.
+        open_ : Booleans (n,)
+            Rows that may be returned.
+        count : int
+
+        Returns
+        -------
+        index : Integers (m,)
+            m <= count: fewer if fewer rows are open.
+        scores : Doubles (m,)
+        """
+        left = np.flatnonzero(open_)
+        if count == 0 or len(left) == 0:
+            return np.empty(0, dtype=np.int64), np.empty(0)
+        bounds = self.upper_bounds(marginals)[left]
+        seen, found = left[:0], np.empty(0)
+        size = len(left) if not self.lazy else max(count, 64)
+        while len(left):
+            if size < len(left):
+                order = np.argpartition(bounds, len(left) - size)[::-1]
+                left, bounds = left[order], bounds[order]
+            head, left, bounds = left[:size], left[size:], bounds[size:]
+            seen = np.concatenate([seen, head])
+            found = np.concatenate([found, self.evaluate(head, marginals.take(head))])
+            if len(found) >= count:
+                worst = np.partition(found, len(found) - count)[len(found) - count]
+                keep = bounds >= worst - GRAIN
+                left, bounds = left[keep], bounds[keep]
+            size = max(count // 2, 64)
+        scores = quantise(found)
+        order = np.lexsort((marginals.rows[seen], -scores))[:count]
+        return seen[order], scores[order]
