@@ -20,7 +20,7 @@ from sparsegp.ivm.block import BlockSettings
 from sparsegp.ivm.inclusions import Candidates, Inclusions, merge
 from sparsegp.ivm.pool import Pool
 
-POOL_PER_SLOT = 16
+POOL_PER_SLOT = 8
 """Candidates in the pool for each row to look ahead."""
 
 PANEL_CHOICE = 4

@@ -4,8 +4,8 @@ y_k ~ N(m_k, v_k^2) with v_k^2 = 1 + s_k, and
 
     Z_i = P(y_i > y_j for all j != i) = E_u[prod_{j != i} Phi((v_i u + m_i - m_j) / v_j)]
 
-(Girolami & Rogers 2006, eq. 3.1, 5.5 and appendix B). With s = 0 the gradient of log Z_i is the p of
-their eq. 4.3 and 4.4. All that is needed are integrals over one dimension.
+(Girolami & Rogers 2006, eq. 3.1, 5.5 and appendix B). With s = 0 the gradient of log Z_i is the p
+of their eq. 4.3 and 4.4. All that is needed are integrals over one dimension.
 """
 
 from collections.abc import Iterator
@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sparsegp.math.normal import hazard
 from sparsegp.math.quadrature import log_sum_exp, ordered_sum, product_terms
 from sparsegp.types import Doubles, Integers
 
-CHUNK_TERMS = 1 << 19
+CHUNK_TERMS = 1 << 17
 """Upper bound on the elements of one temporary array: rows are taken in chunks."""
 
 
@@ -34,7 +33,7 @@ class MultinomialProbit:
         Quadrature nodes.
     """
 
-    n_nodes: int = 16
+    n_nodes: int = 12
 
     def log_z(self, mean: Doubles, variance: Doubles, target: Integers) -> Doubles:
         """Return log Z of the target class, (n,).
@@ -50,7 +49,7 @@ class MultinomialProbit:
         out = np.empty(len(target))
         for rows in self._chunks(*mean.shape):
             gap, ratio = _gaps(mean[rows], variance[rows], target[rows])
-            out[rows] = log_sum_exp(product_terms(gap, ratio, self.n_nodes)[1])
+            out[rows] = log_sum_exp(product_terms(gap, ratio, self.n_nodes).log_terms)
         return out
 
     def gradient(
@@ -63,12 +62,10 @@ class MultinomialProbit:
         log_z, gradient = np.empty(len(target)), np.empty(mean.shape)
         for rows in self._chunks(*mean.shape):
             gap, ratio = _gaps(mean[rows], variance[rows], target[rows])
-            u, terms = product_terms(gap, ratio, self.n_nodes)
-            log_z[rows] = log_sum_exp(terms)
-            weight = np.exp(terms - log_z[rows])
-            others = np.empty(gap.shape)
-            for j, (ratio_j, gap_j) in enumerate(zip(ratio, gap, strict=True)):
-                others[j] = -ordered_sum(weight * hazard(ratio_j * u + gap_j))
+            terms = product_terms(gap, ratio, self.n_nodes)
+            log_z[rows] = log_sum_exp(terms.log_terms)
+            weight = np.exp(terms.log_terms - log_z[rows])
+            others = -ordered_sum(weight * terms.hazard, axis=1)
             gradient[rows] = _spread(others, np.sqrt(1.0 + variance[rows]), target[rows])
         return log_z, gradient
 

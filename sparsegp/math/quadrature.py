@@ -1,19 +1,20 @@
 """One-dimensional quadrature of log-concave functions, each row about its own mode.
 
 A fixed rule about zero misses the integrand where a probability is small; here the nodes follow it:
-a few Newton steps to the mode, then Gauss-Hermite nodes in units of the curvature there. With 16
+a few Newton steps to the mode, then Gauss-Hermite nodes in units of the curvature there. With 12
 nodes log E_u[prod_j Phi(u + gap_j)] is right to 1e-6 for up to 26 classes, in the tails to 1e-9.
 """
 
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
-from sparsegp.math.normal import hazard, log_cdf
+from sparsegp.math.normal import hazard, log_cdf_and_hazard
 from sparsegp.types import Doubles
 
 HALF_LOG_TWO_PI = 0.5 * np.log(2.0 * np.pi)
-NEWTON_STEPS = 6
+NEWTON_STEPS = 4
 
 
 @cache
@@ -28,16 +29,13 @@ def hermite(count: int) -> tuple[Doubles, Doubles]:
     return x, log_w
 
 
-def ordered_sum(values: Doubles) -> Doubles:
-    """Return the sum over the first axis, added up in order.
+def ordered_sum(values: Doubles, axis: int = 0) -> Doubles:
+    """Return the sum over one axis, added up in order.
 
     numpy's own sum groups the terms by the shape of the array: a row alone and the same row among
-    others would differ in the last bit.
+    others would differ in the last bit. Running sums are always taken in order.
     """
-    total = values[0].copy()
-    for value in values[1:]:
-        total += value
-    return total
+    return np.asarray(np.add.accumulate(values, axis=axis).take(-1, axis=axis))
 
 
 def log_sum_exp(terms: Doubles) -> Doubles:
@@ -74,8 +72,24 @@ def product_mode(gap: Doubles, ratio: Doubles) -> tuple[Doubles, Doubles]:
     return mode, 1.0 / np.sqrt(curvature)
 
 
-def product_terms(gap: Doubles, ratio: Doubles, count: int) -> tuple[Doubles, Doubles]:
-    """Return nodes and log terms of E_u[prod_j Phi(ratio_j u + gap_j)], u ~ N(0, 1).
+@dataclass(frozen=True)
+class ProductTerms:
+    """E_u[prod_j Phi(z_j)] term by term.
+
+    Attributes
+    ----------
+    log_terms : Doubles (q, n)
+        Their exponentials sum to the expectation.
+    hazard : Doubles (j, q, n)
+        phi(z_j) / Phi(z_j) at every node.
+    """
+
+    log_terms: Doubles
+    hazard: Doubles
+
+
+def product_terms(gap: Doubles, ratio: Doubles, count: int) -> ProductTerms:
+    """Return the terms of E_u[prod_j Phi(ratio_j u + gap_j)], u ~ N(0, 1), a column each.
 
     Parameters
     ----------
@@ -83,18 +97,11 @@ def product_terms(gap: Doubles, ratio: Doubles, count: int) -> tuple[Doubles, Do
         As for `product_mode`.
     count : int
         Number of nodes q.
-
-    Returns
-    -------
-    u : Doubles (q, n)
-        Nodes.
-    terms : Doubles (q, n)
-        Their exponentials sum to the expectation.
     """
     mode, scale = product_mode(gap, ratio)
     x, log_w = hermite(count)
     u = mode + scale * x[:, np.newaxis]
-    terms = log_w[:, np.newaxis] + (np.log(scale) - HALF_LOG_TWO_PI) - 0.5 * u**2
-    for ratio_j, gap_j in zip(ratio, gap, strict=True):
-        terms += log_cdf(ratio_j * u + gap_j)
-    return u, terms
+    log_phi, h = log_cdf_and_hazard(ratio[:, np.newaxis] * u + gap[:, np.newaxis])
+    terms = ordered_sum(log_phi)
+    terms += log_w[:, np.newaxis] + (np.log(scale) - HALF_LOG_TWO_PI) - 0.5 * u**2
+    return ProductTerms(terms, h)

@@ -1,0 +1,98 @@
+"""The list of the files of a bundle with their sizes and SHA-256 digests.
+
+The list carries a digest of itself and has one spelling only: a reader spells it again from what it
+lists and compares the bytes, so that no altered bit of the list passes either.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from sparsegp.errors import StoreError
+
+NAME = "manifest.json"
+ADVICE = "restore it from a copy or write it anew"
+
+
+class Entry(NamedTuple):
+    """What a file must be: its size in bytes and its SHA-256 in hexadecimal digits."""
+
+    size: int
+    sha256: str
+
+
+def entry_of(data: bytes | memoryview) -> Entry:
+    """Describe the content of a file."""
+    return Entry(memoryview(data).nbytes, hashlib.sha256(data).hexdigest())
+
+
+def spell(files: Mapping[str, Entry]) -> bytes:
+    """Return the content of the manifest for files named relative to the bundle."""
+    listed: dict[str, Any] = {name: files[name]._asdict() for name in sorted(files)}
+    seal = hashlib.sha256(_dump(listed)).hexdigest()
+    return _dump({"files": listed, "sha256": seal})
+
+
+def parse(raw: bytes, bundle: Path) -> dict[str, Entry]:
+    """Read the content of a manifest.
+
+    Raises
+    ------
+    StoreError
+        If it is not, byte for byte, what `spell` writes, or names files outside the bundle.
+    """
+    try:
+        listed = json.loads(raw)["files"]
+        files = {name: Entry(**entry) for name, entry in listed.items()}
+        intact = spell(files) == raw
+    except (ValueError, KeyError, TypeError, AttributeError):
+        intact = False
+    if not intact:
+        raise StoreError(f"{bundle / NAME} is altered or truncated; {ADVICE}")
+    for name in files:
+        parts = PurePosixPath(name).parts
+        if name.startswith("/") or ".." in parts:
+            raise StoreError(f"{bundle / NAME} names a file outside its directory: {name!r}")
+    return files
+
+
+def verify(bundle: Path, files: Mapping[str, Entry], *, digests: bool = True) -> None:
+    """Compare the files of a bundle with the manifest; files that it does not list are ignored.
+
+    Parameters
+    ----------
+    digests : bool
+        Read the files too, not only their sizes.
+
+    Raises
+    ------
+    StoreError
+        If one is missing, cannot be read or differs; it is named.
+    """
+    for name, entry in files.items():
+        path = bundle / name
+        try:
+            size = path.stat().st_size
+            if size != entry.size:
+                raise StoreError(
+                    f"{path} is truncated or altered: {size} bytes, not {entry.size}; {ADVICE}"
+                )
+            if digests and _digest(path) != entry.sha256:
+                raise StoreError(f"{path} is altered: its SHA-256 differs; {ADVICE}")
+        except FileNotFoundError as error:
+            raise StoreError(f"{path} is missing; {ADVICE}") from error
+        except StoreError:
+            raise
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _dump(content: Mapping[str, Any]) -> bytes:
+    return (json.dumps(content, indent=1) + "\n").encode()

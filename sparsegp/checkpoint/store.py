@@ -1,0 +1,282 @@
+"""Bundles: one directory of arrays and JSON that is written whole or not at all.
+
+A bundle holds `arrays.zarr` (see `arrays`), `meta.json` and, written last, `manifest.json` with the
+size and SHA-256 of every other file. It is filled and synced under a temporary name beside its
+place, then renamed. Nothing is ever pickled.
+
+What a reader sees when the writer is killed: before the rename, what was there before. A bundle
+that replaces another needs two renames; killed between them, the place is empty and the former
+bundle, whole, lies beside it: `read_bundle` reads that one, the next `write_bundle` or
+`sweep_bundle` puts it back. After the second rename, the new one. One writer at a time is assumed;
+readers may be many and read again when the bundle is replaced under them.
+"""
+
+import json
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparsegp.checkpoint import arrays as group
+from sparsegp.checkpoint import files, manifest
+from sparsegp.errors import StoreError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ARRAYS = "arrays.zarr"
+META = "meta.json"
+_RESERVED = ("format", "format_version")
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The content of a bundle.
+
+    Parameters
+    ----------
+    meta : dict
+        The JSON content as it was given, tuples as lists.
+    arrays : dict
+        The arrays by name, in native byte order.
+    version : int
+        The format version that the bundle was written in.
+    """
+
+    meta: dict[str, Any]
+    arrays: dict[str, "NDArray[Any]"]
+    version: int
+
+
+def write_bundle(
+    path: Path,
+    meta: Mapping[str, Any],
+    arrays: Mapping[str, "NDArray[Any]"],
+    *,
+    kind: str,
+    version: int,
+) -> None:
+    """Write a bundle, on the disk when this returns; another one at the same place is replaced.
+
+    Parameters
+    ----------
+    path : Path
+        The directory; missing parents are made.
+    meta : mapping
+        JSON values, finite numbers only; not the keys `format` and `format_version`.
+    arrays : mapping
+        Numeric or bool arrays by name.
+    kind, version : str, int
+        What the bundle is, to be asked for again on reading.
+
+    Raises
+    ------
+    StoreError
+        If it cannot be written (full disk, no permission), or if something that is no bundle is at
+        the place. What was there before is still there then.
+    TypeError
+        If an array is not numeric or `meta` is not JSON.
+    ValueError
+        If a name is not allowed or a number in `meta` is not finite.
+    """
+    path = _absolute(path)
+    taken = [key for key in _RESERVED if key in meta]
+    if taken:
+        raise ValueError(f"meta must not hold the reserved keys {taken}")
+    content = {"format": kind, "format_version": version, **meta}
+    text = (json.dumps(content, indent=1, allow_nan=False) + "\n").encode()
+    native = group.checked(arrays)
+    fresh = files.beside(path, "tmp")
+    try:
+        _refuse_foreign(path)
+        files.make_directory(path.parent)
+        _fill(fresh, text, native)
+        files.replace(fresh, path)
+    except StoreError:
+        raise
+    except OSError as error:
+        _drop(fresh)
+        reason = error.strerror or error
+        raise StoreError(f"cannot write {path}: {reason}; free space or change the path") from error
+    except BaseException:
+        _drop(fresh)
+        raise
+
+
+def read_bundle(path: Path, *, kind: str, versions: Collection[int]) -> Bundle:
+    """Load a bundle after every file of it was verified.
+
+    Parameters
+    ----------
+    path : Path
+        The directory.
+    kind : str
+        What the bundle must be.
+    versions : collection of int
+        Format versions that the caller understands.
+
+    Raises
+    ------
+    StoreError
+        If there is none, if a file is missing, truncated or altered (it is named), if the bundle is
+        of another kind or of a format version that is not understood.
+    """
+    path = _absolute(path)
+    for attempt in range(1, _ATTEMPTS + 1):
+        seal = None
+        try:
+            place = _place(path)
+            seal = _read(place / manifest.NAME)
+            bundle = _load(place, seal, kind, versions)
+            if _seal_now(path) == seal:
+                return bundle
+        except StoreError:
+            if attempt == _ATTEMPTS or _seal_now(path) == seal:
+                raise
+    raise StoreError(f"{path} was replaced {_ATTEMPTS} times while it was read; try again")
+
+
+def check_bundle(path: Path) -> None:
+    """Check that every file of a bundle is there and of the right size, without reading them.
+
+    Raises
+    ------
+    StoreError
+        If the manifest is altered or a file is missing or truncated; it is named.
+    """
+    place = _absolute(path)
+    listed = manifest.parse(_read(place / manifest.NAME), place)
+    manifest.verify(place, listed, digests=False)
+
+
+def remove_bundle(path: Path) -> None:
+    """Delete a bundle; killed at any instant it is whole or gone for every reader.
+
+    Raises
+    ------
+    StoreError
+        If it cannot be removed.
+    """
+    path = _absolute(path)
+    try:
+        for old in files.replaced(path):
+            files.discard(old)
+        if os.path.lexists(path):
+            files.discard(path)
+            files.sync_directory(path.parent)
+    except OSError as error:
+        raise StoreError(f"cannot remove {path}: {error.strerror or error}") from error
+
+
+def sweep_bundle(path: Path) -> None:
+    """Remove what killed writers of this bundle left beside it; no writer may be at work.
+
+    Raises
+    ------
+    StoreError
+        If something cannot be renamed or removed.
+    """
+    path = _absolute(path)
+    try:
+        files.settle(path)
+        for item in files.find_beside(path.parent):
+            if item.name == path.name and item.suffix == "tmp":
+                files.discard(item.path)
+    except OSError as error:
+        raise StoreError(f"cannot clean up beside {path}: {error.strerror or error}") from error
+
+
+def _fill(fresh: Path, text: bytes, arrays: Mapping[str, "NDArray[Any]"]) -> None:
+    """Write and sync all files of a bundle, the manifest last."""
+    fresh.mkdir()
+    listed = {META: manifest.entry_of(text)}
+    files.write_file(fresh / META, text)
+    for key, data in group.encoded(arrays):
+        name = f"{ARRAYS}/{key}"
+        listed[name] = manifest.entry_of(data)
+        files.write_file(fresh / name, data)
+    files.write_file(fresh / manifest.NAME, manifest.spell(listed))
+    files.sync_directories(fresh)
+
+
+def _load(place: Path, seal: bytes, kind: str, versions: Collection[int]) -> Bundle:
+    listed = manifest.parse(seal, place)
+    manifest.verify(place, listed)
+    try:
+        meta = json.loads(_read(place / META))
+        found, version = (meta.pop(key) for key in _RESERVED)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(f"{place / META} is not the description of a bundle") from error
+    _check_format(place, (found, version), kind, versions)
+    ours = [name.removeprefix(f"{ARRAYS}/") for name in listed if name.startswith(f"{ARRAYS}/")]
+    try:
+        arrays = group.decoded(place / ARRAYS, group.names_in(ours))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{place / ARRAYS} cannot be read: {error}") from error
+    return Bundle(meta, arrays, version)
+
+
+def _check_format(
+    place: Path, found: tuple[Any, Any], kind: str, versions: Collection[int]
+) -> None:
+    if found[0] != kind:
+        raise StoreError(f"{place} must be a {kind}, but is a {found[0]}; give another path")
+    if found[1] in versions:
+        return
+    known = ", ".join(str(number) for number in sorted(versions))
+    newer = isinstance(found[1], int) and found[1] > max(versions, default=0)
+    advice = "upgrade sparsegp" if newer else "write it anew"
+    raise StoreError(
+        f"{place} has format version {found[1]}, but only version {known} is understood; {advice}"
+    )
+
+
+def _place(path: Path) -> Path:
+    """Return where the bundle is: at its path, or beside it if a replacement was killed."""
+    if os.path.exists(path):
+        return path
+    try:
+        old = files.replaced(path)
+    except OSError:
+        old = []
+    if not old:
+        raise StoreError(f"{path} does not exist; give the path of a bundle")
+    return old[-1]
+
+
+def _seal_now(path: Path) -> bytes | None:
+    try:
+        return _read(_place(path) / manifest.NAME)
+    except StoreError:
+        return None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise StoreError(f"{path} is missing: no bundle, or not a whole one") from error
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Never replace a file or a directory of somebody else."""
+    if not os.path.lexists(path):
+        return
+    if path.is_dir():
+        names = {entry.name for entry in path.iterdir()}
+        if not names or names & {manifest.NAME, ARRAYS}:
+            return
+    raise StoreError(f"cannot write {path}: what is there is not a bundle; give another path")
+
+
+def _drop(fresh: Path) -> None:
+    if os.path.lexists(fresh):
+        files.discard(fresh)
+
+
+def _absolute(path: Path) -> Path:
+    return Path(os.path.abspath(path))

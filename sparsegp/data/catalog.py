@@ -1,0 +1,80 @@
+"""Data sets that need no file, by name."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sparsegp.data.table import Dataset, table_from_arrays
+from sparsegp.registry import Registry
+from sparsegp.types import Doubles, Integers
+
+CATALOG: Registry[Callable[[], Dataset]] = Registry("data set")
+
+
+@CATALOG.register("digits")
+def digits() -> Dataset:
+    """Handwritten digits of 8 x 8 pixels, values 0..16: 1437 rows to train on, 360 to test on.
+
+    They come with scikit-learn; the split is stratified and always the same.
+    """
+    from sklearn.datasets import load_digits  # noqa: PLC0415
+    from sklearn.model_selection import train_test_split  # noqa: PLC0415
+
+    X, y = load_digits(return_X_y=True)
+    split: list[Any] = train_test_split(X, y, test_size=0.2, stratify=y, random_state=0)
+    X_train, X_test, y_train, y_test = split
+    return Dataset(
+        table_from_arrays(X_train, y_train, "digits (train)"),
+        table_from_arrays(X_test, y_test, "digits (test)"),
+    )
+
+
+@CATALOG.register("toy")
+def toy_dataset() -> Dataset:
+    """Draw the toy problem as Girolami & Rogers (2006), sec. 6.3, did: 1000 and 2385 rows."""
+    return Dataset(
+        table_from_arrays(*toy(1000, 0), "toy (train)"),
+        table_from_arrays(*toy(2385, 1), "toy (test)"),
+    )
+
+
+def toy(n: int, seed: int) -> tuple[Doubles, Integers]:
+    """Draw the toy problem of Girolami & Rogers (2006), sec. 6.1.
+
+    Classes are equally probable. In the plane of the first two columns, with r^2 = x1^2 + x2^2,
+    class 1 fills the ring 0.5 > r^2 > 0.1 evenly, class 2 the ring 1.0 > r^2 > 0.6, and class 3
+    is N(0, 0.01 I). The other eight columns are N(0, 1) and tell nothing.
+
+    Parameters
+    ----------
+    n : int
+        Rows.
+    seed : int
+        Key of the random stream.
+
+    Returns
+    -------
+    X : array (n, 10)
+    y : array (n,)
+        1, 2 or 3.
+    """
+    rng = np.random.default_rng([seed, n])
+    y = rng.integers(1, 4, size=n)
+    X = rng.standard_normal((n, 10))
+    for label, (inner, outer) in {1: (0.1, 0.5), 2: (0.6, 1.0)}.items():
+        rows = np.flatnonzero(y == label)
+        X[rows, :2] = _ring(rng, len(rows), inner, outer)
+    X[y == 3, :2] *= 0.1
+    return X, y
+
+
+def _ring(rng: np.random.Generator, n: int, inner: float, outer: float) -> Doubles:
+    """Draw n points evenly from inner < r^2 < outer, by rejection from the square around it."""
+    side = np.sqrt(outer)
+    found = np.empty((0, 2))
+    while len(found) < n:
+        points = rng.uniform(-side, side, size=(4 * n, 2))
+        squared = (points**2).sum(axis=1)
+        found = np.concatenate([found, points[(inner < squared) & (squared < outer)]])
+    return found[:n]

@@ -1,0 +1,194 @@
+"""Scaling of inputs: chosen once from the training rows, stored with the model, applied anywhere.
+
+`auto` tells inputs that share one bounded range from measurements with their own units. Three
+numbers of the summary decide:
+
+- the *frame*, the range that the columns would share: [-1, 1] or [0, 1] when all values lie in it,
+  [0, M] for whole numbers with least value 0 and greatest value M <= 255;
+- the *reach*, the median over the columns that vary of (high - low) / width of the frame: do the
+  columns fill it?
+- the *polarisation*, sum of variances / sum of (mean - low end) (high end - mean) over those
+  columns. The denominator is the greatest variance that a variable with that mean can have in the
+  frame (Bhatia & Davis 2000), so it lies in [0, 1]: 1 for values at the two ends only, 1/3 for
+  values spread evenly over the frame, small for bells inside it.
+
+A reach of at least `REACH` is always needed. The frames [-1, 1], [0, 1] and [0, 255] are
+conventions that data are brought to on purpose (normalised columns, indicators, bytes), and reach
+suffices. Any other [0, M] may be a scale that features were rounded to, each with its own bell;
+there polarisation must exceed that of even spread, as it does for ink and background.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from sparsegp.data.summary import Summary
+from sparsegp.errors import DataError
+from sparsegp.registry import Registry
+from sparsegp.types import Doubles
+
+REACH = 0.75
+"""Least part of the frame that the median column must span: columns brought to the frame span all
+of it, but a sample of 50 of their rows may span four fifths only."""
+
+EVEN = 1.0 / 3.0
+"""Polarisation of values spread evenly over the frame."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The map x -> (x - shift) * factor of each column.
+
+    Parameters
+    ----------
+    shift, factor : array (p,)
+        Doubles.
+    name : str
+        The rule that was followed: "standard", "range" or "none" (`auto` resolves to one).
+    """
+
+    shift: Doubles
+    factor: Doubles
+    name: str
+
+    def apply(self, X: Any, dtype: DTypeLike = np.float64) -> Any:
+        """Scale X (n, p), a numpy array at once or a dask array lazily.
+
+        The arithmetic is in float64, the result is cast to `dtype`.
+
+        Raises
+        ------
+        DataError
+            If X has another number of columns.
+        """
+        if X.ndim != 2 or X.shape[1] != len(self.shift):
+            raise DataError(
+                f"the scaling is for {len(self.shift)} columns; X has shape {tuple(X.shape)}"
+            )
+        dtype = np.dtype(dtype)
+        if hasattr(X, "dask"):
+            return X.map_blocks(
+                scale,
+                shift=self.shift,
+                factor=self.factor,
+                to=dtype,
+                dtype=dtype,
+                meta=np.empty((0, 0), dtype),
+            )
+        return scale(np.asarray(X), shift=self.shift, factor=self.factor, to=dtype)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain lists and strings; `from_json` restores the same doubles."""
+        return {
+            "name": self.name,
+            "shift": self.shift.tolist(),
+            "factor": self.factor.tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> "Scaling":
+        """Restore what `to_json` gave.
+
+        Raises
+        ------
+        DataError
+            If an entry is missing or is not a list of finite numbers of the same length.
+        """
+        try:
+            shift = np.array(stored["shift"], dtype=np.float64)
+            factor = np.array(stored["factor"], dtype=np.float64)
+            name = str(stored["name"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"a stored scaling needs name, shift and factor: {error!r}") from None
+        if shift.ndim != 1 or shift.shape != factor.shape:
+            raise DataError(
+                f"shift and factor of a stored scaling must be lists of one length; "
+                f"their shapes are {shift.shape} and {factor.shape}"
+            )
+        if not (np.isfinite(shift).all() and np.isfinite(factor).all()):
+            raise DataError("shift and factor of a stored scaling must be finite")
+        return cls(shift, factor, name)
+
+
+SCALINGS: Registry[Callable[[Summary], Scaling]] = Registry("scaling")
+
+
+def choose_scaling(name: str, summary: Summary) -> Scaling:
+    """Scale by the rule called `name`: auto, standard, range or none.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such rule.
+    """
+    return SCALINGS[name](summary)
+
+
+@SCALINGS.register("none")
+def unscaled(summary: Summary) -> Scaling:
+    """Leave the columns as they are."""
+    return Scaling(np.zeros(summary.p), np.ones(summary.p), "none")
+
+
+@SCALINGS.register("standard")
+def standard(summary: Summary) -> Scaling:
+    """Give every column mean 0 and variance 1; columns of one value become 0."""
+    spread = np.sqrt(summary.variance)
+    spread[spread == 0] = 1.0
+    return Scaling(summary.mean, 1.0 / spread, "standard")
+
+
+@SCALINGS.register("range")
+def shared_range(summary: Summary) -> Scaling:
+    """Divide all columns by the one greatest absolute value."""
+    bound = max(abs(summary.minimum), abs(summary.maximum)) or 1.0
+    return replace(unscaled(summary), factor=np.full(summary.p, 1.0 / bound), name="range")
+
+
+@SCALINGS.register("auto")
+def auto(summary: Summary) -> Scaling:
+    """Divide inputs that share one bounded range by its bound, standardise all others.
+
+    The rule is at the head of this file. Inputs in [-1, 1] or [0, 1] stay as they are.
+    """
+    lower, upper = frame(summary) or (0.0, 0.0)
+    if upper == lower or reach(summary, lower, upper) < REACH:
+        return standard(summary)
+    if upper not in (1.0, 255.0) and polarisation(summary, lower, upper) <= EVEN:
+        return standard(summary)
+    return unscaled(summary) if upper == 1.0 else shared_range(summary)
+
+
+def frame(summary: Summary) -> tuple[float, float] | None:
+    """Return the ends of the bounded range that the columns may share, or None."""
+    low, high = summary.minimum, summary.maximum
+    if low >= -1 and high <= 1:
+        return (-1.0 if low < 0 else 0.0), 1.0
+    if summary.whole and low == 0 and high <= 255:
+        return 0.0, high
+    return None
+
+
+def reach(summary: Summary, lower: float, upper: float) -> float:
+    """Return the part of [lower, upper] that the median column spans, of those that vary."""
+    span = summary.high - summary.low
+    varies = span > 0
+    return float(np.median(span[varies])) / (upper - lower) if varies.any() else 0.0
+
+
+def polarisation(summary: Summary, lower: float, upper: float) -> float:
+    """Return the variance of the varying columns as a part of the greatest possible one."""
+    varies = summary.high > summary.low
+    greatest = (summary.mean - lower) * (upper - summary.mean)
+    return float(summary.variance[varies].sum() / greatest[varies].sum())
+
+
+def scale(X: NDArray[Any], *, shift: Doubles, factor: Doubles, to: np.dtype[Any]) -> NDArray[Any]:
+    """Return (X - shift) * factor for one block, X (rows, p), of type `to`."""
+    result = X.astype(np.float64)
+    result -= shift
+    result *= factor
+    return result.astype(to, copy=False)

@@ -1,0 +1,195 @@
+"""What one pass over the rows tells: range, mean and variance of each column, and bad values."""
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsegp.data.blocks import map_chunks
+from sparsegp.data.table import REAL_KINDS
+from sparsegp.errors import DataError
+from sparsegp.types import Doubles
+
+if TYPE_CHECKING:
+    import dask.array as da
+
+PIECE_VALUES = 1 << 20
+"""Values of a chunk that are converted to doubles at a time."""
+
+PRECISION = 24
+"""Bits that are kept of a mean and a variance, those of a float32."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Statistics of the columns of X (n, p).
+
+    Parameters
+    ----------
+    n, p : int
+        Rows and columns.
+    low, high : array (p,)
+        Least and greatest value of each column.
+    mean, variance : array (p,)
+        Moments of each column (the variance divides by n), doubles rounded to the precision of
+        a float32: see `summarise`.
+    whole : bool
+        All values are whole numbers, however stored.
+    """
+
+    n: int
+    p: int
+    low: Doubles
+    high: Doubles
+    mean: Doubles
+    variance: Doubles
+    whole: bool
+
+    @property
+    def minimum(self) -> float:
+        """Least value of all."""
+        return float(self.low.min())
+
+    @property
+    def maximum(self) -> float:
+        """Greatest value of all."""
+        return float(self.high.max())
+
+
+@dataclass(frozen=True)
+class Partial:
+    """Statistics of some rows: count, range, mean and sum of squared deviations, bad values.
+
+    The mean is counted from the first of the rows, `origin` (p,), so that its error is small
+    against the range of a column, however far from zero that lies.
+    """
+
+    n: int
+    low: Doubles
+    high: Doubles
+    origin: Doubles
+    mean: Doubles
+    squares: Doubles
+    whole: bool
+    n_bad: int = 0
+    first_bad: tuple[int, int, float] | None = None
+
+
+def summarise(X: "da.Array", source: str) -> Summary:
+    """Summarise X in one lazy pass over its chunks.
+
+    Partial statistics of the chunks are combined by the formula of Chan, Golub and LeVeque, in
+    float64. Sums over differently chunked rows differ in the last bits, and nothing that follows
+    may depend on the chunks: the variance is therefore rounded to 24 bits, and the mean, as its
+    distance from the first row, to a multiple of 2^-24 of the range of the column (so that a
+    mean of nearly zero is rounded too). Columns of one value have exactly that mean and
+    variance 0.
+
+    Parameters
+    ----------
+    X : dask array (n, p)
+        Chunked by rows only.
+    source : str
+        Where the rows come from, for messages.
+
+    Returns
+    -------
+    Summary
+
+    Raises
+    ------
+    DataError
+        If X does not hold real numbers, holds NaN or infinity, or values too large to square.
+    """
+    if X.dtype.kind not in REAL_KINDS:
+        raise DataError(f"X must hold real numbers; {source} holds {X.dtype}")
+    total = reduce(combine, map_chunks(partial, X))
+    if total.first_bad is not None:
+        raise DataError(_bad_values(total, source))
+    if not np.all(np.isfinite(total.squares)):
+        column = int(np.argmin(np.isfinite(total.squares)))
+        raise DataError(
+            f"{source} has values too large to standardise in column {column}, from "
+            f"{total.low[column]:g} to {total.high[column]:g}; divide the column first"
+        )
+    return _finish(total)
+
+
+def partial(block: NDArray[Any]) -> Partial:
+    """Statistics of one chunk, (rows, p); a piece of it at a time is held in float64."""
+    rows = max(1, PIECE_VALUES // max(block.shape[1], 1))
+    pieces = [block[start : start + rows] for start in range(0, max(len(block), 1), rows)]
+    return reduce(combine, map(_piece, pieces))
+
+
+def combine(a: Partial, b: Partial) -> Partial:
+    """Statistics of the rows of `a` followed by those of `b`."""
+    if a.n == 0 or b.n == 0:
+        return b if a.n == 0 else a
+    n = a.n + b.n
+    first = a.first_bad
+    if first is None and b.first_bad is not None:
+        first = (a.n + b.first_bad[0], *b.first_bad[1:])
+    with np.errstate(over="ignore", invalid="ignore"):
+        step = (b.origin - a.origin) + b.mean - a.mean
+        mean = a.mean + step * (b.n / n)
+        squares = a.squares + b.squares + step**2 * (a.n * b.n / n)
+    return Partial(
+        n,
+        np.minimum(a.low, b.low),
+        np.maximum(a.high, b.high),
+        a.origin,
+        mean,
+        squares,
+        a.whole and b.whole,
+        a.n_bad + b.n_bad,
+        first,
+    )
+
+
+def _piece(rows: NDArray[Any]) -> Partial:
+    X = np.asarray(rows, dtype=np.float64)
+    n = len(X)
+    finite = np.isfinite(X) if rows.dtype.kind == "f" else None
+    if n == 0 or (finite is not None and not finite.all()):
+        return _unusable(X, finite)
+    with np.errstate(over="ignore", invalid="ignore"):
+        deviation = X - X[0]
+        mean = deviation.mean(axis=0)
+        deviation -= mean
+        squares = np.einsum("np,np->p", deviation, deviation)
+    whole = rows.dtype.kind != "f" or bool(np.all(np.rint(X) == X))
+    return Partial(n, X.min(axis=0), X.max(axis=0), X[0].copy(), mean, squares, whole)
+
+
+def _unusable(X: Doubles, finite: NDArray[np.bool_] | None) -> Partial:
+    """Statistics of no rows, or of rows with bad values: moments do not matter any more."""
+    n, p = X.shape
+    zeros = np.zeros(p)
+    if n == 0 or finite is None:
+        return Partial(0, zeros, zeros, zeros, zeros, zeros, whole=True)
+    place = int(np.argmin(finite))  # the first False, by row and then by column
+    row, column = divmod(place, p)
+    first = (row, column, float(X[row, column]))
+    return Partial(n, zeros, zeros, zeros, zeros, zeros, True, int(X.size - finite.sum()), first)
+
+
+def _finish(total: Partial) -> Summary:
+    _, exponent = np.frexp(total.high - total.low)
+    unit = np.ldexp(1.0, exponent - PRECISION)
+    mean = total.origin + unit * np.rint(total.mean / unit)
+    fraction, exponent = np.frexp(total.squares / total.n)
+    variance = np.ldexp(np.rint(np.ldexp(fraction, PRECISION)), exponent - PRECISION)
+    return Summary(total.n, len(mean), total.low, total.high, mean, variance, total.whole)
+
+
+def _bad_values(total: Partial, source: str) -> str:
+    assert total.first_bad is not None
+    row, column, value = total.first_bad
+    count = "1 value that is" if total.n_bad == 1 else f"{total.n_bad} values that are"
+    return (
+        f"{source} has {count} not finite, the first is {value} in row {row}, column {column} "
+        f"(counted from 0); remove or fill in such values"
+    )

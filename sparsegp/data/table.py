@@ -1,0 +1,193 @@
+"""Rows with their labels: what every reader gives back, and the checks that all of them share."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sparsegp.data.blocks import from_memory, from_sparse
+from sparsegp.errors import DataError
+from sparsegp.types import Labels
+
+if TYPE_CHECKING:
+    import dask.array as da
+
+REAL_KINDS = "biuf"
+"""Kinds of dtype that hold real numbers: bool, integers, floats."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Inputs and labels of one sample.
+
+    Parameters
+    ----------
+    X : dask array (n, p)
+        Real numbers, chunked by rows only.
+    y : array (n,) or None
+        Labels as found, integers or strings; None where there are none.
+    source : str
+        Where the rows come from, for messages.
+    """
+
+    X: "da.Array"
+    y: Labels | None
+    source: str
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A training table and, where the source has one, its test table."""
+
+    train: Table
+    test: Table | None = None
+
+
+def check_table(table: Table) -> Table:
+    """Return the table when it can be learnt from.
+
+    Raises
+    ------
+    DataError
+        If X is not two-dimensional, does not hold real numbers, has no rows or no columns, or if
+        the labels are not one per row.
+    """
+    X, y, source = table.X, table.y, table.source
+    if X.ndim != 2:
+        raise DataError(f"X must be two-dimensional, (rows, columns); {source} has shape {X.shape}")
+    if X.dtype.kind not in REAL_KINDS:
+        raise DataError(f"X must hold real numbers; {source} holds {X.dtype}")
+    n, p = X.shape
+    if n == 0:
+        raise DataError(f"{source} has no rows")
+    if p == 0:
+        raise DataError(f"{source} has no columns to learn from")
+    if y is not None and len(y) != n:
+        raise DataError(f"every row needs one label; {source} has {n} rows and {len(y)} labels")
+    return table
+
+
+def check_pair(dataset: Dataset) -> Dataset:
+    """Return the data set when its two tables have the same columns.
+
+    Raises
+    ------
+    DataError
+        If the numbers of columns differ.
+    """
+    train, test = dataset.train, dataset.test
+    if test is not None and test.X.shape[1] != train.X.shape[1]:
+        raise DataError(
+            f"training and test rows must have the same columns; {train.source} has "
+            f"{train.X.shape[1]} and {test.source} has {test.X.shape[1]}"
+        )
+    return dataset
+
+
+def table_from_arrays(X: Any, y: ArrayLike | None = None, source: str = "X") -> Table:
+    """Make a table of arrays.
+
+    Parameters
+    ----------
+    X : array-like (n, p)
+        A numpy array, a data frame, nested lists, a scipy sparse matrix (made dense chunk by
+        chunk, when read), or a dask array or data frame. Chunks of unknown size are measured,
+        which computes them once; chunks across columns are joined.
+    y : array-like (n,) or (n, 1), optional
+        Labels.
+    source : str
+        A name for messages.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    DataError
+        If the arrays cannot be learnt from, see `check_table`.
+    """
+    return check_table(
+        Table(_rows(X, source), None if y is None else tidy_labels(y, source), source)
+    )
+
+
+def tidy_labels(y: Any, source: str) -> Labels:
+    """Return labels as one flat array (n,); bytes become strings.
+
+    Raises
+    ------
+    DataError
+        If there is more than one label for a row.
+    """
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise DataError(
+            f"labels must be one for each row, (rows,); those of {source} have shape {labels.shape}"
+        )
+    if labels.dtype.kind == "S":
+        return np.char.decode(labels, "utf-8")
+    if labels.dtype.kind == "T":
+        return labels.astype(np.str_)
+    if labels.dtype.kind not in REAL_KINDS + "UO":
+        raise DataError(
+            f"labels must be integers or strings; those of {source} are of type {labels.dtype}"
+        )
+    return labels
+
+
+def _rows(X: Any, source: str) -> "da.Array":
+    """Turn whatever holds rows into a dask array chunked by rows."""
+    if hasattr(X, "to_dask_array"):
+        X = X.to_dask_array()
+    if hasattr(X, "dask"):
+        return _dask_rows(X, source)
+    if hasattr(X, "tocsr"):
+        return from_sparse(X)
+    if isinstance(X, np.ma.MaskedArray):
+        X = np.ma.filled(X.astype(float), np.nan)
+    try:
+        X = np.asarray(X)
+    except ValueError as error:
+        raise DataError(f"{source} is no table of numbers: {error}") from None
+    if X.ndim != 2:
+        raise DataError(f"X must be two-dimensional, (rows, columns); {source} has shape {X.shape}")
+    return from_memory(_numbers(X, source) if X.dtype.kind in "OUS" else X)
+
+
+def _dask_rows(X: Any, source: str) -> "da.Array":
+    if any(np.isnan(size) for size in X.shape):
+        X = X.compute_chunk_sizes()
+    if X.ndim == 2 and X.numblocks[1] > 1:
+        X = X.rechunk({1: -1})
+    if X.dtype.kind == "O":
+        X = X.map_blocks(_numbers, source=source, dtype=float, meta=np.empty((0, 0)))
+    rows: da.Array = X
+    return rows
+
+
+def _numbers(X: NDArray[Any], source: str) -> NDArray[np.float64]:
+    """Convert objects (n, p) to doubles, or say which one is not a number."""
+    try:
+        if X.dtype.kind in "US":
+            raise ValueError
+        return X.astype(np.float64)
+    except (TypeError, ValueError):
+        row, column, value = next(_not_numbers(X), (0, 0, X.dtype))
+    value = getattr(value, "item", lambda: value)()
+    raise DataError(
+        f"X must hold real numbers; {source} has {value!r} in row {row}, column {column}"
+    )
+
+
+def _not_numbers(X: NDArray[Any]) -> Any:
+    for (row, column), value in np.ndenumerate(X):
+        try:
+            if isinstance(value, str | bytes):
+                raise ValueError
+            float(value)
+        except (TypeError, ValueError):
+            yield row, column, value

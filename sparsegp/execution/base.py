@@ -1,0 +1,177 @@
+"""What a fit asks of the place where its row blocks live.
+
+The rows are split into blocks. A block is a plain object that holds the state of its rows; the
+driver calls one method on all blocks with one message and gets the answers in block order. Block
+methods must be deterministic and idempotent (a message that comes twice is answered as at first),
+because a runtime that loses a worker rebuilds its blocks and sends the interrupted message again.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, NoReturn, Self, TypeAlias
+
+Message: TypeAlias = tuple[str, tuple[Any, ...]]
+"""A method of the blocks and its arguments."""
+
+Recovery: TypeAlias = Callable[[], Sequence[Message]]
+"""Gives the messages that bring a freshly built block to the present."""
+
+
+def nothing_to_replay() -> Sequence[Message]:
+    """Return no messages: a fresh block is already in the present."""
+    return ()
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one block is built from.
+
+    Parameters
+    ----------
+    index : int
+        Number of the block, from 0.
+    inputs : dict
+        Keyword arguments of the factory. Dask collections (delayed objects, arrays) are computed
+        where the block will live and replaced by their values; anything else is passed as it is.
+    """
+
+    index: int
+    inputs: dict[str, Any] = field(default_factory=dict)
+
+
+class Runtime(ABC):
+    """Holds row blocks and carries messages to them. Use it as a context manager.
+
+    Attributes
+    ----------
+    recovery : callable
+        Set by the driver: returns the messages that bring a fresh block to the present. Used only
+        by runtimes that can lose blocks.
+    """
+
+    def __init__(self) -> None:
+        self.recovery: Recovery = nothing_to_replay
+
+    @abstractmethod
+    def build(self, factory: Callable[..., Any], parts: Sequence[Part]) -> None:
+        """Build one block from each part; blocks of an earlier call are dropped.
+
+        Parameters
+        ----------
+        factory : callable
+            Called with the inputs of a part, returns the block. It must be picklable.
+        parts : sequence of Part
+            With indices 0, 1, 2, ... in order.
+
+        Raises
+        ------
+        ValueError
+            If the indices of the parts are not 0, 1, 2, ...
+        ClusterError
+            If no worker is left to build on.
+        """
+
+    @abstractmethod
+    def map_blocks(self, method: str, *args: Any) -> list[Any]:
+        """Call one method on every block and return the answers in block order.
+
+        What a block method raises reaches the caller as it is, with a note that names the block
+        (the first one, if several raise).
+
+        Raises
+        ------
+        ClusterError
+            If workers were lost for good.
+        """
+
+    @abstractmethod
+    def call_block(self, index: int, method: str, *args: Any) -> Any:
+        """Call one method on one block.
+
+        Raises
+        ------
+        IndexError
+            If there is no such block.
+        ClusterError
+            If workers were lost for good.
+        """
+
+    @property
+    @abstractmethod
+    def n_blocks(self) -> int:
+        """Number of blocks built."""
+
+    @property
+    @abstractmethod
+    def n_workers(self) -> int:
+        """Number of threads or workers that answer at the same time."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Say in a few words where the blocks live."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Drop the blocks and give back threads, processes and connections."""
+
+    def as_dask(self, method: str, *args: Any) -> list[Any]:
+        """Return one delayed call of `method` per block, to show block state as dask arrays.
+
+        The calls go through this runtime, so they must be computed in its process: by dask's
+        threaded or synchronous scheduler.
+        """
+        from dask.delayed import delayed  # noqa: PLC0415 - dask is loaded only where it is used
+
+        return [
+            delayed(self.call_block, pure=False)(index, method, *args)
+            for index in range(self.n_blocks)
+        ]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a runtime cannot leave its process; compute delayed block calls with "
+            "scheduler='threads'"
+        )
+
+
+def check_parts(parts: Sequence[Part]) -> None:
+    """Check that the parts are numbered in order.
+
+    Raises
+    ------
+    ValueError
+        If they are not.
+    """
+    found = [part.index for part in parts]
+    if not found or found != list(range(len(parts))):
+        raise ValueError(f"parts must be numbered 0, 1, 2, ... in order, found {found}")
+
+
+def check_index(index: int, n_blocks: int) -> None:
+    """Check that a block exists.
+
+    Raises
+    ------
+    IndexError
+        If it does not.
+    """
+    if not 0 <= index < n_blocks:
+        raise IndexError(f"there is no block {index}; blocks are 0 to {n_blocks - 1}")
+
+
+def name_block(error: Exception, index: int, doing: str, place: str = "") -> None:
+    """Add to an exception a note that says in which block it was raised."""
+    error.add_note(f"raised by block {index} in {doing}{place}")

@@ -1,0 +1,45 @@
+"""Inputs of blocks: dask collections are replaced by their values, BLAS is kept to one thread."""
+
+from contextlib import ExitStack
+from typing import Any
+
+
+def is_lazy(value: Any) -> bool:
+    """Tell whether `value` is a dask collection, without importing dask."""
+    if isinstance(value, type):
+        return False
+    graph = getattr(value, "__dask_graph__", None)
+    return callable(graph) and graph() is not None
+
+
+def compute_inputs(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Replace the dask collections among `inputs` by their values, computed in this thread."""
+    lazy = {name: value for name, value in inputs.items() if is_lazy(value)}
+    if not lazy:
+        return dict(inputs)
+    from dask.base import compute  # noqa: PLC0415 - dask is loaded only where it is used
+
+    values = compute(*lazy.values(), scheduler="synchronous")  # type: ignore[no-untyped-call]
+    return inputs | dict(zip(lazy, values, strict=True))
+
+
+class SingleThreadedBLAS:
+    """Keeps BLAS and OpenMP of this process at one thread until `restore`.
+
+    Blocks run side by side, so threads inside BLAS would compete with them. The limit holds for
+    the libraries that are loaded when `limit` is called: call it again after imports.
+    """
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+
+    def limit(self) -> None:
+        """Limit the libraries that are loaded now."""
+        import numpy  # noqa: F401, PLC0415 - loads the library to be limited
+        from threadpoolctl import threadpool_limits  # noqa: PLC0415
+
+        self._stack.enter_context(threadpool_limits(limits=1))
+
+    def restore(self) -> None:
+        """Give every library the number of threads it had before."""
+        self._stack.close()

@@ -1,0 +1,37 @@
+"""The kernel of linear latent functions."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparsegp.kernels.base import Kernel, positive, within
+from sparsegp.types import Floats
+
+
+@dataclass(frozen=True)
+class Linear(Kernel, name="linear"):
+    r"""Inner product of the inputs; add a constant for functions that miss the origin.
+
+    .. math:: k(x, z) = v \sum_j x_j z_j
+
+    Parameters
+    ----------
+    variance : float, default 1
+        v, positive: the prior variance of the slopes.
+    """
+
+    variance: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "variance", positive(self.variance, "the variance of linear"))
+
+    def _matrix(self, X: Floats, Z: Floats) -> Floats:
+        return self._scaled(X @ np.swapaxes(Z, -1, -2))
+
+    def _diag(self, X: Floats) -> Floats:
+        return self._scaled(np.einsum("...ij,...ij->...i", X, X))
+
+    def _scaled(self, products: Floats) -> Floats:
+        if self.variance != 1:
+            products *= within(self.variance, products.dtype, self)
+        return products

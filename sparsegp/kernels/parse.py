@@ -1,0 +1,152 @@
+"""Kernel texts: ``2*rbf(1.5) + linear``.
+
+A text is read as a Python expression but never evaluated. It holds names of `KERNELS`, with
+arguments in the order of their fields or without any, positive numbers, ``+``, ``*`` and
+parentheses.
+"""
+
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
+
+from sparsegp.errors import KernelSyntaxError, SettingsError
+from sparsegp.kernels.base import KERNELS, Constant, Kernel
+
+Argument = float | tuple[float, ...]
+
+
+def parse(text: str) -> Kernel:
+    """Return the kernel that a text describes; the inverse of ``str``.
+
+    Raises
+    ------
+    KernelSyntaxError
+        With the position, counted from 1, and the part of the text that is at fault.
+    """
+    if not text.strip():
+        raise KernelSyntaxError(
+            f"cannot read kernel {text!r}: the text is empty; write for example 'rbf(1.5)'"
+        )
+    return _Reader(re.sub(r"\s", " ", text)).read()  # one line, positions unchanged
+
+
+def parse_many(text: str, n_classes: int) -> list[Kernel]:
+    """Return one kernel per class from texts separated by ``;``; one text serves all classes.
+
+    Raises
+    ------
+    KernelSyntaxError
+        If one of the texts cannot be read.
+    SettingsError
+        If the number of texts is neither one nor `n_classes`.
+    """
+    kernels = [parse(piece.strip()) for piece in text.split(";")]
+    if len(kernels) == 1:
+        return kernels * n_classes
+    if len(kernels) != n_classes:
+        raise SettingsError(
+            f"kernels must be one for all or one for each of the {n_classes} classes, got "
+            f"{len(kernels)} in {text!r}; separate them by ';'"
+        )
+    return kernels
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Turns the nodes of the syntax tree of one text into kernels."""
+
+    text: str
+
+    @property
+    def expression(self) -> str:
+        return self.text.lstrip()
+
+    def read(self) -> Kernel:
+        try:
+            return self.kernel(ast.parse(self.expression, mode="eval").body)
+        except SyntaxError as error:
+            start = error.offset - 1 if error.offset else len(self.expression)
+            raise self.error_at(start, None, error.msg) from None
+        except KernelSyntaxError:
+            raise
+        except ValueError as error:  # characters that no Python text may hold
+            raise self.error_at(0, None, str(error)) from None
+        except (RecursionError, MemoryError):
+            raise self.error_at(0, None, "nested too deeply") from None
+
+    def kernel(self, node: ast.expr) -> Kernel:
+        match node:
+            case ast.BinOp(left, ast.Add(), right):
+                return self.kernel(left) + self.kernel(right)
+            case ast.BinOp(left, ast.Mult(), right):
+                return self.kernel(left) * self.kernel(right)
+            case ast.BinOp():
+                raise self.error(node, "kernels are joined by + and * only")
+            case ast.Name(name):
+                return self.named(node, name, [])
+            case ast.Call(ast.Name(name), arguments, []):
+                return self.named(node, name, arguments)
+            case ast.Call(ast.Name(), _, _):
+                raise self.error(node, "arguments are given in order, without names")
+            case ast.Constant() | ast.UnaryOp():
+                return self.build(node, Constant, [self.number(node)])
+            case _:
+                raise self.error(node, "expected a kernel, a number, + or *")
+
+    def named(self, node: ast.expr, name: str, arguments: list[ast.expr]) -> Kernel:
+        if name not in KERNELS:
+            raise self.error(node, f"unknown kernel; known: {', '.join(KERNELS)}")
+        family = KERNELS[name]
+        names = [field.name for field in fields(family)]
+        least = sum(field.default is MISSING for field in fields(family))
+        if not least <= len(arguments) <= len(names):
+            takes = f"{'' if least == len(names) else 'at most '}{len(names)}"
+            raise self.error(
+                node,
+                f"{name} takes {takes} argument{'s' * (len(names) != 1)} ({', '.join(names)}), "
+                f"got {len(arguments)}",
+            )
+        return self.build(node, family, [self.argument(argument) for argument in arguments])
+
+    def build(
+        self, node: ast.expr, family: Callable[..., Kernel], arguments: list[Argument]
+    ) -> Kernel:
+        try:
+            return family(*arguments)
+        except SettingsError as error:
+            raise self.error(node, str(error)) from None
+
+    def argument(self, node: ast.expr) -> Argument:
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return tuple(self.number(element) for element in node.elts)
+        return self.number(node)
+
+    def number(self, node: ast.expr) -> float:
+        match node:
+            case ast.UnaryOp(ast.USub(), operand):
+                return -self.number(operand)
+            case ast.UnaryOp(ast.UAdd(), operand):
+                return self.number(operand)
+            case ast.Constant(int() | float() as value) if not isinstance(value, bool):
+                return value
+            case _:
+                raise self.error(node, "expected a number")
+
+    def error(self, node: ast.expr, reason: str) -> KernelSyntaxError:
+        """Return the error for one node of the tree."""
+        line = self.expression.encode()  # the tree counts bytes
+        start = len(line[: node.col_offset].decode())
+        return self.error_at(start, ast.get_source_segment(self.expression, node), reason)
+
+    def error_at(self, start: int, part: str | None, reason: str) -> KernelSyntaxError:
+        """Return the error for a part of the expression, by default all from `start` on."""
+        shown = (self.expression[start:] if part is None else part).rstrip()
+        position = len(self.text) - len(self.expression) + start + 1
+        where = f"position {position} {_short(shown)!r}" if shown else "its end"
+        return KernelSyntaxError(f"cannot read kernel {_short(self.text)!r} at {where}: {reason}")
+
+
+def _short(text: str) -> str:
+    """Return the text, cut where a message would no longer fit a few lines."""
+    return text if len(text) <= 120 else f"{text[:117]}..."

@@ -1,0 +1,194 @@
+"""Kernels of the distance between two inputs (Rasmussen and Williams 2006, section 4.2.1).
+
+All are built on the matrix of -|x_i - z_j|^2 / 2, which is one matrix product and two vectors of
+norms, and are finished in place: at most two arrays of the size of the result exist at a time.
+"""
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sparsegp.errors import SettingsError
+from sparsegp.kernels.base import InputScale, Kernel, positive, within
+from sparsegp.types import Floats
+
+
+@dataclass(frozen=True)
+class Isotropic(Kernel):
+    """k(x, z) = f(|x - z| / l) with f(0) = 1.
+
+    Parameters
+    ----------
+    length_scale : float, optional
+        l, positive, in the unit of the (scaled) inputs. Left out, it waits for `fill`:
+        l^2 = sum of the column variances / 2, or l = 1 if all columns are constant.
+    """
+
+    length_scale: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.length_scale is not None:
+            length_scale = positive(self.length_scale, f"the length scale of {self.name}")
+            object.__setattr__(self, "length_scale", length_scale)
+
+    @abstractmethod
+    def _profile(self, G: Floats) -> Floats:
+        """Return f from G = -r^2 / 2 with r = |x - z| / l; G may be overwritten."""
+
+    def fill(self, scale: InputScale) -> Kernel:
+        """Return the kernel with l^2 = sum_j v_j / 2 if l was left out; see `Kernel.fill`."""
+        if self.length_scale is not None:
+            return self
+        total = float(scale.variances.sum())
+        return replace(self, length_scale=_readable(math.sqrt(total / 2)) if total > 0 else 1.0)
+
+    def _matrix(self, X: Floats, Z: Floats) -> Floats:
+        G = half_squared_distance(X, Z)
+        assert self.length_scale is not None
+        G *= within(1 / self.length_scale / self.length_scale, G.dtype, self)
+        return self._profile(G)
+
+    def _diag(self, X: Floats) -> Floats:
+        return np.ones(X.shape[:-1], X.dtype)
+
+
+class RBF(Isotropic, name="rbf"):
+    r"""Squared exponential.
+
+    .. math:: k(x, z) = \exp\left(-\frac{|x - z|^2}{2 l^2}\right)
+    """
+
+    def _profile(self, G: Floats) -> Floats:
+        return np.exp(G, out=G)
+
+
+class Matern32(Isotropic, name="matern32"):
+    r"""Matern kernel of smoothness 3/2: latent functions have one derivative.
+
+    .. math:: k(x, z) = (1 + s) e^{-s}, \quad s = \sqrt{3} |x - z| / l
+    """
+
+    def _profile(self, G: Floats) -> Floats:
+        G *= -6
+        s = np.sqrt(G, out=G)
+        decay = np.negative(s)
+        np.exp(decay, out=decay)
+        s += 1
+        s *= decay
+        return s
+
+
+class Matern52(Isotropic, name="matern52"):
+    r"""Matern kernel of smoothness 5/2: latent functions have two derivatives.
+
+    .. math:: k(x, z) = (1 + s + s^2 / 3) e^{-s}, \quad s = \sqrt{5} |x - z| / l
+    """
+
+    def _profile(self, G: Floats) -> Floats:
+        G *= -10
+        s = np.sqrt(G, out=G)
+        value = s / 3
+        value += 1
+        value *= s
+        value += 1
+        np.negative(s, out=s)
+        value *= np.exp(s, out=s)
+        return value
+
+
+@dataclass(frozen=True)
+class ARD(Kernel, name="ard"):
+    r"""Squared exponential with one length scale per column (automatic relevance determination).
+
+    .. math:: k(x, z) = \exp\left(-\sum_j \frac{(x_j - z_j)^2}{2 l_j^2}\right)
+
+    Parameters
+    ----------
+    length_scales : tuple of float, optional
+        l_j, positive, in the units of the p (scaled) columns. Left out, they wait for `fill`:
+        l_j = sqrt(v_j p / 2) with v_j the column variance, sqrt(p / 2) for a constant column.
+    """
+
+    length_scales: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        given: object = self.length_scales
+        if given is None:
+            return
+        if not isinstance(given, (tuple, list)) or not given:
+            raise SettingsError(
+                "the length scales of ard must be one number per column, as in ard((1.0, 2.0)), "
+                f"got {given!r}"
+            )
+        values = tuple(positive(value, f"length scale {j} of ard") for j, value in enumerate(given))
+        object.__setattr__(self, "length_scales", values)
+
+    def fill(self, scale: InputScale) -> Kernel:
+        """Return the kernel with l_j = sqrt(v_j p / 2) if left out; see `Kernel.fill`."""
+        self._check_columns(len(scale.variances))
+        if self.length_scales is not None:
+            return self
+        half = len(scale.variances) / 2
+        variances = np.where(scale.variances > 0, scale.variances, 1.0)
+        return ARD(tuple(_readable(math.sqrt(variance * half)) for variance in variances))
+
+    @property
+    def n_columns(self) -> int | None:
+        """Number of length scales; None while they are left out."""
+        return None if self.length_scales is None else len(self.length_scales)
+
+    def _matrix(self, X: Floats, Z: Floats) -> Floats:
+        assert self.length_scales is not None
+        weights = [within(1 / scale / scale, X.dtype, self) for scale in self.length_scales]
+        G = half_squared_distance(X, Z, np.array(weights, X.dtype))
+        return np.exp(G, out=G)
+
+    def _diag(self, X: Floats) -> Floats:
+        return np.ones(X.shape[:-1], X.dtype)
+
+
+def half_squared_distance(X: Floats, Z: Floats, weights: Floats | None = None) -> Floats:
+    """Return -sum_j w_j (x_j - z_j)^2 / 2 = sum_j w_j x_j z_j - |x|_w^2 / 2 - |z|_w^2 / 2.
+
+    Values above zero, which only rounding makes, become zero. The error is that of the norms:
+    inputs far from the origin relative to their spread should be centred first.
+
+    Parameters
+    ----------
+    X : (..., n, p)
+    Z : (..., m, p)
+    weights : (p,), optional
+        w_j > 0, in the precision of the inputs; one if left out.
+
+    Returns
+    -------
+    (..., n, m)
+        The only array of its size that is made.
+    """
+    half_x = _half_norms(X, weights)
+    half_z = half_x if Z is X else _half_norms(Z, weights)
+    if weights is not None and Z.size <= X.size:  # weigh the smaller side
+        Z = Z * weights
+    elif weights is not None:
+        X = X * weights
+    G: Floats = X @ np.swapaxes(Z, -1, -2)
+    G -= half_x[..., :, None]
+    G -= half_z[..., None, :]
+    return np.minimum(G, 0, out=G)
+
+
+def _half_norms(X: Floats, weights: Floats | None) -> Floats:
+    """Return sum_j w_j x_ij^2 / 2, (..., n), without a copy of X, (..., n, p)."""
+    if weights is None:
+        norms: Floats = np.einsum("...ij,...ij->...i", X, X)
+    else:
+        norms = np.einsum("...ij,...ij,j->...i", X, X, weights)
+    norms *= 0.5
+    return norms
+
+
+def _readable(length_scale: float) -> float:
+    """Return the number with 6 significant digits, which keeps texts short."""
+    return float(f"{length_scale:.6g}")

@@ -1,0 +1,315 @@
+"""What every kernel promises, over one list of instances."""
+
+import math
+import pickle
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+from sklearn.gaussian_process import kernels as reference
+
+from sparsegp.errors import DataError, SettingsError
+from sparsegp.kernels import (
+    ARD,
+    KERNELS,
+    RBF,
+    Constant,
+    InputScale,
+    Kernel,
+    Linear,
+    Matern32,
+    Matern52,
+    Product,
+    Sum,
+    parse,
+)
+
+P = 5
+SCALES = (0.7, 1.3, 2.0, 4.5, 0.9)
+
+
+def by_loops(k: Callable) -> Callable:
+    """A covariance matrix entry by entry from a function of two vectors."""
+    return lambda X, Z: np.array([[k(x, z) for z in Z] for x in X])
+
+
+def squared_exponential(scale):
+    return by_loops(
+        lambda x, z: math.exp(-sum((a - b) ** 2 for a, b in zip(x, z, strict=True)) / 2 / scale**2)
+    )
+
+
+def ard_by_distance(X, Z):
+    return np.exp(-0.5 * cdist(X / np.array(SCALES), Z / np.array(SCALES), "sqeuclidean"))
+
+
+# (kernel, second formula)
+CONTRACT: list[tuple[Kernel, Callable]] = [
+    (RBF(1.7), squared_exponential(1.7)),
+    (RBF(1e3), reference.RBF(1e3)),
+    (ARD(SCALES), ard_by_distance),
+    (Matern32(1.2), reference.Matern(1.2, nu=1.5)),
+    (Matern52(2.3), reference.Matern(2.3, nu=2.5)),
+    (Linear(), by_loops(lambda x, z: sum(a * b for a, b in zip(x, z, strict=True)))),
+    (Linear(0.3), lambda X, Z: 0.3 * reference.DotProduct(0.0)(X, Z)),
+    (Constant(2.5), reference.ConstantKernel(2.5)),
+    (
+        0.5 + RBF(1.7) + Linear(),
+        lambda X, Z: 0.5 + squared_exponential(1.7)(X, Z) + X @ Z.T,
+    ),
+    (
+        3 * Matern52(2.3) * (ARD(SCALES) + 0.1),
+        lambda X, Z: 3 * reference.Matern(2.3, nu=2.5)(X, Z) * (ard_by_distance(X, Z) + 0.1),
+    ),
+    (Constant(2) * 3 + 0.5, lambda X, Z: np.full((len(X), len(Z)), 6.5)),
+]
+
+every_kernel = pytest.mark.parametrize(
+    ("kernel", "formula"), CONTRACT, ids=[str(kernel) for kernel, _ in CONTRACT]
+)
+
+
+@pytest.fixture
+def X():
+    return np.random.default_rng(1).normal(size=(40, P))
+
+
+@pytest.fixture
+def Z():
+    return np.random.default_rng(2).normal(size=(7, P))
+
+
+def test_every_registered_kernel_is_in_the_contract():
+    tested = {type(kernel) for kernel, _ in CONTRACT}
+    for name in KERNELS:
+        assert KERNELS[name] in tested, f"no contract instance for kernel {name!r}"
+    assert {Sum, Product} <= tested
+
+
+@every_kernel
+def test_equals_second_formula(kernel, formula, X, Z):
+    np.testing.assert_allclose(kernel(X, Z), formula(X, Z), rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(kernel(Z, X), formula(Z, X), rtol=1e-11, atol=1e-13)
+
+
+@every_kernel
+def test_symmetric_and_positive_semidefinite(kernel, formula, X):
+    X = np.concatenate([X, X[:5]])  # repeated rows make it singular
+    K = kernel(X, X)
+    np.testing.assert_allclose(K, K.T, rtol=1e-13, atol=1e-14)
+    assert np.linalg.eigvalsh((K + K.T) / 2).min() >= -1e-10 * len(X)
+
+
+@every_kernel
+def test_diag_is_the_diagonal(kernel, formula, X):
+    diag = kernel.diag(X)
+    assert diag.shape == (len(X),)
+    np.testing.assert_allclose(diag, np.diagonal(kernel(X, X)), rtol=1e-13)
+
+
+@every_kernel
+def test_single_precision_is_kept_and_close(kernel, formula, X, Z):
+    X32, Z32 = X.astype(np.float32), Z.astype(np.float32)
+    K, diag = kernel(X32, Z32), kernel.diag(X32)
+    assert K.dtype == diag.dtype == np.float32
+    np.testing.assert_allclose(K, kernel(X, Z), rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(diag, kernel.diag(X), rtol=2e-6)
+
+
+@every_kernel
+def test_mixed_precision_is_evaluated_in_the_wider(kernel, formula, X, Z):
+    X32 = X.astype(np.float32)
+    np.testing.assert_array_equal(kernel(X32, Z), kernel(X32.astype(np.float64), Z))
+
+
+@every_kernel
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [((3,), ()), ((), (3,)), ((3,), (3,)), ((2, 1), (3,)), ((), ())],
+    ids=str,
+)
+def test_leading_axes_equal_loops(kernel, formula, left, right):
+    rng = np.random.default_rng(3)
+    X, Z = rng.normal(size=(*left, 6, P)), rng.normal(size=(*right, 4, P))
+    batch = np.broadcast_shapes(left, right)
+    K = kernel(X, Z)
+    assert K.shape == (*batch, 6, 4)
+    assert kernel.diag(X).shape == (*left, 6)
+    Xs, Zs = np.broadcast_to(X, (*batch, 6, P)), np.broadcast_to(Z, (*batch, 4, P))
+    for i in np.ndindex(batch):
+        np.testing.assert_allclose(K[i], kernel(Xs[i], Zs[i]), rtol=1e-12, atol=1e-14)
+    for i in np.ndindex(left):
+        np.testing.assert_allclose(kernel.diag(X)[i], kernel.diag(X[i]), rtol=1e-14)
+
+
+@every_kernel
+def test_inputs_are_not_changed(kernel, formula, X, Z):
+    before = X.copy(), Z.copy()
+    X.flags.writeable = Z.flags.writeable = False
+    kernel(X, Z)
+    kernel(X, X)
+    kernel.diag(X)
+    np.testing.assert_array_equal(before[0], X)
+    np.testing.assert_array_equal(before[1], Z)
+
+
+@every_kernel
+def test_no_rows(kernel, formula, X):
+    assert kernel(X, X[:0]).shape == (len(X), 0)
+    assert kernel(X[:0], X).shape == (0, len(X))
+    assert kernel.diag(X[:0]).shape == (0,)
+
+
+@every_kernel
+def test_text_pickle_and_hash_round_trip(kernel, formula):
+    assert parse(str(kernel)) == kernel
+    assert hash(parse(str(kernel))) == hash(kernel)
+    assert pickle.loads(pickle.dumps(kernel)) == kernel
+
+
+@every_kernel
+def test_complete_kernels_are_left_alone_by_fill(kernel, formula):
+    assert kernel.complete
+    assert kernel.fill(InputScale(np.ones(P))) == kernel
+
+
+@pytest.mark.parametrize("kernel", [RBF(), ARD(), Matern32(), Matern52(), 2 * (RBF() + Linear())])
+def test_incomplete_kernels_say_what_to_do(kernel, X):
+    assert not kernel.complete
+    assert parse(str(kernel)) == kernel
+    message = "has a length scale left out; give it, or call fill"
+    with pytest.raises(SettingsError, match=message):
+        kernel(X, X)
+    with pytest.raises(SettingsError, match=message):
+        kernel.diag(X)
+    filled = kernel.fill(InputScale(X.var(axis=0)))
+    assert filled.complete
+    assert parse(str(filled)) == filled
+    assert filled(X, X).shape == (len(X), len(X))
+
+
+@pytest.mark.parametrize("kernel", [RBF, Matern32, Matern52])
+def test_rule_of_one_length_scale(kernel, X):
+    # scikit-learn's gamma="scale": 1 / (2 l^2) = 1 / (p Var X), with centred columns
+    X = X - X.mean(axis=0)
+    filled = kernel().fill(InputScale(X.var(axis=0)))
+    assert 1 / (2 * filled.length_scale**2) == pytest.approx(1 / (P * X.var()), rel=1e-5)
+    assert kernel().fill(InputScale(np.array([2.0, 6.0]))) == kernel(2.0)
+    assert kernel().fill(InputScale(np.zeros(3))) == kernel(1.0)
+    assert kernel().fill(InputScale(np.array([1.0, 1.0, 1.0]))).length_scale == 1.22474
+
+
+def test_rule_of_length_scales_per_column():
+    filled = ARD().fill(InputScale(np.array([4.0, 0.0, 1.0, 9.0])))
+    assert filled == ARD((2.82843, 1.41421, 1.41421, 4.24264))
+    even = InputScale(np.full(3, 2.5))
+    assert set(ARD().fill(even).length_scales) == {RBF().fill(even).length_scale}
+
+
+def test_fill_reaches_into_trees():
+    scale = InputScale(np.array([2.0, 6.0]))
+    tree = 2 * (RBF() + Matern32(3.0)) + Linear() * Matern52()
+    assert tree.fill(scale) == 2 * (RBF(2.0) + Matern32(3.0)) + Linear() * Matern52(2.0)
+
+
+@pytest.mark.parametrize(
+    ("variances", "message"),
+    [
+        ([1.0, -1.0], "finite and not negative, got -1.0 in column 1"),
+        ([np.nan], "got nan in column 0"),
+        ([], r"must have shape \(p,\), got \(0,\)"),
+        ([[1.0]], r"must have shape \(p,\), got \(1, 1\)"),
+    ],
+)
+def test_input_scale_is_checked(variances, message):
+    with pytest.raises(DataError, match=message):
+        InputScale(np.array(variances))
+
+
+def test_ard_names_both_numbers(X):
+    kernel = 2 * ARD((1.0, 2.0, 3.0)) + Linear()
+    message = "ard has 3 length scales but the inputs have 5 columns"
+    for use in (
+        lambda: kernel(X, X),
+        lambda: kernel.diag(X),
+        lambda: kernel.fill(InputScale(np.ones(P))),
+    ):
+        with pytest.raises(SettingsError, match=message):
+            use()
+
+
+def test_arrays_are_checked(X, Z):
+    with pytest.raises(DataError, match=r"same number of columns, got shapes \(40, 5\) and"):
+        RBF(1)(X, Z[:, :3])
+    with pytest.raises(DataError, match=r"X must be floats .* got int64 of shape \(40, 5\)"):
+        RBF(1)(X.astype(np.int64), Z)
+    with pytest.raises(DataError, match=r"Z must be floats .* got float64 of shape \(5,\)"):
+        RBF(1)(X, Z[0])
+    with pytest.raises(DataError, match="X must be floats"):
+        Constant(1).diag(X[0])
+
+
+@pytest.mark.parametrize(
+    "kernel", [RBF(1e-25), ARD((1.0,) * 4 + (1e-25,)), Constant(1e50), 1e50 * RBF(1), Linear(1e50)]
+)
+def test_factors_out_of_range_are_refused(kernel, X):
+    kernel(X, X)
+    X32 = X.astype(np.float32)
+    with pytest.raises(SettingsError, match="within the range of float32, got a factor"):
+        kernel(X32, X32)
+
+
+def test_overflow_of_constants_is_refused(X):
+    with pytest.raises(SettingsError, match="got a factor inf"):
+        (1e300 * RBF(1) * 1e300)(X, X)
+    with pytest.raises(SettingsError, match="got a factor inf"):
+        RBF(1e-200)(X, X)
+
+
+def test_no_square_root_of_rounding_below_zero():
+    X = np.full((50, 300), 1e3) + np.random.default_rng(0).normal(size=(50, 300)) * 1e-9
+    for kernel in (RBF(1.0), Matern32(1.0), Matern52(1.0)):
+        K = kernel(X, X)
+        assert np.isfinite(K).all()
+        assert K.max() <= 1
+
+
+def test_operators_flatten():
+    a, b, c = RBF(1), Linear(), Matern32(2)
+    assert (a + b) + c == a + (b + c) == Sum((a, b, c))
+    assert (a * b) * c == a * (b * c) == Product((a, b, c))
+    assert Sum((a, Sum((b, c)))).parts == (a, b, c)
+    assert 2 + a == Sum((Constant(2), a))
+    assert a + 2 == Sum((a, Constant(2)))
+    assert 2 * a == Product((Constant(2), a))
+    assert a * 2 == Product((a, Constant(2)))
+    assert (a + b) * c == Product((Sum((a, b)), c))
+
+
+@pytest.mark.parametrize("number", [np.float64(2), np.float32(2), np.int64(2), 2])
+def test_operators_take_numpy_numbers(number):
+    assert number * RBF(1) == Product((Constant(2.0), RBF(1)))
+    assert RBF(1) + number == Sum((RBF(1), Constant(2.0)))
+    assert str(number + RBF(number)) == "2.0 + rbf(2.0)"
+
+
+def test_operators_refuse_the_rest():
+    with pytest.raises(SettingsError, match=r"constant kernel must be positive .* got -1.0"):
+        RBF(1) * -1
+    for other in ("rbf", None, True, np.ones(2)):
+        with pytest.raises(TypeError):
+            RBF(1) + other
+        with pytest.raises(TypeError):
+            other * RBF(1)
+    with pytest.raises(SettingsError, match="Sum must have at least two kernels, got 1"):
+        Sum((RBF(1),))
+
+
+@pytest.mark.parametrize("make", [RBF, Matern32, Matern52, Linear, Constant])
+@pytest.mark.parametrize("value", [0, -1.0, math.inf, math.nan, 10**400])
+def test_parameters_are_positive_and_finite(make, value):
+    with pytest.raises(SettingsError, match="must be positive and finite, got"):
+        make(value)
+    with pytest.raises(SettingsError, match="length scale 1 of ard must be positive"):
+        ARD((1.0, value))

@@ -1,0 +1,183 @@
+"""Kernel texts: what is read, what is refused, and the words of the refusal."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparsegp.errors import KernelSyntaxError, SettingsError
+from sparsegp.kernels import (
+    ARD,
+    RBF,
+    Constant,
+    InputScale,
+    Linear,
+    Matern32,
+    Matern52,
+    Product,
+    Sum,
+    parse,
+    parse_many,
+)
+
+KNOWN = "known: ard, constant, linear, matern32, matern52, rbf"
+
+
+@pytest.mark.parametrize(
+    ("text", "kernel"),
+    [
+        ("rbf", RBF()),
+        ("rbf()", RBF()),
+        ("rbf(2)", RBF(2.0)),
+        ("  rbf( +2.5e-1 )\n", RBF(0.25)),
+        ("ard", ARD()),
+        ("ard((1, 2.5))", ARD((1.0, 2.5))),
+        ("ard([1, 2.5])", ARD((1.0, 2.5))),
+        ("ard((3,))", ARD((3.0,))),
+        ("linear", Linear()),
+        ("linear(0.1)", Linear(0.1)),
+        ("2", Constant(2.0)),
+        ("constant(2)", Constant(2.0)),
+        ("10*rbf(5)", Product((Constant(10.0), RBF(5.0)))),
+        ("0.5 + rbf(2)", Sum((Constant(0.5), RBF(2.0)))),
+        ("2*(rbf +\n linear)*3", Product((Constant(2), Sum((RBF(), Linear())), Constant(3)))),
+        ("matern32(1) + matern52(2)*linear", Matern32(1) + Matern52(2) * Linear()),
+    ],
+)
+def test_reads(text, kernel):
+    assert parse(text) == kernel
+
+
+@pytest.mark.parametrize(
+    ("kernel", "text"),
+    [
+        (RBF(), "rbf"),
+        (RBF(2), "rbf(2.0)"),
+        (ARD([1, 2]), "ard((1.0, 2.0))"),
+        (ARD((1,)), "ard((1.0,))"),
+        (Linear(), "linear"),
+        (Linear(2), "linear(2.0)"),
+        (Constant(3), "3.0"),
+        (10 * RBF(5), "10.0*rbf(5.0)"),
+        (0.5 + 2 * RBF() * (Linear() + 1), "0.5 + 2.0*rbf*(linear + 1.0)"),
+    ],
+)
+def test_canonical_text(kernel, text):
+    assert str(kernel) == text
+
+
+NUMBER_AT_LEAST = "must be positive and finite, got"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("2*mtern(1)", f"'2*mtern(1)' at position 3 'mtern(1)': unknown kernel; {KNOWN}"),
+        ("  2*mtern", f"'  2*mtern' at position 5 'mtern': unknown kernel; {KNOWN}"),
+        ("rbf(1)\n+ x(2)", "'rbf(1) + x(2)' at position 10 'x(2)': unknown kernel"),
+        ("é + rbf(0)", "at position 1 'é': unknown kernel"),
+        ("rbf + é*é", "at position 7 'é': unknown kernel"),
+        ("", "cannot read kernel '': the text is empty; write for example 'rbf(1.5)'"),
+        (" \n", "the text is empty"),
+        ("rbf(", "at position 4 '(': '(' was never closed"),
+        ("rbf(1))", "at position 7 ')': unmatched ')'"),
+        ("rbf(1) +", "at its end: invalid syntax"),
+        (" rbf(1) rbf(2)", "at position 9 'rbf(2)': invalid syntax"),
+        ("rbf(0)", f"position 1 'rbf(0)': the length scale of rbf {NUMBER_AT_LEAST} 0.0"),
+        ("1 + rbf(-2)", f"position 5 'rbf(-2)': the length scale of rbf {NUMBER_AT_LEAST} -2.0"),
+        ("matern32(1e999)", f"the length scale of matern32 {NUMBER_AT_LEAST} inf"),
+        ("linear(0)", f"the variance of linear {NUMBER_AT_LEAST} 0.0"),
+        ("0*rbf", f"position 1 '0': a constant kernel {NUMBER_AT_LEAST} 0.0"),
+        ("rbf + -1", f"position 7 '-1': a constant kernel {NUMBER_AT_LEAST} -1.0"),
+        ("rbf(1, 2)", "'rbf(1, 2)': rbf takes at most 1 argument (length_scale), got 2"),
+        ("constant", "'constant': constant takes 1 argument (value), got 0"),
+        ("ard(1, 2)", "ard takes at most 1 argument (length_scales), got 2"),
+        ("ard(2)", "must be one number per column, as in ard((1.0, 2.0)), got 2"),
+        ("ard(())", "must be one number per column, as in ard((1.0, 2.0)), got ()"),
+        ("ard((1, -2))", f"length scale 1 of ard {NUMBER_AT_LEAST} -2.0"),
+        ("ard((1, rbf))", "at position 9 'rbf': expected a number"),
+        ("rbf((1, 2))", "the length scale of rbf must be one number, got (1, 2)"),
+        ("rbf(length_scale=2)", "arguments are given in order, without names"),
+        ("rbf(**{})", "arguments are given in order, without names"),
+        ("rbf(*[1])", "at position 5 '*[1]': expected a number"),
+        ("rbf(True)", "at position 5 'True': expected a number"),
+        ("rbf(2*3)", "at position 5 '2*3': expected a number"),
+        ("2j", "at position 1 '2j': expected a number"),
+        ("'rbf'", "expected a number"),
+        ("-rbf", "at position 2 'rbf': expected a number"),
+        ("rbf - linear", "'rbf - linear': kernels are joined by + and * only"),
+        ("2 + rbf**2", "at position 5 'rbf**2': kernels are joined by + and * only"),
+        ("rbf.real", "'rbf.real': expected a kernel, a number, + or *"),
+        ("lambda: 1", "'lambda: 1': expected a kernel, a number, + or *"),
+        ("__import__('os').abort()", "expected a kernel, a number, + or *"),
+        ("a\0b", "cannot read kernel"),
+        ("1" * 5000, "cannot read kernel"),
+        ("+".join(["rbf"] * 9000), "cannot read kernel"),
+        ("(" * 500 + "rbf" + ")" * 500, "cannot read kernel"),
+    ],
+    ids=lambda value: value[:30],
+)
+def test_refuses_in_one_line(text, message):
+    with pytest.raises(KernelSyntaxError, match=re.escape(message)) as caught:
+        parse(text)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+    assert isinstance(caught.value, SettingsError)
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="rbfadlinear+-*/()[],.;:= 0123456789e'#\\\t\né", max_size=25))
+def test_any_text_is_read_or_refused(text):
+    try:
+        kernel = parse(text)
+    except KernelSyntaxError:
+        return
+    assert parse(str(kernel)) == kernel
+
+
+positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False, allow_nan=False)
+left_out = st.none() | positive
+leaves = st.one_of(
+    st.builds(RBF, left_out),
+    st.builds(ARD, st.none() | st.lists(positive, min_size=1, max_size=4).map(tuple)),
+    st.builds(Matern32, left_out),
+    st.builds(Matern52, left_out),
+    st.builds(Linear, positive),
+    st.builds(Constant, positive),
+)
+
+
+def joined(parts):
+    several = st.lists(parts, min_size=2, max_size=4).map(tuple)
+    return st.builds(Sum, several) | st.builds(Product, several)
+
+
+@settings(deadline=None)
+@given(st.recursive(leaves, joined, max_leaves=12))
+def test_text_round_trip_is_exact(kernel):
+    assert parse(str(kernel)) == kernel
+    assert str(parse(str(kernel))) == str(kernel)
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=6))
+def test_filled_kernels_round_trip(variances):
+    kernel = (RBF() + 2 * ARD()).fill(InputScale(np.array(variances)))
+    assert parse(str(kernel)) == kernel
+
+
+def test_many_texts():
+    assert parse_many("rbf(2)", 3) == [RBF(2)] * 3
+    assert parse_many("rbf(2); linear ;2*rbf", 3) == [RBF(2), Linear(), 2 * RBF()]
+    assert parse_many("rbf", 1) == [RBF()]
+    with pytest.raises(
+        SettingsError,
+        match=r"one for each of the 3 classes, got 2 in 'rbf; linear'; separate them by ';'",
+    ):
+        parse_many("rbf; linear", 3)
+    with pytest.raises(KernelSyntaxError, match="the text is empty"):
+        parse_many("rbf; linear;", 3)
+    with pytest.raises(KernelSyntaxError, match="'liner' at position 1 'liner': unknown kernel"):
+        parse_many("rbf; liner", 2)
