@@ -1,5 +1,6 @@
 """Reader of .npz archives. Members are compressed as a whole, so they are read into memory."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,8 @@ def read_npz(name: str, request: Request) -> Dataset:
     DataError
         If the archive is damaged, lacks arrays, or holds Python objects in place of numbers.
     """
-    with reading(name):
-        archive: Any = np.load(name, allow_pickle=False)
+    with reading(name), Path(name).open("rb") as file:
+        archive: Any = np.load(file, allow_pickle=False)
         if not hasattr(archive, "files"):
             raise DataError(f"{name} is a single array, no archive of arrays; call it .npy")
         with archive:

@@ -6,8 +6,9 @@ line by line, slowly, to say where the fault is.
 
 import csv
 import gzip
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -127,12 +128,14 @@ def inspect(name: str, request: Request) -> Layout:
 
 
 def _is_header(fields: list[str], request: Request, name: str) -> bool:
-    """Tell whether the first line names the columns: it has a field, no label, that is no number."""
+    """Tell whether the first line names the columns: a field, not the label, is no number."""
     wanted = request.label_column
-    named = isinstance(wanted, str) and not is_number(wanted)
-    label = None if named else label_index(request, len(fields), None, name)
-    features = [field for place, field in enumerate(fields) if place != label]
-    return (named and wanted in fields) or not all(map(is_number, features))
+    if isinstance(wanted, str) and not re.fullmatch(r"-?\d+", wanted):
+        return wanted in fields or not all(map(is_number, fields))
+    by_number = replace(request, label_column=None if wanted is None else int(wanted))
+    shown = None if all(map(is_number, fields)) else fields
+    label = label_index(by_number, len(fields), shown, name)
+    return not all(is_number(field) for place, field in enumerate(fields) if place != label)
 
 
 def sniff(lines: list[str]) -> str | None:

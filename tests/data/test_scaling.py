@@ -1,0 +1,113 @@
+"""Scalings: their properties, and what `auto` decides on samples of known kinds."""
+
+import json
+
+import dask.array as da
+import numpy as np
+import pytest
+
+from sparsegp.data import SCALINGS, Scaling, choose_scaling, open_dataset, summarise, toy
+from sparsegp.errors import DataError, UnknownNameError
+
+
+def choose(name, X):
+    return choose_scaling(name, summarise(da.from_array(X), "X"))
+
+
+@pytest.fixture
+def X(sample):
+    return np.column_stack([sample[0], np.full(30, 7.0)])
+
+
+@pytest.mark.parametrize("name", SCALINGS)
+def test_lazy_and_eager_agree_and_json_keeps_all(name, X):
+    scaling = choose(name, X)
+    stored = Scaling.from_json(json.loads(json.dumps(scaling.to_json())))
+    for dtype in (np.float32, np.float64):
+        scaled = scaling.apply(X, dtype)
+        assert scaled.dtype == dtype
+        assert np.isfinite(scaled).all()
+        expected = ((X - scaling.shift) * scaling.factor).astype(dtype)
+        np.testing.assert_array_equal(scaled, expected)
+        lazy = stored.apply(da.from_array(X, chunks=(7, 5)), dtype)
+        assert lazy.dtype == dtype
+        np.testing.assert_array_equal(lazy.compute(), scaled)
+    assert stored.name == scaling.name
+
+
+def test_standard(X):
+    scaled = choose("standard", X).apply(X)
+    np.testing.assert_allclose(scaled.mean(axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose(scaled.std(axis=0), [1, 1, 1, 1, 0], rtol=1e-6)
+
+
+def test_range_keeps_ratios(X):
+    scaled = choose("range", X).apply(X)
+    assert np.abs(scaled).max() == pytest.approx(1)
+    np.testing.assert_allclose(scaled * np.abs(X).max(), X)
+    assert np.all(choose("range", np.zeros((3, 2))).factor == 1)
+
+
+def test_none_and_the_input_is_not_changed(X):
+    before = X.copy()
+    np.testing.assert_array_equal(choose("none", X).apply(X), X)
+    choose("standard", X).apply(X)
+    np.testing.assert_array_equal(X, before)
+
+
+def test_errors(X):
+    with pytest.raises(UnknownNameError, match="unknown scaling 'minmax'; known: auto, none"):
+        choose("minmax", X)
+    with pytest.raises(DataError, match=r"for 5 columns; X has shape \(2, 3\)"):
+        choose("none", X).apply(np.ones((2, 3)))
+    with pytest.raises(DataError, match="needs name, shift and factor"):
+        Scaling.from_json({"name": "none", "shift": [0]})
+    with pytest.raises(DataError, match="lists of one length"):
+        Scaling.from_json({"name": "none", "shift": [0], "factor": [1, 2]})
+    with pytest.raises(DataError, match="must be finite"):
+        Scaling.from_json({"name": "none", "shift": [0], "factor": [float("nan")]})
+
+
+RNG = np.random.default_rng(0)
+KINDS = {
+    "bell-shaped scores 0..15": (np.clip(np.rint(RNG.normal(7, 2.5, (900, 9))), 0, 15), "standard"),
+    "grey photographs": (RNG.integers(0, 256, (200, 50)), "range"),
+    "photographs": (np.clip(RNG.normal(120, 60, (900, 50)), 0, 255).astype(np.uint8), "range"),
+    "ink": (np.where(RNG.uniform(size=(300, 20)) < 0.2, 16, 0), "range"),
+    "indicators": (RNG.uniform(size=(300, 20)) < 0.1, "none"),
+    "normalised columns": (RNG.uniform(-1, 1, (300, 20)), "none"),
+    "unit columns": (RNG.beta(5, 5, (900, 20)) * 0.99, "none"),
+    "small proportions": (RNG.uniform(0, 0.1, (300, 20)), "standard"),
+    "one column of many in units": (RNG.normal(size=(300, 5)) * [1, 1, 1, 1, 1e3], "standard"),
+    "constant": (np.full((10, 3), 255), "standard"),
+    "toy": (toy(300, 0)[0], "standard"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_auto_on_samples(kind):
+    X, expected = KINDS[kind]
+    assert choose("auto", X).name == expected
+
+
+EXPECTED = {
+    "mnist": ("range", 255),
+    "isolet": ("none", 1),
+    "usps": ("none", 1),
+    "dna": ("none", 1),
+    "digits": ("range", 16),
+    **dict.fromkeys(["satimage", "letter", "thyroid", "glass"], ("standard", None)),
+    **dict.fromkeys(["segment", "waveform", "pima", "crabs"], ("standard", None)),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_auto_on_real_data(name, request):
+    folder = None if name == "digits" else request.getfixturevalue("real_data")
+    table = open_dataset(name if folder is None else folder / f"{name}.npz").train
+    scaling = choose_scaling("auto", summarise(table.X, table.source))
+    kind, bound = EXPECTED[name]
+    assert scaling.name == kind
+    if bound is not None:
+        np.testing.assert_array_equal(scaling.factor, 1 / bound)
+        np.testing.assert_array_equal(scaling.shift, 0)

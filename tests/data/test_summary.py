@@ -1,0 +1,84 @@
+"""The summary agrees with numpy and does not depend on the chunks."""
+
+from dataclasses import fields
+
+import dask.array as da
+import numpy as np
+import pytest
+
+from sparsegp.data import summarise
+from sparsegp.data import summary as summary_module
+from sparsegp.errors import DataError
+
+SHAPE = (501, 6)
+CENTRED = np.random.default_rng(4).uniform(size=SHAPE)
+SAMPLES = {
+    "bells": np.random.default_rng(0).standard_normal(SHAPE),
+    "far from zero": 1e6 + np.random.default_rng(1).standard_normal(SHAPE) * 1e-3,
+    "bytes": np.random.default_rng(2).integers(0, 256, SHAPE).astype(np.uint8),
+    "float32": np.random.default_rng(3).standard_normal(SHAPE).astype(np.float32) * 1e30,
+    "centred": CENTRED - CENTRED.mean(axis=0),
+    "tiny": np.random.default_rng(5).uniform(size=SHAPE) * 1e-30,
+    "constant": np.full(SHAPE, 0.1),
+    "bool": np.random.default_rng(6).uniform(size=SHAPE) < 0.01,
+}
+
+
+@pytest.fixture(params=SAMPLES, name="X")
+def values(request):
+    return SAMPLES[request.param]
+
+
+def test_against_numpy(X):
+    found = summarise(da.from_array(X, chunks=(100, 6)), "X")
+    exact = X.astype(np.float64)
+    assert (found.n, found.p) == SHAPE
+    np.testing.assert_array_equal(found.low, exact.min(axis=0))
+    np.testing.assert_array_equal(found.high, exact.max(axis=0))
+    assert (found.minimum, found.maximum) == (exact.min(), exact.max())
+    span = exact.max() - exact.min()
+    np.testing.assert_allclose(found.mean, exact.mean(axis=0), rtol=1e-14, atol=span * 2.0**-23)
+    np.testing.assert_allclose(found.variance, exact.var(axis=0), rtol=2.0**-23, atol=1e-30)
+    assert found.whole == bool(np.all(exact == np.rint(exact)))
+
+
+@pytest.mark.parametrize("rows", [1, 7, 100, 250, (1, 0, 499, 1), 501])
+def test_chunks_do_not_matter(X, rows):
+    one, other = (summarise(da.from_array(X, chunks=(r, 6)), "X") for r in (33, rows))
+    for field in fields(one):
+        np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name))
+
+
+def test_pieces_of_a_chunk_do_not_matter(X, monkeypatch):
+    one = summarise(da.from_array(X), "X")
+    monkeypatch.setattr(summary_module, "PIECE_VALUES", 40)
+    np.testing.assert_array_equal(one.variance, summarise(da.from_array(X), "X").variance)
+
+
+def test_constant_columns_are_exact():
+    found = summarise(da.from_array(SAMPLES["constant"], chunks=(13, 6)), "X")
+    assert np.all(found.mean == 0.1)
+    assert np.all(found.variance == 0)
+
+
+@pytest.mark.parametrize("rows", [1, 4, 20])
+def test_bad_values_are_counted_and_placed(rows):
+    X = np.ones((20, 3))
+    X[11, 2], X[12, 0], X[19, 1] = np.nan, np.inf, -np.inf
+    with pytest.raises(DataError, match=r"Z has 3 values .* first is nan in row 11, column 2"):
+        summarise(da.from_array(X, chunks=(rows, 3)), "Z")
+    X[:12] = 0
+    with pytest.raises(DataError, match=r"Z has 2 values .* first is inf in row 12, column 0"):
+        summarise(da.from_array(X, chunks=(rows, 3)), "Z")
+    with pytest.raises(DataError, match=r"1 value that is not finite, the first is -inf in row 1"):
+        summarise(da.from_array(X[18:], chunks=(rows, 3)), "Z")
+
+
+def test_refused():
+    with pytest.raises(DataError, match="Z holds complex128"):
+        summarise(da.ones((2, 2), dtype=complex), "Z")
+    X = np.ones((4, 2))
+    X[:2, 1] = 1e300
+    for rows in (1, 2, 4):
+        with pytest.raises(DataError, match=r"too large .* column 1, from 1 to 1e\+300"):
+            summarise(da.from_array(X, chunks=(rows, 2)), "Z")
