@@ -1,3 +1,29 @@
 """Sparse Gaussian process classification by the informative vector machine."""
 
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from sparsegp.model import Model as Model
+    from sparsegp.model import load as load
+    from sparsegp.training import Training as Training
+    from sparsegp.training import train as train
+
+_HOMES = {
+    "Model": "sparsegp.model",
+    "load": "sparsegp.model",
+    "Training": "sparsegp.training",
+    "train": "sparsegp.training",
+}
+
+__all__ = ["Model", "Training", "__version__", "load", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public names when they are first used: `sparsegp --help` stays quick."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'sparsegp' has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415
+
+    return getattr(import_module(_HOMES[name]), name)

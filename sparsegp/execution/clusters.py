@@ -5,15 +5,17 @@ import contextlib
 import json
 import logging
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import dask
 import distributed
-from distributed import comm
+from distributed.comm.core import connect as open_comm
 
 from sparsegp.errors import ClusterError, SettingsError
 
@@ -29,7 +31,30 @@ LOCAL_SETTINGS = {
 }
 
 
-def start_local(n_workers: int, timeout: float) -> tuple[Any, Callable[[], None]]:
+@dataclass(frozen=True)
+class Connection:
+    """A client, how to end it, and how to get more workers.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Connected to a scheduler.
+    close : callable
+        Ends the client, and the workers if they were started for it.
+    replenish : callable
+        Starts so many workers more, where that can be done; returns at once.
+    """
+
+    client: Any
+    close: Callable[[], None]
+    replenish: Callable[[int], None]
+
+
+def leave(*_: int) -> None:
+    """Do nothing: the cluster belongs to somebody else."""
+
+
+def start_local(n_workers: int, timeout: float) -> Connection:
     """Start worker processes with one thread each, reachable from this machine alone.
 
     The workers end by themselves when this process ends, however it ends. They do not see an
@@ -38,9 +63,8 @@ def start_local(n_workers: int, timeout: float) -> tuple[Any, Callable[[], None]
 
     Returns
     -------
-    client : distributed.Client
-    close : callable
-        Ends the client and the workers.
+    Connection
+        Its `close` ends the workers.
 
     Raises
     ------
@@ -54,7 +78,7 @@ def start_local(n_workers: int, timeout: float) -> tuple[Any, Callable[[], None]
     stack = ExitStack()
     stack.enter_context(quiet_logs())
     try:
-        with dask.config.set(LOCAL_SETTINGS), interrupts_held():
+        with dask.config.set(LOCAL_SETTINGS):
             cluster = stack.enter_context(
                 LocalCluster(
                     n_workers=n_workers,
@@ -70,6 +94,7 @@ def start_local(n_workers: int, timeout: float) -> tuple[Any, Callable[[], None]
             client = Client(cluster, direct_to_workers=True, set_as_default=False)
             stack.callback(client.close)
             client.wait_for_workers(n_workers, timeout=timeout)
+            client.register_plugin(IgnoreInterrupts())
     except BaseException as error:
         stack.close()
         if not isinstance(error, Exception):
@@ -78,19 +103,22 @@ def start_local(n_workers: int, timeout: float) -> tuple[Any, Callable[[], None]
             f"{n_workers} worker processes did not start within {timeout:g} s ({error}); a script "
             'that starts workers needs the guard: if __name__ == "__main__"'
         ) from error
-    return client, stack.close
+
+    def replenish(missing: int) -> None:  # a nanny whose worker dies while it starts gives up
+        cluster.scale(len(cluster.worker_spec) + missing)
+
+    return Connection(client, stack.close, replenish)
 
 
 def connect(
     address: str | None, scheduler_file: str | Path | None, n_workers: int, timeout: float
-) -> tuple[Any, Callable[[], None]]:
+) -> Connection:
     """Connect to a running scheduler that has at least `n_workers` workers.
 
     Returns
     -------
-    client : distributed.Client
-    close : callable
-        Ends the client; the cluster goes on.
+    Connection
+        Its `close` leaves the cluster as it is.
 
     Raises
     ------
@@ -125,7 +153,7 @@ def connect(
     except BaseException:
         client.close()
         raise
-    return client, client.close
+    return Connection(client, client.close, leave)
 
 
 async def greet(address: str, timeout: float) -> None:
@@ -139,7 +167,7 @@ async def greet(address: str, timeout: float) -> None:
         If the address is malformed.
     """
     security = distributed.Security().get_connection_args("client")  # type: ignore[no-untyped-call]
-    connecting = comm.connect(address, timeout=timeout, **security)  # type: ignore[no-untyped-call]
+    connecting = open_comm(address, timeout=timeout, **security)  # type: ignore[no-untyped-call]
     (await asyncio.wait_for(connecting, timeout)).abort()
 
 
@@ -175,14 +203,10 @@ def quiet_logs() -> Iterator[None]:
         logger.setLevel(level)
 
 
-@contextlib.contextmanager
-def interrupts_held() -> Iterator[None]:
-    """Start threads and processes that do not see interrupts from the keyboard."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+class IgnoreInterrupts(distributed.WorkerPlugin):
+    """Lets workers live on when an interrupt from the keyboard reaches all processes at once."""
+
+    def setup(self, worker: distributed.Worker) -> None:
+        """Ignore the signal; a worker process runs this in its main thread."""
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from sparsegp.errors import ClusterError
 from sparsegp.execution.base import Part, Runtime, check_index, check_parts, name_block
-from sparsegp.execution.clusters import connect, start_local
+from sparsegp.execution.clusters import Connection, connect, leave, start_local
 from sparsegp.execution.host import Answer, pack, pack_part
 from sparsegp.execution.remote import HostLostError, RemoteHost, living_workers
 
@@ -71,10 +71,11 @@ class DaskRuntime(Runtime):
         super().__init__()
         self.limits = limits or Limits()
         self._client = client
-        self._close: Callable[[], None] = _nothing
+        self._close: Callable[[], None] = leave
+        self._replenish: Callable[[int], None] = leave
         self._place = f"dask cluster at {client.scheduler.address}"
         self._lock = threading.RLock()
-        self._factory: Callable[..., Any] = _nothing
+        self._factory: Callable[..., Any] = leave
         self._parts: Sequence[Part] = ()
         self._hosts: dict[str, RemoteHost] = {}
         self._home: dict[int, RemoteHost] = {}
@@ -97,9 +98,7 @@ class DaskRuntime(Runtime):
         ClusterError
             If they do not start within `timeout` seconds.
         """
-        client, close = start_local(n_workers, timeout)
-        runtime = cls(client, limits)
-        runtime._close = close
+        runtime = cls._own(start_local(n_workers, timeout), limits)
         runtime._place = "worker processes of this machine"
         return runtime
 
@@ -122,9 +121,16 @@ class DaskRuntime(Runtime):
         ClusterError
             If the file is missing, or scheduler or workers do not answer within `timeout` seconds.
         """
-        client, close = connect(address, scheduler_file, n_workers, timeout)
-        runtime = cls(client, limits)
-        runtime._close = close
+        return cls._own(connect(address, scheduler_file, n_workers, timeout), limits)
+
+    @classmethod
+    def _own(cls, connection: Connection, limits: Limits | None) -> Self:
+        try:
+            runtime = cls(connection.client, limits)
+        except BaseException:
+            connection.close()
+            raise
+        runtime._close, runtime._replenish = connection.close, connection.replenish
         return runtime
 
     @property
@@ -176,7 +182,7 @@ class DaskRuntime(Runtime):
         self._home.clear()
         self._present.clear()
         self._parts = ()
-        close, self._close = self._close, _nothing
+        close, self._close = self._close, leave
         close()
 
     def _ask(self, indices: Iterable[int], method: str, args: tuple[Any, ...]) -> dict[int, Any]:
@@ -184,12 +190,13 @@ class DaskRuntime(Runtime):
         packed = pack((method, args))
         answers: dict[int, Any] = {}
         with self._lock:
-            while missing := [index for index in indices if index not in answers]:
-                self._settle(replay=True)
-                found = self._round(packed, method, missing)
-                for index in found:
-                    self._in_a_row.pop(index, None)
-                answers |= found
+            while any(index not in answers for index in indices):
+                for index in self._settle(replay=True):
+                    answers.pop(index, None)  # its successor has not heard the message
+                missing = [index for index in indices if index not in answers]
+                answers |= self._round(packed, method, missing)
+            for index in indices:
+                self._in_a_row.pop(index, None)
             self._report()
         return answers
 
@@ -224,15 +231,18 @@ class DaskRuntime(Runtime):
                 self._lose(host, loss)
         return answers
 
-    def _settle(self, replay: bool) -> None:
-        """Bring every block to the present, on a worker that lives."""
+    def _settle(self, replay: bool) -> set[int]:
+        """Bring every block to the present, on a worker that lives; return those rebuilt."""
+        rebuilt: set[int] = set()
         while absent := [part.index for part in self._parts if part.index not in self._present]:
+            rebuilt.update(absent)
             self._find_homes([index for index in absent if index not in self._home])
             built = self._build_at_home([index for index in absent if index in self._home])
             for method, args in self.recovery() if replay else ():
                 self._round(pack((method, args)), method, built, keep=False)
             self._present.update(index for index in built if index in self._home)
         self._report()
+        return rebuilt
 
     def _build_at_home(self, indices: Sequence[int]) -> list[int]:
         """Build blocks, one at a time on each host so that one part is in flight for each."""
@@ -284,6 +294,7 @@ class DaskRuntime(Runtime):
         """Return living workers, in order, after waiting for replacements of lost ones."""
         patience = self.limits.rejoin_seconds
         start = time.monotonic()
+        replenished = False
         while True:
             living = living_workers(self._client) - self._hung
             waited = time.monotonic() - start
@@ -293,6 +304,9 @@ class DaskRuntime(Runtime):
             if len(usable) >= self._expected or (usable and waited >= patience):
                 self._expected = len(usable)
                 return sorted(usable)
+            if waited >= patience / 2 and not replenished:
+                self._replenish(self._expected - len(usable))
+                replenished = True
             if waited >= 3 * patience:
                 seen = self._losses[-1].reason if self._losses else "none was ever there"
                 raise ClusterError(
@@ -350,7 +364,3 @@ def _raise_first(answers: dict[RemoteHost, Answer], doing: str) -> None:
     assert answer.error is not None
     name_block(answer.error, index, doing, f" on worker {host.address}")
     raise answer.error
-
-
-def _nothing() -> None:
-    """Do nothing: the cluster belongs to the caller."""

@@ -52,12 +52,11 @@ def pack_part(factory: Callable[..., Any], inputs: dict[str, Any]) -> bytes:
     from distributed.client import futures_of  # noqa: PLC0415
 
     lazy = {name: value for name, value in inputs.items() if is_lazy(value)}
-    culled: dict[str, Any] = {}
-    if lazy:
-        needed = optimize(*lazy.values())  # type: ignore[no-untyped-call]
-        culled = dict(zip(lazy, needed, strict=True))
-    persisted = bool(futures_of(list(culled.values())))  # type: ignore[no-untyped-call]
-    packed: bytes = cloudpickle.dumps((factory, inputs | culled, persisted))
+    persisted = bool(futures_of(list(lazy.values())))  # type: ignore[no-untyped-call]
+    if lazy and not persisted:  # to cull a graph would lose its references to persisted data
+        culled = optimize(*lazy.values())  # type: ignore[no-untyped-call]
+        lazy = dict(zip(lazy, culled, strict=True))
+    packed: bytes = cloudpickle.dumps((factory, inputs | lazy, persisted))
     return packed
 
 

@@ -18,6 +18,9 @@ from sparsegp.execution.host import Answer, Host
 POLL_SECONDS = 5.0
 """How often a silent call asks the scheduler whether its worker still exists."""
 
+GRACE_SECONDS = 0.1
+"""How long to wait for an answer that may have come while another host was waited for."""
+
 SCHEDULER_SECONDS = 10.0
 """How long the scheduler may take to name its workers."""
 
@@ -154,16 +157,15 @@ class RemoteHost:
 
     def _collect(self, call: Call) -> Any:
         while True:
-            left = call.deadline - time.monotonic()
-            if left <= 0:
-                raise HostLostError(
-                    f"{call.operation} took longer than {self._call_seconds:g} s", hung=True
-                )
+            left = max(call.deadline - time.monotonic(), GRACE_SECONDS)
             try:
                 return _unpack(call.future.result(timeout=min(left, POLL_SECONDS)))
             except TimeoutError:
                 if self.address not in living_workers(self._client):
                     raise HostLostError(f"{call.operation}: the worker is gone") from None
+                if time.monotonic() >= call.deadline:
+                    reason = f"{call.operation} took longer than {self._call_seconds:g} s"
+                    raise HostLostError(reason, hung=True) from None
             except LOST as error:
                 raise HostLostError(f"{call.operation}: {error}") from error
 

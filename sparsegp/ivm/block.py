@@ -8,7 +8,7 @@ Every method can be repeated: a batch that was applied is not applied again.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,14 +79,16 @@ class RowBlock:
     Parameters
     ----------
     settings : BlockSettings
-    X : Floats (m, p)
-        Scaled inputs in the working precision.
+    X : array (m, p)
+        Inputs; scaled and in the working precision, unless there is a transform.
     target : Integers (m,)
         Class codes; -1 for a label that training has not seen.
     first_row : int
         Row number of the first row in the whole data set, a multiple of `TILE`.
     held_out : bool
         Rows that follow the training without taking part in it.
+    transform : callable, optional
+        Maps some rows of X to scaled inputs in the working precision.
     """
 
     def __init__(
@@ -96,20 +98,16 @@ class RowBlock:
         target: Integers,
         first_row: int,
         held_out: bool = False,
+        transform: Callable[[Any], Floats] | None = None,
     ) -> None:
         if first_row % TILE:
             raise ValueError(f"first_row must be a multiple of {TILE}, got {first_row}")
         self.settings = settings
         self.held_out = held_out
-        self.n_rows, p = X.shape
-        self.n_tiles = -(-self.n_rows // TILE)
+        self.n_rows = len(X)
+        self.X = _tiles(X, transform)
+        self.n_tiles = len(self.X)
         padded = self.n_tiles * TILE
-        if padded == self.n_rows:
-            self.X = np.ascontiguousarray(X).reshape(self.n_tiles, TILE, p)
-        else:
-            flat = np.zeros((padded, p), dtype=X.dtype)
-            flat[: self.n_rows] = X
-            self.X = flat.reshape(self.n_tiles, TILE, p)
         self.rows = np.arange(first_row, first_row + padded)
         self.target = np.zeros(padded, dtype=np.int64)
         self.target[: self.n_rows] = target
@@ -118,7 +116,7 @@ class RowBlock:
         n_kernels = len(settings.kernels)
         self.n_active = 0
         shape = (n_kernels, self.n_tiles, settings.capacity, TILE)
-        self.stub: Floats = np.empty(shape, dtype=X.dtype)
+        self.stub: Floats = np.empty(shape, dtype=self.X.dtype)
         self.mean = np.zeros((padded, settings.n_classes))
         self.variance = np.stack(
             [kernel.diag(self.X).reshape(padded) for kernel in settings.kernels], axis=1
@@ -269,11 +267,13 @@ class RowBlock:
             )
         return Standing(self.n_rows, errors, total, int(known.sum()))
 
-    def fingerprint(self) -> str:
-        """Return a digest of the inputs and labels of this block."""
-        digest = hashlib.blake2b(self.X.data, digest_size=16)
-        digest.update(self.target.data)
-        return digest.hexdigest()
+    def fingerprint(self) -> list[str]:
+        """Return a digest of the inputs and labels of each tile."""
+        target = self.target.reshape(self.n_tiles, TILE)
+        return [
+            hashlib.blake2b(x.tobytes() + codes.tobytes(), digest_size=8).hexdigest()
+            for x, codes in zip(self.X, target, strict=True)
+        ]
 
     def state_digest(self) -> str:
         """Return a digest of the marginals, to the last bit."""
@@ -296,11 +296,25 @@ class RowBlock:
 
     def _holds(self, rows: Integers) -> np.ndarray[Any, np.dtype[np.bool_]]:
         first = self.rows[0]
-        return (rows >= first) & (rows < first + self.n_rows) & np.bool_(not self.held_out)
+        inside = (rows >= first) & (rows < first + self.n_rows)
+        return np.asarray(inside & (not self.held_out))
 
     def _local(self, rows: Integers) -> Integers:
-        return rows[self._holds(rows)] - self.rows[0]
+        return np.asarray(rows[self._holds(rows)] - self.rows[0])
 
     def _groups(self) -> Iterator[slice]:
         for start in range(0, self.n_tiles, GROUP):
             yield slice(start, min(start + GROUP, self.n_tiles))
+
+
+def _tiles(X: Any, transform: Callable[[Any], Floats] | None) -> Floats:
+    """Return the rows in tiles, (tiles, TILE, p), the last one filled up with zeros."""
+    n_tiles = -(-len(X) // TILE)
+    if transform is None and len(X) == n_tiles * TILE:
+        return np.ascontiguousarray(X).reshape(n_tiles, TILE, X.shape[1])
+    dtype = X.dtype if transform is None else transform(X[:1]).dtype
+    flat: Floats = np.zeros((n_tiles * TILE, X.shape[1]), dtype=dtype)
+    for start in range(0, len(X), GROUP * TILE):
+        some = X[start : start + GROUP * TILE]
+        flat[start : start + len(some)] = some if transform is None else transform(some)
+    return flat.reshape(n_tiles, TILE, X.shape[1])

@@ -94,19 +94,26 @@ class Selection:
         """Return the messages that bring a new block to the present."""
         return [("include", (batch,)) for batch in self.active.batches]
 
-    def round(self, n_active: int) -> None:
-        """Include the next batch, up to `n_active` rows in all."""
+    def round(self, stop: int, last: int | None = None) -> None:
+        """Include the next batch, up to `stop` rows in all.
+
+        Parameters
+        ----------
+        stop : int
+        last : int, optional
+            Active rows after which no candidates are asked for any more; `stop` if left out.
+        """
         criterion, order = self.settings.criterion, self.order
         count = order.pool_size(criterion.static)
         candidates = self._candidates(count)
         pool = Pool(
             candidates, self.settings.kernels, self.settings.likelihood, criterion, order.slots
         )
-        wanted = min(order.slots, n_active - len(self.active))
+        wanted = min(order.slots, stop - len(self.active))
         batch = pool.take_diverse(wanted) if order.panel > 1 else pool.take_best(wanted)
         if order.panel == 1 and batch.count > 1 and not criterion.static:
             batch = self._checked(batch, candidates)
-        more = count if batch.stop < n_active else 0
+        more = count if batch.stop < (last or stop) else 0
         self._best = self.blocks.map_blocks("advance", batch, batch.stop, more)
         self.active.append(batch)
 

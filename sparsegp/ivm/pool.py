@@ -51,9 +51,7 @@ class Pool:
             self.covariance[c] = kernel(x, x) - stub @ stub.T
             np.fill_diagonal(self.covariance[c], self.variance[:, c])
         n_classes = self.mean.shape[1]
-        self.scores = Scores(
-            criterion, likelihood, candidates.target, n_classes, len(kernels) == 1
-        )
+        self.scores = Scores(criterion, likelihood, candidates.target, n_classes, len(kernels) == 1)
         self.columns = np.zeros((len(kernels), slots, len(x)))
         self.length = np.ones((len(kernels), slots))
         self.picked: list[int] = []

@@ -1,1 +1,8 @@
 """Progress, metrics and pictures."""
+
+from sparsegp.report.history import History as History
+from sparsegp.report.metrics import Evaluation as Evaluation
+from sparsegp.report.metrics import evaluate as evaluate
+from sparsegp.report.plots import learning_curve as learning_curve
+from sparsegp.report.progress import NullProgress as NullProgress
+from sparsegp.report.progress import Progress as Progress

@@ -73,7 +73,7 @@ class Scores:
         mean = marginals.mean
         linear = np.einsum("nk,nk->n", mean, self.slope)
         square = np.einsum("nk,nk->n", mean, mean)
-        return SLACK - self.offset - linear * np.sqrt(shrink) + 0.5 * square * shrink
+        return np.asarray(SLACK - self.offset - linear * np.sqrt(shrink) + 0.5 * square * shrink)
 
     def evaluate(self, index: Integers, marginals: Marginals) -> Doubles:
         """Return the exact scores of rows `index`, whose marginals are given, (len(index),)."""

@@ -1,0 +1,34 @@
+"""Small dense factors in float64."""
+
+from typing import Literal
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+
+from sparsegp.errors import NumericalError
+from sparsegp.types import Doubles
+
+
+def lower_cholesky(matrix: Doubles, name: str) -> Doubles:
+    """Return the lower Cholesky factor of a symmetric positive definite matrix, (d, d).
+
+    Raises
+    ------
+    NumericalError
+        If the matrix is not finite, or not positive definite after rounding.
+    """
+    if not np.isfinite(matrix).all():
+        raise NumericalError(f"{name} must be finite; check the kernel and the scale of the inputs")
+    try:
+        return np.asarray(cholesky(matrix, lower=True, check_finite=False))
+    except np.linalg.LinAlgError as error:
+        raise NumericalError(
+            f"{name} {matrix.shape} is not positive definite after rounding: {error}; "
+            "use a kernel of smaller variance"
+        ) from error
+
+
+def solve_lower(factor: Doubles, right: Doubles, transposed: bool = False) -> Doubles:
+    """Return L^-1 R, or L^-T R, for a lower triangular L (d, d) and R (d, ...)."""
+    trans: Literal[0, 1] = 1 if transposed else 0
+    return np.asarray(solve_triangular(factor, right, trans=trans, lower=True, check_finite=False))

@@ -1,0 +1,230 @@
+"""The fitted model: predictions at new rows, and its directory on disk.
+
+A model holds the active rows, their sites, the kernels, the labels and the scaling; no other
+training row, and nothing that has to be unpickled.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparsegp.checkpoint import read_bundle, write_bundle
+from sparsegp.data.labels import classes_from_json, classes_to_json
+from sparsegp.data.scaling import Scaling
+from sparsegp.errors import DataError, StoreError
+from sparsegp.kernels import parse
+from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.posterior.predict import TILE, Posterior
+from sparsegp.posterior.sites import ActiveRows
+from sparsegp.types import Doubles, Floats, Integers, Labels
+
+KIND, VERSION = "sparsegp-model", 1
+
+
+@dataclass(frozen=True)
+class Model:
+    """A trained classifier.
+
+    Parameters
+    ----------
+    active : ActiveRows
+        Kernels, likelihood and scaled active rows.
+    site : Doubles (d, K)
+        Site means that the posterior is made of.
+    rows : Integers (d,)
+        Row numbers of the active rows in the training data, in order of inclusion.
+    classes : Labels (K,)
+        In the order of the columns of every prediction.
+    scaling : Scaling
+    settings : mapping
+        What it was trained with, as plain JSON.
+    history : sequence of dict
+        The learning curve: n_active, seconds, train_error, heldout_error, heldout_nlpp.
+    """
+
+    active: ActiveRows
+    site: Doubles
+    rows: Integers
+    classes: Labels
+    scaling: Scaling
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    history: Sequence[Mapping[str, float]] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_posterior", Posterior.from_sites(self.active, self.site))
+
+    @property
+    def posterior(self) -> Posterior:
+        """The Gaussian posterior spanned by the active rows."""
+        posterior: Posterior = object.__getattribute__(self, "_posterior")
+        return posterior
+
+    @property
+    def n_features(self) -> int:
+        """Number of input columns p."""
+        return int(self.active.x.shape[1])
+
+    def latent_mean_and_variance(self, X: Any) -> tuple[Any, Any]:
+        """Return latent means (n, K) and variances (n, K) of the classes.
+
+        Parameters
+        ----------
+        X : array or dask array (n, p)
+            Inputs as they were before scaling. A dask array gives lazy dask arrays.
+
+        Raises
+        ------
+        DataError
+            If X has another number of columns than the training data, or is not finite.
+        """
+        both = self._map(self._latent_pair, X, 2 * len(self.classes))
+        return both[:, : len(self.classes)], both[:, len(self.classes) :]
+
+    def predict_log_proba(self, X: Any) -> Any:
+        """Return log class probabilities, (n, K) (GR appendix B); see `predict_proba`."""
+        return self._map(self._log_probabilities, X, len(self.classes))
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return class probabilities, (n, K), columns in the order of `classes`.
+
+        Parameters
+        ----------
+        X : array or dask array (n, p)
+            Inputs as they were before scaling. A dask array gives a lazy dask array.
+
+        Raises
+        ------
+        DataError
+            If X has another number of columns than the training data, or is not finite.
+        """
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: Any) -> Any:
+        """Return the label of the most probable class, (n,)."""
+        return self._map(self._labels, X, None, self.classes.dtype)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a directory, whole or not at all.
+
+        Raises
+        ------
+        StoreError
+            If it cannot be written.
+        """
+        meta = {
+            "kernels": [str(kernel) for kernel in self.active.kernels],
+            "likelihood": {"name": "multinomial_probit", "n_nodes": self.active.likelihood.n_nodes},
+            "classes": classes_to_json(self.classes),
+            "scaling": self.scaling.to_json(),
+            "settings": dict(self.settings),
+            "history": [dict(record) for record in self.history],
+        }
+        arrays = {
+            "x": self.active.x,
+            "target": self.active.target,
+            "site_at_inclusion": self.active.site,
+            "site": self.site,
+            "rows": self.rows,
+        }
+        write_bundle(Path(path), meta, arrays, kind=KIND, version=VERSION)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Model":
+        """Read a model directory, or the model in a run directory.
+
+        Raises
+        ------
+        StoreError
+            If there is none, or it was altered, or a newer version wrote it.
+        """
+        place = Path(path)
+        if (place / "model").is_dir():
+            place = place / "model"
+        elif (place / "run.json").is_file():
+            raise StoreError(f"{place} holds no finished model; go on with `train --resume`")
+        bundle = read_bundle(place, kind=KIND, versions={VERSION})
+        meta, arrays = bundle.meta, bundle.arrays
+        active = ActiveRows(
+            [parse(text) for text in meta["kernels"]],
+            MultinomialProbit(meta["likelihood"]["n_nodes"]),
+            arrays["x"],
+            arrays["target"],
+            arrays["site_at_inclusion"],
+        )
+        return cls(
+            active,
+            arrays["site"],
+            arrays["rows"],
+            classes_from_json(meta["classes"]),
+            Scaling.from_json(meta["scaling"]),
+            meta["settings"],
+            tuple(meta["history"]),
+        )
+
+    # -- one chunk of rows -------------------------------------------------------------------------
+
+    def _latent(self, X: Any) -> tuple[Doubles, Doubles]:
+        def transform(rows: Floats) -> Floats:
+            scaled: Floats = self.scaling.apply(rows)
+            return scaled
+
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as executor:
+            return self.posterior.latent(X, transform, executor)
+
+    def _latent_pair(self, X: Any) -> Doubles:
+        mean, variance = self._latent(X)
+        return np.concatenate([mean, np.broadcast_to(variance, mean.shape)], axis=1)
+
+    def _log_probabilities(self, X: Any) -> Doubles:
+        likelihood = self.active.likelihood
+        mean, variance = self._latent(X)
+        return likelihood.log_probabilities(mean, variance)
+
+    def _labels(self, X: Any) -> Labels:
+        best: Labels = self.classes[self._log_probabilities(X).argmax(axis=1)]
+        return best
+
+    def _map(
+        self, function: Callable[[Any], Any], X: Any, columns: int | None, dtype: Any = np.float64
+    ) -> Any:
+        """Apply a function to an array at once, or to a dask array block by block."""
+        if not hasattr(X, "dask"):
+            from threadpoolctl import threadpool_limits  # noqa: PLC0415 - 0.05 s
+
+            with threadpool_limits(1):
+                return function(self._checked(np.asarray(X)))
+        if X.ndim != 2 or X.shape[1] != self.n_features:
+            raise DataError(f"X must have {self.n_features} columns, found shape {X.shape}")
+        sizes = [TILE * max(1, size // TILE) for size in X.chunks[0]]
+        X = X.rechunk({0: max(sizes), 1: -1})
+
+        def block(x: Any) -> Any:
+            return function(self._checked(x))
+
+        if columns is None:
+            return X.map_blocks(block, drop_axis=1, dtype=dtype)
+        return X.map_blocks(block, chunks=(X.chunks[0], (columns,)), dtype=dtype)
+
+    def _checked(self, X: Any) -> Any:
+        if X.ndim != 2 or X.shape[1] != self.n_features:
+            raise DataError(f"X must have {self.n_features} columns, found shape {X.shape}")
+        if X.dtype.kind not in "biuf":
+            raise DataError(f"X must be numeric, found dtype {X.dtype}")
+        if X.dtype.kind == "f" and not np.isfinite(X).all():
+            bad = np.argwhere(~np.isfinite(X))
+            row, column = bad[0]
+            raise DataError(
+                f"X must be finite: {len(bad)} values are not, the first, {X[row, column]}, "
+                f"in row {row}, column {column}"
+            )
+        return X
+
+
+def load(path: str | os.PathLike[str]) -> Model:
+    """Read a model from its directory or from a run directory; see `Model.load`."""
+    return Model.load(path)

@@ -1,0 +1,171 @@
+"""How good predicted probabilities are: error, log probability, Brier score, calibration."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsegp.errors import DataError
+from sparsegp.types import Booleans, Doubles, Integers, Labels
+
+CALIBRATION_BINS = 15
+"""Bins of equal width in which confidence is compared with the share of right answers."""
+
+SUM_TOLERANCE = 1e-3
+"""How far the probabilities of a row may be from a sum of one (float32 gives about 1e-6)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Figures of n predictions for K classes; y is the true code, p the probabilities of a row.
+
+    A label that was never seen in training has no probability. Its rows count as errors and as
+    wrong answers in `ece`, and take no part in `nlpp`, `brier` and `confusion`.
+
+    Parameters
+    ----------
+    n, n_unseen : int
+        Rows, and those of them whose label was not seen in training.
+    error : float
+        Share of rows whose most probable class is not theirs, from 0 to 1; the first of equally
+        probable classes is taken.
+    nlpp : float
+        Mean of -log p[y] in nats; NaN if no row has a seen label.
+    brier : float
+        Mean of sum_k (p[k] - [k = y])^2, from 0 to 2, for two classes also: scikit-learn's
+        ``brier_score_loss(..., scale_by_half=False)``. NaN if no row has a seen label.
+    ece : float
+        Expected calibration error, from 0 to 1: sum over 15 equal bins (low, high] of the
+        greatest probability, of |right answers - sum of greatest probabilities| / n.
+    confusion : array (K, K)
+        Numbers of rows by true class (down) and most probable class (across).
+    classes : array (K,)
+        The labels, in the order of the codes.
+    """
+
+    n: int
+    n_unseen: int
+    error: float
+    nlpp: float
+    brier: float
+    ece: float
+    confusion: Integers
+    classes: Labels
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers, texts and lists; a figure that is not finite becomes None."""
+        figures = {name: getattr(self, name) for name in ("error", "nlpp", "brier", "ece")}
+        return {
+            "n": self.n,
+            "n_unseen": self.n_unseen,
+            **{name: value if math.isfinite(value) else None for name, value in figures.items()},
+            "confusion": self.confusion.tolist(),
+            "classes": self.classes.tolist(),
+        }
+
+
+def evaluate(
+    log_probabilities: NDArray[np.floating[Any]], codes: Integers, classes: Labels
+) -> Evaluation:
+    """Compare predictions with the true labels.
+
+    Parameters
+    ----------
+    log_probabilities : array (n, K)
+        Natural logarithms; the probabilities of each row sum to one.
+    codes : array (n,)
+        True classes from 0 to K - 1, -1 for a label that was not seen in training.
+    classes : array (K,)
+        The labels, in the order of the codes.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    DataError
+        If shapes do not fit, there are no rows, a code is out of range, or a row is not one of
+        log probabilities.
+    """
+    logs = np.asarray(log_probabilities, dtype=np.float64)
+    codes, classes = np.asarray(codes), np.asarray(classes)
+    _check(logs, codes, classes)
+    probabilities = np.exp(logs)
+    _check_sums(probabilities)
+    seen = codes >= 0
+    chosen = logs.argmax(axis=1)
+    right = chosen == codes
+    return Evaluation(
+        n=len(codes),
+        n_unseen=int(np.count_nonzero(~seen)),
+        error=float(np.mean(~right)),
+        nlpp=_nlpp(logs[seen], codes[seen]),
+        brier=_brier(probabilities[seen], codes[seen]),
+        ece=calibration_error(probabilities.max(axis=1), right),
+        confusion=_confusion(codes[seen], chosen[seen], len(classes)),
+        classes=classes,
+    )
+
+
+def calibration_error(
+    confidence: Doubles, right: Booleans, n_bins: int = CALIBRATION_BINS
+) -> float:
+    """Mean distance of confidence (n,) from the share of right answers (n,), over equal bins."""
+    bins = np.clip(np.ceil(confidence * n_bins).astype(np.int64) - 1, 0, n_bins - 1)
+    gaps = np.bincount(bins, weights=right - confidence, minlength=n_bins)
+    return float(np.abs(gaps).sum() / len(confidence))
+
+
+def _nlpp(logs: Doubles, codes: Integers) -> float:
+    if not len(codes):
+        return math.nan
+    return float(-np.mean(logs[np.arange(len(codes)), codes]))
+
+
+def _brier(probabilities: Doubles, codes: Integers) -> float:
+    if not len(codes):
+        return math.nan
+    gaps = probabilities.copy()
+    gaps[np.arange(len(codes)), codes] -= 1.0
+    return float(np.einsum("nk,nk->", gaps, gaps) / len(codes))
+
+
+def _confusion(codes: Integers, chosen: Integers, n_classes: int) -> Integers:
+    from sklearn.metrics import confusion_matrix  # noqa: PLC0415
+
+    if not len(codes):
+        return np.zeros((n_classes, n_classes), dtype=np.int64)
+    counts: Integers = confusion_matrix(codes, chosen, labels=np.arange(n_classes))
+    return counts
+
+
+def _check(logs: Doubles, codes: Integers, classes: Labels) -> None:
+    if logs.ndim != 2 or codes.shape != logs.shape[:1] or classes.shape != logs.shape[1:]:
+        raise DataError(
+            "log probabilities (n, K), codes (n,) and classes (K,) must fit together; got shapes "
+            f"{logs.shape}, {codes.shape} and {classes.shape}"
+        )
+    if not len(codes):
+        raise DataError("an evaluation needs at least one row; got none")
+    if codes.dtype.kind not in "iu":
+        raise DataError(f"codes must be whole numbers; got {codes.dtype}")
+    low, high = int(codes.min()), int(codes.max())
+    if low < -1 or high >= len(classes):
+        raise DataError(
+            f"codes must be from 0 to {len(classes) - 1}, or -1 for a label not seen in training; "
+            f"got codes from {low} to {high}"
+        )
+
+
+def _check_sums(probabilities: Doubles) -> None:
+    off = np.abs(probabilities.sum(axis=1) - 1.0)
+    bad = ~(off <= SUM_TOLERANCE)
+    if bad.any():
+        row = int(bad.argmax())
+        raise DataError(
+            "the exponentials of log probabilities must sum to one in each row; those of row "
+            f"{row} sum to {probabilities[row].sum():g}. Give natural logarithms of probabilities"
+        )

@@ -1,0 +1,138 @@
+"""The directory of a run: what it was asked, its checkpoints, and the model when it is done.
+
+run.json        settings and data, written before anything else
+checkpoints/    numbered generations of the active set
+model/          the fitted model
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsegp.checkpoint import Bundle, Generations, RunLock
+from sparsegp.errors import SettingsError, StoreError
+from sparsegp.settings import differences
+
+
+class RunDirectory:
+    """One run's directory, held by one process at a time.
+
+    Parameters
+    ----------
+    path : path
+    keep_last : int
+        Checkpoints kept.
+    on_warning : callable
+        Told about checkpoints that cannot be read or written.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], keep_last: int, on_warning: Callable[[str], None]
+    ) -> None:
+        if keep_last < 1:
+            raise SettingsError(f"keep_last must be at least 1, got {keep_last}")
+        self.path = Path(path)
+        self.model_path = self.path / "model"
+        self.on_warning = on_warning
+        self.generations = Generations(self.path / "checkpoints", keep_last, on_warning=on_warning)
+        self._lock = RunLock(self.path / "lock")
+
+    def open(self, run: Mapping[str, Any], resume: bool) -> None:
+        """Claim the directory for a run.
+
+        Parameters
+        ----------
+        run : mapping
+            `settings` and `data`, plain JSON.
+        resume : bool
+            Go on with the run that is there, if there is one.
+
+        Raises
+        ------
+        StoreError
+            If it holds another run, is in use, or cannot be written.
+        SettingsError
+            If the run to be resumed had other settings or data.
+        """
+        manifest = self.path / "run.json"
+        if manifest.exists():
+            if not resume:
+                raise StoreError(
+                    f"{self.path} holds another run; choose another --out, or go on with it by "
+                    "--resume"
+                )
+            self._require_same(manifest, run)
+        elif self.path.exists() and any(self.path.iterdir()):
+            raise StoreError(f"{self.path} is not empty and holds no run; choose another --out")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire()
+            if not manifest.exists():
+                _write_json(manifest, run)
+        except StoreError:
+            raise
+        except OSError as error:
+            raise StoreError(f"cannot write to {self.path}: {error}") from error
+        self.generations.sweep()
+
+    def close(self) -> None:
+        """Let other processes have the directory."""
+        self._lock.release()
+
+    def load(self) -> tuple[int, Bundle] | None:
+        """Return the newest checkpoint that verifies."""
+        return self.generations.load()
+
+    def save(self, step: int, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bool:
+        """Write a checkpoint; where that fails, warn and keep the former ones."""
+        try:
+            self.generations.save(step, meta, arrays)
+        except StoreError as error:
+            self.on_warning(f"no checkpoint at {step}, the run goes on: {error}")
+            return False
+        return True
+
+    def _require_same(self, manifest: Path, run: Mapping[str, Any]) -> None:
+        try:
+            stored = json.loads(manifest.read_text())
+            found = differences(stored["settings"], run["settings"])
+            found += differences(stored["data"], run["data"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StoreError(f"{manifest} cannot be read ({error}); choose another --out") from None
+        if found:
+            raise SettingsError(
+                f"cannot resume {self.path} with other settings or data: {'; '.join(found)}"
+            )
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    beside = path.with_name(f".{path.name}.tmp")
+    with beside.open("w") as file:
+        json.dump(content, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
+def require_same_rows(stored: NDArray[Any], found: NDArray[Any], rows_per_digest: int) -> None:
+    """Compare digests of the inputs and labels, tile by tile.
+
+    Raises
+    ------
+    SettingsError
+        If they differ; names the first rows that do.
+    """
+    if len(stored) == len(found) and np.array_equal(stored, found):
+        return
+    size = min(len(stored), len(found))
+    differing = np.flatnonzero(stored[:size] != found[:size])
+    first = int(differing[0]) if len(differing) else size
+    raise SettingsError(
+        "cannot resume with other data: inputs or labels differ from those of the checkpoint, "
+        f"first in rows {first * rows_per_digest} to {(first + 1) * rows_per_digest - 1}"
+    )

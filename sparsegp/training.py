@@ -1,0 +1,518 @@
+"""Training from data to model: prepare, build row blocks, select, make the posterior.
+
+The numbers are computed in ivm/ and posterior/, where the blocks live is execution/'s affair, and
+what is kept on disk run_directory.py's; this file is the order in which they are called.
+"""
+
+import functools
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import numpy as np
+
+from sparsegp.data import (
+    Scaling,
+    Summary,
+    Table,
+    choose_scaling,
+    classes_to_json,
+    encode,
+    encode_with,
+    summarise,
+    table_from_arrays,
+)
+from sparsegp.errors import DataError, Interrupted, SettingsError
+from sparsegp.execution import Part, Runtime, open_runtime
+from sparsegp.interrupt import StopRequest
+from sparsegp.ivm.active_set import ActiveSet
+from sparsegp.ivm.block import TILE, BlockSettings, RowBlock, Standing
+from sparsegp.ivm.greedy import Selection
+from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.model import Model
+from sparsegp.posterior.sites import POSTERIORS, ActiveRows
+from sparsegp.run_directory import RunDirectory, require_same_rows
+from sparsegp.selection.criteria import CRITERIA
+from sparsegp.settings import TrainSettings
+from sparsegp.types import Integers, Labels
+
+if TYPE_CHECKING:
+    import dask.array as da
+
+logger = logging.getLogger(__name__)
+
+BLOCKS_PER_WORKER = 2
+MAX_BLOCK_ROWS = 65536
+
+
+class Progress(Protocol):
+    """What shows how far a run is."""
+
+    def start(self, total: int, unit: str, description: str) -> None:
+        """Begin a stage of `total` units."""
+
+    def update(self, done: int, **figures: float) -> None:
+        """Say how many units are done, and figures to show beside them."""
+
+    def message(self, text: str) -> None:
+        """Say something."""
+
+    def finish(self) -> None:
+        """End the stage."""
+
+
+class Quiet:
+    """Progress that goes to the log."""
+
+    def start(self, total: int, unit: str, description: str) -> None:
+        """Note the beginning."""
+        logger.info("%s: %d %s", description, total, unit)
+
+    def update(self, done: int, **figures: float) -> None:
+        """Show nothing."""
+
+    def message(self, text: str) -> None:
+        """Note a message."""
+        logger.warning("%s", text)
+
+    def finish(self) -> None:
+        """Show nothing."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Data ready for row blocks.
+
+    Attributes
+    ----------
+    train : Table
+    classes : Labels (K,)
+    target : Integers (n,)
+        Class codes.
+    summary : Summary
+    scaling : Scaling
+    held_out : Table or None
+    held_out_target : Integers (m,) or None
+        Class codes, -1 for labels that training has not seen.
+    """
+
+    train: Table
+    classes: Labels
+    target: Integers
+    summary: Summary
+    scaling: Scaling
+    held_out: Table | None = None
+    held_out_target: Integers | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what identifies the training data."""
+        digest = hashlib.blake2b(self.target.tobytes(), digest_size=16)
+        for values in (self.summary.low, self.summary.high, self.summary.mean):
+            digest.update(np.asarray(values).tobytes())
+        return {
+            "rows": self.summary.n,
+            "columns": self.summary.p,
+            "classes": classes_to_json(self.classes),
+            "digest": digest.hexdigest(),
+        }
+
+
+def prepare(train: Table, held_out: Table | None, scaling: str) -> Prepared:
+    """Encode the labels, look through the inputs once and choose their scaling.
+
+    Raises
+    ------
+    DataError
+        If the rows cannot be learnt from.
+    """
+    classes, target = encode(train.y, train.source)
+    summary = summarise(train.X, train.source)
+    held_out_target = None
+    if held_out is not None:
+        if held_out.X.shape[1] != summary.p:
+            raise DataError(
+                f"{held_out.source} has {held_out.X.shape[1]} columns, "
+                f"{train.source} has {summary.p}; they must be the same"
+            )
+        summarise(held_out.X, held_out.source)
+        held_out_target, unseen = encode_with(classes, held_out.y, held_out.source)
+        if unseen:
+            logger.warning(
+                "%s has labels that %s has not: %s; they count as errors",
+                held_out.source,
+                train.source,
+                ", ".join(map(repr, unseen)),
+            )
+    chosen = choose_scaling(scaling, summary)
+    return Prepared(train, classes, target, summary, chosen, held_out, held_out_target)
+
+
+class Training:
+    """One run, as a context manager: `select`, then `finish`; or both by `train`.
+
+    Parameters
+    ----------
+    train : Table
+    settings : TrainSettings
+    held_out : Table, optional
+        Labelled rows that follow the training without taking part in it.
+    runtime : Runtime
+        Where the row blocks live; closed by its owner.
+    directory : RunDirectory, optional
+        Where checkpoints and the model go.
+    resume : bool
+        Go on from the newest checkpoint in the directory, if there is one.
+    checkpoint_every : int
+        Inclusions between two checkpoints.
+    block_rows : int, optional
+        Rows in a block, rounded up to whole tiles; two blocks a worker if left out. Results do
+        not depend on it.
+    progress : Progress, optional
+
+    Attributes
+    ----------
+    active : ActiveSet
+    history : list of dict
+        The learning curve: n_active, seconds, train_error and, with held-out rows, heldout_error
+        and heldout_nlpp.
+    """
+
+    def __init__(
+        self,
+        train: Table,
+        settings: TrainSettings,
+        *,
+        held_out: Table | None = None,
+        runtime: Runtime,
+        directory: RunDirectory | None = None,
+        resume: bool = False,
+        checkpoint_every: int = 100,
+        block_rows: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        for name, value in (("checkpoint_every", checkpoint_every), ("block_rows", block_rows)):
+            if value is not None and value < 1:
+                raise SettingsError(f"{name} must be at least 1, got {value}")
+        self.settings, self.runtime, self.directory = settings, runtime, directory
+        self.resume, self.checkpoint_every = resume, checkpoint_every
+        self.progress: Progress = progress or Quiet()
+        self.data = prepare(train, held_out, settings.scaling)
+        self.n_active = settings.rows_to_include(self.data.summary.n)
+        scaled_variance = self.data.summary.variance * self.data.scaling.factor**2
+        self.block_settings = BlockSettings(
+            kernels=settings.kernels(len(self.data.classes), scaled_variance),
+            likelihood=MultinomialProbit(settings.n_nodes),
+            criterion=CRITERIA[settings.criterion](settings.seed),
+            n_classes=len(self.data.classes),
+            capacity=self.n_active,
+            lazy=settings.lazy,
+        )
+        tiles = -(-self.data.summary.n // TILE)
+        if block_rows is None:
+            share = -(-tiles // (BLOCKS_PER_WORKER * runtime.n_workers))
+            self.block_rows = min(share * TILE, MAX_BLOCK_ROWS)
+        else:
+            self.block_rows = -(-block_rows // TILE) * TILE
+        self.active = ActiveSet()
+        self.history: list[dict[str, float]] = []
+        self.seconds = 0.0
+        self._started = time.perf_counter()
+        self._stack = ExitStack()
+        self._digests: np.ndarray[Any, np.dtype[np.uint64]] | None = None
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            if self.directory is not None:
+                stack.callback(self.directory.close)
+                run = {"settings": self.settings.to_json(), "data": self.data.to_json()}
+                self.directory.open(run, self.resume)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    # -- row blocks --------------------------------------------------------------------------------
+
+    def build(self) -> None:
+        """Build the row blocks, and bring them to the state of the newest checkpoint."""
+        self.runtime.recovery = lambda: [("include", (b,)) for b in self.active.batches]
+        parts = self._parts(self.data.train.X, self.data.target, held_out=False)
+        self.n_train_blocks = len(parts)
+        if self.data.held_out is not None:
+            assert self.data.held_out_target is not None  # set together
+            parts += self._parts(self.data.held_out.X, self.data.held_out_target, True, len(parts))
+        factory = functools.partial(
+            RowBlock,
+            self.block_settings,
+            transform=functools.partial(self.data.scaling.apply, dtype=self.settings.dtype),
+        )
+        self.runtime.build(factory, parts)
+        if self.directory is not None:
+            answers = self.runtime.map_blocks("fingerprint")[: self.n_train_blocks]
+            digests = [int(digest, 16) for answer in answers for digest in answer]
+            self._digests = np.array(digests, dtype=np.uint64)
+            if self.resume:
+                self._restore()
+
+    def _parts(
+        self, X: "da.Array", target: Integers, held_out: bool, first_index: int = 0
+    ) -> list[Part]:
+        starts = range(0, len(target), self.block_rows)
+        return [
+            Part(
+                first_index + i,
+                {
+                    "X": X[start : start + self.block_rows].rechunk(-1),
+                    "target": target[start : start + self.block_rows],
+                    "first_row": start,
+                    "held_out": held_out,
+                },
+            )
+            for i, start in enumerate(starts)
+        ]
+
+    def _restore(self) -> None:
+        assert self.directory is not None and self._digests is not None  # noqa: PT018
+        found = self.directory.load()
+        if found is None:
+            return
+        n_active, bundle = found
+        require_same_rows(bundle.arrays["digests"], self._digests, TILE)
+        self.active = ActiveSet.from_arrays(bundle.arrays, self.settings.order.slots)
+        self.history = list(bundle.meta["history"])
+        self.seconds = float(bundle.meta["seconds"])
+        self.progress.start(n_active, "rows", "restore")
+        for batch in self.active.batches:
+            self.runtime.map_blocks("include", batch)
+            self.progress.update(batch.stop)
+        self.progress.finish()
+        self._started = time.perf_counter()
+
+    def stub(self, process: int = 0) -> "da.Array":
+        """Return a stub matrix (d, n) as a dask array, chunked as the row blocks are."""
+        return self._state("stub", (len(self.active),), self.settings.dtype, 1, process)
+
+    def means(self) -> "da.Array":
+        """Return the latent means (n, K) as a dask array, chunked as the row blocks are."""
+        return self._state("mean", (len(self.data.classes),), np.dtype(np.float64), 0)
+
+    def variances(self) -> "da.Array":
+        """Return the latent variances (n, C) as a dask array, chunked as the row blocks are."""
+        return self._state("variance", (len(self.block_settings.kernels),), np.dtype("f8"), 0)
+
+    def _state(
+        self, name: str, other: tuple[int], dtype: np.dtype[Any], axis: int, process: int = 0
+    ) -> "da.Array":
+        import dask.array as da  # noqa: PLC0415 - slow to import, needed only here
+
+        n = self.data.summary.n
+        from_delayed: Any = da.from_delayed
+        chunks = []
+        for index, lazy in enumerate(self.runtime.as_dask("array", name, process)):
+            if index < self.n_train_blocks:
+                rows = min(self.block_rows, n - index * self.block_rows)
+                shape = (*other, rows) if axis else (rows, *other)
+                chunks.append(from_delayed(lazy, shape, dtype=dtype))
+        whole: da.Array = da.concatenate(chunks, axis=axis)  # type: ignore[no-untyped-call]
+        return whole
+
+    # -- stages ------------------------------------------------------------------------------------
+
+    def select(self, stop: StopRequest | None = None) -> None:
+        """Include rows until there are `n_active`, with reports and checkpoints on the way.
+
+        Raises
+        ------
+        Interrupted
+            If `stop` was requested; what was reached is in a checkpoint.
+        """
+        selection = Selection(self.runtime, self.block_settings, self.settings.order, self.active)
+        every, saved = self.settings.report_every, len(self.active)
+        self.progress.start(self.n_active, "rows", "select")
+        self.progress.update(len(self.active), **self._figures())
+        while len(self.active) < self.n_active:
+            report_at = min((len(self.active) // every + 1) * every, self.n_active)
+            selection.round(report_at, self.n_active)
+            if len(self.active) == report_at:
+                self._report()
+            self.progress.update(len(self.active), **self._figures())
+            due = len(self.active) // self.checkpoint_every > saved // self.checkpoint_every
+            if due or len(self.active) == self.n_active:
+                self._save()
+                saved = len(self.active)
+            if stop is not None and stop.requested:
+                self._interrupt(stop.requested, saved)
+        self.progress.finish()
+
+    def _interrupt(self, reason: str, saved: int) -> None:
+        kept = saved == len(self.active) or self._save()
+        if self.directory is None:
+            raise Interrupted(f"stopped by {reason}; nothing was kept, as there is no --out")
+        if not kept:
+            raise Interrupted(f"stopped by {reason}; the checkpoint could not be written")
+        raise Interrupted(
+            f"stopped by {reason} with {len(self.active)} of {self.n_active} rows included; "
+            f"go on by --resume"
+        )
+
+    def finish(self) -> Model:
+        """Make the posterior and the model, and save it."""
+        active = ActiveRows(
+            self.block_settings.kernels,
+            self.block_settings.likelihood,
+            self.active.x,
+            self.active.target,
+            self.active.site,
+        )
+        model = Model(
+            active,
+            POSTERIORS[self.settings.posterior](active),
+            self.active.rows,
+            self.data.classes,
+            self.data.scaling,
+            self.settings.to_json(),
+            tuple(self.history),
+        )
+        if self.directory is not None:
+            model.save(self.directory.model_path)
+        return model
+
+    # -- records -----------------------------------------------------------------------------------
+
+    def _report(self) -> None:
+        standings: list[Standing] = self.runtime.map_blocks("standing")
+        train = standings[: self.n_train_blocks]
+        record: dict[str, float] = {
+            "n_active": len(self.active),
+            "seconds": round(self._elapsed(), 3),
+            "train_error": sum(s.errors for s in train) / self.data.summary.n,
+        }
+        held_out = standings[self.n_train_blocks :]
+        if held_out:
+            labelled = sum(s.labelled for s in held_out)
+            record["heldout_error"] = sum(s.errors for s in held_out) / sum(
+                s.rows for s in held_out
+            )
+            if labelled:
+                record["heldout_nlpp"] = -sum(s.log_z for s in held_out) / labelled
+        self.history.append(record)
+
+    def _figures(self) -> Mapping[str, float]:
+        last = self.history[-1] if self.history else {}
+        return {name: last[name] for name in ("train_error", "heldout_error") if name in last}
+
+    def _elapsed(self) -> float:
+        return self.seconds + time.perf_counter() - self._started
+
+    def _save(self) -> bool:
+        if self.directory is None or not len(self.active):
+            return False
+        meta = {"history": self.history, "seconds": self._elapsed()}
+        arrays = self.active.arrays()
+        assert self._digests is not None  # set when there is a directory
+        arrays["digests"] = self._digests
+        return self.directory.save(len(self.active), meta, arrays)
+
+
+def train(  # noqa: PLR0913 - the one place where everything can be said
+    X: Any,
+    y: Any = None,
+    *,
+    test: tuple[Any, Any] | Table | None = None,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    checkpoint_every: int = 100,
+    keep_last: int = 2,
+    block_rows: int | None = None,
+    runtime: Runtime | None = None,
+    threads: int | None = None,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    scheduler_file: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Model:
+    """Train a classifier.
+
+    Parameters
+    ----------
+    X : array or dask array (n, p), or Table
+        Inputs.
+    y : array (n,)
+        Labels: integers or strings.
+    test : pair (X, y) or Table, optional
+        Held-out rows whose error is followed along the learning curve.
+    out : path, optional
+        Directory for checkpoints and the model.
+    resume : bool
+        Go on with the run in `out`, if there is one.
+    checkpoint_every, keep_last : int
+        Inclusions between checkpoints, and how many are kept.
+    block_rows : int, optional
+        Rows in a block.
+    runtime : Runtime, optional
+        Where to run; otherwise `threads`, `workers` (local processes), `scheduler` (an address) or
+        `scheduler_file` say so, and by default all usable processors of this process.
+    progress : Progress, optional
+    **settings
+        Fields of `TrainSettings`.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    DataError, SettingsError, StoreError, ClusterError
+        What must be mended, in one sentence.
+    Interrupted
+        On SIGTERM or Ctrl-C; the run can be resumed if it has a directory.
+    """
+    table = X if isinstance(X, Table) else table_from_arrays(X, y)
+    if test is not None and not isinstance(test, Table):
+        test = table_from_arrays(*test, source="test")
+    chosen = TrainSettings.from_json(settings)
+    shown: Progress = progress or Quiet()
+    directory = None if out is None else RunDirectory(out, keep_last, shown.message)
+    if resume and directory is None:
+        raise SettingsError("resume needs the directory of the run: give out")
+    with ExitStack() as stack:
+        stop = stack.enter_context(StopRequest())
+        if runtime is None:
+            file = None if scheduler_file is None else os.fspath(scheduler_file)
+            runtime = stack.enter_context(
+                open_runtime(
+                    threads=threads, workers=workers, scheduler=scheduler, scheduler_file=file
+                )
+            )
+        run = stack.enter_context(
+            Training(
+                table,
+                chosen,
+                held_out=test,
+                runtime=runtime,
+                directory=directory,
+                resume=resume,
+                checkpoint_every=checkpoint_every,
+                block_rows=block_rows,
+                progress=shown,
+            )
+        )
+        if resume and directory is not None and directory.model_path.is_dir():
+            shown.message(f"the run in {directory.path} is finished; nothing to do")
+            return Model.load(directory.model_path)
+        run.build()
+        run.select(stop)
+        return run.finish()
