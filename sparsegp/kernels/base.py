@@ -60,6 +60,8 @@ class Kernel(ABC):
     """
 
     name: ClassVar[str] = ""
+    variadic: ClassVar[bool] = False
+    """True if the one field is a tuple that a text spells out, number after number."""
     __array_ufunc__: ClassVar[None] = None  # numpy scalars leave `+` and `*` to the kernel
 
     def __init_subclass__(cls, name: str = "", **options: Any) -> None:

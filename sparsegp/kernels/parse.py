@@ -98,6 +98,9 @@ class _Reader:
         if name not in KERNELS:
             raise self.error(node, f"unknown kernel; known: {', '.join(KERNELS)}")
         family = KERNELS[name]
+        if family.variadic and arguments and not isinstance(arguments[0], ast.Tuple | ast.List):
+            numbers = tuple(self.number(argument) for argument in arguments)
+            return self.build(node, family, [numbers])
         names = [field.name for field in fields(family)]
         least = sum(field.default is MISSING for field in fields(family))
         if not least <= len(arguments) <= len(names):

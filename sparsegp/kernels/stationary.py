@@ -7,6 +7,7 @@ norms, and are finished in place: at most two arrays of the size of the result e
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -112,6 +113,7 @@ class ARD(Kernel, name="ard"):
     """
 
     length_scales: tuple[float, ...] | None = None
+    variadic: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         given: object = self.length_scales
@@ -119,7 +121,7 @@ class ARD(Kernel, name="ard"):
             return
         if not isinstance(given, (tuple, list)) or not given:
             raise SettingsError(
-                "the length scales of ard must be one number per column, as in ard((1.0, 2.0)), "
+                "the length scales of ard must be one number per column, as in ard(1.0, 2.0), "
                 f"got {given!r}"
             )
         values = tuple(positive(value, f"length scale {j} of ard") for j, value in enumerate(given))
@@ -138,6 +140,11 @@ class ARD(Kernel, name="ard"):
     def n_columns(self) -> int | None:
         """Number of length scales; None while they are left out."""
         return None if self.length_scales is None else len(self.length_scales)
+
+    def __str__(self) -> str:
+        if self.length_scales is None:
+            return "ard"
+        return f"ard({', '.join(map(repr, self.length_scales))})"
 
     def _matrix(self, X: Floats, Z: Floats) -> Floats:
         assert self.length_scales is not None
