@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from sparsegp.checkpoint import read_bundle, write_bundle
 from sparsegp.data.labels import classes_from_json, classes_to_json
@@ -56,7 +57,9 @@ class Model:
     history: Sequence[Mapping[str, float]] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_posterior", Posterior.from_sites(self.active, self.site))
+        with threadpool_limits(1):  # the same bits on any number of processors
+            posterior = Posterior.from_sites(self.active, self.site)
+        object.__setattr__(self, "_posterior", posterior)
 
     @property
     def posterior(self) -> Posterior:
@@ -194,8 +197,6 @@ class Model:
     ) -> Any:
         """Apply a function to an array at once, or to a dask array block by block."""
         if not hasattr(X, "dask"):
-            from threadpoolctl import threadpool_limits  # noqa: PLC0415 - 0.05 s
-
             with threadpool_limits(1):
                 return function(self._checked(np.asarray(X)))
         if X.ndim != 2 or X.shape[1] != self.n_features:

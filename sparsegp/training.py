@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from sparsegp.data import (
     Scaling,
@@ -228,6 +229,7 @@ class Training:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
+            stack.enter_context(threadpool_limits(1))  # the driver's products: same bits anywhere
             if self.directory is not None:
                 stack.callback(self.directory.close)
                 run = {"settings": self.settings.to_json(), "data": self.data.to_json()}

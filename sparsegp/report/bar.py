@@ -3,7 +3,7 @@
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Bar:
     """Two lines at the foot of a terminal: the bar with rate and time left, and the figures.
 
     What is written meanwhile to the same terminal by `print`, warnings and logging appears above
-    them.
+    them. A terminal that is gone does not end the work.
     """
 
     def __init__(self, progress: "Progress", stream: TextIO) -> None:
@@ -55,11 +55,13 @@ class Bar:
         """Write a line above the bar."""
         from rich.text import Text  # noqa: PLC0415
 
-        self._console.print(Text(text), soft_wrap=True)
+        with suppress(OSError):
+            self._console.print(Text(text), soft_wrap=True)
 
     def close(self) -> None:
         """Take the bar away."""
-        self._open.close()
+        with suppress(OSError):
+            self._open.close()
 
     def _draw(self) -> "Group":
         from rich.console import Group  # noqa: PLC0415

@@ -95,7 +95,9 @@ class History:
             beside.write_text(text.getvalue(), encoding="utf-8")
             beside.replace(path)
         except OSError as error:
-            raise StoreError(f"cannot write the history to {path}: {error.strerror}") from error
+            raise StoreError(
+                f"cannot write the history to {path}: {error.strerror or error}"
+            ) from error
         finally:
             beside.unlink(missing_ok=True)
 

@@ -16,32 +16,30 @@ FEWEST = 5
 class Pace:
     """Rate of the recent work of this session, whatever earlier sessions did.
 
+    The first record is where this session begins: nothing is known about the time before it.
+
     Parameters
     ----------
     total : int
         Units in all.
     clock : callable
         Returns seconds.
-    done : int, optional
-        Units done before now. When not given, the rate counts from the first record.
     """
 
-    def __init__(self, total: int, clock: Callable[[], float], done: int | None = None) -> None:
+    def __init__(self, total: int, clock: Callable[[], float]) -> None:
         self.total = total
-        self.done = 0 if done is None else done
+        self.done = 0
         self._clock = clock
         self._started = clock()
         self._first: tuple[float, int] | None = None
         self._moments: deque[tuple[float, int]] = deque()
-        if done is not None:
-            self._begin(self._started, done)
 
     def record(self, done: int) -> None:
         """Note that `done` units are complete now."""
         now = self._clock()
         if self._first is None or done < self.done:
-            self._begin(now, done)
-            return
+            self._moments = deque([(now, done)])
+            self._first = (now, done)
         self.done = done
         moments = self._moments
         if len(moments) > 1 and now - moments[-2][0] < SPACING:
@@ -58,7 +56,7 @@ class Pace:
     @property
     def rate(self) -> float | None:
         """Units per second of recent work; None while nothing can be said."""
-        return _rate(self._moments[0], self._moments[-1]) if self._moments else None
+        return _rate(self._moments[0], self._moments[-1]) if self._first else None
 
     @property
     def average(self) -> float | None:
@@ -73,11 +71,6 @@ class Pace:
             return None
         since = self._clock() - self._moments[-1][0]
         return max((self.total - self.done) / rate - since, 0.0)
-
-    def _begin(self, now: float, done: int) -> None:
-        self.done = done
-        self._first = (now, done)
-        self._moments = deque([self._first])
 
 
 def _rate(start: tuple[float, int], end: tuple[float, int]) -> float | None:

@@ -130,4 +130,4 @@ def _save(figure: "Figure", path: str | os.PathLike[str]) -> None:
     try:
         figure.savefig(path)
     except OSError as error:
-        raise StoreError(f"cannot write the picture {path}: {error.strerror}") from error
+        raise StoreError(f"cannot write the picture {path}: {error.strerror or error}") from error

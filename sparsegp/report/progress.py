@@ -41,7 +41,8 @@ class Progress:
     """Progress of one piece of work after another.
 
     ``start`` begins a piece, ``update`` tells how much of it is done, ``finish`` ends it; as a
-    context manager it finishes when the work ends or fails. An update outside of a piece of work
+    context manager it finishes when the work ends or fails. Rate and time left count from the
+    first update, which says how much earlier sessions did. An update outside of a piece of work
     does nothing.
 
     Parameters
@@ -69,7 +70,7 @@ class Progress:
         self._pace: Pace
         self.description = ""
 
-    def start(self, total: int, unit: str, description: str, done: int | None = None) -> None:
+    def start(self, total: int, unit: str, description: str) -> None:
         """Begin a piece of work.
 
         Parameters
@@ -80,12 +81,9 @@ class Progress:
             What is counted, in the plural ("rows").
         description : str
             What is done, in a word or two ("select").
-        done : int, optional
-            Units done by earlier sessions, if known. Otherwise rate and time left count from the
-            first update.
         """
         self.finish()
-        self._pace = Pace(total, self._clock, done)
+        self._pace = Pace(total, self._clock)
         self._figures = {}
         self._unit = unit
         self.description = description
@@ -131,6 +129,16 @@ class Progress:
         return min(self._pace.done / self._pace.total, 1.0) if self._pace.total else 1.0
 
     @property
+    def size(self) -> str:
+        """Units in all."""
+        return f"{self._pace.total} {self._unit}"
+
+    @property
+    def line(self) -> str:
+        """All that is known in one line."""
+        return _join(f"{self.description} {self.state}", self.figures)
+
+    @property
     def state(self) -> str:
         """Units done, rate and time left in words."""
         rate, left = self._pace.rate, self._pace.seconds_left
@@ -149,7 +157,7 @@ class Progress:
         )
 
     def _count(self) -> str:
-        return f"{self._pace.done}/{self._pace.total} {self._unit}"
+        return f"{self._pace.done}/{self.size}"
 
     def _outcome(self) -> str:
         average, seconds = self._pace.average, duration(self._pace.seconds)
@@ -171,7 +179,7 @@ class Progress:
 class NullProgress(Progress):
     """Says nothing: for libraries and quiet runs."""
 
-    def start(self, total: int, unit: str, description: str, done: int | None = None) -> None:
+    def start(self, total: int, unit: str, description: str) -> None:
         """Do nothing."""
 
     def update(self, done: int, **figures: float) -> None:
@@ -194,13 +202,15 @@ class Lines:
         self._stream = stream
         self._interval = interval
         self._clock = clock
-        self._show(clock())
+        self._last = clock()
+        self.print(f"{progress.description}: {progress.size}")
 
     def refresh(self) -> None:
         """Write a line if the last is old enough."""
         now = self._clock()
         if now - self._last >= self._interval:
-            self._show(now)
+            self._last = now
+            self.print(self._progress.line)
 
     def print(self, text: str) -> None:
         """Write a line."""
@@ -208,11 +218,6 @@ class Lines:
 
     def close(self) -> None:
         """Do nothing: all lines stay."""
-
-    def _show(self, now: float) -> None:
-        self._last = now
-        progress = self._progress
-        self.print(_join(f"{progress.description} {progress.state}", progress.figures))
 
 
 def figure(value: float) -> str:
