@@ -20,7 +20,7 @@ from sparsegp.kernels import Kernel
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.selection.criteria import Criterion, Marginals
 from sparsegp.selection.lazy import Scores
-from sparsegp.types import Doubles, Floats, Integers
+from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 TILE = 256
 GROUP = 16
@@ -159,8 +159,8 @@ class RowBlock:
 
     def include(self, batch: Inclusions) -> None:
         """Apply a batch: new stub columns, variances and means (GR eq. 5.1-5.4)."""
-        if self.n_active == batch.stop:
-            return
+        if self.n_active >= batch.stop:
+            return  # a message that comes twice
         self._require(batch.start)
         columns = self._pending_columns(batch)
         stop, q = batch.start + batch.count, batch.count
@@ -294,7 +294,7 @@ class RowBlock:
     def _marginals(self) -> Marginals:
         return Marginals(self.rows, self.target, self.mean, self.variance)
 
-    def _holds(self, rows: Integers) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def _holds(self, rows: Integers) -> Booleans:
         first = self.rows[0]
         inside = (rows >= first) & (rows < first + self.n_rows)
         return np.asarray(inside & (not self.held_out))

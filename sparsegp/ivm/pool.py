@@ -15,7 +15,6 @@ from sparsegp.kernels import Kernel
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.selection.criteria import Criterion, Marginals
 from sparsegp.selection.lazy import Scores
-from sparsegp.types import Doubles
 
 
 class Pool:
@@ -55,7 +54,7 @@ class Pool:
         self.columns = np.zeros((len(kernels), slots, len(x)))
         self.length = np.ones((len(kernels), slots))
         self.picked: list[int] = []
-        self.site: list[Doubles] = []
+        self.site = np.zeros((slots, n_classes))
         self.score: list[float] = []
         self.step = np.zeros((len(kernels), slots, n_classes // len(kernels)))
 
@@ -102,7 +101,7 @@ class Pool:
                 f"row {self.candidates.rows[i]} has latent variance {self.variance[i].min():.3g} "
                 "after rounding; use --precision float64 or a kernel of smaller variance"
             )
-        self.site.append(self.mean[i] + p)
+        self.site[j] = self.mean[i] + p
         n_kernels = len(self.covariance)
         length = np.sqrt(1.0 + self.variance[i])
         for c in range(n_kernels):
@@ -130,10 +129,9 @@ class Pool:
         padded = np.zeros((q, candidates.x.shape[1]), dtype=candidates.x.dtype)
         padded[:count] = candidates.x[picked]
         rows, target, score = np.full(q, -1), np.full(q, -1), np.zeros(q)
-        site = np.zeros((q, self.mean.shape[1]))
         rows[:count], target[:count] = candidates.rows[picked], candidates.target[picked]
-        score[:count], site[:count] = self.score, self.site
-        return Inclusions(t, count, rows, target, padded, factor, self.step, site, score)
+        score[:count] = self.score
+        return Inclusions(t, count, rows, target, padded, factor, self.step, self.site, score)
 
     def _marginals(self) -> Marginals:
         return Marginals(self.candidates.rows, self.candidates.target, self.mean, self.variance)

@@ -57,7 +57,7 @@ class Tally:
 
     def fail_strangely(self) -> None:
         class LocalError(Exception):
-            def __reduce__(self) -> Any:
+            def __reduce__(self) -> str:
                 raise RuntimeError("not to be pickled")
 
         raise LocalError("odd")

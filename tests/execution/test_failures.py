@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from sparsegp.execution.base import Message, Runtime
 from sparsegp.execution.dask import DaskRuntime, Limits
 from sparsegp.execution.threads import ThreadRuntime
 from tests.execution.blocks import Tally
-from tests.execution.conftest import environment, wait_until, worker_processes
+from tests.execution.conftest import LIMITS, environment, wait_until, worker_processes
 
 FACTORY = partial(Tally, rows=np.zeros(6))
 
@@ -94,6 +95,29 @@ def test_worker_killed_while_building(cluster: Runtime, tmp_path: Path) -> None:
     assert cluster.map_blocks("name") == [f"block {index}" for index in range(4)]
 
 
+def test_survivor_lost_after_its_answer(local_runtime: DaskRuntime) -> None:
+    """Blocks that had answered and are lost while others are rebuilt hear the message again."""
+    local_runtime.build(FACTORY, parts(5))
+    answers = [local_runtime.map_blocks("add", 1)]
+    pids = local_runtime.map_blocks("process")
+    survivors = {pids[4]} - {pids[0]}
+
+    def replay() -> list[Message]:
+        local_runtime.limits = LIMITS
+        while survivors:
+            os.kill(survivors.pop(), signal.SIGKILL)
+        return [("add", (1,))]
+
+    local_runtime.recovery = replay
+    local_runtime.limits = replace(LIMITS, rejoin_seconds=0.0)  # rebuild on the survivor
+    os.kill(pids[0], signal.SIGKILL)
+    answers.append(local_runtime.map_blocks("add", 2))
+    assert not survivors
+    local_runtime.recovery = lambda: [("add", (1,)), ("add", (2,))]
+    answers.append(local_runtime.map_blocks("add", 3))
+    assert answers == undisturbed(3)
+
+
 def kill_at_random(stop: threading.Event, seed: int, kills: list[float], every: float) -> None:
     """Kill one of this process's workers now and then."""
     rng = random.Random(seed)
@@ -123,10 +147,10 @@ def test_workers_killed_at_random_instants(local_runtime: Runtime) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_series_of_kills(seed: int) -> None:
     with DaskRuntime.local(2, Limits(max_losses_in_a_row=20)) as runtime:
-        assert disturbed(runtime, n_steps=400, seed=seed, every=1.0) >= 5
+        assert disturbed(runtime, n_steps=250, seed=seed, every=1.5) >= 2
 
 
 def test_block_that_kills_every_worker_is_given_up(local_runtime: Runtime) -> None:
