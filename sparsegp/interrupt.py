@@ -9,7 +9,8 @@ from typing import Any, Self
 class StopRequest:
     """Context manager: the first signal sets `requested`, a second one interrupts at once.
 
-    Signals can be caught in the main thread only; elsewhere this does nothing.
+    One inside another shares its request. Signals can be caught in the main thread only; elsewhere
+    this does nothing.
     """
 
     SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -22,6 +23,8 @@ class StopRequest:
         if threading.current_thread() is threading.main_thread():
             for number in self.SIGNALS:
                 self._former[number] = signal.signal(number, self._note)
+                around = self._around(number)
+                self.requested = self.requested or (around.requested if around else "")
         return self
 
     def __exit__(
@@ -38,3 +41,10 @@ class StopRequest:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = signal.Signals(number).name
+        around = self._around(signal.Signals(number))
+        if around is not None:
+            around.requested = self.requested
+
+    def _around(self, number: signal.Signals) -> "StopRequest | None":
+        owner = getattr(self._former.get(number), "__self__", None)
+        return owner if isinstance(owner, StopRequest) else None

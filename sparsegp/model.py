@@ -7,7 +7,7 @@ training row, and nothing that has to be unpickled.
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ from sparsegp.data.scaling import Scaling
 from sparsegp.errors import DataError, StoreError
 from sparsegp.kernels import parse
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.posterior.base import ActiveRows, Calibration, Span
 from sparsegp.posterior.predict import TILE, Posterior
-from sparsegp.posterior.sites import ActiveRows
 from sparsegp.types import Doubles, Floats, Integers, Labels
 
 KIND, VERSION = "sparsegp-model", 1
@@ -35,8 +35,8 @@ class Model:
     ----------
     active : ActiveRows
         Kernels, likelihood and scaled active rows.
-    site : Doubles (d, K)
-        Site means that the posterior is made of.
+    span : Span
+        The posterior over their span.
     rows : Integers (d,)
         Row numbers of the active rows in the training data, in order of inclusion.
     classes : Labels (K,)
@@ -49,7 +49,7 @@ class Model:
     """
 
     active: ActiveRows
-    site: Doubles
+    span: Span
     rows: Integers
     classes: Labels
     scaling: Scaling
@@ -58,7 +58,7 @@ class Model:
 
     def __post_init__(self) -> None:
         with threadpool_limits(1):  # the same bits on any number of processors
-            posterior = Posterior.from_sites(self.active, self.site)
+            posterior = Posterior.from_span(self.active, self.span)
         object.__setattr__(self, "_posterior", posterior)
 
     @property
@@ -124,16 +124,20 @@ class Model:
             "likelihood": {"name": "multinomial_probit", "n_nodes": self.active.likelihood.n_nodes},
             "classes": classes_to_json(self.classes),
             "scaling": self.scaling.to_json(),
+            "calibration": asdict(self.span.calibration),
+            "report": self.span.report,
             "settings": dict(self.settings),
             "history": [dict(record) for record in self.history],
         }
         arrays = {
             "x": self.active.x,
             "target": self.active.target,
-            "site_at_inclusion": self.active.site,
-            "site": self.site,
+            "site": self.active.site,
+            "coefficients": np.stack(self.span.coefficients),
             "rows": self.rows,
         }
+        if self.span.gain is not None:
+            arrays["gain"] = np.stack([_packed(factor) for factor in self.span.gain])
         write_bundle(Path(path), meta, arrays, kind=KIND, version=VERSION)
 
     @classmethod
@@ -157,11 +161,18 @@ class Model:
             MultinomialProbit(meta["likelihood"]["n_nodes"]),
             arrays["x"],
             arrays["target"],
-            arrays["site_at_inclusion"],
+            arrays["site"],
+        )
+        gain = arrays.get("gain")
+        span = Span(
+            list(arrays["coefficients"]),
+            None if gain is None else [_unpacked(packed, len(active.x)) for packed in gain],
+            Calibration(**meta["calibration"]),
+            meta["report"],
         )
         return cls(
             active,
-            arrays["site"],
+            span,
             arrays["rows"],
             classes_from_json(meta["classes"]),
             Scaling.from_json(meta["scaling"]),
@@ -184,9 +195,11 @@ class Model:
         return np.concatenate([mean, np.broadcast_to(variance, mean.shape)], axis=1)
 
     def _log_probabilities(self, X: Any) -> Doubles:
-        likelihood = self.active.likelihood
         mean, variance = self._latent(X)
-        return likelihood.log_probabilities(mean, variance)
+        calibration = self.span.calibration
+        return self.active.likelihood.log_probabilities(
+            mean / calibration.temperature, variance * calibration.variance_weight
+        )
 
     def _labels(self, X: Any) -> Labels:
         best: Labels = self.classes[self._log_probabilities(X).argmax(axis=1)]
@@ -224,6 +237,17 @@ class Model:
                 f"in row {row}, column {column}"
             )
         return X
+
+
+def _packed(lower: Doubles) -> Floats:
+    """Return the lower triangle row after row, in float32."""
+    return np.asarray(lower[np.tril_indices(len(lower))], dtype=np.float32)
+
+
+def _unpacked(packed: Floats, size: int) -> Doubles:
+    lower = np.zeros((size, size))
+    lower[np.tril_indices(size)] = packed
+    return lower
 
 
 def load(path: str | os.PathLike[str]) -> Model:

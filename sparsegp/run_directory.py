@@ -67,7 +67,7 @@ class RunDirectory:
                     "--resume"
                 )
             self._require_same(manifest, run)
-        elif self.path.exists() and any(self.path.iterdir()):
+        elif self._is_taken():
             raise StoreError(f"{self.path} is not empty and holds no run; choose another --out")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -97,6 +97,18 @@ class RunDirectory:
             return False
         return True
 
+    def _is_taken(self) -> bool:
+        """Whether there is anything but what a start that was killed leaves behind."""
+        if not self.path.exists():
+            return False
+        if not self.path.is_dir():
+            raise StoreError(f"{self.path} is not a directory; choose another --out")
+        ours = {self._lock.path.name, _beside(self.path / "run.json").name}
+        try:
+            return any(entry.name not in ours for entry in self.path.iterdir())
+        except OSError as error:
+            raise StoreError(f"cannot list {self.path}: {error.strerror}") from error
+
     def _require_same(self, manifest: Path, run: Mapping[str, Any]) -> None:
         try:
             stored = json.loads(manifest.read_text())
@@ -110,8 +122,12 @@ class RunDirectory:
             )
 
 
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.tmp")
+
+
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    beside = path.with_name(f".{path.name}.tmp")
+    beside = _beside(path)
     with beside.open("w") as file:
         json.dump(content, file, indent=1)
         file.flush()

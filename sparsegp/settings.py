@@ -9,7 +9,7 @@ import numpy as np
 from sparsegp.errors import SettingsError
 from sparsegp.ivm.greedy import Order
 from sparsegp.kernels import InputScale, Kernel, parse, parse_many
-from sparsegp.posterior.sites import POSTERIORS
+from sparsegp.posterior import POSTERIORS
 from sparsegp.selection.criteria import CRITERIA
 from sparsegp.types import Doubles
 
@@ -44,6 +44,10 @@ class TrainSettings:
         active set does not depend on it.
     lazy : bool
         Evaluate only the scores that can matter. The active set does not depend on it.
+    tolerance : float
+        Of the posterior `all`: nats a row by which a round must raise the objective to go on.
+    calibration : str
+        Of the posterior `all`: "learned" from rows kept aside, or "none".
     n_nodes : int
         Quadrature nodes.
     report_every : int
@@ -62,6 +66,8 @@ class TrainSettings:
     panel: int = 1
     lookahead: int = 32
     lazy: bool = True
+    tolerance: float = 1e-4
+    calibration: str = "learned"
     n_nodes: int = 12
     report_every: int = 100
     seed: int = 0
@@ -77,6 +83,10 @@ class TrainSettings:
             registry[name]  # raises for an unknown name
         if self.precision not in {"float32", "float64"}:
             raise SettingsError(f"precision must be float32 or float64, got {self.precision!r}")
+        if self.calibration not in {"learned", "none"}:
+            raise SettingsError(f"calibration must be learned or none, got {self.calibration!r}")
+        if not self.tolerance > 0.0:
+            raise SettingsError(f"tolerance must be positive, got {self.tolerance}")
         for name, least in (("report_every", 1), ("n_nodes", 2), ("seed", 0), ("n_active", 1)):
             value = getattr(self, name)
             if value is not None and value < least:
@@ -89,6 +99,11 @@ class TrainSettings:
     def order(self) -> Order:
         """The order of inclusion."""
         return Order(self.lookahead, self.panel)
+
+    @property
+    def keeps_rows_aside(self) -> bool:
+        """Whether some training rows serve to calibrate first."""
+        return self.posterior == "all" and self.calibration == "learned"
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -41,7 +41,7 @@ def test_latent_values_are_those_of_regression_on_the_sites(model: Model, X: np.
     scaled = model.scaling.apply(X)
     kernel, x = model.active.kernels[0], model.active.x.astype(float)
     gain = np.linalg.solve(kernel(x, x) + np.eye(len(x)), kernel(x, scaled))
-    assert_allclose(mean, gain.T @ model.site, atol=1e-9)
+    assert_allclose(mean, gain.T @ model.active.site, atol=1e-9)
     expected = kernel.diag(scaled) - (kernel(x, scaled) * gain).sum(axis=0)
     assert_allclose(variance, np.broadcast_to(expected[:, None], mean.shape), atol=1e-9)
 

@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
+from sparsegp.ivm import features
 from sparsegp.ivm.inclusions import Candidates, Inclusions
 from sparsegp.ivm.verify import first_overtaken
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.math.summation import snap
 from sparsegp.selection.criteria import Criterion, Marginals
 from sparsegp.selection.lazy import Scores
 from sparsegp.types import Booleans, Doubles, Floats, Integers
@@ -42,6 +45,8 @@ class BlockSettings:
         Active rows that the stub matrices have room for.
     lazy : bool
         Evaluate only those scores that can matter.
+    unit : int
+        Tiles that blocks do not divide.
     """
 
     kernels: Sequence[Kernel]
@@ -50,6 +55,7 @@ class BlockSettings:
     n_classes: int
     capacity: int
     lazy: bool = True
+    unit: int = 1
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,8 @@ class RowBlock:
         Row number of the first row in the whole data set, a multiple of `TILE`.
     held_out : bool
         Rows that follow the training without taking part in it.
+    aside : Booleans (m,), optional
+        Rows kept aside: they are not included, and count in the all-data posterior only when told.
     transform : callable, optional
         Maps some rows of X to scaled inputs in the working precision.
     """
@@ -98,6 +106,7 @@ class RowBlock:
         target: Integers,
         first_row: int,
         held_out: bool = False,
+        aside: Booleans | None = None,
         transform: Callable[[Any], Floats] | None = None,
     ) -> None:
         if first_row % TILE:
@@ -113,6 +122,10 @@ class RowBlock:
         self.target[: self.n_rows] = target
         self.open = np.zeros(padded, dtype=bool)
         self.open[: self.n_rows] = not held_out
+        self.aside = np.zeros(padded, dtype=bool)
+        if aside is not None:
+            self.aside[: self.n_rows] = aside
+            self.open &= ~self.aside
         n_kernels = len(settings.kernels)
         self.n_active = 0
         shape = (n_kernels, self.n_tiles, settings.capacity, TILE)
@@ -192,7 +205,7 @@ class RowBlock:
         columns: Floats = np.empty(shape, dtype=self.X.dtype)
         for c, kernel in enumerate(self.settings.kernels):
             past = batch.factor[c, :, :t].astype(self.X.dtype)
-            within = np.linalg.inv(batch.factor[c, :, t:]).astype(self.X.dtype)
+            within = _inverse(batch.factor[c, :, t:]).astype(self.X.dtype)
             for tiles in self._groups():
                 residual = kernel(batch.x, self.X[tiles])
                 if t:
@@ -285,9 +298,59 @@ class RowBlock:
         """Return `stub` (d, m) of one process, `mean` (m, K) or `variance` (m, C)."""
         if name == "stub":
             stub = self.stub[process, :, : self.n_active].transpose(1, 0, 2)
-            return stub.reshape(self.n_active, -1)[:, : self.n_rows]
+            return stub.reshape(self.n_active, len(self.rows))[:, : self.n_rows]
         state: Any = {"mean": self.mean, "variance": self.variance}[name]
         return np.array(state[: self.n_rows])
+
+    # -- all-data posterior ------------------------------------------------------------------------
+
+    def gram(self, n_active: int, grain: float) -> Doubles | None:
+        """Return M M^T of every process, (C, d, d); None for held-out rows."""
+        self._require(n_active)
+        if self.held_out:
+            return None
+        counts = (np.arange(len(self.rows)) < self.n_rows).reshape(self.n_tiles, TILE)
+        return features.gram(self.stub[:, :, :n_active], counts, self.settings.unit, grain)
+
+    def slope(
+        self, n_active: int, coefficients: Doubles, joined: bool, value_grain: float, grain: float
+    ) -> tuple[float, Doubles] | None:
+        """Return the sum of log Z at the means M^T c, and M p; None for held-out rows.
+
+        Parameters
+        ----------
+        n_active : int
+        coefficients : Doubles (C, d, R)
+        joined : bool
+            Whether rows kept aside count.
+        value_grain, grain : float
+            Quanta of the two sums.
+        """
+        self._require(n_active)
+        if self.held_out:
+            return None
+        counts = np.arange(len(self.rows)) < self.n_rows
+        if not joined:
+            counts &= ~self.aside
+        values = []
+
+        def gradient(mean: Floats, rows: slice) -> Floats:
+            p = np.zeros_like(mean)
+            some = np.flatnonzero(counts[rows])
+            log_z, p[some] = self.settings.likelihood.mean_gradient(
+                mean[some], self.target[rows][some]
+            )
+            values.append(float(snap(log_z, value_grain).sum()))
+            return p
+
+        stub = self.stub[:, :, :n_active]
+        pull = features.slope(stub, coefficients, gradient, GROUP, grain)
+        return sum(values), pull
+
+    def kept_aside(self) -> tuple[Floats, Integers]:
+        """Return the scaled inputs and class codes of the rows kept aside."""
+        index = np.flatnonzero(self.aside)
+        return self.X[index // TILE, index % TILE], self.target[index]
 
     # -- addressing --------------------------------------------------------------------------------
 
@@ -305,6 +368,15 @@ class RowBlock:
     def _groups(self) -> Iterator[slice]:
         for start in range(0, self.n_tiles, GROUP):
             yield slice(start, min(start + GROUP, self.n_tiles))
+
+
+def _inverse(lower: Doubles) -> Doubles:
+    """Return the inverse of a lower triangle, row by row from the rows above and that row alone.
+
+    Elimination with pivots (numpy's inv) would mix in the rows below: a batch that is cut short
+    would then differ in the last bits.
+    """
+    return np.asarray(solve_triangular(lower, np.eye(len(lower)), lower=True))
 
 
 def _tiles(X: Any, transform: Callable[[Any], Floats] | None) -> Floats:

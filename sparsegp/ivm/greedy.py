@@ -114,7 +114,8 @@ class Selection:
         if order.panel == 1 and batch.count > 1 and not criterion.static:
             batch = self._checked(batch, candidates)
         more = count if batch.stop < (last or stop) else 0
-        self._best = self.blocks.map_blocks("advance", batch, batch.stop, more)
+        best = self.blocks.map_blocks("advance", batch, batch.stop, more)
+        self._best = best if more else None
         self.active.append(batch)
 
     def _checked(self, batch: Inclusions, candidates: Candidates) -> Inclusions:

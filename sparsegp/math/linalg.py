@@ -28,6 +28,39 @@ def lower_cholesky(matrix: Doubles, name: str) -> Doubles:
         ) from error
 
 
+def jittered_cholesky(matrix: Doubles, name: str, least: float = 0.0) -> tuple[Doubles, float]:
+    """Return the factor of a matrix whose diagonal was raised as little as needed.
+
+    Parameters
+    ----------
+    matrix : Doubles (d, d)
+    name : str
+        For messages.
+    least : float
+        What is added at least, relative to the mean of the diagonal.
+
+    Returns
+    -------
+    factor : Doubles (d, d)
+    jitter : float
+        What was added, relative to the mean of the diagonal.
+
+    Raises
+    ------
+    NumericalError
+        If a thousandth of the mean of the diagonal is not enough.
+    """
+    scale = float(np.trace(matrix)) / len(matrix)
+    for jitter in (least, *(10.0**k for k in range(-15, -3) if 10.0**k > least)):
+        raised = matrix.copy()
+        raised[np.diag_indices_from(raised)] += jitter * scale
+        try:
+            return lower_cholesky(raised, name), jitter
+        except NumericalError:
+            continue
+    return lower_cholesky(matrix + 1e-3 * scale * np.eye(len(matrix)), name), 1e-3
+
+
 def solve_lower(factor: Doubles, right: Doubles, transposed: bool = False) -> Doubles:
     """Return L^-1 R, or L^-T R, for a lower triangular L (d, d) and R (d, ...)."""
     trans: Literal[0, 1] = 1 if transposed else 0

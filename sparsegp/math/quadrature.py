@@ -2,7 +2,12 @@
 
 A fixed rule about zero misses the integrand where a probability is small; here the nodes follow it:
 a few Newton steps to the mode, then Gauss-Hermite nodes in units of the curvature there. With 12
-nodes log E_u[prod_j Phi(u + gap_j)] is right to 1e-6 for up to 26 classes, in the tails to 1e-9.
+nodes log E_u[prod_j Phi(u + gap_j)] is right to 2e-6 for up to 10 classes and to 2e-5 for 26, where
+it is below -10 to 1e-7. The precision is that of the gaps; float32 gives 3e-5.
+
+With ratios r = max_j ratio_j above one the factors are steps, 1/r wide, and the same accuracy takes
+about r^2 times as many nodes. With 12 nodes the error of the logarithm is 1e-4 at r = 1.5, 2e-3 at
+r = 2, 2e-2 at r = 3 and 0.3 at r = 10; with 48 nodes it is 1e-7 at r = 2 and 1e-4 at r = 3.
 """
 
 from dataclasses import dataclass
@@ -11,10 +16,10 @@ from functools import cache
 import numpy as np
 
 from sparsegp.math.normal import hazard, log_cdf_and_hazard
-from sparsegp.types import Doubles
+from sparsegp.types import Doubles, Floats
 
 HALF_LOG_TWO_PI = 0.5 * np.log(2.0 * np.pi)
-NEWTON_STEPS = 4
+NEWTON_STEPS = 6
 
 
 @cache
@@ -29,22 +34,32 @@ def hermite(count: int) -> tuple[Doubles, Doubles]:
     return x, log_w
 
 
-def ordered_sum(values: Doubles, axis: int = 0) -> Doubles:
+FEW = 256
+
+
+def ordered_sum(values: Floats, axis: int = 0) -> Floats:
     """Return the sum over one axis, added up in order.
 
     numpy's own sum groups the terms by the shape of the array: a row alone and the same row among
-    others would differ in the last bit. Running sums are always taken in order.
+    others would differ in the last bit. Running sums and loops both go in order; the loop is
+    quicker where the parts are large.
     """
-    return np.asarray(np.add.accumulate(values, axis=axis).take(-1, axis=axis))
+    parts = np.moveaxis(values, axis, 0)
+    if parts[0].size <= FEW:
+        return np.asarray(np.add.accumulate(parts)[-1])
+    total: Floats = parts[0].copy()
+    for part in parts[1:]:
+        total += part
+    return total
 
 
-def log_sum_exp(terms: Doubles) -> Doubles:
+def log_sum_exp(terms: Floats) -> Floats:
     """Return log sum_q exp(terms_q) over the first axis, added up in order."""
     top = terms.max(axis=0)
     return np.asarray(top + np.log(ordered_sum(np.exp(terms - top))))
 
 
-def product_mode(gap: Doubles, ratio: Doubles) -> tuple[Doubles, Doubles]:
+def product_mode(gap: Floats, ratio: Floats) -> tuple[Floats, Floats]:
     """Return mode and scale of exp(-u^2/2) prod_j Phi(ratio_j u + gap_j), a column each.
 
     The derivative of the logarithm is convex and falling in u, so Newton's method from zero, where
@@ -53,23 +68,24 @@ def product_mode(gap: Doubles, ratio: Doubles) -> tuple[Doubles, Doubles]:
 
     Parameters
     ----------
-    gap : Doubles (j, n)
-    ratio : Doubles (j, n) or (j, 1)
+    gap : Floats (j, n)
+    ratio : Floats (j, n) or (j, 1)
         Positive.
 
     Returns
     -------
-    mode : Doubles (n,)
-    scale : Doubles (n,)
+    mode : Floats (n,)
+    scale : Floats (n,)
         (-f'')^(-1/2) of the logarithm f where the last step started.
     """
-    mode, curvature = np.zeros(gap.shape[1]), np.ones(gap.shape[1])
+    mode = np.zeros(gap.shape[1], dtype=gap.dtype)
+    curvature = np.ones_like(mode)
     for _ in range(NEWTON_STEPS):
         z = ratio * mode + gap
         h = hazard(z)
-        curvature = 1.0 + ordered_sum(ratio * ratio * h * (z + h))
+        curvature = 1 + ordered_sum(ratio * ratio * h * (z + h))
         mode = mode + (ordered_sum(ratio * h) - mode) / curvature
-    return mode, 1.0 / np.sqrt(curvature)
+    return mode, 1 / np.sqrt(curvature)
 
 
 @dataclass(frozen=True)
@@ -78,17 +94,17 @@ class ProductTerms:
 
     Attributes
     ----------
-    log_terms : Doubles (q, n)
+    log_terms : Floats (q, n)
         Their exponentials sum to the expectation.
-    hazard : Doubles (j, q, n)
+    hazard : Floats (j, q, n)
         phi(z_j) / Phi(z_j) at every node.
     """
 
-    log_terms: Doubles
-    hazard: Doubles
+    log_terms: Floats
+    hazard: Floats
 
 
-def product_terms(gap: Doubles, ratio: Doubles, count: int) -> ProductTerms:
+def product_terms(gap: Floats, ratio: Floats, count: int) -> ProductTerms:
     """Return the terms of E_u[prod_j Phi(ratio_j u + gap_j)], u ~ N(0, 1), a column each.
 
     Parameters
@@ -99,9 +115,9 @@ def product_terms(gap: Doubles, ratio: Doubles, count: int) -> ProductTerms:
         Number of nodes q.
     """
     mode, scale = product_mode(gap, ratio)
-    x, log_w = hermite(count)
-    u = mode + scale * x[:, np.newaxis]
+    x, log_w = (values.astype(gap.dtype)[:, np.newaxis] for values in hermite(count))
+    u = mode + scale * x
     log_phi, h = log_cdf_and_hazard(ratio[:, np.newaxis] * u + gap[:, np.newaxis])
     terms = ordered_sum(log_phi)
-    terms += log_w[:, np.newaxis] + (np.log(scale) - HALF_LOG_TWO_PI) - 0.5 * u**2
+    terms += log_w - u * u / 2 + (np.log(scale) - gap.dtype.type(HALF_LOG_TWO_PI))
     return ProductTerms(terms, h)

@@ -1,8 +1,11 @@
 """Latent means and variances at new rows, from the active rows and their sites.
 
-With I + C = L L^T on the active rows and w = L^-1 k(X_active, x):
+With I + C = L L^T on the active rows and w = L^-1 k(X_active, x) the mean is w . c, and
 
-    mean = w . L^-1 site          variance = k(x, x) - |w|^2          (GR section 4.5)
+    variance = k(x, x) - |w|^2                              of Gaussian sites (GR section 4.5)
+    variance = k(x, x) - |L_u^-1 k|^2 + |L_B^-1 w|^2        of all data (posterior/all_data.py)
+
+where C = L_u L_u^T.
 
 Rows are worked on in tiles of a fixed size, so that what a row gets does not depend on how many
 others are asked about at once.
@@ -15,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparsegp.kernels import Kernel
-from sparsegp.math.linalg import lower_cholesky, solve_lower
-from sparsegp.posterior.sites import ActiveRows
+from sparsegp.math.linalg import jittered_cholesky, solve_lower
+from sparsegp.posterior.base import ActiveRows, Span
 from sparsegp.types import Doubles, Floats
 
 TILE = 256
@@ -24,7 +27,7 @@ TILE = 256
 
 @dataclass(frozen=True)
 class Posterior:
-    """A Gaussian posterior spanned by the active rows.
+    """A Gaussian posterior over the span of the active rows, ready to predict.
 
     Attributes
     ----------
@@ -35,27 +38,40 @@ class Posterior:
     factors : sequence of Doubles (d, d)
         L of each kernel.
     weights : sequence of Doubles (d, R)
-        (I + C)^-1 site of each kernel, for the classes it serves.
+        L^-T c of each kernel, for the classes it serves.
+    gain : sequence of Doubles (d, d), optional
+        L_B of each kernel.
+    prior : sequence of Doubles (d, d), optional
+        L_u of each kernel.
+    jitter : float
+        What was added to the diagonals of C, relative to their means, to factor them.
     """
 
     kernels: Sequence[Kernel]
     x: Doubles
     factors: Sequence[Doubles]
     weights: Sequence[Doubles]
+    gain: Sequence[Doubles] | None = None
+    prior: Sequence[Doubles] | None = None
+    jitter: float = 0.0
 
     @classmethod
-    def from_sites(cls, active: ActiveRows, site: Doubles) -> "Posterior":
-        """Return the posterior of Gaussian process regression on site means (d, K)."""
+    def from_span(cls, active: ActiveRows, span: Span) -> "Posterior":
+        """Prepare a posterior for predictions."""
         x = np.asarray(active.x, dtype=np.float64)
-        factors, weights = [], []
-        for kernel, columns in zip(active.kernels, active.columns(), strict=True):
-            covariance = np.asarray(kernel(x, x), dtype=np.float64)
-            covariance[np.diag_indices_from(covariance)] += 1.0
-            factor = lower_cholesky(covariance, "the covariance of the active rows")
-            half = solve_lower(factor, site[:, columns])
-            factors.append(factor)
-            weights.append(solve_lower(factor, half, transposed=True))
-        return cls(active.kernels, x, factors, weights)
+        factors = active.factors()
+        pairs = zip(factors, span.coefficients, strict=True)
+        weights = [solve_lower(factor, c, transposed=True) for factor, c in pairs]
+        if span.gain is None:
+            return cls(active.kernels, x, factors, weights)
+        prior, jitter = [], 0.0
+        for kernel in active.kernels:
+            factor, added = jittered_cholesky(
+                np.asarray(kernel(x, x)), "the covariance of the active rows"
+            )
+            prior.append(factor)
+            jitter = max(jitter, added)
+        return cls(active.kernels, x, factors, weights, span.gain, prior, jitter)
 
     def latent(
         self,
@@ -91,9 +107,16 @@ class Posterior:
 
     def _tile(self, X: Doubles) -> tuple[Doubles, Doubles]:
         means, variances = [], []
-        for kernel, factor, weight in zip(self.kernels, self.factors, self.weights, strict=True):
+        for c, (kernel, factor, weight) in enumerate(
+            zip(self.kernels, self.factors, self.weights, strict=True)
+        ):
             cross = np.asarray(kernel(self.x, X), dtype=np.float64)  # (d, tile)
             means.append(cross.T @ weight)
             w = solve_lower(factor, cross)
-            variances.append(kernel.diag(X) - np.square(w).sum(axis=0))
+            variance = kernel.diag(X) - np.square(w).sum(axis=0)
+            if self.gain is not None and self.prior is not None:
+                inside = np.square(solve_lower(self.prior[c], cross)).sum(axis=0)
+                variance = kernel.diag(X) - inside
+                variance += np.square(solve_lower(self.gain[c], w)).sum(axis=0)
+            variances.append(variance)
         return np.concatenate(means, axis=1), np.stack(variances, axis=1)

@@ -1,21 +1,16 @@
 """Posteriors given by Gaussian sites of unit precision on the active rows, a function each.
 
-Each takes the active rows and the site means at inclusion, and returns the site means to predict
-with. Both are Gaussian process regression on those sites (GR section 4.5).
+Both are Gaussian process regression on the site means (GR section 4.5): coefficients L^-1 site.
 """
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
 from sparsegp.kernels import Kernel
-from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.math.linalg import lower_cholesky, solve_lower
-from sparsegp.registry import Registry
-from sparsegp.types import Doubles, Floats, Integers
+from sparsegp.posterior.base import POSTERIORS, ActiveRows, Rows, Span
+from sparsegp.types import Doubles
 
 logger = logging.getLogger(__name__)
 
@@ -23,54 +18,27 @@ TOLERANCE = 1e-8
 MAX_ROUNDS = 5000
 
 
-@dataclass(frozen=True)
-class ActiveRows:
-    """What a selection leaves behind.
-
-    Attributes
-    ----------
-    kernels : sequence of Kernel
-        One for all classes, or one a class.
-    likelihood : MultinomialProbit
-    x : Floats (d, p)
-        Scaled inputs.
-    target : Integers (d,)
-        Class codes.
-    site : Doubles (d, K)
-        Site means at inclusion.
-    """
-
-    kernels: Sequence[Kernel]
-    likelihood: MultinomialProbit
-    x: Floats
-    target: Integers
-    site: Doubles
-
-    def columns(self) -> list[slice]:
-        """Return the classes that each kernel serves."""
-        if len(self.kernels) == 1:
-            return [slice(0, self.site.shape[1])]
-        return [slice(k, k + 1) for k in range(len(self.kernels))]
-
-
-SitePosterior: TypeAlias = Callable[[ActiveRows], Doubles]
-
-POSTERIORS: Registry[SitePosterior] = Registry("posterior")
-
-
 @POSTERIORS.register("adf")
-def adf(active: ActiveRows) -> Doubles:
+def adf(active: ActiveRows, rows: Rows) -> Span:
     """Return the sites as they were set at inclusion (GR section 5, SLH algorithm 1)."""
-    return active.site
+    del rows
+    return regression(active, active.site)
+
+
+def regression(active: ActiveRows, site: Doubles) -> Span:
+    """Return Gaussian process regression on site means (d, K) of unit precision."""
+    pairs = zip(active.factors(), active.columns(), strict=True)
+    return Span([solve_lower(factor, site[:, columns]) for factor, columns in pairs])
 
 
 @POSTERIORS.register("active")
-def active_only(active: ActiveRows) -> Doubles:
+def active_only(active: ActiveRows, rows: Rows) -> Span:
     """Return the sites iterated to convergence on the active rows (GR eq. 4.6).
 
     m <- C (I + C)^-1 (m + p(m)), with Nesterov's momentum, which is dropped whenever it points
     against the last step; stops when no mean moves by more than `TOLERANCE` times the largest.
     """
+    del rows
     x = np.asarray(active.x, dtype=np.float64)
     smoothers = [_smoother(kernel, x) for kernel in active.kernels]
     zero = np.zeros((len(x), 1))
@@ -87,18 +55,19 @@ def active_only(active: ActiveRows) -> Doubles:
         mean, ahead = new, new + momentum / (momentum + 3.0) * step
         if np.abs(step).max() <= TOLERANCE * max(1.0, np.abs(new).max()):
             logger.info("posterior active: converged after %d rounds", round_ + 1)
-            return mean + active.likelihood.gradient(mean, zero, active.target)[1]
+            site = mean + active.likelihood.gradient(mean, zero, active.target)[1]
+            return regression(active, site)
     logger.warning(
         "posterior active: stopped after %d rounds; means still move by %.1e",
         MAX_ROUNDS,
         np.abs(step).max(),
     )
-    return site
+    return regression(active, site)
 
 
 def _smoother(kernel: Kernel, x: Doubles) -> Doubles:
     """Return C (I + C)^-1 = I - (I + C)^-1, (d, d)."""
     eye = np.eye(len(x))
-    factor = lower_cholesky(kernel(x, x) + eye, "the covariance of the active rows")
+    factor = lower_cholesky(np.asarray(kernel(x, x) + eye), "the covariance of the active rows")
     half = solve_lower(factor, eye)
     return eye - half.T @ half

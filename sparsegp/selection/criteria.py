@@ -76,7 +76,11 @@ class Predictive(Criterion):
 
 @CRITERIA.register("random")
 class Random(Criterion):
-    """Rows in random order, for comparison: a keyed hash of the row number, uniform on [0, 1)."""
+    """Rows in random order, for comparison: a keyed hash of the row number.
+
+    Scores are uniform on [0, 2^39), whole multiples of the unit in which selection/lazy.py compares
+    scores: on [0, 1) many rows would tie there, and the smaller row numbers win.
+    """
 
     static: ClassVar[bool] = True
 
@@ -88,9 +92,9 @@ class Random(Criterion):
 
 
 def _uniform(key: np.ndarray[tuple[int, ...], np.dtype[np.uint64]]) -> Doubles:
-    """Return the SplitMix64 finaliser of each key, scaled to [0, 1)."""
+    """Return 53 bits of the SplitMix64 finaliser of each key, in units of 2^-14."""
     z = key * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     z ^= z >> np.uint64(31)
-    return np.asarray((z >> np.uint64(11)).astype(np.float64) * 2.0**-53)
+    return np.asarray((z >> np.uint64(11)).astype(np.float64) * 2.0**-14)

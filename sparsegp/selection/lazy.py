@@ -26,7 +26,7 @@ SLACK = 2.0**-16
 
 def quantise(scores: Doubles) -> Doubles:
     """Return scores in whole units of `GRAIN`."""
-    return np.rint(scores / GRAIN)
+    return np.asarray(np.rint(scores / GRAIN))
 
 
 class Scores:

@@ -1,157 +1,45 @@
-"""Training from data to model: prepare, build row blocks, select, make the posterior.
+"""One run, stage by stage: build row blocks, select, make the posterior.
 
 The numbers are computed in ivm/ and posterior/, where the blocks live is execution/'s affair, and
 what is kept on disk run_directory.py's; this file is the order in which they are called.
 """
 
 import functools
-import hashlib
-import logging
-import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from sparsegp.data import (
-    Scaling,
-    Summary,
-    Table,
-    choose_scaling,
-    classes_to_json,
-    encode,
-    encode_with,
-    summarise,
-    table_from_arrays,
-)
-from sparsegp.errors import DataError, Interrupted, SettingsError
-from sparsegp.execution import Part, Runtime, open_runtime
+from sparsegp.data import Table
+from sparsegp.errors import Interrupted, SettingsError
+from sparsegp.execution import Part, Runtime
 from sparsegp.interrupt import StopRequest
 from sparsegp.ivm.active_set import ActiveSet
-from sparsegp.ivm.block import TILE, BlockSettings, RowBlock, Standing
+from sparsegp.ivm.block import GROUP, TILE, BlockSettings, RowBlock, Standing
 from sparsegp.ivm.greedy import Selection
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.model import Model
-from sparsegp.posterior.sites import POSTERIORS, ActiveRows
+from sparsegp.posterior import POSTERIORS, ActiveRows
 from sparsegp.run_directory import RunDirectory, require_same_rows
 from sparsegp.selection.criteria import CRITERIA
 from sparsegp.settings import TrainSettings
-from sparsegp.types import Integers, Labels
+from sparsegp.training.prepare import prepare
+from sparsegp.training.progress import Progress, Quiet
+from sparsegp.types import Booleans, Integers
 
 if TYPE_CHECKING:
     import dask.array as da
 
-logger = logging.getLogger(__name__)
-
 BLOCKS_PER_WORKER = 2
 MAX_BLOCK_ROWS = 65536
-
-
-class Progress(Protocol):
-    """What shows how far a run is."""
-
-    def start(self, total: int, unit: str, description: str) -> None:
-        """Begin a stage of `total` units."""
-
-    def update(self, done: int, **figures: float) -> None:
-        """Say how many units are done, and figures to show beside them."""
-
-    def message(self, text: str) -> None:
-        """Say something."""
-
-    def finish(self) -> None:
-        """End the stage."""
-
-
-class Quiet:
-    """Progress that goes to the log."""
-
-    def start(self, total: int, unit: str, description: str) -> None:
-        """Note the beginning."""
-        logger.info("%s: %d %s", description, total, unit)
-
-    def update(self, done: int, **figures: float) -> None:
-        """Show nothing."""
-
-    def message(self, text: str) -> None:
-        """Note a message."""
-        logger.warning("%s", text)
-
-    def finish(self) -> None:
-        """Show nothing."""
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """Data ready for row blocks.
-
-    Attributes
-    ----------
-    train : Table
-    classes : Labels (K,)
-    target : Integers (n,)
-        Class codes.
-    summary : Summary
-    scaling : Scaling
-    held_out : Table or None
-    held_out_target : Integers (m,) or None
-        Class codes, -1 for labels that training has not seen.
-    """
-
-    train: Table
-    classes: Labels
-    target: Integers
-    summary: Summary
-    scaling: Scaling
-    held_out: Table | None = None
-    held_out_target: Integers | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what identifies the training data."""
-        digest = hashlib.blake2b(self.target.tobytes(), digest_size=16)
-        for values in (self.summary.low, self.summary.high, self.summary.mean):
-            digest.update(np.asarray(values).tobytes())
-        return {
-            "rows": self.summary.n,
-            "columns": self.summary.p,
-            "classes": classes_to_json(self.classes),
-            "digest": digest.hexdigest(),
-        }
-
-
-def prepare(train: Table, held_out: Table | None, scaling: str) -> Prepared:
-    """Encode the labels, look through the inputs once and choose their scaling.
-
-    Raises
-    ------
-    DataError
-        If the rows cannot be learnt from.
-    """
-    classes, target = encode(train.y, train.source)
-    summary = summarise(train.X, train.source)
-    held_out_target = None
-    if held_out is not None:
-        if held_out.X.shape[1] != summary.p:
-            raise DataError(
-                f"{held_out.source} has {held_out.X.shape[1]} columns, "
-                f"{train.source} has {summary.p}; they must be the same"
-            )
-        summarise(held_out.X, held_out.source)
-        held_out_target, unseen = encode_with(classes, held_out.y, held_out.source)
-        if unseen:
-            logger.warning(
-                "%s has labels that %s has not: %s; they count as errors",
-                held_out.source,
-                train.source,
-                ", ".join(map(repr, unseen)),
-            )
-    chosen = choose_scaling(scaling, summary)
-    return Prepared(train, classes, target, summary, chosen, held_out, held_out_target)
+MANY_ROWS = 32768
+"""From so many rows on, blocks are made of groups of tiles."""
+POSTERIOR_ROUNDS_PER_CHECKPOINT = 10
 
 
 class Training:
@@ -204,7 +92,9 @@ class Training:
         self.resume, self.checkpoint_every = resume, checkpoint_every
         self.progress: Progress = progress or Quiet()
         self.data = prepare(train, held_out, settings.scaling)
-        self.n_active = settings.rows_to_include(self.data.summary.n)
+        self.aside = choose_aside(self.data.summary.n, settings)
+        self.n_active = settings.rows_to_include(self.data.summary.n - int(self.aside.sum()))
+        unit = GROUP if self.data.summary.n >= MANY_ROWS else 1
         scaled_variance = self.data.summary.variance * self.data.scaling.factor**2
         self.block_settings = BlockSettings(
             kernels=settings.kernels(len(self.data.classes), scaled_variance),
@@ -213,19 +103,19 @@ class Training:
             n_classes=len(self.data.classes),
             capacity=self.n_active,
             lazy=settings.lazy,
+            unit=unit,
         )
-        tiles = -(-self.data.summary.n // TILE)
         if block_rows is None:
-            share = -(-tiles // (BLOCKS_PER_WORKER * runtime.n_workers))
-            self.block_rows = min(share * TILE, MAX_BLOCK_ROWS)
-        else:
-            self.block_rows = -(-block_rows // TILE) * TILE
+            blocks = BLOCKS_PER_WORKER * runtime.n_workers
+            block_rows = min(-(-self.data.summary.n // blocks), MAX_BLOCK_ROWS)
+        self.block_rows = -(-block_rows // (unit * TILE)) * (unit * TILE)
         self.active = ActiveSet()
         self.history: list[dict[str, float]] = []
         self.seconds = 0.0
         self._started = time.perf_counter()
         self._stack = ExitStack()
-        self._digests: np.ndarray[Any, np.dtype[np.uint64]] | None = None
+        self._digests: NDArray[np.uint64] | None = None
+        self.posterior_state: dict[str, NDArray[Any]] = {}
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -250,11 +140,13 @@ class Training:
     def build(self) -> None:
         """Build the row blocks, and bring them to the state of the newest checkpoint."""
         self.runtime.recovery = lambda: [("include", (b,)) for b in self.active.batches]
-        parts = self._parts(self.data.train.X, self.data.target, held_out=False)
+        parts = self._parts(self.data.train.X, self.data.target, aside=self.aside)
         self.n_train_blocks = len(parts)
         if self.data.held_out is not None:
             assert self.data.held_out_target is not None  # set together
-            parts += self._parts(self.data.held_out.X, self.data.held_out_target, True, len(parts))
+            parts += self._parts(
+                self.data.held_out.X, self.data.held_out_target, first_index=len(parts)
+            )
         factory = functools.partial(
             RowBlock,
             self.block_settings,
@@ -269,7 +161,11 @@ class Training:
                 self._restore()
 
     def _parts(
-        self, X: "da.Array", target: Integers, held_out: bool, first_index: int = 0
+        self,
+        X: "da.Array",
+        target: Integers,
+        aside: Booleans | None = None,
+        first_index: int = 0,
     ) -> list[Part]:
         starts = range(0, len(target), self.block_rows)
         return [
@@ -279,7 +175,8 @@ class Training:
                     "X": X[start : start + self.block_rows].rechunk(-1),
                     "target": target[start : start + self.block_rows],
                     "first_row": start,
-                    "held_out": held_out,
+                    "held_out": aside is None,
+                    "aside": None if aside is None else aside[start : start + self.block_rows],
                 },
             )
             for i, start in enumerate(starts)
@@ -294,6 +191,11 @@ class Training:
         require_same_rows(bundle.arrays["digests"], self._digests, TILE)
         self.active = ActiveSet.from_arrays(bundle.arrays, self.settings.order.slots)
         self.history = list(bundle.meta["history"])
+        self.posterior_state = {
+            name.removeprefix("posterior_"): array
+            for name, array in bundle.arrays.items()
+            if name.startswith("posterior_")
+        }
         self.seconds = float(bundle.meta["seconds"])
         self.progress.start(n_active, "rows", "restore")
         for batch in self.active.batches:
@@ -352,14 +254,19 @@ class Training:
             self.progress.update(len(self.active), **self._figures())
             due = len(self.active) // self.checkpoint_every > saved // self.checkpoint_every
             if due or len(self.active) == self.n_active:
-                self._save()
+                self.save()
                 saved = len(self.active)
             if stop is not None and stop.requested:
-                self._interrupt(stop.requested, saved)
+                self.interrupt(stop.requested, saved == len(self.active) or self.save())
         self.progress.finish()
 
-    def _interrupt(self, reason: str, saved: int) -> None:
-        kept = saved == len(self.active) or self._save()
+    def interrupt(self, reason: str, kept: bool) -> None:
+        """Raise Interrupted, with what to do next.
+
+        Raises
+        ------
+        Interrupted
+        """
         if self.directory is None:
             raise Interrupted(f"stopped by {reason}; nothing was kept, as there is no --out")
         if not kept:
@@ -369,8 +276,14 @@ class Training:
             f"go on by --resume"
         )
 
-    def finish(self) -> Model:
-        """Make the posterior and the model, and save it."""
+    def finish(self, stop: StopRequest | None = None) -> Model:
+        """Make the posterior and the model, and save it.
+
+        Raises
+        ------
+        Interrupted
+            If `stop` was requested; what was reached is in a checkpoint.
+        """
         active = ActiveRows(
             self.block_settings.kernels,
             self.block_settings.likelihood,
@@ -380,7 +293,7 @@ class Training:
         )
         model = Model(
             active,
-            POSTERIORS[self.settings.posterior](active),
+            POSTERIORS[self.settings.posterior](active, TrainingRows(self, stop)),
             self.active.rows,
             self.data.classes,
             self.data.scaling,
@@ -418,103 +331,59 @@ class Training:
     def _elapsed(self) -> float:
         return self.seconds + time.perf_counter() - self._started
 
-    def _save(self) -> bool:
+    def save(self, posterior_round: int = 0) -> bool:
+        """Write a checkpoint; return whether there is one now."""
         if self.directory is None or not len(self.active):
             return False
         meta = {"history": self.history, "seconds": self._elapsed()}
         arrays = self.active.arrays()
         assert self._digests is not None  # set when there is a directory
         arrays["digests"] = self._digests
-        return self.directory.save(len(self.active), meta, arrays)
+        for name, array in self.posterior_state.items():
+            arrays[f"posterior_{name}"] = array
+        return self.directory.save(len(self.active) + posterior_round, meta, arrays)
 
 
-def train(  # noqa: PLR0913 - the one place where everything can be said
-    X: Any,
-    y: Any = None,
-    *,
-    test: tuple[Any, Any] | Table | None = None,
-    out: str | os.PathLike[str] | None = None,
-    resume: bool = False,
-    checkpoint_every: int = 100,
-    keep_last: int = 2,
-    block_rows: int | None = None,
-    runtime: Runtime | None = None,
-    threads: int | None = None,
-    workers: int | None = None,
-    scheduler: str | None = None,
-    scheduler_file: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
-    **settings: Any,
-) -> Model:
-    """Train a classifier.
+class TrainingRows:
+    """The training rows of a run, as a posterior sees them (`posterior.base.Rows`)."""
 
-    Parameters
-    ----------
-    X : array or dask array (n, p), or Table
-        Inputs.
-    y : array (n,)
-        Labels: integers or strings.
-    test : pair (X, y) or Table, optional
-        Held-out rows whose error is followed along the learning curve.
-    out : path, optional
-        Directory for checkpoints and the model.
-    resume : bool
-        Go on with the run in `out`, if there is one.
-    checkpoint_every, keep_last : int
-        Inclusions between checkpoints, and how many are kept.
-    block_rows : int, optional
-        Rows in a block.
-    runtime : Runtime, optional
-        Where to run; otherwise `threads`, `workers` (local processes), `scheduler` (an address) or
-        `scheduler_file` say so, and by default all usable processors of this process.
-    progress : Progress, optional
-    **settings
-        Fields of `TrainSettings`.
+    def __init__(self, run: Training, stop: StopRequest | None) -> None:
+        self.run, self.stop = run, stop
+        self.n_rows = run.data.summary.n
+        self.precision = run.settings.dtype
+        self.tolerance = run.settings.tolerance
+        self.calibrate = run.settings.keeps_rows_aside
+        self.former: Mapping[str, NDArray[Any]] = run.posterior_state
+        self.rounds = 0
 
-    Returns
-    -------
-    Model
+    def map_blocks(self, method: str, *args: Any) -> list[Any]:
+        """Call a method on the blocks of training rows."""
+        return self.run.runtime.map_blocks(method, *args)[: self.run.n_train_blocks]
 
-    Raises
-    ------
-    DataError, SettingsError, StoreError, ClusterError
-        What must be mended, in one sentence.
-    Interrupted
-        On SIGTERM or Ctrl-C; the run can be resumed if it has a directory.
-    """
-    table = X if isinstance(X, Table) else table_from_arrays(X, y)
-    if test is not None and not isinstance(test, Table):
-        test = table_from_arrays(*test, source="test")
-    chosen = TrainSettings.from_json(settings)
-    shown: Progress = progress or Quiet()
-    directory = None if out is None else RunDirectory(out, keep_last, shown.message)
-    if resume and directory is None:
-        raise SettingsError("resume needs the directory of the run: give out")
-    with ExitStack() as stack:
-        stop = stack.enter_context(StopRequest())
-        if runtime is None:
-            file = None if scheduler_file is None else os.fspath(scheduler_file)
-            runtime = stack.enter_context(
-                open_runtime(
-                    threads=threads, workers=workers, scheduler=scheduler, scheduler_file=file
-                )
-            )
-        run = stack.enter_context(
-            Training(
-                table,
-                chosen,
-                held_out=test,
-                runtime=runtime,
-                directory=directory,
-                resume=resume,
-                checkpoint_every=checkpoint_every,
-                block_rows=block_rows,
-                progress=shown,
-            )
-        )
-        if resume and directory is not None and directory.model_path.is_dir():
-            shown.message(f"the run in {directory.path} is finished; nothing to do")
-            return Model.load(directory.model_path)
-        run.build()
-        run.select(stop)
-        return run.finish()
+    def say(
+        self, done: int, state: Callable[[], dict[str, NDArray[Any]]], **figures: float
+    ) -> None:
+        """Show progress, write a checkpoint now and then, and stop if asked to.
+
+        Raises
+        ------
+        Interrupted
+            If a stop was requested.
+        """
+        self.rounds += 1
+        self.run.progress.update(done, **figures)
+        stopping = self.stop is not None and bool(self.stop.requested)
+        if stopping or self.rounds % POSTERIOR_ROUNDS_PER_CHECKPOINT == 0:
+            self.run.posterior_state = state()
+            kept = self.run.save(self.rounds)
+            if stopping and self.stop is not None:
+                self.run.interrupt(self.stop.requested, kept)
+
+
+def choose_aside(n: int, settings: TrainSettings) -> Booleans:
+    """Return which training rows are kept aside for calibration: a keyed tenth, at most 4000."""
+    aside = np.zeros(n, dtype=bool)
+    if settings.keeps_rows_aside:
+        order = np.random.default_rng([settings.seed, n]).permutation(n)
+        aside[order[: min(n // 10, 4000)]] = True
+    return aside

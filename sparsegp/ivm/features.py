@@ -1,0 +1,74 @@
+"""Sums over the rows of a block for the all-data posterior (posterior/all_data.py).
+
+The features of a row are its stub column: with C = K_uu on the active rows and I + C = L L^T, the
+stub matrix is M = L^-1 K_un, so any function in the span of the active rows is M^T c. No other
+matrix of that size is needed.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from sparsegp.math.summation import snap
+from sparsegp.types import Booleans, Doubles, Floats
+
+
+def gram(stub: Floats, counts: Booleans, unit: int, grain: float) -> Doubles:
+    """Return M M^T of every process, (C, d, d), summed exactly over fixed groups of tiles.
+
+    Parameters
+    ----------
+    stub : Floats (C, tiles, d, TILE)
+    counts : Booleans (tiles, TILE)
+        Rows that count.
+    unit : int
+        Tiles in a group; blocks hold whole groups.
+    grain : float
+        Quantum of the sum.
+    """
+    n_processes, n_tiles, d, _ = stub.shape
+    total = np.zeros((n_processes, d, d))
+    for start in range(0, n_tiles, unit):
+        tiles = slice(start, min(start + unit, n_tiles))
+        dropped = ~counts[tiles].reshape(-1)
+        for c in range(n_processes):
+            flat = np.ascontiguousarray(stub[c, tiles].transpose(1, 0, 2)).reshape(d, -1)
+            flat[:, dropped] = 0.0
+            total[c] += snap(flat @ flat.T, grain)
+    return total
+
+
+def slope(
+    stub: Floats,
+    coefficients: Doubles,
+    gradient: Callable[[Floats, slice], Floats],
+    group: int,
+    grain: float,
+) -> Doubles:
+    """Return M p(M^T c) of every process, (C, d, R), summed exactly tile by tile.
+
+    Parameters
+    ----------
+    stub : Floats (C, tiles, d, TILE)
+    coefficients : Doubles (C, d, R)
+    gradient : callable
+        From latent means (rows, K) of a slice of rows to the gradient there, (rows, K).
+    group : int
+        Tiles worked on at a time.
+    grain : float
+        Quantum of the sum.
+    """
+    n_processes, n_tiles, _, tile = stub.shape
+    c = coefficients.astype(stub.dtype)
+    total = np.zeros(coefficients.shape)
+    for start in range(0, n_tiles, group):
+        tiles = slice(start, min(start + group, n_tiles))
+        means = [np.matmul(stub[k, tiles].transpose(0, 2, 1), c[k]) for k in range(n_processes)]
+        mean = np.concatenate(means, axis=2)
+        rows = slice(tiles.start * tile, tiles.stop * tile)
+        p = gradient(mean.reshape(-1, mean.shape[2]), rows).reshape(mean.shape)
+        width = c.shape[2]
+        for k in range(n_processes):
+            for part in np.matmul(stub[k, tiles], p[:, :, k * width : (k + 1) * width]):
+                total[k] += snap(part, grain)
+    return total

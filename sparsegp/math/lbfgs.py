@@ -1,0 +1,114 @@
+"""Limited-memory quasi-Newton ascent of a concave function in a given metric."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsegp.types import Doubles
+
+Function: TypeAlias = Callable[[Doubles], tuple[float, Doubles]]
+"""Returns value and gradient."""
+
+MEMORY = 10
+SUFFICIENT = 1e-4
+SHORTEST = 2.0**-20
+
+
+@dataclass
+class Ascent:
+    """State of a maximisation; `step` makes one round.
+
+    The metric B is an approximation, from above, of minus the Hessian; the pairs of the last rounds
+    correct it (Nocedal & Wright 2006, algorithm 7.4).
+
+    Parameters
+    ----------
+    point : Doubles
+        Where to start; any shape.
+    value : float
+    gradient : Doubles
+        At the point.
+    steps, changes : list of Doubles
+        The last steps, and how much the gradient fell along each.
+    """
+
+    point: Doubles
+    value: float
+    gradient: Doubles
+    steps: list[Doubles] = field(default_factory=list)
+    changes: list[Doubles] = field(default_factory=list)
+
+    @classmethod
+    def at(cls, point: Doubles, function: Function) -> "Ascent":
+        """Start at a point."""
+        value, gradient = function(point)
+        return cls(point, value, gradient)
+
+    def step(self, function: Function, solve: Callable[[Doubles], Doubles]) -> float:
+        """Make one round and return the gain in value; zero if no step raises it.
+
+        Parameters
+        ----------
+        function : callable
+        solve : callable
+            Applies B^-1.
+        """
+        direction = self._direction(solve)
+        slope = float(np.vdot(self.gradient, direction))
+        length = 1.0
+        while length >= SHORTEST:
+            point = self.point + length * direction
+            value, gradient = function(point)
+            if value >= self.value + SUFFICIENT * length * slope:
+                return self._move(point, value, gradient)
+            length /= 2.0
+        return 0.0
+
+    def _move(self, point: Doubles, value: float, gradient: Doubles) -> float:
+        step, change = point - self.point, self.gradient - gradient
+        if np.vdot(step, change) > 0.0:
+            self.steps = [*self.steps, step][-MEMORY:]
+            self.changes = [*self.changes, change][-MEMORY:]
+        gain = value - self.value
+        self.point, self.value, self.gradient = point, value, gradient
+        return gain
+
+    def _direction(self, solve: Callable[[Doubles], Doubles]) -> Doubles:
+        residual = self.gradient.copy()
+        pairs = list(zip(self.steps, self.changes, strict=True))
+        weights = []
+        for step, change in reversed(pairs):
+            weights.append(np.vdot(step, residual) / np.vdot(step, change))
+            residual -= weights[-1] * change
+        direction = solve(residual)
+        if pairs:
+            step, change = pairs[-1]
+            direction *= np.vdot(step, change) / np.vdot(change, solve(change))
+        for (step, change), weight in zip(pairs, reversed(weights), strict=True):
+            direction += step * (weight - np.vdot(change, direction) / np.vdot(step, change))
+        return direction
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the state as arrays."""
+        empty = np.empty((0, *self.point.shape))
+        return {
+            "point": self.point,
+            "gradient": self.gradient,
+            "value": np.array(self.value),
+            "steps": np.stack(self.steps) if self.steps else empty,
+            "changes": np.stack(self.changes) if self.changes else empty,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "Ascent":
+        """Restore what `arrays` gave."""
+        return cls(
+            arrays["point"],
+            float(arrays["value"]),
+            arrays["gradient"],
+            list(arrays["steps"]),
+            list(arrays["changes"]),
+        )

@@ -1,0 +1,132 @@
+"""What a posterior over the span of the active rows is made of.
+
+With I + C = L L^T on the active rows and features w(x) = L^-1 k(X_active, x), every posterior here
+has the latent mean w . c with coefficients c. They differ in c and in the variance.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsegp.kernels import Kernel
+from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.math.linalg import lower_cholesky
+from sparsegp.registry import Registry
+from sparsegp.types import Doubles, Floats, Integers
+
+
+@dataclass(frozen=True)
+class ActiveRows:
+    """What a selection leaves behind.
+
+    Attributes
+    ----------
+    kernels : sequence of Kernel
+        One for all classes, or one a class.
+    likelihood : MultinomialProbit
+    x : Floats (d, p)
+        Scaled inputs.
+    target : Integers (d,)
+        Class codes.
+    site : Doubles (d, K)
+        Site means at inclusion.
+    """
+
+    kernels: Sequence[Kernel]
+    likelihood: MultinomialProbit
+    x: Floats
+    target: Integers
+    site: Doubles
+
+    def columns(self) -> list[slice]:
+        """Return the classes that each kernel serves."""
+        if len(self.kernels) == 1:
+            return [slice(0, self.site.shape[1])]
+        return [slice(k, k + 1) for k in range(len(self.kernels))]
+
+    def factors(self) -> list[Doubles]:
+        """Return L of I + C = L L^T, one (d, d) a kernel."""
+        x = np.asarray(self.x, dtype=np.float64)
+        factors = []
+        for kernel in self.kernels:
+            covariance = np.asarray(kernel(x, x), dtype=np.float64)
+            covariance[np.diag_indices_from(covariance)] += 1.0
+            factors.append(lower_cholesky(covariance, "the covariance of the active rows"))
+        return factors
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How latent values become probabilities.
+
+    Attributes
+    ----------
+    temperature : float
+        Latent means are divided by it.
+    variance_weight : float
+        Latent variances are multiplied by it.
+    """
+
+    temperature: float = 1.0
+    variance_weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Span:
+    """A posterior over the span of the active rows.
+
+    Attributes
+    ----------
+    coefficients : sequence of Doubles (d, R)
+        c of each kernel.
+    gain : sequence of Doubles (d, d), optional
+        Lower Cholesky factors of B (posterior/all_data.py); with it the variance is
+        k** - |L_u^-1 k_u*|^2 + |L_B^-1 w|^2, without it that of the sites, k** - |w|^2.
+    calibration : Calibration
+    report : dict
+        What happened on the way, plain JSON.
+    """
+
+    coefficients: Sequence[Doubles]
+    gain: Sequence[Doubles] | None = None
+    calibration: Calibration = Calibration()
+    report: dict[str, Any] = field(default_factory=dict)
+
+
+class Rows(Protocol):
+    """All training rows, for posteriors that listen to more than the active ones.
+
+    Attributes
+    ----------
+    n_rows : int
+    precision : dtype
+        In which the blocks hold their stub.
+    tolerance : float
+        Gain a row and round, in nats, below which an iteration stops.
+    calibrate : bool
+        Whether to learn how latent values become probabilities.
+    former : mapping
+        State that `say` was given before the run was interrupted, or empty.
+    """
+
+    n_rows: int
+    precision: np.dtype[Any]
+    tolerance: float
+    calibrate: bool
+    former: Mapping[str, NDArray[Any]]
+
+    def map_blocks(self, method: str, *args: Any) -> list[Any]:
+        """Call a method on the blocks of training rows."""
+        ...
+
+    def say(self, done: int, state: Callable[[], dict[str, Any]], **figures: float) -> None:
+        """Tell how far it is, and how to go on from there; may raise Interrupted."""
+        ...
+
+
+Maker: TypeAlias = Callable[[ActiveRows, Rows], Span]
+
+POSTERIORS: Registry[Maker] = Registry("posterior")

@@ -1,0 +1,91 @@
+"""From tables to what the row blocks need: class codes, statistics, scaling."""
+
+import hashlib
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparsegp.data import (
+    Scaling,
+    Summary,
+    Table,
+    choose_scaling,
+    classes_to_json,
+    encode,
+    encode_with,
+    summarise,
+)
+from sparsegp.errors import DataError
+from sparsegp.types import Integers, Labels
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Data ready for row blocks.
+
+    Attributes
+    ----------
+    train : Table
+    classes : Labels (K,)
+    target : Integers (n,)
+        Class codes.
+    summary : Summary
+    scaling : Scaling
+    held_out : Table or None
+    held_out_target : Integers (m,) or None
+        Class codes, -1 for labels that training has not seen.
+    """
+
+    train: Table
+    classes: Labels
+    target: Integers
+    summary: Summary
+    scaling: Scaling
+    held_out: Table | None = None
+    held_out_target: Integers | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what identifies the training data."""
+        digest = hashlib.blake2b(self.target.tobytes(), digest_size=16)
+        for values in (self.summary.low, self.summary.high, self.summary.mean):
+            digest.update(np.asarray(values).tobytes())
+        return {
+            "rows": self.summary.n,
+            "columns": self.summary.p,
+            "classes": classes_to_json(self.classes),
+            "digest": digest.hexdigest(),
+        }
+
+
+def prepare(train: Table, held_out: Table | None, scaling: str) -> Prepared:
+    """Encode the labels, look through the inputs once and choose their scaling.
+
+    Raises
+    ------
+    DataError
+        If the rows cannot be learnt from.
+    """
+    classes, target = encode(train.y, train.source)
+    summary = summarise(train.X, train.source)
+    held_out_target = None
+    if held_out is not None:
+        if held_out.X.shape[1] != summary.p:
+            raise DataError(
+                f"{held_out.source} has {held_out.X.shape[1]} columns, "
+                f"{train.source} has {summary.p}; they must be the same"
+            )
+        summarise(held_out.X, held_out.source)
+        held_out_target, unseen = encode_with(classes, held_out.y, held_out.source)
+        if unseen:
+            logger.warning(
+                "%s has labels that %s has not: %s; they count as errors",
+                held_out.source,
+                train.source,
+                ", ".join(map(repr, unseen)),
+            )
+    chosen = choose_scaling(scaling, summary)
+    return Prepared(train, classes, target, summary, chosen, held_out, held_out_target)

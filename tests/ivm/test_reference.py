@@ -1,0 +1,150 @@
+"""The active set against Girolami & Rogers (2006), section 5, written down as it stands."""
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from sparsegp.kernels import parse
+from sparsegp.selection.lazy import GRAIN
+
+NODES, WEIGHTS = np.polynomial.hermite.hermgauss(80)
+U, W = np.sqrt(2.0) * NODES, WEIGHTS / np.sqrt(np.pi)
+
+
+def products(mean, scale, i, leave=()):
+    """prod_{j != i, leave} Phi((u v_i + m_i - m_j) / v_j) at every node, (nodes,)."""
+    others = np.delete(np.arange(len(mean)), [i, *leave])
+    z = (np.outer(U, scale[i]) + mean[i] - mean[others]) / scale[others]
+    return ndtr(z).prod(axis=1)
+
+
+def site_distance(m, i):
+    """p of GR eq. 4.3 and 4.4."""
+    p, one = np.zeros(len(m)), np.ones(len(m))
+    for k in np.delete(np.arange(len(m)), i):
+        phi = products(m, one, i, (k,))
+        normal = np.exp(-0.5 * (U - (m[k] - m[i])) ** 2) / np.sqrt(2.0 * np.pi)
+        p[k] = -(W @ (normal * phi)) / (W @ (ndtr(U + m[i] - m[k]) * phi))
+    p[i] = -p.sum()
+    return p
+
+
+def minus_log_probability(mean, variance, target):
+    """-log of GR eq. 5.5 for every row."""
+    n = np.arange(len(target))
+    scale = np.sqrt(1.0 + variance)
+    z = scale[n, target, np.newaxis] * U + mean[n, target, np.newaxis]
+    value = np.ones((len(target), len(U)))
+    for j in range(mean.shape[1]):
+        factor = ndtr((z - mean[:, j, np.newaxis]) / scale[:, j, np.newaxis])
+        value *= np.where(target[:, np.newaxis] == j, 1.0, factor)
+    return -np.log(value @ W)
+
+
+def girolami_rogers(covariances, target, n_active):
+    """Return the active set; scores within half a grain of a whole number of grains are equal."""
+    n, K = len(target), len(covariances)
+    M = [np.empty((0, n)) for _ in range(K)]
+    m, s = np.zeros((n, K)), np.stack([np.diag(C) for C in covariances], axis=1)
+    active: list[int] = []
+    for _ in range(n_active):
+        score = np.rint(minus_log_probability(m, s, target) / GRAIN)
+        score[active] = -np.inf
+        i = int(score.argmax())
+        p, s_i = site_distance(m[i], target[i]), s[i].copy()
+        for k, C in enumerate(covariances):
+            sigma = C[i] - M[k].T @ M[k][:, i]  # eq. 5.1
+            s[:, k] -= sigma**2 / (1.0 + s_i[k])  # eq. 5.2
+            M[k] = np.vstack([M[k], sigma / np.sqrt(1.0 + s_i[k])])  # eq. 5.3
+            m[:, k] += p[k] / (1.0 + s_i[k]) * sigma  # eq. 5.4
+        active.append(i)
+    return active, m, s
+
+
+CASES = {
+    "digits": (["4*rbf(1.8)"], 40, 12),
+    "digits, small variance": (["rbf(2.5)"], 40, 12),
+    "rings": (["2*rbf(0.8)"], 60, 12),
+    "rings, linear": (["0.3*linear + matern52(1.0)"], 50, 12),
+    "rings, per class": (["2*rbf(0.8)", "rbf(0.6)", "1.5*matern52(1.2) + 0.2"], 40, 64),
+}
+
+
+@pytest.fixture(scope="module", params=list(CASES))
+def case(request, digits, rings):
+    texts, n_active, n_nodes = CASES[request.param]
+    if request.param.startswith("digits"):
+        X, target = digits[0][:350], digits[1][:350]
+    else:
+        X, target = rings(500, seed=3)
+    kernels = [parse(text) for text in texts]
+    dense = [kernel(X, X) for kernel in kernels] * (1 if len(kernels) > 1 else target.max() + 1)
+    reference = girolami_rogers(dense, target, n_active)
+    return X, target, kernels, n_active, n_nodes, reference
+
+
+@pytest.mark.parametrize("lazy", [True, False], ids=["lazy", "all"])
+@pytest.mark.parametrize("lookahead", [1, 4, 32])
+def test_the_active_set_is_that_of_the_paper(problem, gather, case, lookahead, lazy):
+    X, target, kernels, n_active, n_nodes, (active, mean, variance) = case
+    run = problem(X, target, kernels, n_active, lookahead, n_nodes=n_nodes, lazy=lazy)
+    selection = run.finish()
+    assert selection.active.rows.tolist() == active
+    np.testing.assert_allclose(gather(selection, "mean"), mean, atol=1e-4)
+    np.testing.assert_allclose(
+        gather(selection, "variance"), variance[:, : len(kernels)], atol=1e-9
+    )
+
+
+def test_few_rounds_ask_the_blocks(problem, case):
+    X, target, kernels, n_active, n_nodes, _ = case
+    run = problem(X, target, kernels, n_active, 16, n_nodes=n_nodes)
+    selection = run.begin()
+    rounds = 0
+    while len(selection.active) < n_active:
+        selection.round(n_active)
+        rounds += 1
+    assert rounds < n_active // 2
+    assert selection.dropped >= 0
+
+
+@pytest.mark.parametrize("lookahead", [1, 8])
+def test_permuting_the_rows_permutes_the_active_set(problem, rings, lookahead):
+    """All but the first: with means of zero and a shared kernel all rows tie."""
+    X, target = rings(400, seed=5)
+    kernels = [parse("0.3*linear + 1.5*matern52(1.0)")]
+    order = np.concatenate([[0], 1 + np.random.default_rng(1).permutation(399)])
+    plain = problem(X, target, kernels, 50, lookahead).finish().active.rows
+    permuted = problem(X[order], target[order], kernels, 50, lookahead).finish().active.rows
+    assert order[permuted].tolist() == plain.tolist()
+
+
+@pytest.mark.parametrize("lookahead", [1, 8])
+def test_permuting_all_rows_where_variances_differ(problem, rings, lookahead):
+    X, target = rings(400, seed=6)
+    kernels = [parse(text) for text in ("linear", "2*linear + rbf(1.0)", "0.5*linear + 0.1")]
+    order = np.random.default_rng(1).permutation(400)
+    plain = problem(X, target, kernels, 30, lookahead).finish().active.rows
+    permuted = problem(X[order], target[order], kernels, 30, lookahead).finish().active.rows
+    assert order[permuted].tolist() == plain.tolist()
+
+
+def test_permuting_the_classes_leaves_the_active_set(problem, digits):
+    X, target = digits[0][:500], digits[1][:500]
+    names = np.random.default_rng(2).permutation(10)
+    kernels = [parse("3*rbf(2.0)")]
+    plain = problem(X, target, kernels, 50).finish().active
+    other = problem(X, names[target], kernels, 50).finish().active
+    assert other.rows.tolist() == plain.rows.tolist()
+    np.testing.assert_allclose(other.site[:, names], plain.site, atol=1e-9)
+
+
+def test_permuting_the_classes_with_their_kernels(problem, rings):
+    X, target = rings(400, seed=5)
+    kernels = [parse(text) for text in ("rbf(0.6)", "2*rbf(0.9)", "1.5*matern52(1.2)")]
+    names = np.array([2, 0, 1])
+    moved = [kernels[k] for k in np.argsort(names)]
+    plain = problem(X, target, kernels, 40).finish().active
+    other = problem(X, names[target], moved, 40).finish().active
+    assert other.rows.tolist() == plain.rows.tolist()
+    np.testing.assert_allclose(other.site[:, names], plain.site, atol=1e-9)

@@ -1,0 +1,242 @@
+"""The multinomial probit against scipy's quadrature, orthant probabilities and closed forms."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import log_ndtr, ndtr
+from scipy.stats import multivariate_normal, norm
+
+from sparsegp.likelihoods.multinomial_probit import CHUNK_TERMS, MultinomialProbit
+
+PRECISE = MultinomialProbit(n_nodes=96)
+DEFAULT = MultinomialProbit()
+
+
+def density(u):
+    return math.exp(-0.5 * u * u) / math.sqrt(2.0 * math.pi)
+
+
+def z_by_quad(mean, variance, i):
+    """GR eq. 5.5 as it stands."""
+    v = np.sqrt(1.0 + np.broadcast_to(variance, mean.shape))
+    others = np.delete(np.arange(len(mean)), i)
+
+    def integrand(u):
+        return density(u) * float(np.prod(ndtr((u * v[i] + mean[i] - mean[others]) / v[others])))
+
+    jumps = np.clip((mean[others] - mean[i]) / v[i], -11.0, 11.0)
+    value, _ = quad(integrand, -12.0, 12.0, points=jumps, epsabs=0.0, epsrel=1e-9, limit=200)
+    return value
+
+
+def problem(n, n_classes, shared, spread=1.5, seed=0, largest=3.0):
+    rng = np.random.default_rng([seed, n_classes])
+    mean = rng.normal(size=(n, n_classes)) * spread
+    variance = rng.uniform(0.0, largest, size=(n, 1 if shared else n_classes))
+    return mean, variance, rng.integers(n_classes, size=n)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("n_classes", [2, 3, 5, 10, 26])
+def test_log_z_against_adaptive_quadrature(n_classes, shared):
+    mean, variance, target = problem(15, n_classes, shared)
+    expected = np.log([z_by_quad(*row) for row in zip(mean, variance, target, strict=True)])
+    np.testing.assert_allclose(PRECISE.log_z(mean, variance, target), expected, atol=1e-8)
+    tolerance = 2e-5 if shared else 5e-3
+    np.testing.assert_allclose(DEFAULT.log_z(mean, variance, target), expected, atol=tolerance)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_two_classes_have_a_closed_form(shared):
+    mean, variance, target = problem(400, 2, shared, spread=8.0)
+    total = np.broadcast_to(1.0 + variance, mean.shape).sum(axis=1)
+    gap = np.where(target == 0, mean[:, 0] - mean[:, 1], mean[:, 1] - mean[:, 0])
+    expected = log_ndtr(gap / np.sqrt(total))
+    np.testing.assert_allclose(PRECISE.log_z(mean, variance, target), expected, atol=1e-7)
+    tolerance = 1e-6 if shared else 5e-3
+    np.testing.assert_allclose(DEFAULT.log_z(mean, variance, target), expected, atol=tolerance)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_three_classes_are_an_orthant_probability(shared):
+    mean, variance, target = problem(30, 3, shared)
+    scale = np.broadcast_to(1.0 + variance, mean.shape)
+    expected = []
+    for m, s, i in zip(mean, scale, target, strict=True):
+        j, k = np.delete(np.arange(3), i)
+        covariance = np.array([[s[i] + s[j], s[i]], [s[i], s[i] + s[k]]])
+        normal = multivariate_normal([m[j] - m[i], m[k] - m[i]], covariance)
+        expected.append(normal.cdf([0.0, 0.0]))
+    got = np.exp(PRECISE.log_z(mean, variance, target))
+    np.testing.assert_allclose(got, expected, atol=1e-8)
+
+
+def test_equal_means_share_the_probability():
+    for n_classes in (2, 3, 10, 26):
+        for variance in (0.0, 1.0, 100.0):
+            got = DEFAULT.log_z(
+                np.full((n_classes, n_classes), 3.7),
+                np.full((n_classes, 1), variance),
+                np.arange(n_classes),
+            )
+            np.testing.assert_allclose(got, -math.log(n_classes), atol=2e-5)
+
+
+@pytest.mark.parametrize("likelihood", [DEFAULT, PRECISE])
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("n_classes", [2, 3, 10])
+def test_gradient_against_finite_differences(n_classes, shared, likelihood):
+    mean, variance, target = problem(20, n_classes, shared, largest=1.0)
+    log_z, gradient = likelihood.gradient(mean, variance, target)
+    np.testing.assert_array_equal(log_z, likelihood.log_z(mean, variance, target))
+    step = 1e-4
+    numeric = np.empty_like(gradient)
+    for k in range(n_classes):
+        up, down = mean.copy(), mean.copy()
+        up[:, k] += step
+        down[:, k] -= step
+        difference = PRECISE.log_z(up, variance, target) - PRECISE.log_z(down, variance, target)
+        numeric[:, k] = difference / (2 * step)
+    rough = 5e-5 if shared else 1e-3
+    tolerance = 1e-6 if likelihood is PRECISE else rough
+    np.testing.assert_allclose(gradient, numeric, atol=tolerance)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("spread", [1.0, 30.0])
+def test_gradient_sums_to_zero_and_points_to_the_target(shared, spread):
+    mean, variance, target = problem(200, 7, shared, spread)
+    _, gradient = DEFAULT.gradient(mean, variance, target)
+    size = np.abs(gradient).max(axis=1)
+    np.testing.assert_array_less(np.abs(gradient.sum(axis=1)), 1e-14 * size + 1e-300)
+    own = gradient[np.arange(200), target]
+    assert (own >= 0).all()
+    gradient[np.arange(200), target] = 0.0
+    assert (gradient <= 0).all()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 6])
+def test_gradient_at_zero_variance_is_that_of_the_variational_posterior(n_classes):
+    """GR eq. 4.3 and 4.4, every expectation by adaptive quadrature."""
+    mean, _, target = problem(8, n_classes, True)
+    _, p = DEFAULT.gradient(mean, np.zeros((8, 1)), target)
+    for m, i, row in zip(mean, target, p, strict=True):
+        expected = np.zeros(n_classes)
+        for k in np.delete(np.arange(n_classes), i):
+            rest = np.delete(np.arange(n_classes), [i, k])
+
+            def product(u, m=m, i=i, rest=rest):
+                return density(u) * float(np.prod(ndtr(u + m[i] - m[rest])))
+
+            def above(u, m=m, i=i, k=k, product=product):
+                return norm.pdf(u, m[k] - m[i], 1.0) * product(u)
+
+            def below(u, m=m, i=i, k=k, product=product):
+                return ndtr(u + m[i] - m[k]) * product(u)
+
+            ratio = [quad(f, -12.0, 12.0, epsrel=1e-9)[0] for f in (above, below)]
+            expected[k] = -ratio[0] / ratio[1]
+        expected[i] = -expected.sum()
+        np.testing.assert_allclose(row, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5, 10])
+def test_probabilities_sum_to_one_before_they_are_normalised(n_classes):
+    mean, variance, _ = problem(200, n_classes, True, 4.0)
+    each = [DEFAULT.log_z(mean, variance, np.full(200, k)) for k in range(n_classes)]
+    np.testing.assert_allclose(np.exp(each).sum(axis=0), 1.0, atol=1e-4)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("n_classes", [2, 5, 26])
+def test_log_probabilities_are_normalised_and_those_of_every_class(n_classes, shared):
+    mean, variance, _ = problem(50, n_classes, shared, 4.0, largest=1.0)
+    log_p = DEFAULT.log_probabilities(mean, variance)
+    np.testing.assert_allclose(np.exp(log_p).sum(axis=1), 1.0, rtol=1e-14)
+    for k in range(n_classes):
+        exact = PRECISE.log_z(mean, variance, np.full(50, k))
+        np.testing.assert_allclose(log_p[:, k], exact, atol=1e-4 if shared else 5e-3)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_permuting_the_classes_permutes_the_answers(shared):
+    mean, variance, target = problem(50, 6, shared, 3.0)
+    order = np.random.default_rng(1).permutation(6)
+    place = np.argsort(order)
+    permuted = variance if shared else variance[:, order]
+    log_z, gradient = DEFAULT.gradient(mean, variance, target)
+    other_z, other = DEFAULT.gradient(mean[:, order], permuted, place[target])
+    np.testing.assert_allclose(other_z, log_z, rtol=1e-12)
+    np.testing.assert_allclose(other, gradient[:, order], rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(
+        DEFAULT.log_probabilities(mean[:, order], permuted),
+        DEFAULT.log_probabilities(mean, variance)[:, order],
+        rtol=1e-11,
+    )
+
+
+def test_only_differences_of_means_matter():
+    mean, variance, target = problem(50, 5, True)
+    moved = mean + np.random.default_rng(2).normal(size=(50, 1))
+    np.testing.assert_allclose(
+        DEFAULT.log_z(moved, variance, target), DEFAULT.log_z(mean, variance, target), atol=1e-13
+    )
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("n_classes", [2, 3, 10])
+def test_rows_do_not_influence_each_other(n_classes, shared, monkeypatch):
+    n = 300
+    mean, variance, target = problem(n, n_classes, shared)
+    mean *= np.random.default_rng(0).choice([0.1, 1.0, 30.0, 1e3], size=(n, 1))
+    log_z, gradient = DEFAULT.gradient(mean, variance, target)
+    log_p = DEFAULT.log_probabilities(mean, variance)
+
+    def same(rows, index):
+        some_z, some = DEFAULT.gradient(mean[index], variance[index], target[index])
+        assert np.array_equal(some_z, log_z[index]), rows
+        assert np.array_equal(some, gradient[index]), rows
+        assert np.array_equal(DEFAULT.log_z(mean[index], variance[index], target[index]), some_z)
+        assert np.array_equal(DEFAULT.log_probabilities(mean[index], variance[index]), log_p[index])
+
+    for row in (0, 1, 17, n - 1):
+        same("alone", slice(row, row + 1))
+    same("a few", slice(100, 107))
+    same("every other, backwards", slice(None, None, -2))
+    same("any order", np.random.default_rng(3).permutation(n))
+    for terms in (1, 1000, 12345, CHUNK_TERMS * 16):
+        monkeypatch.setattr("sparsegp.likelihoods.multinomial_probit.CHUNK_TERMS", terms)
+        same(f"{terms} terms at a time", slice(None))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 10])
+@pytest.mark.parametrize("distance", [30.0, 1e3, 1e4])
+def test_extreme_means_stay_finite(n_classes, distance):
+    mean = np.zeros((4, n_classes))
+    mean[0, 0], mean[1, 0], mean[2, -1], mean[3] = distance, -distance, distance, -distance
+    target = np.array([0, 0, 0, 1])
+    variance = np.array([[0.0], [1.0], [10.0], [0.0]])
+    log_z, gradient = DEFAULT.gradient(mean, variance, target)
+    assert np.isfinite(log_z).all()
+    assert np.isfinite(gradient).all()
+    assert np.isfinite(DEFAULT.log_probabilities(mean, variance)).all()
+    assert log_z[0] == pytest.approx(0.0, abs=1e-11)
+    assert np.abs(gradient[0]).max() < 1e-90
+    # with s = 10 one other class is far ahead; all that counts is the two of them
+    leading = log_ndtr(-distance / math.sqrt(2.0 * 11.0))
+    assert log_z[2] == pytest.approx(leading, rel=2e-3 if distance > 100 else 0.2)
+    assert log_z[3] == pytest.approx(-math.log(n_classes), abs=2e-5)
+
+
+def test_log_z_keeps_its_digits_in_the_far_tail():
+    for distance in (30.0, 300.0, 1e3, 1e4):
+        got = DEFAULT.log_z(np.array([[0.0, distance]]), np.zeros((1, 1)), np.array([0]))
+        np.testing.assert_allclose(got, log_ndtr(-distance / math.sqrt(2.0)), rtol=1e-13)
+
+
+def test_no_rows():
+    log_z, gradient = DEFAULT.gradient(np.empty((0, 3)), np.empty((0, 1)), np.empty(0, np.int64))
+    assert log_z.shape == (0,)
+    assert gradient.shape == (0, 3)

@@ -1,0 +1,88 @@
+"""log Phi and the hazard against the error function, asymptotic series and scipy."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from sparsegp.math.normal import hazard, log_cdf, log_cdf_and_hazard
+
+MIDDLE = np.linspace(-25.0, 25.0, 1001)
+TAIL = -np.geomspace(25.0, 1e4, 50)
+
+
+def mills(z):
+    """Phi(z) / phi(z) for z << 0 by its continued fraction 1/(x + 1/(x + 2/(x + 3/...)))."""
+    x = value = -z
+    for k in range(60, 0, -1):
+        value = x + k / value
+    return 1.0 / value
+
+
+def log_density(z):
+    return -0.5 * z**2 - 0.5 * math.log(2.0 * math.pi)
+
+
+def test_log_cdf_is_the_logarithm_of_the_error_function():
+    expected = [math.log(0.5 * math.erfc(-z / math.sqrt(2.0))) for z in MIDDLE if z < 0]
+    np.testing.assert_allclose(log_cdf(MIDDLE[MIDDLE < 0]), expected, rtol=1e-12)
+    np.testing.assert_allclose(log_cdf(MIDDLE), norm.logcdf(MIDDLE), rtol=1e-13)
+
+
+def test_log_cdf_in_the_far_tails():
+    np.testing.assert_allclose(log_cdf(TAIL), log_density(TAIL) + np.log(mills(TAIL)), rtol=1e-14)
+    right = np.array([6.0, 10.0, 20.0, 30.0, 37.0])
+    expected = [math.log1p(-0.5 * math.erfc(z / math.sqrt(2.0))) for z in right]
+    np.testing.assert_allclose(log_cdf(right), expected, rtol=1e-11)
+    assert log_cdf(np.array(40.0)) == 0.0
+
+
+def test_hazard_is_density_over_probability():
+    expected = np.exp(norm.logpdf(MIDDLE) - norm.logcdf(MIDDLE))
+    np.testing.assert_allclose(hazard(MIDDLE), expected, rtol=1e-12)
+
+
+def test_hazard_in_the_far_tails():
+    np.testing.assert_allclose(hazard(TAIL), 1.0 / mills(TAIL), rtol=1e-14)
+    far = np.array([-1e4, -1e6, -1e8])
+    np.testing.assert_allclose(hazard(far), -far - 1.0 / far, rtol=1e-15)
+    np.testing.assert_allclose(hazard(np.array([30.0])), norm.pdf(30.0), rtol=1e-12)
+    assert (hazard(np.array([40.0, 1e3, 1e8])) < 1e-300).all()
+
+
+def test_hazard_is_minus_the_slope_of_the_log_density_and_positive_falling():
+    z = np.linspace(-1e3, 35.0, 2000)
+    h = hazard(z)
+    assert (h > 0).all()
+    assert (np.diff(h) < 0).all()
+    step = 1e-5
+    slope = (log_cdf(MIDDLE + step) - log_cdf(MIDDLE - step)) / (2 * step)
+    np.testing.assert_allclose(hazard(MIDDLE), slope, rtol=1e-6, atol=1e-10)
+
+
+def test_both_at_once():
+    z = np.concatenate([TAIL, MIDDLE, [30.0, 40.0, 1e3, 1e8]])
+    log_phi, h = log_cdf_and_hazard(z)
+    np.testing.assert_array_less(
+        np.abs(log_phi - log_cdf(z)), 1e-15 * (1.0 + np.minimum(z, 30.0) ** 2)
+    )
+    np.testing.assert_allclose(h, hazard(z), rtol=1e-14, atol=1e-190)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3, 4)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_any_shape_and_precision(shape, dtype):
+    z = np.full(shape, 0.5, dtype=dtype)
+    for value in (log_cdf(z), hazard(z)):
+        assert value.shape == shape
+    assert log_cdf(z).dtype == np.float64
+    assert hazard(z).dtype == dtype
+
+
+def test_single_precision_agrees_with_double():
+    z = np.linspace(-60.0, 20.0, 100_001, dtype=np.float32)
+    log_phi, h = log_cdf_and_hazard(z)
+    assert log_phi.dtype == h.dtype == np.float32
+    np.testing.assert_allclose(log_phi, log_cdf(z), rtol=5e-7, atol=2e-7)
+    np.testing.assert_allclose(h, hazard(z.astype(np.float64)), rtol=1e-6, atol=4e-7)

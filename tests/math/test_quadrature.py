@@ -1,0 +1,201 @@
+"""The quadrature of products of normal probabilities against scipy's adaptive one."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
+
+from sparsegp.math.quadrature import (
+    hermite,
+    log_sum_exp,
+    ordered_sum,
+    product_mode,
+    product_terms,
+)
+
+NODES = 12
+
+
+HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+
+
+def log_integrand(u, gap, ratio):
+    return float(log_ndtr(ratio * u + gap).sum()) - 0.5 * u * u - HALF_LOG_TWO_PI
+
+
+def slope(u, gap, ratio):
+    z = ratio * u + gap
+    return float((ratio * np.exp(-0.5 * z**2 - HALF_LOG_TWO_PI - log_ndtr(z))).sum()) - u
+
+
+def mode_of(gap, ratio):
+    return brentq(slope, 0.0, 1e6, args=(gap, ratio), xtol=1e-13)
+
+
+def log_expectation(gap, ratio):
+    """log E_u[prod_j Phi(ratio_j u + gap_j)] by adaptive quadrature around the mode."""
+    mode = mode_of(gap, ratio)
+    top = log_integrand(mode, gap, ratio)
+    marks = [mode, *(-gap / ratio)]
+    edge = {}
+    for side in (-1, 1):
+        edge[side] = mode + side * 1e-3
+        while log_integrand(edge[side], gap, ratio) > top - 50.0:
+            edge[side] = mode + 1.5 * (edge[side] - mode)
+    inside = sorted({float(mark) for mark in marks if edge[-1] < mark < edge[1]})
+    value, _ = quad(
+        lambda u: math.exp(log_integrand(u, gap, ratio) - top),
+        edge[-1],
+        edge[1],
+        points=inside,
+        epsabs=0.0,
+        epsrel=1e-11,
+        limit=300,
+    )
+    return top + math.log(value)
+
+
+def by_rule(gap, ratio, n_nodes=NODES):
+    terms = product_terms(gap[:, np.newaxis], ratio[:, np.newaxis], n_nodes).log_terms
+    return float(log_sum_exp(terms)[0])
+
+
+@pytest.mark.parametrize("n_nodes", [1, 2, 12, 48])
+def test_hermite_integrates_polynomials_times_the_density(n_nodes):
+    x, log_w = hermite(n_nodes)
+    density = np.exp(-0.5 * x**2) / math.sqrt(2.0 * math.pi)
+    for power in range(0, min(2 * n_nodes, 12), 2):
+        moment = float((np.exp(log_w) * density * x**power).sum())
+        assert moment == pytest.approx(math.prod(range(1, power, 2)), rel=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "tolerance"), [(2, 1e-8), (3, 1e-7), (5, 1e-6), (10, 1e-4), (26, 0.02)]
+)
+@pytest.mark.parametrize("spread", [0.0, 0.3, 2.0, 10.0, 300.0])
+def test_the_mode_maximises_the_integrand(n_classes, spread, tolerance):
+    rng = np.random.default_rng(n_classes)
+    gap = rng.normal(size=(n_classes - 1, 30)) * spread
+    ratio = np.ones((n_classes - 1, 1))
+    mode, scale = product_mode(gap, ratio)
+    for column, m, s in zip(gap.T, mode, scale, strict=True):
+        exact = mode_of(column, np.ones(1))
+        assert abs(m - exact) < tolerance * s
+        assert abs(slope(m, column, np.ones(1))) < tolerance / s
+        step = 1e-4 * s
+        slopes = [slope(exact + k * step, column, np.ones(1)) for k in (-1, 1)]
+        curvature = (slopes[0] - slopes[1]) / (2.0 * step)
+        assert 1.0 / s**2 == pytest.approx(curvature, rel=max(20 * tolerance, 1e-4))
+
+
+def test_the_gradient_vanishes_at_the_mode_for_unequal_ratios():
+    rng = np.random.default_rng(4)
+    gap, ratio = rng.normal(size=(5, 40)) * 3.0, rng.uniform(0.5, 1.5, size=(5, 40))
+    mode, scale = product_mode(gap, ratio)
+    for j in range(40):
+        assert abs(slope(mode[j], gap[:, j], ratio[:, j])) * scale[j] < 1e-2
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5, 10, 26])
+@pytest.mark.parametrize("spread", [0.0, 0.5, 2.0, 10.0, 100.0])
+def test_expectation_to_the_accuracy_that_is_stated(n_classes, spread):
+    rng = np.random.default_rng([n_classes, int(10 * spread)])
+    for _ in range(12 if spread else 1):
+        gap = rng.normal(size=n_classes - 1) * spread
+        expected = log_expectation(gap, np.ones(n_classes - 1))
+        tolerance = 2e-5 if expected > -10.0 else 1e-6
+        assert abs(by_rule(gap, np.ones(n_classes - 1)) - expected) < tolerance
+
+
+@pytest.mark.parametrize("n_classes", [26, 50, 100])
+@pytest.mark.parametrize("spread", [1.0, 30.0, 300.0])
+def test_expectation_of_many_classes(n_classes, spread):
+    rng = np.random.default_rng(n_classes)
+    for _ in range(4):
+        gap = rng.normal(size=n_classes - 1) * spread
+        expected = log_expectation(gap, np.ones(n_classes - 1))
+        assert abs(by_rule(gap, np.ones(n_classes - 1)) - expected) < 5e-5
+
+
+@pytest.mark.parametrize("n_classes", [2, 5, 10])
+@pytest.mark.parametrize("distance", [5.0, 10.0, 30.0, 100.0, 1000.0])
+def test_expectation_where_a_probability_is_small(n_classes, distance):
+    rng = np.random.default_rng(n_classes)
+    for _ in range(5):
+        gap = rng.normal(size=n_classes - 1) - distance
+        expected = log_expectation(gap, np.ones(n_classes - 1))
+        assert by_rule(gap, np.ones(n_classes - 1)) == pytest.approx(expected, rel=1e-12, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "n_nodes", "tolerance"),
+    [
+        (0.2, 12, 1e-5),
+        (0.5, 12, 1e-5),
+        (1.5, 12, 1e-4),
+        (2.0, 12, 3e-3),
+        (1.5, 48, 1e-10),
+        (2.0, 48, 1e-6),
+        (3.0, 96, 1e-5),
+    ],
+)
+def test_a_class_of_larger_variance_needs_more_nodes(ratio, n_nodes, tolerance):
+    rng = np.random.default_rng(6)
+    for n_classes in (2, 3, 10):
+        for _ in range(8):
+            gap = rng.normal(size=n_classes - 1) * rng.choice([1.0, 3.0, 10.0])
+            ratios = ratio * rng.uniform(0.8, 1.0, size=n_classes - 1)
+            assert abs(by_rule(gap, ratios, n_nodes) - log_expectation(gap, ratios)) < tolerance
+
+
+def test_hazards_are_those_of_the_nodes():
+    gap = np.array([[0.5, -2.0], [1.0, 3.0]])
+    terms = product_terms(gap, np.ones((2, 1)), NODES)
+    assert terms.hazard.shape == (2, NODES, 2)
+    assert terms.log_terms.shape == (NODES, 2)
+    weight = np.exp(terms.log_terms - log_sum_exp(terms.log_terms))
+    step = 1e-5
+    for j in range(2):
+        up, down = gap.copy(), gap.copy()
+        up[j] += step
+        down[j] -= step
+        ones = np.ones(2)
+        numeric = [
+            (log_expectation(up[:, n], ones) - log_expectation(down[:, n], ones)) / (2 * step)
+            for n in range(2)
+        ]
+        np.testing.assert_allclose((weight * terms.hazard[j]).sum(axis=0), numeric, atol=1e-5)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_an_ordered_sum_does_not_depend_on_the_neighbours(axis):
+    values = np.random.default_rng(0).normal(size=(37, 301)) * 1e3
+    values = values if axis == 0 else np.ascontiguousarray(values.T)
+    together = ordered_sum(values, axis=axis)
+    np.testing.assert_allclose(together, values.sum(axis=axis), rtol=1e-9, atol=1e-9)
+    for j in (0, 5, 150, 300):
+        alone = values.take([j], axis=1 - axis)
+        assert ordered_sum(alone, axis=axis).tobytes() == together[j : j + 1].tobytes()
+        assert float(together[j]) == sum(alone.ravel().tolist())
+
+
+@pytest.mark.parametrize("n_classes", [2, 10])
+def test_a_column_alone_has_the_bits_it_has_among_others(n_classes):
+    rng = np.random.default_rng(1)
+    gap = rng.normal(size=(n_classes - 1, 203)) * rng.choice([0.1, 3.0, 100.0], size=203)
+    ratio = rng.uniform(0.5, 2.0, size=gap.shape)
+    together = product_terms(gap, ratio, NODES)
+    for size in (1, 2, 3, 7, 100):
+        part = slice(50, 50 + size)
+        alone = product_terms(gap[:, part].copy(), ratio[:, part].copy(), NODES)
+        assert np.array_equal(alone.log_terms, together.log_terms[:, part])
+        assert np.array_equal(alone.hazard, together.hazard[:, :, part])
+
+
+def test_log_sum_exp_neither_overflows_nor_underflows():
+    terms = np.array([[-2000.0, 1000.0], [-2000.0 + math.log(3.0), 1000.0]])
+    expected = [-2000.0 + math.log(4.0), 1000.0 + math.log(2.0)]
+    np.testing.assert_allclose(log_sum_exp(terms), expected, rtol=1e-15)
