@@ -1,0 +1,6 @@
+"""`python -m sparsegp` is `sparsegp`."""
+
+from sparsegp.cli import main
+
+if __name__ == "__main__":  # worker processes import the main module again
+    main(prog_name="sparsegp")

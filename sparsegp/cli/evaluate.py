@@ -1,0 +1,71 @@
+"""`sparsegp evaluate`."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from sparsegp.cli import options as shared
+from sparsegp.cli.output import listed, print_json, print_pairs
+
+if TYPE_CHECKING:
+    from sparsegp.report import Evaluation
+
+WIDEST = 15
+"""Classes up to which the whole table of confusions is printed."""
+
+MOST = 10
+"""Confusions that are printed otherwise."""
+
+
+@click.command()
+@click.argument("run")
+@click.argument("data")
+@shared.label_column
+@shared.as_json
+def evaluate(run: str, data: str, label_column: str | None, as_json: bool) -> None:
+    """Compare the predictions of the model in RUN with the labels of DATA.
+
+    Where DATA has a test part, that part is taken. Labels that were never seen in training count as
+    errors. nlpp is the mean negative log predictive probability in nats; ece has 15 equal bins.
+    """
+    from sparsegp.cli.scoring import figures, open_for, score
+    from sparsegp.model import load
+
+    model = load(run)
+    table = open_for(model, data, label_column)
+    evaluation, unseen = score(model, table)
+    if unseen:
+        click.echo(
+            f"warning: {table.source} has labels that the model does not know: {listed(unseen)}; "
+            f"they count as errors",
+            err=True,
+        )
+    if as_json:
+        record = {"run": run, "source": table.source, **evaluation.to_json(), "unseen": unseen}
+        print_json(record)
+        return
+    print_pairs([("data", table.source), *figures(evaluation)])
+    click.echo(confusions(evaluation))
+
+
+def confusions(evaluation: "Evaluation") -> str:
+    """Return the table of confusions, or the most frequent ones where it would be too large."""
+    names = [str(label) for label in evaluation.classes.tolist()]
+    counts = evaluation.confusion.tolist()
+    if len(names) > WIDEST:
+        wrong = [
+            (count, names[i], names[j])
+            for i, row in enumerate(counts)
+            for j, count in enumerate(row)
+            if i != j and count
+        ]
+        wrong.sort(key=lambda item: -item[0])
+        lines = [f"  {true} taken for {taken}: {count}" for count, true, taken in wrong[:MOST]]
+        return "\n".join(["most frequent confusions", *lines])
+    width = max(len(text) for row in [names, *counts] for text in map(str, row))
+    left = max(map(len, names))
+    lines = [
+        f"  {name:>{left}} " + " ".join(f"{value:>{width}}" for value in row)
+        for name, row in zip(["", *names], [names, *counts], strict=True)
+    ]
+    return "\n".join(["confusion (true class down, predicted across)", *lines])

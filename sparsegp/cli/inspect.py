@@ -1,0 +1,160 @@
+"""`sparsegp inspect`."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sparsegp.cli import options as shared
+from sparsegp.cli.output import listed, print_json, print_pairs, size
+
+if TYPE_CHECKING:
+    from sparsegp.model import Model
+    from sparsegp.settings import TrainSettings
+
+FIGURES = ("n_active", "seconds", "train_error", "heldout_error", "heldout_nlpp")
+
+
+@click.command()
+@click.argument("run")
+@shared.as_json
+def inspect(run: str, as_json: bool) -> None:
+    """Show settings, active rows, classes, learning curve, sizes and times of RUN.
+
+    A run that is not finished is shown as of its newest checkpoint, also while it goes on.
+    """
+    from sparsegp.model import load
+
+    path = Path(run)
+    if (path / "run.json").is_file() and not (path / "model").is_dir():
+        record = unfinished(path)
+    else:
+        record = finished(path, load(path))
+    record["sizes"] = sizes(path)
+    if as_json:
+        print_json(record)
+    else:
+        print_record(record)
+
+
+def finished(path: Path, model: "Model") -> dict[str, Any]:
+    """Return what a model tells."""
+    history = [dict(point) for point in model.history]
+    return {
+        "run": str(path),
+        "state": "finished",
+        "settings": dict(model.settings),
+        "kernels": [str(kernel) for kernel in model.active.kernels],
+        "scaling": model.scaling.name,
+        "classes": model.classes.tolist(),
+        "columns": model.n_features,
+        "n_active": len(model.rows),
+        "n_wanted": len(model.rows),
+        "active_rows": model.rows.tolist(),
+        "history": history,
+        "seconds": history[-1]["seconds"] if history else None,
+    }
+
+
+def unfinished(path: Path) -> dict[str, Any]:
+    """Return what the newest checkpoint tells, or the settings alone if there is none."""
+    from sparsegp.checkpoint import Generations
+    from sparsegp.settings import TrainSettings
+
+    settings, data = read_run(path / "run.json")
+    found = Generations(path / "checkpoints", 1, on_warning=warn).load()
+    meta = {} if found is None else found[1].meta
+    rows = [] if found is None else found[1].arrays["rows"].tolist()
+    return {
+        "run": str(path),
+        "state": "unfinished",
+        "settings": settings,
+        "kernels": None,
+        "scaling": None,
+        "classes": data["classes"],
+        "columns": data["columns"],
+        "n_active": len(rows),
+        "n_wanted": rows_wanted(TrainSettings.from_json(settings), data["rows"]),
+        "active_rows": rows,
+        "history": meta.get("history", []),
+        "seconds": meta.get("seconds"),
+    }
+
+
+def warn(text: str) -> None:
+    """Write a warning."""
+    click.echo(f"warning: {text}", err=True)
+
+
+def rows_wanted(settings: "TrainSettings", n: int) -> int:
+    """Return how many rows the run is to include."""
+    from sparsegp.training.run import choose_aside
+
+    return settings.rows_to_include(n - int(choose_aside(n, settings).sum()))
+
+
+def read_run(manifest: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return settings and data of a run.
+
+    Raises
+    ------
+    StoreError
+        If the file is damaged.
+    """
+    from sparsegp.errors import StoreError
+
+    try:
+        content = json.loads(manifest.read_text())
+        settings, data = dict(content["settings"]), dict(content["data"])
+        return settings, {name: data[name] for name in ("rows", "columns", "classes")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{manifest} cannot be read ({error!r}); restore it from a copy") from None
+
+
+def sizes(path: Path) -> dict[str, int]:
+    """Return the bytes of a run's parts; of a lone model, its own."""
+    from sparsegp.cli.train import folder_bytes
+
+    if not (path / "run.json").is_file():
+        return {"model": folder_bytes(path)}
+    parts = ("model", "checkpoints")
+    return {part: folder_bytes(path / part) for part in parts if (path / part).is_dir()}
+
+
+def print_record(record: dict[str, Any]) -> None:
+    """Print the record in words."""
+    settings = ", ".join(f"{name}={value}" for name, value in record["settings"].items())
+    state, seconds = record["state"], record["seconds"]
+    if state == "unfinished":
+        state += "; go on by `sparsegp train ... --resume`"
+    pairs = [
+        ("run", f"{record['run']}: {state}"),
+        ("settings", settings),
+        ("classes", f"{len(record['classes'])}: {listed(record['classes'])}"),
+        ("columns", str(record["columns"])),
+        ("active rows", f"{record['n_active']} of {record['n_wanted']}"),
+    ]
+    if record["active_rows"]:
+        pairs.append(("  in order", listed(record["active_rows"])))
+    if record["kernels"]:
+        pairs.append(("kernel", "; ".join(dict.fromkeys(record["kernels"]))))
+        pairs.append(("scaling", record["scaling"]))
+    pairs += [(name, size(count)) for name, count in record["sizes"].items()]
+    if seconds is not None:
+        pairs.append(("time", f"{seconds:.1f} s for the selection"))
+    print_pairs(pairs)
+    print_curve(record["history"])
+
+
+def print_curve(history: list[dict[str, float]]) -> None:
+    """Print the learning curve, a line for every point."""
+    names = [name for name in FIGURES if any(name in point for point in history)]
+    widths = [max(len(name), 9) for name in names]
+    if names:
+        header = (f"{name:>{width}}" for name, width in zip(names, widths, strict=True))
+        click.echo("  ".join(header))
+    for point in history:
+        values = ("" if name not in point else f"{point[name]:.5g}" for name in names)
+        line = (f"{value:>{width}}" for value, width in zip(values, widths, strict=True))
+        click.echo("  ".join(line))

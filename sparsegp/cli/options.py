@@ -1,0 +1,127 @@
+"""Options that commands share. Those that are not given leave the API its own defaults."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+Option = Callable[[F], F]
+
+SETTINGS: dict[str, Callable[[Any], Any]] = {
+    "n_active": click.option(
+        "--n-active", type=int, metavar="N", help="Rows to include.  [all, at most 1000]"
+    ),
+    "kernel": click.option(
+        "--kernel",
+        metavar="TEXT",
+        help="Kernel, such as '10*rbf(5)', '2*rbf + 0.1*linear'; a length scale left out is "
+        "chosen from the data.  [10*rbf]",
+    ),
+    "kernel_per_class": click.option(
+        "--kernel-per-class",
+        is_flag=True,
+        default=None,
+        help="One kernel a class; --kernel may name them all, separated by semicolons.",
+    ),
+    "criterion": click.option(
+        "--criterion", metavar="NAME", help="What makes a row worth including.  [predictive]"
+    ),
+    "posterior": click.option(
+        "--posterior",
+        metavar="NAME",
+        help="adf: sites as set at inclusion; active: iterated to convergence; all: by all rows.  "
+        "[adf]",
+    ),
+    "scaling": click.option(
+        "--scaling", metavar="NAME", help="Of inputs: auto, standard, range or none.  [auto]"
+    ),
+    "precision": click.option(
+        "--precision", metavar="NAME", help="Of the large arrays: float32 or float64.  [float32]"
+    ),
+    "panel": click.option(
+        "--panel", type=int, metavar="Q", help="Rows included between two scorings.  [1]"
+    ),
+    "lookahead": click.option(
+        "--lookahead",
+        type=int,
+        metavar="Q",
+        help="Rows tried between two questions to the row blocks; changes no result.  [32]",
+    ),
+    "lazy": click.option(
+        "--no-lazy",
+        "lazy",
+        flag_value=False,
+        type=bool,
+        default=None,
+        help="Evaluate all scores in every round; changes no result.",
+    ),
+    "tolerance": click.option(
+        "--tolerance",
+        type=float,
+        metavar="NATS",
+        help="Of posterior all: least gain of a round, for a row.  [0.0001]",
+    ),
+    "calibration": click.option(
+        "--calibration",
+        metavar="NAME",
+        help="Of posterior all: learned from rows kept aside, or none.  [learned]",
+    ),
+    "n_nodes": click.option("--n-nodes", type=int, metavar="N", help="Quadrature nodes.  [12]"),
+    "report_every": click.option(
+        "--report-every",
+        type=int,
+        metavar="N",
+        help="Inclusions between two points of the learning curve.  [100]",
+    ),
+    "seed": click.option("--seed", type=int, metavar="N", help="Key of whatever is random.  [0]"),
+}
+"""Options of the fields of `TrainSettings`. A test compares the defaults shown with theirs."""
+
+WHERE: dict[str, Callable[[Any], Any]] = {
+    "threads": click.option(
+        "--threads", type=int, metavar="N", help="Threads of this process.  [all processors]"
+    ),
+    "workers": click.option(
+        "--workers", type=int, metavar="N", help="Start so many processes on this machine."
+    ),
+    "scheduler": click.option(
+        "--scheduler", metavar="ADDRESS", help="Use a running dask scheduler."
+    ),
+    "scheduler_file": click.option(
+        "--scheduler-file", metavar="FILE", help="Use the dask scheduler that wrote this file."
+    ),
+}
+"""Options of where the row blocks live."""
+
+label_column = click.option(
+    "--label-column",
+    metavar="NAME|INDEX",
+    help="Labels in a text or parquet file: a name, or a number from 0, or from the end if "
+    "negative.  [-1]",
+)
+as_json = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object on the last line."
+)
+
+
+def settings_options(function: F) -> F:
+    """Add all options of `SETTINGS`."""
+    return _add(SETTINGS, function)
+
+
+def where_options(function: F) -> F:
+    """Add all options of `WHERE`."""
+    return _add(WHERE, function)
+
+
+def given(options: dict[str, Any], *families: dict[str, Any]) -> dict[str, Any]:
+    """Return those options of some families that were given."""
+    names = [name for family in families for name in family]
+    return {name: options[name] for name in names if options.get(name) is not None}
+
+
+def _add(family: dict[str, Callable[[Any], Any]], function: F) -> F:
+    for option in reversed(family.values()):
+        function = option(function)
+    return function

@@ -1,0 +1,190 @@
+"""Files of predictions, written batch by batch beside their place and renamed when complete."""
+
+import csv
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparsegp.checkpoint import files
+from sparsegp.errors import SettingsError, StoreError
+from sparsegp.registry import Registry
+from sparsegp.types import Labels
+
+PREFIXES = {"probabilities": "p", "latent_mean": "mean", "latent_variance": "variance"}
+"""Of the columns of a .csv, by array."""
+
+ZARR_CHUNK_ROWS = 65536
+
+
+class Writer(ABC):
+    """Takes predictions of consecutive rows.
+
+    Parameters
+    ----------
+    path : Path
+        To be created.
+    classes : Labels (K,)
+    rows : int
+        Rows in all.
+    latent : bool
+        Latent means and variances come along.
+    """
+
+    def __init__(self, path: Path, classes: Labels, rows: int, latent: bool) -> None:
+        self.path, self.classes, self.rows = path, classes, rows
+        self.names = list(PREFIXES) if latent else ["probabilities"]
+
+    @abstractmethod
+    def write(self, first: int, found: dict[str, Any]) -> None:
+        """Write `labels` (m,) and the arrays (m, K) of the rows from `first` on."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Complete the file."""
+
+    def abandon(self) -> None:  # noqa: B027 - most have nothing to let go of
+        """Let go of the file, which is of no use."""
+
+
+WRITERS: Registry[type[Writer]] = Registry("format of predictions")
+
+
+@WRITERS.register(".csv")
+class CsvWriter(Writer):
+    """A line for every row; numbers are exact."""
+
+    def __init__(self, path: Path, classes: Labels, rows: int, latent: bool) -> None:
+        super().__init__(path, classes, rows, latent)
+        self._file = path.open("x", newline="", encoding="utf-8")
+        self._csv = csv.writer(self._file, lineterminator="\n")
+        columns = [f"{PREFIXES[name]}_{label}" for name in self.names for label in classes.tolist()]
+        self._csv.writerow(["row", "label", *columns])
+
+    def write(self, first: int, found: dict[str, Any]) -> None:
+        """Write lines."""
+        numbers = np.concatenate([found[name] for name in self.names], axis=1).tolist()
+        self._csv.writerows(
+            [first + i, label, *values]
+            for i, (label, values) in enumerate(zip(found["labels"].tolist(), numbers, strict=True))
+        )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Close the file, written or not."""
+        with suppress(OSError):
+            self._file.close()
+
+
+@WRITERS.register(".npz")
+class NpzWriter(Writer):
+    """An archive of arrays, collected in memory."""
+
+    def __init__(self, path: Path, classes: Labels, rows: int, latent: bool) -> None:
+        super().__init__(path, classes, rows, latent)
+        self._parts: list[dict[str, Any]] = []
+
+    def write(self, first: int, found: dict[str, Any]) -> None:
+        """Keep the rows."""
+        del first
+        self._parts.append(found)
+
+    def close(self) -> None:
+        """Write the archive."""
+        arrays: dict[str, Any] = {
+            name: np.concatenate([part[name] for part in self._parts])
+            for name in ("labels", *self.names)
+        }
+        with self.path.open("xb") as file:
+            np.savez(file, classes=self.classes, **arrays)
+
+
+@WRITERS.register(".zarr")
+class ZarrWriter(Writer):
+    """A zarr group."""
+
+    def __init__(self, path: Path, classes: Labels, rows: int, latent: bool) -> None:
+        import zarr
+
+        super().__init__(path, classes, rows, latent)
+        self._group: Any = zarr.open_group(str(path), mode="w")
+        self._create("classes", classes.dtype, (len(classes),))[:] = classes
+        self._arrays = {"labels": self._create("labels", classes.dtype, (rows,))}
+        for name in self.names:
+            shape = (rows, len(classes))
+            self._arrays[name] = self._create(name, np.dtype(np.float64), shape)
+
+    def _create(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+        chunks = (min(shape[0], ZARR_CHUNK_ROWS), *shape[1:])
+        kind = str if dtype.kind == "U" else dtype
+        return self._group.create_array(name, shape=shape, chunks=chunks, dtype=kind)
+
+    def write(self, first: int, found: dict[str, Any]) -> None:
+        """Write rows of every array."""
+        for name, array in self._arrays.items():
+            array[first : first + len(found[name])] = found[name]
+
+    def close(self) -> None:
+        """Do nothing: every chunk is written."""
+
+
+def check_target(path: Path, force: bool) -> None:
+    """Check that predictions can go to a path, before any of them is made.
+
+    Raises
+    ------
+    SettingsError
+        If the format is unknown, or something is there that is not to be replaced.
+    StoreError
+        If there is no such directory.
+    """
+    if path.suffix.lower() not in WRITERS:
+        raise SettingsError(
+            f"cannot tell the format of {str(path)!r}; its name must end in {', '.join(WRITERS)}"
+        )
+    if not path.parent.is_dir():
+        raise StoreError(f"there is no directory {path.parent} for {path.name}; make it first")
+    if not path.exists():
+        return
+    if not force:
+        raise SettingsError(f"{path} exists; choose another --out, or replace it by --force")
+    directory = path.suffix.lower() == ".zarr"
+    if path.is_dir() != directory or (directory and not (path / "zarr.json").is_file()):
+        raise SettingsError(f"{path} is no file of predictions; choose another --out")
+
+
+@contextmanager
+def writing(path: Path, classes: Labels, rows: int, latent: bool) -> Iterator[Writer]:
+    """Open a writer; what it wrote appears at the path when all went well, else nothing does.
+
+    Raises
+    ------
+    StoreError
+        If it cannot be written.
+    """
+    path = path.absolute()
+    fresh = files.beside(path, "tmp")
+    with ExitStack() as stack:
+        stack.callback(_drop, fresh)
+        try:
+            writer = WRITERS[path.suffix.lower()](fresh, classes, rows, latent)
+            stack.callback(writer.abandon)
+            yield writer
+            writer.close()
+            files.replace(fresh, path)
+        except OSError as error:
+            if isinstance(error, StoreError):
+                raise
+            reason = error.strerror or error
+            raise StoreError(f"cannot write {path}: {reason}; free space or change --out") from None
+
+
+def _drop(fresh: Path) -> None:
+    if fresh.exists():
+        files.discard(fresh)

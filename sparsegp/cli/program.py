@@ -1,0 +1,85 @@
+"""The program: its commands, and what a command's end means to the shell.
+
+0    done
+2    something is the user's to mend: one line on standard error says what
+75   stopped on request, to be continued by --resume
+130  interrupted at once, by a second Ctrl-C
+"""
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+import sparsegp
+from sparsegp.cli.lazy import Lazy, LazyGroup
+from sparsegp.errors import Interrupted, SparseGPError
+
+COMMANDS = {
+    "train": Lazy("sparsegp.cli.train:train", "Train a classifier."),
+    "predict": Lazy("sparsegp.cli.predict:predict", "Write labels and probabilities of new rows."),
+    "evaluate": Lazy("sparsegp.cli.evaluate:evaluate", "Compare predictions with true labels."),
+    "inspect": Lazy("sparsegp.cli.inspect:inspect", "Show what a run holds, finished or not."),
+    "reproduce": Lazy("sparsegp.cli.reproduce:command", "Run a pipeline; compare with the paper."),
+    "estimate": Lazy("sparsegp.cli.estimate:estimate", "Tell memory and work before a run."),
+}
+
+FAILED, STOPPED, KILLED = 2, 75, 130
+
+
+class Program(LazyGroup):
+    """The group that turns errors into one line and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        try:
+            with _warnings_shown():
+                return super().invoke(ctx)
+        except Interrupted as stopped:
+            _say(str(stopped))
+            ctx.exit(STOPPED)
+        except SparseGPError as error:
+            _say(f"error: {error}")
+            ctx.exit(FAILED)
+        except MemoryError as error:
+            reason = str(error) or type(error).__name__
+            _say(
+                f"error: memory is full ({reason}); lower --n-active, or see what fits by "
+                "`sparsegp estimate`"
+            )
+            ctx.exit(FAILED)
+        except KeyboardInterrupt:
+            _say("interrupted")
+            ctx.exit(KILLED)
+
+
+@click.command(
+    cls=Program,
+    lazy=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done, 2 error, 75 stopped on request (go on by --resume).",
+)
+@click.version_option(sparsegp.__version__, prog_name="sparsegp")
+def main() -> None:
+    """Sparse Gaussian process classifiers by the informative vector machine."""
+
+
+def _say(text: str) -> None:
+    click.echo(" ".join(text.split()), err=True)
+
+
+@contextmanager
+def _warnings_shown() -> Iterator[None]:
+    """Let warnings of the package appear on standard error, a line each."""
+    logger = logging.getLogger("sparsegp")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("warning: %(message)s"))
+    handler.setLevel(logging.WARNING)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

@@ -1,0 +1,176 @@
+"""`sparsegp train`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sparsegp.cli import options as shared
+from sparsegp.cli.output import percent, plural, print_json, print_pairs, size
+
+if TYPE_CHECKING:
+    from sparsegp.cli.stages import Stages
+    from sparsegp.data import Table
+    from sparsegp.model import Model
+    from sparsegp.report import Evaluation
+
+
+@click.command()
+@click.argument("data")
+@click.option("--test", metavar="DATA", help="Held-out rows; the test part of DATA if left out.")
+@click.option("--out", metavar="DIR", help="Directory of the run.  [sparsegp-run-<name of DATA>]")
+@shared.settings_options
+@click.option("--block-rows", type=int, metavar="N", help="Rows in a block; changes no result.")
+@click.option(
+    "--checkpoint-every", type=int, metavar="N", help="Inclusions between two checkpoints."
+)
+@click.option("--keep-last", type=int, metavar="N", help="Checkpoints that are kept.")
+@click.option("--resume", is_flag=True, help="Go on with the run in the directory.")
+@shared.where_options
+@shared.label_column
+@click.option("--quiet", is_flag=True, help="No progress on standard error.")
+@shared.as_json
+def train(
+    data: str,
+    test: str | None,
+    out: str | None,
+    resume: bool,
+    label_column: str | None,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Train a classifier on DATA: a file, or `digits` or `toy`.
+
+    Files: .npz with X, y or X_train, y_train, X_test, y_test; "X.npy,y.npy"; text with the label
+    in the last column (.csv, .data, .txt, also .gz); svmlight; IDX; zarr; parquet. The run goes to
+    a directory, from which it can be resumed when it was stopped or killed.
+    """
+    from sparsegp.cli.signals import stoppable
+    from sparsegp.cli.stages import Stages
+    from sparsegp.settings import TrainSettings
+
+    settings = shared.given(options, shared.SETTINGS)
+    TrainSettings.from_json(settings)  # refuses before anything is read
+    directory = Path(out or f"sparsegp-run-{stem(data)}")
+    with stoppable(), Stages(quiet) as stages:
+        stages.begin("read")
+        table, held_out = open_tables(data, test, label_column)
+        stages.begin("prepare")
+        model = run(
+            table,
+            held_out,
+            directory,
+            stages,
+            resume=resume,
+            **settings,
+            **shared.given(options, shared.WHERE, RUN_OPTIONS),
+        )
+        stages.begin("evaluate")
+        evaluation = None if held_out is None else evaluate(model, held_out)
+        record = describe(model, table, held_out, evaluation, directory)
+    record["seconds"] = stages.taken()
+    if as_json:
+        print_json(record)
+    else:
+        print_pairs(summary(record, evaluation))
+
+
+RUN_OPTIONS = dict.fromkeys(("block_rows", "checkpoint_every", "keep_last"))
+
+
+def stem(data: str) -> str:
+    """Return a name for the run on some data, from the name of its first file."""
+    name = Path(data.split(",", maxsplit=1)[0].rstrip("/")).name.lower()
+    return Path(name.removesuffix(".gz")).stem or "data"
+
+
+def open_tables(
+    data: str, test: str | None, label_column: str | None
+) -> tuple["Table", "Table | None"]:
+    """Return the training table and, where there is one, the held-out table."""
+    from sparsegp.cli.scoring import test_part
+    from sparsegp.data import open_dataset
+
+    dataset = open_dataset(data, label_column=label_column)
+    if test is None:
+        return dataset.train, dataset.test
+    return dataset.train, test_part(open_dataset(test, label_column=label_column))
+
+
+def run(
+    table: "Table", held_out: "Table | None", directory: Path, stages: "Stages", **options: Any
+) -> "Model":
+    """Train, and write the learning curve beside the model."""
+    import sparsegp
+    from sparsegp.report import History
+
+    model = sparsegp.train(table, test=held_out, out=directory, progress=stages, **options)
+    History.from_records(model.history).to_csv(directory / "history.csv")
+    return model
+
+
+def evaluate(model: "Model", held_out: "Table") -> "Evaluation":
+    """Compare the final model with the held-out labels; unknown ones were reported already."""
+    from sparsegp.cli.scoring import score
+
+    return score(model, held_out)[0]
+
+
+def describe(
+    model: "Model",
+    table: "Table",
+    held_out: "Table | None",
+    evaluation: "Evaluation | None",
+    directory: Path,
+) -> dict[str, Any]:
+    """Return the record of a finished run."""
+    figures: dict[str, Any] = dict.fromkeys(("n", "error", "nlpp", "brier", "ece"))
+    if evaluation is not None:
+        figures = evaluation.to_json()
+    return {
+        "source": table.source,
+        "rows": int(table.X.shape[0]),
+        "columns": model.n_features,
+        "classes": model.classes.tolist(),
+        "n_active": len(model.rows),
+        "kernels": [str(kernel) for kernel in model.active.kernels],
+        "scaling": model.scaling.name,
+        "settings": dict(model.settings),
+        "train_error": model.history[-1]["train_error"],
+        "held_out": None if held_out is None else held_out.source,
+        **figures,
+        "run": str(directory),
+        "model": str(directory / "model"),
+        "history": str(directory / "history.csv"),
+        "model_bytes": folder_bytes(directory / "model"),
+    }
+
+
+def folder_bytes(folder: Path) -> int:
+    """Return the bytes of the files in a directory and below."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def summary(record: dict[str, Any], evaluation: "Evaluation | None") -> list[tuple[str, str]]:
+    """Return the record in words."""
+    from sparsegp.cli.scoring import figures
+
+    kernels = list(dict.fromkeys(record["kernels"]))
+    rows, columns = plural(record["rows"], "row"), plural(record["columns"], "column")
+    pairs = [
+        ("trained on", f"{record['source']}: {rows}, {columns}, {len(record['classes'])} classes"),
+        ("kernel", f"{'; '.join(kernels)} of inputs scaled by rule {record['scaling']!r}"),
+        ("active rows", str(record["n_active"])),
+        ("training error", percent(record["train_error"])),
+    ]
+    if evaluation is not None:
+        pairs.append(("held out", record["held_out"]))
+        pairs += [(f"  {name}", value) for name, value in figures(evaluation)]
+    times = ", ".join(f"{name} {value:.1f} s" for name, value in record["seconds"].items())
+    return [
+        *pairs,
+        ("time", times),
+        ("model", f"{record['model']} ({size(record['model_bytes'])})"),
+        ("next", f"sparsegp predict {record['run']} DATA --out predictions.csv"),
+    ]

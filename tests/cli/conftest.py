@@ -1,0 +1,150 @@
+"""Data sets in files, and the program in this process or in one of its own."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import sparsegp
+from sparsegp.cli import main
+
+ROOT = Path(sparsegp.__file__).parents[1]
+COMMAND = (sys.executable, "-W", "error", "-m", "sparsegp.cli")
+
+
+def blobs(n, seed, n_classes=3, p=4):
+    """Overlapping clusters, so that training errors and ties stay rare."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, n_classes, size=n)
+    centres = np.random.default_rng(99).standard_normal((n_classes, p)) * 1.5
+    return centres[y] + rng.standard_normal((n, p)), y
+
+
+@pytest.fixture(scope="session")
+def environment():
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
+@pytest.fixture(scope="session")
+def start(environment):
+    """Start the program; returns the process."""
+
+    def start(*arguments, cwd, **options):
+        return subprocess.Popen(
+            [*COMMAND, *map(str, arguments)],
+            cwd=cwd,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,
+        )
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def program(start):
+    """Run the program in a process of its own to its end: (exit code, stdout, stderr)."""
+
+    def program(*arguments, cwd, **options):
+        with start(*arguments, cwd=cwd, **options) as process:
+            out, err = process.communicate(timeout=120)
+        return process.returncode, out, err
+
+    return program
+
+
+@pytest.fixture(scope="session")
+def invoke():
+    """Run the program in this process; with `code` its exit code is checked."""
+
+    def invoke(*arguments, code=0):
+        result = CliRunner().invoke(main, list(map(str, arguments)))
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == code, result.output
+        return result
+
+    return invoke
+
+
+@pytest.fixture
+def last_json():
+    """Return the object on the last line of some output."""
+    return lambda text: json.loads(text.splitlines()[-1])
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory):
+    """A folder of small data sets."""
+    folder = tmp_path_factory.mktemp("files")
+    X, y = blobs(300, 0)
+    X_test, y_test = blobs(100, 1)
+    words = np.array(["low", "mid", "up"])
+    np.savez(folder / "pair.npz", X_train=X, y_train=y, X_test=X_test, y_test=y_test)
+    np.savez(folder / "words.npz", X=X, y=words[y])
+    np.savez(folder / "only.npz", X=X_test, y=y_test)
+    np.savez(folder / "unlabelled.npz", X=X_test)
+    np.savez(folder / "one_class.npz", X=X, y=np.zeros(300, dtype=int))
+    np.savez(folder / "lengths.npz", X=X, y=y[:-1])
+    np.savez(folder / "narrow.npz", X=X_test[:, :3], y=y_test)
+    np.savez(folder / "unseen.npz", X=X_test, y=np.where(y_test == 2, 7, y_test))
+    bad = X_test.copy()
+    bad[17, 2] = np.nan
+    bad[40, 0] = np.inf
+    np.savez(folder / "nan.npz", X=bad, y=y_test)
+    np.savetxt(folder / "rows.csv", np.column_stack([X_test, y_test]), delimiter=",", fmt="%.17g")
+    np.savetxt(folder / "inputs.csv", X_test, delimiter=",", fmt="%.17g")
+    (folder / "ragged.csv").write_text("1,2,a\n1,b\n")
+    (folder / "words.csv").write_text("1,2,a\n1,x,b\n")
+    (folder / "empty.csv").write_text("")
+    (folder / "what.xyz").write_text("?")
+    (folder / "cut.npz").write_bytes((folder / "pair.npz").read_bytes()[:5000])
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trained(files, invoke, tmp_path_factory):
+    """A finished run on `pair.npz`."""
+    run = tmp_path_factory.mktemp("trained") / "run"
+    arguments = ("--n-active", 40, "--checkpoint-every", 10, "--quiet")
+    invoke("train", files / "pair.npz", "--out", run, *arguments)
+    return run
+
+
+def digest(folder):
+    """Names and contents of all files in a folder."""
+    return {
+        str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(Path(folder).rglob("*"))
+        if file.is_file() and file.name != "lock"
+    }
+
+
+@pytest.fixture
+def untouched():
+    """Return a context manager that asserts that a folder stays as it is."""
+
+    class Untouched:
+        def __init__(self, folder):
+            self.folder = Path(folder)
+
+        def __enter__(self):
+            self.before = digest(self.folder)
+
+        def __exit__(self, *_):
+            assert digest(self.folder) == self.before
+
+    return Untouched

@@ -1,0 +1,107 @@
+"""Disks that are full or cannot be written."""
+
+import os
+import re
+import resource
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+
+TRAIN = ("--n-active", 40, "--checkpoint-every", 10, "--quiet")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 1 MiB with its function to make it read-only."""
+    point = tmp_path / "disk"
+    point.mkdir()
+
+    def mount(*options):
+        command = ["mount", "-t", "tmpfs", *options, "tmpfs", str(point)]
+        return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+    try:
+        mounted = mount("-o", "size=1m")
+    except FileNotFoundError:
+        mounted = False
+    if not mounted:
+        pytest.skip("a small file system cannot be mounted here")
+    yield SimpleNamespace(path=point, make_read_only=lambda: mount("-o", "remount,ro"))
+    subprocess.run(["umount", str(point)], check=True)
+
+
+def fill(folder, leaving):
+    """Write a file that leaves so many bytes free."""
+    disk = os.statvfs(folder)
+    filler = folder / "filler"
+    filler.write_bytes(bytes(disk.f_bavail * disk.f_frsize - leaving))
+    return filler
+
+
+def test_full_disk(small_disk, trained, files, invoke):
+    """The run goes on without checkpoints as long as it can, and says so."""
+    filler = fill(small_disk.path, leaving=40_000)
+    run = small_disk.path / "run"
+    result = invoke("train", files / "pair.npz", "--out", run, *TRAIN, code=2)
+    *warnings, last = result.stderr.splitlines()
+    assert all("no checkpoint at " in line for line in warnings)
+    assert last.startswith(f"error: cannot write {run}/")
+    assert "No space left on device" in last
+    filler.unlink()
+    invoke("train", files / "pair.npz", "--out", run, *TRAIN, "--resume")
+    assert invoke("evaluate", run, files / "pair.npz").stdout == (
+        invoke("evaluate", trained, files / "pair.npz").stdout
+    )
+
+
+@pytest.mark.parametrize("ending", ["csv", "npz", "zarr"])
+def test_full_disk_while_predicting(ending, small_disk, trained, files, invoke):
+    out = small_disk.path / f"p.{ending}"
+    fill(small_disk.path, leaving=4096)
+    arguments = ("predict", trained, files / "only.npz", "--latent", "--out", out)
+    result = invoke(*arguments, code=2)
+    assert result.stderr.startswith(f"error: cannot write {out}: ")
+    assert [path.name for path in small_disk.path.iterdir()] == ["filler"]
+
+
+def test_read_only_disk(small_disk, trained, files, invoke):
+    assert small_disk.make_read_only()
+    for arguments in (
+        ("train", files / "pair.npz", "--out", small_disk.path / "run", *TRAIN),
+        ("predict", trained, files / "only.npz", "--out", small_disk.path / "p.csv"),
+        ("predict", trained, files / "only.npz", "--out", small_disk.path / "p.zarr"),
+    ):
+        result = invoke(*arguments, code=2)
+        assert len(result.stderr.splitlines()) == 1
+        assert "Read-only file system" in result.stderr
+
+
+@pytest.mark.parametrize("most", [3000, 1000])
+def test_files_that_may_not_grow(most, program, files, tmp_path):
+    """Too small for a checkpoint; and for a model too."""
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+    code, out, err = program(
+        "train", files / "pair.npz", "--out", "run", *TRAIN, cwd=tmp_path, preexec_fn=limit
+    )
+    lines = err.splitlines()
+    if most == 1000:
+        last = lines.pop()
+        assert (code, out) == (2, "")
+        assert re.match("error: cannot write .*run/model: File too large", last)
+    else:
+        assert code == 0
+    assert lines
+    for line in lines:
+        assert re.match(r"no checkpoint at \d+, the run goes on: cannot write .*too large", line)
+    assert (tmp_path / "run" / "model").exists() == (most > 1000)
+
+
+def test_broken_pipe(start, trained, tmp_path):
+    with start("inspect", trained, "--json", cwd=tmp_path) as process:
+        process.stdout.close()
+        process.wait(timeout=60)
+        assert process.stderr.read() == ""

@@ -1,0 +1,58 @@
+import re
+import subprocess
+import sys
+from dataclasses import fields
+
+import pytest
+
+from sparsegp.cli.options import SETTINGS
+from sparsegp.cli.program import COMMANDS
+from sparsegp.cli.train import train
+from sparsegp.settings import TrainSettings
+
+HEAVY = "{'numpy', 'scipy', 'dask', 'distributed', 'zarr', 'sklearn', 'rich', 'threadpoolctl'}"
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_imports_nothing_heavy(command, environment):
+    script = (
+        "import sys\n"
+        "from sparsegp.cli import main\n"
+        f"main([*{command.split()!r}, '--help'], standalone_mode=False)\n"
+        f"assert not {HEAVY} & set(sys.modules), {HEAVY} & set(sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Usage: " in done.stdout
+
+
+def test_every_setting_has_an_option():
+    assert set(SETTINGS) == {field.name for field in fields(TrainSettings)}
+
+
+def test_defaults_in_the_help_are_those_of_the_settings():
+    shown = {}
+    for parameter in train.params:
+        found = re.search(r"\[(\S+)\]$", getattr(parameter, "help", None) or "")
+        if parameter.name in SETTINGS and found:
+            shown[parameter.name] = found[1]
+    settings = TrainSettings()
+    assert {name: str(getattr(settings, name)) for name in shown} == shown
+    unshown = {"n_active", "kernel_per_class", "lazy"}
+    assert set(shown) == set(SETTINGS) - unshown
+
+
+def test_program(invoke):
+    result = invoke("--help")
+    for name, lazy in COMMANDS.items():
+        assert re.search(rf"{name} +{re.escape(lazy.summary)}", result.output)
+    assert "0.1.0" in invoke("--version").output
+    result = invoke("tarin", "digits", code=2)
+    assert "No such command 'tarin'" in result.stderr
+
+
+def test_every_command_is_summarised(invoke):
+    for name in COMMANDS:
+        assert invoke(name, "--help").output.startswith(f"Usage: main {name}")
