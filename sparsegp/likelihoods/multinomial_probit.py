@@ -14,7 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparsegp.math.normal import log_cdf_and_hazard
-from sparsegp.math.quadrature import log_sum_exp, ordered_sum, product_terms
+from sparsegp.math.quadrature import (
+    ProductTerms,
+    log_sum_exp,
+    ordered_sum,
+    product_terms,
+    stepped_terms,
+)
 from sparsegp.types import Doubles, Floats, Integers
 
 CHUNK_TERMS = 1 << 15
@@ -34,7 +40,8 @@ class MultinomialProbit:
     Parameters
     ----------
     n_nodes : int
-        Quadrature nodes.
+        Quadrature nodes where the classes share the variance; otherwise each row has more, as its
+        variances ask for.
     """
 
     n_nodes: int = 12
@@ -53,7 +60,8 @@ class MultinomialProbit:
         out = np.empty(len(target))
         for rows in self._chunks(*mean.shape):
             gap, ratio = _gaps(mean[rows], variance[rows], target[rows])
-            out[rows] = log_sum_exp(product_terms(gap, ratio, self.n_nodes).log_terms)
+            for some, terms in self._terms(gap, ratio, variance.shape[1] == 1):
+                out[rows][some] = log_sum_exp(terms.log_terms)
         return out
 
     def gradient(
@@ -66,10 +74,11 @@ class MultinomialProbit:
         log_z, gradient = np.empty(len(target)), np.empty(mean.shape)
         for rows in self._chunks(*mean.shape):
             gap, ratio = _gaps(mean[rows], variance[rows], target[rows])
-            terms = product_terms(gap, ratio, self.n_nodes)
-            log_z[rows] = log_sum_exp(terms.log_terms)
-            weight = np.exp(terms.log_terms - log_z[rows])
-            others = -ordered_sum(weight * terms.hazard, axis=1)
+            others = np.empty(gap.shape)
+            for some, terms in self._terms(gap, ratio, variance.shape[1] == 1):
+                log_z[rows][some] = log_sum_exp(terms.log_terms)
+                weight = np.exp(terms.log_terms - log_z[rows][some])
+                others[:, some] = -ordered_sum(weight * terms.hazard, axis=1)
             gradient[rows] = _spread(others, np.sqrt(1.0 + variance[rows]), target[rows])
         return log_z, gradient
 
@@ -122,6 +131,15 @@ class MultinomialProbit:
         for k in range(n_classes):
             log_p[k] = self.log_z(mean, variance, np.full(n, k))
         return np.asarray((log_p - log_sum_exp(log_p)).T)
+
+    def _terms(
+        self, gap: Doubles, ratio: Doubles, shared: bool
+    ) -> Iterator[tuple[Integers | slice, ProductTerms]]:
+        """Yield columns and their terms; with shared variances all at once."""
+        if shared:
+            yield slice(None), product_terms(gap, ratio, self.n_nodes)
+        else:
+            yield from stepped_terms(gap, ratio, self.n_nodes)
 
     def _chunks(self, n: int, n_classes: int) -> Iterator[slice]:
         size = max(16, CHUNK_TERMS // (self.n_nodes * n_classes))

@@ -1,0 +1,7 @@
+"""How cells are run: one file and one entry for each kind of pipeline."""
+
+from sparsegp.reproduce.kinds.base import KINDS as KINDS
+from sparsegp.reproduce.kinds.base import Bench as Bench
+from sparsegp.reproduce.kinds.base import Kind as Kind
+from sparsegp.reproduce.kinds.selection_work import SelectionWork as SelectionWork
+from sparsegp.reproduce.kinds.train import Train as Train

@@ -1,0 +1,128 @@
+"""Pipelines that train, and report error and predictive probability along the way."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparsegp.data import Table, encode_with
+from sparsegp.errors import DataError
+from sparsegp.model import Model
+from sparsegp.report import Evaluation, evaluate
+from sparsegp.reproduce.cell import Cell
+from sparsegp.reproduce.kinds.base import KINDS, Bench, Kind, Result
+from sparsegp.training import train
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Where a figure is found in the result of a cell.
+
+    Parameters
+    ----------
+    curve : str
+        Name in the records of the learning curve, empty if it is not there.
+    model : str
+        Name among the figures of the finished model.
+    convert : callable
+    """
+
+    curve: str
+    model: str
+    convert: Callable[[float], float] = float
+
+
+def _percent(share: float) -> float:
+    return 100.0 * share
+
+
+FIGURES = {
+    "test error %": Figure("heldout_error", "error", _percent),
+    "test NLPP": Figure("heldout_nlpp", "nlpp"),
+    "test probability": Figure("heldout_nlpp", "nlpp", lambda nlpp: math.exp(-nlpp)),
+    "test Brier score": Figure("", "brier"),
+    "test ECE": Figure("", "ece"),
+    "training error %": Figure("train_error", "", _percent),
+    "seconds": Figure("seconds", ""),
+}
+"""Test NLPP is the mean of -log p of the test labels, test probability the geometric mean of p."""
+
+
+class CellProgress:
+    """Shows the inclusions of one cell as part of those of all cells."""
+
+    def __init__(self, bench: Bench, name: str) -> None:
+        self.bench, self.shown, self.name = bench, bench.progress, name
+
+    def start(self, total: int, unit: str, description: str) -> None:
+        """Name the cell; the first one begins to show."""
+        del total, description
+        if not self.bench.started:
+            self.bench.started = True
+            self.shown.start(self.bench.total, unit, self.bench.pipeline.stem)
+        self.shown.description = f"{self.bench.pipeline.stem}: {self.name}"
+
+    def update(self, done: int, **figures: float) -> None:
+        """Pass on how many rows are included."""
+        self.shown.update(self.bench.done + done, **figures)
+
+    def message(self, text: str) -> None:
+        """Pass on a message."""
+        self.shown.message(f"{self.name}: {text}")
+
+    def finish(self) -> None:
+        """Go on showing."""
+
+
+class Train(Kind):
+    """Trains, and evaluates the finished model on the test rows."""
+
+    figures = tuple(FIGURES)
+    default_figures = ("test error %", "test NLPP")
+    has_curves = True
+
+    def run(self, cell: Cell, bench: Bench) -> Result:
+        """Train in a run directory of the cell, which a later call would go on with."""
+        dataset = bench.dataset(cell)
+        if dataset.test is None:
+            raise DataError(f"{dataset.train.source} has no test rows; a pipeline needs them")
+        model = train(
+            dataset.train,
+            test=dataset.test,
+            out=bench.runs / cell.run_name,
+            resume=True,
+            progress=CellProgress(bench, cell.name),
+            **cell.settings.to_json(),
+        )
+        figures = evaluate_on(model, dataset.test).to_json()
+        return {
+            "n_train": dataset.train.X.shape[0],
+            "n_test": figures["n"],
+            "kernels": [str(kernel) for kernel in model.active.kernels],
+            "model": {name: figures[name] for name in ("error", "nlpp", "brier", "ece")},
+            "curve": [dict(record) for record in model.history],
+        }
+
+    def figure(self, result: Mapping[str, Any], what: str, n_active: int) -> float | None:
+        """Look in the finished model after the last inclusion, else in the learning curve."""
+        place, curve = FIGURES[what], result["curve"]
+        value: float | None = None
+        if n_active == curve[-1]["n_active"] and place.model:
+            value = result["model"][place.model]
+        elif place.curve:
+            values = [r.get(place.curve) for r in curve if r["n_active"] == n_active]
+            value = values[0] if values else None
+        return None if value is None else place.convert(value)
+
+
+KINDS.register("train")(Train())
+
+
+def evaluate_on(model: Model, test: Table) -> Evaluation:
+    """Evaluate a model on test rows, one chunk of them at a time."""
+    codes, _ = encode_with(model.classes, test.y, test.source)
+    chunks: Any = test.X.blocks
+    logs = [model.predict_log_proba(np.asarray(chunk)) for chunk in chunks]
+    return evaluate(np.concatenate(logs), codes, model.classes)

@@ -1,0 +1,179 @@
+"""Run what is missing of a pipeline, then tabulate and draw all of it."""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from sparsegp.checkpoint import RunLock
+from sparsegp.errors import Interrupted, SettingsError, StoreError
+from sparsegp.interrupt import StopRequest
+from sparsegp.report import NullProgress, Progress
+from sparsegp.reproduce.cell import Cell
+from sparsegp.reproduce.curves import draw_curves, write_curves
+from sparsegp.reproduce.files import CellStore, write_csv
+from sparsegp.reproduce.kinds import Bench
+from sparsegp.reproduce.pipeline import Pipeline, read_pipeline
+from sparsegp.reproduce.sources import Source, data_folder
+from sparsegp.reproduce.table import COLUMNS, Row, as_text, tabulate
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a pipeline gave.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+    out : Path
+        Where results are.
+    rows : sequence of Row
+        The table.
+    finished, run : sequence of str
+        Cells that are finished, and those of them that were run just now.
+    note : str
+        Something to know, or nothing.
+    """
+
+    pipeline: Pipeline
+    out: Path
+    rows: Sequence[Row]
+    finished: Sequence[str]
+    run: Sequence[str]
+    note: str = ""
+
+    def lines(self) -> list[str]:
+        """Return what is printed."""
+        total = len(self.pipeline.cells)
+        heading = ". ".join(filter(None, (self.pipeline.title, self.pipeline.paper)))
+        counts = f"{len(self.finished)} of {total} cells finished, {len(self.run)} of them run now"
+        lines = [heading, "", *as_text(self.rows), "", f"{counts}; results in {self.out}"]
+        return [*lines, self.note] if self.note else lines
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "pipeline": str(self.pipeline.path),
+            "title": self.pipeline.title,
+            "out": str(self.out),
+            "cells": len(self.pipeline.cells),
+            "finished": list(self.finished),
+            "run": list(self.run),
+            "table": [row.to_json() for row in self.rows],
+        }
+
+
+def reproduce(
+    path: str | os.PathLike[str],
+    *,
+    data: str | os.PathLike[str] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    cells: str = "*",
+    progress: Progress | None = None,
+) -> Outcome:
+    """Run the missing cells of a pipeline, and compare with what was published.
+
+    Cells that are finished are not run again, unless what the pipeline says about them, or their
+    data files, have changed. An interrupted call is gone on with by the same call.
+
+    Parameters
+    ----------
+    path : path
+        The pipeline, a TOML file.
+    data : path, optional
+        Folder of data files; that of the environment variable SPARSEGP_DATA if left out.
+    out : path, optional
+        Folder for results, ``results/<name of the pipeline>`` if left out.
+    cells : str
+        Run only cells whose names match, with wildcards as in a shell.
+    progress : Progress, optional
+
+    Returns
+    -------
+    Outcome
+
+    Raises
+    ------
+    SettingsError, DataError, StoreError
+        What must be mended, in one sentence.
+    Interrupted
+        On SIGTERM or Ctrl-C.
+    """
+    pipeline = read_pipeline(Path(path))
+    folder = data_folder(data)
+    store = CellStore(Path(out) if out is not None else Path("results") / pipeline.name)
+    chosen = [cell for cell in pipeline.cells if fnmatchcase(cell.name, cells)]
+    if not chosen:
+        names = ", ".join(cell.name for cell in pipeline.cells)
+        raise SettingsError(f"no cell of {path} matches {cells!r}; cells: {names}")
+    with ExitStack() as stack:
+        lock = RunLock(store.out / "lock")
+        lock.acquire()
+        stack.callback(lock.release)
+        digests = _digests(pipeline, folder)
+        missing = [c for c in chosen if store.load(c, digests[c.source]) is None]
+        stop = stack.enter_context(StopRequest())
+        total = sum(cell.n_active for cell in missing)
+        shown = stack.enter_context(progress or NullProgress())
+        bench = Bench(pipeline.path, folder, store.runs, shown, stop, total)
+        _run(pipeline, missing, bench, store, digests)
+        return _conclude(pipeline, store, digests, [cell.name for cell in missing])
+
+
+def _digests(pipeline: Pipeline, folder: Path | None) -> dict[Source, Mapping[str, str]]:
+    sources = {cell.source for cell in pipeline.cells}
+    return {source: source.digests(folder) for source in sources}
+
+
+def _run(
+    pipeline: Pipeline,
+    missing: Sequence[Cell],
+    bench: Bench,
+    store: CellStore,
+    digests: Mapping[Source, Mapping[str, str]],
+) -> None:
+    for cell in missing:
+        _go_on(bench.stop, cell)
+        store.drop_runs(cell, keep=cell.run_name)
+        try:
+            result = pipeline.kind.run(cell, bench)
+        except Interrupted:
+            _go_on(bench.stop, cell)
+            raise
+        bench.done += cell.n_active
+        store.save(cell, digests[cell.source], result)
+    bench.progress.description = pipeline.name
+
+
+def _go_on(stop: StopRequest, cell: Cell) -> None:
+    if stop.requested:
+        raise Interrupted(
+            f"stopped by {stop.requested} at {cell.name}; the same command goes on from here"
+        )
+
+
+def _conclude(
+    pipeline: Pipeline,
+    store: CellStore,
+    digests: Mapping[Source, Mapping[str, str]],
+    run: Sequence[str],
+) -> Outcome:
+    """Tabulate and draw all cells that are finished."""
+    results = {}
+    for cell in pipeline.cells:
+        result = store.load(cell, digests[cell.source])
+        if result is not None:
+            results[cell.name] = result
+    rows = tabulate(pipeline, results)
+    write_csv(store.out / "table.csv", COLUMNS, [row.to_json() for row in rows])
+    note = ""
+    if pipeline.kind.has_curves:
+        write_curves(pipeline, results, store.out / "curves.csv")
+        try:
+            _, note = draw_curves(pipeline, results, store.out)
+        except StoreError as error:
+            note = str(error)
+    return Outcome(pipeline, store.out, rows, list(results), run, note)
