@@ -61,11 +61,7 @@ class RunDirectory:
         """
         manifest = self.path / "run.json"
         if manifest.exists():
-            if not resume:
-                raise StoreError(
-                    f"{self.path} holds another run; choose another --out, or go on with it by "
-                    "--resume"
-                )
+            self.check_free(resume)
             self._require_same(manifest, run)
         elif self._is_taken():
             raise StoreError(f"{self.path} is not empty and holds no run; choose another --out")
@@ -79,6 +75,19 @@ class RunDirectory:
         except OSError as error:
             raise StoreError(f"cannot write to {self.path}: {error}") from error
         self.generations.sweep()
+
+    def check_free(self, resume: bool) -> None:
+        """Refuse a directory that holds another run, before any data are read.
+
+        Raises
+        ------
+        StoreError
+            If it does, and is not to be resumed.
+        """
+        if not resume and (self.path / "run.json").exists():
+            raise StoreError(
+                f"{self.path} holds another run; choose another --out, or go on with it by --resume"
+            )
 
     def close(self) -> None:
         """Let other processes have the directory."""

@@ -100,10 +100,9 @@ def compare(found: "Estimate", sizes: dict[str, Any]) -> dict[str, Any]:
 
 def available_bytes() -> int:
     """Return the memory that is free on this machine, and within the limit of its container."""
-    import psutil
-    from distributed.system import MEMORY_LIMIT
+    from sparsegp.execution.clusters import free_memory
 
-    return min(int(psutil.virtual_memory().available), int(MEMORY_LIMIT))
+    return free_memory()
 
 
 def work(found: "Estimate") -> list[tuple[str, str]]:

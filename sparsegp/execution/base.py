@@ -56,7 +56,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def build(self, factory: Callable[..., Any], parts: Sequence[Part]) -> None:
-        """Build one block from each part; blocks of an earlier call are dropped.
+        """Build one block from each part; blocks of an earlier call are dropped, also by no parts.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ def check_parts(parts: Sequence[Part]) -> None:
         If they are not.
     """
     found = [part.index for part in parts]
-    if not found or found != list(range(len(parts))):
+    if found != list(range(len(parts))):
         raise ValueError(f"parts must be numbered 0, 1, 2, ... in order, found {found}")
 
 

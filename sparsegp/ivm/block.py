@@ -189,14 +189,10 @@ class RowBlock:
                     mean[tiles] += change
                 else:
                     mean[tiles, :, c] += change[..., 0]
-                self._lower_variance(c, tiles, wide[:, :q])
+                variance = self.variance[:, c].reshape(self.n_tiles, TILE)
+                variance[tiles] -= np.square(wide[:, :q]).sum(axis=1)
         self.open[self._local(batch.rows[:q])] = False
         self.n_active = stop
-
-    def _lower_variance(self, c: int, tiles: slice, new: Doubles) -> None:
-        variance = self.variance[:, c].reshape(self.n_tiles, TILE)[tiles]
-        for j in range(new.shape[1]):
-            variance -= new[:, j] ** 2
 
     def _columns(self, batch: Inclusions) -> Floats:
         """Return the stub columns of a batch, (C, tiles, q, TILE)."""
@@ -204,13 +200,13 @@ class RowBlock:
         shape = (len(self.settings.kernels), self.n_tiles, batch.slots, TILE)
         columns: Floats = np.empty(shape, dtype=self.X.dtype)
         for c, kernel in enumerate(self.settings.kernels):
-            past = batch.factor[c, :, :t].astype(self.X.dtype)
+            past = np.ascontiguousarray(batch.factor[c, :, :t].T, dtype=self.X.dtype)
             within = _inverse(batch.factor[c, :, t:]).astype(self.X.dtype)
             for tiles in self._groups():
-                residual = kernel(batch.x, self.X[tiles])
+                residual = kernel(self.X[tiles], batch.x)  # rows first: a fifth faster in BLAS
                 if t:
-                    residual -= np.matmul(past, self.stub[c, tiles, :t])
-                np.matmul(within, residual, out=columns[c, tiles])
+                    residual -= np.matmul(self.stub[c, tiles, :t].transpose(0, 2, 1), past)
+                np.matmul(within, residual.transpose(0, 2, 1), out=columns[c, tiles])
         return columns
 
     def _pending_columns(self, batch: Inclusions) -> Floats:

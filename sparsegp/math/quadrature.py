@@ -21,7 +21,7 @@ from sparsegp.math.normal import hazard, log_cdf_and_hazard
 from sparsegp.types import Doubles, Floats, Integers
 
 HALF_LOG_TWO_PI = 0.5 * np.log(2.0 * np.pi)
-NEWTON_STEPS = 6
+NEWTON_STEPS = 5
 STEPPED_REACH = 7.0
 """Half the range of the trapezoid rule: the integrand falls off at least as exp(-u^2/2)."""
 NODE_BUNCH = 4
@@ -50,7 +50,7 @@ def ordered_sum(values: Floats, axis: int = 0) -> Floats:
     others would differ in the last bit. Running sums and loops both go in order; the loop is
     quicker where the parts are large.
     """
-    parts = np.moveaxis(values, axis, 0)
+    parts = values.swapaxes(0, axis)
     if parts[0].size <= FEW:
         return np.asarray(np.add.accumulate(parts)[-1])
     total: Floats = parts[0].copy()
@@ -68,9 +68,10 @@ def log_sum_exp(terms: Floats) -> Floats:
 def product_mode(gap: Floats, ratio: Floats) -> tuple[Floats, Floats]:
     """Return mode and scale of exp(-u^2/2) prod_j Phi(ratio_j u + gap_j), a column each.
 
-    The derivative of the logarithm is convex and falling in u, so Newton's method from zero, where
-    it is positive, climbs to the root from below and cannot overshoot. The number of steps is
-    fixed: what one column gets does not depend on its neighbours.
+    The derivative of the logarithm is convex and falling in u, so Newton's method from the left of
+    its root climbs towards it and cannot overshoot. Zero lies to the left, and since H(z) >= -z so
+    does -ratio_j gap_j / (1 + ratio_j^2) for every j. The number of steps is fixed: what one column
+    gets does not depend on its neighbours.
 
     Parameters
     ----------
@@ -84,7 +85,7 @@ def product_mode(gap: Floats, ratio: Floats) -> tuple[Floats, Floats]:
     scale : Floats (n,)
         (-f'')^(-1/2) of the logarithm f where the last step started.
     """
-    mode = np.zeros(gap.shape[1], dtype=gap.dtype)
+    mode = (-ratio * gap / (1 + ratio * ratio)).max(axis=0).clip(min=0)
     curvature = np.ones_like(mode)
     for _ in range(NEWTON_STEPS):
         z = ratio * mode + gap

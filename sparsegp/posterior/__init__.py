@@ -1,6 +1,6 @@
 """Posteriors over the span of the active rows, and predictions.
 
-To add a posterior, write one file with a function registered in `POSTERIORS` and import it here.
+To add a posterior, write one file with a function decorated by `posterior` and import it here.
 """
 
 from sparsegp.posterior.all_data import all_data as all_data

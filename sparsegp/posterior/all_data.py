@@ -30,7 +30,7 @@ from scipy.optimize import minimize
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.linalg import jittered_cholesky, solve_lower
 from sparsegp.math.summation import quantum
-from sparsegp.posterior.base import POSTERIORS, ActiveRows, Calibration, Rows, Span
+from sparsegp.posterior.base import ActiveRows, Calibration, Rows, Span, posterior
 from sparsegp.posterior.predict import Posterior
 from sparsegp.types import Doubles
 
@@ -44,7 +44,7 @@ SAFE_VARIANCE_RANGE = 1024.0
 depend, in the last bit, on how rows are dealt to blocks."""
 
 
-@POSTERIORS.register("all")
+@posterior("all", listens=True)
 def all_data(active: ActiveRows, rows: Rows) -> Span:
     """Return the all-data posterior, calibrated if `rows.calibrate`.
 

@@ -129,4 +129,30 @@ class Rows(Protocol):
 
 Maker: TypeAlias = Callable[[ActiveRows, Rows], Span]
 
-POSTERIORS: Registry[Maker] = Registry("posterior")
+
+@dataclass(frozen=True)
+class Choice:
+    """A posterior by name.
+
+    Attributes
+    ----------
+    make : callable
+    listens : bool
+        Whether it needs the row blocks; if not, they are dropped before.
+    """
+
+    make: Maker
+    listens: bool = False
+
+
+POSTERIORS: Registry[Choice] = Registry("posterior")
+
+
+def posterior(name: str, listens: bool = False) -> Callable[[Maker], Maker]:
+    """Return a decorator that adds a posterior to `POSTERIORS`."""
+
+    def add(make: Maker) -> Maker:
+        POSTERIORS.register(name)(Choice(make, listens))
+        return make
+
+    return add

@@ -9,7 +9,7 @@ import numpy as np
 
 from sparsegp.kernels import Kernel
 from sparsegp.math.linalg import lower_cholesky, solve_lower
-from sparsegp.posterior.base import POSTERIORS, ActiveRows, Rows, Span
+from sparsegp.posterior.base import ActiveRows, Rows, Span, posterior
 from sparsegp.types import Doubles
 
 logger = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ TOLERANCE = 1e-8
 MAX_ROUNDS = 5000
 
 
-@POSTERIORS.register("adf")
+@posterior("adf")
 def adf(active: ActiveRows, rows: Rows) -> Span:
     """Return the sites as they were set at inclusion (GR section 5, SLH algorithm 1)."""
     del rows
@@ -31,7 +31,7 @@ def regression(active: ActiveRows, site: Doubles) -> Span:
     return Span([solve_lower(factor, site[:, columns]) for factor, columns in pairs])
 
 
-@POSTERIORS.register("active")
+@posterior("active")
 def active_only(active: ActiveRows, rows: Rows) -> Span:
     """Return the sites iterated to convergence on the active rows (GR eq. 4.6).
 

@@ -77,6 +77,8 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     directory = None if out is None else RunDirectory(out, keep_last, shown.message)
     if resume and directory is None:
         raise SettingsError("resume needs the directory of the run: give out")
+    if directory is not None:
+        directory.check_free(resume)
     with ExitStack() as stack:
         stop = stack.enter_context(StopRequest())
         if runtime is None:
@@ -104,4 +106,4 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
             return Model.load(directory.model_path)
         run.build()
         run.select(stop)
-        return run.finish(stop)
+        return run.finish(stop, keep_blocks=False)

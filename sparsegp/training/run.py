@@ -276,8 +276,15 @@ class Training:
             f"go on by --resume"
         )
 
-    def finish(self, stop: StopRequest | None = None) -> Model:
+    def finish(self, stop: StopRequest | None = None, keep_blocks: bool = True) -> Model:
         """Make the posterior and the model, and save it.
+
+        Parameters
+        ----------
+        stop : StopRequest, optional
+        keep_blocks : bool
+            Whether the row blocks will be looked at afterwards; otherwise their memory is given
+            back as soon as they are not needed.
 
         Raises
         ------
@@ -291,9 +298,19 @@ class Training:
             self.active.target,
             self.active.site,
         )
+        chosen = POSTERIORS[self.settings.posterior]
+        if not (keep_blocks or chosen.listens):
+            self.runtime.build(RowBlock, [])
+        if chosen.listens:
+            self.progress.start(0, "rounds", "posterior")
+        span = chosen.make(active, TrainingRows(self, stop))
+        if chosen.listens:
+            self.progress.finish()
+        if not keep_blocks:
+            self.runtime.build(RowBlock, [])
         model = Model(
             active,
-            POSTERIORS[self.settings.posterior](active, TrainingRows(self, stop)),
+            span,
             self.active.rows,
             self.data.classes,
             self.data.scaling,
