@@ -14,6 +14,7 @@ from sparsegp.selection.criteria import CRITERIA
 from sparsegp.types import Doubles
 
 DEFAULT_N_ACTIVE = 1000
+DEFAULT_PANEL = 32
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,9 @@ class TrainSettings:
         Name in `SCALINGS`.
     precision : str
         Of inputs and stub matrices: "float32" or "float64".
-    panel : int
-        Rows included between two scorings; 1 is the order of the paper.
+    panel : int, optional
+        Rows included between two scorings; 1 is the order of the paper. Left out, it is 32 for the
+        posterior `all`, which any span of that size serves as well, and 1 for the others.
     lookahead : int
         In the order of the paper: rows that are tried between two questions to the row blocks. The
         active set does not depend on it.
@@ -57,13 +59,13 @@ class TrainSettings:
     """
 
     n_active: int | None = None
-    kernel: str = "10*rbf"
+    kernel: str = "100*rbf"
     kernel_per_class: bool = False
     criterion: str = "predictive"
-    posterior: str = "adf"
+    posterior: str = "all"
     scaling: str = "auto"
     precision: str = "float32"
-    panel: int = 1
+    panel: int | None = None
     lookahead: int = 32
     lazy: bool = True
     tolerance: float = 1e-4
@@ -93,12 +95,15 @@ class TrainSettings:
                 raise SettingsError(f"{name} must be at least {least}, got {value}")
         if not self.kernel_per_class:
             parse(self.kernel)
-        Order(self.lookahead, self.panel)
+        _ = self.order  # raises
 
     @property
     def order(self) -> Order:
         """The order of inclusion."""
-        return Order(self.lookahead, self.panel)
+        panel = self.panel
+        if panel is None:
+            panel = DEFAULT_PANEL if self.posterior == "all" else 1
+        return Order(self.lookahead, panel)
 
     @property
     def keeps_rows_aside(self) -> bool:

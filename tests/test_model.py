@@ -16,7 +16,7 @@ from sparsegp.model import Model
 @pytest.fixture(scope="module")
 def model() -> Model:
     data = open_dataset("digits")
-    return sparsegp.train(data.train, n_active=60)
+    return sparsegp.train(data.train, n_active=60, posterior="adf", kernel="10*rbf")
 
 
 @pytest.fixture(scope="module")

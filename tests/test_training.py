@@ -1,5 +1,6 @@
 """Training as a whole: the same result however it is run, cut short or asked for."""
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from sparsegp.interrupt import StopRequest
 from sparsegp.run_directory import RunDirectory
 from sparsegp.settings import TrainSettings
 from sparsegp.training import Training
+
+train = functools.partial(sparsegp.train, posterior="adf", kernel="10*rbf")
 
 ORDERS = {
     "one by one": {"lookahead": 1},
@@ -54,7 +57,7 @@ def test_same_bits_for_any_blocks_threads_and_workers(
         {"runtime": workers},
         {"runtime": workers, "block_rows": 256},
     ]
-    models = [sparsegp.train(X, y, n_active=80, **ORDERS[order], **way) for way in ways]
+    models = [train(X, y, n_active=80, **ORDERS[order], **way) for way in ways]
     expected = models[0].predict_log_proba(X_test)
     for model in models[1:]:
         assert_array_equal(model.rows, models[0].rows)
@@ -66,7 +69,7 @@ def test_lookahead_and_lazy_scores_do_not_change_the_active_set(
 ) -> None:
     X, y = digits[:2]
     rows = [
-        sparsegp.train(X, y, n_active=150, precision="float64", lookahead=q, lazy=lazy).rows
+        train(X, y, n_active=150, precision="float64", lookahead=q, lazy=lazy).rows
         for q in (1, 5, 32)
         for lazy in (True, False)
     ]
@@ -77,8 +80,8 @@ def test_lookahead_and_lazy_scores_do_not_change_the_active_set(
 def test_dask_arrays_in_any_chunks_are_the_same_data(digits: tuple[np.ndarray, ...]) -> None:
     X, y = digits[:2]
     lazy = da.from_array(X, chunks=(101, 7))
-    expected = sparsegp.train(X, y, n_active=40)
-    model = sparsegp.train(lazy, da.from_array(y, chunks=333), n_active=40)
+    expected = train(X, y, n_active=40)
+    model = train(lazy, da.from_array(y, chunks=333), n_active=40)
     assert_array_equal(model.rows, expected.rows)
     assert_array_equal(model.active.site, expected.active.site)
 
@@ -89,12 +92,17 @@ def test_resumed_equals_uninterrupted(
 ) -> None:
     X, y, X_test, _ = digits
     settings = {"n_active": 90, "report_every": 7, **ORDERS[order]}
-    expected = sparsegp.train(X, y, **settings)
+    expected = train(X, y, **settings)
     cuts = [1, 3, 8]
     for cut in cuts:
         with pytest.raises(Interrupted, match="go on by --resume"):
-            _run_some_rounds(table_from_arrays(X, y), TrainSettings(**settings), tmp_path, cut)
-    model = sparsegp.train(X, y, out=tmp_path, resume=True, block_rows=512, **settings)
+            _run_some_rounds(
+                table_from_arrays(X, y),
+                TrainSettings(posterior="adf", kernel="10*rbf", **settings),
+                tmp_path,
+                cut,
+            )
+    model = train(X, y, out=tmp_path, resume=True, block_rows=512, **settings)
     assert_array_equal(model.rows, expected.rows)
     assert_array_equal(model.active.site, expected.active.site)
     assert_array_equal(model.predict_proba(X_test), expected.predict_proba(X_test))
@@ -138,23 +146,30 @@ def test_refuses_to_resume_with_other_settings_or_data(
     X, y = digits[:2]
     settings = {"n_active": 40, "lookahead": 4}
     with pytest.raises(Interrupted):
-        _run_some_rounds(table_from_arrays(X, y), TrainSettings(**settings), tmp_path, 3)
+        _run_some_rounds(
+            table_from_arrays(X, y),
+            TrainSettings(posterior="adf", kernel="10*rbf", **settings),
+            tmp_path,
+            3,
+        )
     with pytest.raises(SettingsError, match="n_active was 40 and is now 41"):
-        sparsegp.train(X, y, out=tmp_path, resume=True, n_active=41, lookahead=4)
+        train(X, y, out=tmp_path, resume=True, n_active=41, lookahead=4)
     swapped = X.copy()
     same = np.flatnonzero(y == y[700])
     swapped[same[:2]] = X[same[1::-1]]  # the same columns' statistics
     with pytest.raises(SettingsError, match=r"inputs or labels differ.*first in rows 0 to 255"):
-        sparsegp.train(swapped, y, out=tmp_path, resume=True, **settings)
+        train(swapped, y, out=tmp_path, resume=True, **settings)
     with pytest.raises(SettingsError, match=r"other settings or data: .*rows was 1437"):
-        sparsegp.train(X[:-1], y[:-1], out=tmp_path, resume=True, **settings)
+        train(X[:-1], y[:-1], out=tmp_path, resume=True, **settings)
     with pytest.raises(StoreError, match="holds another run"):
-        sparsegp.train(X, y, out=tmp_path, **settings)
+        train(X, y, out=tmp_path, **settings)
 
 
 def test_state_is_shown_as_dask_arrays(digits: tuple[np.ndarray, ...]) -> None:
     X, y = digits[:2]
-    settings = TrainSettings(n_active=30, precision="float64", kernel="2*rbf(3)", scaling="none")
+    settings = TrainSettings(
+        n_active=30, posterior="adf", precision="float64", kernel="2*rbf(3)", scaling="none"
+    )
     with (
         open_runtime() as runtime,
         Training(table_from_arrays(X / 16, y), settings, runtime=runtime, block_rows=512) as run,
@@ -177,9 +192,7 @@ def test_state_is_shown_as_dask_arrays(digits: tuple[np.ndarray, ...]) -> None:
 
 def test_followed_error_is_that_of_the_model(digits: tuple[np.ndarray, ...]) -> None:
     X, y, X_test, y_test = digits
-    model = sparsegp.train(
-        X, y, test=(X_test, y_test), n_active=60, report_every=20, precision="float64"
-    )
+    model = train(X, y, test=(X_test, y_test), n_active=60, report_every=20, precision="float64")
     assert [h["n_active"] for h in model.history] == [20, 40, 60]
     log_p = model.predict_log_proba(X_test)
     assert model.history[-1]["heldout_error"] == np.mean(model.predict(X_test) != y_test)
@@ -193,7 +206,7 @@ def test_labels_of_any_kind_come_back(labels: list[Any], tmp_path: Path) -> None
     codes = rng.integers(0, 3, 200)
     X = rng.normal(size=(200, 2)) + 6.0 * np.array([[0, 0], [1, 0], [0, 1]])[codes]
     y = np.array(labels)[codes]
-    sparsegp.train(X, y, n_active=30, out=tmp_path / "run")
+    train(X, y, n_active=30, out=tmp_path / "run")
     model = sparsegp.load(tmp_path / "run")
     predicted = model.predict(X)
     assert predicted.dtype.kind == y.dtype.kind
@@ -207,17 +220,15 @@ def test_duplicate_rows_and_constant_columns_are_harmless(
     X, y = digits[:2]
     doubled = np.concatenate([X, X])
     padded = np.concatenate([doubled, np.full((len(doubled), 2), 7.0)], axis=1)
-    model = sparsegp.train(padded, np.concatenate([y, y]), n_active=60, scaling="standard")
+    model = train(padded, np.concatenate([y, y]), n_active=60, scaling="standard")
     assert np.isfinite(model.predict_log_proba(padded)).all()
-    first = sparsegp.train(
-        padded, np.concatenate([y, y]), n_active=60, scaling="standard", threads=1
-    )
+    first = train(padded, np.concatenate([y, y]), n_active=60, scaling="standard", threads=1)
     assert_array_equal(model.rows, first.rows)
 
 
 def test_active_posterior_is_the_fixed_point_of_eq_4_6(digits: tuple[np.ndarray, ...]) -> None:
     X, y = digits[0] / 16, digits[1]
-    model = sparsegp.train(X, y, n_active=60, posterior="active", kernel="2*rbf(3)", scaling="none")
+    model = train(X, y, n_active=60, posterior="active", kernel="2*rbf(3)", scaling="none")
     x = X[model.rows]
     covariance = model.active.kernels[0](x, x)
     smoother = covariance @ np.linalg.inv(covariance + np.eye(60))
@@ -232,16 +243,16 @@ def test_active_posterior_is_the_fixed_point_of_eq_4_6(digits: tuple[np.ndarray,
 def test_bad_input_is_named(digits: tuple[np.ndarray, ...]) -> None:
     X, y = digits[:2]
     with pytest.raises(SettingsError, match="n_active=2000 exceeds the 1437 training rows"):
-        sparsegp.train(X, y, n_active=2000)
+        train(X, y, n_active=2000)
     with pytest.raises(DataError, match="one class only"):
-        sparsegp.train(X, np.zeros(len(X)))
+        train(X, np.zeros(len(X)))
     broken = X.astype(float)
     broken[1000, 5] = np.nan
     with pytest.raises(DataError, match=r"row 1000.*column 5"):
-        sparsegp.train(broken, y)
+        train(broken, y)
     with pytest.raises(DataError, match="65 columns"):
-        sparsegp.train(X, y, test=(np.ones((3, 65)), y[:3]), n_active=10)
+        train(X, y, test=(np.ones((3, 65)), y[:3]), n_active=10)
     with pytest.raises(SettingsError, match="unknown criterion 'best'; known: predictive, random"):
-        sparsegp.train(X, y, criterion="best")
+        train(X, y, criterion="best")
     with pytest.raises(SettingsError, match="position 4"):
-        sparsegp.train(X, y, kernel="10*rfb")
+        train(X, y, kernel="10*rfb")

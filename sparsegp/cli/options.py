@@ -16,7 +16,7 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
         "--kernel",
         metavar="TEXT",
         help="Kernel, such as '10*rbf(5)', '2*rbf + 0.1*linear'; a length scale left out is "
-        "chosen from the data.  [10*rbf]",
+        "chosen from the data.  [100*rbf]",
     ),
     "kernel_per_class": click.option(
         "--kernel-per-class",
@@ -31,7 +31,7 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
         "--posterior",
         metavar="NAME",
         help="adf: sites as set at inclusion; active: iterated to convergence; all: by all rows.  "
-        "[adf]",
+        "[all]",
     ),
     "scaling": click.option(
         "--scaling", metavar="NAME", help="Of inputs: auto, standard, range or none.  [auto]"
@@ -40,7 +40,10 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
         "--precision", metavar="NAME", help="Of the large arrays: float32 or float64.  [float32]"
     ),
     "panel": click.option(
-        "--panel", type=int, metavar="Q", help="Rows included between two scorings.  [1]"
+        "--panel",
+        type=int,
+        metavar="Q",
+        help="Rows included between two scorings.  [32 for the posterior all, else 1]",
     ),
     "lookahead": click.option(
         "--lookahead",

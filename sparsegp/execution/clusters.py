@@ -156,6 +156,14 @@ def connect(
     return Connection(client, client.close, leave)
 
 
+def client_in_use() -> Any:
+    """Return the client that dask computes with in this place, None if there is none."""
+    try:
+        return Client.current()
+    except ValueError:
+        return None
+
+
 async def greet(address: str, timeout: float) -> None:
     """Shake hands with a scheduler; a client would wait for a silent one without limit.
 

@@ -47,14 +47,26 @@ class Ascent:
         value, gradient = function(point)
         return cls(point, value, gradient)
 
-    def step(self, function: Function, solve: Callable[[Doubles], Doubles]) -> float:
-        """Make one round and return the gain in value; zero if no step raises it.
+    def step(
+        self, function: Function, solve: Callable[[Doubles], Doubles], resolution: float = 0.0
+    ) -> float:
+        """Make one round and return its gain, what was found or what the gradient promised.
+
+        Near the maximum the promise is the finer measure: values are rounded, and their differences
+        vanish long before the gradient does.
 
         Parameters
         ----------
         function : callable
         solve : callable
             Applies B^-1.
+        resolution : float
+            Difference of values that means nothing.
+
+        Returns
+        -------
+        float
+            Zero if no step raises the value.
         """
         direction = self._direction(solve)
         slope = float(np.vdot(self.gradient, direction))
@@ -62,8 +74,8 @@ class Ascent:
         while length >= SHORTEST:
             point = self.point + length * direction
             value, gradient = function(point)
-            if value >= self.value + SUFFICIENT * length * slope:
-                return self._move(point, value, gradient)
+            if value >= self.value + SUFFICIENT * length * slope - resolution:
+                return max(self._move(point, value, gradient), 0.5 * length * slope)
             length /= 2.0
         return 0.0
 

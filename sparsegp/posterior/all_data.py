@@ -48,7 +48,8 @@ depend, in the last bit, on how rows are dealt to blocks."""
 def all_data(active: ActiveRows, rows: Rows) -> Span:
     """Return the all-data posterior, calibrated if `rows.calibrate`.
 
-    Stops when a round raises the objective by less than `rows.tolerance` nats a row.
+    Stops when a round raises the objective by `rows.tolerance` nats a row or less, in fact and by
+    the promise of its gradient.
     """
     problem = Problem(active, rows)
     former = dict(rows.former)
@@ -83,7 +84,7 @@ def _climb(
         ascent = Ascent.at(former.get("point", problem.start()), problem.value_and_gradient)
     small = rows.tolerance * rows.n_rows
     for round_ in range(1, MAX_ROUNDS + 1):
-        gain = ascent.step(problem.value_and_gradient, problem.solve)
+        gain = ascent.step(problem.value_and_gradient, problem.solve, problem.resolution)
         rows.say(round_, lambda: problem.state(ascent), objective=ascent.value, gain=gain)
         if gain <= small:
             return ascent, round_
@@ -119,6 +120,7 @@ class Problem:
             "slope": quantum(n * np.sqrt(largest * spread) * 32.0),
             "value": quantum(n * 1024.0),
         }
+        self.resolution = 4.0 * self.grains["value"]
         self.penalty = []
         for factor in self.factors:
             inverse = solve_lower(factor, np.eye(len(factor)))

@@ -43,6 +43,10 @@ class Evaluation:
         Numbers of rows by true class (down) and most probable class (across).
     classes : array (K,)
         The labels, in the order of the codes.
+    confidence : array (n,)
+        Greatest probability of each row.
+    right : array (n,)
+        Whether its class is the true one.
     """
 
     n: int
@@ -53,9 +57,11 @@ class Evaluation:
     ece: float
     confusion: Integers
     classes: Labels
+    confidence: Doubles
+    right: Booleans
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers, texts and lists; a figure that is not finite becomes None."""
+        """Plain numbers, texts and lists of classes, not of rows; what is not finite is None."""
         figures = {name: getattr(self, name) for name in ("error", "nlpp", "brier", "ece")}
         return {
             "n": self.n,
@@ -97,26 +103,83 @@ def evaluate(
     _check_sums(probabilities)
     seen = codes >= 0
     chosen = logs.argmax(axis=1)
-    right = chosen == codes
+    right, confidence = chosen == codes, probabilities.max(axis=1)
     return Evaluation(
         n=len(codes),
         n_unseen=int(np.count_nonzero(~seen)),
         error=float(np.mean(~right)),
         nlpp=_nlpp(logs[seen], codes[seen]),
         brier=_brier(probabilities[seen], codes[seen]),
-        ece=calibration_error(probabilities.max(axis=1), right),
+        ece=calibration_error(confidence, right),
         confusion=_confusion(codes[seen], chosen[seen], len(classes)),
         classes=classes,
+        confidence=confidence,
+        right=right,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """Rows by their confidence, in bins of equal width (low, high].
+
+    Parameters
+    ----------
+    counts : array (bins,)
+        Rows in each bin.
+    confidence, accuracy : array (bins,)
+        Mean greatest probability and share of right answers in each bin; NaN where it is empty.
+    """
+
+    counts: Integers
+    confidence: Doubles
+    accuracy: Doubles
+
+    @property
+    def error(self) -> float:
+        """Mean distance of the two over all rows."""
+        full = self.counts > 0
+        gaps = self.counts[full] * np.abs(self.accuracy[full] - self.confidence[full])
+        return float(gaps.sum() / self.counts.sum())
+
+
+def reliability(
+    confidence: Doubles, right: Booleans, n_bins: int = CALIBRATION_BINS
+) -> Reliability:
+    """Compare confidence (n,) with right answers (n,)."""
+    bins = np.clip(np.ceil(confidence * n_bins).astype(np.int64) - 1, 0, n_bins - 1)
+    counts = np.bincount(bins, minlength=n_bins)
+    means = []
+    for values in (confidence, right):
+        sums = np.bincount(bins, weights=values, minlength=n_bins)
+        means.append(np.divide(sums, counts, out=np.full(n_bins, np.nan), where=counts > 0))
+    return Reliability(counts, means[0], means[1])
 
 
 def calibration_error(
     confidence: Doubles, right: Booleans, n_bins: int = CALIBRATION_BINS
 ) -> float:
     """Mean distance of confidence (n,) from the share of right answers (n,), over equal bins."""
-    bins = np.clip(np.ceil(confidence * n_bins).astype(np.int64) - 1, 0, n_bins - 1)
-    gaps = np.bincount(bins, weights=right - confidence, minlength=n_bins)
-    return float(np.abs(gaps).sum() / len(confidence))
+    return reliability(confidence, right, n_bins).error
+
+
+def error_reject(confidence: Doubles, right: Booleans) -> tuple[Doubles, Doubles]:
+    """Reject rows in the order of their confidence, the least certain first.
+
+    Rows of one confidence are rejected together.
+
+    Returns
+    -------
+    rejected : array (m,)
+        Shares of the rows that are rejected, from 0 on, less than 1.
+    error : array (m,)
+        Share of wrong answers among the rows that are kept.
+    """
+    order = np.argsort(confidence, kind="stable")
+    left = np.arange(len(order), 0, -1)
+    wrong = np.cumsum(~right[order][::-1])[::-1]
+    ranked = confidence[order]
+    first = np.concatenate([[True], ranked[1:] != ranked[:-1]])
+    return 1.0 - left[first] / len(order), wrong[first] / left[first]
 
 
 def _nlpp(logs: Doubles, codes: Integers) -> float:
@@ -134,12 +197,9 @@ def _brier(probabilities: Doubles, codes: Integers) -> float:
 
 
 def _confusion(codes: Integers, chosen: Integers, n_classes: int) -> Integers:
-    from sklearn.metrics import confusion_matrix  # noqa: PLC0415
-
-    if not len(codes):
-        return np.zeros((n_classes, n_classes), dtype=np.int64)
-    counts: Integers = confusion_matrix(codes, chosen, labels=np.arange(n_classes))
-    return counts
+    pairs = codes.astype(np.int64) * n_classes + chosen
+    counts: Integers = np.bincount(pairs, minlength=n_classes**2).astype(np.int64)
+    return counts.reshape(n_classes, n_classes)
 
 
 def _check(logs: Doubles, codes: Integers, classes: Labels) -> None:

@@ -67,7 +67,7 @@ class Pace:
     def seconds_left(self) -> float | None:
         """Seconds until all units are done; None while nothing can be said."""
         rate = self.rate
-        if rate is None:
+        if rate is None or not self.total:
             return None
         since = self._clock() - self._moments[-1][0]
         return max((self.total - self.done) / rate - since, 0.0)

@@ -76,7 +76,7 @@ class Progress:
         Parameters
         ----------
         total : int
-            Units in all, those of earlier sessions included.
+            Units in all, those of earlier sessions included; 0 where nobody knows.
         unit : str
             What is counted, in the plural ("rows").
         description : str
@@ -131,7 +131,7 @@ class Progress:
     @property
     def size(self) -> str:
         """Units in all."""
-        return f"{self._pace.total} {self._unit}"
+        return f"{self._pace.total} {self._unit}" if self._pace.total else self._unit
 
     @property
     def line(self) -> str:
@@ -157,7 +157,7 @@ class Progress:
         )
 
     def _count(self) -> str:
-        return f"{self._pace.done}/{self.size}"
+        return f"{self._pace.done}{'/' if self._pace.total else ' '}{self.size}"
 
     def _outcome(self) -> str:
         average, seconds = self._pace.average, duration(self._pace.seconds)

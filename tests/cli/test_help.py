@@ -40,7 +40,7 @@ def test_defaults_in_the_help_are_those_of_the_settings():
             shown[parameter.name] = found[1]
     settings = TrainSettings()
     assert {name: str(getattr(settings, name)) for name in shown} == shown
-    unshown = {"n_active", "kernel_per_class", "lazy"}
+    unshown = {"n_active", "panel", "kernel_per_class", "lazy"}
     assert set(shown) == set(SETTINGS) - unshown
 
 

@@ -1,0 +1,214 @@
+"""The all-data posterior against dense variational inference, finite differences and itself."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import sparsegp
+from sparsegp.data import open_dataset, table_from_arrays
+from sparsegp.errors import Interrupted
+from sparsegp.execution import open_runtime
+from sparsegp.interrupt import StopRequest
+from sparsegp.posterior import ActiveRows
+from sparsegp.posterior.all_data import Problem
+from sparsegp.run_directory import RunDirectory
+from sparsegp.settings import TrainSettings
+from sparsegp.training import Training
+from sparsegp.training.run import TrainingRows
+
+EXACT: dict[str, Any] = {
+    "posterior": "all",
+    "precision": "float64",
+    "calibration": "none",
+    "tolerance": 1e-19,
+    "scaling": "none",
+}
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[np.ndarray, np.ndarray]:
+    data = open_dataset("digits")
+    assert data.train.y is not None
+    return data.train.X.compute() / 16.0, data.train.y
+
+
+def fixed_point(model: Any, X: np.ndarray, y: np.ndarray, rounds: int) -> np.ndarray:
+    """Iterate GR eq. 4.6 on all rows, with the dense covariance; return the means."""
+    mean = np.zeros((len(X), len(model.classes)))
+    zero, target = np.zeros((len(X), 1)), np.searchsorted(model.classes, y)
+    smoothers = []
+    for kernel in model.active.kernels:
+        covariance = kernel(X, X)
+        smoothers.append(np.linalg.solve(covariance + np.eye(len(X)), covariance))
+    for _ in range(rounds):
+        site = mean + model.active.likelihood.gradient(mean, zero, target)[1]
+        if len(smoothers) == 1:
+            mean = smoothers[0] @ site
+        else:
+            mean = np.stack([s @ site[:, k] for k, s in enumerate(smoothers)], axis=1)
+    return mean
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_with_all_rows_active_it_is_dense_variational_inference(
+    per_class: bool, digits: tuple[np.ndarray, np.ndarray]
+) -> None:
+    keep = np.flatnonzero(digits[1] < 4)[:120]
+    X, y = digits[0][keep], digits[1][keep]
+    kernel = "rbf(1.5); 2*rbf(2); rbf(2.5); 1.5*rbf(2)" if per_class else "2*rbf(2)"
+    model = sparsegp.train(
+        X, y, n_active=120, kernel=kernel, kernel_per_class=per_class, n_nodes=24, **EXACT
+    )
+    assert sorted(model.rows) == list(range(120))
+    expected = fixed_point(model, X, y, 4000)
+    assert_allclose(model.latent_mean_and_variance(X)[0], expected, atol=1e-6)
+
+
+def test_variance_with_all_rows_active_is_that_of_regression(
+    digits: tuple[np.ndarray, np.ndarray],
+) -> None:
+    X, y = digits[0][:100], digits[1][:100]
+    model = sparsegp.train(X, y, n_active=100, kernel="2*rbf(2)", **EXACT)
+    new = digits[0][200:260]
+    kernel = model.active.kernels[0]
+    gain = np.linalg.solve(kernel(X, X) + np.eye(100), kernel(X, new))
+    expected = 2.0 - (kernel(X, new) * gain).sum(axis=0)
+    variance = model.latent_mean_and_variance(new)[1][:, 0]
+    assert_allclose(variance, expected, atol=1e-5)  # L_B is kept in float32
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_gradient_is_that_of_the_objective(
+    per_class: bool, digits: tuple[np.ndarray, np.ndarray]
+) -> None:
+    X, y = digits
+    settings = TrainSettings(
+        n_active=12, kernel="2*rbf(2)", kernel_per_class=per_class, n_nodes=24, **EXACT
+    )
+    with (
+        open_runtime() as runtime,
+        Training(table_from_arrays(X, y), settings, runtime=runtime) as run,
+    ):
+        run.build()
+        run.select()
+        active = ActiveRows(
+            run.block_settings.kernels,
+            run.block_settings.likelihood,
+            run.active.x,
+            run.active.target,
+            run.active.site,
+        )
+        problem = Problem(active, TrainingRows(run, None), joined=True)
+        rng = np.random.default_rng(0)
+        c = rng.normal(size=problem.start().shape)
+        value, gradient = problem.value_and_gradient(c)
+        for _ in range(5):
+            direction = rng.normal(size=c.shape)
+            step = 1e-4
+            up = problem.value_and_gradient(c + step * direction)[0]
+            down = problem.value_and_gradient(c - step * direction)[0]
+            slope = (up - down) / (2.0 * step)
+            assert_allclose(slope, np.vdot(gradient, direction), rtol=1e-5)
+        mean = run.stub().T.compute() @ c[0] if not per_class else None
+        if mean is not None:
+            log_z = active.likelihood.log_z(mean, np.zeros((len(X), 1)), run.data.target)
+            penalty = np.vdot(c[0], problem.penalty[0] @ c[0]) / 2.0
+            assert_allclose(value, log_z.sum() - penalty, rtol=1e-8)
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_same_bits_for_any_blocks_and_workers(
+    per_class: bool, digits: tuple[np.ndarray, np.ndarray]
+) -> None:
+    X, y = digits
+    settings: dict[str, Any] = {
+        "n_active": 60,
+        "posterior": "all",
+        "kernel_per_class": per_class,
+        "kernel": "10*rbf",
+        "panel": 16,
+    }
+    first = sparsegp.train(X, y, threads=1, block_rows=len(X), **settings)
+    expected = first.predict_log_proba(X)
+    ways: list[dict[str, Any]] = [
+        {"threads": 2, "block_rows": 768},
+        {"threads": 2, "block_rows": 256},
+        {"workers": 2},
+    ]
+    for way in ways:
+        model = sparsegp.train(X, y, **settings, **way)
+        assert_array_equal(model.predict_log_proba(X), expected)
+        assert model.span.report == first.span.report
+
+
+class StopAfter(StopRequest):
+    """A stop that is requested when it has been looked at so many times."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        self.looks = looks
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "requested":
+            self.looks -= 1
+            return "" if self.looks > 0 else "SIGTERM"
+        return super().__getattribute__(name)
+
+
+def _run_until(run: Training, stop: StopRequest) -> None:
+    run.build()
+    run.select()
+    run.finish(stop)
+
+
+@pytest.mark.parametrize("looks", [2, 9, 14])
+def test_resumed_in_mid_posterior_equals_uninterrupted(
+    looks: int, digits: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    X, y = digits
+    settings: dict[str, Any] = {"n_active": 60, "posterior": "all", "panel": 60}
+    expected = sparsegp.train(X, y, **settings)
+    assert sum(expected.span.report["rounds"]) > 14
+    directory = RunDirectory(tmp_path, 2, pytest.fail)
+    with (
+        pytest.raises(Interrupted, match="go on by --resume"),
+        open_runtime() as runtime,
+        Training(
+            table_from_arrays(X, y),
+            TrainSettings(**settings),
+            runtime=runtime,
+            directory=directory,
+        ) as run,
+    ):
+        _run_until(run, StopAfter(looks))
+    model = sparsegp.train(X, y, out=tmp_path, resume=True, **settings)
+    assert_array_equal(model.predict_log_proba(X), expected.predict_log_proba(X))
+
+
+def test_it_is_ahead_of_the_sites_alone() -> None:
+    data = open_dataset("digits")
+    assert data.test is not None
+    X, y = data.test.X.compute(), data.test.y
+    nlpp = {}
+    for name in ("adf", "active", "all"):
+        model = sparsegp.train(data.train, n_active=100, posterior=name)
+        nlpp[name] = -model.predict_log_proba(X)[np.arange(len(y)), y].mean()
+    assert nlpp["all"] < 0.5 * min(nlpp["adf"], nlpp["active"])
+
+
+def test_calibration_can_be_switched_off_and_round_trips(
+    digits: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    X, y = digits
+    plain = sparsegp.train(X, y, n_active=50, posterior="all", calibration="none")
+    assert (plain.span.calibration.temperature, plain.span.calibration.variance_weight) == (1, 1)
+    model = sparsegp.train(X, y, n_active=50, posterior="all", out=tmp_path / "run")
+    aside = 1437 // 10
+    assert model.span.calibration.variance_weight < 0.5
+    again = sparsegp.load(tmp_path / "run")
+    assert again.span.calibration == model.span.calibration
+    assert again.span.report == model.span.report
+    assert_array_equal(again.predict_log_proba(X[:aside]), model.predict_log_proba(X[:aside]))
