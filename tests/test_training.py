@@ -14,7 +14,6 @@ import sparsegp
 from sparsegp.data import Table, open_dataset, table_from_arrays
 from sparsegp.errors import DataError, Interrupted, SettingsError, StoreError
 from sparsegp.execution import Runtime, open_runtime
-from sparsegp.interrupt import StopRequest
 from sparsegp.run_directory import RunDirectory
 from sparsegp.settings import TrainSettings
 from sparsegp.training import Training
@@ -88,7 +87,7 @@ def test_dask_arrays_in_any_chunks_are_the_same_data(digits: tuple[np.ndarray, .
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_resumed_equals_uninterrupted(
-    order: str, digits: tuple[np.ndarray, ...], tmp_path: Path
+    order: str, digits: tuple[np.ndarray, ...], tmp_path: Path, stop_after: Any
 ) -> None:
     X, y, X_test, _ = digits
     settings = {"n_active": 90, "report_every": 7, **ORDERS[order]}
@@ -100,7 +99,7 @@ def test_resumed_equals_uninterrupted(
                 table_from_arrays(X, y),
                 TrainSettings(posterior="adf", kernel="10*rbf", **settings),
                 tmp_path,
-                cut,
+                stop_after(cut),
             )
     model = train(X, y, out=tmp_path, resume=True, block_rows=512, **settings)
     assert_array_equal(model.rows, expected.rows)
@@ -109,21 +108,7 @@ def test_resumed_equals_uninterrupted(
     assert [h["train_error"] for h in model.history] == [h["train_error"] for h in expected.history]
 
 
-class StopAfter(StopRequest):
-    """A stop that is requested when it has been looked at so many times."""
-
-    def __init__(self, looks: int) -> None:
-        super().__init__()
-        self.looks = looks
-
-    def __getattribute__(self, name: str) -> Any:
-        if name == "requested":
-            self.looks -= 1
-            return "" if self.looks > 0 else "SIGTERM"
-        return super().__getattribute__(name)
-
-
-def _run_some_rounds(table: Table, settings: TrainSettings, path: Path, rounds: int) -> None:
+def _run_some_rounds(table: Table, settings: TrainSettings, path: Path, stop: Any) -> None:
     directory = RunDirectory(path, 2, pytest.fail)
     with (
         open_runtime() as runtime,
@@ -137,11 +122,11 @@ def _run_some_rounds(table: Table, settings: TrainSettings, path: Path, rounds: 
         ) as run,
     ):
         run.build()
-        run.select(StopAfter(rounds))
+        run.select(stop)
 
 
 def test_refuses_to_resume_with_other_settings_or_data(
-    digits: tuple[np.ndarray, ...], tmp_path: Path
+    digits: tuple[np.ndarray, ...], tmp_path: Path, stop_after: Any
 ) -> None:
     X, y = digits[:2]
     settings = {"n_active": 40, "lookahead": 4}
@@ -150,7 +135,7 @@ def test_refuses_to_resume_with_other_settings_or_data(
             table_from_arrays(X, y),
             TrainSettings(posterior="adf", kernel="10*rbf", **settings),
             tmp_path,
-            3,
+            stop_after(3),
         )
     with pytest.raises(SettingsError, match="n_active was 40 and is now 41"):
         train(X, y, out=tmp_path, resume=True, n_active=41, lookahead=4)

@@ -6,7 +6,7 @@ what is kept on disk run_directory.py's; this file is the order in which they ar
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -30,6 +30,7 @@ from sparsegp.selection.criteria import CRITERIA
 from sparsegp.settings import TrainSettings
 from sparsegp.training.prepare import prepare
 from sparsegp.training.progress import Progress, Quiet
+from sparsegp.training.rows import TrainingRows, choose_aside
 from sparsegp.types import Booleans, Integers
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ BLOCKS_PER_WORKER = 2
 MAX_BLOCK_ROWS = 65536
 MANY_ROWS = 32768
 """From so many rows on, blocks are made of groups of tiles."""
-POSTERIOR_ROUNDS_PER_CHECKPOINT = 10
 
 
 class Training:
@@ -359,48 +359,3 @@ class Training:
         for name, array in self.posterior_state.items():
             arrays[f"posterior_{name}"] = array
         return self.directory.save(len(self.active) + posterior_round, meta, arrays)
-
-
-class TrainingRows:
-    """The training rows of a run, as a posterior sees them (`posterior.base.Rows`)."""
-
-    def __init__(self, run: Training, stop: StopRequest | None) -> None:
-        self.run, self.stop = run, stop
-        self.n_rows = run.data.summary.n
-        self.precision = run.settings.dtype
-        self.tolerance = run.settings.tolerance
-        self.calibrate = run.settings.keeps_rows_aside
-        self.former: Mapping[str, NDArray[Any]] = run.posterior_state
-        self.rounds = 0
-
-    def map_blocks(self, method: str, *args: Any) -> list[Any]:
-        """Call a method on the blocks of training rows."""
-        return self.run.runtime.map_blocks(method, *args)[: self.run.n_train_blocks]
-
-    def say(
-        self, done: int, state: Callable[[], dict[str, NDArray[Any]]], **figures: float
-    ) -> None:
-        """Show progress, write a checkpoint now and then, and stop if asked to.
-
-        Raises
-        ------
-        Interrupted
-            If a stop was requested.
-        """
-        self.rounds += 1
-        self.run.progress.update(done, **figures)
-        stopping = self.stop is not None and bool(self.stop.requested)
-        if stopping or self.rounds % POSTERIOR_ROUNDS_PER_CHECKPOINT == 0:
-            self.run.posterior_state = state()
-            kept = self.run.save(self.rounds)
-            if stopping and self.stop is not None:
-                self.run.interrupt(self.stop.requested, kept)
-
-
-def choose_aside(n: int, settings: TrainSettings) -> Booleans:
-    """Return which training rows are kept aside for calibration: a keyed tenth, at most 4000."""
-    aside = np.zeros(n, dtype=bool)
-    if settings.keeps_rows_aside:
-        order = np.random.default_rng([settings.seed, n]).permutation(n)
-        aside[order[: min(n // 10, 4000)]] = True
-    return aside

@@ -11,13 +11,12 @@ import sparsegp
 from sparsegp.data import open_dataset, table_from_arrays
 from sparsegp.errors import Interrupted
 from sparsegp.execution import open_runtime
-from sparsegp.interrupt import StopRequest
 from sparsegp.posterior import ActiveRows
 from sparsegp.posterior.all_data import Problem
 from sparsegp.run_directory import RunDirectory
 from sparsegp.settings import TrainSettings
 from sparsegp.training import Training
-from sparsegp.training.run import TrainingRows
+from sparsegp.training.rows import TrainingRows
 
 EXACT: dict[str, Any] = {
     "posterior": "all",
@@ -144,21 +143,7 @@ def test_same_bits_for_any_blocks_and_workers(
         assert model.span.report == first.span.report
 
 
-class StopAfter(StopRequest):
-    """A stop that is requested when it has been looked at so many times."""
-
-    def __init__(self, looks: int) -> None:
-        super().__init__()
-        self.looks = looks
-
-    def __getattribute__(self, name: str) -> Any:
-        if name == "requested":
-            self.looks -= 1
-            return "" if self.looks > 0 else "SIGTERM"
-        return super().__getattribute__(name)
-
-
-def _run_until(run: Training, stop: StopRequest) -> None:
+def _run_until(run: Training, stop: Any) -> None:
     run.build()
     run.select()
     run.finish(stop)
@@ -166,7 +151,7 @@ def _run_until(run: Training, stop: StopRequest) -> None:
 
 @pytest.mark.parametrize("looks", [2, 9, 14])
 def test_resumed_in_mid_posterior_equals_uninterrupted(
-    looks: int, digits: tuple[np.ndarray, np.ndarray], tmp_path: Path
+    looks: int, digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, stop_after: Any
 ) -> None:
     X, y = digits
     settings: dict[str, Any] = {"n_active": 60, "posterior": "all", "panel": 60}
@@ -183,7 +168,7 @@ def test_resumed_in_mid_posterior_equals_uninterrupted(
             directory=directory,
         ) as run,
     ):
-        _run_until(run, StopAfter(looks))
+        _run_until(run, stop_after(looks))
     model = sparsegp.train(X, y, out=tmp_path, resume=True, **settings)
     assert_array_equal(model.predict_log_proba(X), expected.predict_log_proba(X))
 

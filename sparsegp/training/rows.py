@@ -1,0 +1,61 @@
+"""The training rows of a run as a posterior sees them, and which of them are kept aside."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsegp.interrupt import StopRequest
+from sparsegp.settings import TrainSettings
+from sparsegp.types import Booleans
+
+if TYPE_CHECKING:
+    from sparsegp.training.run import Training
+
+ROUNDS_PER_CHECKPOINT = 10
+
+
+class TrainingRows:
+    """The training rows of a run, as a posterior sees them (`posterior.base.Rows`)."""
+
+    def __init__(self, run: "Training", stop: StopRequest | None) -> None:
+        self.run, self.stop = run, stop
+        self.n_rows = run.data.summary.n
+        self.precision = run.settings.dtype
+        self.tolerance = run.settings.tolerance
+        self.calibrate = run.settings.keeps_rows_aside
+        self.former: Mapping[str, NDArray[Any]] = run.posterior_state
+        self.rounds = 0
+
+    def map_blocks(self, method: str, *args: Any) -> list[Any]:
+        """Call a method on the blocks of training rows."""
+        return self.run.runtime.map_blocks(method, *args)[: self.run.n_train_blocks]
+
+    def say(
+        self, done: int, state: Callable[[], dict[str, NDArray[Any]]], **figures: float
+    ) -> None:
+        """Show progress, write a checkpoint now and then, and stop if asked to.
+
+        Raises
+        ------
+        Interrupted
+            If a stop was requested.
+        """
+        self.rounds += 1
+        self.run.progress.update(done, **figures)
+        stopping = self.stop is not None and bool(self.stop.requested)
+        if stopping or self.rounds % ROUNDS_PER_CHECKPOINT == 0:
+            self.run.posterior_state = state()
+            kept = self.run.save(self.rounds)
+            if stopping and self.stop is not None:
+                self.run.interrupt(self.stop.requested, kept)
+
+
+def choose_aside(n: int, settings: TrainSettings) -> Booleans:
+    """Return which training rows are kept aside for calibration: a keyed tenth, at most 4000."""
+    aside = np.zeros(n, dtype=bool)
+    if settings.keeps_rows_aside:
+        order = np.random.default_rng([settings.seed, n]).permutation(n)
+        aside[order[: min(n // 10, 4000)]] = True
+    return aside
