@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from sparsegp.estimator import SparseGPClassifier as SparseGPClassifier
     from sparsegp.model import Model as Model
     from sparsegp.model import load as load
     from sparsegp.training import Training as Training
@@ -12,12 +13,13 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Model": "sparsegp.model",
+    "SparseGPClassifier": "sparsegp.estimator",
     "load": "sparsegp.model",
     "Training": "sparsegp.training",
     "train": "sparsegp.training",
 }
 
-__all__ = ["Model", "Training", "__version__", "load", "train"]
+__all__ = ["Model", "SparseGPClassifier", "Training", "__version__", "load", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -18,6 +19,7 @@ from sparsegp.checkpoint import read_bundle, write_bundle
 from sparsegp.data.labels import classes_from_json, classes_to_json
 from sparsegp.data.scaling import Scaling
 from sparsegp.errors import DataError, StoreError
+from sparsegp.execution.threads import usable_cpus
 from sparsegp.kernels import parse
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.posterior.base import ActiveRows, Calibration, Span
@@ -187,7 +189,7 @@ class Model:
             scaled: Floats = self.scaling.apply(rows)
             return scaled
 
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as executor:
+        with ThreadPoolExecutor(usable_cpus()) as executor:
             return self.posterior.latent(X, transform, executor)
 
     def _latent_pair(self, X: Any) -> Doubles:
@@ -217,12 +219,11 @@ class Model:
         sizes = [TILE * max(1, size // TILE) for size in X.chunks[0]]
         X = X.rechunk({0: max(sizes), 1: -1})
 
-        def block(x: Any) -> Any:
-            return function(self._checked(x))
+        from dask.delayed import delayed  # noqa: PLC0415 - needed only here
 
-        if columns is None:
-            return X.map_blocks(block, drop_axis=1, dtype=dtype)
-        return X.map_blocks(block, chunks=(X.chunks[0], (columns,)), dtype=dtype)
+        model = delayed(self, name=f"model-{uuid4().hex}", traverse=False)
+        kind = {"drop_axis": 1} if columns is None else {"chunks": (X.chunks[0], (columns,))}
+        return X.map_blocks(_block, model=model, method=function.__name__, dtype=dtype, **kind)
 
     def _checked(self, X: Any) -> Any:
         if X.ndim != 2 or X.shape[1] != self.n_features:
@@ -237,6 +238,11 @@ class Model:
                 f"in row {row}, column {column}"
             )
         return X
+
+
+def _block(x: Any, model: Model, method: str) -> Any:
+    """Apply a method to one block; the model is an argument, so that it travels once a worker."""
+    return getattr(model, method)(model._checked(x))
 
 
 def _packed(lower: Doubles) -> Floats:

@@ -222,7 +222,7 @@ class IgnoreInterrupts(distributed.WorkerPlugin):
 
 def free_memory() -> int:
     """Return the bytes that are free on this machine, within the limit of its container."""
-    import psutil  # noqa: PLC0415 - comes with distributed
+    import psutil  # type: ignore[import-untyped] # noqa: PLC0415 - comes with distributed
     from distributed.system import MEMORY_LIMIT  # noqa: PLC0415
 
     return min(int(psutil.virtual_memory().available), int(MEMORY_LIMIT))

@@ -1,0 +1,57 @@
+"""Inside the meta-estimators of scikit-learn."""
+
+import numpy as np
+import pytest
+from joblib import parallel_config
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sparsegp import SparseGPClassifier
+from sparsegp.types import Doubles, Labels
+
+Data = tuple[Doubles, Labels]
+
+
+def test_clone_takes_parameters_only(fitted: SparseGPClassifier) -> None:
+    cloned = clone(fitted)
+    assert cloned.get_params() == fitted.get_params()
+    assert not hasattr(cloned, "model_")
+
+
+def test_pipeline(iris: Data, words: Labels) -> None:
+    pipeline = make_pipeline(StandardScaler(), SparseGPClassifier(n_active=20, scaling="none"))
+    pipeline.fit(iris[0], words)
+    assert pipeline.score(iris[0], words) > 0.9
+    assert list(pipeline.classes_) == ["setosa", "versicolor", "virginica"]
+    assert pipeline.predict_proba(iris[0][:3]).shape == (3, 3)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_grid_search(iris: Data, n_jobs: int | None) -> None:
+    grid = {"kernel": ["10*rbf", "rbf(1)"], "n_active": np.array([5, 20])}
+    search = GridSearchCV(SparseGPClassifier(), grid, cv=2, scoring="neg_log_loss", n_jobs=n_jobs)
+    with parallel_config(backend="threading"):
+        search.fit(*iris)
+    assert search.best_params_["n_active"] == 20
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert len(search.best_estimator_.active_indices_) == 20
+
+
+@pytest.mark.parametrize("method", ["sigmoid", "temperature"])
+def test_calibration(iris: Data, method: str) -> None:
+    if method == "temperature":
+        pytest.importorskip("sklearn", minversion="1.8")
+    calibrated = CalibratedClassifierCV(SparseGPClassifier(n_active=20), method=method, cv=2)
+    proba = calibrated.fit(*iris).predict_proba(iris[0])
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+    assert calibrated.score(*iris) > 0.9
+
+
+def test_cross_validation(iris: Data, words: Labels) -> None:
+    estimator = SparseGPClassifier(n_active=20)
+    proba = cross_val_predict(estimator, iris[0], words, cv=3, method="predict_proba")
+    assert proba.shape == (150, 3)
+    assert cross_val_score(estimator, iris[0], words, cv=3).mean() > 0.9

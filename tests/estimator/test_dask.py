@@ -1,0 +1,190 @@
+"""Dask collections in, lazy dask arrays out; a cluster with two worker processes."""
+
+import copy
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import cloudpickle
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from sparsegp import SparseGPClassifier
+from sparsegp.types import Doubles, Labels
+
+Data = tuple[Doubles, Labels]
+CHUNKS = (60, 50, 40)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    with LocalCluster(  # type: ignore[no-untyped-call]
+        n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def client(cluster: Any) -> Iterator[Any]:
+    with Client(cluster, set_as_default=False) as connected:  # type: ignore[no-untyped-call]
+        yield connected
+
+
+def arrays(iris: Data, words: Labels) -> tuple[Any, Any]:
+    return da.from_array(iris[0], chunks=(CHUNKS, 4)), da.from_array(words, chunks=(CHUNKS,))
+
+
+def frames(iris: Data, words: Labels) -> tuple[Any, Any]:
+    X = pd.DataFrame(iris[0], columns=list("abcd"))
+    return dd.from_pandas(X, npartitions=3), dd.from_pandas(pd.Series(words), npartitions=3)
+
+
+def settings() -> SparseGPClassifier:
+    return SparseGPClassifier(n_active=20, posterior="all")
+
+
+def assert_same(found: SparseGPClassifier, fitted: SparseGPClassifier, X: Doubles) -> None:
+    np.testing.assert_array_equal(found.active_indices_, fitted.active_indices_)
+    np.testing.assert_array_equal(found.predict_proba(X), fitted.predict_proba(X))
+    assert list(found.classes_) == list(fitted.classes_)
+
+
+# -- without a cluster -----------------------------------------------------------------------------
+
+
+def test_fit_on_arrays(iris: Data, words: Labels, fitted: SparseGPClassifier) -> None:
+    found = settings().fit(*arrays(iris, words))
+    assert found.client_ is None
+    assert_same(found, fitted, iris[0])
+
+
+def test_fit_on_frames(iris: Data, words: Labels, fitted: SparseGPClassifier) -> None:
+    X, y = frames(iris, words)
+    found = settings().fit(X, y)
+    assert list(found.feature_names_in_) == list("abcd")
+    np.testing.assert_array_equal(found.predict_proba(X).compute(), fitted.predict_proba(iris[0]))
+    assert found.score(X, y) == fitted.score(iris[0], words)
+    with pytest.raises(ValueError, match="feature names should match"):
+        found.predict(X[["d", "c", "b", "a"]])
+
+
+@pytest.mark.parametrize(
+    "method", ["predict", "predict_proba", "predict_log_proba", "latent_mean_and_variance"]
+)
+def test_predictions_are_lazy_with_the_chunks_of_the_rows(
+    fitted: SparseGPClassifier, iris: Data, words: Labels, method: str
+) -> None:
+    X, _ = arrays(iris, words)
+    lazy, dense = getattr(fitted, method)(X), getattr(fitted, method)(iris[0])
+    for found, expected in zip(
+        lazy if isinstance(lazy, tuple) else (lazy,),
+        dense if isinstance(dense, tuple) else (dense,),
+        strict=True,
+    ):
+        assert isinstance(found, da.Array)
+        assert found.shape == expected.shape
+        assert found.chunks[0] == CHUNKS
+        values = found.compute()
+        assert found.dtype == values.dtype == expected.dtype
+        if method == "predict":
+            np.testing.assert_array_equal(values, expected)
+        else:
+            np.testing.assert_allclose(values, expected, rtol=1e-12)
+
+
+def test_one_task_holds_the_model(fitted: SparseGPClassifier, iris: Data) -> None:
+    proba = fitted.predict_proba(da.from_array(np.tile(iris[0], (10, 1)), chunks=(256, 4)))
+    assert proba.numblocks[0] == 6
+    sizes = [len(cloudpickle.dumps(task)) for task in dict(proba.__dask_graph__()).values()]
+    model = len(cloudpickle.dumps(fitted.model_))
+    assert sum(size > 0.9 * model for size in sizes) == 1
+
+
+def test_unknown_chunks_are_counted(fitted: SparseGPClassifier, iris: Data, words: Labels) -> None:
+    X, _ = arrays(iris, words)
+    some = X[X[:, 0] > 6]
+    proba = fitted.predict_proba(some)
+    assert not np.isnan(proba.shape[0])
+    assert np.isnan(some.shape[0]), "the array of the caller was changed"
+    np.testing.assert_allclose(proba.compute(), fitted.predict_proba(iris[0][iris[0][:, 0] > 6]))
+
+
+def test_useless_collections_are_refused(
+    fitted: SparseGPClassifier, iris: Data, words: Labels
+) -> None:
+    X, y = arrays(iris, words)
+    for wrong, labels, message in (
+        (X[:, 0], y, "Expected 2D array"),
+        (X, None, "requires y to be passed"),
+        (X, y[:100], "150 rows and 100 labels"),
+        (X, da.zeros(150), "one class"),
+        (X, da.linspace(0, 1, 150), "Unknown label type"),
+        (da.where(X[7, 0] == X, np.nan, X), y, "not finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            settings().fit(wrong, labels)
+    with pytest.raises(ValueError, match="X has 3 features"):
+        fitted.predict(X[:, :3])
+    bad = fitted.predict(da.where(X[7, 0] == X, np.nan, X))
+    with pytest.raises(ValueError, match="must be finite"):
+        bad.compute()
+
+
+# -- on a cluster ----------------------------------------------------------------------------------
+
+
+def test_fit_by_a_client(
+    client: Any, iris: Data, words: Labels, fitted: SparseGPClassifier
+) -> None:
+    X, y = arrays(iris, words)
+    for given in ((iris[0], words), (X, y), (client.persist(X), client.persist(y))):
+        found = settings().set_params(client=client).fit(*given)
+        assert found.client_ is client
+        assert_same(found, fitted, iris[0])
+    assert found.score(client.persist(X), y) == fitted.score(iris[0], words)
+
+
+def test_the_current_client_fits_collections(
+    client: Any, iris: Data, words: Labels, fitted: SparseGPClassifier
+) -> None:
+    X, y = arrays(iris, words)
+    with client.as_current():
+        found = settings().fit(X.persist(), y.persist())
+        assert found.client_ is client
+        assert settings().fit(iris[0], words).client_ is None
+    assert_same(found, fitted, iris[0])
+
+
+def test_predictions_are_computed_on_the_cluster(
+    client: Any, iris: Data, words: Labels, fitted: SparseGPClassifier
+) -> None:
+    X, _ = arrays(iris, words)
+    with client.as_current():
+        proba = fitted.predict_proba(X.persist()).compute()
+    np.testing.assert_allclose(proba, fitted.predict_proba(iris[0]), rtol=1e-12)
+
+
+def test_a_client_is_shared_by_clones_and_not_pickled(
+    client: Any, iris: Data, words: Labels
+) -> None:
+    estimator = settings().set_params(client=client).fit(iris[0], words)
+    cloned = clone(estimator)
+    assert cloned.client is client
+    assert not hasattr(cloned, "model_")
+    for other in (pickle.loads(pickle.dumps(estimator)), copy.deepcopy(estimator)):
+        assert other.client is None
+        assert other.client_ is None
+        np.testing.assert_array_equal(other.predict(iris[0]), estimator.predict(iris[0]))
+    assert estimator.client_ is client
+
+
+def test_a_search_fits_by_the_client(client: Any, iris: Data) -> None:
+    estimator = SparseGPClassifier(client=client)
+    search = GridSearchCV(estimator, {"n_active": [5, 20]}, cv=2).fit(*iris)
+    assert search.best_estimator_.client_ is client

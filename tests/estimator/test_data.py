@@ -1,0 +1,118 @@
+"""Inputs and labels of many kinds, and the messages for those that cannot be used."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from sklearn.exceptions import NotFittedError
+
+from sparsegp import SparseGPClassifier
+from sparsegp.types import Doubles, Labels
+
+Data = tuple[Doubles, Labels]
+NAMES = ["sepal length", "sepal width", "petal length", "petal width"]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(["b", "a", "c"]),
+        np.array(["b", "a", "c"], dtype=object),
+        np.array([2.0, -1.0, 7.0]),
+        np.array([3, 200, 17], dtype=np.uint8),
+        np.array([True, False, True]),
+    ],
+    ids=lambda labels: str(labels.dtype),
+)
+def test_labels_keep_their_type(iris: Data, labels: Labels) -> None:
+    X, y = iris[0], labels[iris[1]]
+    estimator = SparseGPClassifier(n_active=20).fit(X, y)
+    np.testing.assert_array_equal(estimator.classes_, np.unique(labels))
+    predicted = estimator.predict(X)
+    assert estimator.classes_.dtype == predicted.dtype == y.dtype
+    assert estimator.score(X, y) > 0.9
+    np.testing.assert_array_equal(
+        estimator.classes_[estimator.predict_proba(X).argmax(axis=1)], predicted
+    )
+
+
+def test_log_probabilities_are_those_of_the_probabilities(
+    fitted: SparseGPClassifier, iris: Data
+) -> None:
+    proba = fitted.predict_proba(iris[0])
+    np.testing.assert_allclose(np.exp(fitted.predict_log_proba(iris[0])), proba, rtol=1e-12)
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0, rtol=1e-12)
+
+
+def test_predictions_of_a_row_depend_on_no_other_row(
+    fitted: SparseGPClassifier, iris: Data
+) -> None:
+    X = np.tile(iris[0], (3, 1))
+    whole = fitted.predict_proba(X)
+    order = np.random.default_rng(1).permutation(len(X))
+    np.testing.assert_allclose(fitted.predict_proba(X[order]), whole[order], rtol=1e-12)
+    single = np.concatenate([fitted.predict_proba(row[np.newaxis]) for row in X[:5]])
+    np.testing.assert_allclose(single, whole[:5], rtol=1e-12)
+
+
+def test_data_frames_bring_names(iris: Data, words: Labels) -> None:
+    frame = pd.DataFrame(iris[0], columns=NAMES)
+    estimator = SparseGPClassifier(n_active=20).fit(frame, pd.Series(words, name="species"))
+    assert list(estimator.feature_names_in_) == NAMES
+    assert estimator.n_features_in_ == 4
+    assert isinstance(estimator.predict(frame), np.ndarray)
+    assert list(estimator.classes_) == ["setosa", "versicolor", "virginica"]
+    plain = SparseGPClassifier(n_active=20).fit(*iris)
+    np.testing.assert_array_equal(estimator.predict_proba(frame), plain.predict_proba(iris[0]))
+    with pytest.raises(ValueError, match="feature names should match"):
+        estimator.predict(frame[NAMES[::-1]])
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        estimator.predict(iris[0])
+
+
+def test_categories_are_labels(iris: Data, words: Labels) -> None:
+    estimator = SparseGPClassifier(n_active=20).fit(iris[0], pd.Series(words, dtype="category"))
+    assert set(estimator.predict(iris[0])) == set(words)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        ([[1.0], [np.nan]], [0, 1], "Input X contains NaN"),
+        ([[1.0], [np.inf]], [0, 1], "Input X contains infinity"),
+        ([[1.0], [2.0]], [0.0, np.nan], "Input y contains NaN"),
+        ([[1.0], [2.0]], [5, 5], "one class only, 5,"),
+        ([[1.0], [2.0], [3.0]], [0.1, 0.2, 0.7], "Unknown label type"),
+        ([[1.0], [2.0]], [0, 1, 0], "inconsistent numbers of samples"),
+        ([1.0, 2.0], [0, 1], "Expected 2D array"),
+        ([[1.0], [2.0]], None, "requires y to be passed"),
+        ([[1j], [2.0]], [0, 1], "Complex data not supported"),
+        ([["a"], ["b"]], [0, 1], "not compatible with arrays of bytes/strings"),
+    ],
+)
+def test_useless_data_are_refused_in_the_words_of_sklearn(X: Any, y: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SparseGPClassifier().fit(np.array(X), y)
+
+
+def test_sparse_matrices_are_refused(iris: Data) -> None:
+    with pytest.raises(TypeError, match="Sparse data was passed"):
+        SparseGPClassifier().fit(scipy.sparse.csr_array(iris[0]), iris[1])
+
+
+def test_needs_fit_first(iris: Data) -> None:
+    estimator = SparseGPClassifier()
+    for name in ("predict", "predict_proba", "predict_log_proba", "latent_mean_and_variance"):
+        with pytest.raises(NotFittedError):
+            getattr(estimator, name)(iris[0])
+    with pytest.raises(NotFittedError):
+        _ = estimator.client_
+    with pytest.raises(NotFittedError):
+        estimator.save("nowhere")
+
+
+def test_another_number_of_columns_is_refused(fitted: SparseGPClassifier, iris: Data) -> None:
+    with pytest.raises(ValueError, match="X has 3 features, but SparseGPClassifier is expecting 4"):
+        fitted.predict(iris[0][:, :3])
