@@ -236,7 +236,7 @@ def kill_at_random(series: Series, kills: int, longest: float, total: int) -> No
 @pytest.mark.parametrize(
     ("kills", "n_active", "arguments"),
     [
-        pytest.param(6, 150, ADF, id="6 kills"),
+        pytest.param(6, 100, ADF, id="6 kills"),
         pytest.param(4, 60, (*ALL, *SHORTER), id="4 kills, posterior all"),
         pytest.param(30, 1000, ADF, id="30 kills", marks=pytest.mark.slow),
         pytest.param(30, 600, ALL, id="30 kills, posterior all", marks=pytest.mark.slow),

@@ -1,0 +1,200 @@
+"""What README.md and cluster/README.md tell to type works, and prints what they show.
+
+Every fenced block is one of: commands (`sh`), what the last command printed (`text`), or Python.
+Commands of the program are run in order in one folder, those that need a cluster or large data are
+parsed only; a block or a command of any other kind fails.
+"""
+
+import contextlib
+import io
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import sparsegp
+from sparsegp.cli import main
+
+ROOT = Path(sparsegp.__file__).parents[1]
+pytestmark = pytest.mark.skipif(
+    not (ROOT / "README.md").exists(), reason="an installed package has no README"
+)
+
+BEGUN_ELSEWHERE = {"dask", "pip", "python"}
+NEEDS = ("--scheduler", "--scheduler-file", "--data")
+"""Options of commands that can only be parsed here."""
+
+
+@dataclass(frozen=True)
+class Fence:
+    """A fenced block: its language, its text, and its first line in the file."""
+
+    language: str
+    text: str
+    line: int
+
+
+def fences(path: Path) -> Iterator[Fence]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    begin = None
+    for number, line in enumerate(lines):
+        if line.startswith("```") and begin is None:
+            begin = number
+        elif line.startswith("```"):
+            assert begin is not None
+            text = "\n".join(lines[begin + 1 : number])
+            yield Fence(lines[begin][3:], text, begin + 2)
+            begin = None
+        else:
+            assert not line.lstrip().startswith("```"), f"{path.name}:{number + 1} is indented"
+    assert begin is None, f"{path.name}:{begin} is never closed"
+
+
+def commands(text: str) -> list[list[str]]:
+    """Return the commands of a block as words."""
+    parts = [part for line in text.splitlines() for part in line.split("&&")]
+    return [words for part in parts if (words := shlex.split(part, comments=True))]
+
+
+def shape(line: str) -> str:
+    """Return a line with its numbers and its white space made equal."""
+    line = re.sub(r"-?\d+(\.\d+)?(e[+-]?\d+)?", "#", line.replace("\u2026", ""))
+    line = re.sub(r"\b([kMG]B|bytes)\b", "B", line)
+    return " ".join(line.split())
+
+
+def assert_printed(shown: str, printed: str, where: str) -> None:
+    """Check that every line shown was printed, apart from its numbers."""
+    lines = {shape(line) for line in printed.splitlines()}
+    for line in shown.splitlines():
+        if line.strip() == "...":
+            continue
+        start = shape(line.removesuffix("..."))
+        found = start in lines or (
+            line.endswith("...") and any(full.startswith(start) for full in lines)
+        )
+        assert found, f"{where} shows {line!r}; printed:\n{printed}"
+
+
+def parse_only(words: list[str]) -> None:
+    """Check that a command of the program has such options and arguments."""
+    with click.Context(main, info_name="sparsegp") as context:
+        command = main.get_command(context, words[1])
+        assert command is not None, words
+        command.make_context(words[1], words[2:])
+
+
+def can_run(words: list[str]) -> bool:
+    if words[1] == "reproduce" and "--cells" not in words:
+        return False
+    return not any(word in NEEDS for word in words)
+
+
+def check_other(words: list[str]) -> None:
+    """Check a command that is not run: its files and extras are there."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    if words[0] == "pip":
+        match = re.fullmatch(r"\.(?:\[(\w+)\])?", words[2])
+        assert words[1] == "install", words
+        assert match, words
+        assert match[1] is None or match[1] in project["optional-dependencies"]
+    elif words[0] == "python":
+        assert words[1:3] == ["-m", "pytest"]
+        assert all((ROOT / word).exists() for word in words[3:] if word.startswith("tests/"))
+    else:
+        from distributed.cli import dask_scheduler, dask_worker  # noqa: PLC0415
+
+        known = {"scheduler": dask_scheduler.main, "worker": dask_worker.main}
+        known[words[1]].make_context(words[1], words[2:])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files that the commands speak of, and the folder where they run."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, size=90)
+    X = rng.standard_normal((3, 4))[y] * 3.0 + rng.standard_normal((90, 4))
+    table = np.column_stack([y, X])
+    np.savetxt(tmp_path / "mine.csv", table[:60], delimiter=",", fmt="%.6g")
+    np.savetxt(tmp_path / "new.csv", table[60:], delimiter=",", fmt="%.6g")
+    (tmp_path / "pipelines").symlink_to(ROOT / "pipelines")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["README.md", "cluster/README.md"])
+def test_commands(name: str, folder: Path) -> None:
+    printed, ran = "", 0
+    for fence in fences(ROOT / name):
+        where = f"{name}:{fence.line}"
+        if fence.language == "text":
+            assert_printed(fence.text, printed, where)
+            continue
+        if fence.language == "python":
+            continue  # test_python
+        assert fence.language == "sh", f"{where}: a block of kind {fence.language!r}"
+        printed = ""
+        for words in commands(fence.text):
+            if words[0] != "sparsegp":
+                assert words[0] in BEGUN_ELSEWHERE, f"{where}: {words}"
+                check_other(words)
+            elif not can_run(words):
+                parse_only(words)
+            else:
+                result = CliRunner().invoke(main, words[1:])
+                assert result.exit_code == 0, f"{where}: {words}: {result.output}"
+                printed += result.stdout
+                ran += 1
+                if "--out" in words and words[words.index("--out") + 1].endswith(".csv"):
+                    printed += Path(words[words.index("--out") + 1]).read_text()
+    assert ran
+
+
+def test_python(folder: Path) -> None:
+    """All Python blocks, one after the other, in one namespace."""
+    names: dict[str, object] = {}
+    blocks = [fence for fence in fences(ROOT / "README.md") if fence.language == "python"]
+    assert blocks
+    for fence in blocks:
+        code = compile("\n" * (fence.line - 1) + fence.text, "README.md", "exec")
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            exec(code, names)
+        shown = re.findall(r"print\(.*\)  # (.*)", fence.text)
+        for text in shown:
+            assert re.match(r"[a-z]", text) or text in out.getvalue().splitlines(), text
+
+
+@pytest.mark.parametrize("name", ["README.md", "cluster/README.md"])
+def test_links_and_folders(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
+        assert ((ROOT / name).parent / link).exists(), link
+    for folder in re.findall(r"^\| `((?:sparsegp|pipelines|cluster|tests)[\w/]*)` \|", text, re.M):
+        assert (ROOT / folder).is_dir(), folder
+
+
+def test_every_folder_is_described() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for folder in sorted(path.parent.name for path in (ROOT / "sparsegp").glob("*/__init__.py")):
+        assert f"| `sparsegp/{folder}` |" in text, folder
+
+
+def test_every_option_that_readme_names_exists() -> None:
+    """Also those in running text and tables."""
+    known = {"--help", "--nthreads", "--memory-limit", "--nworkers", "--version"}
+    with click.Context(main) as context:
+        for name in main.list_commands(context):
+            command = main.get_command(context, name)
+            assert command is not None
+            known |= {option for parameter in command.params for option in parameter.opts}
+    for name in ("README.md", "cluster/README.md"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+        assert set(re.findall(r"`(--[a-z-]+)", prose)) <= known
