@@ -20,9 +20,17 @@ MOST = 10
 @click.command()
 @click.argument("run")
 @click.argument("data")
+@click.option(
+    "--plots",
+    metavar="DIR",
+    help="Draw reliability, errors against rejections, confusions and the learning curve (.png; "
+    'needs the extra "plot").',
+)
 @shared.label_column
 @shared.as_json
-def evaluate(run: str, data: str, label_column: str | None, as_json: bool) -> None:
+def evaluate(
+    run: str, data: str, plots: str | None, label_column: str | None, as_json: bool
+) -> None:
     """Compare the predictions of the model in RUN with the labels of DATA.
 
     Where DATA has a test part, that part is taken. Labels that were never seen in training count as
@@ -30,6 +38,7 @@ def evaluate(run: str, data: str, label_column: str | None, as_json: bool) -> No
     """
     from sparsegp.cli.scoring import figures, open_for, score
     from sparsegp.model import load
+    from sparsegp.report import History, evaluation_pictures
 
     model = load(run)
     table = open_for(model, data, label_column)
@@ -40,12 +49,18 @@ def evaluate(run: str, data: str, label_column: str | None, as_json: bool) -> No
             f"they count as errors",
             err=True,
         )
+    pictures = []
+    if plots is not None:
+        history = History.from_records(model.history)
+        pictures = [str(path) for path in evaluation_pictures(evaluation, history, plots)]
     if as_json:
         record = {"run": run, "source": table.source, **evaluation.to_json(), "unseen": unseen}
-        print_json(record)
+        print_json({**record, "pictures": pictures})
         return
     print_pairs([("data", table.source), *figures(evaluation)])
     click.echo(confusions(evaluation))
+    for picture in pictures:
+        click.echo(f"picture: {picture}")
 
 
 def confusions(evaluation: "Evaluation") -> str:

@@ -1,6 +1,7 @@
 """`sparsegp inspect`."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,8 @@ def finished(path: Path, model: "Model") -> dict[str, Any]:
         "settings": dict(model.settings),
         "kernels": [str(kernel) for kernel in model.active.kernels],
         "scaling": model.scaling.name,
+        "calibration": asdict(model.span.calibration),
+        "posterior": {**model.span.report, "jitter": model.posterior.jitter},
         "classes": model.classes.tolist(),
         "columns": model.n_features,
         "n_active": len(model.rows),
@@ -72,6 +75,8 @@ def unfinished(path: Path) -> dict[str, Any]:
         "settings": settings,
         "kernels": None,
         "scaling": None,
+        "calibration": None,
+        "posterior": None,
         "classes": data["classes"],
         "columns": data["columns"],
         "n_active": len(rows),
@@ -89,7 +94,7 @@ def warn(text: str) -> None:
 
 def rows_wanted(settings: "TrainSettings", n: int) -> int:
     """Return how many rows the run is to include."""
-    from sparsegp.training.run import choose_aside
+    from sparsegp.training.rows import choose_aside
 
     return settings.rows_to_include(n - int(choose_aside(n, settings).sum()))
 
@@ -140,11 +145,28 @@ def print_record(record: dict[str, Any]) -> None:
     if record["kernels"]:
         pairs.append(("kernel", "; ".join(dict.fromkeys(record["kernels"]))))
         pairs.append(("scaling", record["scaling"]))
+        pairs += probabilities(record)
     pairs += [(name, size(count)) for name, count in record["sizes"].items()]
     if seconds is not None:
         pairs.append(("time", f"{seconds:.1f} s for the selection"))
     print_pairs(pairs)
     print_curve(record["history"])
+
+
+def probabilities(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return in words how the posterior was found, and how it becomes probabilities."""
+    calibration, report = dict(record["calibration"]), dict(record["posterior"])
+    means = f"latent means divided by {calibration['temperature']:.4g} (temperature)"
+    variances = f"latent variances times {calibration['variance_weight']:.4g} (variance weight)"
+    jitter, found = report.pop("jitter"), []
+    if "rounds" in report:
+        found.append("rounds " + " + ".join(map(str, report["rounds"])))
+    if "objective" in report:
+        found.append(f"objective {report['objective']:.6g} nats")
+    if "jitter_of_metric" in report:
+        found.append(f"jitter of its metric {report['jitter_of_metric']:.3g}")
+    found.append(f"jitter of the active rows' covariance {jitter:.3g}")
+    return [("posterior", ", ".join(found)), ("calibration", f"{means}, {variances}")]
 
 
 def print_curve(history: list[dict[str, float]]) -> None:

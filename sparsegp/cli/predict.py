@@ -17,29 +17,62 @@ if TYPE_CHECKING:
 @click.argument("data")
 @click.option("--out", required=True, metavar="FILE", help="A .csv, .npz or .zarr to be written.")
 @click.option("--latent", is_flag=True, help="Add latent means and variances.")
+@click.option(
+    "--reject-below",
+    type=float,
+    metavar="P",
+    help="Mark rows whose greatest probability is below P.",
+)
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @shared.label_column
 def predict(
-    run: str, data: str, out: str, latent: bool, force: bool, label_column: str | None
+    run: str,
+    data: str,
+    out: str,
+    latent: bool,
+    reject_below: float | None,
+    force: bool,
+    label_column: str | None,
 ) -> None:
     """Write labels and class probabilities of the rows of DATA by the model in RUN.
 
     Where DATA has a test part, that part is taken; labels are not needed. A .csv has the columns
     row, label, p_<class>...; .npz and .zarr have the arrays labels, probabilities and classes.
+    With --reject-below there is `rejected` too: 1 or 0 in a .csv, true or false in arrays.
     """
     from sparsegp.cli.predictions import check_target, writing
     from sparsegp.cli.scoring import batches, open_for
     from sparsegp.model import load
 
-    path = Path(out)
+    path, rejects = Path(out), reject_below is not None
+    check_probability(reject_below)
     check_target(path, force)
     model = load(run)
     table = open_for(model, data, label_column)
-    rows = int(table.X.shape[0])
-    with writing(path, model.classes, rows, latent) as writer:
+    rows, rejected = int(table.X.shape[0]), 0
+    with writing(path, model.classes, rows, latent, rejects) as writer:
         for first, X in batches(table):
-            writer.write(first, predictions(model, X, latent))
-    click.echo(f"{plural(rows, 'row')} of {table.source} predicted: {path}")
+            found = predictions(model, X, latent)
+            if rejects:
+                found["rejected"] = found["probabilities"].max(axis=1) < reject_below
+                rejected += int(found["rejected"].sum())
+            writer.write(first, found)
+    said = f", {rejected} of them rejected (probability below {reject_below})" if rejects else ""
+    click.echo(f"{plural(rows, 'row')} of {table.source} predicted{said}: {path}")
+
+
+def check_probability(value: float | None) -> None:
+    """Check a least probability.
+
+    Raises
+    ------
+    SettingsError
+        If it is out of range.
+    """
+    from sparsegp.errors import SettingsError
+
+    if value is not None and not 0.0 < value <= 1.0:
+        raise SettingsError(f"--reject-below must be above 0 and at most 1, got {value:g}")
 
 
 def predictions(model: "Model", X: Any, latent: bool) -> dict[str, Any]:

@@ -32,15 +32,20 @@ class Writer(ABC):
         Rows in all.
     latent : bool
         Latent means and variances come along.
+    rejects : bool
+        So does whether a row is rejected.
     """
 
-    def __init__(self, path: Path, classes: Labels, rows: int, latent: bool) -> None:
+    def __init__(
+        self, path: Path, classes: Labels, rows: int, latent: bool, rejects: bool = False
+    ) -> None:
         self.path, self.classes, self.rows = path, classes, rows
         self.names = list(PREFIXES) if latent else ["probabilities"]
+        self.marks = ["rejected"] if rejects else []
 
     @abstractmethod
     def write(self, first: int, found: dict[str, Any]) -> None:
-        """Write `labels` (m,) and the arrays (m, K) of the rows from `first` on."""
+        """Write `labels`, `marks` (m,) and the arrays (m, K) of the rows from `first` on."""
 
     @abstractmethod
     def close(self) -> None:
@@ -57,19 +62,23 @@ WRITERS: Registry[type[Writer]] = Registry("format of predictions")
 class CsvWriter(Writer):
     """A line for every row; numbers are exact."""
 
-    def __init__(self, path: Path, classes: Labels, rows: int, latent: bool) -> None:
-        super().__init__(path, classes, rows, latent)
+    def __init__(
+        self, path: Path, classes: Labels, rows: int, latent: bool, rejects: bool = False
+    ) -> None:
+        super().__init__(path, classes, rows, latent, rejects)
         self._file = path.open("x", newline="", encoding="utf-8")
         self._csv = csv.writer(self._file, lineterminator="\n")
         columns = [f"{PREFIXES[name]}_{label}" for name in self.names for label in classes.tolist()]
-        self._csv.writerow(["row", "label", *columns])
+        self._csv.writerow(["row", "label", *columns, *self.marks])
 
     def write(self, first: int, found: dict[str, Any]) -> None:
         """Write lines."""
         numbers = np.concatenate([found[name] for name in self.names], axis=1).tolist()
+        labels = found["labels"].tolist()
+        marks = [[int(found[name][i]) for name in self.marks] for i in range(len(labels))]
         self._csv.writerows(
-            [first + i, label, *values]
-            for i, (label, values) in enumerate(zip(found["labels"].tolist(), numbers, strict=True))
+            [first + i, label, *values, *marked]
+            for i, (label, values, marked) in enumerate(zip(labels, numbers, marks, strict=True))
         )
 
     def close(self) -> None:
@@ -86,8 +95,10 @@ class CsvWriter(Writer):
 class NpzWriter(Writer):
     """An archive of arrays, collected in memory."""
 
-    def __init__(self, path: Path, classes: Labels, rows: int, latent: bool) -> None:
-        super().__init__(path, classes, rows, latent)
+    def __init__(
+        self, path: Path, classes: Labels, rows: int, latent: bool, rejects: bool = False
+    ) -> None:
+        super().__init__(path, classes, rows, latent, rejects)
         self._parts: list[dict[str, Any]] = []
 
     def write(self, first: int, found: dict[str, Any]) -> None:
@@ -99,7 +110,7 @@ class NpzWriter(Writer):
         """Write the archive."""
         arrays: dict[str, Any] = {
             name: np.concatenate([part[name] for part in self._parts])
-            for name in ("labels", *self.names)
+            for name in ("labels", *self.names, *self.marks)
         }
         with self.path.open("xb") as file:
             np.savez(file, classes=self.classes, **arrays)
@@ -109,16 +120,20 @@ class NpzWriter(Writer):
 class ZarrWriter(Writer):
     """A zarr group."""
 
-    def __init__(self, path: Path, classes: Labels, rows: int, latent: bool) -> None:
+    def __init__(
+        self, path: Path, classes: Labels, rows: int, latent: bool, rejects: bool = False
+    ) -> None:
         import zarr
 
-        super().__init__(path, classes, rows, latent)
+        super().__init__(path, classes, rows, latent, rejects)
         self._group: Any = zarr.open_group(str(path), mode="w")
         self._create("classes", classes.dtype, (len(classes),))[:] = classes
         self._arrays = {"labels": self._create("labels", classes.dtype, (rows,))}
         for name in self.names:
             shape = (rows, len(classes))
             self._arrays[name] = self._create(name, np.dtype(np.float64), shape)
+        for name in self.marks:
+            self._arrays[name] = self._create(name, np.dtype(np.bool_), (rows,))
 
     def _create(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
         chunks = (min(shape[0], ZARR_CHUNK_ROWS), *shape[1:])
@@ -160,7 +175,9 @@ def check_target(path: Path, force: bool) -> None:
 
 
 @contextmanager
-def writing(path: Path, classes: Labels, rows: int, latent: bool) -> Iterator[Writer]:
+def writing(
+    path: Path, classes: Labels, rows: int, latent: bool, rejects: bool = False
+) -> Iterator[Writer]:
     """Open a writer; what it wrote appears at the path when all went well, else nothing does.
 
     Raises
@@ -173,7 +190,7 @@ def writing(path: Path, classes: Labels, rows: int, latent: bool) -> Iterator[Wr
     with ExitStack() as stack:
         stack.callback(_drop, fresh)
         try:
-            writer = WRITERS[path.suffix.lower()](fresh, classes, rows, latent)
+            writer = WRITERS[path.suffix.lower()](fresh, classes, rows, latent, rejects)
             stack.callback(writer.abandon)
             yield writer
             writer.close()

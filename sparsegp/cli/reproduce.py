@@ -28,8 +28,9 @@ def command(pipeline: str, data: str | None, out: str | None, cells: str, as_jso
     """Run what is missing of a pipeline and print our figures beside the paper's.
 
     A pipeline is a TOML file such as pipelines/girolami-rogers-2006/isolet.toml. Every finished
-    cell is kept; an interrupted call is gone on with by the same command. table.csv, curves.csv
-    and, with the extra "plot", curves.png are written beside the cells.
+    cell is kept; an interrupted call is gone on with by the same command. table.csv is written
+    beside the cells; so are curves.csv and, with the extra "plot", curves.png, or summary.csv for
+    a benchmark.
     """
     import json
 

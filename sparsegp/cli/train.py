@@ -162,7 +162,7 @@ def summary(record: dict[str, Any], evaluation: "Evaluation | None") -> list[tup
         ("trained on", f"{record['source']}: {rows}, {columns}, {len(record['classes'])} classes"),
         ("kernel", f"{'; '.join(kernels)} of inputs scaled by rule {record['scaling']!r}"),
         ("active rows", str(record["n_active"])),
-        ("training error", percent(record["train_error"])),
+        ("training error", f"{percent(record['train_error'])} at the end of the selection"),
     ]
     if evaluation is not None:
         pairs.append(("held out", record["held_out"]))

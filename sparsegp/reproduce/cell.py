@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from sparsegp.reproduce.sources import Source
@@ -26,6 +26,12 @@ class Cell:
         What the data are drawn with, where they are drawn.
     kind : str
         Name in `KINDS`.
+    data : str
+        Name of the data in the pipeline, where there are several.
+    options : mapping
+        What the kind reads besides settings (`Kind.read_options`), plain JSON.
+    used : collection of str or None
+        Names of the settings that its result depends on, besides the seed; None for all.
     """
 
     name: str
@@ -34,12 +40,23 @@ class Cell:
     source: Source
     data_seed: int | None
     kind: str
+    data: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    used: Collection[str] | None = None
 
     @property
     def n_active(self) -> int:
         """Rows to include; a pipeline always names their number."""
         assert self.settings.n_active is not None  # checked when the pipeline was read
         return self.settings.n_active
+
+    @property
+    def settings_used(self) -> dict[str, Any]:
+        """Settings that its result depends on, as plain JSON."""
+        every = self.settings.to_json()
+        if self.used is None:
+            return every
+        return {name: every[name] for name in every if name in self.used or name == "seed"}
 
     @property
     def fingerprint(self) -> str:
@@ -49,16 +66,18 @@ class Cell:
         make finished cells run again.
         """
         plain = TrainSettings().to_json()
-        stated = {k: v for k, v in self.settings.to_json().items() if v != plain[k]}
+        stated = {k: v for k, v in self.settings_used.items() if v != plain[k]}
         return self._digest(stated)
 
     @property
     def run_name(self) -> str:
         """Name of the directory of its run, another one for other settings or data."""
-        return f"{self.name}.{self._digest(self.settings.to_json())[:12]}"
+        return f"{self.name}.{self._digest(self.settings_used)[:12]}"
 
     def _digest(self, settings: Mapping[str, Any]) -> str:
         data = self.source.to_json(self.data_seed)
         content = {"kind": self.kind, "settings": settings, "data": data}
+        if self.options:
+            content["options"] = self.options
         text = json.dumps(content, sort_keys=True).encode()
         return hashlib.blake2b(text, digest_size=16).hexdigest()

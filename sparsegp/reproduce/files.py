@@ -71,6 +71,7 @@ class CellStore:
             stored = json.loads(self._path(cell).read_text(encoding="utf-8"))
             fresh = stored["fingerprint"] == cell.fingerprint
             fresh &= not digests or stored["files"] == digests
+            fresh &= _agree(stored["settings"], cell.settings_used)
             result: dict[str, Any] = stored["result"]
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -87,7 +88,7 @@ class CellStore:
         content = {
             "cell": cell.name,
             "fingerprint": cell.fingerprint,
-            "settings": cell.settings.to_json(),
+            "settings": cell.settings_used,
             "data": cell.source.to_json(cell.data_seed),
             "files": dict(digests),
             "result": dict(result),
@@ -105,3 +106,8 @@ class CellStore:
 
     def _path(self, cell: Cell) -> Path:
         return self.cells / f"{cell.name}.json"
+
+
+def _agree(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether no setting that both have differs, as it would if its default had changed."""
+    return all(wanted[name] == value for name, value in stored.items() if name in wanted)

@@ -1,10 +1,10 @@
 """A pipeline: one TOML file that says what is run on which data, and what was published."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from sparsegp.errors import SettingsError
 from sparsegp.reproduce.cell import Cell
@@ -107,6 +107,7 @@ def read_pipeline(path: str | Path) -> Pipeline:
         raise file.error("kind", f"is {kind!r}; known: {', '.join(KINDS)}")
     title, paper = file.take("title", str), file.take("paper", str, "")
     cells = tuple(_read_cells(file, kind))
+    KINDS[kind].check(file, cells)
     report = _read_report(file.section("report"), KINDS[kind], cells)
     claims = _Claims(KINDS[kind], cells)
     published = tuple(claims.read(section) for section in file.sections("published"))
@@ -139,12 +140,26 @@ def _read_cells(file: Section, kind: str) -> Iterator[Cell]:
                 "name", f"must be small letters, digits and hyphens, and new, got {name!r}"
             )
         seen.add(name)
-        source = _choose_source(section, sources)
-        given = common | _read_settings(section)
+        data = "" if set(sources) == {""} else section.take("data", str)
+        source = _choose_source(section, sources, data)
+        options = KINDS[kind].read_options(section)
+        used = KINDS[kind].settings_used(options)
+        given = {k: v for k, v in common.items() if used is None or k in used}
+        given |= _read_settings(section, used)
         for seed, data_seed in zip(seeds, data_seeds, strict=True):
             settings = _settings(section, given | {"seed": seed})
             drawn_with = data_seed if isinstance(source, Drawn) else None
-            yield Cell(f"{name}-{seed}", name, settings, source, drawn_with, kind)
+            yield Cell(
+                name=f"{name}-{seed}",
+                variant=name,
+                settings=settings,
+                source=source,
+                data_seed=drawn_with,
+                kind=kind,
+                data=data,
+                options=options,
+                used=used,
+            )
 
 
 def _read_sources(section: Section) -> dict[str, Source]:
@@ -157,25 +172,29 @@ def _read_sources(section: Section) -> dict[str, Source]:
     return found
 
 
-def _choose_source(section: Section, sources: dict[str, Source]) -> Source:
-    if set(sources) == {""}:
-        return sources[""]
-    name = section.take("data", str)
+def _choose_source(section: Section, sources: dict[str, Source], name: str) -> Source:
     if name not in sources:
         raise section.error("data", f"is {name!r}; known: {', '.join(sorted(sources))}")
     return sources[name]
 
 
-def _read_settings(section: Section) -> dict[str, Any]:
-    """Read the rest of a table as fields of `TrainSettings`."""
-    types = {field.name: type(field.default) for field in fields(TrainSettings)}
-    types["n_active"] = int
-    del types["seed"]
+def _read_settings(section: Section, used: Collection[str] | None = None) -> dict[str, Any]:
+    """Read the rest of a table as fields of `TrainSettings`, or as those of them that are used."""
+    types = _types()
+    if used is not None:
+        types = {name: kind for name, kind in types.items() if name in used}
     for key in section.rest():
         if key not in types:
             raise section.error(key, f"is not known; known: {', '.join(sorted(types))}")
         section.take(key, types[key])
     return {key: section.content[key] for key in types if key in section.content}
+
+
+def _types() -> dict[str, type]:
+    """Return the types of all settings but the seed; that of an optional one is not None."""
+    hints: dict[str, Any] = get_type_hints(TrainSettings)
+    del hints["seed"]
+    return {name: next(iter(get_args(hint)), hint) for name, hint in hints.items()}
 
 
 def _settings(section: Section, given: dict[str, Any]) -> TrainSettings:

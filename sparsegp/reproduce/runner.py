@@ -18,6 +18,7 @@ from sparsegp.reproduce.files import CellStore, write_csv
 from sparsegp.reproduce.kinds import Bench
 from sparsegp.reproduce.pipeline import Pipeline, read_pipeline
 from sparsegp.reproduce.sources import Source, data_folder
+from sparsegp.reproduce.summary import summarise, summary_lines
 from sparsegp.reproduce.table import COLUMNS, Row, as_text, tabulate
 
 
@@ -36,6 +37,8 @@ class Outcome:
         Cells that are finished, and those of them that were run just now.
     note : str
         Something to know, or nothing.
+    summary : sequence of dict
+        A record for each variant, where the kind of pipeline has a summary.
     """
 
     pipeline: Pipeline
@@ -44,13 +47,18 @@ class Outcome:
     finished: Sequence[str]
     run: Sequence[str]
     note: str = ""
+    summary: Sequence[Mapping[str, Any]] = ()
 
     def lines(self) -> list[str]:
         """Return what is printed."""
         total = len(self.pipeline.cells)
         heading = ". ".join(filter(None, (self.pipeline.title, self.pipeline.paper)))
         counts = f"{len(self.finished)} of {total} cells finished, {len(self.run)} of them run now"
-        lines = [heading, "", *as_text(self.rows), "", f"{counts}; results in {self.out}"]
+        table = as_text(self.rows)
+        if self.pipeline.kind.has_summary:
+            aims = [row for row in self.rows if row.goal is not None and row.ours is not None]
+            table = [*summary_lines(self.summary), *(["", *as_text(aims)] if aims else [])]
+        lines = [heading, "", *table, "", f"{counts}; results in {self.out}"]
         return [*lines, self.note] if self.note else lines
 
     def to_json(self) -> dict[str, Any]:
@@ -63,6 +71,7 @@ class Outcome:
             "finished": list(self.finished),
             "run": list(self.run),
             "table": [row.to_json() for row in self.rows],
+            "summary": [dict(record) for record in self.summary],
         }
 
 
@@ -169,11 +178,15 @@ def _conclude(
             results[cell.name] = result
     rows = tabulate(pipeline, results)
     write_csv(store.out / "table.csv", COLUMNS, [row.to_json() for row in rows])
-    note = ""
+    note, summary = "", []
+    if pipeline.kind.has_summary:
+        summary = summarise(pipeline, results)
+        columns = list(dict.fromkeys(name for record in summary for name in record))
+        write_csv(store.out / "summary.csv", columns, summary)
     if pipeline.kind.has_curves:
         write_curves(pipeline, results, store.out / "curves.csv")
         try:
             _, note = draw_curves(pipeline, results, store.out)
         except StoreError as error:
             note = str(error)
-    return Outcome(pipeline, store.out, rows, list(results), run, note)
+    return Outcome(pipeline, store.out, rows, list(results), run, note, summary)

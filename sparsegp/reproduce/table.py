@@ -110,7 +110,7 @@ def tabulate(pipeline: Pipeline, results: Mapping[str, Mapping[str, Any]]) -> li
     results : mapping
         Of finished cells by name.
     """
-    rows = []
+    rows, results = [], pipeline.kind.complete(pipeline.cells, results)
     for variant, what, n_active in pipeline.tabulated:
         found = [
             pipeline.kind.figure(results[cell.name], what, n_active)
@@ -132,9 +132,14 @@ def _claim(claims: Sequence[Claim], key: tuple[str, str, int]) -> Claim | None:
 def as_text(rows: Sequence[Row]) -> list[str]:
     """Return the lines of the table as it is shown; columns without any entry are left out."""
     header = ("variant", "rows", "what", "ours", "published", "difference", "place", "goal")
-    cells = [header, *(_shown(row) for row in rows)]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(header))]
-    used = [i for i in range(len(header)) if any(line[i] for line in cells[1:])]
+    return aligned([header, *(_shown(row) for row in rows)])
+
+
+def aligned(cells: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table, its header first; columns without any entry are left out."""
+    every = range(len(cells[0]))
+    widths = [max(len(line[i]) for line in cells) for i in every]
+    used = [i for i in every if any(line[i] for line in cells[1:])]
     return ["  ".join(line[i].ljust(widths[i]) for i in used).rstrip() for line in cells]
 
 
@@ -157,7 +162,5 @@ def _shown(row: Row) -> tuple[str, ...]:
 
 
 def number(value: float) -> str:
-    """Write a figure with as many decimals as its size calls for."""
-    if abs(value) >= 100:
-        return f"{value:.0f}"
-    return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.3f}"
+    """Write a figure with three digits, or all of those before the point."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:#.3g}"

@@ -84,8 +84,9 @@ def test_files_that_may_not_grow(most, program, files, tmp_path):
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
+    arguments = ("--out", "run", *TRAIN, "--posterior", "adf")
     code, out, err = program(
-        "train", files / "pair.npz", "--out", "run", *TRAIN, cwd=tmp_path, preexec_fn=limit
+        "train", files / "pair.npz", *arguments, cwd=tmp_path, preexec_fn=limit
     )
     lines = err.splitlines()
     if most == 1000:

@@ -22,7 +22,7 @@ FILES = [
     ("unlabelled.npz", r"unlabelled\.npz \(X\) has no labels"),
 ]
 SETTINGS = [
-    (("--n-active", 301), r"n_active=301 exceeds the 300 training rows; lower --n-active"),
+    (("--n-active", 301), r"n_active=301 exceeds the 270 training rows; lower --n-active"),
     (("--n-active", 0), r"n_active must be at least 1, got 0"),
     (("--kernel", "10*rbf(5"), r"cannot read kernel '10\*rbf\(5' at position 7"),
     (("--kernel", "2*matern9"), r"cannot read kernel '2\*matern9' at position 3 'matern9'"),
@@ -184,8 +184,13 @@ class TestAltered:
         arguments = ("--n-active", 40, "--out", run, "--quiet", "--resume")
         one_line(invoke("train", files / "pair.npz", *arguments, code=2), r"run\.json cannot be")
 
-    def test_newest_checkpoint(self, run, trained, files, invoke, last_json):
+    def test_newest_checkpoint(self, files, invoke, last_json, tmp_path):
         """The one before it is taken, and the run ends as it did."""
+        arguments = ("--n-active", 40, "--checkpoint-every", 10, "--posterior", "adf", "--quiet")
+        arguments += ("--panel", 1, "--report-every", 10)
+        run, whole = tmp_path / "run", tmp_path / "whole"
+        invoke("train", files / "pair.npz", *arguments, "--out", whole)
+        shutil.copytree(whole, run)
         shutil.rmtree(run / "model")
         newest = run / "checkpoints" / "00000040"
         self.damage(newest / "arrays.zarr" / "rows" / "c.0")
@@ -195,9 +200,22 @@ class TestAltered:
         assert said in result.stderr
         assert record["state"] == "unfinished"
         assert record["n_active"] < record["n_wanted"] == 40
-        arguments = ("--n-active", 40, "--checkpoint-every", 10, "--out", run, "--quiet")
-        result = invoke("train", files / "pair.npz", *arguments, "--resume")
+        arguments = (*arguments, "--out", run, "--resume")
+        result = invoke("train", files / "pair.npz", *arguments)
         assert said in result.stderr
+        for file in (run / "model" / "arrays.zarr").rglob("c.*"):
+            assert file.read_bytes() == (whole / file.relative_to(run)).read_bytes()
+
+    def test_newest_checkpoint_of_the_posterior(self, run, trained, files, invoke, last_json):
+        shutil.rmtree(run / "model")
+        newest = Generations(run / "checkpoints", 2).steps()[-1]
+        assert newest > 40
+        self.damage(run / "checkpoints" / f"{newest:08d}" / "arrays.zarr" / "rows" / "c.0")
+        result = invoke("inspect", run, "--json")
+        assert "checkpoint passed over, going back to " in result.stderr
+        assert last_json(result.stdout)["n_active"] == 40
+        arguments = ("--n-active", 40, "--checkpoint-every", 10, "--out", run, "--quiet")
+        invoke("train", files / "pair.npz", *arguments, "--resume")
         for file in (run / "model" / "arrays.zarr").rglob("c.*"):
             assert file.read_bytes() == (trained / file.relative_to(run)).read_bytes()
 
@@ -226,7 +244,7 @@ class TestResume:
         ("data", "options", "pattern"),
         [
             ("pair.npz", ("--n-active", 41), r"n_active was 40 and is now 41"),
-            ("pair.npz", ("--kernel", "rbf"), r"kernel was '10\*rbf' and is now 'rbf'"),
+            ("pair.npz", ("--kernel", "rbf"), r"kernel was '100\*rbf' and is now 'rbf'"),
             ("pair.npz", ("--seed", 1), r"seed was 0 and is now 1"),
             ("only.npz", (), r"digest was .*; rows was 300 and is now 100"),
             ("words.npz", (), r"classes was \[0, 1, 2\] and is now \['low', 'mid', 'up'\]"),

@@ -1,6 +1,7 @@
 """Train, predict, evaluate, inspect and estimate, as a user does it."""
 
 import csv
+import sys
 
 import numpy as np
 import pytest
@@ -56,8 +57,8 @@ def test_json_of_train(invoke, files, tmp_path, last_json):
     assert record["settings"]["n_active"] == 20
     assert record["settings"]["lazy"] is False
     assert record["settings"]["seed"] == 3
-    assert record["settings"]["kernel"] == "10*rbf"
-    assert record["kernels"][0].startswith("10.0*rbf(")
+    assert record["settings"]["kernel"] == "100*rbf"
+    assert record["kernels"][0].startswith("100.0*rbf(")
     assert (record["rows"], record["columns"], record["n"]) == (300, 4, 100)
     assert 0.0 < record["error"] < 0.3
     assert 0.0 < record["nlpp"] < 1.2
@@ -165,8 +166,64 @@ class TestPredict:
         with untouched(tmp_path):
             invoke(*arguments, "--latent", "--force")
 
+    def test_rejected_rows_in_csv(self, trained, files, expected, invoke, tmp_path):
+        out = tmp_path / "p.csv"
+        arguments = ("--out", out, "--latent", "--reject-below", 0.8)
+        result = invoke("predict", trained, files / "only.npz", *arguments)
+        with out.open() as file:
+            lines = list(csv.DictReader(file))
+        rejected = expected[1].max(axis=1) < 0.8
+        assert 0 < rejected.sum() < 100
+        assert [line["rejected"] for line in lines] == [str(int(mark)) for mark in rejected]
+        assert list(lines[0])[-1] == "rejected"
+        said = f"predicted, {rejected.sum()} of them rejected (probability below 0.8): {out}"
+        assert said in result.stdout
+
+    @pytest.mark.parametrize("ending", ["npz", "zarr"])
+    def test_rejected_rows_in_arrays(
+        self, ending, trained, files, expected, invoke, tmp_path, monkeypatch
+    ):
+        monkeypatch.setattr("sparsegp.data.blocks.BLOCK_VALUES", 4 * 7)
+        out = tmp_path / f"p.{ending}"
+        invoke("predict", trained, files / "only.npz", "--out", out, "--reject-below", 0.8)
+        if ending == "npz":
+            with np.load(out) as arrays:
+                rejected = arrays["rejected"]
+        else:
+            rejected = zarr.open_group(str(out), mode="r")["rejected"][:]
+        assert rejected.dtype == np.bool_
+        np.testing.assert_array_equal(rejected, expected[1].max(axis=1) < 0.8)
+
+    @pytest.mark.parametrize("value", [0, -0.1, 1.01, "nan"])
+    def test_least_probability_is_a_probability(self, value, trained, files, invoke, tmp_path):
+        arguments = ("--out", tmp_path / "p.csv", "--reject-below", value)
+        result = invoke("predict", trained, files / "only.npz", *arguments, code=2)
+        assert "--reject-below must be above 0 and at most 1, got " in result.stderr
+        assert list(tmp_path.iterdir()) == []
+
 
 class TestEvaluate:
+    def test_pictures(self, trained, files, invoke, tmp_path, last_json):
+        folder = tmp_path / "pictures"
+        arguments = ("evaluate", trained, files / "pair.npz", "--plots", folder)
+        result = invoke(*arguments)
+        names = ["reliability", "error-reject", "confusion", "learning-curve"]
+        lines = result.stdout.splitlines()[-4:]
+        assert lines == [f"picture: {folder / name}.png" for name in names]
+        for path in folder.iterdir():
+            assert path.read_bytes().startswith(b"\x89PNG")
+        pictures = last_json(invoke(*arguments, "--json").stdout)["pictures"]
+        assert pictures == [str(folder / f"{name}.png") for name in names]
+
+    def test_pictures_need_matplotlib(self, trained, files, invoke, tmp_path, monkeypatch):
+        monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+        arguments = ("--plots", tmp_path / "pictures")
+        result = invoke("evaluate", trained, files / "pair.npz", *arguments, code=2)
+        assert 'pictures need matplotlib; install it by pip install "sparsegp[plot]"' in (
+            result.stderr
+        )
+        assert list(tmp_path.iterdir()) == []
+
     def test_words(self, trained, files, invoke):
         result = invoke("evaluate", trained, files / "pair.npz")
         assert "pair.npz (X_test)" in result.stdout
@@ -203,6 +260,26 @@ class TestInspect:
         assert "40 of 40" in text
         assert "heldout_error" in text
 
+    def test_calibration_and_posterior(self, files, invoke, tmp_path, last_json):
+        options = ("--n-active", 20, "--posterior", "all", "--tolerance", 1e-3, "--quiet")
+        shown = {}
+        for calibration in ("learned", "none"):
+            run = tmp_path / calibration
+            invoke(
+                "train", files / "pair.npz", "--out", run, *options, "--calibration", calibration
+            )
+            shown[calibration] = last_json(invoke("inspect", run, "--json").stdout)
+        model, record = sparsegp.load(tmp_path / "learned"), shown["learned"]
+        assert record["settings"]["tolerance"] == 1e-3
+        assert record["calibration"]["temperature"] == model.span.calibration.temperature
+        assert record["calibration"]["variance_weight"] < 1.0
+        assert record["posterior"] == {**model.span.report, "jitter": model.posterior.jitter}
+        assert sum(record["posterior"]["rounds"]) >= 2
+        assert shown["none"]["calibration"] == {"temperature": 1.0, "variance_weight": 1.0}
+        text = invoke("inspect", tmp_path / "learned").stdout
+        assert "(temperature), latent variances times " in text
+        assert f"objective {record['posterior']['objective']:.6g} nats" in text
+
     def test_model_alone(self, trained, invoke, last_json):
         record = last_json(invoke("inspect", trained / "model", "--json").stdout)
         assert record["state"] == "finished"
@@ -229,7 +306,7 @@ class TestEstimate:
 
     def test_refusals(self, files, invoke):
         result = invoke("estimate", files / "pair.npz", "--n-active", 301, code=2)
-        assert "n_active=301 exceeds the 300 training rows" in result.stderr
+        assert "n_active=301 exceeds the 270 training rows" in result.stderr
         assert "at least 1" in invoke("estimate", "toy", "--workers", 0, code=2).stderr
         assert (
             "only one" in invoke("estimate", "toy", "--workers", 1, "--threads", 1, code=2).stderr

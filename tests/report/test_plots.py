@@ -9,7 +9,7 @@ import pytest
 from matplotlib.image import imread
 
 from sparsegp.errors import SettingsError, StoreError
-from sparsegp.report import learning_curve, plots
+from sparsegp.report import History, evaluate, evaluation_pictures, learning_curve, plots
 
 ROWS = np.array([1, 50, 100, 200, 400])
 
@@ -103,3 +103,70 @@ def test_without_matplotlib(tmp_path, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(SettingsError, match=r'pip install "sparsegp\[plot\]"'):
         learning_curve({"a": (ROWS, ROWS)}, "error", tmp_path / "a.png")
+
+
+def evaluation(n_classes, n=500):
+    rng = np.random.default_rng(n_classes)
+    logits = rng.normal(size=(n, n_classes)) * 3
+    codes = np.array([rng.choice(n_classes, p=np.exp(z) / np.exp(z).sum()) for z in logits])
+    logs = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+    return evaluate(logs, codes, np.array([f"class ${k}" for k in range(n_classes)]))
+
+
+@pytest.mark.parametrize("n_classes", [2, 10, 45])
+def test_reliability_diagram(tmp_path, drawn, n_classes):
+    found = evaluation(n_classes)
+    plots.reliability_diagram(found, tmp_path / "a.png")
+    above, below = drawn[0].axes
+    points = above.lines[1]
+    counts = np.array([int(text.get_text()) for text in below.texts])
+    assert counts.sum() == found.n
+    assert len(counts) == len(points.get_xdata())
+    gaps = np.abs(points.get_ydata() - points.get_xdata())
+    assert (gaps * counts).sum() / found.n == pytest.approx(found.ece)
+    assert f"ECE {found.ece:.4f}, 500 rows" in above.get_title()
+
+
+@pytest.mark.parametrize("n", [1, 12, 500])
+def test_error_reject_curve(tmp_path, drawn, n):
+    found = evaluation(4, n)
+    plots.error_reject_curve(found, tmp_path / "a.png")
+    (axes,) = drawn[0].axes
+    x, y = axes.lines[0].get_data()
+    assert (x[0], y[0]) == (0, pytest.approx(100 * found.error))
+    assert x[-1] == pytest.approx(1 - min(20, n) / n)
+    assert f"error of all {n} rows: {100 * found.error:.2f} %" in axes.get_title()
+
+
+@pytest.mark.parametrize("n_classes", [2, 10, 45])
+def test_confusion_matrix(tmp_path, drawn, n_classes):
+    found = evaluation(n_classes)
+    plots.confusion_matrix(found, tmp_path / "a.png")
+    axes = drawn[0].axes[0]
+    shares = found.confusion / np.maximum(found.confusion.sum(axis=1, keepdims=True), 1)
+    np.testing.assert_array_equal(axes.images[0].get_array(), shares)
+    written = [int(text.get_text()) for text in axes.texts]
+    assert sum(written) == (found.n if n_classes <= 40 else 0)
+    assert axes.get_xticklabels()[0].get_text() == r"class \$0"
+
+
+def test_pictures_of_an_evaluation(tmp_path, drawn):
+    history = History.from_records(
+        [{"n_active": n, "train_error": 1 / n, "heldout_error": 2 / n} for n in (10, 20, 30)]
+    )
+    found, folder = evaluation(3), tmp_path / "a" / "b"
+    paths = evaluation_pictures(found, history, folder)
+    names = ["reliability", "error-reject", "confusion", "learning-curve"]
+    assert paths == [folder / f"{name}.png" for name in names]
+    assert all(imread(path).std() > 0.01 for path in paths)
+    assert len(drawn[-1].axes[0].lines) == 3
+    assert len(evaluation_pictures(found, History(), folder)) == 3
+    one = History.from_records([{"n_active": 10, "train_error": 0.5}])
+    evaluation_pictures(found, one, folder)
+    assert len(drawn[-1].axes[0].lines) == 2
+
+
+def test_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"cannot make the folder .*file"):
+        evaluation_pictures(evaluation(3), History(), tmp_path / "file" / "a")

@@ -18,6 +18,7 @@ n_test = 90
 [train]
 kernel = "ard(0.3, 0.3, 100, 100, 100, 100, 100, 100, 100, 100)"
 scaling = "none"
+posterior = "adf"
 n_active = 20
 report_every = 5
 

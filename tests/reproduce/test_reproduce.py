@@ -75,6 +75,20 @@ def test_finished_cells_are_not_run_again_unless_changed(small, out):
     assert len(outcome.finished) == 4
 
 
+def test_cells_of_former_defaults_are_run_again(small, out):
+    reproduce(small(), out=out)
+    place = out / "cells/random-1.json"
+    stored = json.loads(place.read_text())
+    stored["settings"]["n_nodes"] += 1
+    place.write_text(json.dumps(stored))
+    assert reproduce(small(), out=out).run == ["random-1"]
+    stored = json.loads(place.read_text())
+    del stored["settings"]["n_nodes"]  # written by a version without this setting
+    stored["settings"]["of old"] = 1
+    place.write_text(json.dumps(stored))
+    assert reproduce(small(), out=out).run == []
+
+
 def test_damaged_results_are_made_again(small, out):
     reproduce(small(), out=out)
     place = out / "cells/random-1.json"
@@ -159,7 +173,8 @@ def test_figures_before_the_end_come_from_the_curve(small):
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.0312, "0.031"), (0.92, "0.92"), (-1.5, "-1.50"), (1023.4, "1023")]
+    ("value", "text"),
+    [(0.0312, "0.0312"), (0.92, "0.920"), (-1.5, "-1.50"), (0.1164, "0.116"), (1023.4, "1023")],
 )
 def test_numbers(value, text):
     assert number(value) == text

@@ -1,7 +1,7 @@
 """What a kind of pipeline is."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
@@ -11,6 +11,7 @@ from sparsegp.interrupt import StopRequest
 from sparsegp.registry import Registry
 from sparsegp.report import Progress
 from sparsegp.reproduce.cell import Cell
+from sparsegp.reproduce.toml import Section
 
 Result: TypeAlias = dict[str, Any]
 """What is kept of a cell: plain JSON; `curve`, a list of records, where there is one."""
@@ -67,11 +68,52 @@ class Kind(ABC):
         What is tabulated if the pipeline does not say.
     has_curves : bool
         There are figures before the last inclusion too.
+    has_summary : bool
+        A table with a line for each variant says more than one with a line for each figure.
     """
 
     figures: ClassVar[Sequence[str]]
     default_figures: ClassVar[Sequence[str]]
     has_curves: ClassVar[bool]
+    has_summary: ClassVar[bool] = False
+
+    def read_options(self, section: Section) -> dict[str, Any]:
+        """Take from a variant what is no setting, as plain JSON; nothing unless overridden.
+
+        Raises
+        ------
+        SettingsError
+            If something is missing, unknown or of the wrong type.
+        """
+        del section
+        return {}
+
+    def settings_used(self, options: Mapping[str, Any]) -> Collection[str] | None:
+        """Return the names of the settings that a variant depends on, None for all of them."""
+        del options
+        return None
+
+    def check(self, file: Section, cells: Sequence[Cell]) -> None:
+        """Check what the cells say of each other.
+
+        Raises
+        ------
+        SettingsError
+            If they do not fit together.
+        """
+        del file, cells
+
+    def complete(
+        self, cells: Sequence[Cell], results: Mapping[str, Mapping[str, Any]]
+    ) -> Mapping[str, Mapping[str, Any]]:
+        """Return the results with those figures that depend on several of them."""
+        del cells
+        return results
+
+    def describe(self, cell: Cell, result: Mapping[str, Any]) -> dict[str, str]:
+        """Return what stands before the figures of a variant in the summary."""
+        del result
+        return {"variant": cell.variant}
 
     @abstractmethod
     def run(self, cell: Cell, bench: Bench) -> Result:

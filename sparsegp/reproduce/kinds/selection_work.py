@@ -5,19 +5,12 @@ operations in matrix products: kernel columns, and stub columns from all earlier
 measured in a process of its own (sparsegp/reproduce/work.py), so that its peak memory is its own.
 """
 
-import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from typing import Any
 
-from sparsegp.errors import Interrupted, SparseGPError
-from sparsegp.interrupt import StopRequest
 from sparsegp.reproduce.cell import Cell
 from sparsegp.reproduce.kinds.base import KINDS, Bench, Kind, Result
-
-POLL = 0.2
-"""Seconds between two looks at the measuring process."""
+from sparsegp.reproduce.kinds.process import answer_of
 
 
 class SelectionWork(Kind):
@@ -37,16 +30,7 @@ class SelectionWork(Kind):
 
     def run(self, cell: Cell, bench: Bench) -> Result:
         """Measure in another process, which shows its own progress."""
-        command = [sys.executable, "-m", "sparsegp.reproduce.work", str(bench.pipeline), cell.name]
-        if bench.folder is not None:
-            command.append(str(bench.folder))
-        bench.progress.message(f"{cell.name}: measured in a process of its own")
-        with subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, process_group=0
-        ) as process:
-            answer = json.loads(_last_line(process, bench.stop, cell))
-        if "error" in answer:
-            raise SparseGPError(answer["error"])
+        answer = answer_of("sparsegp.reproduce.work", cell, bench)
         return {"figures": dict(zip(self.figures, _figures(answer), strict=True)), **answer}
 
     def figure(self, result: Mapping[str, Any], what: str, n_active: int) -> float | None:
@@ -54,25 +38,6 @@ class SelectionWork(Kind):
         del n_active
         value: float = result["figures"][what]
         return value
-
-
-def _last_line(process: "subprocess.Popen[str]", stop: StopRequest, cell: Cell) -> str:
-    """Wait for what the process prints; end it when a stop is requested."""
-    while True:
-        try:
-            printed, _ = process.communicate(timeout=POLL)
-        except subprocess.TimeoutExpired:
-            if not stop.requested:
-                continue
-            process.terminate()
-            process.wait()
-            raise Interrupted(f"stopped by {stop.requested}") from None
-        except BaseException:
-            process.kill()
-            raise
-        if not printed.strip():
-            raise SparseGPError(f"{cell.name}: the measurement ended with {process.returncode}")
-        return printed.splitlines()[-1]
 
 
 def _figures(answer: Mapping[str, Any]) -> list[float]:
