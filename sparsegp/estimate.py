@@ -10,7 +10,7 @@ from typing import Any
 from sparsegp.ivm.block import GROUP, TILE
 from sparsegp.selection.criteria import CRITERIA
 from sparsegp.settings import TrainSettings
-from sparsegp.training.run import BLOCKS_PER_WORKER, MANY_ROWS, MAX_BLOCK_ROWS
+from sparsegp.training.run import MANY_ROWS, default_block_rows
 
 DOUBLE = 8
 
@@ -212,7 +212,7 @@ def padded_rows(rows: int) -> int:
 def deal(n: int, n_test: int, n_workers: int, n_threads: int) -> list[list[int]]:
     """Return the padded rows of the blocks in each process that holds some."""
     unit = TILE * (GROUP if n >= MANY_ROWS else 1)
-    share = min(-(-n // (BLOCKS_PER_WORKER * (n_workers or n_threads))), MAX_BLOCK_ROWS)
+    share = default_block_rows(n, n_workers or n_threads)
     size = -(-share // unit) * unit
     sizes = [padded_rows(min(size, m - at)) for m in (n, n_test) for at in range(0, m, size)]
     hosts = min(n_workers, len(sizes)) or 1

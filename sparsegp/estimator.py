@@ -22,7 +22,6 @@ from sparsegp.model import Model
 from sparsegp.report import Progress
 from sparsegp.settings import TrainSettings
 from sparsegp.training import train
-from sparsegp.training.rows import choose_aside
 from sparsegp.types import Labels
 
 KIND, VERSION = "sparsegp-estimator", 1
@@ -219,7 +218,7 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         settings = TrainSettings(**given, seed=seed)
         if settings.n_active is None:
             return settings
-        open_rows = n - int(choose_aside(n, settings).sum())
+        open_rows = n - settings.rows_aside(n)
         return replace(settings, n_active=min(settings.n_active, open_rows))
 
     def _parameters(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from sparsegp.types import Doubles
 
 DEFAULT_N_ACTIVE = 1000
 DEFAULT_PANEL = 32
+MOST_ASIDE = 4000
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,10 @@ class TrainSettings:
         """The working precision."""
         return np.dtype(self.precision)
 
+    def rows_aside(self, n: int) -> int:
+        """Return how many of n training rows are kept aside for calibration at first."""
+        return min(n // 10, MOST_ASIDE) if self.keeps_rows_aside else 0
+
     def rows_to_include(self, n: int) -> int:
         """Return the number of active rows for n training rows.
 
@@ -123,11 +128,13 @@ class TrainSettings:
         SettingsError
             If there are fewer rows than wanted.
         """
+        aside = self.rows_aside(n)
         if self.n_active is None:
-            return min(DEFAULT_N_ACTIVE, n)
-        if self.n_active > n:
+            return min(DEFAULT_N_ACTIVE, n - aside)
+        if self.n_active > n - aside:
+            less = f" less {aside} kept aside for calibration" if aside else ""
             raise SettingsError(
-                f"n_active={self.n_active} exceeds the {n} training rows; lower --n-active"
+                f"n_active={self.n_active} exceeds the {n} training rows{less}; lower --n-active"
             )
         return self.n_active
 

@@ -29,11 +29,10 @@ def estimate(
     """
     from sparsegp.estimate import estimate as foretell
     from sparsegp.settings import TrainSettings
-    from sparsegp.training.rows import choose_aside
 
     settings = TrainSettings.from_json(shared.given(options, shared.SETTINGS))
     sizes = measure(data, test, label_column)
-    wanted = settings.rows_to_include(sizes["n"] - int(choose_aside(sizes["n"], settings).sum()))
+    wanted = settings.rows_to_include(sizes["n"])
     sizes |= {"settings": settings, **places(options["threads"], options["workers"])}
     found = foretell(n_active=wanted, **sizes)
     room = compare(found, sizes)

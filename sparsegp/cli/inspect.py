@@ -94,9 +94,7 @@ def warn(text: str) -> None:
 
 def rows_wanted(settings: "TrainSettings", n: int) -> int:
     """Return how many rows the run is to include."""
-    from sparsegp.training.rows import choose_aside
-
-    return settings.rows_to_include(n - int(choose_aside(n, settings).sum()))
+    return settings.rows_to_include(n)
 
 
 def read_run(manifest: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -43,3 +43,10 @@ class SingleThreadedBLAS:
     def restore(self) -> None:
         """Give every library the number of threads it had before."""
         self._stack.close()
+
+
+def limit_this_thread() -> None:
+    """Limit the libraries that count threads for each thread that calls them, as OpenMP does."""
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415
+
+    threadpool_limits(limits=1)

@@ -7,7 +7,7 @@ from typing import Any
 
 from sparsegp.errors import SettingsError
 from sparsegp.execution.base import Part, Runtime, check_index, check_parts, name_block
-from sparsegp.execution.inputs import SingleThreadedBLAS, compute_inputs
+from sparsegp.execution.inputs import SingleThreadedBLAS, compute_inputs, limit_this_thread
 
 
 def usable_cpus() -> int:
@@ -41,7 +41,9 @@ class ThreadRuntime(Runtime):
         self._blocks: list[Any] = []
         self._pool: ThreadPoolExecutor | None = None
         if self._n_threads > 1:
-            self._pool = ThreadPoolExecutor(self._n_threads, thread_name_prefix="sparsegp")
+            self._pool = ThreadPoolExecutor(
+                self._n_threads, thread_name_prefix="sparsegp", initializer=limit_this_thread
+            )
         self._blas = SingleThreadedBLAS()
         self._blas.limit()
 

@@ -85,7 +85,7 @@ def _climb(
     small = rows.tolerance * rows.n_rows
     for round_ in range(1, MAX_ROUNDS + 1):
         gain = ascent.step(problem.value_and_gradient, problem.solve, problem.resolution)
-        rows.say(round_, lambda: problem.state(ascent), objective=ascent.value, gain=gain)
+        rows.say(lambda: problem.state(ascent), objective=ascent.value, gain=gain)
         if gain <= small:
             return ascent, round_
     logger.warning("posterior all: stopped after %d rounds, gain %.3g nats", MAX_ROUNDS, gain)

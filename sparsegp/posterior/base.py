@@ -122,8 +122,8 @@ class Rows(Protocol):
         """Call a method on the blocks of training rows."""
         ...
 
-    def say(self, done: int, state: Callable[[], dict[str, Any]], **figures: float) -> None:
-        """Tell how far it is, and how to go on from there; may raise Interrupted."""
+    def say(self, state: Callable[[], dict[str, Any]], **figures: float) -> None:
+        """Tell that a round is done, and how to go on from there; may raise Interrupted."""
         ...
 
 

@@ -43,7 +43,7 @@ def measure(cell: Cell, folder: Path | None, progress: Progress) -> dict[str, An
         with Training(table, cell.settings, runtime=runtime, progress=progress) as run:
             run.build()
             rounds, rounds_cpu = timed(run.select)
-            run.finish()
+            run.finish(keep_blocks=False)
             peak = peak_bytes()
         (n, p), d, threads = table.X.shape, cell.n_active, runtime.n_workers
         kernels = len(run.block_settings.kernels)

@@ -5,6 +5,4 @@ from sparsegp.training.prepare import Prepared as Prepared
 from sparsegp.training.prepare import prepare as prepare
 from sparsegp.training.progress import Progress as Progress
 from sparsegp.training.progress import Quiet as Quiet
-from sparsegp.training.run import BLOCKS_PER_WORKER as BLOCKS_PER_WORKER
-from sparsegp.training.run import MAX_BLOCK_ROWS as MAX_BLOCK_ROWS
 from sparsegp.training.run import Training as Training

@@ -26,16 +26,14 @@ class TrainingRows:
         self.tolerance = run.settings.tolerance
         self.calibrate = run.settings.keeps_rows_aside
         self.former: Mapping[str, NDArray[Any]] = run.posterior_state
-        self.rounds = 0
+        self.rounds = int(self.former.get("rounds", 0))
 
     def map_blocks(self, method: str, *args: Any) -> list[Any]:
         """Call a method on the blocks of training rows."""
         return self.run.runtime.map_blocks(method, *args)[: self.run.n_train_blocks]
 
-    def say(
-        self, done: int, state: Callable[[], dict[str, NDArray[Any]]], **figures: float
-    ) -> None:
-        """Show progress, write a checkpoint now and then, and stop if asked to.
+    def say(self, state: Callable[[], dict[str, NDArray[Any]]], **figures: float) -> None:
+        """Count a round, show progress, write a checkpoint now and then, and stop if asked to.
 
         Raises
         ------
@@ -43,19 +41,18 @@ class TrainingRows:
             If a stop was requested.
         """
         self.rounds += 1
-        self.run.progress.update(done, **figures)
+        self.run.progress.update(self.rounds, **figures)
         stopping = self.stop is not None and bool(self.stop.requested)
         if stopping or self.rounds % ROUNDS_PER_CHECKPOINT == 0:
-            self.run.posterior_state = state()
+            self.run.posterior_state = {**state(), "rounds": np.array(self.rounds)}
             kept = self.run.save(self.rounds)
             if stopping and self.stop is not None:
                 self.run.interrupt(self.stop.requested, kept)
 
 
 def choose_aside(n: int, settings: TrainSettings) -> Booleans:
-    """Return which training rows are kept aside for calibration: a keyed tenth, at most 4000."""
+    """Return which training rows are kept aside for calibration, (n,), by a keyed permutation."""
     aside = np.zeros(n, dtype=bool)
-    if settings.keeps_rows_aside:
-        order = np.random.default_rng([settings.seed, n]).permutation(n)
-        aside[order[: min(n // 10, 4000)]] = True
+    order = np.random.default_rng([settings.seed, n]).permutation(n)
+    aside[order[: settings.rows_aside(n)]] = True
     return aside

@@ -38,8 +38,16 @@ if TYPE_CHECKING:
 
 BLOCKS_PER_WORKER = 2
 MAX_BLOCK_ROWS = 65536
+FEW_BLOCK_ROWS = 4096
+"""Blocks of fewer rows keep threads waiting for each other rather than for products."""
 MANY_ROWS = 32768
 """From so many rows on, blocks are made of groups of tiles."""
+
+
+def default_block_rows(n: int, n_workers: int) -> int:
+    """Return rows in a block: two blocks a worker, or one where they would be small."""
+    blocks = min(BLOCKS_PER_WORKER * n_workers, max(n_workers, -(-n // FEW_BLOCK_ROWS)))
+    return min(-(-n // blocks), MAX_BLOCK_ROWS)
 
 
 class Training:
@@ -93,7 +101,7 @@ class Training:
         self.progress: Progress = progress or Quiet()
         self.data = prepare(train, held_out, settings.scaling)
         self.aside = choose_aside(self.data.summary.n, settings)
-        self.n_active = settings.rows_to_include(self.data.summary.n - int(self.aside.sum()))
+        self.n_active = settings.rows_to_include(self.data.summary.n)
         unit = GROUP if self.data.summary.n >= MANY_ROWS else 1
         scaled_variance = self.data.summary.variance * self.data.scaling.factor**2
         self.block_settings = BlockSettings(
@@ -106,8 +114,7 @@ class Training:
             unit=unit,
         )
         if block_rows is None:
-            blocks = BLOCKS_PER_WORKER * runtime.n_workers
-            block_rows = min(-(-self.data.summary.n // blocks), MAX_BLOCK_ROWS)
+            block_rows = default_block_rows(self.data.summary.n, runtime.n_workers)
         self.block_rows = -(-block_rows // (unit * TILE)) * (unit * TILE)
         self.active = ActiveSet()
         self.history: list[dict[str, float]] = []

@@ -22,7 +22,10 @@ FILES = [
     ("unlabelled.npz", r"unlabelled\.npz \(X\) has no labels"),
 ]
 SETTINGS = [
-    (("--n-active", 301), r"n_active=301 exceeds the 270 training rows; lower --n-active"),
+    (
+        ("--n-active", 301),
+        r"n_active=301 exceeds the 300 training rows less 30 kept aside for calibration; lower",
+    ),
     (("--n-active", 0), r"n_active must be at least 1, got 0"),
     (("--kernel", "10*rbf(5"), r"cannot read kernel '10\*rbf\(5' at position 7"),
     (("--kernel", "2*matern9"), r"cannot read kernel '2\*matern9' at position 3 'matern9'"),

@@ -306,7 +306,7 @@ class TestEstimate:
 
     def test_refusals(self, files, invoke):
         result = invoke("estimate", files / "pair.npz", "--n-active", 301, code=2)
-        assert "n_active=301 exceeds the 270 training rows" in result.stderr
+        assert "n_active=301 exceeds the 300 training rows" in result.stderr
         assert "at least 1" in invoke("estimate", "toy", "--workers", 0, code=2).stderr
         assert (
             "only one" in invoke("estimate", "toy", "--workers", 1, "--threads", 1, code=2).stderr
