@@ -106,7 +106,7 @@ def test_checkpoints_and_messages(options, tmp_path):
 @pytest.mark.parametrize(
     ("n", "n_test", "n_workers", "expected"),
     [
-        (1000, 0, 0, [[512, 512]]),
+        (1000, 0, 0, [[1024]]),
         (1000, 0, 2, [[512], [512]]),
         (1000, 200, 2, [[512, 512], [256]]),
         (20_000, 0, 2, [[5120, 5120], [5120, 4864]]),
