@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 @shared.settings_options
 @click.option("--block-rows", type=int, metavar="N", help="Rows in a block; changes no result.")
 @click.option(
+    "--scratch",
+    metavar="DIR",
+    help="Keep inputs and stub matrices in files there, where memory cannot hold them.",
+)
+@click.option(
     "--checkpoint-every", type=int, metavar="N", help="Inclusions between two checkpoints."
 )
 @click.option("--keep-last", type=int, metavar="N", help="Checkpoints that are kept.")
@@ -76,7 +81,7 @@ def train(
         print_pairs(summary(record, evaluation))
 
 
-RUN_OPTIONS = dict.fromkeys(("block_rows", "checkpoint_every", "keep_last"))
+RUN_OPTIONS = dict.fromkeys(("block_rows", "scratch", "checkpoint_every", "keep_last"))
 
 
 def stem(data: str) -> str:

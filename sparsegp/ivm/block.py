@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 from scipy.linalg import solve_triangular
 
 from sparsegp.ivm import features
@@ -47,6 +48,8 @@ class BlockSettings:
         Evaluate only those scores that can matter.
     unit : int
         Tiles that blocks do not divide.
+    allocate : callable
+        From shape and dtype to an array for inputs or stub matrices.
     """
 
     kernels: Sequence[Kernel]
@@ -56,6 +59,7 @@ class BlockSettings:
     capacity: int
     lazy: bool = True
     unit: int = 1
+    allocate: Callable[[tuple[int, ...], DTypeLike], NDArray[Any]] = np.zeros
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ class RowBlock:
         self.settings = settings
         self.held_out = held_out
         self.n_rows = len(X)
-        self.X = _tiles(X, transform)
+        self.X = _tiles(X, transform, settings.allocate)
         self.n_tiles = len(self.X)
         padded = self.n_tiles * TILE
         self.rows = np.arange(first_row, first_row + padded)
@@ -129,7 +133,7 @@ class RowBlock:
         n_kernels = len(settings.kernels)
         self.n_active = 0
         shape = (n_kernels, self.n_tiles, settings.capacity, TILE)
-        self.stub: Floats = np.empty(shape, dtype=self.X.dtype)
+        self.stub: Floats = settings.allocate(shape, self.X.dtype)
         self.mean = np.zeros((padded, settings.n_classes))
         self.variance = np.stack(
             [kernel.diag(self.X).reshape(padded) for kernel in settings.kernels], axis=1
@@ -375,13 +379,15 @@ def _inverse(lower: Doubles) -> Doubles:
     return np.asarray(solve_triangular(lower, np.eye(len(lower)), lower=True))
 
 
-def _tiles(X: Any, transform: Callable[[Any], Floats] | None) -> Floats:
+def _tiles(
+    X: Any,
+    transform: Callable[[Any], Floats] | None,
+    allocate: Callable[[tuple[int, ...], DTypeLike], NDArray[Any]],
+) -> Floats:
     """Return the rows in tiles, (tiles, TILE, p), the last one filled up with zeros."""
     n_tiles = -(-len(X) // TILE)
-    if transform is None and len(X) == n_tiles * TILE:
-        return np.ascontiguousarray(X).reshape(n_tiles, TILE, X.shape[1])
     dtype = X.dtype if transform is None else transform(X[:1]).dtype
-    flat: Floats = np.zeros((n_tiles * TILE, X.shape[1]), dtype=dtype)
+    flat: Floats = allocate((n_tiles * TILE, X.shape[1]), dtype)
     for start in range(0, len(X), GROUP * TILE):
         some = X[start : start + GROUP * TILE]
         flat[start : start + len(some)] = some if transform is None else transform(some)

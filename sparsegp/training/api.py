@@ -25,6 +25,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     checkpoint_every: int = 100,
     keep_last: int = 2,
     block_rows: int | None = None,
+    scratch: str | os.PathLike[str] | None = None,
     runtime: Runtime | None = None,
     threads: int | None = None,
     workers: int | None = None,
@@ -51,6 +52,8 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
         Inclusions between checkpoints, and how many are kept.
     block_rows : int, optional
         Rows in a block.
+    scratch : path, optional
+        Directory for files that hold scaled inputs and stub matrices instead of memory.
     runtime : Runtime, optional
         Where to run; otherwise `threads`, `workers` (local processes), `scheduler` (an address) or
         `scheduler_file` say so, and by default all usable processors of this process.
@@ -98,6 +101,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
                 resume=resume,
                 checkpoint_every=checkpoint_every,
                 block_rows=block_rows,
+                scratch=None if scratch is None else os.fspath(scratch),
                 progress=shown,
             )
         )

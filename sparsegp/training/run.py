@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 from sparsegp.data import Table
 from sparsegp.errors import Interrupted, SettingsError
 from sparsegp.execution import Part, Runtime
+from sparsegp.execution.scratch import Scratch
 from sparsegp.interrupt import StopRequest
 from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.block import GROUP, TILE, BlockSettings, RowBlock, Standing
@@ -70,6 +71,8 @@ class Training:
     block_rows : int, optional
         Rows in a block, rounded up to whole tiles; two blocks a worker if left out. Results do
         not depend on it.
+    scratch : str, optional
+        Directory for files that hold scaled inputs and stub matrices instead of memory.
     progress : Progress, optional
 
     Attributes
@@ -80,7 +83,7 @@ class Training:
         and heldout_nlpp.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a run is, each by name
         self,
         train: Table,
         settings: TrainSettings,
@@ -91,6 +94,7 @@ class Training:
         resume: bool = False,
         checkpoint_every: int = 100,
         block_rows: int | None = None,
+        scratch: str | None = None,
         progress: Progress | None = None,
     ) -> None:
         for name, value in (("checkpoint_every", checkpoint_every), ("block_rows", block_rows)):
@@ -112,6 +116,7 @@ class Training:
             capacity=self.n_active,
             lazy=settings.lazy,
             unit=unit,
+            allocate=np.zeros if scratch is None else Scratch(scratch),
         )
         if block_rows is None:
             block_rows = default_block_rows(self.data.summary.n, runtime.n_workers)
