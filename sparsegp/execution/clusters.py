@@ -6,6 +6,7 @@ import json
 import logging
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -24,6 +25,7 @@ Client: Any = distributed.Client
 LocalCluster: Any = distributed.LocalCluster
 
 LOOPBACK = "127.0.0.1"
+START_ATTEMPTS = 3
 
 LOCAL_SETTINGS = {
     "distributed.scheduler.worker-ttl": "60s",  # a worker that hangs is ended by its nanny
@@ -75,6 +77,23 @@ def start_local(n_workers: int, timeout: float) -> Connection:
     """
     if n_workers < 1:
         raise SettingsError(f"the number of workers must be at least 1, got {n_workers}")
+    began = time.monotonic()
+    for attempt in range(1, START_ATTEMPTS + 1):
+        try:
+            return _start_local(n_workers, timeout)
+        except Exception as error:  # a worker that is killed while it starts takes the rest along
+            passed = time.monotonic() - began
+            if attempt < START_ATTEMPTS and passed < timeout:
+                continue
+            raise ClusterError(
+                f"{n_workers} worker processes did not start in {attempt} attempts and "
+                f"{passed:.0f} s ({error}); a script that starts workers needs the guard: "
+                'if __name__ == "__main__"'
+            ) from error
+    raise AssertionError("not reached")
+
+
+def _start_local(n_workers: int, timeout: float) -> Connection:
     stack = ExitStack()
     stack.enter_context(quiet_logs())
     try:
@@ -95,14 +114,9 @@ def start_local(n_workers: int, timeout: float) -> Connection:
             stack.callback(client.close)
             client.wait_for_workers(n_workers, timeout=timeout)
             client.register_plugin(IgnoreInterrupts())
-    except BaseException as error:
+    except BaseException:
         stack.close()
-        if not isinstance(error, Exception):
-            raise
-        raise ClusterError(
-            f"{n_workers} worker processes did not start within {timeout:g} s ({error}); a script "
-            'that starts workers needs the guard: if __name__ == "__main__"'
-        ) from error
+        raise
 
     def replenish(missing: int) -> None:  # a nanny whose worker dies while it starts gives up
         cluster.scale(len(cluster.worker_spec) + missing)
