@@ -155,7 +155,7 @@ def test_series_of_kills(seed: int) -> None:
 
 def test_block_that_kills_every_worker_is_given_up(local_runtime: Runtime) -> None:
     local_runtime.build(FACTORY, parts(2))
-    with pytest.raises(ClusterError, match="block [01] lost its worker 3 times without an answer"):
+    with pytest.raises(ClusterError, match=r"block [01] lost its worker 3 times without an answer"):
         local_runtime.map_blocks("die_always", 1)
     assert local_runtime.map_blocks("name") == ["block 0", "block 1"]
 
