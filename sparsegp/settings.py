@@ -50,7 +50,8 @@ class TrainSettings:
     tolerance : float
         Of the posterior `all`: nats a row by which a round must raise the objective to go on.
     calibration : str
-        Of the posterior `all`: "learned" from rows kept aside, or "none".
+        Of the posterior `all`: "learned" from rows kept aside, or "none", which leaves the latent
+        variance out of the probabilities.
     n_nodes : int
         Quadrature nodes.
     report_every : int

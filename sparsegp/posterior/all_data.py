@@ -37,6 +37,8 @@ from sparsegp.types import Doubles
 logger = logging.getLogger(__name__)
 
 MAX_ROUNDS = 500
+MEAN_ONLY = Calibration(temperature=1.0, variance_weight=0.0)
+"""Without calibration the latent variance is left out: all of it is far too much."""
 PRIOR = np.log([1.1, 0.01]), np.array([0.3, 2.0])
 """Means and standard deviations of the logarithms of temperature and variance weight."""
 SAFE_VARIANCE_RANGE = 1024.0
@@ -53,7 +55,7 @@ def all_data(active: ActiveRows, rows: Rows) -> Span:
     """
     problem = Problem(active, rows)
     former = dict(rows.former)
-    calibration, rounds = Calibration(), [0, 0]
+    calibration, rounds = MEAN_ONLY, [0, 0]
     if rows.calibrate and not former.pop("joined", False):
         ascent, rounds[0] = _climb(problem, rows, former, joined=False)
         calibration = calibrate(problem, ascent.point)
@@ -181,7 +183,7 @@ def calibrate(problem: Problem, c: Doubles) -> Calibration:
     x = np.concatenate([part for part, _ in answers])
     target = np.concatenate([part for _, part in answers])
     if len(target) == 0:
-        return Calibration()
+        return MEAN_ONLY
     span = problem.span(c, Calibration(), {})
     mean, variance = Posterior.from_span(problem.active, span).latent(x)
     means, likelihood = mean.astype(np.float32), problem.active.likelihood
