@@ -275,7 +275,7 @@ class TestInspect:
         assert record["calibration"]["variance_weight"] < 1.0
         assert record["posterior"] == {**model.span.report, "jitter": model.posterior.jitter}
         assert sum(record["posterior"]["rounds"]) >= 2
-        assert shown["none"]["calibration"] == {"temperature": 1.0, "variance_weight": 1.0}
+        assert shown["none"]["calibration"] == {"temperature": 1.0, "variance_weight": 0.0}
         text = invoke("inspect", tmp_path / "learned").stdout
         assert "(temperature), latent variances times " in text
         assert f"objective {record['posterior']['objective']:.6g} nats" in text

@@ -134,7 +134,8 @@ def test_interrupted_twice(start, data, invoke, tmp_path):
         time.sleep(0.002)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
-    assert process.returncode in {75, 130}, err
+    # killed by the signal itself if it comes when the program is ending already
+    assert process.returncode in {75, 130, -signal.SIGINT}, err
     assert "Traceback" not in err
     assert "n_active" in invoke("inspect", run, "--json").stdout
 
