@@ -25,9 +25,6 @@ WIDTH = 512
 ROWS = 8192
 """At most so many rows of the left factor."""
 
-THREADS = 1
-"""Work is compared on one thread: how well threads share it depends on the machine's other load."""
-
 REPEATS = 3
 """The products are timed so many times, and the least time counts."""
 
@@ -42,7 +39,7 @@ def measure(cell: Cell, folder: Path | None, progress: Progress) -> dict[str, An
         process when the model was finished; bytes of X and the stub matrices; sizes.
     """
     table = cell.source.load(folder, cell.data_seed).train
-    with open_runtime(threads=THREADS) as runtime:
+    with open_runtime() as runtime:
         with Training(table, cell.settings, runtime=runtime, progress=progress) as run:
             run.build()
             rounds, rounds_cpu = timed(run.select)
