@@ -5,6 +5,8 @@ training row, and nothing that has to be unpickled.
 """
 
 import os
+import pickle
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -27,6 +29,9 @@ from sparsegp.posterior.predict import TILE, Posterior
 from sparsegp.types import Doubles, Floats, Integers, Labels
 
 KIND, VERSION = "sparsegp-model", 1
+
+LARGE = 2**20
+"""Bytes of a model that is too large for the graph of a dask client."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,8 @@ class Model:
         Parameters
         ----------
         X : array or dask array (n, p)
-            Inputs as they were before scaling. A dask array gives a lazy dask array.
+            Inputs as they were before scaling. A dask array gives a lazy dask array; one that is
+            asked for where a dask client is in use is to be computed by that client.
 
         Raises
         ------
@@ -219,11 +225,10 @@ class Model:
         sizes = [TILE * max(1, size // TILE) for size in X.chunks[0]]
         X = X.rechunk({0: max(sizes), 1: -1})
 
-        from dask.delayed import delayed  # noqa: PLC0415 - needed only here
-
-        model = delayed(self, name=f"model-{uuid4().hex}", traverse=False)
         kind = {"drop_axis": 1} if columns is None else {"chunks": (X.chunks[0], (columns,))}
-        return X.map_blocks(_block, model=model, method=function.__name__, dtype=dtype, **kind)
+        return X.map_blocks(
+            _block, model=_shared(self), method=function.__name__, dtype=dtype, **kind
+        )
 
     def _checked(self, X: Any) -> Any:
         if X.ndim != 2 or X.shape[1] != self.n_features:
@@ -243,6 +248,32 @@ class Model:
 def _block(x: Any, model: Model, method: str) -> Any:
     """Apply a method to one block; the model is an argument, so that it travels once a worker."""
     return getattr(model, method)(model._checked(x))
+
+
+def _shared(model: Model) -> Any:
+    """Return the model as an argument that all tasks of a graph share.
+
+    It is a node of the graph, which any scheduler can compute. Dask warns of large graphs, so a
+    large model goes to the workers ahead of the graph where there is a client in use; to all of
+    them, as what is sent ahead is gone with the last worker that holds it.
+    """
+    if "distributed" in sys.modules and _pickled_size(model) > LARGE:  # no client without it
+        from sparsegp.execution.clusters import client_in_use  # noqa: PLC0415
+
+        client = client_in_use()
+        if client is not None and not client.asynchronous and client.nthreads():
+            return client.scatter(model, broadcast=True, hash=False)
+
+    from dask.delayed import delayed  # noqa: PLC0415 - needed only here
+
+    return delayed(model, name=f"model-{uuid4().hex}", traverse=False)
+
+
+def _pickled_size(model: Model) -> int:
+    """Return the bytes of the pickled model, without a copy of its arrays."""
+    arrays: list[pickle.PickleBuffer] = []
+    rest = pickle.dumps(model, protocol=5, buffer_callback=arrays.append)
+    return len(rest) + sum(array.raw().nbytes for array in arrays)
 
 
 def _packed(lower: Doubles) -> Floats:

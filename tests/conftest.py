@@ -1,11 +1,16 @@
 """What tests of several parts share."""
 
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sparsegp.interrupt import StopRequest
+from tests import processes
 
 
 class StopAfter(StopRequest):
@@ -25,3 +30,40 @@ class StopAfter(StopRequest):
 @pytest.fixture(scope="session")
 def stop_after() -> Callable[[int], StopRequest]:
     return StopAfter
+
+
+@pytest.fixture(scope="session")
+def environment() -> dict[str, str]:
+    """Environment of child processes that import the package from this checkout."""
+    return processes.environment()
+
+
+@pytest.fixture(scope="session")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six overlapping clusters in a file, 3500 rows to train on and 500 held out."""
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 6, size=4000)
+    X = rng.standard_normal((6, 5))[y] * 1.2 + rng.standard_normal((4000, 5))
+    path = tmp_path_factory.mktemp("clusters") / "clusters.npz"
+    np.savez(path, X_train=X[:3500], y_train=y[:3500], X_test=X[3500:], y_test=y[3500:])
+    return path
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[SimpleNamespace]:
+    """A file system of 2 MiB with its function to make it read-only."""
+    point = tmp_path / "disk"
+    point.mkdir()
+
+    def mount(*options: str) -> bool:
+        command = ["mount", "-t", "tmpfs", *options, "tmpfs", str(point)]
+        return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+    try:
+        mounted = mount("-o", "size=2m")
+    except FileNotFoundError:
+        mounted = False
+    if not mounted:
+        pytest.skip("a small file system cannot be mounted here")
+    yield SimpleNamespace(path=point, make_read_only=lambda: mount("-o", "remount,ro"))
+    subprocess.run(["umount", str(point)], check=True)

@@ -1,15 +1,12 @@
 """The memory that is foretold, against the arrays of row blocks and the peak of a process."""
 
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-import sparsegp
 from sparsegp.data import table_from_arrays
 from sparsegp.estimate import TILE, deal, estimate, most_active
 from sparsegp.execution import open_runtime
@@ -41,11 +38,10 @@ def rows_of(n, p=6, n_classes=4):
     return rng.standard_normal((n, p)), np.arange(n) % n_classes
 
 
-def test_peak_of_a_process(tmp_path):
-    root = str(Path(sparsegp.__file__).parents[1])
+def test_peak_of_a_process(tmp_path, environment):
     done = subprocess.run(
         [sys.executable, "-c", PEAK, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": root, "OPENBLAS_NUM_THREADS": "1"},
+        env=environment,
         stdout=subprocess.PIPE,
         check=True,
     )

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,9 @@ import pytest
 from click.testing import CliRunner
 from distributed import Client
 
-import sparsegp
 from sparsegp.cli import main
+from tests.processes import dask_cluster, environment, worker_processes
 
-ROOT = Path(sparsegp.__file__).parents[1]
 ROUNDS = ("--no-lazy", "--lookahead", 4, "--checkpoint-every", 20)
 ADF = ("--posterior", "adf", "--panel", 1, *ROUNDS)
 ALL = ("--posterior", "all", "--tolerance", "1e-9", "--kernel", "100*rbf(1)", *ROUNDS)
@@ -37,11 +36,6 @@ Outcome = tuple[list[int], dict[str, np.ndarray]]
 
 def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", *map(str, arguments)]
-
-
-def environment() -> dict[str, str]:
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
 
 
 def train(*arguments: object) -> dict[str, Any]:
@@ -81,17 +75,6 @@ def assert_same(found: Outcome, expected: Outcome) -> None:
     for name, array in found[1].items():
         assert array.dtype == expected[1][name].dtype
         assert array.tobytes() == expected[1][name].tobytes(), name
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Six overlapping clusters, 3500 rows to train on and 500 held out."""
-    rng = np.random.default_rng(5)
-    y = rng.integers(0, 6, size=4000)
-    X = rng.standard_normal((6, 5))[y] * 1.2 + rng.standard_normal((4000, 5))
-    path = tmp_path_factory.mktemp("data") / "clusters.npz"
-    np.savez(path, X_train=X[:3500], y_train=y[:3500], X_test=X[3500:], y_test=y[3500:])
-    return path
 
 
 # -- kills -----------------------------------------------------------------------------------------
@@ -165,12 +148,7 @@ class Series:
         self.start()
 
     def find_workers(self) -> list[psutil.Process]:
-        found = []
-        with suppress(psutil.NoSuchProcess):
-            for child in psutil.Process(self.driver.pid).children(recursive=True):
-                with suppress(psutil.NoSuchProcess):
-                    if "spawn_main" in " ".join(child.cmdline()):  # empty once it has ended
-                        found.append(child)
+        found = worker_processes(self.driver.pid)
         self.workers |= {child.pid: child for child in found}
         return sorted(found, key=lambda child: child.pid)
 
@@ -243,10 +221,10 @@ def kill_at_random(series: Series, kills: int, longest: float, total: int) -> No
     ],
 )
 def test_killed_at_any_instant(
-    kills: int, n_active: int, arguments: tuple[object, ...], data: Path, tmp_path: Path
+    kills: int, n_active: int, arguments: tuple[object, ...], clusters: Path, tmp_path: Path
 ) -> None:
     """With a run that was never killed, to which it comes down in the end."""
-    arguments = (data, "--n-active", n_active, *arguments, "--workers", 2)
+    arguments = (clusters, "--n-active", n_active, *arguments, "--workers", 2)
     begin = time.monotonic()
     taken = train(*arguments, "--out", tmp_path / "whole")["seconds"]
     rounds = taken["select"] + taken["posterior"]
@@ -262,7 +240,7 @@ def test_killed_at_any_instant(
         series.driver.kill()
         series.driver.wait(10)
     assert series.kills == kills
-    assert_same(outcome(run, data), outcome(tmp_path / "whole", data))
+    assert_same(outcome(run, clusters), outcome(tmp_path / "whole", clusters))
 
 
 # -- a cluster of somebody else's ------------------------------------------------------------------
@@ -271,38 +249,19 @@ def test_killed_at_any_instant(
 @pytest.fixture(scope="module")
 def scheduler_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A `dask scheduler` and two `dask worker`, each a process of its own."""
-    folder = tmp_path_factory.mktemp("cluster")
-    path = folder / "scheduler.json"
-    where = ("--scheduler-file", path, "--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0")
-    worker = ("--nthreads", 1, "--memory-limit", 0, "--local-directory", folder)
-    with ExitStack() as stack:
-        commands = [("scheduler", *where, "--port", 0), *[("worker", *where, *worker)] * 2]
-        for arguments in commands:
-            process = subprocess.Popen(
-                command("dask", *arguments),
-                env=environment(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            stack.callback(process.wait, 10)
-            stack.callback(os.killpg, process.pid, signal.SIGKILL)
-            for _ in range(600):
-                if path.exists():
-                    break
-                time.sleep(0.05)
+    with dask_cluster(tmp_path_factory.mktemp("cluster")) as path:
         with Client(scheduler_file=str(path), set_as_default=False) as client:
             client.wait_for_workers(2, timeout=60)
         yield path
 
 
 def test_scheduler_and_workers_started_by_hand(
-    scheduler_file: Path, data: Path, tmp_path: Path
+    scheduler_file: Path, clusters: Path, tmp_path: Path
 ) -> None:
     """Told by its address or by its file; the result is that of threads, to the last bit."""
-    settings = (data, "--n-active", 150, "--posterior", "active")
+    settings = (clusters, "--n-active", 150, "--posterior", "active")
     train(*settings, "--threads", 2, "--out", tmp_path / "threads")
-    expected = outcome(tmp_path / "threads", data)
+    expected = outcome(tmp_path / "threads", clusters)
     address = json.loads(scheduler_file.read_text())["address"]
     assert address.startswith("tcp://")
     for name, where in {
@@ -310,7 +269,7 @@ def test_scheduler_and_workers_started_by_hand(
         "file": ("--scheduler-file", scheduler_file, "--block-rows", 512),
     }.items():
         train(*settings, *where, "--out", tmp_path / name)
-        assert_same(outcome(tmp_path / name, data), expected)
+        assert_same(outcome(tmp_path / name, clusters), expected)
     with Client(address, set_as_default=False) as client:  # still there, and empty
         assert len(client.nthreads()) == 2
         assert not any(client.has_what().values())

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from sparsegp.checkpoint import files
+from sparsegp.checkpoint.files import find_beside
 from sparsegp.checkpoint.store import (
     Bundle,
     check_bundle,
@@ -71,7 +71,7 @@ class Generations:
         """
         try:
             names = {entry.name for entry in self.root.iterdir()} if self.root.exists() else set()
-            names |= {item.name for item in files.find_beside(self.root) if item.suffix == "old"}
+            names |= {item.name for item in find_beside(self.root) if item.suffix == "old"}
         except OSError as error:
             raise StoreError(f"cannot list {self.root}: {error.strerror or error}") from error
         numbers = {int(name) for name in names if _NUMBER.fullmatch(name)}
@@ -138,7 +138,7 @@ class Generations:
             If something cannot be removed.
         """
         try:
-            names = {item.name for item in files.find_beside(self.root)}
+            names = {item.name for item in find_beside(self.root)}
         except OSError as error:
             raise StoreError(f"cannot list {self.root}: {error.strerror or error}") from error
         for name in sorted(names):

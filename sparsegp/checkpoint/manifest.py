@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from sparsegp.errors import StoreError
 
-NAME = "manifest.json"
+MANIFEST = "manifest.json"
 ADVICE = "restore it from a copy or write it anew"
 
 
@@ -28,37 +28,38 @@ def entry_of(data: bytes | memoryview) -> Entry:
     return Entry(memoryview(data).nbytes, hashlib.sha256(data).hexdigest())
 
 
-def spell(files: Mapping[str, Entry]) -> bytes:
+def spell_manifest(files: Mapping[str, Entry]) -> bytes:
     """Return the content of the manifest for files named relative to the bundle."""
     listed: dict[str, Any] = {name: files[name]._asdict() for name in sorted(files)}
     seal = hashlib.sha256(_dump(listed)).hexdigest()
     return _dump({"files": listed, "sha256": seal})
 
 
-def parse(raw: bytes, bundle: Path) -> dict[str, Entry]:
+def parse_manifest(raw: bytes, bundle: Path) -> dict[str, Entry]:
     """Read the content of a manifest.
 
     Raises
     ------
     StoreError
-        If it is not, byte for byte, what `spell` writes, or names files outside the bundle.
+        If it is not, byte for byte, what `spell_manifest` writes, or names a file outside the
+        bundle.
     """
     try:
         listed = json.loads(raw)["files"]
         files = {name: Entry(**entry) for name, entry in listed.items()}
-        intact = spell(files) == raw
+        intact = spell_manifest(files) == raw
     except (ValueError, KeyError, TypeError, AttributeError):
         intact = False
     if not intact:
-        raise StoreError(f"{bundle / NAME} is altered or truncated; {ADVICE}")
+        raise StoreError(f"{bundle / MANIFEST} is altered or truncated; {ADVICE}")
     for name in files:
         parts = PurePosixPath(name).parts
         if name.startswith("/") or ".." in parts:
-            raise StoreError(f"{bundle / NAME} names a file outside its directory: {name!r}")
+            raise StoreError(f"{bundle / MANIFEST} names a file outside its directory: {name!r}")
     return files
 
 
-def verify(bundle: Path, files: Mapping[str, Entry], *, digests: bool = True) -> None:
+def verify_files(bundle: Path, files: Mapping[str, Entry], *, digests: bool = True) -> None:
     """Compare the files of a bundle with the manifest; files that it does not list are ignored.
 
     Parameters

@@ -18,8 +18,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparsegp.checkpoint import arrays as group
-from sparsegp.checkpoint import files, manifest
+from sparsegp.checkpoint.arrays import checked, decoded, encoded, names_in
+from sparsegp.checkpoint.files import (
+    beside,
+    discard,
+    find_beside,
+    make_directory,
+    replace,
+    replaced,
+    settle,
+    sync_directories,
+    sync_directory,
+    write_file,
+)
+from sparsegp.checkpoint.manifest import (
+    MANIFEST,
+    entry_of,
+    parse_manifest,
+    spell_manifest,
+    verify_files,
+)
 from sparsegp.errors import StoreError
 
 if TYPE_CHECKING:
@@ -87,13 +105,13 @@ def write_bundle(
         raise ValueError(f"meta must not hold the reserved keys {taken}")
     content = {"format": kind, "format_version": version, **meta}
     text = (json.dumps(content, indent=1, allow_nan=False) + "\n").encode()
-    native = group.checked(arrays)
-    fresh = files.beside(path, "tmp")
+    native = checked(arrays)
+    fresh = beside(path, "tmp")
     try:
         _refuse_foreign(path)
-        files.make_directory(path.parent)
+        make_directory(path.parent)
         _fill(fresh, text, native)
-        files.replace(fresh, path)
+        replace(fresh, path)
     except StoreError:
         raise
     except OSError as error:
@@ -128,7 +146,7 @@ def read_bundle(path: Path, *, kind: str, versions: Collection[int]) -> Bundle:
         seal = None
         try:
             place = _place(path)
-            seal = _read(place / manifest.NAME)
+            seal = _read(place / MANIFEST)
             bundle = _load(place, seal, kind, versions)
             if _seal_now(path) == seal:
                 return bundle
@@ -147,8 +165,8 @@ def check_bundle(path: Path) -> None:
         If the manifest is altered or a file is missing or truncated; it is named.
     """
     place = _absolute(path)
-    listed = manifest.parse(_read(place / manifest.NAME), place)
-    manifest.verify(place, listed, digests=False)
+    listed = parse_manifest(_read(place / MANIFEST), place)
+    verify_files(place, listed, digests=False)
 
 
 def remove_bundle(path: Path) -> None:
@@ -161,11 +179,11 @@ def remove_bundle(path: Path) -> None:
     """
     path = _absolute(path)
     try:
-        for old in files.replaced(path):
-            files.discard(old)
+        for old in replaced(path):
+            discard(old)
         if os.path.lexists(path):
-            files.discard(path)
-            files.sync_directory(path.parent)
+            discard(path)
+            sync_directory(path.parent)
     except OSError as error:
         raise StoreError(f"cannot remove {path}: {error.strerror or error}") from error
 
@@ -180,10 +198,10 @@ def sweep_bundle(path: Path) -> None:
     """
     path = _absolute(path)
     try:
-        files.settle(path)
-        for item in files.find_beside(path.parent):
+        settle(path)
+        for item in find_beside(path.parent):
             if item.name == path.name and item.suffix == "tmp":
-                files.discard(item.path)
+                discard(item.path)
     except OSError as error:
         raise StoreError(f"cannot clean up beside {path}: {error.strerror or error}") from error
 
@@ -191,19 +209,19 @@ def sweep_bundle(path: Path) -> None:
 def _fill(fresh: Path, text: bytes, arrays: Mapping[str, "NDArray[Any]"]) -> None:
     """Write and sync all files of a bundle, the manifest last."""
     fresh.mkdir()
-    listed = {META: manifest.entry_of(text)}
-    files.write_file(fresh / META, text)
-    for key, data in group.encoded(arrays):
+    listed = {META: entry_of(text)}
+    write_file(fresh / META, text)
+    for key, data in encoded(arrays):
         name = f"{ARRAYS}/{key}"
-        listed[name] = manifest.entry_of(data)
-        files.write_file(fresh / name, data)
-    files.write_file(fresh / manifest.NAME, manifest.spell(listed))
-    files.sync_directories(fresh)
+        listed[name] = entry_of(data)
+        write_file(fresh / name, data)
+    write_file(fresh / MANIFEST, spell_manifest(listed))
+    sync_directories(fresh)
 
 
 def _load(place: Path, seal: bytes, kind: str, versions: Collection[int]) -> Bundle:
-    listed = manifest.parse(seal, place)
-    manifest.verify(place, listed)
+    listed = parse_manifest(seal, place)
+    verify_files(place, listed)
     try:
         meta = json.loads(_read(place / META))
         found, version = (meta.pop(key) for key in _RESERVED)
@@ -212,7 +230,7 @@ def _load(place: Path, seal: bytes, kind: str, versions: Collection[int]) -> Bun
     _check_format(place, (found, version), kind, versions)
     ours = [name.removeprefix(f"{ARRAYS}/") for name in listed if name.startswith(f"{ARRAYS}/")]
     try:
-        arrays = group.decoded(place / ARRAYS, group.names_in(ours))
+        arrays = decoded(place / ARRAYS, names_in(ours))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{place / ARRAYS} cannot be read: {error}") from error
     return Bundle(meta, arrays, version)
@@ -238,7 +256,7 @@ def _place(path: Path) -> Path:
     if os.path.exists(path):
         return path
     try:
-        old = files.replaced(path)
+        old = replaced(path)
     except OSError:
         old = []
     if not old:
@@ -248,7 +266,7 @@ def _place(path: Path) -> Path:
 
 def _seal_now(path: Path) -> bytes | None:
     try:
-        return _read(_place(path) / manifest.NAME)
+        return _read(_place(path) / MANIFEST)
     except StoreError:
         return None
 
@@ -268,14 +286,14 @@ def _refuse_foreign(path: Path) -> None:
         return
     if path.is_dir():
         names = {entry.name for entry in path.iterdir()}
-        if not names or names & {manifest.NAME, ARRAYS}:
+        if not names or names & {MANIFEST, ARRAYS}:
             return
     raise StoreError(f"cannot write {path}: what is there is not a bundle; give another path")
 
 
 def _drop(fresh: Path) -> None:
     if os.path.lexists(fresh):
-        files.discard(fresh)
+        discard(fresh)
 
 
 def _absolute(path: Path) -> Path:

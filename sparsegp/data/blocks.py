@@ -87,15 +87,20 @@ def from_sparse(X: Any) -> "da.Array":
     return from_function(_dense, parts, [b - a for a, b in blocks], X.shape[1], X.dtype)
 
 
-def map_chunks(function: Callable[[NDArray[Any]], T], X: "da.Array") -> tuple[T, ...]:
+def map_chunks(
+    function: Callable[[NDArray[Any]], T], X: "da.Array", scheduler: str | None = None
+) -> tuple[T, ...]:
     """Apply a module level function to every chunk of X and collect the small results in order.
 
-    Runs on dask's scheduler of the moment: threads, or a cluster when a client is connected.
+    Runs on the named scheduler of dask. None is that of the moment: threads, or a cluster when a
+    client is connected.
     """
     dask = _dask()
     task = dask.delayed(function, pure=True)
     blocks: Any = X
-    results: tuple[T, ...] = dask.compute(*(task(block) for block in blocks.to_delayed().ravel()))
+    results: tuple[T, ...] = dask.compute(
+        *(task(block) for block in blocks.to_delayed().ravel()), scheduler=scheduler
+    )
     return results
 
 

@@ -77,7 +77,7 @@ class Partial:
     first_bad: tuple[int, int, float] | None = None
 
 
-def summarise(X: "da.Array", source: str) -> Summary:
+def summarise(X: "da.Array", source: str, scheduler: str | None = None) -> Summary:
     """Summarise X in one lazy pass over its chunks.
 
     Partial statistics of the chunks are combined by the formula of Chan, Golub and LeVeque, in
@@ -93,6 +93,8 @@ def summarise(X: "da.Array", source: str) -> Summary:
         Chunked by rows only.
     source : str
         Where the rows come from, for messages.
+    scheduler : str, optional
+        Of dask, such as "threads"; see `map_chunks`.
 
     Returns
     -------
@@ -105,7 +107,7 @@ def summarise(X: "da.Array", source: str) -> Summary:
     """
     if X.dtype.kind not in REAL_KINDS:
         raise DataError(f"X must hold real numbers; {source} holds {X.dtype}")
-    total = reduce(combine, map_chunks(partial, X))
+    total = reduce(combine, map_chunks(partial, X, scheduler))
     if total.first_bad is not None:
         raise DataError(_bad_values(total, source))
     if not np.all(np.isfinite(total.squares)):

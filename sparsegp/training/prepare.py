@@ -18,6 +18,8 @@ from sparsegp.data import (
     summarise,
 )
 from sparsegp.errors import DataError
+from sparsegp.execution import Runtime
+from sparsegp.execution.threads import ThreadRuntime
 from sparsegp.types import Integers, Labels
 
 logger = logging.getLogger(__name__)
@@ -61,8 +63,10 @@ class Prepared:
         }
 
 
-def prepare(train: Table, held_out: Table | None, scaling: str) -> Prepared:
+def prepare(train: Table, held_out: Table | None, scaling: str, runtime: Runtime) -> Prepared:
     """Encode the labels, look through the inputs once and choose their scaling.
+
+    A run in the threads of this process also looks through them there, whatever dask would use.
 
     Raises
     ------
@@ -70,7 +74,8 @@ def prepare(train: Table, held_out: Table | None, scaling: str) -> Prepared:
         If the rows cannot be learnt from.
     """
     classes, target = encode(train.y, train.source)
-    summary = summarise(train.X, train.source)
+    scheduler = "threads" if isinstance(runtime, ThreadRuntime) else None
+    summary = summarise(train.X, train.source, scheduler)
     held_out_target = None
     if held_out is not None:
         if held_out.X.shape[1] != summary.p:
@@ -78,7 +83,7 @@ def prepare(train: Table, held_out: Table | None, scaling: str) -> Prepared:
                 f"{held_out.source} has {held_out.X.shape[1]} columns, "
                 f"{train.source} has {summary.p}; they must be the same"
             )
-        summarise(held_out.X, held_out.source)
+        summarise(held_out.X, held_out.source, scheduler)
         held_out_target, unseen = encode_with(classes, held_out.y, held_out.source)
         if unseen:
             logger.warning(

@@ -103,7 +103,7 @@ class Training:
         self.settings, self.runtime, self.directory = settings, runtime, directory
         self.resume, self.checkpoint_every = resume, checkpoint_every
         self.progress: Progress = progress or Quiet()
-        self.data = prepare(train, held_out, settings.scaling)
+        self.data = prepare(train, held_out, settings.scaling, runtime)
         self.aside = choose_aside(self.data.summary.n, settings)
         self.n_active = settings.rows_to_include(self.data.summary.n)
         unit = GROUP if self.data.summary.n >= MANY_ROWS else 1

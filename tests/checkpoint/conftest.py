@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import pytest
 
 SCRIPT = Path(__file__).with_name("kill_writer.py")
-ROOT = SCRIPT.parents[2]
 
 
 class Writer:
@@ -43,13 +42,6 @@ class Writer:
 
 
 @pytest.fixture(scope="session")
-def environment():
-    """Environment of child processes that import the package from this checkout."""
-    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-
-
-@pytest.fixture(scope="session")
 def writer(environment):
     with subprocess.Popen(
         [sys.executable, "-W", "error", str(SCRIPT)],
@@ -66,23 +58,3 @@ def writer(environment):
 def steps():
     """`content(step)` and `check(step, bundle)` of the writers."""
     return SimpleNamespace(**runpy.run_path(str(SCRIPT)))
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 2 MiB with its function to make it read-only."""
-    point = tmp_path / "disk"
-    point.mkdir()
-
-    def mount(*options):
-        command = ["mount", "-t", "tmpfs", *options, "tmpfs", str(point)]
-        return subprocess.run(command, check=False, capture_output=True).returncode == 0
-
-    try:
-        mounted = mount("-o", "size=2m")
-    except FileNotFoundError:
-        mounted = False
-    if not mounted:
-        pytest.skip("a small file system cannot be mounted here")
-    yield SimpleNamespace(path=point, make_read_only=lambda: mount("-o", "remount,ro"))
-    subprocess.run(["umount", str(point)], check=True)

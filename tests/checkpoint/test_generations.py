@@ -153,7 +153,7 @@ def test_an_old_one_that_cannot_go_is_a_warning(make, monkeypatch, warnings):
     def refuse(path):
         raise OSError(16, "Device or resource busy")
 
-    monkeypatch.setattr(files, "discard", refuse)
+    monkeypatch.setattr("sparsegp.checkpoint.store.discard", refuse)
     save(generations, 80)
     assert len(warnings) == 1
     assert "00000040: Device or resource busy" in warnings[0]

@@ -180,7 +180,7 @@ def test_every_single_bit_of_the_manifest_counts(bundle):
         altered = bytearray(raw)
         altered[position // 8] ^= 1 << (position % 8)
         with pytest.raises(StoreError):
-            manifest.parse(bytes(altered), bundle)
+            manifest.parse_manifest(bytes(altered), bundle)
 
 
 @pytest.mark.parametrize("kept", [0, 0.5, -1])
@@ -208,9 +208,9 @@ def test_every_missing_file_is_found(bundle):
 
 
 def test_a_manifest_cannot_name_files_outside(tmp_path):
-    raw = manifest.spell({"../x": manifest.Entry(0, "")})
+    raw = manifest.spell_manifest({"../x": manifest.Entry(0, "")})
     with pytest.raises(StoreError, match="outside"):
-        manifest.parse(raw, tmp_path)
+        manifest.parse_manifest(raw, tmp_path)
 
 
 def test_extra_files_are_ignored(bundle):
@@ -321,7 +321,7 @@ def test_a_bundle_replaced_while_it_is_read_is_read_again(tmp_path, monkeypatch)
             write(path, {"n": replacements.pop()}, {"x": np.ones(3)})
         return decode(place, names)
 
-    monkeypatch.setattr(group, "decoded", replace_first)
+    monkeypatch.setattr("sparsegp.checkpoint.store.decoded", replace_first)
     found = read(path)
     assert found.meta == {"n": 2}
     np.testing.assert_array_equal(found.arrays["x"], np.ones(3))

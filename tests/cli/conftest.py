@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +10,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import sparsegp
 from sparsegp.cli import main
 
-ROOT = Path(sparsegp.__file__).parents[1]
 COMMAND = (sys.executable, "-W", "error", "-m", "sparsegp.cli")
 
 
@@ -24,16 +21,6 @@ def blobs(n, seed, n_classes=3, p=4):
     y = rng.integers(0, n_classes, size=n)
     centres = np.random.default_rng(99).standard_normal((n_classes, p)) * 1.5
     return centres[y] + rng.standard_normal((n, p)), y
-
-
-@pytest.fixture(scope="session")
-def environment():
-    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        "OPENBLAS_NUM_THREADS": "1",
-    }
 
 
 @pytest.fixture(scope="session")

@@ -3,32 +3,10 @@
 import os
 import re
 import resource
-import subprocess
-from types import SimpleNamespace
 
 import pytest
 
 TRAIN = ("--n-active", 40, "--checkpoint-every", 10, "--quiet")
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 1 MiB with its function to make it read-only."""
-    point = tmp_path / "disk"
-    point.mkdir()
-
-    def mount(*options):
-        command = ["mount", "-t", "tmpfs", *options, "tmpfs", str(point)]
-        return subprocess.run(command, check=False, capture_output=True).returncode == 0
-
-    try:
-        mounted = mount("-o", "size=1m")
-    except FileNotFoundError:
-        mounted = False
-    if not mounted:
-        pytest.skip("a small file system cannot be mounted here")
-    yield SimpleNamespace(path=point, make_read_only=lambda: mount("-o", "remount,ro"))
-    subprocess.run(["umount", str(point)], check=True)
 
 
 def fill(folder, leaving):

@@ -16,21 +16,11 @@ TRAIN = ("--n-active", N_ACTIVE, "--checkpoint-every", 5, "--no-lazy", "--lookah
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    rng = np.random.default_rng(5)
-    y = rng.integers(0, 6, size=4000)
-    X = rng.standard_normal((6, 5))[y] * 1.2 + rng.standard_normal((4000, 5))
-    path = tmp_path_factory.mktemp("data") / "clusters.npz"
-    np.savez(path, X_train=X[:3500], y_train=y[:3500], X_test=X[3500:], y_test=y[3500:])
-    return path
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(data, invoke, tmp_path_factory):
+def uninterrupted(clusters, invoke, tmp_path_factory):
     """Active rows and predictions of a run that was never stopped."""
     folder = tmp_path_factory.mktemp("uninterrupted")
-    invoke("train", data, "--out", folder / "run", *TRAIN, "--quiet")
-    return outcome(folder / "run", data, invoke)
+    invoke("train", clusters, "--out", folder / "run", *TRAIN, "--quiet")
+    return outcome(folder / "run", clusters, invoke)
 
 
 def outcome(run, data, invoke):
@@ -55,9 +45,9 @@ def wait_for_checkpoint(process, run, after=0):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_stopped_and_resumed(number, start, invoke, data, uninterrupted, tmp_path, last_json):
+def test_stopped_and_resumed(number, start, invoke, clusters, uninterrupted, tmp_path, last_json):
     run = tmp_path / "run"
-    with start("train", data, "--out", run, *TRAIN, cwd=tmp_path) as process:
+    with start("train", clusters, "--out", run, *TRAIN, cwd=tmp_path) as process:
         assert wait_for_checkpoint(process, run)
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
@@ -71,28 +61,28 @@ def test_stopped_and_resumed(number, start, invoke, data, uninterrupted, tmp_pat
     assert 5 <= record["n_active"] < N_ACTIVE
     assert f"with {record['n_active']} of " in last
     assert record["active_rows"] == uninterrupted[0][: record["n_active"]]
-    invoke("train", data, "--out", run, *TRAIN, "--quiet", "--resume")
-    assert outcome(run, data, invoke) == uninterrupted
+    invoke("train", clusters, "--out", run, *TRAIN, "--quiet", "--resume")
+    assert outcome(run, clusters, invoke) == uninterrupted
 
 
-def test_stopped_with_workers(start, invoke, data, uninterrupted, tmp_path):
+def test_stopped_with_workers(start, invoke, clusters, uninterrupted, tmp_path):
     """Ctrl-C reaches the workers too; the run goes on in threads."""
     run = tmp_path / "run"
-    arguments = ("train", data, "--out", run, *TRAIN, "--quiet", "--workers", 2)
+    arguments = ("train", clusters, "--out", run, *TRAIN, "--quiet", "--workers", 2)
     with start(*arguments, cwd=tmp_path, start_new_session=True) as process:
         assert wait_for_checkpoint(process, run)
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 75, err
     assert len(err.splitlines()) == 1
-    invoke("train", data, "--out", run, *TRAIN, "--quiet", "--resume")
-    assert outcome(run, data, invoke) == uninterrupted
+    invoke("train", clusters, "--out", run, *TRAIN, "--quiet", "--resume")
+    assert outcome(run, clusters, invoke) == uninterrupted
 
 
-def test_killed_and_resumed(start, invoke, data, uninterrupted, tmp_path):
+def test_killed_and_resumed(start, invoke, clusters, uninterrupted, tmp_path):
     run, rng = tmp_path / "run", np.random.default_rng(7)
     for kill in range(4):
-        with start("train", data, "--out", run, *TRAIN, "--resume", cwd=tmp_path) as process:
+        with start("train", clusters, "--out", run, *TRAIN, "--resume", cwd=tmp_path) as process:
             if kill:
                 wait_for_checkpoint(process, run)
             time.sleep(rng.uniform(0.3, 1.5))
@@ -100,8 +90,8 @@ def test_killed_and_resumed(start, invoke, data, uninterrupted, tmp_path):
             _, err = process.communicate()
         assert process.returncode in {0, -signal.SIGKILL}
         assert "Traceback" not in err
-    invoke("train", data, "--out", run, *TRAIN, "--quiet", "--resume")
-    assert outcome(run, data, invoke) == uninterrupted
+    invoke("train", clusters, "--out", run, *TRAIN, "--quiet", "--resume")
+    assert outcome(run, clusters, invoke) == uninterrupted
     assert not [path.name for path in (run / "checkpoints").iterdir() if path.name[0] == "."]
 
 
@@ -113,9 +103,9 @@ def catches(pid, number):
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-def test_stopped_before_the_first_row(start, data, tmp_path):
+def test_stopped_before_the_first_row(start, clusters, tmp_path):
     """While the data are looked through; --resume begins anew."""
-    with start("train", data, "--out", "run", *TRAIN, cwd=tmp_path) as process:
+    with start("train", clusters, "--out", "run", *TRAIN, cwd=tmp_path) as process:
         deadline = time.monotonic() + 30
         while not catches(process.pid, signal.SIGTERM):
             assert time.monotonic() < deadline
@@ -125,10 +115,10 @@ def test_stopped_before_the_first_row(start, data, tmp_path):
     assert "go on by --resume" in err.splitlines()[-1]
 
 
-def test_interrupted_twice(start, data, invoke, tmp_path):
+def test_interrupted_twice(start, clusters, invoke, tmp_path):
     """The second Ctrl-C does not wait; what was kept before is kept."""
     run = tmp_path / "run"
-    with start("train", data, "--out", run, *TRAIN, "--quiet", cwd=tmp_path) as process:
+    with start("train", clusters, "--out", run, *TRAIN, "--quiet", cwd=tmp_path) as process:
         assert wait_for_checkpoint(process, run)
         process.send_signal(signal.SIGINT)
         time.sleep(0.002)
@@ -140,20 +130,20 @@ def test_interrupted_twice(start, data, invoke, tmp_path):
     assert "n_active" in invoke("inspect", run, "--json").stdout
 
 
-def test_interrupted_at_once(invoke, data, tmp_path, monkeypatch):
+def test_interrupted_at_once(invoke, clusters, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("sparsegp.training.train", interrupted)
-    result = invoke("train", data, "--out", tmp_path / "run", code=130)
+    result = invoke("train", clusters, "--out", tmp_path / "run", code=130)
     assert result.stderr.splitlines()[-1] == "interrupted"
 
 
-def test_second_run_in_the_same_directory(start, data, invoke, tmp_path):
+def test_second_run_in_the_same_directory(start, clusters, invoke, tmp_path):
     run = tmp_path / "run"
-    with start("train", data, "--out", run, *TRAIN, "--quiet", cwd=tmp_path) as process:
+    with start("train", clusters, "--out", run, *TRAIN, "--quiet", cwd=tmp_path) as process:
         assert wait_for_checkpoint(process, run)
-        result = invoke("train", data, "--out", run, *TRAIN, "--quiet", "--resume", code=2)
+        result = invoke("train", clusters, "--out", run, *TRAIN, "--quiet", "--resume", code=2)
         process.terminate()
         process.communicate(timeout=60)
     assert f"is held by process {process.pid} on " in result.stderr

@@ -9,11 +9,7 @@ import zarr
 
 from sparsegp.data import open_dataset
 from sparsegp.errors import DataError
-
-
-def idx_bytes(array):
-    header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes()
-    return header + array.astype(np.uint8).tobytes()
+from tests.data.files import idx_bytes
 
 
 @pytest.fixture

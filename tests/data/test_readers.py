@@ -12,6 +12,7 @@ from sparsegp.data import blocks as blocks_module
 from sparsegp.data import open_dataset
 from sparsegp.data.readers import READERS
 from sparsegp.errors import DataError
+from tests.data.files import idx_bytes
 
 
 def write_npz(folder, name, X, y):
@@ -41,11 +42,6 @@ def write_svmlight(folder, name, X, y):
         for row, label in zip(X.tolist(), y.tolist(), strict=True)
     ]
     (folder / name).write_text("\n".join(lines) + "\n")
-
-
-def idx_bytes(array):
-    header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes()
-    return header + array.astype(np.uint8).tobytes()
 
 
 def write_idx(folder, name, X, y):

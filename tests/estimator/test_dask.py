@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,11 +12,14 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from dask.utils import parse_bytes
 from distributed import Client, LocalCluster
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from sparsegp import SparseGPClassifier
+from sparsegp import SparseGPClassifier, train
+from sparsegp.data import summarise
+from sparsegp.data.blocks import from_memory
 from sparsegp.types import Doubles, Labels
 
 Data = tuple[Doubles, Labels]
@@ -136,6 +140,29 @@ def test_useless_collections_are_refused(
         bad.compute()
 
 
+# -- beside a cluster ------------------------------------------------------------------------------
+
+
+def test_arrays_in_memory_are_not_sent_to_the_default_client(
+    cluster: Any, iris: Data, words: Labels, fitted: SparseGPClassifier
+) -> None:
+    with Client(cluster) as default:  # type: ignore[no-untyped-call]
+
+        def transitions() -> int:
+            """Count the changes of state of all tasks that the scheduler ever had."""
+            count: int = default.run_on_scheduler(
+                lambda dask_scheduler: dask_scheduler.transition_counter
+            )
+            return count
+
+        before = transitions()
+        assert_same(settings().fit(iris[0], words), fitted, iris[0])
+        train(iris[0], words, n_active=20, test=(iris[0], words))
+        assert transitions() == before
+        summarise(from_memory(iris[0]), "iris")
+        assert transitions() > before
+
+
 # -- on a cluster ----------------------------------------------------------------------------------
 
 
@@ -168,6 +195,20 @@ def test_predictions_are_computed_on_the_cluster(
     with client.as_current():
         proba = fitted.predict_proba(X.persist()).compute()
     np.testing.assert_allclose(proba, fitted.predict_proba(iris[0]), rtol=1e-12)
+
+
+def test_a_large_model_makes_no_large_graph(client: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1500, 5))
+    large = SparseGPClassifier(n_active=1200, criterion="random", posterior="adf", panel=64)
+    large.fit(X, X[:, 0] > 0)
+    assert len(pickle.dumps(large.model_)) > parse_bytes("10 MiB"), "dask would not warn"
+    rows = da.from_array(X, chunks=(300, 5))
+    with client.as_current(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        values = large.predict_proba(rows).compute()
+    np.testing.assert_allclose(values, large.predict_proba(X), rtol=1e-12)
+    np.testing.assert_array_equal(large.predict_proba(rows).compute(), values)
 
 
 def test_a_client_is_shared_by_clones_and_not_pickled(

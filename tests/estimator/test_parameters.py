@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import sparsegp.estimator
+import sparsegp.estimator.classifier
 from sparsegp import SparseGPClassifier, train
 from sparsegp.errors import Interrupted, SettingsError
-from sparsegp.estimator import PARAMETER, n_threads
+from sparsegp.estimator.parameters import PARAMETER, n_threads
 from sparsegp.execution.threads import usable_cpus
 from sparsegp.kernels import parse
 from sparsegp.settings import TrainSettings
@@ -157,7 +157,7 @@ def test_a_stop_is_an_interrupt_and_no_failed_fit(
     def stopped(*_: Any, **__: Any) -> None:
         raise Interrupted("stopped by SIGINT")
 
-    monkeypatch.setattr(sparsegp.estimator, "train", stopped)
+    monkeypatch.setattr(sparsegp.estimator.classifier, "train", stopped)
     estimator = SparseGPClassifier(checkpoint_dir=tmp_path / "run" if kept else None)
     with pytest.raises(KeyboardInterrupt, match="resume=True" if kept else "nothing was kept"):
         estimator.fit(*iris)

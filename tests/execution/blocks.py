@@ -10,6 +10,12 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_info
 
+from sparsegp.execution import Part
+
+
+def parts(n_blocks: int) -> list[Part]:
+    return [Part(index, {"index": index}) for index in range(n_blocks)]
+
 
 def die_once(mark: str) -> None:
     """End this process by SIGKILL, unless `mark` exists already."""

@@ -1,88 +1,26 @@
 """One runtime of each kind for the whole session; a real scheduler with two workers over TCP."""
 
-import contextlib
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import cloudpickle
-import psutil
 import pytest
 
-import sparsegp
 from sparsegp.execution.base import Runtime, nothing_to_replay
 from sparsegp.execution.dask import DaskRuntime, Limits
 from sparsegp.execution.threads import ThreadRuntime
 from tests.execution import blocks
+from tests.processes import dask_cluster
 
 cloudpickle.register_pickle_by_value(blocks)
 
 LIMITS = Limits(call_seconds=30, rejoin_seconds=10)
 
 
-def wait_until(happened: Callable[[], bool], seconds: float) -> bool:
-    end = time.monotonic() + seconds
-    while not happened():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def worker_processes(of: int) -> list[psutil.Process]:
-    """Return the worker processes below a process: those that its nannies spawned."""
-    found = []
-    with contextlib.suppress(psutil.NoSuchProcess):
-        for child in psutil.Process(of).children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                if "spawn_main" in " ".join(child.cmdline()):
-                    found.append(child)
-    return found
-
-
-def environment() -> dict[str, str]:
-    root = str(Path(sparsegp.__file__).parents[1])
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
-
-
-def start(*command: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", *command],
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and everything in its session, at once."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait(10)
-
-
 @pytest.fixture(scope="session")
 def scheduler_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("cluster")
-    path = folder / "scheduler.json"
-    common = ["--scheduler-file", str(path), "--host", "127.0.0.1"]
-    common += ["--dashboard-address", "127.0.0.1:0"]
-    worker = ["--nthreads", "1", "--memory-limit", "0", "--local-directory", str(folder)]
-    processes = [start("distributed.cli.dask_scheduler", "--port", "0", *common)]
-    try:
-        for _ in range(2):
-            processes.append(start("distributed.cli.dask_worker", *common, *worker))  # noqa: PERF401
-        assert wait_until(path.exists, 30), "the scheduler did not start"
+    with dask_cluster(tmp_path_factory.mktemp("cluster")) as path:
         yield path
-    finally:
-        for process in reversed(processes):
-            end(process)
 
 
 @pytest.fixture(scope="session")

@@ -25,14 +25,11 @@ from sparsegp.execution import Part
 from sparsegp.execution.base import Message, Runtime
 from sparsegp.execution.dask import DaskRuntime, Limits
 from sparsegp.execution.threads import ThreadRuntime
-from tests.execution.blocks import Tally
-from tests.execution.conftest import LIMITS, environment, wait_until, worker_processes
+from tests.execution.blocks import Tally, parts
+from tests.execution.conftest import LIMITS
+from tests.processes import environment, wait_until, worker_processes
 
 FACTORY = partial(Tally, rows=np.zeros(6))
-
-
-def parts(n_blocks: int) -> list[Part]:
-    return [Part(index, {"index": index}) for index in range(n_blocks)]
 
 
 def run(

@@ -2,31 +2,34 @@
 
 import copy
 import os
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import fields, replace
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from sparsegp.checkpoint import read_bundle, remove_bundle, write_bundle
-from sparsegp.errors import Interrupted, SettingsError
+from sparsegp.errors import Interrupted
+from sparsegp.estimator.parameters import n_threads, parameters_of, settings_of
+from sparsegp.estimator.rows import (
+    chunked_as,
+    computed,
+    computing,
+    is_lazy,
+    rows_to_predict,
+    training_data,
+)
+from sparsegp.estimator.stored import Stored, read, write
 from sparsegp.execution import Runtime
-from sparsegp.execution.threads import ThreadRuntime, usable_cpus
+from sparsegp.execution.threads import ThreadRuntime
 from sparsegp.model import Model
 from sparsegp.report import Progress
 from sparsegp.settings import TrainSettings
 from sparsegp.training import train
 from sparsegp.types import Labels
-
-KIND, VERSION = "sparsegp-estimator", 1
-PARAMETER = {"seed": "random_state"}
-"""Settings that are called otherwise in scikit-learn."""
 
 
 class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # no types there
@@ -198,33 +201,12 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             On SIGTERM or Ctrl-C, after a checkpoint was written if there is a `checkpoint_dir`.
         """
         self._client = self._find_client(X)
-        with self._computing(X):
-            if is_lazy(X):
-                y = validate_data(self, y=None if y is None else np.asarray(y))
-                X = self._lazy_rows(X, reset=True)
-            else:
-                X, y = validate_data(self, X, np.asarray(y) if is_lazy(y) else y)
+        with computing(X, self.client):
+            X, y = training_data(self, X, y)
             check_classification_targets(y)
             classes = np.unique(y)
-            model = self._train(X, y, self._settings(X.shape[0]))
+            model = self._train(X, y, settings_of(self, X.shape[0]))
         return self._take(model, classes)
-
-    def _settings(self, n: int) -> TrainSettings:
-        """Return the settings of a fit to n rows; no more rows are to be included than can be."""
-        given = self._parameters()
-        seed = given.pop("random_state")
-        if not isinstance(seed, int):
-            seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        settings = TrainSettings(**given, seed=seed)
-        if settings.n_active is None:
-            return settings
-        open_rows = n - settings.rows_aside(n)
-        return replace(settings, n_active=min(settings.n_active, open_rows))
-
-    def _parameters(self) -> dict[str, Any]:
-        """Return the parameters on which results depend, as JSON can hold them."""
-        names = [PARAMETER.get(field.name, field.name) for field in fields(TrainSettings)]
-        return {name: _plain(getattr(self, name)) for name in names}
 
     def _train(self, X: Any, y: Labels, settings: TrainSettings) -> Model:
         with ExitStack() as stack:
@@ -283,8 +265,7 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         -------
         array or lazy dask array (n,)
         """
-        rows = self._rows(X)
-        return _chunked_as(rows, self.model_.predict(rows).astype(self.classes_.dtype))
+        return self._predicted(Model.predict, X).astype(self.classes_.dtype)
 
     def predict_proba(self, X: Any) -> Any:
         """Return the class probabilities of each row.
@@ -298,8 +279,7 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         array or lazy dask array (n, K)
             Columns in the order of `classes_`.
         """
-        rows = self._rows(X)
-        return _chunked_as(rows, self.model_.predict_proba(rows))
+        return self._predicted(Model.predict_proba, X)
 
     def predict_log_proba(self, X: Any) -> Any:
         """Return the logarithms of the class probabilities of each row.
@@ -313,8 +293,7 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         array or lazy dask array (n, K)
             Columns in the order of `classes_`. Small probabilities are as accurate as large ones.
         """
-        rows = self._rows(X)
-        return _chunked_as(rows, self.model_.predict_log_proba(rows))
+        return self._predicted(Model.predict_log_proba, X)
 
     def latent_mean_and_variance(self, X: Any) -> tuple[Any, Any]:
         """Return mean and variance of the latent functions at each row.
@@ -328,9 +307,8 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         mean, variance : array or lazy dask array (n, K)
             Columns in the order of `classes_`; as they are before `calibration`.
         """
-        rows = self._rows(X)
-        mean, variance = self.model_.latent_mean_and_variance(rows)
-        return _chunked_as(rows, mean), _chunked_as(rows, variance)
+        mean, variance = self._predicted(Model.latent_mean_and_variance, X)
+        return mean, variance
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of rows whose most probable label is theirs.
@@ -347,36 +325,16 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         -------
         float
         """
-        with self._computing(X):
-            predicted, y = (np.asarray(v) if is_lazy(v) else v for v in (self.predict(X), y))
+        with computing(X, self.client):
+            predicted, y = computed(self.predict(X)), computed(y)
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
-    def _rows(self, X: Any) -> Any:
-        """Return rows to predict as a NumPy array, or as a dask array with known chunks."""
+    def _predicted(self, method: Callable[[Model, Any], Any], X: Any) -> Any:
+        """Return what a method of the model predicts, one array or several."""
         check_is_fitted(self)
-        if not is_lazy(X):
-            return validate_data(self, X, reset=False)
-        with self._computing(X):
-            return self._lazy_rows(X, reset=False)
-
-    def _lazy_rows(self, X: Any, reset: bool) -> Any:
-        """Check columns and their names; values are checked block by block when computed."""
-        if X.ndim != 2:
-            raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X is {X}")
-        frame = hasattr(X, "to_dask_array")
-        validate_data(self, X._meta if frame else X, skip_check_array=True, reset=reset)
-        if frame:
-            return X.to_dask_array(lengths=True)
-        if any(np.isnan(size) for size in X.shape):
-            return X.copy().compute_chunk_sizes()  # it would change the caller's array
-        return X
-
-    def _computing(self, X: Any) -> AbstractContextManager[Any]:
-        """Return the context in which dask computes: that of the client, if there is one."""
-        if self.client is None or not is_lazy(X):
-            return nullcontext()
-        context: AbstractContextManager[Any] = self.client.as_current()
-        return context
+        with computing(X, self.client):
+            rows = rows_to_predict(self, X)
+        return chunked_as(rows, method(self.model_, rows))
 
     # -- copies ------------------------------------------------------------------------------------
 
@@ -398,19 +356,8 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         """
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
-        dtype = self.classes_.dtype
-        parameters = self._parameters()
-        if not isinstance(parameters["random_state"], int):
-            parameters["random_state"] = self.model_.settings["seed"]
-        meta = {
-            "parameters": parameters,
-            "classes_dtype": dtype.str if dtype.kind in "biufU" else "O",
-            "feature_names": None if names is None else list(names),
-        }
-        place = Path(path)
-        remove_bundle(place / "estimator")  # never beside another model than its own
-        self.model_.save(place / "model")
-        write_bundle(place / "estimator", meta, {}, kind=KIND, version=VERSION)
+        names = None if names is None else list(names)
+        write(path, Stored(self.model_, parameters_of(self), self.classes_, names))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -432,20 +379,12 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         StoreError
             If there is none, or it was altered, or a newer version wrote it.
         """
-        model, place = Model.load(path), Path(path) / "estimator"
-        classes, names = model.classes, None
-        if place.is_dir():
-            meta = read_bundle(place, kind=KIND, versions={VERSION}).meta
-            parameters, names = meta["parameters"], meta["feature_names"]
-            classes = classes.astype(meta["classes_dtype"])
-        else:
-            known = TrainSettings.from_json(model.settings).to_json()
-            parameters = {PARAMETER.get(name, name): value for name, value in known.items()}
-        estimator = cls(**parameters)
-        estimator.n_features_in_ = model.n_features
-        if names is not None:
-            estimator.feature_names_in_ = np.array(names, dtype=object)
-        return estimator._take(model, classes)
+        stored = read(path)
+        estimator = cls(**stored.parameters)
+        estimator.n_features_in_ = stored.model.n_features
+        if stored.feature_names is not None:
+            estimator.feature_names_in_ = np.array(stored.feature_names, dtype=object)
+        return estimator._take(stored.model, stored.classes)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "client": None, "_client": None}
@@ -454,37 +393,3 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         bare = copy.copy(self)  # without the client, which cannot be copied
         cloned: Self = super(SparseGPClassifier, bare).__sklearn_clone__()
         return cloned.set_params(client=self.client)  # type: ignore[no-any-return]
-
-
-def n_threads(n_jobs: int | None) -> int:
-    """Return the number of threads that `n_jobs` asks for; see `SparseGPClassifier`.
-
-    Raises
-    ------
-    SettingsError
-        If it is 0.
-    """
-    usable = usable_cpus()
-    if n_jobs is None:
-        allowed = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-        return max(1, min(usable, int(allowed))) if allowed.isdigit() else usable
-    if n_jobs == 0:
-        raise SettingsError("n_jobs must be None or not 0, got 0")
-    return int(n_jobs) if n_jobs > 0 else max(1, usable + 1 + int(n_jobs))
-
-
-def is_lazy(values: Any) -> bool:
-    """Tell whether values are a dask collection, without a look at its graph."""
-    return hasattr(values, "__dask_graph__")
-
-
-def _chunked_as(rows: Any, predicted: Any) -> Any:
-    """Return predictions with the row chunks of the inputs, so that they fit the labels."""
-    return predicted.rechunk({0: rows.chunks[0]}) if is_lazy(predicted) else predicted
-
-
-def _plain(value: Any) -> Any:
-    """Return a parameter as JSON can hold it: NumPy scalars as Python's, kernels as their text."""
-    if isinstance(value, np.generic):
-        return value.item()
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

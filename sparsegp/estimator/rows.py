@@ -1,0 +1,81 @@
+"""What the estimator takes and gives: NumPy for arrays and data frames, lazy dask for dask."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+
+def is_lazy(values: Any) -> bool:
+    """Tell whether values are a dask collection, without a look at its graph."""
+    return hasattr(values, "__dask_graph__")
+
+
+def computed(values: Any) -> Any:
+    """Return values in memory: dask collections are computed, all others stay as they are."""
+    return np.asarray(values) if is_lazy(values) else values
+
+
+def computing(X: Any, client: Any) -> AbstractContextManager[Any]:
+    """Return the context in which dask computes X: that of the client, if there is one."""
+    if client is None or not is_lazy(X):
+        return nullcontext()
+    context: AbstractContextManager[Any] = client.as_current()
+    return context
+
+
+def training_data(estimator: Any, X: Any, y: Any) -> tuple[Any, Any]:
+    """Check rows and labels, and keep on the estimator what must be the same in predictions.
+
+    Returns
+    -------
+    X : array, or dask array with known chunks (n, p)
+    y : array (n,)
+
+    Raises
+    ------
+    ValueError
+        If they cannot be learnt from. Values of a dask collection are checked when computed.
+    """
+    if not is_lazy(X):
+        X, y = validate_data(estimator, X, computed(y))
+        return X, y
+    y = validate_data(estimator, y=None if y is None else np.asarray(y))
+    return _lazy_rows(estimator, X, reset=True), y
+
+
+def rows_to_predict(estimator: Any, X: Any) -> Any:
+    """Check rows against the fit; return an array, or a dask array with known chunks, (n, p).
+
+    Raises
+    ------
+    ValueError
+        If they are other columns, or not numbers.
+    """
+    if is_lazy(X):
+        return _lazy_rows(estimator, X, reset=False)
+    return validate_data(estimator, X, reset=False)
+
+
+def chunked_as(rows: Any, predicted: Any) -> Any:
+    """Return predictions, one or a tuple of them, with the row chunks of the inputs.
+
+    They fit the labels then, and one another.
+    """
+    if isinstance(predicted, tuple):
+        return tuple(chunked_as(rows, each) for each in predicted)
+    return predicted.rechunk({0: rows.chunks[0]}) if is_lazy(predicted) else predicted
+
+
+def _lazy_rows(estimator: Any, X: Any, reset: bool) -> Any:
+    """Check columns and their names; values are checked block by block when computed."""
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X is {X}")
+    frame = hasattr(X, "to_dask_array")
+    validate_data(estimator, X._meta if frame else X, skip_check_array=True, reset=reset)
+    if frame:
+        return X.to_dask_array(lengths=True)
+    if any(np.isnan(size) for size in X.shape):
+        return X.copy().compute_chunk_sizes()  # it would change the caller's array
+    return X

@@ -1,0 +1,77 @@
+"""Child processes of tests, which import the package from this checkout, and a dask cluster."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+import sparsegp
+
+ROOT = Path(sparsegp.__file__).parents[1]
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a child process."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
+
+
+def wait_until(happened: Callable[[], bool], seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while not happened():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def worker_processes(of: int) -> list[psutil.Process]:
+    """Return the worker processes below a process: those that its nannies spawned."""
+    found = []
+    with suppress(psutil.NoSuchProcess):
+        for child in psutil.Process(of).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                if "spawn_main" in " ".join(child.cmdline()):  # empty once it has ended
+                    found.append(child)
+    return found
+
+
+@contextmanager
+def dask_cluster(folder: Path) -> Iterator[Path]:
+    """Start `dask scheduler` and two `dask worker`, each a process of its own.
+
+    Yields the file that the scheduler writes. In the end they go at once, with their children.
+    """
+    path = folder / "scheduler.json"
+    common = ["--scheduler-file", str(path), "--host", "127.0.0.1"]
+    common += ["--dashboard-address", "127.0.0.1:0"]
+    worker = ["--nthreads", "1", "--memory-limit", "0", "--local-directory", str(folder)]
+    with ExitStack() as stack:
+        _start_dask(stack, "scheduler", "--port", "0", *common)
+        _start_dask(stack, "worker", *common, *worker)
+        _start_dask(stack, "worker", *common, *worker)
+        assert wait_until(path.exists, 30), "the scheduler did not start"
+        yield path
+
+
+def _start_dask(stack: ExitStack, *arguments: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dask", *arguments],
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    stack.callback(_end_session, process)
+
+
+def _end_session(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(10)
