@@ -21,7 +21,8 @@ from sparsegp.math.normal import hazard, log_cdf_and_hazard
 from sparsegp.types import Doubles, Floats, Integers
 
 HALF_LOG_TWO_PI = 0.5 * np.log(2.0 * np.pi)
-NEWTON_STEPS = 5
+NEWTON_STEPS = 4
+"""The mode is then right to 1e-4 with 26 classes, to 1e-7 with 10: nodes need no more."""
 STEPPED_REACH = 7.0
 """Half the range of the trapezoid rule: the integrand falls off at least as exp(-u^2/2)."""
 NODE_BUNCH = 4
@@ -90,7 +91,7 @@ def product_mode(gap: Floats, ratio: Floats) -> tuple[Floats, Floats]:
     for _ in range(NEWTON_STEPS):
         z = ratio * mode + gap
         h = hazard(z)
-        curvature = 1 + ordered_sum(ratio * ratio * h * (z + h))
+        curvature = 1 + ordered_sum(ratio * ratio * (h * (z + h)).clip(0, 1))
         mode = mode + (ordered_sum(ratio * h) - mode) / curvature
     return mode, 1 / np.sqrt(curvature)
 
@@ -105,10 +106,13 @@ class ProductTerms:
         Their exponentials sum to the expectation.
     hazard : Floats (j, q, n)
         phi(z_j) / Phi(z_j) at every node.
+    node : Floats (q, n)
+        u.
     """
 
     log_terms: Floats
     hazard: Floats
+    node: Floats
 
 
 def product_terms(gap: Floats, ratio: Floats, count: int) -> ProductTerms:
@@ -157,4 +161,4 @@ def _terms(gap: Floats, ratio: Floats, u: Floats, log_weight: Floats) -> Product
     log_phi, h = log_cdf_and_hazard(ratio[:, np.newaxis] * u + gap[:, np.newaxis])
     terms = ordered_sum(log_phi)
     terms += log_weight - u * u / 2 - gap.dtype.type(HALF_LOG_TWO_PI)
-    return ProductTerms(terms, h)
+    return ProductTerms(terms, h, u)
