@@ -1,14 +1,16 @@
 """Covariance functions and their texts.
 
 To add a kernel, write one file with a frozen dataclass ``class Mine(Kernel, name="mine")`` whose
-fields are its parameters and which defines ``_matrix`` and ``_diag``, import it here, and add an
-instance with a second formula to the contract in ``tests/kernels/test_contract.py``. The name is
-then known to `parse`, the command line and the stores.
+fields are its parameters and which defines ``_matrix``, ``_diag`` and ``_pull_back``, import it
+here, and add an instance with a second formula to the contract in
+``tests/kernels/test_contract.py``. The name is then known to `parse`, the command line and the
+stores.
 """
 
-from sparsegp.kernels.base import KERNELS, Constant, InputScale, Kernel, Product, Sum
+from sparsegp.kernels.base import KERNELS, Constant, Kernel, Product, Sum
 from sparsegp.kernels.linear import Linear
 from sparsegp.kernels.parse import parse, parse_many
+from sparsegp.kernels.scale import InputScale
 from sparsegp.kernels.stationary import ARD, RBF, Matern32, Matern52
 
 __all__ = [

@@ -4,49 +4,20 @@ A kernel is immutable data. The operators ``+`` and ``*`` build a tree of `Sum`,
 `Constant` nodes; the text of the tree is read back by `sparsegp.kernels.parse` without loss.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from sparsegp.errors import DataError, SettingsError
+from sparsegp.kernels.limits import positive, within
+from sparsegp.kernels.pair import Pair
+from sparsegp.kernels.scale import InputScale
 from sparsegp.registry import Registry
 from sparsegp.types import Doubles, Floats
-
-
-@dataclass(frozen=True, eq=False)
-class InputScale:
-    """Spread of the training inputs, from which length scales left out are filled.
-
-    Parameters
-    ----------
-    variances : (p,) float64
-        Variance of each column of the inputs as the kernel sees them, that is after scaling.
-
-    Raises
-    ------
-    DataError
-        If there is no column, or a variance is negative or not finite.
-    """
-
-    variances: Doubles
-
-    def __post_init__(self) -> None:
-        variances = np.asarray(self.variances, dtype=np.float64)
-        if variances.ndim != 1 or variances.size == 0:
-            raise DataError(f"column variances must have shape (p,), got {variances.shape}")
-        wrong = np.flatnonzero(~(np.isfinite(variances) & (variances >= 0)))
-        if wrong.size:
-            column = int(wrong[0])
-            raise DataError(
-                f"column variances must be finite and not negative, got {variances[column]} in "
-                f"column {column}"
-            )
-        object.__setattr__(self, "variances", variances)
 
 
 @dataclass(frozen=True)
@@ -55,8 +26,8 @@ class Kernel(ABC):
 
     A subclass is a frozen dataclass whose fields are the parameters in the order of the text;
     ``class RBF(Kernel, name="rbf")`` enters it in `KERNELS`. A parameter is None while it is left
-    to `fill`. A subclass defines `_matrix` and `_diag`, which may rely on checked inputs of
-    one precision.
+    to `fill`. A subclass defines `_matrix`, `_diag` and `_pull_back`, which may rely on checked
+    inputs of one precision.
     """
 
     name: ClassVar[str] = ""
@@ -71,7 +42,7 @@ class Kernel(ABC):
             KERNELS.register(name)(cls)
 
     @abstractmethod
-    def _matrix(self, X: Floats, Z: Floats) -> Floats:
+    def _matrix(self, pair: Pair) -> Floats:
         """Return k(x_i, z_j), (..., n, m), in an array that the caller may overwrite."""
 
     @abstractmethod
@@ -82,6 +53,11 @@ class Kernel(ABC):
     def n_columns(self) -> int | None:
         """Number of columns that the inputs must have; None if any number will do."""
         return None
+
+    @property
+    def n_distances(self) -> int:
+        """How often `_matrix` asks for the distances of the pair."""
+        return 0
 
     def __call__(self, X: Floats, Z: Floats) -> Floats:
         """Return the covariance matrix K_ij = k(x_i, z_j).
@@ -111,7 +87,8 @@ class Kernel(ABC):
                 f"X and Z must have the same number of columns, got shapes {X.shape} and {Z.shape}"
             )
         dtype = np.result_type(X, Z)
-        return self._matrix(X.astype(dtype, copy=False), Z.astype(dtype, copy=False))
+        X, Z = X.astype(dtype, copy=False), Z.astype(dtype, copy=False)
+        return self._matrix(Pair(X, Z, self.n_distances))
 
     def diag(self, X: Floats) -> Floats:
         """Return the variances k(x_i, x_i), (..., n), of inputs X, (..., n, p).
@@ -124,12 +101,68 @@ class Kernel(ABC):
         self._check(X, "X")
         return self._diag(X)
 
-    def _check(self, X: Floats, what: str) -> None:
+    def parameters(self) -> Doubles:
+        """Return the logarithms of the parameters in the order of the text, (q,).
+
+        Raises
+        ------
+        SettingsError
+            If a length scale is left out.
+        """
+        self._check_complete()
+        values = np.hstack([getattr(self, field.name) for field in fields(self)])
+        return np.asarray(np.log(values), np.float64)
+
+    def with_parameters(self, logs: Doubles) -> "Kernel":
+        """Return the same kernel with other parameters, given by their logarithms, (q,)."""
+        values, family = np.exp(logs).tolist(), cast(Callable[..., "Kernel"], type(self))
+        return family(tuple(values)) if self.variadic else family(*values)
+
+    def pull_back(self, X: Floats, Z: Floats, weights: Doubles) -> Doubles:
+        """Return sum_ij w_ij dk(x_i, z_j) / dt for every log parameter t, (q,).
+
+        It is the gradient of a function of the covariance matrix, of which `weights` is the
+        gradient with respect to that matrix. No array is larger than the matrix or the inputs.
+
+        Parameters
+        ----------
+        X : (n, p)
+        Z : (m, p)
+        weights : (n, m)
+
+        Returns
+        -------
+        Doubles (q,)
+            In the order of `parameters`. All is evaluated in float64.
+
+        Raises
+        ------
+        SettingsError, DataError
+            As for the covariance matrix, and if the shapes do not match.
+        """
+        self._check(X, "X")
+        self._check(Z, "Z")
+        if X.ndim != 2 or Z.ndim != 2 or weights.shape != (len(X), len(Z)):
+            raise DataError(
+                "X, Z and weights must have shapes (n, p), (m, p) and (n, m), got "
+                f"{X.shape}, {Z.shape} and {weights.shape}"
+            )
+        X, Z, weights = (np.asarray(array, np.float64) for array in (X, Z, weights))
+        return self._pull_back(X, Z, weights)
+
+    @abstractmethod
+    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
+        """Return what `pull_back` does; the arrays may not be overwritten."""
+
+    def _check_complete(self) -> None:
         if not self.complete:
             raise SettingsError(
                 f"kernel '{self}' has a length scale left out; give it, or call fill with the "
                 "scale of the inputs"
             )
+
+    def _check(self, X: Floats, what: str) -> None:
+        self._check_complete()
         if X.ndim < 2 or not np.issubdtype(X.dtype, np.floating):
             raise DataError(
                 f"{what} must be floats of shape (..., rows, columns), got {X.dtype} of shape "
@@ -210,13 +243,17 @@ class Constant(Kernel, name="constant"):
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", positive(self.value, "a constant kernel"))
 
-    def _matrix(self, X: Floats, Z: Floats) -> Floats:
+    def _matrix(self, pair: Pair) -> Floats:
+        X, Z = pair.X, pair.Z
         batch = np.broadcast_shapes(X.shape[:-2], Z.shape[:-2])
         value = within(self.value, X.dtype, self)
         return np.full((*batch, X.shape[-2], Z.shape[-2]), value, X.dtype)
 
     def _diag(self, X: Floats) -> Floats:
         return np.full(X.shape[:-1], within(self.value, X.dtype, self), X.dtype)
+
+    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
+        return np.array([self.value * weights.sum()])
 
     def __str__(self) -> str:
         return repr(self.value)
@@ -260,8 +297,27 @@ class Joint(Kernel):
         """Return the same tree with every part filled."""
         return type(self)(tuple(part.fill(scale) for part in self.parts))
 
-    def _matrix(self, X: Floats, Z: Floats) -> Floats:
-        return self._reduce(lambda kernel: kernel(X, Z))
+    def parameters(self) -> Doubles:
+        """Return the logarithms of the parameters of all parts, (q,)."""
+        return np.concatenate([part.parameters() for part in self.parts])
+
+    def with_parameters(self, logs: Doubles) -> Kernel:
+        """Return the same tree with other parameters."""
+        ends = np.cumsum([len(part.parameters()) for part in self.parts])
+        pairs = zip(self.parts, np.split(logs, ends[:-1]), strict=True)
+        return type(self)(tuple(part.with_parameters(some) for part, some in pairs))
+
+    def _check_columns(self, n_features: int) -> None:
+        for part in self.parts:
+            part._check_columns(n_features)
+
+    @property
+    def n_distances(self) -> int:
+        """Those of all parts."""
+        return sum(part.n_distances for part in self.parts)
+
+    def _matrix(self, pair: Pair) -> Floats:
+        return self._reduce(lambda kernel: kernel._matrix(pair))
 
     def _diag(self, X: Floats) -> Floats:
         return self._reduce(lambda kernel: kernel.diag(X))
@@ -288,6 +344,9 @@ class Sum(Joint):
 
     _join: ClassVar[np.ufunc] = np.add
 
+    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
+        return np.concatenate([part.pull_back(X, Z, weights) for part in self.parts])
+
     def __str__(self) -> str:
         return " + ".join(map(str, self.parts))
 
@@ -298,43 +357,17 @@ class Product(Joint):
 
     _join: ClassVar[np.ufunc] = np.multiply
 
+    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
+        gradients = []
+        for i, part in enumerate(self.parts):
+            others = weights
+            for other in self.parts[:i] + self.parts[i + 1 :]:
+                others = others * other(X, Z)
+            gradients.append(part.pull_back(X, Z, others))
+        return np.concatenate(gradients)
+
     def __str__(self) -> str:
         return "*".join(f"({part})" if isinstance(part, Sum) else str(part) for part in self.parts)
-
-
-def positive(value: object, what: str) -> float:
-    """Return a parameter as a float.
-
-    Raises
-    ------
-    SettingsError
-        If it is not one number, positive and finite; `what` names it.
-    """
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise SettingsError(f"{what} must be one number, got {value!r}")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not 0 < number < math.inf:
-        raise SettingsError(f"{what} must be positive and finite, got {number!r}")
-    return number
-
-
-def within(value: float, dtype: np.dtype[Any], kernel: Kernel) -> float:
-    """Return a factor of the kernel matrix, once it is sure to be finite in its precision.
-
-    Raises
-    ------
-    SettingsError
-        If it overflows.
-    """
-    if abs(value) > float(np.finfo(dtype).max):
-        raise SettingsError(
-            f"the parameters of kernel '{kernel}' must stay within the range of {dtype}, got a "
-            f"factor {value:.3g}; scale the inputs or choose other parameters"
-        )
-    return value
 
 
 def _as_kernel(value: object) -> Kernel | None:

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sparsegp.kernels.base import Kernel, positive, within
-from sparsegp.types import Floats
+from sparsegp.kernels.base import Kernel
+from sparsegp.kernels.limits import positive, within
+from sparsegp.kernels.pair import Pair
+from sparsegp.types import Doubles, Floats
 
 
 @dataclass(frozen=True)
@@ -25,11 +27,14 @@ class Linear(Kernel, name="linear"):
     def __post_init__(self) -> None:
         object.__setattr__(self, "variance", positive(self.variance, "the variance of linear"))
 
-    def _matrix(self, X: Floats, Z: Floats) -> Floats:
-        return self._scaled(X @ np.swapaxes(Z, -1, -2))
+    def _matrix(self, pair: Pair) -> Floats:
+        return self._scaled(pair.X @ np.swapaxes(pair.Z, -1, -2))
 
     def _diag(self, X: Floats) -> Floats:
         return self._scaled(np.einsum("...ij,...ij->...i", X, X))
+
+    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
+        return np.array([self.variance * np.vdot(weights @ Z, X)])
 
     def _scaled(self, products: Floats) -> Floats:
         if self.variance != 1:

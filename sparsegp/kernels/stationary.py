@@ -12,8 +12,11 @@ from typing import ClassVar
 import numpy as np
 
 from sparsegp.errors import SettingsError
-from sparsegp.kernels.base import InputScale, Kernel, positive, within
-from sparsegp.types import Floats
+from sparsegp.kernels.base import Kernel
+from sparsegp.kernels.limits import positive, within
+from sparsegp.kernels.pair import Pair, half_squared_distance
+from sparsegp.kernels.scale import InputScale
+from sparsegp.types import Doubles, Floats
 
 
 @dataclass(frozen=True)
@@ -38,21 +41,37 @@ class Isotropic(Kernel):
     def _profile(self, G: Floats) -> Floats:
         """Return f from G = -r^2 / 2 with r = |x - z| / l; G may be overwritten."""
 
+    @abstractmethod
+    def _growth(self, G: Floats) -> Floats:
+        """Return df / d log l = -r f'(r) from G = -r^2 / 2; G may be overwritten."""
+
     def fill(self, scale: InputScale) -> Kernel:
         """Return the kernel with l^2 = sum_j v_j / 2 if l was left out; see `Kernel.fill`."""
         if self.length_scale is not None:
             return self
-        total = float(scale.variances.sum())
-        return replace(self, length_scale=_readable(math.sqrt(total / 2)) if total > 0 else 1.0)
+        half = float(scale.variances.sum()) / 2
+        return replace(self, length_scale=_readable(math.sqrt(half)) if half > 0 else 1.0)
 
-    def _matrix(self, X: Floats, Z: Floats) -> Floats:
-        G = half_squared_distance(X, Z)
-        assert self.length_scale is not None
-        G *= within(1 / self.length_scale / self.length_scale, G.dtype, self)
-        return self._profile(G)
+    @property
+    def n_distances(self) -> int:
+        """One."""
+        return 1
+
+    def _matrix(self, pair: Pair) -> Floats:
+        return self._profile(self._exponent(pair))
 
     def _diag(self, X: Floats) -> Floats:
         return np.ones(X.shape[:-1], X.dtype)
+
+    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
+        return np.array([(weights * self._growth(self._exponent(Pair(X, Z)))).sum()])
+
+    def _exponent(self, pair: Pair) -> Floats:
+        """Return G = -r^2 / 2, (..., n, m)."""
+        G = pair.half_squared_distance()
+        assert self.length_scale is not None
+        G *= within(1 / self.length_scale / self.length_scale, G.dtype, self)
+        return G
 
 
 class RBF(Isotropic, name="rbf"):
@@ -63,6 +82,9 @@ class RBF(Isotropic, name="rbf"):
 
     def _profile(self, G: Floats) -> Floats:
         return np.exp(G, out=G)
+
+    def _growth(self, G: Floats) -> Floats:
+        return np.asarray(-2 * G * np.exp(G))  # r^2 f
 
 
 class Matern32(Isotropic, name="matern32"):
@@ -79,6 +101,10 @@ class Matern32(Isotropic, name="matern32"):
         s += 1
         s *= decay
         return s
+
+    def _growth(self, G: Floats) -> Floats:
+        s = np.sqrt(-6 * G)
+        return np.asarray(s * s * np.exp(-s))
 
 
 class Matern52(Isotropic, name="matern52"):
@@ -97,6 +123,10 @@ class Matern52(Isotropic, name="matern52"):
         np.negative(s, out=s)
         value *= np.exp(s, out=s)
         return value
+
+    def _growth(self, G: Floats) -> Floats:
+        s = np.sqrt(-10 * G)
+        return np.asarray(s * s * (1 + s) * np.exp(-s) / 3)
 
 
 @dataclass(frozen=True)
@@ -133,8 +163,9 @@ class ARD(Kernel, name="ard"):
         if self.length_scales is not None:
             return self
         half = len(scale.variances) / 2
-        variances = np.where(scale.variances > 0, scale.variances, 1.0)
-        return ARD(tuple(_readable(math.sqrt(variance * half)) for variance in variances))
+        squares = scale.variances * half
+        squares = np.where(squares > 0, squares, half)
+        return ARD(tuple(_readable(math.sqrt(square)) for square in squares))
 
     @property
     def n_columns(self) -> int | None:
@@ -146,8 +177,9 @@ class ARD(Kernel, name="ard"):
             return "ard"
         return f"ard({', '.join(map(repr, self.length_scales))})"
 
-    def _matrix(self, X: Floats, Z: Floats) -> Floats:
+    def _matrix(self, pair: Pair) -> Floats:
         assert self.length_scales is not None
+        X, Z = pair.X, pair.Z
         weights = [within(1 / scale / scale, X.dtype, self) for scale in self.length_scales]
         G = half_squared_distance(X, Z, np.array(weights, X.dtype))
         return np.exp(G, out=G)
@@ -155,45 +187,13 @@ class ARD(Kernel, name="ard"):
     def _diag(self, X: Floats) -> Floats:
         return np.ones(X.shape[:-1], X.dtype)
 
-
-def half_squared_distance(X: Floats, Z: Floats, weights: Floats | None = None) -> Floats:
-    """Return -sum_j w_j (x_j - z_j)^2 / 2 = sum_j w_j x_j z_j - |x|_w^2 / 2 - |z|_w^2 / 2.
-
-    Values above zero, which only rounding makes, become zero. The error is that of the norms:
-    inputs far from the origin relative to their spread should be centred first.
-
-    Parameters
-    ----------
-    X : (..., n, p)
-    Z : (..., m, p)
-    weights : (p,), optional
-        w_j > 0, in the precision of the inputs; one if left out.
-
-    Returns
-    -------
-    (..., n, m)
-        The only array of its size that is made.
-    """
-    half_x = _half_norms(X, weights)
-    half_z = half_x if Z is X else _half_norms(Z, weights)
-    if weights is not None and Z.size <= X.size:  # weigh the smaller side
-        Z = Z * weights
-    elif weights is not None:
-        X = X * weights
-    G: Floats = X @ np.swapaxes(Z, -1, -2)
-    G -= half_x[..., :, None]
-    G -= half_z[..., None, :]
-    return np.minimum(G, 0, out=G)
-
-
-def _half_norms(X: Floats, weights: Floats | None) -> Floats:
-    """Return sum_j w_j x_ij^2 / 2, (..., n), without a copy of X, (..., n, p)."""
-    if weights is None:
-        norms: Floats = np.einsum("...ij,...ij->...i", X, X)
-    else:
-        norms = np.einsum("...ij,...ij,j->...i", X, X, weights)
-    norms *= 0.5
-    return norms
+    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
+        # d/d log l_j = sum_ik q_ik (x_ij - z_kj)^2 / l_j^2, q = w k: three sums by products
+        assert self.length_scales is not None
+        q = weights * self._matrix(Pair(X, Z))
+        squares = q.sum(axis=1) @ X**2 + q.sum(axis=0) @ Z**2
+        crossed = np.einsum("kj,kj->j", q.T @ X, Z)
+        return np.asarray((squares - 2 * crossed) / np.square(self.length_scales))
 
 
 def _readable(length_scale: float) -> float:

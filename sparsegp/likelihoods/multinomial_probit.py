@@ -21,10 +21,10 @@ from sparsegp.math.quadrature import (
     product_terms,
     stepped_terms,
 )
-from sparsegp.types import Doubles, Floats, Integers
+from sparsegp.types import Booleans, Doubles, Floats, Integers
 
-CHUNK_TERMS = 1 << 15
-"""Upper bound on the elements of one temporary array, so that it stays in cache."""
+CHUNK_VALUES = 1 << 15
+"""Latent values worked on at a time, so that temporaries stay in cache."""
 
 REACH = 8.0
 """Lead, in latent units, from which a class is no rival any more."""
@@ -58,7 +58,7 @@ class MultinomialProbit:
             Class codes.
         """
         out = np.empty(len(target))
-        for rows in self._chunks(*mean.shape):
+        for rows in _chunks(*mean.shape):
             gap, ratio = _gaps(mean[rows], variance[rows], target[rows])
             for some, terms in self._terms(gap, ratio, variance.shape[1] == 1):
                 out[rows][some] = log_sum_exp(terms.log_terms)
@@ -72,14 +72,14 @@ class MultinomialProbit:
         The gradient sums to zero over the classes, because Z depends on differences only.
         """
         log_z, gradient = np.empty(len(target)), np.empty(mean.shape)
-        for rows in self._chunks(*mean.shape):
+        for rows in _chunks(*mean.shape):
             gap, ratio = _gaps(mean[rows], variance[rows], target[rows])
-            others = np.empty(gap.shape)
+            pull = np.empty(gap.shape)
             for some, terms in self._terms(gap, ratio, variance.shape[1] == 1):
                 log_z[rows][some] = log_sum_exp(terms.log_terms)
                 weight = np.exp(terms.log_terms - log_z[rows][some])
-                others[:, some] = -ordered_sum(weight * terms.hazard, axis=1)
-            gradient[rows] = _spread(others, np.sqrt(1.0 + variance[rows]), target[rows])
+                pull[:, some] = -ordered_sum(weight * terms.hazard, axis=1)
+            gradient[rows] = _spread(pull, np.sqrt(1.0 + variance[rows]), target[rows])
         return log_z, gradient
 
     def mean_gradient(self, mean: Floats, target: Integers) -> tuple[Doubles, Floats]:
@@ -98,15 +98,46 @@ class MultinomialProbit:
         for count in np.unique(rivals[rivals > 0]).tolist():
             rows = np.flatnonzero(rivals == count)
             columns = np.nonzero(near[rows])[1].reshape(-1, count)
-            for some in self._chunks(len(rows), count):
+            for some in _chunks(len(rows), count):
                 index = rows[some][:, np.newaxis]
-                log_z[rows[some]], pull = self._rivals(gap[index, columns[some]].T)
+                log_z[rows[some]], pull = self._rivals(
+                    np.ascontiguousarray(gap[index, columns[some]].T)
+                )
                 gradient[index, columns[some]] = pull.T
         total = np.zeros_like(mean[:, 0])
         for column in gradient.T:
             total -= column
         gradient[every, target] = total
         return log_z, gradient
+
+    def curvature(self, mean: Doubles, target: Integers) -> Doubles:
+        """Return -d2 log Z / dm dm^T without latent variance, (n, K, K).
+
+        With g_j = m_i - m_j, z_j = u + g_j and h the hazard, under the weights w of the nodes
+
+            -d2 log Z / dg_j dg_k = delta_jk E_w[h_j (z_j + h_j)] - Cov_w(h_j, h_k)
+
+        because h' = -h (z + h). Rows and columns sum to zero; the matrices are positive
+        semidefinite, as Z is log-concave, and at most the identity.
+
+        Parameters
+        ----------
+        mean : Doubles (n, K)
+        target : Integers (n,)
+        """
+        out = np.empty((*mean.shape, mean.shape[1]))
+        for rows in _chunks(*mean.shape):
+            gap, ratio = _gaps(mean[rows], np.zeros((1, 1)), target[rows])
+            for some, terms in product_terms(gap, ratio, self.n_nodes):
+                weight = np.exp(terms.log_terms - log_sum_exp(terms.log_terms))
+                h, every = terms.hazard, np.arange(len(gap))
+                own = weight * h * (h + terms.node + gap[:, np.newaxis, some])
+                spread = h - ordered_sum(weight * h, axis=1)[:, np.newaxis]
+                spread = (np.sqrt(weight) * spread).transpose(2, 0, 1)  # (n, K - 1, q)
+                others = -spread @ spread.transpose(0, 2, 1)
+                others[:, every, every] += ordered_sum(own, axis=1).T
+                out[rows][some] = _spread_twice(others, target[rows][some])
+        return out
 
     def _rivals(self, gap: Floats) -> tuple[Doubles, Floats]:
         """Return log Z (n,) and its gradient for the rivals, both from gaps (j, n)."""
@@ -115,10 +146,12 @@ class MultinomialProbit:
             log_phi, h = log_cdf_and_hazard(shrink * gap)
             return log_phi[0].astype(np.float64), -shrink * h
         ratio = np.ones((len(gap), 1), dtype=gap.dtype)
-        terms = product_terms(np.ascontiguousarray(gap), ratio, self.n_nodes)
-        log_z = log_sum_exp(terms.log_terms)
-        pull = -ordered_sum(np.exp(terms.log_terms - log_z) * terms.hazard, axis=1)
-        return log_z.astype(np.float64), pull
+        log_z, pull = np.empty(gap.shape[1]), np.empty_like(gap)
+        for some, terms in product_terms(gap, ratio, self.n_nodes):
+            part = log_sum_exp(terms.log_terms)
+            weight = np.exp(terms.log_terms - part)
+            log_z[some], pull[:, some] = part, -ordered_sum(weight * terms.hazard, axis=1)
+        return log_z, pull
 
     def log_probabilities(self, mean: Doubles, variance: Doubles) -> Doubles:
         """Return the log probability of every class, (n, K).
@@ -135,44 +168,57 @@ class MultinomialProbit:
     def _terms(
         self, gap: Doubles, ratio: Doubles, shared: bool
     ) -> Iterator[tuple[Integers | slice, ProductTerms]]:
-        """Yield columns and their terms; with shared variances all at once."""
+        """Yield columns and their terms."""
         if shared:
-            yield slice(None), product_terms(gap, ratio, self.n_nodes)
+            yield from product_terms(gap, ratio, self.n_nodes)
         else:
             yield from stepped_terms(gap, ratio, self.n_nodes)
 
-    def _chunks(self, n: int, n_classes: int) -> Iterator[slice]:
-        size = max(16, CHUNK_TERMS // (self.n_nodes * n_classes))
-        for start in range(0, n, size):
-            yield slice(start, min(start + size, n))
+
+def _chunks(n: int, n_classes: int) -> Iterator[slice]:
+    size = max(16, CHUNK_VALUES // n_classes)
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
 
 
-def _other_classes(target: Integers, n_classes: int) -> Integers:
-    """Return the classes that are not the target, (n, K - 1)."""
-    columns = np.arange(n_classes - 1)
-    return np.asarray(columns + (columns >= target[:, np.newaxis]))
+def _others(target: Integers, n_classes: int) -> Booleans:
+    """Return which classes are not the target, (n, K); to index with it is quick."""
+    return np.asarray(np.arange(n_classes) != target[:, np.newaxis])
 
 
-def _spread(others: Floats, scale: Doubles, target: Integers) -> Doubles:
+def _spread(pull: Floats, scale: Doubles, target: Integers) -> Doubles:
     """Return the gradient (n, K) from that of the classes j != i (K - 1, n), times v_j."""
-    n_classes = len(others) + 1
-    columns = _other_classes(target, n_classes)
-    scale = np.broadcast_to(scale, (len(target), n_classes))
-    others = others / np.take_along_axis(scale, columns, axis=1).T
-    gradient = np.empty(scale.shape)
-    np.put_along_axis(gradient, columns, others.T, axis=1)
-    np.put_along_axis(gradient, target[:, np.newaxis], -ordered_sum(others)[:, np.newaxis], axis=1)
+    n, n_classes = len(target), len(pull) + 1
+    others = _others(target, n_classes)
+    if scale.shape[1] > 1:
+        scale = scale[others].reshape(n, -1)
+    pull = pull / scale.T
+    gradient = np.empty((n, n_classes))
+    gradient[others] = pull.T.reshape(-1)
+    gradient[np.arange(n), target] = -ordered_sum(pull)
     return gradient
 
 
 def _gaps(mean: Doubles, variance: Doubles, target: Integers) -> tuple[Doubles, Doubles]:
     """Return (m_i - m_j) / v_j (K - 1, n) and v_i / v_j (K - 1, n or 1) for j != i."""
-    columns = _other_classes(target, mean.shape[1])
-    own = target[:, np.newaxis]
-    gap = np.take_along_axis(mean, own, axis=1) - np.take_along_axis(mean, columns, axis=1)
+    n, every = len(target), np.arange(len(target))
+    others = _others(target, mean.shape[1])
+    gap = mean[every, target][:, np.newaxis] - mean[others].reshape(n, -1)
     scale = np.sqrt(1 + variance)
     if scale.shape[1] == 1:
         return np.ascontiguousarray((gap / scale).T), np.ones((gap.shape[1], 1), dtype=gap.dtype)
-    others = np.take_along_axis(scale, columns, axis=1)
-    ratio = np.take_along_axis(scale, own, axis=1) / others
-    return np.ascontiguousarray((gap / others).T), np.ascontiguousarray(ratio.T)
+    rival = scale[others].reshape(n, -1)
+    ratio = scale[every, target][:, np.newaxis] / rival
+    return np.ascontiguousarray((gap / rival).T), np.ascontiguousarray(ratio.T)
+
+
+def _spread_twice(curvature: Doubles, target: Integers) -> Doubles:
+    """Return the matrices (n, K, K) from those of the gaps (n, K - 1, K - 1); rows sum to zero."""
+    n, n_classes = len(target), curvature.shape[1] + 1
+    others, every = _others(target, n_classes), np.arange(n)
+    out = np.zeros((n, n_classes, n_classes))
+    out[others[:, :, np.newaxis] & others[:, np.newaxis]] = curvature.reshape(-1)
+    side = ordered_sum(out.transpose(2, 0, 1))
+    out[every, :, target] = out[every, target] = -side
+    out[every, target, target] = ordered_sum(side, axis=1)
+    return out

@@ -21,6 +21,8 @@ from sparsegp.math.normal import hazard, log_cdf_and_hazard
 from sparsegp.types import Doubles, Floats, Integers
 
 HALF_LOG_TWO_PI = 0.5 * np.log(2.0 * np.pi)
+CHUNK_TERMS = 1 << 15
+"""Upper bound on the elements of one temporary array, so that it stays in cache."""
 NEWTON_STEPS = 4
 """The mode is then right to 1e-4 with 26 classes, to 1e-7 with 10: nodes need no more."""
 STEPPED_REACH = 7.0
@@ -115,8 +117,8 @@ class ProductTerms:
     node: Floats
 
 
-def product_terms(gap: Floats, ratio: Floats, count: int) -> ProductTerms:
-    """Return the terms of E_u[prod_j Phi(ratio_j u + gap_j)], u ~ N(0, 1), a column each.
+def product_terms(gap: Floats, ratio: Floats, count: int) -> Iterator[tuple[slice, ProductTerms]]:
+    """Yield columns and their terms of E_u[prod_j Phi(ratio_j u + gap_j)], u ~ N(0, 1).
 
     Parameters
     ----------
@@ -127,7 +129,11 @@ def product_terms(gap: Floats, ratio: Floats, count: int) -> ProductTerms:
     """
     mode, scale = product_mode(gap, ratio)
     x, log_w = (values.astype(gap.dtype)[:, np.newaxis] for values in hermite(count))
-    return _terms(gap, ratio, mode + scale * x, log_w + np.log(scale))
+    log_scale = np.log(scale)
+    for some in _bunches(len(mode), count * len(gap)):
+        part = ratio if ratio.shape[1] == 1 else ratio[:, some]
+        nodes = mode[some] + scale[some] * x
+        yield some, _terms(gap[:, some], part, nodes, log_w + log_scale[some])
 
 
 def stepped_terms(
@@ -149,11 +155,20 @@ def stepped_terms(
     step = np.minimum(1 / ratio.max(axis=0), scale) * (9 / count)
     half = NODE_BUNCH * np.ceil(STEPPED_REACH / step / NODE_BUNCH).astype(np.int64)
     for size in np.unique(half).tolist():
-        columns = np.flatnonzero(half == size)
+        every = np.flatnonzero(half == size)
         h = gap.dtype.type(STEPPED_REACH / size)
-        u = mode[columns] + h * np.arange(-size, size + 1, dtype=gap.dtype)[:, np.newaxis]
-        some_gap, some_ratio = gap.take(columns, axis=1), ratio.take(columns, axis=1)
-        yield columns, _terms(some_gap, some_ratio, u, np.log(h))
+        x = h * np.arange(-size, size + 1, dtype=gap.dtype)[:, np.newaxis]
+        for some in _bunches(len(every), len(x) * len(gap)):
+            columns = every[some]
+            some_gap, some_ratio = gap.take(columns, axis=1), ratio.take(columns, axis=1)
+            yield columns, _terms(some_gap, some_ratio, mode[columns] + x, np.log(h))
+
+
+def _bunches(n: int, terms: int) -> Iterator[slice]:
+    """Cut n columns of so many terms each into pieces that stay in cache."""
+    size = max(16, CHUNK_TERMS // terms)
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
 
 
 def _terms(gap: Floats, ratio: Floats, u: Floats, log_weight: Floats) -> ProductTerms:

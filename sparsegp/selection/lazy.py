@@ -112,7 +112,7 @@ class Scores:
             return np.empty(0, dtype=np.int64), np.empty(0)
         bounds = self.upper_bounds(marginals)[left]
         seen, found = left[:0], np.empty(0)
-        size = len(left) if not self.lazy else max(count, 32)
+        size = len(left) if not self.lazy else max(count, 16)
         while len(left):
             if size < len(left):
                 order = np.argpartition(bounds, len(left) - size)[::-1]
@@ -124,7 +124,7 @@ class Scores:
                 worst = np.partition(found, len(found) - count)[len(found) - count]
                 keep = bounds >= worst - GRAIN
                 left, bounds = left[keep], bounds[keep]
-            size = max(count // 4, 32)
+            size = max(count // 4, 16)
         scores = quantise(found)
         order = np.lexsort((marginals.rows[seen], -scores))[:count]
         return seen[order], scores[order]

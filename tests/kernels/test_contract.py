@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -26,6 +27,7 @@ from sparsegp.kernels import (
 )
 
 P = 5
+NUMBER = r"(?<![a-z])\d+\.\d*(?:e[+-]?\d+)?"
 SCALES = (0.7, 1.3, 2.0, 4.5, 0.9)
 
 
@@ -166,6 +168,46 @@ def test_text_pickle_and_hash_round_trip(kernel, formula):
     assert parse(str(kernel)) == kernel
     assert hash(parse(str(kernel))) == hash(kernel)
     assert pickle.loads(pickle.dumps(kernel)) == kernel
+
+
+@every_kernel
+def test_parameters_round_trip(kernel, formula, X, Z):
+    logs = kernel.parameters()
+    assert (logs.dtype, logs.ndim) == (np.float64, 1)
+    numbers = [float(number) for number in re.findall(NUMBER, str(kernel))]
+    if len(numbers) == len(logs):  # no default is left out of the text
+        np.testing.assert_allclose(sorted(np.exp(logs)), sorted(numbers), rtol=1e-13)
+    again = kernel.with_parameters(logs)
+    assert type(again) is type(kernel)
+    np.testing.assert_allclose(again(X, Z), kernel(X, Z), rtol=1e-12)
+    other = logs + np.linspace(0.1, 0.2, len(logs))
+    np.testing.assert_allclose(kernel.with_parameters(other).parameters(), other, atol=1e-13)
+
+
+@every_kernel
+def test_pull_back_against_finite_differences(kernel, formula, X, Z):
+    logs, step = kernel.parameters(), 1e-5
+    weights = np.random.default_rng(4).normal(size=(len(X), len(Z)))
+    expected = np.empty_like(logs)
+    for t in range(len(logs)):
+        move = step * (np.arange(len(logs)) == t)
+        up, down = (kernel.with_parameters(logs + sign * move)(X, Z) for sign in (1, -1))
+        expected[t] = np.vdot(weights, up - down) / (2 * step)
+    size = np.abs(weights).sum() * np.abs(kernel(X, Z)).max()
+    gradient = kernel.pull_back(X, Z, weights)
+    assert gradient.dtype == np.float64
+    np.testing.assert_allclose(gradient, expected, rtol=1e-7, atol=1e-11 * size)
+    narrow = kernel.pull_back(X.astype(np.float32), Z.astype(np.float32), weights)
+    np.testing.assert_allclose(narrow, gradient, rtol=1e-5, atol=1e-6 * size)
+
+
+def test_pull_back_checks_its_arrays(X, Z):
+    with pytest.raises(DataError, match=r"\(n, m\), got \(40, 5\), \(7, 5\) and \(7, 40\)"):
+        RBF(1).pull_back(X, Z, np.ones((7, 40)))
+    with pytest.raises(SettingsError, match="has a length scale left out"):
+        RBF().pull_back(X, Z, np.ones((40, 7)))
+    with pytest.raises(SettingsError, match="has a length scale left out"):
+        (2 * ARD()).parameters()
 
 
 @every_kernel

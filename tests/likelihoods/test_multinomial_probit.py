@@ -8,7 +8,8 @@ from scipy.integrate import quad
 from scipy.special import log_ndtr, ndtr
 from scipy.stats import multivariate_normal, norm
 
-from sparsegp.likelihoods.multinomial_probit import CHUNK_TERMS, MultinomialProbit
+from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.math.quadrature import CHUNK_TERMS
 
 PRECISE = MultinomialProbit(n_nodes=96)
 DEFAULT = MultinomialProbit()
@@ -102,6 +103,31 @@ def test_gradient_against_finite_differences(n_classes, shared, likelihood):
     rough = 5e-5 if shared else 1e-3
     tolerance = 1e-6 if likelihood is PRECISE else rough
     np.testing.assert_allclose(gradient, numeric, atol=tolerance)
+
+
+@pytest.mark.parametrize("likelihood", [DEFAULT, PRECISE])
+@pytest.mark.parametrize("n_classes", [2, 3, 10])
+def test_curvature_against_finite_differences(n_classes, likelihood):
+    mean, _, target = problem(20, n_classes, True)
+    zero, step = np.zeros((20, 1)), 1e-4
+    numeric = np.empty((*mean.shape, n_classes))
+    for k in range(n_classes):
+        move = step * (np.arange(n_classes) == k)
+        up, down = (PRECISE.gradient(mean + sign * move, zero, target)[1] for sign in (1, -1))
+        numeric[:, :, k] = (down - up) / (2 * step)
+    tolerance = 1e-7 if likelihood is PRECISE else 5e-4
+    np.testing.assert_allclose(likelihood.curvature(mean, target), numeric, atol=tolerance)
+
+
+@pytest.mark.parametrize("spread", [1.0, 30.0])
+def test_curvature_lies_between_zero_and_one(spread):
+    mean, _, target = problem(CHUNK_TERMS // 12 // 7 + 50, 7, True, spread)
+    curvature = DEFAULT.curvature(mean, target)
+    np.testing.assert_allclose(curvature, curvature.transpose(0, 2, 1), atol=1e-15)
+    np.testing.assert_allclose(curvature.sum(axis=2), 0.0, atol=1e-13)
+    values = np.linalg.eigvalsh(curvature)
+    assert values.min() > -1e-6
+    assert values.max() < 1.0 + 1e-6
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -207,7 +233,8 @@ def test_rows_do_not_influence_each_other(n_classes, shared, monkeypatch):
     same("every other, backwards", slice(None, None, -2))
     same("any order", np.random.default_rng(3).permutation(n))
     for terms in (1, 1000, 12345, CHUNK_TERMS * 16):
-        monkeypatch.setattr("sparsegp.likelihoods.multinomial_probit.CHUNK_TERMS", terms)
+        monkeypatch.setattr("sparsegp.math.quadrature.CHUNK_TERMS", terms)
+        monkeypatch.setattr("sparsegp.likelihoods.multinomial_probit.CHUNK_VALUES", terms)
         same(f"{terms} terms at a time", slice(None))
 
 
