@@ -14,7 +14,7 @@ from sparsegp.selection.criteria import CRITERIA
 from sparsegp.types import Doubles
 
 DEFAULT_N_ACTIVE = 1000
-DEFAULT_PANEL = 32
+DEFAULT_PANEL = 16
 MOST_ASIDE = 4000
 
 
@@ -40,7 +40,7 @@ class TrainSettings:
     precision : str
         Of inputs and stub matrices: "float32" or "float64".
     panel : int, optional
-        Rows included between two scorings; 1 is the order of the paper. Left out, it is 32 for the
+        Rows included between two scorings; 1 is the order of the paper. Left out, it is 16 for the
         posterior `all`, which any span of that size serves as well, and 1 for the others.
     lookahead : int
         In the order of the paper: rows that are tried between two questions to the row blocks. The
@@ -61,7 +61,7 @@ class TrainSettings:
     """
 
     n_active: int | None = None
-    kernel: str = "100*rbf"
+    kernel: str = "50*rbf + 50*matern52"
     kernel_per_class: bool = False
     criterion: str = "predictive"
     posterior: str = "all"

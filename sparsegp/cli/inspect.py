@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 FIGURES = ("n_active", "seconds", "train_error", "heldout_error", "heldout_nlpp")
 
 
+GO_ON = {
+    "unfinished": "`sparsegp train ... --resume`",
+    "being tuned": "the same command with --resume",
+}
+
+
 @click.command()
 @click.argument("run")
 @shared.as_json
@@ -26,13 +32,17 @@ def inspect(run: str, as_json: bool) -> None:
     A run that is not finished is shown as of its newest checkpoint, also while it goes on.
     """
     from sparsegp.model import load
+    from sparsegp.tuning import read_records
 
     path = Path(run)
+    tuning = read_records(path)
     if (path / "run.json").is_file() and not (path / "model").is_dir():
         record = unfinished(path)
-    else:
+    elif tuning is None or (path / "model").is_dir():
         record = finished(path, load(path))
-    record["sizes"] = sizes(path)
+    else:
+        record = tuned_only(path, tuning)
+    record |= {"sizes": sizes(path), "tuning": tuning}
     if as_json:
         print_json(record)
     else:
@@ -60,30 +70,54 @@ def finished(path: Path, model: "Model") -> dict[str, Any]:
     }
 
 
+def tuned_only(path: Path, tuning: dict[str, Any]) -> dict[str, Any]:
+    """Return what is known before a run: what its tuning was asked."""
+    state = "being tuned" if tuning["chosen"] is None else "tuned, not trained"
+    return {**not_begun(path, state), **outline(tuning["settings"], tuning["data"])}
+
+
+def outline(settings: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    """Return what settings and data tell."""
+    from sparsegp.settings import TrainSettings
+
+    return {
+        "settings": settings,
+        "classes": data["classes"],
+        "columns": data["columns"],
+        "n_wanted": rows_wanted(TrainSettings.from_json(settings), data["rows"]),
+    }
+
+
 def unfinished(path: Path) -> dict[str, Any]:
     """Return what the newest checkpoint tells, or the settings alone if there is none."""
     from sparsegp.checkpoint import Generations
-    from sparsegp.settings import TrainSettings
 
-    settings, data = read_run(path / "run.json")
     found = Generations(path / "checkpoints", 1, on_warning=warn).load()
     meta = {} if found is None else found[1].meta
     rows = [] if found is None else found[1].arrays["rows"].tolist()
     return {
+        **not_begun(path, "unfinished"),
+        **outline(*read_run(path / "run.json")),
+        "n_active": len(rows),
+        "active_rows": rows,
+        "history": meta.get("history", []),
+        "seconds": meta.get("seconds"),
+    }
+
+
+def not_begun(path: Path, state: str) -> dict[str, Any]:
+    """Return a record that holds no results."""
+    return {
         "run": str(path),
-        "state": "unfinished",
-        "settings": settings,
+        "state": state,
         "kernels": None,
         "scaling": None,
         "calibration": None,
         "posterior": None,
-        "classes": data["classes"],
-        "columns": data["columns"],
-        "n_active": len(rows),
-        "n_wanted": rows_wanted(TrainSettings.from_json(settings), data["rows"]),
-        "active_rows": rows,
-        "history": meta.get("history", []),
-        "seconds": meta.get("seconds"),
+        "n_active": 0,
+        "active_rows": [],
+        "history": [],
+        "seconds": None,
     }
 
 
@@ -119,18 +153,17 @@ def sizes(path: Path) -> dict[str, int]:
     """Return the bytes of a run's parts; of a lone model, its own."""
     from sparsegp.cli.train import folder_bytes
 
-    if not (path / "run.json").is_file():
-        return {"model": folder_bytes(path)}
-    parts = ("model", "checkpoints")
-    return {part: folder_bytes(path / part) for part in parts if (path / part).is_dir()}
+    parts = ("model", "checkpoints", "tuning")
+    found = {part: folder_bytes(path / part) for part in parts if (path / part).is_dir()}
+    return found or {"model": folder_bytes(path)}
 
 
 def print_record(record: dict[str, Any]) -> None:
     """Print the record in words."""
     settings = ", ".join(f"{name}={value}" for name, value in record["settings"].items())
     state, seconds = record["state"], record["seconds"]
-    if state == "unfinished":
-        state += "; go on by `sparsegp train ... --resume`"
+    if state in GO_ON:
+        state += f"; go on by {GO_ON[state]}"
     pairs = [
         ("run", f"{record['run']}: {state}"),
         ("settings", settings),
@@ -149,6 +182,11 @@ def print_record(record: dict[str, Any]) -> None:
         pairs.append(("time", f"{seconds:.1f} s for the selection"))
     print_pairs(pairs)
     print_curve(record["history"])
+    if record["tuning"] is not None:
+        from sparsegp.cli.tune import print_trials
+
+        chosen = record["tuning"]["chosen"] or {"kernel": None}
+        print_trials(record["tuning"]["trials"], chosen["kernel"])
 
 
 def probabilities(record: dict[str, Any]) -> list[tuple[str, str]]:
@@ -156,15 +194,16 @@ def probabilities(record: dict[str, Any]) -> list[tuple[str, str]]:
     calibration, report = dict(record["calibration"]), dict(record["posterior"])
     means = f"latent means divided by {calibration['temperature']:.4g} (temperature)"
     variances = f"latent variances times {calibration['variance_weight']:.4g} (variance weight)"
+    scale = f"prior variances times {calibration['prior_scale']:.4g}"
     jitter, found = report.pop("jitter"), []
     if "rounds" in report:
-        found.append("rounds " + " + ".join(map(str, report["rounds"])))
+        found.append(f"{report['rounds']} rounds")
     if "objective" in report:
         found.append(f"objective {report['objective']:.6g} nats")
     if "jitter_of_metric" in report:
         found.append(f"jitter of its metric {report['jitter_of_metric']:.3g}")
     found.append(f"jitter of the active rows' covariance {jitter:.3g}")
-    return [("posterior", ", ".join(found)), ("calibration", f"{means}, {variances}")]
+    return [("posterior", ", ".join(found)), ("calibration", f"{scale}, {means}, {variances}")]
 
 
 def print_curve(history: list[dict[str, float]]) -> None:

@@ -314,8 +314,10 @@ class RowBlock:
 
     def slope(
         self, n_active: int, coefficients: Doubles, joined: bool, value_grain: float, grain: float
-    ) -> tuple[float, Doubles] | None:
+    ) -> tuple[float, Doubles, Doubles] | None:
         """Return the sum of log Z at the means M^T c, and M p; None for held-out rows.
+
+        Third comes log Z of the rows kept aside, unless they count.
 
         Parameters
         ----------
@@ -330,22 +332,22 @@ class RowBlock:
         if self.held_out:
             return None
         counts = np.arange(len(self.rows)) < self.n_rows
-        if not joined:
-            counts &= ~self.aside
-        values = []
+        aside = np.zeros_like(counts) if joined else self.aside
+        every = np.empty(len(counts))
 
         def gradient(mean: Floats, rows: slice) -> Floats:
-            p = np.zeros_like(mean)
             some = np.flatnonzero(counts[rows])
-            log_z, p[some] = self.settings.likelihood.mean_gradient(
+            p = np.zeros_like(mean)
+            every[rows][some], p[some] = self.settings.likelihood.mean_gradient(
                 mean[some], self.target[rows][some]
             )
-            values.append(float(snap(log_z, value_grain).sum()))
+            p[aside[rows]] = 0
             return p
 
         stub = self.stub[:, :, :n_active]
-        pull = features.slope(stub, coefficients, gradient, GROUP, grain)
-        return sum(values), pull
+        pull = features.slope(stub, coefficients, gradient, grain)
+        value = float(snap(every[counts & ~aside], value_grain).sum())
+        return value, pull, every[aside]
 
     def kept_aside(self) -> tuple[Floats, Integers]:
         """Return the scaled inputs and class codes of the rows kept aside."""

@@ -12,6 +12,9 @@ import numpy as np
 from sparsegp.math.summation import snap
 from sparsegp.types import Booleans, Doubles, Floats
 
+FEW_TILES = 4
+"""Tiles worked on at a time: they are still in cache for the second product."""
+
 
 def gram(stub: Floats, counts: Booleans, unit: int, grain: float) -> Doubles:
     """Return M M^T of every process, (C, d, d), summed exactly over fixed groups of tiles.
@@ -42,7 +45,6 @@ def slope(
     stub: Floats,
     coefficients: Doubles,
     gradient: Callable[[Floats, slice], Floats],
-    group: int,
     grain: float,
 ) -> Doubles:
     """Return M p(M^T c) of every process, (C, d, R), summed exactly tile by tile.
@@ -53,21 +55,18 @@ def slope(
     coefficients : Doubles (C, d, R)
     gradient : callable
         From latent means (rows, K) of a slice of rows to the gradient there, (rows, K).
-    group : int
-        Tiles worked on at a time.
     grain : float
         Quantum of the sum.
     """
     n_processes, n_tiles, _, tile = stub.shape
-    c = coefficients.astype(stub.dtype)
-    total = np.zeros(coefficients.shape)
-    for start in range(0, n_tiles, group):
-        tiles = slice(start, min(start + group, n_tiles))
-        means = [np.matmul(stub[k, tiles].transpose(0, 2, 1), c[k]) for k in range(n_processes)]
-        mean = np.concatenate(means, axis=2)
+    c = np.ascontiguousarray(coefficients.transpose(0, 2, 1), dtype=stub.dtype)
+    width, total = c.shape[1], np.zeros(coefficients.shape)
+    for start in range(0, n_tiles, FEW_TILES):
+        tiles = slice(start, min(start + FEW_TILES, n_tiles))
+        means = [np.matmul(c[k], stub[k, tiles]) for k in range(n_processes)]
+        mean = np.ascontiguousarray(np.concatenate(means, axis=1).transpose(0, 2, 1))
         rows = slice(tiles.start * tile, tiles.stop * tile)
         p = gradient(mean.reshape(-1, mean.shape[2]), rows).reshape(mean.shape)
-        width = c.shape[2]
         for k in range(n_processes):
             for part in np.matmul(stub[k, tiles], p[:, :, k * width : (k + 1) * width]):
                 total[k] += snap(part, grain)

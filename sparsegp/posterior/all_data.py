@@ -12,15 +12,18 @@ M p - P c. No inverse of C is needed, and no matrix besides the stub. Since -d2 
 
 bounds the curvature: c <- c + B^-1 (M p - P c) is the variational iteration of GR eq. 4.6 in the
 span, and with all rows active its fixed point is that of eq. 4.6 itself. Here B is the metric of a
-quasi-Newton ascent (math/lbfgs.py), which needs a quarter of the rounds or fewer.
+quasi-Newton ascent (math/lbfgs.py), which needs a quarter of the rounds or fewer. A prior variance
+s times as large makes it P / s, for the same span.
 
-The variance is that of the variational posterior, k** - k_*u C^-1 k_u* + w^T B^-1 w. As it stands
-it makes probabilities far too soft; a weight for it and a temperature for the means are learnt from
-rows that are kept aside, which join the fit afterwards.
+The variance is that of the variational posterior, s (k** - k_*u C^-1 k_u*) + w^T B^-1 w. As it
+stands it makes probabilities far too soft. From rows that are kept aside are learnt: the scale s,
+the number of rounds (posterior/early_stopping.py), a weight for the variance and a temperature for
+the means. Then these rows join, and the ascent is made once more with all.
 """
 
 import logging
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,6 +34,7 @@ from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.linalg import jittered_cholesky, solve_lower
 from sparsegp.math.summation import quantum
 from sparsegp.posterior.base import ActiveRows, Calibration, Rows, Span, posterior
+from sparsegp.posterior.early_stopping import STEP, Search
 from sparsegp.posterior.predict import Posterior
 from sparsegp.types import Doubles
 
@@ -39,8 +43,9 @@ logger = logging.getLogger(__name__)
 MAX_ROUNDS = 500
 MEAN_ONLY = Calibration(temperature=1.0, variance_weight=0.0)
 """Without calibration the latent variance is left out: all of it is far too much."""
-PRIOR = np.log([1.1, 0.01]), np.array([0.3, 2.0])
-"""Means and standard deviations of the logarithms of temperature and variance weight."""
+PRIOR = np.log([1.0, 0.01]), np.array([0.04, 2.0])
+"""Means and standard deviations of the logarithms of temperature and variance weight. The first is
+narrow: rows kept aside are drawn like those that were learnt from, and new rows seldom are."""
 SAFE_VARIANCE_RANGE = 1024.0
 """By how much a latent variance may exceed those of the active rows before sums over rows may
 depend, in the last bit, on how rows are dealt to blocks."""
@@ -50,48 +55,101 @@ depend, in the last bit, on how rows are dealt to blocks."""
 def all_data(active: ActiveRows, rows: Rows) -> Span:
     """Return the all-data posterior, calibrated if `rows.calibrate`.
 
-    Stops when a round raises the objective by `rows.tolerance` nats a row or less, in fact and by
-    the promise of its gradient.
+    Without calibration the ascent stops when a round raises the objective by `rows.tolerance` nats
+    a row or less, in fact and by the promise of its gradient.
     """
     problem = Problem(active, rows)
-    former = dict(rows.former)
-    calibration, rounds = MEAN_ONLY, [0, 0]
-    if rows.calibrate and not former.pop("joined", False):
-        ascent, rounds[0] = _climb(problem, rows, former, joined=False)
-        calibration = calibrate(problem, ascent.point)
-        former = {"point": ascent.point}
-    elif rows.calibrate:
-        calibration = Calibration(*former["calibration"].tolist())
-    problem.calibration = calibration
-    ascent, rounds[1] = _climb(problem, rows, former, joined=True)
+    plan = _learn(problem, rows) if rows.calibrate else Plan()
+    problem.set_scale(plan.calibration.prior_scale)
+    ascent, rounds = _climb(problem, rows, plan)
     report = {
         "objective": ascent.value,
         "rounds": rounds,
         "jitter_of_metric": problem.metric_jitter,
-        "temperature": calibration.temperature,
-        "variance_weight": calibration.variance_weight,
+        **asdict(plan.calibration),
+        "aside_nlpp": plan.aside_nlpp,
     }
     logger.info("posterior all: %s", report)
-    return problem.span(ascent.point, calibration, report)
+    return problem.span(ascent.point, plan.calibration, report)
 
 
-def _climb(
-    problem: "Problem", rows: Rows, former: dict[str, Any], joined: bool
-) -> tuple[Ascent, int]:
-    """Ascend to the stopping criterion, from a saved state or point if there is one."""
-    problem.joined = joined
-    if "gradient" in former:
-        ascent = Ascent.from_arrays(former)
-    else:
-        ascent = Ascent.at(former.get("point", problem.start()), problem.value_and_gradient)
-    small = rows.tolerance * rows.n_rows
-    for round_ in range(1, MAX_ROUNDS + 1):
+@dataclass(frozen=True)
+class Plan:
+    """What the last ascent needs to know.
+
+    Attributes
+    ----------
+    calibration : Calibration
+    rounds : int
+        At which it stops, at the latest.
+    aside_nlpp : dict
+        Mean negative log predictive probability of the rows kept aside, for each prior scale.
+    """
+
+    calibration: Calibration = MEAN_ONLY
+    rounds: int = MAX_ROUNDS
+    aside_nlpp: dict[str, float] = field(default_factory=dict)
+
+    def arrays(self) -> dict[str, Any]:
+        """Return it as arrays."""
+        nlpp = [[float(scale), value] for scale, value in self.aside_nlpp.items()]
+        return {
+            "plan_calibration": np.array(astuple(self.calibration)),
+            "plan_rounds": np.array(self.rounds),
+            "plan_aside_nlpp": np.array(nlpp).reshape(-1, 2),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> "Plan":
+        """Restore what `arrays` gave."""
+        return cls(
+            Calibration(*arrays["plan_calibration"].tolist()),
+            int(arrays["plan_rounds"]),
+            {f"{scale:.4g}": value for scale, value in arrays["plan_aside_nlpp"].tolist()},
+        )
+
+
+def _learn(problem: "Problem", rows: Rows) -> Plan:
+    """Return what the rows kept aside tell: prior scale, rounds, temperature, variance weight."""
+    if "plan_rounds" in rows.former:
+        return Plan.from_arrays(rows.former)
+    search, small = Search.from_arrays(rows.former), rows.tolerance * rows.n_rows
+    problem.joined = False
+    while not search.over:
+        problem.set_scale(search.scale)
+        ascent = search.begun(problem.start(), problem.value_and_gradient)
         gain = ascent.step(problem.value_and_gradient, problem.solve, problem.resolution)
-        rows.say(lambda: problem.state(ascent), objective=ascent.value, gain=gain)
+        if len(problem.aside) == 0:
+            return Plan()
+        search.note(problem.aside, ascent.point, gain > small)
+        nlpp = -float(problem.aside.mean())
+        rows.say(search.arrays, objective=ascent.value, gain=gain, aside_nlpp=nlpp)
+    best = search.best
+    assert best is not None  # over
+    problem.set_scale(best.scale)
+    calibration = calibrate(problem, best.point, best.scale)
+    tried = {f"{STEP**step:.4g}": nlpp for step, nlpp in search.tried.items()}
+    return Plan(calibration, best.rounds, tried)
+
+
+def _climb(problem: "Problem", rows: Rows, plan: Plan) -> tuple[Ascent, int]:
+    """Ascend with all rows, from a saved state if there is one."""
+    problem.joined = True
+    done, small = 0, rows.tolerance * rows.n_rows
+    if "joined_rounds" in rows.former:
+        done, ascent = int(rows.former["joined_rounds"]), Ascent.from_arrays(rows.former)
+    else:
+        ascent = Ascent.at(problem.start(), problem.value_and_gradient)
+    gain = np.inf
+    for round_ in range(done + 1, plan.rounds + 1):
+        gain = ascent.step(problem.value_and_gradient, problem.solve, problem.resolution)
+        state = {**plan.arrays(), "joined_rounds": np.array(round_)}
+        rows.say(lambda: {**state, **ascent.arrays()}, objective=ascent.value, gain=gain)  # noqa: B023
         if gain <= small:
             return ascent, round_
-    logger.warning("posterior all: stopped after %d rounds, gain %.3g nats", MAX_ROUNDS, gain)
-    return ascent, MAX_ROUNDS
+    if plan.rounds == MAX_ROUNDS:
+        logger.warning("posterior all: stopped after %d rounds, gain %.3g", MAX_ROUNDS, gain)
+    return ascent, plan.rounds
 
 
 @dataclass
@@ -102,12 +160,14 @@ class Problem:
     ----------
     joined : bool
         Whether the rows kept aside count.
+    aside : Doubles (a,)
+        If they do not: their log predictive probabilities where the objective was last evaluated.
     """
 
     active: ActiveRows
     rows: Rows
     joined: bool = False
-    calibration: Calibration = field(default_factory=Calibration)
+    aside: Doubles = field(default_factory=lambda: np.empty(0))
     metric_jitter: float = 0.0
     penalty: list[Doubles] = field(init=False)
     metric: list[Doubles] = field(init=False)
@@ -123,16 +183,24 @@ class Problem:
             "value": quantum(n * 1024.0),
         }
         self.resolution = 4.0 * self.grains["value"]
-        self.penalty = []
+        self.whole = []
         for factor in self.factors:
             inverse = solve_lower(factor, np.eye(len(factor)))
-            self.penalty.append(np.eye(len(factor)) - inverse @ inverse.T)
+            self.whole.append(np.eye(len(factor)) - inverse @ inverse.T)
         answers = self.rows.map_blocks("gram", len(x), self.grains["gram"])
-        grams = np.sum(answers, axis=0)
-        self.metric = []
-        for penalty, gram in zip(self.penalty, grams, strict=True):
+        self.gram = np.sum(answers, axis=0)
+        self.scale = 0.0
+        self.set_scale(1.0)
+
+    def set_scale(self, scale: float) -> None:
+        """Take the prior variance times `scale`: another penalty, another metric."""
+        if scale == self.scale:
+            return
+        self.scale, self.penalty, self.metric = scale, [], []
+        for whole, gram in zip(self.whole, self.gram, strict=True):
+            self.penalty.append(whole / scale)
             factor, jitter = jittered_cholesky(
-                penalty + gram,
+                self.penalty[-1] + gram,
                 "the metric of the all-data posterior",
                 least=float(np.finfo(self.rows.precision).eps),
             )
@@ -149,23 +217,16 @@ class Problem:
         answers = self.rows.map_blocks(
             "slope", c.shape[1], c, self.joined, self.grains["value"], self.grains["slope"]
         )
+        values, gradients, aside = zip(*answers, strict=True)
+        self.aside = np.concatenate(aside)
         pull = np.stack([p @ part for p, part in zip(self.penalty, c, strict=True)])
-        value = sum(value for value, _ in answers) - 0.5 * float(np.vdot(c, pull))
-        return value, np.sum([gradient for _, gradient in answers], axis=0) - pull
+        value = sum(values) - 0.5 * float(np.vdot(c, pull))
+        return value, np.sum(gradients, axis=0) - pull
 
     def solve(self, right: Doubles) -> Doubles:
         """Return B^-1 applied to (C, d, R)."""
         pairs = zip(self.metric, right, strict=True)
         return np.stack([cho_solve((factor, True), part) for factor, part in pairs])
-
-    def state(self, ascent: Ascent) -> dict[str, Any]:
-        """Return what a resumed ascent needs."""
-        pair = [self.calibration.temperature, self.calibration.variance_weight]
-        return {
-            **ascent.arrays(),
-            "joined": np.array(self.joined),
-            "calibration": np.array(pair),
-        }
 
     def span(self, c: Doubles, calibration: Calibration, report: dict[str, Any]) -> Span:
         """Return the posterior with coefficients (C, d, R); the model keeps L_B in float32."""
@@ -173,18 +234,16 @@ class Problem:
         return Span(list(c), gain, calibration, report)
 
 
-def calibrate(problem: Problem, c: Doubles) -> Calibration:
+def calibrate(problem: Problem, c: Doubles, scale: float) -> Calibration:
     """Return temperature and variance weight that suit the rows kept aside best.
 
-    Maximises their predictive probability times a prior that is wide (`PRIOR`), which decides where
-    the rows say nothing: with all of them right, any temperature would be too high.
+    Maximises their predictive probability times a prior (`PRIOR`), which decides where the rows say
+    nothing: with all of them right, any temperature would be too high.
     """
     answers = problem.rows.map_blocks("kept_aside")
     x = np.concatenate([part for part, _ in answers])
     target = np.concatenate([part for _, part in answers])
-    if len(target) == 0:
-        return MEAN_ONLY
-    span = problem.span(c, Calibration(), {})
+    span = problem.span(c, Calibration(prior_scale=scale), {})
     mean, variance = Posterior.from_span(problem.active, span).latent(x)
     means, likelihood = mean.astype(np.float32), problem.active.likelihood
 
@@ -199,4 +258,4 @@ def calibrate(problem: Problem, c: Doubles) -> Calibration:
 
     found = minimize(loss, PRIOR[0], method="Nelder-Mead", options={"xatol": 0.01, "fatol": 0.01})
     temperature, weight = np.exp(found.x)
-    return Calibration(float(temperature), float(weight))
+    return Calibration(float(temperature), float(weight), scale)

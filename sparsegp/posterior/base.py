@@ -68,10 +68,13 @@ class Calibration:
         Latent means are divided by it.
     variance_weight : float
         Latent variances are multiplied by it.
+    prior_scale : float
+        Variances of the kernels are multiplied by it (posterior `all`).
     """
 
     temperature: float = 1.0
     variance_weight: float = 1.0
+    prior_scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,8 @@ class Span:
         c of each kernel.
     gain : sequence of Doubles (d, d), optional
         Lower Cholesky factors of B (posterior/all_data.py); with it the variance is
-        k** - |L_u^-1 k_u*|^2 + |L_B^-1 w|^2, without it that of the sites, k** - |w|^2.
+        s (k** - |L_u^-1 k_u*|^2) + |L_B^-1 w|^2 with prior scale s, without it that of the sites,
+        k** - |w|^2.
     calibration : Calibration
     report : dict
         What happened on the way, plain JSON.

@@ -3,9 +3,9 @@
 With I + C = L L^T on the active rows and w = L^-1 k(X_active, x) the mean is w . c, and
 
     variance = k(x, x) - |w|^2                              of Gaussian sites (GR section 4.5)
-    variance = k(x, x) - |L_u^-1 k|^2 + |L_B^-1 w|^2        of all data (posterior/all_data.py)
+    variance = s (k(x, x) - |L_u^-1 k|^2) + |L_B^-1 w|^2    of all data (posterior/all_data.py)
 
-where C = L_u L_u^T.
+where C = L_u L_u^T and s is the prior scale.
 
 Rows are worked on in tiles of a fixed size, so that what a row gets does not depend on how many
 others are asked about at once.
@@ -45,6 +45,8 @@ class Posterior:
         L_u of each kernel.
     jitter : float
         What was added to the diagonals of C, relative to their means, to factor them.
+    prior_scale : float
+        s.
     """
 
     kernels: Sequence[Kernel]
@@ -54,6 +56,7 @@ class Posterior:
     gain: Sequence[Doubles] | None = None
     prior: Sequence[Doubles] | None = None
     jitter: float = 0.0
+    prior_scale: float = 1.0
 
     @classmethod
     def from_span(cls, active: ActiveRows, span: Span) -> "Posterior":
@@ -71,7 +74,16 @@ class Posterior:
             )
             prior.append(factor)
             jitter = max(jitter, added)
-        return cls(active.kernels, x, factors, weights, span.gain, prior, jitter)
+        return cls(
+            active.kernels,
+            x,
+            factors,
+            weights,
+            span.gain,
+            prior,
+            jitter,
+            span.calibration.prior_scale,
+        )
 
     def latent(
         self,
@@ -116,7 +128,7 @@ class Posterior:
             variance = kernel.diag(X) - np.square(w).sum(axis=0)
             if self.gain is not None and self.prior is not None:
                 inside = np.square(solve_lower(self.prior[c], cross)).sum(axis=0)
-                variance = kernel.diag(X) - inside
+                variance = self.prior_scale * (kernel.diag(X) - inside)
                 variance += np.square(solve_lower(self.gain[c], w)).sum(axis=0)
             variances.append(variance)
         return np.concatenate(means, axis=1), np.stack(variances, axis=1)

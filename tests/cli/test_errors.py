@@ -247,7 +247,7 @@ class TestResume:
         ("data", "options", "pattern"),
         [
             ("pair.npz", ("--n-active", 41), r"n_active was 40 and is now 41"),
-            ("pair.npz", ("--kernel", "rbf"), r"kernel was '100\*rbf' and is now 'rbf'"),
+            ("pair.npz", ("--kernel", "rbf"), r"kernel was '50\*rbf .*' and is now 'rbf'"),
             ("pair.npz", ("--seed", 1), r"seed was 0 and is now 1"),
             ("only.npz", (), r"digest was .*; rows was 300 and is now 100"),
             ("words.npz", (), r"classes was \[0, 1, 2\] and is now \['low', 'mid', 'up'\]"),

@@ -57,8 +57,8 @@ def test_json_of_train(invoke, files, tmp_path, last_json):
     assert record["settings"]["n_active"] == 20
     assert record["settings"]["lazy"] is False
     assert record["settings"]["seed"] == 3
-    assert record["settings"]["kernel"] == "100*rbf"
-    assert record["kernels"][0].startswith("100.0*rbf(")
+    assert record["settings"]["kernel"] == "50*rbf + 50*matern52"
+    assert record["kernels"][0].startswith("50.0*rbf(")
     assert (record["rows"], record["columns"], record["n"]) == (300, 4, 100)
     assert 0.0 < record["error"] < 0.3
     assert 0.0 < record["nlpp"] < 1.2
@@ -274,8 +274,13 @@ class TestInspect:
         assert record["calibration"]["temperature"] == model.span.calibration.temperature
         assert record["calibration"]["variance_weight"] < 1.0
         assert record["posterior"] == {**model.span.report, "jitter": model.posterior.jitter}
-        assert sum(record["posterior"]["rounds"]) >= 2
-        assert shown["none"]["calibration"] == {"temperature": 1.0, "variance_weight": 0.0}
+        assert record["posterior"]["rounds"] >= 2
+        assert min(record["posterior"]["aside_nlpp"].values()) > 0.0
+        assert shown["none"]["calibration"] == {
+            "temperature": 1.0,
+            "variance_weight": 0.0,
+            "prior_scale": 1.0,
+        }
         text = invoke("inspect", tmp_path / "learned").stdout
         assert "(temperature), latent variances times " in text
         assert f"objective {record['posterior']['objective']:.6g} nats" in text

@@ -149,14 +149,13 @@ def _run_until(run: Training, stop: Any) -> None:
     run.finish(stop)
 
 
-@pytest.mark.parametrize("looks", [2, 9, 14])
+@pytest.mark.parametrize("looks", [2, 9, 14, 25, 31])
 def test_resumed_in_mid_posterior_equals_uninterrupted(
     looks: int, digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, stop_after: Any
 ) -> None:
     X, y = digits
     settings: dict[str, Any] = {"n_active": 60, "posterior": "all", "panel": 60}
     expected = sparsegp.train(X, y, **settings)
-    assert sum(expected.span.report["rounds"]) > 14
     directory = RunDirectory(tmp_path, 2, pytest.fail)
     with (
         pytest.raises(Interrupted, match="go on by --resume"),

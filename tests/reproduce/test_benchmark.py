@@ -111,8 +111,8 @@ def test_table_of_models(in_processes, pipeline):
         "Nystroem + LogisticRegression",
         "SVC",
     ]
-    assert ours["settings"].startswith("d=40, 100.0*rbf(")
-    assert ours["settings"].endswith(" inputs standard, predictive, panel 32, all")
+    assert ours["settings"].startswith("d=40, 50.0*rbf(")
+    assert ours["settings"].endswith(" inputs standard, predictive, panel 16, all")
     assert rival["settings"] == "d=40, gamma=0.1, C=100, inputs standard"
     assert svc["settings"] == "gamma=0.3, C=10, inputs none"
     for row in rows.values():

@@ -1,0 +1,180 @@
+"""How strong the prior is and how long the ascent goes on, both learnt from rows kept aside.
+
+The maximum of the all-data objective (posterior/all_data.py) predicts less well than points on the
+way to it: an ascent that starts at zero first finds what many rows agree on, and only later what
+few rows ask for. So each ascent is stopped where the rows kept aside are told most, and ascents are
+compared for several scales of the prior variance, a factor of the square root of ten apart.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sparsegp.math.lbfgs import Ascent, Function
+from sparsegp.types import Doubles
+
+STEP = np.sqrt(10.0)
+"""Factor from one prior scale to the next."""
+FARTHEST = 6
+"""Steps from the kernel's own scale, up or down."""
+PATIENCE = 3
+"""Rounds without a better one after which an ascent ends."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The best round of one ascent.
+
+    Attributes
+    ----------
+    step : int
+        The prior variance is that of the kernel times `STEP ** step`.
+    rounds : int
+    log_z : Doubles (a,)
+        Log predictive probabilities of the rows kept aside.
+    point : Doubles (C, d, R)
+    """
+
+    step: int
+    rounds: int
+    log_z: Doubles
+    point: Doubles
+
+    @property
+    def scale(self) -> float:
+        """Factor of the prior variance."""
+        return float(STEP**self.step)
+
+    @property
+    def nlpp(self) -> float:
+        """Mean negative log predictive probability, in nats."""
+        return -float(self.log_z.mean())
+
+    def is_ahead_of(self, other: "Trial") -> bool:
+        """Return whether to prefer it.
+
+        A larger prior variance must be ahead by a standard error of the paired difference; for a
+        smaller one, which promises less, any lead will do.
+        """
+        lead = self.log_z - other.log_z
+        error = float(lead.std()) / np.sqrt(len(lead)) if self.step > other.step else 0.0
+        return bool(lead.mean() > error)
+
+    def arrays(self, name: str) -> dict[str, Any]:
+        """Return it as arrays with names of their own."""
+        place = np.array([self.step, self.rounds])
+        return {
+            f"{name}_{key}": value
+            for key, value in (("place", place), ("log_z", self.log_z), ("point", self.point))
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any], name: str) -> "Trial | None":
+        """Restore what `arrays` gave, if it is there."""
+        if f"{name}_place" not in arrays:
+            return None
+        step, rounds = arrays[f"{name}_place"].tolist()
+        return cls(step, rounds, arrays[f"{name}_log_z"], arrays[f"{name}_point"])
+
+
+@dataclass
+class Search:
+    """Ascents at one prior scale after the other: up from the kernel's own, else down from it.
+
+    Attributes
+    ----------
+    tried : dict
+        From the steps of the scales whose ascents are done to the nlpp of their best rounds.
+    best : Trial, optional
+        Among them.
+    step : int
+        Of the ascent that goes on.
+    rounds : int
+        Its rounds so far.
+    ascent : Ascent, optional
+        Its state; None before it has begun.
+    leader : Trial, optional
+        Its best round so far.
+    over : bool
+        No ascent goes on.
+    """
+
+    tried: dict[int, float] = field(default_factory=dict)
+    best: Trial | None = None
+    step: int = 0
+    rounds: int = 0
+    ascent: Ascent | None = None
+    leader: Trial | None = None
+    over: bool = False
+
+    @property
+    def scale(self) -> float:
+        """Factor of the prior variance in the ascent that goes on."""
+        return float(STEP**self.step)
+
+    def begun(self, start: Doubles, function: Function) -> Ascent:
+        """Return the ascent that goes on, begun if it was not."""
+        if self.ascent is None:
+            self.ascent, self.rounds, self.leader = Ascent.at(start, function), 0, None
+        return self.ascent
+
+    def note(self, log_z: Doubles, point: Doubles, going: bool) -> None:
+        """Count a round; end the ascent where it is time, and turn to the next.
+
+        Parameters
+        ----------
+        log_z : Doubles (a,)
+            Log predictive probabilities of the rows kept aside, where the round ended.
+        point : Doubles (C, d, R)
+            Where that is.
+        going : bool
+            Whether the ascent has not arrived yet.
+        """
+        self.rounds += 1
+        leader = self.leader
+        if leader is None or log_z.mean() > leader.log_z.mean():
+            self.leader = leader = Trial(self.step, self.rounds, log_z, point)
+        if going and self.rounds - leader.rounds < PATIENCE:
+            return
+        self.tried[self.step] = leader.nlpp
+        if self.best is None or leader.is_ahead_of(self.best):
+            self.best = leader
+        self.ascent, self.leader = None, None
+        self._turn(self.best.step)
+
+    def _turn(self, at: int) -> None:
+        for step, open_ in ((at + 1, at >= 0), (at - 1, at <= 0)):
+            if open_ and step not in self.tried and abs(step) <= FARTHEST:
+                self.step = step
+                return
+        self.over = True
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the state as arrays."""
+        found: dict[str, Any] = {
+            "search_steps": np.array(list(self.tried), dtype=np.int64),
+            "search_nlpp": np.array(list(self.tried.values())),
+            "search_place": np.array([self.step, self.rounds, self.over]),
+        }
+        for name, trial in (("best", self.best), ("leader", self.leader)):
+            found |= {} if trial is None else trial.arrays(name)
+        return found | ({} if self.ascent is None else self.ascent.arrays())
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> "Search":
+        """Restore what `arrays` gave; nothing is a search that has not begun."""
+        if "search_place" not in arrays:
+            return cls()
+        step, rounds, over = arrays["search_place"].tolist()
+        pairs = zip(arrays["search_steps"].tolist(), arrays["search_nlpp"].tolist(), strict=True)
+        return cls(
+            dict(pairs),
+            Trial.from_arrays(arrays, "best"),
+            step,
+            rounds,
+            Ascent.from_arrays(arrays) if "gradient" in arrays else None,
+            Trial.from_arrays(arrays, "leader"),
+            bool(over),
+        )
