@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from sparsegp.model import load as load
     from sparsegp.training import Training as Training
     from sparsegp.training import train as train
+    from sparsegp.tuning import tune as tune
 
 _HOMES = {
     "Model": "sparsegp.model",
@@ -17,9 +18,10 @@ _HOMES = {
     "load": "sparsegp.model",
     "Training": "sparsegp.training",
     "train": "sparsegp.training",
+    "tune": "sparsegp.tuning",
 }
 
-__all__ = ["Model", "SparseGPClassifier", "Training", "__version__", "load", "train"]
+__all__ = ["Model", "SparseGPClassifier", "Training", "__version__", "load", "train", "tune"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,7 @@
 """The directory of a run: what it was asked, its checkpoints, and the model when it is done.
 
 run.json        settings and data, written before anything else
+tuning/         how the kernel was chosen, if it was tuned (tuning/records.py)
 checkpoints/    numbered generations of the active set
 model/          the fitted model
 """
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.checkpoint import Bundle, Generations, RunLock
+from sparsegp.checkpoint.files import sync_directory
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.settings import differences
 
@@ -69,7 +71,7 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
             if not manifest.exists():
-                _write_json(manifest, run)
+                write_json(manifest, run)
         except StoreError:
             raise
         except OSError as error:
@@ -107,12 +109,12 @@ class RunDirectory:
         return True
 
     def _is_taken(self) -> bool:
-        """Whether there is anything but what a start that was killed leaves behind."""
+        """Whether there is anything but a tuning, or what a start that was killed left."""
         if not self.path.exists():
             return False
         if not self.path.is_dir():
             raise StoreError(f"{self.path} is not a directory; choose another --out")
-        ours = {self._lock.path.name, _beside(self.path / "run.json").name}
+        ours = {self._lock.path.name, _beside(self.path / "run.json").name, "tuning"}
         try:
             return any(entry.name not in ours for entry in self.path.iterdir())
         except OSError as error:
@@ -135,13 +137,21 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.tmp")
 
 
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a file whole or not at all, on the disk when this returns.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
     beside = _beside(path)
     with beside.open("w") as file:
         json.dump(content, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
+    sync_directory(path.parent)
 
 
 def require_same_rows(stored: NDArray[Any], found: NDArray[Any], rows_per_digest: int) -> None:

@@ -24,6 +24,7 @@ LAYERS = [
     ["settings", "interrupt"],
     ["model", "run_directory"],
     ["training"],
+    ["tuning"],
     ["estimate"],
     ["report"],
     ["estimator"],

@@ -16,7 +16,7 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
         "--kernel",
         metavar="TEXT",
         help="Kernel, such as '10*rbf(5)', '2*rbf + 0.1*linear'; a length scale left out is "
-        "chosen from the data.  [100*rbf]",
+        "chosen from the data.  [50*rbf + 50*matern52]",
     ),
     "kernel_per_class": click.option(
         "--kernel-per-class",
@@ -43,7 +43,7 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
         "--panel",
         type=int,
         metavar="Q",
-        help="Rows included between two scorings.  [32 for the posterior all, else 1]",
+        help="Rows included between two scorings.  [16 for the posterior all, else 1]",
     ),
     "lookahead": click.option(
         "--lookahead",
@@ -97,6 +97,20 @@ WHERE: dict[str, Callable[[Any], Any]] = {
 }
 """Options of where the row blocks live."""
 
+TUNING: dict[str, Callable[[Any], Any]] = {
+    "max_trials": click.option(
+        "--max-trials", type=int, metavar="N", help="Trials of a tuning, in all.  [40]"
+    ),
+    "max_seconds": click.option(
+        "--max-seconds",
+        type=float,
+        metavar="S",
+        help="Begin no trial of a tuning after so many seconds. The best of the last subsample "
+        "that was completed wins: the choice then depends on the time.",
+    ),
+}
+"""Options of the limits of a tuning."""
+
 label_column = click.option(
     "--label-column",
     metavar="NAME|INDEX",
@@ -116,6 +130,11 @@ def settings_options(function: F) -> F:
 def where_options(function: F) -> F:
     """Add all options of `WHERE`."""
     return _add(WHERE, function)
+
+
+def tuning_options(function: F) -> F:
+    """Add all options of `TUNING`."""
+    return _add(TUNING, function)
 
 
 def given(options: dict[str, Any], *families: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from sparsegp.errors import Interrupted, SparseGPError
 
 COMMANDS = {
     "train": Lazy("sparsegp.cli.train:train", "Train a classifier."),
+    "tune": Lazy("sparsegp.cli.tune:tune", "Choose the kernel by rows held out."),
     "predict": Lazy("sparsegp.cli.predict:predict", "Write labels and probabilities of new rows."),
     "evaluate": Lazy("sparsegp.cli.evaluate:evaluate", "Compare predictions with true labels."),
     "inspect": Lazy("sparsegp.cli.inspect:inspect", "Show what a run holds, finished or not."),

@@ -1,5 +1,6 @@
 """`sparsegp train`."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 )
 @click.option("--keep-last", type=int, metavar="N", help="Checkpoints that are kept.")
 @click.option("--resume", is_flag=True, help="Go on with the run in the directory.")
+@click.option(
+    "--tune", "tuned", is_flag=True, help="Choose the kernel first, as `sparsegp tune` does."
+)
+@shared.tuning_options
 @shared.where_options
 @shared.label_column
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
@@ -40,6 +45,7 @@ def train(
     test: str | None,
     out: str | None,
     resume: bool,
+    tuned: bool,
     label_column: str | None,
     quiet: bool,
     as_json: bool,
@@ -53,15 +59,26 @@ def train(
     """
     from sparsegp.cli.signals import stoppable
     from sparsegp.cli.stages import Stages
+    from sparsegp.execution import open_runtime
     from sparsegp.settings import TrainSettings
+    from sparsegp.tuning import tune as choose
 
     settings = shared.given(options, shared.SETTINGS)
     TrainSettings.from_json(settings)  # refuses before anything is read
+    limits = shared.given(options, shared.TUNING)
+    refuse_limits(limits, tuned)
     directory = Path(out or f"sparsegp-run-{stem(data)}")
-    with stoppable(), Stages(quiet) as stages:
+    with stoppable(), Stages(quiet) as stages, ExitStack() as stack:
         stages.begin("read")
         table, held_out = open_tables(data, test, label_column)
         stages.begin("prepare")
+        where, outcome = shared.given(options, shared.WHERE), None
+        if tuned:
+            where = {"runtime": stack.enter_context(open_runtime(**where))}
+            limits |= {"out": directory, "resume": resume, "progress": stages}
+            outcome = choose(table, **limits, **where, **settings)
+            settings["kernel"] = outcome.kernel
+            stages.begin("prepare")
         model = run(
             table,
             held_out,
@@ -69,11 +86,13 @@ def train(
             stages,
             resume=resume,
             **settings,
-            **shared.given(options, shared.WHERE, RUN_OPTIONS),
+            **where,
+            **shared.given(options, RUN_OPTIONS),
         )
         stages.begin("evaluate")
         evaluation = None if held_out is None else evaluate(model, held_out)
         record = describe(model, table, held_out, evaluation, directory)
+        record["tuning"] = outcome and {**outcome.to_json(), "trials": len(outcome.trials)}
     record["seconds"] = stages.taken()
     if as_json:
         print_json(record)
@@ -82,6 +101,29 @@ def train(
 
 
 RUN_OPTIONS = dict.fromkeys(("block_rows", "scratch", "checkpoint_every", "keep_last"))
+
+
+def refuse_limits(limits: dict[str, Any], tuned: bool) -> None:
+    """Refuse limits of a tuning where there is none.
+
+    Raises
+    ------
+    SettingsError
+        If there are such.
+    """
+    from sparsegp.errors import SettingsError
+
+    if limits and not tuned:
+        names = " and ".join(f"--{name.replace('_', '-')}" for name in limits)
+        raise SettingsError(f"{names} limits a tuning; give --tune too, or leave it out")
+
+
+def chosen(tuning: dict[str, Any]) -> str:
+    """Return in words how the kernel was chosen."""
+    from sparsegp.cli.tune import extent
+
+    nlpp = "" if tuning["nlpp"] is None else f", nlpp {tuning['nlpp']:.4f} nats on rows held out"
+    return f"by {extent(tuning['trials'], tuning['ended'])}{nlpp}"
 
 
 def stem(data: str) -> str:
@@ -163,9 +205,11 @@ def summary(record: dict[str, Any], evaluation: "Evaluation | None") -> list[tup
 
     kernels = list(dict.fromkeys(record["kernels"]))
     rows, columns = plural(record["rows"], "row"), plural(record["columns"], "column")
+    tuning = record["tuning"]
     pairs = [
         ("trained on", f"{record['source']}: {rows}, {columns}, {len(record['classes'])} classes"),
         ("kernel", f"{'; '.join(kernels)} of inputs scaled by rule {record['scaling']!r}"),
+        *([("  chosen", chosen(tuning))] if tuning else []),
         ("active rows", str(record["n_active"])),
         ("training error", f"{percent(record['train_error'])} at the end of the selection"),
     ]

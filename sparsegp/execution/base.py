@@ -7,7 +7,7 @@ because a runtime that loses a worker rebuilds its blocks and sends the interrup
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeAlias
@@ -98,6 +98,38 @@ class Runtime(ABC):
             If workers were lost for good.
         """
 
+    @abstractmethod
+    def run_tasks(
+        self, function: Callable[[Any, Any], Any], shared: Any, tasks: Sequence[Any]
+    ) -> Generator[tuple[int, Any], None, None]:
+        """Call a pure function once for each task, side by side, apart from all blocks.
+
+        Tasks begin in their order. To close the iterator drops those that have not begun, and
+        waits for the others where they cannot be abandoned.
+
+        Parameters
+        ----------
+        function : callable
+            ``function(shared, task)``; picklable, and so are its arguments and answers. It must
+            be deterministic: a task whose worker is lost is begun again.
+        shared : object
+            What all tasks need; it travels once to each worker.
+        tasks : sequence
+
+        Yields
+        ------
+        index : int
+            Of a task, in the order in which they end.
+        answer : object
+
+        Raises
+        ------
+        ClusterError
+            If workers were lost for good.
+
+        What a task raises reaches the caller as it is, with a note that names the task.
+        """
+
     @property
     @abstractmethod
     def n_blocks(self) -> int:
@@ -175,3 +207,8 @@ def check_index(index: int, n_blocks: int) -> None:
 def name_block(error: Exception, index: int, doing: str, place: str = "") -> None:
     """Add to an exception a note that says in which block it was raised."""
     error.add_note(f"raised by block {index} in {doing}{place}")
+
+
+def name_task(error: Exception, index: int, place: str = "") -> None:
+    """Add to an exception a note that says in which task it was raised."""
+    error.add_note(f"raised by task {index}{place}")

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +19,7 @@ from sparsegp.execution.base import Part, Runtime, check_index, check_parts, nam
 from sparsegp.execution.clusters import Connection, connect, leave, start_local
 from sparsegp.execution.host import Answer, pack, pack_part
 from sparsegp.execution.remote import HostLostError, RemoteHost, living_workers
+from sparsegp.execution.tasks import run_on_cluster
 
 logger = logging.getLogger(__name__)
 
@@ -173,6 +174,14 @@ class DaskRuntime(Runtime):
         """Call one method on one block."""
         check_index(index, self.n_blocks)
         return self._ask([index], method, args)[index]
+
+    def run_tasks(
+        self, function: Callable[[Any, Any], Any], shared: Any, tasks: Sequence[Any]
+    ) -> Generator[tuple[int, Any], None, None]:
+        """Call a function once for each task, as dask places them on the workers."""
+        yield from run_on_cluster(
+            self._client, function, shared, tasks, patience=3 * self.limits.rejoin_seconds
+        )
 
     def close(self) -> None:
         """Drop the blocks; end what this runtime started."""

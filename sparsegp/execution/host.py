@@ -81,7 +81,7 @@ class Host:
             compute = _compute_persisted if persisted else compute_inputs
             self._blocks[index] = factory(**compute(inputs))
         except Exception as error:
-            return pack(Answer([], _portable(error), index))
+            return pack(Answer([], portable(error), index))
         self._blas.limit()  # the block may have loaded another BLAS
         return pack(Answer([None]))
 
@@ -95,7 +95,7 @@ class Host:
                 values.append(value if keep else None)
             return pack(Answer(values))
         except Exception as error:
-            return pack(Answer([], _portable(error), index))
+            return pack(Answer([], portable(error), index))
 
 
 def _compute_persisted(inputs: dict[str, Any]) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _compute_persisted(inputs: dict[str, Any]) -> dict[str, Any]:
     return inputs | {name: future.result() for name, future in zip(lazy, futures, strict=True)}
 
 
-def _portable(error: Exception) -> Exception:
+def portable(error: Exception) -> Exception:
     """Return an exception that survives pickling, with the traceback of this process as a note."""
     trace = "".join(traceback.format_exception(error))
     try:

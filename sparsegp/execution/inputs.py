@@ -1,7 +1,8 @@
 """Inputs of blocks: dask collections are replaced by their values, BLAS is kept to one thread."""
 
+import threading
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, ClassVar
 
 
 def is_lazy(value: Any) -> bool:
@@ -28,21 +29,32 @@ class SingleThreadedBLAS:
 
     Blocks run side by side, so threads inside BLAS would compete with them. The limit holds for
     the libraries that are loaded when `limit` is called: call it again after imports.
+
+    The number of threads belongs to the process. Several holders, in whatever order they come and
+    go and from whatever threads, share one limit; the last to restore gives back what the first
+    one found.
     """
 
-    def __init__(self) -> None:
-        self._stack = ExitStack()
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+    _holders: ClassVar[set[int]] = set()
+    _limits: ClassVar[ExitStack] = ExitStack()
 
     def limit(self) -> None:
         """Limit the libraries that are loaded now."""
         import numpy  # noqa: F401, PLC0415 - loads the library to be limited
-        from threadpoolctl import threadpool_limits  # noqa: PLC0415
+        from threadpoolctl import threadpool_info, threadpool_limits  # noqa: PLC0415
 
-        self._stack.enter_context(threadpool_limits(limits=1))
+        with self._lock:
+            self._holders.add(id(self))
+            if any(library["num_threads"] != 1 for library in threadpool_info()):
+                self._limits.enter_context(threadpool_limits(limits=1))
 
     def restore(self) -> None:
-        """Give every library the number of threads it had before."""
-        self._stack.close()
+        """Give every library the number of threads it had before, unless others hold the limit."""
+        with self._lock:
+            self._holders.discard(id(self))
+            if not self._holders:
+                self._limits.close()
 
 
 def limit_this_thread() -> None:

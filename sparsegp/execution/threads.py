@@ -1,12 +1,19 @@
 """Blocks as plain objects in the threads of this process: the default, with nothing to fail."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from typing import Any
 
 from sparsegp.errors import SettingsError
-from sparsegp.execution.base import Part, Runtime, check_index, check_parts, name_block
+from sparsegp.execution.base import (
+    Part,
+    Runtime,
+    check_index,
+    check_parts,
+    name_block,
+    name_task,
+)
 from sparsegp.execution.inputs import SingleThreadedBLAS, compute_inputs, limit_this_thread
 
 
@@ -76,6 +83,28 @@ class ThreadRuntime(Runtime):
         """Call one method on one block, in the thread of the caller."""
         check_index(index, self.n_blocks)
         return self._call(index, method, args)
+
+    def run_tasks(
+        self, function: Callable[[Any, Any], Any], shared: Any, tasks: Sequence[Any]
+    ) -> Generator[tuple[int, Any], None, None]:
+        """Call a function once for each task, as many at a time as there are threads."""
+
+        def work(index: int) -> Any:
+            try:
+                return function(shared, tasks[index])
+            except Exception as error:
+                name_task(error, index)
+                raise
+
+        if self._pool is None:
+            yield from ((index, work(index)) for index in range(len(tasks)))
+            return
+        futures = {self._pool.submit(work, index): index for index in range(len(tasks))}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            _abandon(list(futures))
 
     def close(self) -> None:
         """Drop the blocks, end the threads and restore the threads of BLAS."""

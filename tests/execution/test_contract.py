@@ -11,11 +11,7 @@ from dask.delayed import delayed
 
 from sparsegp.execution import Part
 from sparsegp.execution.base import Runtime
-from tests.execution.blocks import Tally
-
-
-def parts(n_blocks: int) -> list[Part]:
-    return [Part(index, {"index": index}) for index in range(n_blocks)]
+from tests.execution.blocks import Tally, parts
 
 
 def test_answers_come_in_block_order(runtime: Runtime) -> None:

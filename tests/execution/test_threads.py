@@ -3,6 +3,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -10,8 +11,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from sparsegp.errors import SettingsError
 from sparsegp.execution import Part
 from sparsegp.execution import threads as module
+from sparsegp.execution.inputs import SingleThreadedBLAS
 from sparsegp.execution.threads import ThreadRuntime, usable_cpus
-from tests.execution.conftest import environment
+from tests.processes import environment
 
 
 class Sleeper:
@@ -50,6 +52,14 @@ def test_no_thread_is_used_where_none_helps(n_threads: int, n_blocks: int) -> No
         assert set(runtime.map_blocks("sleep", 0.0)) == {threading.get_ident()}
 
 
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if no runtime of the session were open, which would hold the limit."""
+    monkeypatch.setattr(SingleThreadedBLAS, "_holders", set())
+    monkeypatch.setattr(SingleThreadedBLAS, "_limits", ExitStack())
+
+
+@pytest.mark.usefixtures("alone")
 def test_blas_threads_are_restored() -> None:
     def counts() -> list[int]:
         return [library["num_threads"] for library in threadpool_info()]
@@ -59,6 +69,23 @@ def test_blas_threads_are_restored() -> None:
         with ThreadRuntime(2) as runtime:
             runtime.build(Sleeper, [Part(0)])
             assert set(counts()) == {1}
+        assert counts() == before
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_blas_threads_are_restored_by_the_last_of_several(order: tuple[int, ...]) -> None:
+    """Runtimes opened in several threads need not be closed in reverse."""
+
+    def counts() -> list[int]:
+        return [x["num_threads"] for x in threadpool_info() if x["user_api"] == "blas"]
+
+    with threadpool_limits(2), ThreadPoolExecutor(3) as executor:
+        before = counts()
+        runtimes = list(executor.map(ThreadRuntime, (1, 2, 1)))
+        for place in order:
+            assert set(counts()) == {1}
+            executor.submit(runtimes[place].close).result()
         assert counts() == before
 
 

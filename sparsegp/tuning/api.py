@@ -1,0 +1,170 @@
+"""Tune the kernel with one call."""
+
+import os
+import time
+from contextlib import ExitStack
+from typing import Any
+
+from sparsegp.data import Table, table_from_arrays
+from sparsegp.errors import SettingsError
+from sparsegp.execution import Runtime, open_runtime
+from sparsegp.execution.threads import ThreadRuntime
+from sparsegp.interrupt import StopRequest
+from sparsegp.kernels import InputScale
+from sparsegp.settings import TrainSettings
+from sparsegp.training.prepare import Prepared, prepare
+from sparsegp.training.progress import Progress, Quiet
+from sparsegp.tuning.driver import OUT_OF_TIME, Tuned, Tuning
+from sparsegp.tuning.halving import MOST_ROWS
+from sparsegp.tuning.records import Records
+from sparsegp.tuning.sample import draw_sample
+
+MAX_TRIALS = 40
+
+
+def tune(  # noqa: PLR0913 - the one place where everything can be said
+    X: Any,
+    y: Any = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    max_trials: int = MAX_TRIALS,
+    max_seconds: float | None = None,
+    runtime: Runtime | None = None,
+    threads: int | None = None,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    scheduler_file: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Tuned:
+    """Choose the kernel by the predictive probability of rows held out.
+
+    Variance, length scale and family are tried by successive halving on growing subsamples, on
+    the runtime in use. The choice does not depend on how many trials run side by side, nor on kills
+    and resumes, unless `max_seconds` cuts it short.
+
+    Parameters
+    ----------
+    X : array or dask array (n, p), or Table
+        Inputs.
+    y : array (n,)
+        Labels: integers or strings.
+    out : path, optional
+        Directory for the records of the trials; `train` can have the same.
+    resume : bool
+        Go on with the tuning in `out`, if there is one.
+    max_trials : int
+        Trials in all.
+    max_seconds : float, optional
+        After so many seconds of this call no trial is begun, and the best of the last rung that
+        was completed wins.
+    runtime, threads, workers, scheduler, scheduler_file
+        Where to run, as in `train`.
+    progress : Progress, optional
+    **settings
+        Fields of `TrainSettings` for the run that will use the kernel. Its own kernel is tried on
+        every subsample, so that the chosen one is no worse on the held-out rows.
+
+    Returns
+    -------
+    Tuned
+
+    Raises
+    ------
+    DataError, SettingsError, StoreError, ClusterError
+        What must be mended, in one sentence.
+    Interrupted
+        On SIGTERM or Ctrl-C; the tuning can be resumed if it has a directory.
+    """
+    began = time.monotonic()
+    chosen = TrainSettings.from_json(settings)
+    check(chosen, max_trials, max_seconds)
+    records = None if out is None else Records(out)
+    if resume and records is None:
+        raise SettingsError("resume needs the directory of the tuning: give out")
+    if records is not None:
+        records.check_free(resume)
+    shown: Progress = progress or Quiet()
+    with ExitStack() as stack:
+        stop = stack.enter_context(StopRequest())
+        if runtime is None:
+            runtime = stack.enter_context(_open(threads, workers, scheduler, scheduler_file))
+        table = X if isinstance(X, Table) else table_from_arrays(X, y)
+        data = prepare(table, None, chosen.scaling, runtime)
+        n_active = chosen.rows_to_include(data.summary.n)
+        local = isinstance(runtime, ThreadRuntime)
+        sample = draw_sample(data, chosen, MOST_ROWS, "threads" if local else None)
+        if records is not None:
+            stack.callback(records.close)
+            records.open(
+                {
+                    "settings": chosen.to_json(),
+                    "data": {**data.to_json(), "sample": sample.digest()},
+                    "limits": {"max_trials": max_trials},
+                },
+                resume,
+            )
+            if (former := finished(records)) is not None:
+                return former
+        tuning = Tuning(
+            sample,
+            chosen,
+            input_scale(data),
+            n_active=n_active,
+            max_trials=max_trials,
+            runtime=runtime,
+            progress=shown,
+            records=records,
+            out_of_time=lambda: max_seconds is not None and time.monotonic() - began >= max_seconds,
+            stop=stop,
+        )
+        tuned = tuning.run()
+        if records is not None:
+            records.choose({"kernel": tuned.kernel, "nlpp": tuned.nlpp, "ended": tuned.ended})
+        return tuned
+
+
+def check(settings: TrainSettings, max_trials: int, max_seconds: float | None) -> None:
+    """Check the limits of a tuning, and that the settings are those of one kernel.
+
+    Raises
+    ------
+    SettingsError
+        If they are not.
+    """
+    if settings.kernel_per_class:
+        raise SettingsError(
+            "tuning chooses one kernel for all classes; leave --kernel-per-class out"
+        )
+    if max_trials < 1:
+        raise SettingsError(f"max_trials must be at least 1, got {max_trials}")
+    if max_seconds is not None and not max_seconds > 0:
+        raise SettingsError(f"max_seconds must be positive, got {max_seconds}")
+
+
+def input_scale(data: Prepared) -> InputScale:
+    """Return the spread of the scaled inputs."""
+    return InputScale(data.summary.variance * data.scaling.factor**2)
+
+
+def finished(records: Records) -> Tuned | None:
+    """Return the outcome of a tuning that is finished.
+
+    One that ran out of time can go on, unless a run was begun with what it had chosen.
+    """
+    chosen = records.chosen()
+    begun = (records.path / "run.json").exists()
+    if chosen is None or (chosen["ended"] == OUT_OF_TIME and not begun):
+        return None
+    return Tuned(chosen["kernel"], chosen["nlpp"], chosen["ended"], tuple(records.trials()))
+
+
+def _open(
+    threads: int | None,
+    workers: int | None,
+    scheduler: str | None,
+    scheduler_file: str | os.PathLike[str] | None,
+) -> Runtime:
+    file = None if scheduler_file is None else os.fspath(scheduler_file)
+    return open_runtime(threads=threads, workers=workers, scheduler=scheduler, scheduler_file=file)

@@ -1,0 +1,250 @@
+"""The tuning itself: rung after rung, with records, limits and interrupts.
+
+Decisions are taken at the end of a rung, when all its trials are known, and depend on nothing else.
+So the outcome does not depend on how many trials run side by side, nor on kills and resumes.
+"""
+
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparsegp.errors import Interrupted
+from sparsegp.execution import Runtime
+from sparsegp.interrupt import StopRequest
+from sparsegp.kernels import InputScale
+from sparsegp.settings import TrainSettings
+from sparsegp.training.progress import Progress
+from sparsegp.tuning import halving
+from sparsegp.tuning.records import Records
+from sparsegp.tuning.space import Candidates
+from sparsegp.tuning.trial import Outcome, Sample, Trial, run_trial
+
+ALL_RUNGS, OUT_OF_TIME = "all rungs", "max_seconds"
+
+MOST_COLUMNS, ROWS_A_COLUMN = 64, 50
+"""The search for a length scale for every column takes too long with more columns than this, and
+finds too little with fewer rows for each."""
+
+MOST_TRIALS_WITHOUT_SEARCH = 2 * len(halving.SHARES)
+"""So many trials or fewer are not spent on the search."""
+
+STEPS = 24
+"""Of the search: evaluations of its gradient."""
+
+HAS_RBF = re.compile(r"\b(rbf|ard)\(")
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The outcome of a tuning.
+
+    Attributes
+    ----------
+    kernel : str
+        The text of the kernel that was chosen, in full precision.
+    nlpp : float or None
+        Of its last trial, on the held-out rows; None if no trial came to an end.
+    ended : str
+        What ended it: `ALL_RUNGS` or `OUT_OF_TIME`.
+    trials : tuple of dict
+        Every trial and how it went, in order: number, kernel, rung, rows, n_active, nlpp, error,
+        ece, seconds (of processor time), failure.
+    """
+
+    kernel: str
+    nlpp: float | None
+    ended: str
+    trials: tuple[dict[str, Any], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "kernel": self.kernel,
+            "nlpp": self.nlpp,
+            "ended": self.ended,
+            "trials": [dict(trial) for trial in self.trials],
+        }
+
+
+class Tuning:
+    """One tuning: `run` it.
+
+    Parameters
+    ----------
+    sample : Sample
+    settings : TrainSettings
+        Of the run that it is for; the kernel that they name is tried on every rung.
+    scale : InputScale
+        Of all training rows, scaled.
+    n_active : int
+        Active rows of the run.
+    max_trials : int
+    runtime : Runtime
+    progress : Progress
+    records : Records, optional
+        Open.
+    out_of_time : callable
+        Whether no trial is to begin any more.
+    stop : StopRequest, optional
+    """
+
+    def __init__(  # noqa: PLR0913 - what a tuning is, each by name
+        self,
+        sample: Sample,
+        settings: TrainSettings,
+        scale: InputScale,
+        *,
+        n_active: int,
+        max_trials: int,
+        runtime: Runtime,
+        progress: Progress,
+        records: Records | None = None,
+        out_of_time: Callable[[], bool] = lambda: False,
+        stop: StopRequest | None = None,
+    ) -> None:
+        self.sample, self.settings, self.runtime = sample, settings, runtime
+        self.progress, self.records = progress, records
+        self.out_of_time, self.stop = out_of_time, stop
+        self.candidates = Candidates(settings.kernel, scale, settings.seed)
+        n, p = sample.X.shape
+        self.search = max_trials > MOST_TRIALS_WITHOUT_SEARCH and can_search(n, p)
+        self.rungs = halving.plan(n, n_active, max_trials - self.search, settings.rows_aside)
+        self.trials: list[dict[str, Any]] = []
+
+    def run(self) -> Tuned:
+        """Try rung after rung; return the best of the last one that was completed.
+
+        Raises
+        ------
+        Interrupted
+            If a stop was requested.
+        StoreError
+            If a record cannot be written.
+        """
+        standing, ended = Standing(), ALL_RUNGS
+        for place, rung in enumerate(self.rungs):
+            numbers = self._whom_to_try(standing, rung)
+            outcomes = self._try(place, rung, numbers)
+            complete = len(outcomes) == len(numbers)
+            if complete or place == 0:
+                standing = standing.after(rung, outcomes)
+            if not complete:
+                ended = OUT_OF_TIME
+                break
+        if self.search and ended == ALL_RUNGS:
+            standing, ended = self._search(standing)
+        best = standing.ranking[0]
+        self.trials.sort(key=lambda trial: (trial["rung"], trial["number"]))
+        if best not in standing.outcomes:
+            return Tuned(self.candidates.texts[best], None, ended, tuple(self.trials))
+        outcome = standing.outcomes[best]
+        return Tuned(outcome.kernel, outcome.nlpp, ended, tuple(self.trials))
+
+    def _search(self, standing: "Standing") -> tuple["Standing", str]:
+        """Try a length scale for every column, searched for from the best kernel that allows it."""
+        texts, rung = self.candidates.texts, standing.rung
+        start = next((n for n in standing.ranking if HAS_RBF.search(texts[n])), None)
+        if start is None or rung is None:
+            return standing, ALL_RUNGS
+        trial = Trial(len(texts), texts[start], len(self.rungs), rung.rows, rung.n_active, STEPS)
+        outcomes = self._run([trial], f"search for {self.sample.X.shape[1]} length scales")
+        return standing.after(rung, outcomes), ALL_RUNGS if outcomes else OUT_OF_TIME
+
+    def _whom_to_try(self, standing: "Standing", rung: halving.Rung) -> list[int]:
+        if standing.rung is None:
+            return self.candidates.first(rung.count)
+        if standing.same_size(rung):
+            return self.candidates.neighbours(standing.ranking, rung.count, standing.outcomes)
+        return self.candidates.best_and_neighbours(standing.ranking, rung.count)
+
+    def _try(self, place: int, rung: halving.Rung, numbers: Sequence[int]) -> dict[int, Outcome]:
+        """Return how the trials of a rung went; some are missing if time ran out."""
+        texts = self.candidates.texts
+        trials = [Trial(n, texts[n], place, rung.rows, rung.n_active) for n in numbers]
+        return self._run(trials, f"trials of {rung.rows} rows")
+
+    def _run(self, trials: Sequence[Trial], what: str) -> dict[int, Outcome]:
+        """Return how some trials went, from records where there are some."""
+        outcomes: dict[int, Outcome] = {}
+        self.progress.start(len(trials), what, "tune")
+        for trial in trials:
+            if self.records is not None and (known := self.records.find(trial)) is not None:
+                self._note(trial, known, outcomes)
+        missing = [trial for trial in trials if trial.number not in outcomes]
+        self.progress.update(len(outcomes), **_least(outcomes))
+        if missing and not self._must_end():
+            work = functools.partial(run_trial, self.settings)
+            with closing(self.runtime.run_tasks(work, self.sample, missing)) as ended:
+                for index, outcome in ended:
+                    if self.records is not None:
+                        self.records.add(missing[index], outcome)
+                    self._note(missing[index], outcome, outcomes)
+                    self.progress.update(len(outcomes), **_least(outcomes))
+                    if len(outcomes) < len(trials) and self._must_end():
+                        break
+        self.progress.finish()
+        return outcomes
+
+    def _note(self, trial: Trial, outcome: Outcome, outcomes: dict[int, Outcome]) -> None:
+        outcomes[trial.number] = outcome
+        self.trials.append({**trial.to_json(), **outcome.to_json()})
+
+    def _must_end(self) -> bool:
+        """Whether time has run out.
+
+        Raises
+        ------
+        Interrupted
+            If a stop was requested.
+        """
+        reason = "" if self.stop is None else self.stop.requested
+        if reason:
+            done = f"stopped by {reason} after {len(self.trials)} trials"
+            if self.records is None:
+                raise Interrupted(f"{done}; nothing was kept, as there is no --out")
+            raise Interrupted(f"{done}; go on by --resume")
+        return self.out_of_time()
+
+
+def can_search(n: int, p: int) -> bool:
+    """Whether n rows of p columns are fit for a search for a length scale for every column."""
+    return p <= MOST_COLUMNS and n >= ROWS_A_COLUMN * p
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is known of the candidates at the size of the last rung.
+
+    Attributes
+    ----------
+    rung : Rung or None
+    outcomes : mapping
+        By number.
+    ranking : tuple of int
+        Numbers, the best first; before the first rung the kernel of the settings.
+    """
+
+    rung: halving.Rung | None = None
+    outcomes: Mapping[int, Outcome] = field(default_factory=dict)
+    ranking: tuple[int, ...] = (0,)
+
+    def same_size(self, rung: halving.Rung) -> bool:
+        """Whether figures of a rung can be compared with those of the last one."""
+        former = self.rung
+        return former is not None and former.rows == rung.rows and former.n_active == rung.n_active
+
+    def after(self, rung: halving.Rung, outcomes: Mapping[int, Outcome]) -> "Standing":
+        """Return what is known after one more rung."""
+        joined = {**self.outcomes, **outcomes} if self.same_size(rung) else dict(outcomes)
+        numbers = sorted(joined)
+        order = halving.best([joined[number].nlpp for number in numbers])
+        return Standing(rung, joined, tuple(numbers[place] for place in order) or (0,))
+
+
+def _least(outcomes: Mapping[int, Outcome]) -> dict[str, float]:
+    """Return the best figure so far, to be shown."""
+    found = [outcome.nlpp for outcome in outcomes.values() if outcome.nlpp is not None]
+    return {"heldout_nlpp": min(found)} if found else {}

@@ -1,0 +1,235 @@
+"""One trial: train with one kernel on some of the rows, and look at rows it has never seen.
+
+A trial is a pure function of its sample and its settings, on one thread, with nothing written and
+no dask inside; it runs as well in a thread as in a worker of a cluster.
+"""
+
+import functools
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsegp.errors import NumericalError, SettingsError
+from sparsegp.execution.base import Part
+from sparsegp.execution.threads import ThreadRuntime
+from sparsegp.ivm.active_set import ActiveSet
+from sparsegp.ivm.block import BlockSettings, RowBlock
+from sparsegp.ivm.greedy import Selection
+from sparsegp.kernels import parse
+from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.posterior import POSTERIORS, ActiveRows, Posterior
+from sparsegp.selection.criteria import CRITERIA
+from sparsegp.settings import TrainSettings
+from sparsegp.training.rows import choose_aside
+from sparsegp.tuning.ard import refine_ard
+from sparsegp.types import Booleans, Doubles, Floats, Integers
+
+CALIBRATION_BINS = 15
+"""Of equal width."""
+
+SEARCH_ROWS, SEARCH_ACTIVE = 2000, 200
+"""Size of the search for a length scale for every column, at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Rows to train on, in an order whose every beginning is a sample too, and rows to look at.
+
+    Attributes
+    ----------
+    X : Floats (n, p)
+        Scaled inputs, in the working precision.
+    target : Integers (n,)
+        Class codes.
+    X_held : Floats (m, p)
+    target_held : Integers (m,)
+    n_classes : int
+    """
+
+    X: Floats
+    target: Integers
+    X_held: Floats
+    target_held: Integers
+    n_classes: int
+
+    def digest(self) -> str:
+        """Return a digest of all values."""
+        found = hashlib.blake2b(digest_size=16)
+        for values in (self.X, self.target, self.X_held, self.target_held):
+            found.update(np.ascontiguousarray(values).data)
+        return found.hexdigest()
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is tried.
+
+    Attributes
+    ----------
+    number : int
+        Of the candidate, from 0.
+    kernel : str
+        Its text, complete.
+    rung : int
+    rows : int
+        Rows of the sample that it trains on, the first ones.
+    n_active : int
+    steps : int
+        Of the search for a length scale for every column, which begins at the kernel; 0 for none.
+    """
+
+    number: int
+    kernel: str
+    rung: int
+    rows: int
+    n_active: int
+    steps: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a trial went on the held-out rows.
+
+    Attributes
+    ----------
+    kernel : str
+        What was compared: the kernel of the trial, or what the search made of it.
+    nlpp : float or None
+        Mean of -log p of the true class in nats; None if the trial failed.
+    error : float or None
+        Share of rows whose most probable class is not theirs.
+    ece : float or None
+        Expected calibration error in 15 equal bins.
+    seconds : float
+        Of processor time.
+    failure : str
+        Why there are no figures.
+    """
+
+    kernel: str
+    nlpp: float | None
+    error: float | None
+    ece: float | None
+    seconds: float
+    failure: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return asdict(self)
+
+
+def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
+    """Train with a kernel on the first rows of a sample and compare with the held-out rows.
+
+    Numerical breakdown is an outcome, not an error: the kernel does not suit the data or the
+    precision, or has no length scale that could be one for every column.
+    """
+    began, kernel = time.thread_time(), trial.kernel
+    try:
+        if trial.steps:
+            kernel = refined(settings, sample, trial)
+        nlpp, error, ece = compare(settings, sample, replace(trial, kernel=kernel))
+    except (NumericalError, SettingsError) as failure:
+        return Outcome(kernel, None, None, None, time.thread_time() - began, str(failure))
+    return Outcome(kernel, nlpp, error, ece, time.thread_time() - began)
+
+
+def refined(settings: TrainSettings, sample: Sample, trial: Trial) -> str:
+    """Return the kernel with a length scale for every column, found on some of the rows."""
+    rows, n_active = min(trial.rows, SEARCH_ROWS), min(trial.n_active, SEARCH_ACTIVE)
+    kernel, _ = refine_ard(
+        sample.X[:rows],
+        sample.target[:rows],
+        sample.X_held,
+        sample.target_held,
+        trial.kernel,
+        sample.n_classes,
+        n_active,
+        settings.seed,
+        trial.steps,
+    )
+    return kernel
+
+
+def compare(settings: TrainSettings, sample: Sample, trial: Trial) -> tuple[float, float, float]:
+    """Return nlpp, error and calibration error of a trial on the held-out rows.
+
+    Only the probabilities of the true and of the likeliest class are computed. They are not
+    normalised over the classes, which would change them by the error of the quadrature.
+    """
+    likelihood = MultinomialProbit(settings.n_nodes)
+    mean, variance = latent(settings, sample, trial)
+    likeliest = mean.argmax(axis=1)  # the classes share the variance
+    log_p = likelihood.log_z(mean, variance, sample.target_held)
+    confidence = np.exp(likelihood.log_z(mean, variance, likeliest))
+    right = likeliest == sample.target_held
+    ece = calibration_error(confidence, right)
+    return -float(log_p.mean()), float(np.mean(~right)), ece
+
+
+def latent(settings: TrainSettings, sample: Sample, trial: Trial) -> tuple[Doubles, Doubles]:
+    """Return calibrated latent means (m, K) and variances (m, 1) of the held-out rows."""
+    blocks = BlockSettings(
+        kernels=[parse(trial.kernel)],
+        likelihood=MultinomialProbit(settings.n_nodes),
+        criterion=CRITERIA[settings.criterion](settings.seed),
+        n_classes=sample.n_classes,
+        capacity=trial.n_active,
+        lazy=settings.lazy,
+    )
+    inputs = {
+        "X": sample.X[: trial.rows],
+        "target": sample.target[: trial.rows],
+        "first_row": 0,
+        "aside": choose_aside(trial.rows, settings),
+    }
+    active = ActiveSet()
+    with ThreadRuntime(1) as runtime:
+        runtime.build(functools.partial(RowBlock, blocks), [Part(0, inputs)])
+        selection = Selection(runtime, blocks, settings.order, active)
+        while len(active) < trial.n_active:
+            selection.round(trial.n_active)
+        left = ActiveRows(blocks.kernels, blocks.likelihood, active.x, active.target, active.site)
+        rows = SampleRows(runtime, trial.rows, settings)
+        span = POSTERIORS[settings.posterior].make(left, rows)
+        mean, variance = Posterior.from_span(left, span).latent(sample.X_held)
+    temperature, weight = span.calibration.temperature, span.calibration.variance_weight
+    return mean / temperature, variance * weight
+
+
+@dataclass
+class SampleRows:
+    """The rows of a trial as a posterior sees them (`posterior.base.Rows`)."""
+
+    runtime: ThreadRuntime
+    n_rows: int
+    settings: TrainSettings
+    former: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.precision = self.settings.dtype
+        self.tolerance = self.settings.tolerance
+        self.calibrate = self.settings.keeps_rows_aside
+
+    def map_blocks(self, method: str, *args: Any) -> list[Any]:
+        """Call a method on the block."""
+        return self.runtime.map_blocks(method, *args)
+
+    def say(self, state: Callable[[], dict[str, Any]], **figures: float) -> None:
+        """Keep nothing: a trial is repeated if it is interrupted."""
+
+
+def calibration_error(confidence: Doubles, right: Booleans) -> float:
+    """Return the expected calibration error, as `report.evaluate` does, which stands above."""
+    bins = np.clip(np.ceil(confidence * CALIBRATION_BINS) - 1, 0, CALIBRATION_BINS - 1)
+    gaps = np.bincount(bins.astype(int), weights=right - confidence)
+    return float(np.abs(gaps).sum()) / len(right)

@@ -1,0 +1,214 @@
+"""`sparsegp tune`, `train --tune`, and what `inspect` shows of them."""
+
+import json
+import re
+import shlex
+import signal
+import time
+
+import pytest
+
+import sparsegp
+from sparsegp.cli.tune import shortened
+from sparsegp.tuning import MAX_TRIALS
+
+SMALL = ("--max-trials", 8, "--n-active", 40)
+LONGER = ("--max-trials", 24, "--n-active", 40)
+
+
+@pytest.fixture(scope="module")
+def tuned(files, invoke, tmp_path_factory):
+    """A finished tuning on `pair.npz`, and its record."""
+    run = tmp_path_factory.mktemp("tuned") / "run"
+    result = invoke("tune", files / "pair.npz", "--out", run, *SMALL, "--json")
+    return run, result
+
+
+@pytest.fixture(scope="module")
+def longer(files, invoke, tmp_path_factory):
+    """The kernel that more trials choose."""
+    run = tmp_path_factory.mktemp("longer") / "run"
+    result = invoke("tune", files / "pair.npz", "--out", run, *LONGER, "--json")
+    return json.loads(result.stdout.splitlines()[-1])["kernel"]
+
+
+def test_json_of_tune(tuned, last_json):
+    run, result = tuned
+    record = last_json(result.stdout)
+    assert (record["rows"], record["columns"], record["run"]) == (300, 4, str(run))
+    assert record["ended"] == "all rungs"
+    assert len(record["trials"]) == 8
+    chosen = min(record["trials"], key=lambda trial: trial["nlpp"])
+    assert (record["kernel"], record["nlpp"]) == (chosen["kernel"], chosen["nlpp"])
+    assert set(record["seconds"]) == {"read", "prepare", "tune"}
+    assert "tune 2/2 trials of 240 rows" in result.stderr
+
+
+def test_the_command_it_names_trains_with_the_kernel(tuned, files, invoke, last_json, tmp_path):
+    record = last_json(tuned[1].stdout)
+    words = shlex.split(record["train"])
+    assert words[:3] == ["sparsegp", "train", str(files / "pair.npz")]
+    assert words[3:] == ["--n-active", "40", "--kernel", record["kernel"]]
+    result = invoke(*words[1:], "--out", tmp_path / "run", "--quiet", "--json")
+    assert last_json(result.stdout)["settings"]["kernel"] == record["kernel"]
+
+
+def test_settings_come_along(files, invoke, tmp_path, last_json):
+    options = ("--no-lazy", "--seed", 3, "--tolerance", 0.001, "--label-column", -1)
+    arguments = ("--out", tmp_path / "run", "--max-seconds", 1e-9, *options, "--quiet", "--json")
+    record = last_json(invoke("tune", files / "rows.csv", *arguments).stdout)
+    assert record["ended"] == "max_seconds"
+    words = shlex.split(record["train"])
+    assert words[3:5] == ["--label-column", "-1"]
+    assert {"--no-lazy", "--seed", "--tolerance", "--kernel"} == {
+        word for word in words[5:] if word.startswith("--")
+    }
+    assert words[words.index("--tolerance") + 1] == "0.001"
+
+
+def test_table(files, invoke, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = invoke("tune", files / "pair.npz", *SMALL, "--quiet").stdout.splitlines()
+    assert lines[0] == "rung 0: 2 trials on 240 rows, 40 of them active"
+    assert lines[1] == "  trial    nlpp    error     ece      cpu  kernel"
+    trials = [line for line in lines if re.match(r"[* ] +\d+  \d", line)]
+    assert len(trials) == 8
+    kernel = next(line.split()[1] for line in lines if line.startswith("kernel"))
+    starred = [line for line in trials if line.startswith("*")]
+    assert starred
+    assert all(line.endswith(kernel) for line in starred)
+    assert lines[-1].startswith("next          sparsegp train ")
+    assert (tmp_path / "sparsegp-tune-pair" / "tuning" / "tuning.json").is_file()
+
+
+def test_default_in_the_help(invoke):
+    shown = re.search(
+        r"--max-trials N +Trials of a tuning, in all\. +\[(\d+)\]", invoke("tune", "-h").stdout
+    )
+    assert int(shown[1]) == MAX_TRIALS
+    assert "depends on the time" in " ".join(invoke("train", "-h").stdout.split())
+
+
+def test_long_kernels_are_cut_in_the_table():
+    kernel = f"2.0*ard({', '.join(['1.25'] * 40)})"
+    assert shortened("rbf(1.5)") == "rbf(1.5)"
+    assert shortened(kernel) == kernel[:57] + "..."
+
+
+def test_inspect_shows_every_trial(tuned, invoke, last_json):
+    run, result = tuned
+    told = last_json(result.stdout)
+    record = last_json(invoke("inspect", run, "--json").stdout)
+    assert record["state"] == "tuned, not trained"
+    assert record["tuning"]["trials"] == told["trials"]
+    assert record["tuning"]["chosen"]["kernel"] == told["kernel"]
+    assert record["tuning"]["limits"] == {"max_trials": 8}
+    assert set(record["sizes"]) == {"tuning"}
+    shown = invoke("inspect", run).stdout
+    assert f"run           {run}: tuned, not trained" in shown
+    assert shown.count("rung ") == 4
+    for trial in told["trials"]:
+        assert f"{trial['seconds']:.1f} s  {trial['kernel']}" in shown
+
+
+def test_train_with_tuning(tuned, files, invoke, last_json, tmp_path):
+    run = tmp_path / "run"
+    arguments = ("--out", run, "--tune", *SMALL, "--quiet")
+    record = last_json(invoke("train", files / "pair.npz", *arguments, "--json").stdout)
+    chosen = last_json(tuned[1].stdout)
+    assert record["tuning"] == {
+        "kernel": chosen["kernel"],
+        "nlpp": chosen["nlpp"],
+        "ended": "all rungs",
+        "trials": 8,
+    }
+    assert record["kernels"] == [chosen["kernel"]]
+    assert sparsegp.load(run).settings["kernel"] == chosen["kernel"]
+    seen = last_json(invoke("inspect", run, "--json").stdout)
+    assert seen["state"] == "finished"
+    assert len(seen["tuning"]["trials"]) == 8
+    assert "rung 3: 2 trials" in invoke("inspect", run).stdout
+    shown = invoke("train", files / "pair.npz", *arguments, "--resume")
+    assert "is finished; nothing to do" in shown.stderr
+    assert re.search(
+        r"^  chosen +by 8 trials, nlpp \d\.\d{4} nats on rows held out$", shown.stdout, re.M
+    )
+
+
+def test_train_without_tuning_says_so(trained, invoke, last_json):
+    assert last_json(invoke("inspect", trained, "--json").stdout)["tuning"] is None
+
+
+def test_train_goes_on_from_a_tuning(tuned, files, invoke, last_json, tmp_path):
+    run = tmp_path / "run"
+    invoke("tune", files / "pair.npz", "--out", run, *SMALL, "--quiet")
+    arguments = ("--out", run, "--tune", *SMALL, "--quiet", "--json")
+    result = invoke("train", files / "pair.npz", *arguments, code=2)
+    assert "holds another tuning" in result.stderr
+    record = last_json(invoke("train", files / "pair.npz", *arguments, "--resume").stdout)
+    assert record["kernels"] == [last_json(tuned[1].stdout)["kernel"]]
+
+
+def trials(run):
+    return len(list((run / "tuning").glob("[0-9]*.json")))
+
+
+@pytest.mark.parametrize(
+    ("workers", "number"), [((), signal.SIGTERM), (("--workers", 2), signal.SIGINT)]
+)
+def test_stopped_and_resumed(workers, number, longer, files, start, invoke, last_json, tmp_path):
+    run = tmp_path / "run"
+    command = ("train", files / "pair.npz", "--out", run, "--tune", *LONGER)
+    with start(*command, *workers, cwd=tmp_path) as process:
+        deadline = time.monotonic() + 60
+        while trials(run) < 2:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 75, err
+    done = trials(run)
+    assert 2 <= done < 24
+    assert err.splitlines()[-1] == (
+        f"stopped by {number.name} after {done} trials; go on by --resume"
+    )
+    assert "being tuned; go on by the same command" in invoke("inspect", run).stdout
+    record = last_json(invoke(*command, "--quiet", "--resume", "--json").stdout)
+    assert record["kernels"] == [longer]
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "pattern"),
+    [
+        ("train", ("--max-trials", 5), r"--max-trials limits a tuning; give --tune too"),
+        (
+            "train",
+            ("--max-seconds", 5, "--max-trials", 5),
+            r"--max-trials and --max-seconds limits?",
+        ),
+        ("tune", ("--max-trials", 0), r"max_trials must be at least 1, got 0"),
+        ("tune", ("--max-seconds", -1), r"max_seconds must be positive, got -1"),
+        ("tune", ("--kernel-per-class",), r"one kernel for all classes"),
+        ("tune", ("--kernel", "nix"), r"unknown kernel"),
+        ("tune", ("--n-active", 999), r"n_active=999 exceeds the 300 training rows"),
+        ("tune", ("--workers", 0), r"workers must be at least 1, got 0"),
+    ],
+)
+def test_errors(command, options, pattern, files, invoke, tmp_path):
+    out = tmp_path / "run"
+    result = invoke(command, files / "pair.npz", "--out", out, *options, "--quiet", code=2)
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("error: ")
+    assert re.search(pattern, lines[0])
+    assert not out.exists()
+
+
+def test_other_settings_are_refused(tuned, files, invoke):
+    run, _ = tuned
+    arguments = ("--out", run, *SMALL, "--resume", "--quiet")
+    result = invoke("tune", files / "pair.npz", *arguments, "--seed", 1, code=2)
+    assert "with other settings, data or limits: seed was 0 and is now 1" in result.stderr
+    result = invoke("tune", files / "words.npz", *arguments, code=2)
+    assert "classes was [0, 1, 2] and is now ['low', 'mid', 'up']" in result.stderr

@@ -1,0 +1,108 @@
+"""Pure functions side by side, on every runtime."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pytest
+
+from sparsegp.errors import ClusterError
+from sparsegp.execution.base import Runtime
+from sparsegp.execution.dask import DaskRuntime
+from sparsegp.execution.threads import ThreadRuntime
+from tests.execution.blocks import Tally, parts
+from tests.execution.conftest import LIMITS
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+def scaled(factor: Any, task: Any) -> Any:
+    return factor * task
+
+
+def raise_on(shared: tuple[type[Exception], int], task: int) -> int:
+    kind, which = shared
+    if task == which:
+        raise kind(f"from {task}")
+    return task
+
+
+def nap_and_note(shared: tuple[float, str], task: int) -> None:
+    seconds, folder = shared
+    (Path(folder) / str(task)).touch()
+    time.sleep(seconds)
+
+
+def die_at_first(mark: str, task: int) -> int:
+    if task == 2 and not Path(mark).exists():
+        Path(mark).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 10 * task
+
+
+def die(shared: Any, task: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_every_task_is_answered_once(runtime: Runtime) -> None:
+    shared = np.arange(3.0)
+    answers = dict(runtime.run_tasks(scaled, shared, range(7)))
+    assert sorted(answers) == list(range(7))
+    for index, value in answers.items():
+        np.testing.assert_array_equal(value, shared * index)
+    assert list(runtime.run_tasks(scaled, shared, [])) == []
+
+
+def test_one_thread_keeps_the_order() -> None:
+    with ThreadRuntime(1) as runtime:
+        tasks = runtime.run_tasks(scaled, 2.0, range(4))
+        assert next(tasks) == (0, 0.0)
+        assert list(tasks) == [(1, 2.0), (2, 4.0), (3, 6.0)]
+
+
+@pytest.mark.parametrize("kind", [ValueError, OSError, RuntimeError, TimeoutError])
+def test_exceptions_reach_the_caller_as_themselves(runtime: Runtime, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="from 2") as caught:
+        list(runtime.run_tasks(raise_on, (kind, 2), range(5)))
+    assert any("raised by task 2" in note for note in caught.value.__notes__)
+    assert len(list(runtime.run_tasks(raise_on, (kind, 9), range(5)))) == 5
+
+
+def test_blocks_are_left_alone(runtime: Runtime) -> None:
+    runtime.build(Tally, parts(3))
+    before = runtime.map_blocks("add", 1)
+    tasks = runtime.run_tasks(scaled, 1.0, range(4))
+    next(tasks)
+    assert runtime.map_blocks("add", 1) == before
+    tasks.close()
+    assert runtime.map_blocks("name") == ["block 0", "block 1", "block 2"]
+
+
+def test_closed_early_it_begins_no_more(runtime: Runtime, tmp_path: Path) -> None:
+    tasks = runtime.run_tasks(nap_and_note, (0.05, str(tmp_path)), range(40))
+    next(tasks)
+    tasks.close()
+    time.sleep(0.3)  # for tasks on workers that could not be abandoned
+    begun = len(list(tmp_path.iterdir()))
+    assert begun < 40
+    time.sleep(0.3)
+    assert len(list(tmp_path.iterdir())) == begun
+
+
+def test_tasks_of_a_lost_worker_are_done_elsewhere(local_runtime: Runtime, tmp_path: Path) -> None:
+    """The worker of one task is killed in its midst, once; what all share is sent again if lost."""
+    mark = tmp_path / "died"
+    answers = dict(local_runtime.run_tasks(die_at_first, str(mark), range(6)))
+    assert mark.exists()
+    assert answers == {index: 10 * index for index in range(6)}
+
+
+def test_workers_that_are_gone_for_good_end_it() -> None:
+    reasons = r"task 0 lost its worker|lost their workers 3 times"
+    with DaskRuntime.local(1, LIMITS) as runtime, pytest.raises(ClusterError, match=reasons):
+        list(runtime.run_tasks(die, None, [0]))

@@ -1,0 +1,74 @@
+"""A trial against a run of the package on the same rows."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import sparsegp
+from sparsegp.report import evaluate
+from sparsegp.settings import TrainSettings
+from sparsegp.tuning.trial import Sample, Trial, run_trial
+from tests.tuning.conftest import Arrays, waves
+
+KERNEL = "30.0*matern32(1.5)"
+
+
+@pytest.fixture(scope="module")
+def sample(data: Arrays) -> Sample:
+    X, y = data
+    X_held, y_held = waves(400, 1)
+    return Sample(X.astype(np.float32), y, X_held.astype(np.float32), y_held, 3)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"posterior": "adf"}, {"calibration": "none", "panel": 1, "seed": 3}],
+    ids=["all", "adf", "uncalibrated"],
+)
+def test_figures_are_those_of_a_run(settings: dict[str, object], sample: Sample) -> None:
+    chosen = TrainSettings.from_json(settings)
+    outcome = run_trial(chosen, sample, Trial(4, KERNEL, 1, 420, 60))
+    model = sparsegp.train(
+        sample.X[:420],
+        sample.target[:420],
+        kernel=KERNEL,
+        scaling="none",
+        n_active=60,
+        threads=1,
+        **settings,
+    )
+    logs = model.predict_log_proba(sample.X_held)
+    expected = evaluate(logs, sample.target_held, model.classes)
+    assert outcome.nlpp == pytest.approx(expected.nlpp, rel=1e-4)
+    assert outcome.error == expected.error
+    assert outcome.ece == pytest.approx(expected.ece, rel=1e-3)
+    assert outcome.seconds > 0
+    assert outcome.failure == ""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "steps"), [("1e30*rbf(100)", 0), ("1e39*rbf(1)", 0), ("10*matern32(1)", 4)]
+)
+def test_a_kernel_that_breaks_down_is_an_outcome(kernel: str, steps: int, sample: Sample) -> None:
+    outcome = run_trial(TrainSettings(), sample, Trial(0, kernel, 0, 300, 250, steps))
+    assert (outcome.nlpp, outcome.error, outcome.ece) == (None, None, None)
+    assert outcome.failure
+
+
+def test_a_search_gives_another_kernel_and_its_figures(sample: Sample) -> None:
+    start = Trial(7, "100*rbf(0.7)", 3, 450, 80, steps=4)
+    found = run_trial(TrainSettings(), sample, start)
+    assert found.kernel != start.kernel
+    assert "ard(" in found.kernel
+    again = run_trial(TrainSettings(), sample, Trial(7, found.kernel, 3, 450, 80))
+    assert again.kernel == found.kernel
+    assert (again.nlpp, again.error, again.ece) == (found.nlpp, found.error, found.ece)
+
+
+def test_all_of_it_travels(sample: Sample) -> None:
+    trial = Trial(1, KERNEL, 0, 200, 30)
+    first = run_trial(TrainSettings(), sample, trial)
+    settings, copy, again = pickle.loads(pickle.dumps((TrainSettings(), sample, trial)))
+    second = run_trial(settings, copy, again)
+    assert (first.nlpp, first.error, first.ece) == (second.nlpp, second.error, second.ece)
