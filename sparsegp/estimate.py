@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sparsegp.ivm.block import GROUP, TILE
+from sparsegp.ivm.greedy import MANY_ROWS
 from sparsegp.selection.criteria import CRITERIA
 from sparsegp.settings import TrainSettings
-from sparsegp.training.run import MANY_ROWS, default_block_rows
+from sparsegp.training.run import default_block_rows
 
 DOUBLE = 8
 
@@ -240,14 +241,14 @@ def block_memory(
     group = min(GROUP * TILE, rows)
     columns = n_kernels * rows * slots * item
     scoring = rows * DOUBLE * (8 if lazy else 8 + 2 * n_classes)
-    if settings.posterior == "all":  # the sums for its metric
+    if settings.posterior == "all" or criterion.refitted:  # the sums for its metric
         columns = max(columns, threads * n_kernels * n_active * (DOUBLE * n_active + item * group))
     work = group * (4 * slots * item + 5 * slots * DOUBLE + 4 * n_classes * DOUBLE)
     return BlockMemory(
         inputs=rows * p * item,
         stub=n_kernels * rows * n_active * item,
         marginals=rows * (DOUBLE * (n_classes + n_kernels) + 2 * DOUBLE + 2),
-        anchors=rows * DOUBLE * (n_classes + 1) if lazy else 0,
+        anchors=rows * DOUBLE * (n_classes + 1 if lazy else int(criterion.refitted)),
         temporaries=columns + scoring + threads * work,
         loading=loading,
     )
@@ -262,8 +263,9 @@ def driver_memory(
     kept = KEPT if order.panel == 1 and order.lookahead > 1 else 1.0
     triangle = DOUBLE * n_kernels * d * (d + 1) // 2
     rows = d * (p * settings.dtype.itemsize + 3 * DOUBLE * n_classes)
-    squares = {"active": n_kernels + 2, "all": (n_blocks + 3) * n_kernels}
-    matrices = n_kernels + 3 + squares.get(settings.posterior, 0)
+    squares = {"active": n_kernels + 2, "all": (n_blocks + 11) * n_kernels}
+    follows = CRITERIA[settings.criterion].refitted
+    matrices = n_kernels + 3 + squares.get("all" if follows else settings.posterior, 0)
     return DriverMemory(
         source=source_bytes,
         factors=int(triangle / kept) + DOUBLE * n_kernels * d * order.slots + rows,

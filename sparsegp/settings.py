@@ -41,7 +41,8 @@ class TrainSettings:
         Of inputs and stub matrices: "float32" or "float64".
     panel : int, optional
         Rows included between two scorings; 1 is the order of the paper. Left out, it is 16 for the
-        posterior `all`, which any span of that size serves as well, and 1 for the others.
+        posterior `all`, which any span of that size serves as well, and for the criterion
+        `residual`, which takes panels only; otherwise 1.
     lookahead : int
         In the order of the paper: rows that are tried between two questions to the row blocks. The
         active set does not depend on it.
@@ -68,7 +69,7 @@ class TrainSettings:
     scaling: str = "auto"
     precision: str = "float32"
     panel: int | None = None
-    lookahead: int = 32
+    lookahead: int = 56
     lazy: bool = True
     tolerance: float = 1e-4
     calibration: str = "learned"
@@ -97,14 +98,19 @@ class TrainSettings:
                 raise SettingsError(f"{name} must be at least {least}, got {value}")
         if not self.kernel_per_class:
             parse(self.kernel)
-        _ = self.order  # raises
+        if self.order.panel == 1 and CRITERIA[self.criterion].refitted:
+            raise SettingsError(
+                f"criterion={self.criterion} works in panels of 2 rows or more, got panel=1; "
+                f"give --panel {DEFAULT_PANEL}, or --criterion predictive for one by one"
+            )
 
     @property
     def order(self) -> Order:
         """The order of inclusion."""
         panel = self.panel
         if panel is None:
-            panel = DEFAULT_PANEL if self.posterior == "all" else 1
+            in_panels = self.posterior == "all" or CRITERIA[self.criterion].refitted
+            panel = DEFAULT_PANEL if in_panels else 1
         return Order(self.lookahead, panel)
 
     @property

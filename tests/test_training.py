@@ -25,6 +25,7 @@ ORDERS = {
     "lookahead": {"lookahead": 16},
     "panels": {"panel": 16},
     "random": {"criterion": "random"},
+    "residual": {"criterion": "residual"},
     "per class": {"kernel_per_class": True, "lookahead": 8},
 }
 
@@ -148,6 +149,20 @@ def test_refuses_to_resume_with_other_settings_or_data(
         train(X[:-1], y[:-1], out=tmp_path, resume=True, **settings)
     with pytest.raises(StoreError, match="holds another run"):
         train(X, y, out=tmp_path, **settings)
+
+
+@pytest.mark.parametrize(("criterion", "scored_by"), [("residual", [64]), ("predictive", [])])
+def test_recovery_brings_the_scores_back(
+    criterion: str, scored_by: list[int], digits: tuple[np.ndarray, ...]
+) -> None:
+    settings = TrainSettings(n_active=80, criterion=criterion, panel=16, report_every=80)
+    table = table_from_arrays(*digits[:2])
+    with open_runtime(threads=1) as runtime, Training(table, settings, runtime=runtime) as run:
+        run.build()
+        run.select()
+        messages = runtime.recovery()
+    assert [name for name, _ in messages] == ["include"] * 5 + ["rescore"] * len(scored_by)
+    assert [args[0].shape[1] for name, args in messages if name == "rescore"] == scored_by
 
 
 def test_state_is_shown_as_dask_arrays(digits: tuple[np.ndarray, ...]) -> None:

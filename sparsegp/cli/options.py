@@ -25,7 +25,10 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
         help="One kernel a class; --kernel may name them all, separated by semicolons.",
     ),
     "criterion": click.option(
-        "--criterion", metavar="NAME", help="What makes a row worth including.  [predictive]"
+        "--criterion",
+        metavar="NAME",
+        help="What makes a row worth including: predictive, its label is unlikely; residual, so it "
+        "is to the posterior of all rows (panels of 2 or more only); random.  [predictive]",
     ),
     "posterior": click.option(
         "--posterior",
@@ -43,13 +46,14 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
         "--panel",
         type=int,
         metavar="Q",
-        help="Rows included between two scorings.  [16 for the posterior all, else 1]",
+        help="Rows included between two scorings.  "
+        "[16 for posterior all or criterion residual, else 1]",
     ),
     "lookahead": click.option(
         "--lookahead",
         type=int,
         metavar="Q",
-        help="Rows tried between two questions to the row blocks; changes no result.  [32]",
+        help="Rows tried between two questions to the row blocks; changes no result.  [56]",
     ),
     "lazy": click.option(
         "--no-lazy",

@@ -31,8 +31,8 @@ class SingleThreadedBLAS:
     the libraries that are loaded when `limit` is called: call it again after imports.
 
     The number of threads belongs to the process. Several holders, in whatever order they come and
-    go and from whatever threads, share one limit; the last to restore gives back what the first
-    one found.
+    go, share one limit; the last to restore gives back what the first one found. (Where another
+    thread has set a limit that still holds, threadpoolctl leaves OpenBLAS as it is.)
     """
 
     _lock: ClassVar[threading.Lock] = threading.Lock()

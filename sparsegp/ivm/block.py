@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.linalg import solve_triangular
 
 from sparsegp.ivm import features
 from sparsegp.ivm.inclusions import Candidates, Inclusions
 from sparsegp.ivm.verify import first_overtaken
-from sparsegp.kernels import Kernel
+from sparsegp.kernels import Kernel, half_squared_norms
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.math.linalg import inverse_lower
+from sparsegp.math.products import thin_times
 from sparsegp.math.summation import snap
 from sparsegp.selection.criteria import Criterion, Marginals
 from sparsegp.selection.lazy import Scores
@@ -120,6 +121,7 @@ class RowBlock:
         self.n_rows = len(X)
         self.X = _tiles(X, transform, settings.allocate)
         self.n_tiles = len(self.X)
+        self.half_norms = half_squared_norms(self.X)
         padded = self.n_tiles * TILE
         self.rows = np.arange(first_row, first_row + padded)
         self.target = np.zeros(padded, dtype=np.int64)
@@ -194,7 +196,7 @@ class RowBlock:
                 else:
                     mean[tiles, :, c] += change[..., 0]
                 variance = self.variance[:, c].reshape(self.n_tiles, TILE)
-                variance[tiles] -= np.square(wide[:, :q]).sum(axis=1)
+                variance[tiles] -= np.einsum("tqn,tqn->tn", wide, wide)
         self.open[self._local(batch.rows[:q])] = False
         self.n_active = stop
 
@@ -204,13 +206,13 @@ class RowBlock:
         shape = (len(self.settings.kernels), self.n_tiles, batch.slots, TILE)
         columns: Floats = np.empty(shape, dtype=self.X.dtype)
         for c, kernel in enumerate(self.settings.kernels):
-            past = np.ascontiguousarray(batch.factor[c, :, :t].T, dtype=self.X.dtype)
-            within = _inverse(batch.factor[c, :, t:]).astype(self.X.dtype)
+            past = batch.factor[c, :, :t].astype(self.X.dtype)
+            within = inverse_lower(batch.factor[c, :, t:]).astype(self.X.dtype)
             for tiles in self._groups():
-                residual = kernel(self.X[tiles], batch.x)  # rows first: a fifth faster in BLAS
+                residual = kernel(self.X[tiles], batch.x, self.half_norms[tiles]).transpose(0, 2, 1)
                 if t:
-                    residual -= np.matmul(self.stub[c, tiles, :t].transpose(0, 2, 1), past)
-                np.matmul(within, residual.transpose(0, 2, 1), out=columns[c, tiles])
+                    residual = residual - thin_times(past, self.stub[c, tiles, :t])
+                np.matmul(within, residual, out=columns[c, tiles])
         return columns
 
     def _pending_columns(self, batch: Inclusions) -> Floats:
@@ -349,6 +351,14 @@ class RowBlock:
         value = float(snap(every[counts & ~aside], value_grain).sum())
         return value, pull, every[aside]
 
+    def rescore(self, coefficients: Doubles) -> None:
+        """Score the rows, from now on, by M^T c of the first d inclusions; c (C, d, R)."""
+        d = coefficients.shape[1]
+        self._require(max(d, self.n_active))  # there may be more by now
+        if not self.held_out:
+            mean = features.means(self.stub[:, :, :d], coefficients)
+            self.scores.freeze(Marginals(self.rows, self.target, mean, np.zeros((len(mean), 1))))
+
     def kept_aside(self) -> tuple[Floats, Integers]:
         """Return the scaled inputs and class codes of the rows kept aside."""
         index = np.flatnonzero(self.aside)
@@ -372,15 +382,6 @@ class RowBlock:
             yield slice(start, min(start + GROUP, self.n_tiles))
 
 
-def _inverse(lower: Doubles) -> Doubles:
-    """Return the inverse of a lower triangle, row by row from the rows above and that row alone.
-
-    Elimination with pivots (numpy's inv) would mix in the rows below: a batch that is cut short
-    would then differ in the last bits.
-    """
-    return np.asarray(solve_triangular(lower, np.eye(len(lower)), lower=True))
-
-
 def _tiles(
     X: Any,
     transform: Callable[[Any], Floats] | None,
@@ -390,7 +391,8 @@ def _tiles(
     n_tiles = -(-len(X) // TILE)
     dtype = X.dtype if transform is None else transform(X[:1]).dtype
     flat: Floats = allocate((n_tiles * TILE, X.shape[1]), dtype)
-    for start in range(0, len(X), GROUP * TILE):
-        some = X[start : start + GROUP * TILE]
+    step = 4 * TILE  # small, because what is freed stays with the thread that freed it
+    for start in range(0, len(X), step):
+        some = X[start : start + step]
         flat[start : start + len(some)] = some if transform is None else transform(some)
     return flat.reshape(n_tiles, TILE, X.shape[1])

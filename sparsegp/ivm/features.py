@@ -12,8 +12,9 @@ import numpy as np
 from sparsegp.math.summation import snap
 from sparsegp.types import Booleans, Doubles, Floats
 
-FEW_TILES = 4
-"""Tiles worked on at a time: they are still in cache for the second product."""
+FEW_TILES = 16
+"""Tiles worked on at a time: many rows for the quadrature, and few enough to stay in cache for the
+second product."""
 
 
 def gram(stub: Floats, counts: Booleans, unit: int, grain: float) -> Doubles:
@@ -39,6 +40,19 @@ def gram(stub: Floats, counts: Booleans, unit: int, grain: float) -> Doubles:
             flat[:, dropped] = 0.0
             total[c] += snap(flat @ flat.T, grain)
     return total
+
+
+def means(stub: Floats, coefficients: Doubles) -> Doubles:
+    """Return M^T c of all processes, (rows, K), tile by tile.
+
+    Parameters
+    ----------
+    stub : Floats (C, tiles, d, TILE)
+    coefficients : Doubles (C, d, R)
+    """
+    c = coefficients.transpose(0, 2, 1).astype(stub.dtype)
+    found = np.concatenate([np.matmul(part, some) for part, some in zip(c, stub, strict=True)], 1)
+    return found.transpose(0, 2, 1).reshape(-1, found.shape[1]).astype(np.float64)
 
 
 def slope(

@@ -20,8 +20,11 @@ from sparsegp.ivm.block import BlockSettings
 from sparsegp.ivm.inclusions import Candidates, Inclusions, merge
 from sparsegp.ivm.pool import Pool
 
-POOL_PER_SLOT = 8
-"""Candidates in the pool for each row to look ahead."""
+POOL_PER_SLOT = (4, 8)
+"""Candidates in the pool for each row to look ahead, among few rows and among `MANY_ROWS`: there a
+batch that is cut short wastes more than scores do."""
+MANY_ROWS = 32768
+"""Blocks of so many rows are made of groups of tiles."""
 
 PANEL_CHOICE = 4
 """Candidates among which each row of a panel is chosen."""
@@ -48,7 +51,7 @@ class Order:
         If above 1: so many rows at a time, the most different of the best.
     """
 
-    lookahead: int = 32
+    lookahead: int = 56
     panel: int = 1
 
     def __post_init__(self) -> None:
@@ -61,13 +64,13 @@ class Order:
         """Rows that a batch has room for."""
         return self.panel if self.panel > 1 else self.lookahead
 
-    def pool_size(self, static: bool) -> int:
-        """Return how many candidates a round asks for."""
+    def pool_size(self, static: bool, n_rows: int) -> int:
+        """Return how many candidates of so many rows a round asks for."""
         if static:
             return self.slots
         if self.panel > 1:
             return PANEL_CHOICE * self.panel
-        return POOL_PER_SLOT * self.lookahead if self.lookahead > 1 else 1
+        return POOL_PER_SLOT[n_rows >= MANY_ROWS] * self.lookahead if self.lookahead > 1 else 1
 
 
 class Selection:
@@ -81,11 +84,19 @@ class Selection:
     order : Order
     active : ActiveSet
         Empty, or what a checkpoint held.
+    n_rows : int
+        Rows in all blocks.
     """
 
     def __init__(
-        self, blocks: Blocks, settings: BlockSettings, order: Order, active: ActiveSet
+        self,
+        blocks: Blocks,
+        settings: BlockSettings,
+        order: Order,
+        active: ActiveSet,
+        n_rows: int = 0,
     ) -> None:
+        self.n_rows = n_rows
         self.blocks, self.settings, self.order, self.active = blocks, settings, order, active
         self.dropped = 0
         self._best: list[tuple[Any, Any, Candidates | None]] | None = None
@@ -104,7 +115,7 @@ class Selection:
             Active rows after which no candidates are asked for any more; `stop` if left out.
         """
         criterion, order = self.settings.criterion, self.order
-        count = order.pool_size(criterion.static)
+        count = order.pool_size(criterion.static, self.n_rows)
         candidates = self._candidates(count)
         pool = Pool(
             candidates, self.settings.kernels, self.settings.likelihood, criterion, order.slots
@@ -117,6 +128,10 @@ class Selection:
         best = self.blocks.map_blocks("advance", batch, batch.stop, more)
         self._best = best if more else None
         self.active.append(batch)
+
+    def forget(self) -> None:
+        """Ask for candidates anew: the scores have changed."""
+        self._best = None
 
     def _checked(self, batch: Inclusions, candidates: Candidates) -> Inclusions:
         """Return the part of the batch that is in the true order."""

@@ -1,7 +1,5 @@
 """Gaussian sites that stand for likelihood terms."""
 
-import numpy as np
-
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.types import Doubles, Integers
 
@@ -22,4 +20,4 @@ def variational_site(likelihood: MultinomialProbit, mean: Doubles, target: Integ
     -------
     Doubles (n, K)
     """
-    return likelihood.gradient(mean, np.zeros((len(mean), 1)), target)[1]
+    return likelihood.gradient(mean, None, target)[1]

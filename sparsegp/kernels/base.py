@@ -59,7 +59,7 @@ class Kernel(ABC):
         """How often `_matrix` asks for the distances of the pair."""
         return 0
 
-    def __call__(self, X: Floats, Z: Floats) -> Floats:
+    def __call__(self, X: Floats, Z: Floats, half_norms: Floats | None = None) -> Floats:
         """Return the covariance matrix K_ij = k(x_i, z_j).
 
         Parameters
@@ -67,6 +67,8 @@ class Kernel(ABC):
         X : (..., n, p)
         Z : (..., m, p)
             The leading axes of `X` and `Z` are broadcast.
+        half_norms : (..., n), optional
+            |x_i|^2 / 2, where that is known already.
 
         Returns
         -------
@@ -88,7 +90,7 @@ class Kernel(ABC):
             )
         dtype = np.result_type(X, Z)
         X, Z = X.astype(dtype, copy=False), Z.astype(dtype, copy=False)
-        return self._matrix(Pair(X, Z, self.n_distances))
+        return self._matrix(Pair(X, Z, self.n_distances, half_norms))
 
     def diag(self, X: Floats) -> Floats:
         """Return the variances k(x_i, x_i), (..., n), of inputs X, (..., n, p).

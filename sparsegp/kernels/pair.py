@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from sparsegp.math.products import times_thin
 from sparsegp.types import Floats
 
 
@@ -14,24 +15,30 @@ class Pair:
     Z : Floats (..., m, p)
     uses : int
         How often the distances will be asked for.
+    half_norms : Floats (..., n), optional
+        |x_i|^2 / 2, where that is known.
     """
 
-    def __init__(self, X: Floats, Z: Floats, uses: int = 1) -> None:
-        self.X, self.Z, self._left = X, Z, uses
+    def __init__(
+        self, X: Floats, Z: Floats, uses: int = 1, half_norms: Floats | None = None
+    ) -> None:
+        self.X, self.Z, self._left, self._half_norms = X, Z, uses, half_norms
         self._distance: Floats | None = None
 
     def half_squared_distance(self) -> Floats:
         """Return -|x_i - z_j|^2 / 2, (..., n, m), in an array that the caller may overwrite."""
         distance, self._distance = self._distance, None
         if distance is None:
-            distance = half_squared_distance(self.X, self.Z)
+            distance = half_squared_distance(self.X, self.Z, half_norms=self._half_norms)
         self._left -= 1
         if self._left > 0:
             self._distance = distance.copy()
         return distance
 
 
-def half_squared_distance(X: Floats, Z: Floats, weights: Floats | None = None) -> Floats:
+def half_squared_distance(
+    X: Floats, Z: Floats, weights: Floats | None = None, half_norms: Floats | None = None
+) -> Floats:
     """Return -sum_j w_j (x_j - z_j)^2 / 2 = sum_j w_j x_j z_j - |x|_w^2 / 2 - |z|_w^2 / 2.
 
     Values above zero, which only rounding makes, become zero. The error is that of the norms:
@@ -43,25 +50,27 @@ def half_squared_distance(X: Floats, Z: Floats, weights: Floats | None = None) -
     Z : (..., m, p)
     weights : (p,), optional
         w_j > 0, in the precision of the inputs; one if left out.
+    half_norms : (..., n), optional
+        |x_i|_w^2 / 2, where that is known.
 
     Returns
     -------
     (..., n, m)
         The only array of its size that is made.
     """
-    half_x = _half_norms(X, weights)
-    half_z = half_x if Z is X else _half_norms(Z, weights)
+    half_x = half_squared_norms(X, weights) if half_norms is None else half_norms
+    half_z = half_x if Z is X else half_squared_norms(Z, weights)
     if weights is not None and Z.size <= X.size:  # weigh the smaller side
         Z = Z * weights
     elif weights is not None:
         X = X * weights
-    G: Floats = X @ np.swapaxes(Z, -1, -2)
+    G = times_thin(X, np.swapaxes(Z, -1, -2))
     G -= half_x[..., :, None]
     G -= half_z[..., None, :]
     return np.minimum(G, 0, out=G)
 
 
-def _half_norms(X: Floats, weights: Floats | None) -> Floats:
+def half_squared_norms(X: Floats, weights: Floats | None = None) -> Floats:
     """Return sum_j w_j x_ij^2 / 2, (..., n), without a copy of X, (..., n, p)."""
     if weights is None:
         norms: Floats = np.einsum("...ij,...ij->...i", X, X)

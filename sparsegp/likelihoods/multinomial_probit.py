@@ -65,21 +65,24 @@ class MultinomialProbit:
         return out
 
     def gradient(
-        self, mean: Doubles, variance: Doubles, target: Integers
+        self, mean: Doubles, variance: Doubles | None, target: Integers
     ) -> tuple[Doubles, Doubles]:
         """Return log Z (n,) and its gradient with respect to the means (n, K).
 
-        The gradient sums to zero over the classes, because Z depends on differences only.
+        The gradient sums to zero over the classes, because Z depends on differences only. Without
+        variance it is taken as zero.
         """
+        shared = variance is None or variance.shape[1] == 1
         log_z, gradient = np.empty(len(target)), np.empty(mean.shape)
         for rows in _chunks(*mean.shape):
-            gap, ratio = _gaps(mean[rows], variance[rows], target[rows])
+            some_variance = None if variance is None else variance[rows]
+            gap, ratio = _gaps(mean[rows], some_variance, target[rows])
             pull = np.empty(gap.shape)
-            for some, terms in self._terms(gap, ratio, variance.shape[1] == 1):
+            for some, terms in self._terms(gap, ratio, shared):
                 log_z[rows][some] = log_sum_exp(terms.log_terms)
                 weight = np.exp(terms.log_terms - log_z[rows][some])
                 pull[:, some] = -ordered_sum(weight * terms.hazard, axis=1)
-            gradient[rows] = _spread(pull, np.sqrt(1.0 + variance[rows]), target[rows])
+            gradient[rows] = _spread(pull, some_variance, target[rows])
         return log_z, gradient
 
     def mean_gradient(self, mean: Floats, target: Integers) -> tuple[Doubles, Floats]:
@@ -127,7 +130,7 @@ class MultinomialProbit:
         """
         out = np.empty((*mean.shape, mean.shape[1]))
         for rows in _chunks(*mean.shape):
-            gap, ratio = _gaps(mean[rows], np.zeros((1, 1)), target[rows])
+            gap, ratio = _gaps(mean[rows], None, target[rows])
             for some, terms in product_terms(gap, ratio, self.n_nodes):
                 weight = np.exp(terms.log_terms - log_sum_exp(terms.log_terms))
                 h, every = terms.hazard, np.arange(len(gap))
@@ -186,27 +189,30 @@ def _others(target: Integers, n_classes: int) -> Booleans:
     return np.asarray(np.arange(n_classes) != target[:, np.newaxis])
 
 
-def _spread(pull: Floats, scale: Doubles, target: Integers) -> Doubles:
+def _spread(pull: Floats, variance: Doubles | None, target: Integers) -> Doubles:
     """Return the gradient (n, K) from that of the classes j != i (K - 1, n), times v_j."""
     n, n_classes = len(target), len(pull) + 1
     others = _others(target, n_classes)
-    if scale.shape[1] > 1:
-        scale = scale[others].reshape(n, -1)
-    pull = pull / scale.T
+    if variance is not None:
+        scale = np.sqrt(1 + variance)
+        pull = pull / (scale if scale.shape[1] == 1 else scale[others].reshape(n, -1)).T
     gradient = np.empty((n, n_classes))
     gradient[others] = pull.T.reshape(-1)
     gradient[np.arange(n), target] = -ordered_sum(pull)
     return gradient
 
 
-def _gaps(mean: Doubles, variance: Doubles, target: Integers) -> tuple[Doubles, Doubles]:
+def _gaps(mean: Doubles, variance: Doubles | None, target: Integers) -> tuple[Doubles, Doubles]:
     """Return (m_i - m_j) / v_j (K - 1, n) and v_i / v_j (K - 1, n or 1) for j != i."""
     n, every = len(target), np.arange(len(target))
     others = _others(target, mean.shape[1])
     gap = mean[every, target][:, np.newaxis] - mean[others].reshape(n, -1)
+    one = np.ones((gap.shape[1], 1), dtype=gap.dtype)
+    if variance is None:
+        return np.ascontiguousarray(gap.T), one
     scale = np.sqrt(1 + variance)
     if scale.shape[1] == 1:
-        return np.ascontiguousarray((gap / scale).T), np.ones((gap.shape[1], 1), dtype=gap.dtype)
+        return np.ascontiguousarray((gap / scale).T), one
     rival = scale[others].reshape(n, -1)
     ratio = scale[every, target][:, np.newaxis] / rival
     return np.ascontiguousarray((gap / rival).T), np.ascontiguousarray(ratio.T)

@@ -61,6 +61,15 @@ def jittered_cholesky(matrix: Doubles, name: str, least: float = 0.0) -> tuple[D
     return lower_cholesky(matrix + 1e-3 * scale * np.eye(len(matrix)), name), 1e-3
 
 
+def inverse_lower(lower: Doubles) -> Doubles:
+    """Return the inverse of a lower triangle, row by row from the rows above and that row alone.
+
+    Elimination with pivots (numpy's inv) would mix in the rows below: the first rows would then
+    depend, in the last bits, on those that follow.
+    """
+    return np.asarray(solve_triangular(lower, np.eye(len(lower)), lower=True))
+
+
 def solve_lower(factor: Doubles, right: Doubles, transposed: bool = False) -> Doubles:
     """Return L^-1 R, or L^-T R, for a lower triangular L (d, d) and R (d, ...)."""
     trans: Literal[0, 1] = 1 if transposed else 0

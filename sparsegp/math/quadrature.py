@@ -90,11 +90,15 @@ def product_mode(gap: Floats, ratio: Floats) -> tuple[Floats, Floats]:
     """
     mode = (-ratio * gap / (1 + ratio * ratio)).max(axis=0).clip(min=0)
     curvature = np.ones_like(mode)
+    plain = bool((ratio == 1).all())  # to multiply by one is a fifth of the time for a few rows
     for _ in range(NEWTON_STEPS):
-        z = ratio * mode + gap
-        h = hazard(z)
-        curvature = 1 + ordered_sum(ratio * ratio * (h * (z + h)).clip(0, 1))
-        mode = mode + (ordered_sum(ratio * h) - mode) / curvature
+        z = mode + gap if plain else ratio * mode + gap
+        pull = hazard(z)
+        bend = np.minimum(np.maximum(pull * (z + pull), 0), 1)
+        if not plain:
+            pull, bend = ratio * pull, ratio * ratio * bend
+        curvature = 1 + ordered_sum(bend)
+        mode = mode + (ordered_sum(pull) - mode) / curvature
     return mode, 1 / np.sqrt(curvature)
 
 

@@ -189,6 +189,7 @@ class Problem:
             self.whole.append(np.eye(len(factor)) - inverse @ inverse.T)
         answers = self.rows.map_blocks("gram", len(x), self.grains["gram"])
         self.gram = np.sum(answers, axis=0)
+        self.at_zero: dict[bool, tuple[float, Doubles]] = {}
         self.scale = 0.0
         self.set_scale(1.0)
 
@@ -213,7 +214,18 @@ class Problem:
         return np.zeros((n_kernels, d, n_classes // n_kernels))
 
     def value_and_gradient(self, c: Doubles) -> tuple[float, Doubles]:
-        """Return the objective and its gradient at coefficients (C, d, R)."""
+        """Return the objective and its gradient at coefficients (C, d, R).
+
+        At zero, where every ascent begins, they are the same for all scales, and kept.
+        """
+        if self.joined not in self.at_zero or c.any():
+            found = self._evaluate(c)
+            if not c.any():
+                self.at_zero[self.joined] = found
+            return found
+        return self.at_zero[self.joined]
+
+    def _evaluate(self, c: Doubles) -> tuple[float, Doubles]:
         answers = self.rows.map_blocks(
             "slope", c.shape[1], c, self.joined, self.grains["value"], self.grains["slope"]
         )

@@ -41,12 +41,11 @@ def active_only(active: ActiveRows, rows: Rows) -> Span:
     del rows
     x = np.asarray(active.x, dtype=np.float64)
     smoothers = [_smoother(kernel, x) for kernel in active.kernels]
-    zero = np.zeros((len(x), 1))
     mean = np.zeros_like(active.site)
     ahead, momentum = mean, 0
     site = active.site
     for round_ in range(MAX_ROUNDS):
-        site = ahead + active.likelihood.gradient(ahead, zero, active.target)[1]
+        site = ahead + active.likelihood.gradient(ahead, None, active.target)[1]
         new = np.concatenate(
             [s @ site[:, k] for s, k in zip(smoothers, active.columns(), strict=True)], axis=1
         )
@@ -55,7 +54,7 @@ def active_only(active: ActiveRows, rows: Rows) -> Span:
         mean, ahead = new, new + momentum / (momentum + 3.0) * step
         if np.abs(step).max() <= TOLERANCE * max(1.0, np.abs(new).max()):
             logger.info("posterior active: converged after %d rounds", round_ + 1)
-            site = mean + active.likelihood.gradient(mean, zero, active.target)[1]
+            site = mean + active.likelihood.gradient(mean, None, active.target)[1]
             return regression(active, site)
     logger.warning(
         "posterior active: stopped after %d rounds; means still move by %.1e",

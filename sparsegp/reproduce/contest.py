@@ -45,8 +45,9 @@ def measure(cell: Cell, folder: Path | None, progress: Progress) -> dict[str, An
         figures = judge(fitted, dataset.test).to_json()
     names = ("error", "nlpp", "brier", "ece") if fitted.log_probabilities else ("error",)
     kept = {name: figures[name] for name in names}
+    stages = {f"{name}_cpu_s": seconds for name, seconds in fitted.stages.items()}
     return {
-        "figures": {**kept, "cpu_s": cpu, "wall_s": wall, "peak_bytes": peak},
+        "figures": {**kept, "cpu_s": cpu, "wall_s": wall, "peak_bytes": peak, **stages},
         "n_train": dataset.train.X.shape[0],
         "n_test": figures["n"],
         "settings": fitted.settings,

@@ -1,8 +1,9 @@
 """Classifiers that a benchmark compares: ours, and those of scikit-learn that users would take."""
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,6 +37,8 @@ class Fitted:
         What it was fitted with, in words.
     details : dict
         What happened, plain JSON.
+    stages : mapping
+        Processor seconds of the stages of the fit, where it has some.
     """
 
     classes: Labels
@@ -43,6 +46,7 @@ class Fitted:
     codes: Callable[[Any], Integers]
     settings: str
     details: dict[str, Any]
+    stages: Mapping[str, float] = field(default_factory=dict)
 
 
 class Contestant(ABC):
@@ -86,19 +90,58 @@ class Ours(Contestant):
         """Train on one thread, without held-out rows."""
         from sparsegp.training import train as fit  # noqa: PLC0415 - takes no part in the time
 
-        settings = cell.settings
+        settings, watch = cell.settings, StageWatch(progress)
 
         def work() -> Fitted:
-            model = fit(train, threads=1, progress=progress, **settings.to_json())
+            model = fit(train, threads=1, progress=watch, **settings.to_json())
             return Fitted(
                 model.classes,
                 model.predict_log_proba,
                 lambda X: model.predict_log_proba(X).argmax(axis=1),
                 _words(model),
                 {"posterior": model.span.report},
+                watch.seconds,
             )
 
         return work
+
+
+class StageWatch:
+    """Progress that also takes the processor time of each stage.
+
+    Parameters
+    ----------
+    shown : Progress
+        Where the progress goes.
+
+    Attributes
+    ----------
+    seconds : dict
+        By what the stage is called.
+    """
+
+    def __init__(self, shown: Progress) -> None:
+        self.shown = shown
+        self.seconds: dict[str, float] = {}
+        self._stage, self._since = "", 0.0
+
+    def start(self, total: int, unit: str, description: str) -> None:
+        """Begin a stage."""
+        self.shown.start(total, unit, description)
+        self._stage, self._since = description, time.process_time()
+
+    def update(self, done: int, **figures: float) -> None:
+        """Pass it on."""
+        self.shown.update(done, **figures)
+
+    def message(self, text: str) -> None:
+        """Pass it on."""
+        self.shown.message(text)
+
+    def finish(self) -> None:
+        """End the stage."""
+        self.seconds[self._stage] = time.process_time() - self._since
+        self.shown.finish()
 
 
 def _words(model: Model) -> str:

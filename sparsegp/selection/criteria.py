@@ -54,6 +54,9 @@ class Criterion(ABC):
     """True if scores do not depend on the marginals."""
     concave: ClassVar[bool] = False
     """True if the score is -log Z, for which selection/lazy.py has bounds."""
+    refitted: ClassVar[bool] = False
+    """True if scores are taken at the means of the all-data posterior, which is fitted now and then
+    (posterior/refits.py), and stay as they are in between."""
 
     @abstractmethod
     def scores(self, likelihood: MultinomialProbit, marginals: Marginals) -> Doubles:
@@ -72,6 +75,17 @@ class Predictive(Criterion):
     def scores(self, likelihood: MultinomialProbit, marginals: Marginals) -> Doubles:
         """Return -log Z."""
         return -likelihood.log_z(marginals.mean, marginals.variance, marginals.target)
+
+
+@CRITERIA.register("residual")
+class Residual(Criterion):
+    """What the posterior of all rows explains least first: -log Z at its means alone."""
+
+    refitted: ClassVar[bool] = True
+
+    def scores(self, likelihood: MultinomialProbit, marginals: Marginals) -> Doubles:
+        """Return -log Z without the latent variance."""
+        return -likelihood.mean_gradient(marginals.mean, marginals.target)[0]
 
 
 @CRITERIA.register("random")

@@ -55,15 +55,18 @@ class Scores:
         self.criterion = criterion
         self.likelihood = likelihood
         self.lazy = lazy and criterion.concave
+        self.frozen: Doubles | None = None
         if self.lazy:
             self.slope, self.offset = self._anchors_at_zero(target, n_classes)
 
     def _anchors_at_zero(self, target: Integers, n_classes: int) -> tuple[Doubles, Doubles]:
         zero = np.zeros((n_classes, n_classes))
-        log_z, gradient = self.likelihood.gradient(
-            zero, np.zeros((n_classes, 1)), np.arange(n_classes)
-        )
+        log_z, gradient = self.likelihood.gradient(zero, None, np.arange(n_classes))
         return gradient[target], log_z[target]
+
+    def freeze(self, marginals: Marginals) -> None:
+        """Keep to the scores of all rows at these marginals, whatever becomes of them."""
+        self.frozen = self.criterion.scores(self.likelihood, marginals)
 
     def upper_bounds(self, marginals: Marginals) -> Doubles:
         """Return what each row's score cannot exceed, (n,); infinite without bounds."""
@@ -77,12 +80,12 @@ class Scores:
 
     def evaluate(self, index: Integers, marginals: Marginals) -> Doubles:
         """Return the exact scores of rows `index`, whose marginals are given, (len(index),)."""
+        if self.frozen is not None:
+            return self.frozen[index]
         if not self.lazy:
             return self.criterion.scores(self.likelihood, marginals)
         x = marginals.mean / np.sqrt(1.0 + marginals.variance)
-        log_z, gradient = self.likelihood.gradient(
-            x, np.zeros_like(marginals.variance), marginals.target
-        )
+        log_z, gradient = self.likelihood.gradient(x, None, marginals.target)
         self.slope[index] = gradient + x
         self.offset[index] = log_z - np.einsum("nk,nk->n", gradient + 0.5 * x, x)
         return -log_z
@@ -124,7 +127,7 @@ class Scores:
                 worst = np.partition(found, len(found) - count)[len(found) - count]
                 keep = bounds >= worst - GRAIN
                 left, bounds = left[keep], bounds[keep]
-            size = max(count // 4, 16)
+            size = max(count // 2, 16)
         scores = quantise(found)
         order = np.lexsort((marginals.rows[seen], -scores))[:count]
         return seen[order], scores[order]

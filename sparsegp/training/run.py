@@ -18,21 +18,23 @@ from threadpoolctl import threadpool_limits
 from sparsegp.data import Table
 from sparsegp.errors import Interrupted, SettingsError
 from sparsegp.execution import Part, Runtime
+from sparsegp.execution.base import Message
 from sparsegp.execution.scratch import Scratch
 from sparsegp.interrupt import StopRequest
 from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.block import GROUP, TILE, BlockSettings, RowBlock, Standing
-from sparsegp.ivm.greedy import Selection
+from sparsegp.ivm.greedy import MANY_ROWS, Selection
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.model import Model
 from sparsegp.posterior import POSTERIORS, ActiveRows
+from sparsegp.posterior.refits import Refits
 from sparsegp.run_directory import RunDirectory, require_same_rows
 from sparsegp.selection.criteria import CRITERIA
 from sparsegp.settings import TrainSettings
 from sparsegp.training.prepare import prepare
 from sparsegp.training.progress import Progress, Quiet
 from sparsegp.training.rows import TrainingRows, choose_aside
-from sparsegp.types import Booleans, Integers
+from sparsegp.types import Booleans, Doubles, Integers
 
 if TYPE_CHECKING:
     import dask.array as da
@@ -41,8 +43,6 @@ BLOCKS_PER_WORKER = 2
 MAX_BLOCK_ROWS = 65536
 FEW_BLOCK_ROWS = 4096
 """Blocks of fewer rows keep threads waiting for each other rather than for products."""
-MANY_ROWS = 32768
-"""From so many rows on, blocks are made of groups of tiles."""
 
 
 def default_block_rows(n: int, n_workers: int) -> int:
@@ -106,7 +106,7 @@ class Training:
         self.data = prepare(train, held_out, settings.scaling, runtime)
         self.aside = choose_aside(self.data.summary.n, settings)
         self.n_active = settings.rows_to_include(self.data.summary.n)
-        unit = GROUP if self.data.summary.n >= MANY_ROWS else 1
+        unit = GROUP if self.data.summary.n >= MANY_ROWS else 1  # tiles in a block
         scaled_variance = self.data.summary.variance * self.data.scaling.factor**2
         self.block_settings = BlockSettings(
             kernels=settings.kernels(len(self.data.classes), scaled_variance),
@@ -128,6 +128,8 @@ class Training:
         self._stack = ExitStack()
         self._digests: NDArray[np.uint64] | None = None
         self.posterior_state: dict[str, NDArray[Any]] = {}
+        self.refits: Refits | None = None
+        self._coefficients: Doubles | None = None
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -151,7 +153,7 @@ class Training:
 
     def build(self) -> None:
         """Build the row blocks, and bring them to the state of the newest checkpoint."""
-        self.runtime.recovery = lambda: [("include", (b,)) for b in self.active.batches]
+        self.runtime.recovery = self._recovery
         parts = self._parts(self.data.train.X, self.data.target, aside=self.aside)
         self.n_train_blocks = len(parts)
         if self.data.held_out is not None:
@@ -171,6 +173,11 @@ class Training:
             self._digests = np.array(digests, dtype=np.uint64)
             if self.resume:
                 self._restore()
+
+    def _recovery(self) -> list[Message]:
+        """Return the messages that bring a new block to the present."""
+        messages: list[Message] = [("include", (batch,)) for batch in self.active.batches]
+        return messages + ([] if self.refits is None else self.refits.recovery())
 
     def _parts(
         self,
@@ -208,6 +215,7 @@ class Training:
             for name, array in bundle.arrays.items()
             if name.startswith("posterior_")
         }
+        self._coefficients = bundle.arrays.get("refit")
         self.seconds = float(bundle.meta["seconds"])
         self.progress.start(n_active, "rows", "restore")
         for batch in self.active.batches:
@@ -254,12 +262,20 @@ class Training:
         Interrupted
             If `stop` was requested; what was reached is in a checkpoint.
         """
-        selection = Selection(self.runtime, self.block_settings, self.settings.order, self.active)
+        selection = Selection(
+            self.runtime,
+            self.block_settings,
+            self.settings.order,
+            self.active,
+            self.data.summary.n,
+        )
+        self.refits = Refits(selection, TrainingRows(self, stop), self._coefficients)
         every, saved = self.settings.report_every, len(self.active)
         self.progress.start(self.n_active, "rows", "select")
         self.progress.update(len(self.active), **self._figures())
         while len(self.active) < self.n_active:
             report_at = min((len(self.active) // every + 1) * every, self.n_active)
+            self.refits.keep_up()
             selection.round(report_at, self.n_active)
             if len(self.active) == report_at:
                 self._report()
@@ -368,6 +384,8 @@ class Training:
         arrays = self.active.arrays()
         assert self._digests is not None  # set when there is a directory
         arrays["digests"] = self._digests
+        if self.refits is not None and self.refits.coefficients is not None:
+            arrays["refit"] = self.refits.coefficients
         for name, array in self.posterior_state.items():
             arrays[f"posterior_{name}"] = array
         return self.directory.save(len(self.active) + posterior_round, meta, arrays)

@@ -23,6 +23,7 @@ from sparsegp.ivm.greedy import Selection
 from sparsegp.kernels import parse
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.posterior import POSTERIORS, ActiveRows, Posterior
+from sparsegp.posterior.refits import Refits
 from sparsegp.selection.criteria import CRITERIA
 from sparsegp.settings import TrainSettings
 from sparsegp.training.rows import choose_aside
@@ -196,10 +197,12 @@ def latent(settings: TrainSettings, sample: Sample, trial: Trial) -> tuple[Doubl
     with ThreadRuntime(1) as runtime:
         runtime.build(functools.partial(RowBlock, blocks), [Part(0, inputs)])
         selection = Selection(runtime, blocks, settings.order, active)
+        rows = SampleRows(runtime, trial.rows, settings)
+        refits = Refits(selection, rows)
         while len(active) < trial.n_active:
+            refits.keep_up()
             selection.round(trial.n_active)
         left = ActiveRows(blocks.kernels, blocks.likelihood, active.x, active.target, active.site)
-        rows = SampleRows(runtime, trial.rows, settings)
         span = POSTERIORS[settings.posterior].make(left, rows)
         mean, variance = Posterior.from_span(left, span).latent(sample.X_held)
     temperature, weight = span.calibration.temperature, span.calibration.variance_weight

@@ -38,6 +38,10 @@ SETTINGS = [
     (("--scaling", "best"), r"unknown scaling 'best'; known: auto, none, range, standard"),
     (("--precision", "float16"), r"precision must be float32 or float64, got 'float16'"),
     (("--panel", 0), r"panel must be at least 1, got 0"),
+    (
+        ("--criterion", "residual", "--panel", 1),
+        r"criterion=residual works in panels of 2 rows or more, got panel=1; give --panel 16, or",
+    ),
     (("--lookahead", -3), r"lookahead must be at least 1, got -3"),
     (("--seed", -1), r"seed must be at least 0, got -1"),
     (("--block-rows", 0), r"block_rows must be at least 1, got 0"),

@@ -75,17 +75,17 @@ def test_blas_threads_are_restored() -> None:
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
 def test_blas_threads_are_restored_by_the_last_of_several(order: tuple[int, ...]) -> None:
-    """Runtimes opened in several threads need not be closed in reverse."""
+    """Runtimes need not be closed in reverse."""
 
     def counts() -> list[int]:
         return [x["num_threads"] for x in threadpool_info() if x["user_api"] == "blas"]
 
-    with threadpool_limits(2), ThreadPoolExecutor(3) as executor:
+    with threadpool_limits(2):
         before = counts()
-        runtimes = list(executor.map(ThreadRuntime, (1, 2, 1)))
+        runtimes = [ThreadRuntime(n_threads) for n_threads in (1, 2, 1)]
         for place in order:
             assert set(counts()) == {1}
-            executor.submit(runtimes[place].close).result()
+            runtimes[place].close()
         assert counts() == before
 
 

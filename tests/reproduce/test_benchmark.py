@@ -68,7 +68,8 @@ what = "test error %"
 at_most = 0
 """
 MEASURED = ["test error %", "test NLPP", "test Brier score", "test ECE", "CPU seconds"]
-COLUMNS = [*MEASURED, "peak memory, MiB", "CPU seconds / rival"]
+STAGES = ["selection, CPU seconds", "posterior, CPU seconds"]
+COLUMNS = [*MEASURED, *STAGES, "peak memory, MiB", "CPU seconds / rival"]
 
 
 @pytest.fixture
@@ -123,6 +124,10 @@ def test_table_of_models(in_processes, pipeline):
         assert 0 < float(row["test NLPP"]) < 1.5
         assert 0 < float(row["test ECE"]) < 0.5
     assert svc["test NLPP"] == svc["test Brier score"] == svc["test ECE"] == ""
+    stages = [float(ours[name]) for name in STAGES]
+    assert min(stages) > 0
+    assert sum(stages) < float(ours["CPU seconds"])
+    assert [rival[name] for name in STAGES] == ["", ""]
     ratio = float(ours["CPU seconds"]) / float(rival["CPU seconds"])
     assert float(ours["CPU seconds / rival"]) == pytest.approx(ratio)
     assert rival["CPU seconds / rival"] == ""

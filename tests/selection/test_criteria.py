@@ -28,6 +28,11 @@ CONTRACT = {
         )
     ),
     "random": None,
+    "residual": lambda m: (
+        -log_ndtr(
+            np.where(m.target == 0, 1.0, -1.0) * (m.mean[:, 0] - m.mean[:, 1]) / math.sqrt(2.0)
+        )
+    ),
 }
 """Second formula for two classes, where there is one."""
 
@@ -87,6 +92,15 @@ def test_static_scores_ignore_the_marginals_and_others_do_not(name):
     criterion = CRITERIA[name](seed=1)
     same = np.array_equal(criterion.scores(LIKELIHOOD, now), criterion.scores(LIKELIHOOD, other))
     assert same == criterion.static
+
+
+def test_the_residual_takes_no_notice_of_the_latent_variance():
+    now, criterion = marginals(n_classes=5), CRITERIA["residual"]()
+    doubled = Marginals(now.rows, now.target, now.mean, 2.0 * now.variance)
+    found = criterion.scores(LIKELIHOOD, now)
+    assert np.array_equal(criterion.scores(LIKELIHOOD, doubled), found)
+    without = LIKELIHOOD.log_z(now.mean, np.zeros((200, 1)), now.target)
+    np.testing.assert_allclose(found, -without, atol=1e-7)
 
 
 @members

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
-from sparsegp.selection.criteria import Marginals, Predictive, Random
+from sparsegp.selection.criteria import Marginals, Predictive, Random, Residual
 from sparsegp.selection.lazy import GRAIN, SLACK, Scores, quantise
 
 LIKELIHOOD = MultinomialProbit()
@@ -148,3 +148,16 @@ def test_lazy_evaluation_skips_most_rows():
 def test_quantise_counts_grains():
     scores = np.array([0.0, 0.4, 0.6, 1.0, -3.4]) * GRAIN
     assert quantise(scores).tolist() == [0.0, 0.0, 1.0, 1.0, -3.0]
+
+
+def test_frozen_scores_stay_whatever_becomes_of_the_marginals():
+    rng = np.random.default_rng(8)
+    then, criterion = marginals(rng, 300, 4, 3.0), Residual()
+    scores, open_ = scores_of(then, criterion=criterion), rng.random(300) < 0.7
+    scores.freeze(then)
+    expected = brute_force(then, open_, 40, criterion)
+    now = Marginals(then.rows, then.target, -then.mean, then.variance)
+    index, found = scores.top(now, open_, 40)
+    assert index.tolist() == [n for _, _, n in expected]
+    assert found.tolist() == [-score for score, _, _ in expected]
+    assert index.tolist() != [n for _, _, n in brute_force(now, open_, 40, criterion)]

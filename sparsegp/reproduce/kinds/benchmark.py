@@ -2,8 +2,9 @@
 
 Each variant names a model of `CONTESTANTS`. It is fitted in a process of its own
 (sparsegp/reproduce/contest.py) on one thread, its BLAS too. CPU seconds are the processor time of
-the fit, with whatever is chosen or learnt in it, without reading the data; peak memory is that of
-the process during the fit, data and libraries included.
+the fit, with whatever is chosen or learnt in it, without reading the data, and those of its stages,
+where our model is fitted; peak memory is that of the process during the fit, data and libraries
+included.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -25,6 +26,8 @@ FIGURES = {
     "test Brier score": "brier",
     "test ECE": "ece",
     "CPU seconds": "cpu_s",
+    "selection, CPU seconds": "select_cpu_s",
+    "posterior, CPU seconds": "posterior_cpu_s",
     "peak memory, MiB": "peak_bytes",
     "CPU seconds / rival": "ratio",
 }
