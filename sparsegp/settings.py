@@ -15,7 +15,7 @@ from sparsegp.types import Doubles
 
 DEFAULT_N_ACTIVE = 1000
 DEFAULT_PANEL = 16
-MOST_ASIDE = 4000
+LEAST_ASIDE, MOST_ASIDE = 30, 4000
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,9 @@ class TrainSettings:
     tolerance : float
         Of the posterior `all`: nats a row by which a round must raise the objective to go on.
     calibration : str
-        Of the posterior `all`: "learned" from rows kept aside, or "none", which leaves the latent
-        variance out of the probabilities.
+        Of the posterior `all`: "learned" from a tenth of the rows, kept aside at first, or "none",
+        which iterates to convergence and leaves the latent variance out of the probabilities. With
+        fewer than 300 rows nothing is learned.
     n_nodes : int
         Quadrature nodes.
     report_every : int
@@ -125,7 +126,8 @@ class TrainSettings:
 
     def rows_aside(self, n: int) -> int:
         """Return how many of n training rows are kept aside for calibration at first."""
-        return min(n // 10, MOST_ASIDE) if self.keeps_rows_aside else 0
+        enough = self.keeps_rows_aside and n // 10 >= LEAST_ASIDE
+        return min(n // 10, MOST_ASIDE) if enough else 0
 
     def rows_to_include(self, n: int) -> int:
         """Return the number of active rows for n training rows.
