@@ -1,0 +1,108 @@
+"""The search for prior scale and rounds, and that rows kept aside speak for rows never seen."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparsegp
+from sparsegp.math.lbfgs import Ascent
+from sparsegp.posterior.early_stopping import FARTHEST, PATIENCE, STEP, Search, Trial
+
+ROWS = 400
+
+
+def told(nlpp: float, spread: float = 0.0) -> np.ndarray:
+    """Return log probabilities of rows with a given mean; the spread has mean zero."""
+    wave = np.where(np.arange(ROWS) % 2, spread, -spread)
+    return np.asarray(wave - nlpp)
+
+
+def run(curve: Any, search: Search | None = None, stop: int | None = None) -> Search:
+    """Drive a search by `curve(step, round)`, the nlpp there, as an ascent would."""
+    search = search or Search()
+    count = 0
+    while not search.over and count != stop:
+        search.begun(np.zeros(3), lambda c: (0.0, np.ones(3)))
+        nlpp = curve(search.step, search.rounds + 1)
+        search.note(told(nlpp), np.full(3, 10.0 * search.step + search.rounds), True)
+        count += 1
+    return search
+
+
+def valley(bottom: int, rounds: int) -> Any:
+    """Return a curve that is least at one scale and round."""
+    return lambda step, round_: 1.0 + 0.1 * abs(step - bottom) + 0.01 * abs(round_ - rounds)
+
+
+@pytest.mark.parametrize("bottom", range(-3, 4))
+@pytest.mark.parametrize("rounds", [1, 4, 9])
+def test_it_walks_to_the_best_scale_and_round(bottom: int, rounds: int) -> None:
+    search = run(valley(bottom, rounds))
+    assert search.best is not None
+    assert (search.best.step, search.best.rounds) == (bottom, rounds)
+    assert search.best.scale == pytest.approx(STEP**bottom)
+    assert search.best.point[0] == 10.0 * bottom + rounds - 1
+    reached = range(bottom + 2) if bottom > 0 else range(bottom - 1, 2)
+    assert sorted(search.tried) == sorted(set(reached) | {0, 1})
+    assert min(search.tried.values()) == pytest.approx(search.best.nlpp)
+
+
+def test_an_ascent_ends_when_it_gets_no_better() -> None:
+    rounds: dict[int, int] = {}
+
+    def curve(step: int, round_: int) -> float:
+        rounds[step] = round_
+        return float(valley(0, 5)(step, round_))
+
+    run(curve)
+    assert set(rounds.values()) == {5 + PATIENCE}
+
+
+def test_it_goes_no_farther_than_allowed() -> None:
+    assert max(run(lambda step, round_: -float(step)).tried) == FARTHEST
+    assert min(run(lambda step, round_: float(step)).tried) == -FARTHEST
+
+
+def test_a_larger_variance_must_be_ahead_by_a_standard_error() -> None:
+    spread = 2.0
+    error = spread / np.sqrt(ROWS)
+    base = Trial(0, 1, told(1.0), np.zeros(1))
+    for lead, expected in ((0.9, False), (1.1, True)):
+        larger = Trial(1, 1, told(1.0 - lead * error, spread), np.zeros(1))
+        smaller = Trial(-1, 1, told(1.0 - lead * error, spread), np.zeros(1))
+        assert larger.is_ahead_of(base) is expected
+        assert smaller.is_ahead_of(base) is True
+    assert not base.is_ahead_of(base)
+
+
+@pytest.mark.parametrize("stop", [0, 1, 7, 8, 20, 10_000])
+def test_a_search_restored_goes_on_as_if_never_stopped(stop: int) -> None:
+    whole = run(valley(2, 5))
+    half = run(valley(2, 5), stop=stop)
+    again = Search.from_arrays(half.arrays())
+    assert isinstance(again.ascent, Ascent) is (half.ascent is not None)
+    end = run(valley(2, 5), again)
+    assert (end.tried, end.over) == (whole.tried, True)
+    assert end.best is not None
+    assert whole.best is not None
+    assert (end.best.step, end.best.rounds) == (whole.best.step, whole.best.rounds)
+    assert np.array_equal(end.best.log_z, whole.best.log_z)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_rows_kept_aside_agree_with_rows_never_seen(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(12_000, 2))
+    noisy = np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.4 * rng.normal(size=len(X))
+    y = np.digitize(noisy, [-0.7, 0.7])
+    model = sparsegp.train(X[:6000], y[:6000], n_active=60, threads=1)
+    calibration = model.span.calibration
+    expected = model.span.report["aside_nlpp"][f"{calibration.prior_scale:.4g}"]
+    log_p = model.predict_log_proba(X[6000:])[np.arange(6000), y[6000:]]
+    error = log_p.std() * np.sqrt(1 / 600 + 1 / 6000)
+    assert -log_p.mean() == pytest.approx(expected, abs=3.0 * error)
+    assert 0.9 < calibration.temperature < 1.1
+    top = np.exp(model.predict_log_proba(X[6000:])).max(axis=1)
+    right = model.predict(X[6000:]) == y[6000:]
+    assert top.mean() == pytest.approx(right.mean(), abs=0.015)
