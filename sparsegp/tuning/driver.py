@@ -34,9 +34,6 @@ MOST_TRIALS_WITHOUT_SEARCH = 2 * len(halving.SHARES)
 STEPS = 24
 """Of the search: evaluations of its gradient."""
 
-NOISE = 0.02
-"""Share of its nlpp by which a kernel must be ahead of that of the settings to be taken."""
-
 HAS_RBF = re.compile(r"\b(rbf|ard)\(")
 
 
@@ -139,7 +136,7 @@ class Tuning:
                 break
         if self.search and ended == ALL_RUNGS:
             standing, ended = self._search(standing)
-        best = standing.choice()
+        best = standing.ranking[0]
         self.trials.sort(key=lambda trial: (trial["rung"], trial["number"]))
         if best not in standing.outcomes:
             return Tuned(self.candidates.texts[best], None, ended, tuple(self.trials))
@@ -245,13 +242,6 @@ class Standing:
         numbers = sorted(joined)
         order = halving.best([joined[number].nlpp for number in numbers])
         return Standing(rung, joined, tuple(numbers[place] for place in order) or (0,))
-
-    def choice(self) -> int:
-        """Return the number of the best; of the settings' own kernel if that is hardly worse."""
-        best, own = self.outcomes.get(self.ranking[0]), self.outcomes.get(0)
-        if own is None or own.nlpp is None or best is None or best.nlpp is None:
-            return self.ranking[0]
-        return 0 if own.nlpp <= (1.0 + NOISE) * best.nlpp else self.ranking[0]
 
 
 def _least(outcomes: Mapping[int, Outcome]) -> dict[str, float]:
