@@ -5,6 +5,7 @@ machine or on a dask cluster (`DaskRuntime`). All of them do one thing: carry a 
 block and bring the answers back in block order.
 """
 
+import os
 from pathlib import Path
 
 from sparsegp.errors import SettingsError
@@ -17,7 +18,7 @@ def open_runtime(
     threads: int | None = None,
     workers: int | None = None,
     scheduler: str | None = None,
-    scheduler_file: str | Path | None = None,
+    scheduler_file: str | os.PathLike[str] | None = None,
 ) -> Runtime:
     """Open the runtime that the given option asks for; without options, threads.
 
@@ -61,4 +62,4 @@ def open_runtime(
 
     if workers is not None:
         return DaskRuntime.local(workers)
-    return DaskRuntime.connect(scheduler, scheduler_file)
+    return DaskRuntime.connect(scheduler, None if scheduler_file is None else Path(scheduler_file))

@@ -30,6 +30,10 @@ class ActiveSet:
             raise ValueError(f"batch starts at {batch.start}, the active set has {len(self)} rows")
         self.batches.append(batch)
 
+    def recovery(self) -> list[tuple[str, tuple[Any, ...]]]:
+        """Return the messages that bring a new block to the present."""
+        return [("include", (batch,)) for batch in self.batches]
+
     def _filled(self, name: str) -> NDArray[Any]:
         return np.concatenate([getattr(batch, name)[: batch.count] for batch in self.batches])
 

@@ -13,8 +13,7 @@ from sparsegp.math.summation import snap
 from sparsegp.types import Booleans, Doubles, Floats
 
 FEW_TILES = 16
-"""Tiles worked on at a time: many rows for the quadrature, and few enough to stay in cache for the
-second product."""
+"""Tiles worked on at a time: enough rows for the quadrature to be quick."""
 
 
 def gram(stub: Floats, counts: Booleans, unit: int, grain: float) -> Doubles:

@@ -8,7 +8,6 @@ the order is that of one row a round, at the price of large matrix products and 
 In panels, the driver takes the most different of the best candidates, without a check.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -100,10 +99,6 @@ class Selection:
         self.blocks, self.settings, self.order, self.active = blocks, settings, order, active
         self.dropped = 0
         self._best: list[tuple[Any, Any, Candidates | None]] | None = None
-
-    def recovery(self) -> Sequence[tuple[str, tuple[Any, ...]]]:
-        """Return the messages that bring a new block to the present."""
-        return [("include", (batch,)) for batch in self.active.batches]
 
     def round(self, stop: int, last: int | None = None) -> None:
         """Include the next batch, up to `stop` rows in all.

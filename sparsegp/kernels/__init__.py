@@ -9,7 +9,7 @@ stores.
 
 from sparsegp.kernels.base import KERNELS, Constant, Kernel, Product, Sum
 from sparsegp.kernels.linear import Linear
-from sparsegp.kernels.pair import half_squared_norms as half_squared_norms
+from sparsegp.kernels.pair import half_squared_norms
 from sparsegp.kernels.parse import parse, parse_many
 from sparsegp.kernels.scale import InputScale
 from sparsegp.kernels.stationary import ARD, RBF, Matern32, Matern52
@@ -26,6 +26,7 @@ __all__ = [
     "Matern52",
     "Product",
     "Sum",
+    "half_squared_norms",
     "parse",
     "parse_many",
 ]

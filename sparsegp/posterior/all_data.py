@@ -34,7 +34,7 @@ from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.linalg import jittered_cholesky, solve_lower
 from sparsegp.math.summation import quantum
 from sparsegp.posterior.base import ActiveRows, Calibration, Rows, Span, posterior
-from sparsegp.posterior.early_stopping import STEP, Search
+from sparsegp.posterior.early_stopping import Search, scale_of
 from sparsegp.posterior.predict import Posterior
 from sparsegp.types import Doubles
 
@@ -128,7 +128,7 @@ def _learn(problem: "Problem", rows: Rows) -> Plan:
     assert best is not None  # over
     problem.set_scale(best.scale)
     calibration = calibrate(problem, best.point, best.scale)
-    tried = {f"{STEP**step:.4g}": nlpp for step, nlpp in search.tried.items()}
+    tried = {f"{scale_of(step):.4g}": nlpp for step, nlpp in search.tried.items()}
     return Plan(calibration, best.rounds, tried)
 
 

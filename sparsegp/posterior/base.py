@@ -11,6 +11,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsegp.ivm.active_set import ActiveSet
+from sparsegp.ivm.block import BlockSettings
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.math.linalg import lower_cholesky
@@ -40,6 +42,11 @@ class ActiveRows:
     x: Floats
     target: Integers
     site: Doubles
+
+    @classmethod
+    def of(cls, settings: BlockSettings, active: ActiveSet) -> "ActiveRows":
+        """Return what a selection with these settings has left."""
+        return cls(settings.kernels, settings.likelihood, active.x, active.target, active.site)
 
     def columns(self) -> list[slice]:
         """Return the classes that each kernel serves."""

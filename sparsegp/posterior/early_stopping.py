@@ -23,14 +23,19 @@ PATIENCE = 3
 """Rounds without a better one after which an ascent ends."""
 
 
+def scale_of(step: int) -> float:
+    """Return the factor of the prior variance at a step from the kernel's own."""
+    return float(STEP**step)
+
+
 @dataclass(frozen=True)
-class Trial:
+class Peak:
     """The best round of one ascent.
 
     Attributes
     ----------
     step : int
-        The prior variance is that of the kernel times `STEP ** step`.
+        From the kernel's own prior scale.
     rounds : int
     log_z : Doubles (a,)
         Log predictive probabilities of the rows kept aside.
@@ -45,14 +50,14 @@ class Trial:
     @property
     def scale(self) -> float:
         """Factor of the prior variance."""
-        return float(STEP**self.step)
+        return scale_of(self.step)
 
     @property
     def nlpp(self) -> float:
         """Mean negative log predictive probability, in nats."""
         return -float(self.log_z.mean())
 
-    def is_ahead_of(self, other: "Trial") -> bool:
+    def is_ahead_of(self, other: "Peak") -> bool:
         """Return whether to prefer it.
 
         A larger prior variance must be ahead by a standard error of the paired difference; for a
@@ -71,7 +76,7 @@ class Trial:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any], name: str) -> "Trial | None":
+    def from_arrays(cls, arrays: Mapping[str, Any], name: str) -> "Peak | None":
         """Restore what `arrays` gave, if it is there."""
         if f"{name}_place" not in arrays:
             return None
@@ -87,7 +92,7 @@ class Search:
     ----------
     tried : dict
         From the steps of the scales whose ascents are done to the nlpp of their best rounds.
-    best : Trial, optional
+    best : Peak, optional
         Among them.
     step : int
         Of the ascent that goes on.
@@ -95,24 +100,24 @@ class Search:
         Its rounds so far.
     ascent : Ascent, optional
         Its state; None before it has begun.
-    leader : Trial, optional
+    leader : Peak, optional
         Its best round so far.
     over : bool
         No ascent goes on.
     """
 
     tried: dict[int, float] = field(default_factory=dict)
-    best: Trial | None = None
+    best: Peak | None = None
     step: int = 0
     rounds: int = 0
     ascent: Ascent | None = None
-    leader: Trial | None = None
+    leader: Peak | None = None
     over: bool = False
 
     @property
     def scale(self) -> float:
         """Factor of the prior variance in the ascent that goes on."""
-        return float(STEP**self.step)
+        return scale_of(self.step)
 
     def begun(self, start: Doubles, function: Function) -> Ascent:
         """Return the ascent that goes on, begun if it was not."""
@@ -135,7 +140,7 @@ class Search:
         self.rounds += 1
         leader = self.leader
         if leader is None or log_z.mean() > leader.log_z.mean():
-            self.leader = leader = Trial(self.step, self.rounds, log_z, point)
+            self.leader = leader = Peak(self.step, self.rounds, log_z, point)
         if going and self.rounds - leader.rounds < PATIENCE:
             return
         self.tried[self.step] = leader.nlpp
@@ -158,8 +163,8 @@ class Search:
             "search_nlpp": np.array(list(self.tried.values())),
             "search_place": np.array([self.step, self.rounds, self.over]),
         }
-        for name, trial in (("best", self.best), ("leader", self.leader)):
-            found |= {} if trial is None else trial.arrays(name)
+        for name, peak in (("best", self.best), ("leader", self.leader)):
+            found |= {} if peak is None else peak.arrays(name)
         return found | ({} if self.ascent is None else self.ascent.arrays())
 
     @classmethod
@@ -171,10 +176,10 @@ class Search:
         pairs = zip(arrays["search_steps"].tolist(), arrays["search_nlpp"].tolist(), strict=True)
         return cls(
             dict(pairs),
-            Trial.from_arrays(arrays, "best"),
+            Peak.from_arrays(arrays, "best"),
             step,
             rounds,
             Ascent.from_arrays(arrays) if "gradient" in arrays else None,
-            Trial.from_arrays(arrays, "leader"),
+            Peak.from_arrays(arrays, "leader"),
             bool(over),
         )

@@ -63,11 +63,8 @@ class Refits:
 
     def _fit(self) -> Doubles:
         """Return coefficients after some rounds of the ascent."""
-        settings, active = self.selection.settings, self.selection.active
-        problem = Problem(
-            ActiveRows(settings.kernels, settings.likelihood, active.x, active.target, active.site),
-            self.rows,
-        )
+        left = ActiveRows.of(self.selection.settings, self.selection.active)
+        problem = Problem(left, self.rows)
         start = problem.start()
         if self.coefficients is not None:
             start[:, : self.coefficients.shape[1]] = self.coefficients

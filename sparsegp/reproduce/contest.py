@@ -3,7 +3,6 @@
 Prints JSON on its last line.
 """
 
-import json
 import sys
 import time
 from contextlib import suppress
@@ -14,12 +13,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sparsegp.data import Table, encode_with
-from sparsegp.errors import DataError, SparseGPError
+from sparsegp.errors import DataError
 from sparsegp.report import Evaluation, Progress, evaluate
 from sparsegp.reproduce.cell import Cell
 from sparsegp.reproduce.contestants import CONTESTANTS, Fitted, in_memory
-from sparsegp.reproduce.pipeline import read_pipeline
-from sparsegp.reproduce.work import peak_bytes
+from sparsegp.reproduce.work import main, peak_bytes
 
 
 def measure(cell: Cell, folder: Path | None, progress: Progress) -> dict[str, Any]:
@@ -72,16 +70,5 @@ def forget_peak() -> None:
         Path("/proc/self/clear_refs").write_text("5")
 
 
-def main(path: str, name: str, folder: str | None = None) -> None:
-    """Measure a cell of a pipeline and print the result, or an error, as JSON."""
-    try:
-        cell = next(cell for cell in read_pipeline(path).cells if cell.name == name)
-        with Progress() as progress:
-            answer = measure(cell, Path(folder) if folder else None, progress)
-    except SparseGPError as error:
-        answer = {"error": str(error)}
-    print(json.dumps(answer))
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(measure, *sys.argv[1:])

@@ -120,7 +120,12 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def main(path: str, name: str, folder: str | None = None) -> None:
+def main(
+    measure: Callable[[Cell, Path | None, Progress], dict[str, Any]],
+    path: str,
+    name: str,
+    folder: str | None = None,
+) -> None:
     """Measure a cell of a pipeline and print the result, or an error, as JSON."""
     try:
         cell = next(cell for cell in read_pipeline(path).cells if cell.name == name)
@@ -132,4 +137,4 @@ def main(path: str, name: str, folder: str | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(measure, *sys.argv[1:])

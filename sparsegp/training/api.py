@@ -85,10 +85,12 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     with ExitStack() as stack:
         stop = stack.enter_context(StopRequest())
         if runtime is None:
-            file = None if scheduler_file is None else os.fspath(scheduler_file)
             runtime = stack.enter_context(
                 open_runtime(
-                    threads=threads, workers=workers, scheduler=scheduler, scheduler_file=file
+                    threads=threads,
+                    workers=workers,
+                    scheduler=scheduler,
+                    scheduler_file=scheduler_file,
                 )
             )
         run = stack.enter_context(

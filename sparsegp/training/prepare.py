@@ -20,7 +20,7 @@ from sparsegp.data import (
 from sparsegp.errors import DataError
 from sparsegp.execution import Runtime
 from sparsegp.execution.threads import ThreadRuntime
-from sparsegp.types import Integers, Labels
+from sparsegp.types import Doubles, Integers, Labels
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +49,11 @@ class Prepared:
     scaling: Scaling
     held_out: Table | None = None
     held_out_target: Integers | None = None
+
+    @property
+    def scaled_variances(self) -> Doubles:
+        """Variances of the scaled input columns, (p,)."""
+        return np.asarray(self.summary.variance * self.scaling.factor**2)
 
     def to_json(self) -> dict[str, Any]:
         """Return what identifies the training data."""

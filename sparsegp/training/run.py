@@ -107,9 +107,8 @@ class Training:
         self.aside = choose_aside(self.data.summary.n, settings)
         self.n_active = settings.rows_to_include(self.data.summary.n)
         unit = GROUP if self.data.summary.n >= MANY_ROWS else 1  # tiles in a block
-        scaled_variance = self.data.summary.variance * self.data.scaling.factor**2
         self.block_settings = BlockSettings(
-            kernels=settings.kernels(len(self.data.classes), scaled_variance),
+            kernels=settings.kernels(len(self.data.classes), self.data.scaled_variances),
             likelihood=MultinomialProbit(settings.n_nodes),
             criterion=CRITERIA[settings.criterion](settings.seed),
             n_classes=len(self.data.classes),
@@ -176,8 +175,7 @@ class Training:
 
     def _recovery(self) -> list[Message]:
         """Return the messages that bring a new block to the present."""
-        messages: list[Message] = [("include", (batch,)) for batch in self.active.batches]
-        return messages + ([] if self.refits is None else self.refits.recovery())
+        return self.active.recovery() + ([] if self.refits is None else self.refits.recovery())
 
     def _parts(
         self,
@@ -319,13 +317,7 @@ class Training:
         Interrupted
             If `stop` was requested; what was reached is in a checkpoint.
         """
-        active = ActiveRows(
-            self.block_settings.kernels,
-            self.block_settings.likelihood,
-            self.active.x,
-            self.active.target,
-            self.active.site,
-        )
+        active = ActiveRows.of(self.block_settings, self.active)
         chosen = POSTERIORS[self.settings.posterior]
         if not (keep_blocks or chosen.listens):
             self.runtime.build(RowBlock, [])

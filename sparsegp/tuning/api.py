@@ -18,6 +18,7 @@ from sparsegp.tuning.driver import OUT_OF_TIME, Tuned, Tuning
 from sparsegp.tuning.halving import MOST_ROWS
 from sparsegp.tuning.records import Records
 from sparsegp.tuning.sample import draw_sample
+from sparsegp.tuning.trial import Sample
 
 MAX_TRIALS = 40
 
@@ -89,7 +90,14 @@ def tune(  # noqa: PLR0913 - the one place where everything can be said
     with ExitStack() as stack:
         stop = stack.enter_context(StopRequest())
         if runtime is None:
-            runtime = stack.enter_context(_open(threads, workers, scheduler, scheduler_file))
+            runtime = stack.enter_context(
+                open_runtime(
+                    threads=threads,
+                    workers=workers,
+                    scheduler=scheduler,
+                    scheduler_file=scheduler_file,
+                )
+            )
         table = X if isinstance(X, Table) else table_from_arrays(X, y)
         data = prepare(table, None, chosen.scaling, runtime)
         n_active = chosen.rows_to_include(data.summary.n)
@@ -97,20 +105,13 @@ def tune(  # noqa: PLR0913 - the one place where everything can be said
         sample = draw_sample(data, chosen, MOST_ROWS, "threads" if local else None)
         if records is not None:
             stack.callback(records.close)
-            records.open(
-                {
-                    "settings": chosen.to_json(),
-                    "data": {**data.to_json(), "sample": sample.digest()},
-                    "limits": {"max_trials": max_trials},
-                },
-                resume,
-            )
+            records.open(asked(chosen, data, sample, max_trials), resume)
             if (former := finished(records)) is not None:
                 return former
         tuning = Tuning(
             sample,
             chosen,
-            input_scale(data),
+            InputScale(data.scaled_variances),
             n_active=n_active,
             max_trials=max_trials,
             runtime=runtime,
@@ -143,9 +144,15 @@ def check(settings: TrainSettings, max_trials: int, max_seconds: float | None) -
         raise SettingsError(f"max_seconds must be positive, got {max_seconds}")
 
 
-def input_scale(data: Prepared) -> InputScale:
-    """Return the spread of the scaled inputs."""
-    return InputScale(data.summary.variance * data.scaling.factor**2)
+def asked(
+    settings: TrainSettings, data: Prepared, sample: Sample, max_trials: int
+) -> dict[str, dict[str, Any]]:
+    """Return what the outcome of a tuning depends on, plain JSON."""
+    return {
+        "settings": settings.to_json(),
+        "data": {**data.to_json(), "sample": sample.digest()},
+        "limits": {"max_trials": max_trials},
+    }
 
 
 def finished(records: Records) -> Tuned | None:
@@ -158,13 +165,3 @@ def finished(records: Records) -> Tuned | None:
     if chosen is None or (chosen["ended"] == OUT_OF_TIME and not begun):
         return None
     return Tuned(chosen["kernel"], chosen["nlpp"], chosen["ended"], tuple(records.trials()))
-
-
-def _open(
-    threads: int | None,
-    workers: int | None,
-    scheduler: str | None,
-    scheduler_file: str | os.PathLike[str] | None,
-) -> Runtime:
-    file = None if scheduler_file is None else os.fspath(scheduler_file)
-    return open_runtime(threads=threads, workers=workers, scheduler=scheduler, scheduler_file=file)

@@ -17,7 +17,7 @@ from sparsegp.interrupt import StopRequest
 from sparsegp.kernels import InputScale
 from sparsegp.settings import TrainSettings
 from sparsegp.training.progress import Progress
-from sparsegp.tuning import halving
+from sparsegp.tuning.halving import SHARES, Rung, best, plan
 from sparsegp.tuning.records import Records
 from sparsegp.tuning.space import Candidates
 from sparsegp.tuning.trial import Outcome, Sample, Trial, run_trial
@@ -28,7 +28,7 @@ MOST_COLUMNS, ROWS_A_COLUMN = 64, 50
 """The search for a length scale for every column takes too long with more columns than this, and
 finds too little with fewer rows for each."""
 
-MOST_TRIALS_WITHOUT_SEARCH = 2 * len(halving.SHARES)
+MOST_TRIALS_WITHOUT_SEARCH = 2 * len(SHARES)
 """So many trials or fewer are not spent on the search."""
 
 STEPS = 24
@@ -111,7 +111,7 @@ class Tuning:
         self.candidates = Candidates(settings.kernel, scale, settings.seed)
         n, p = sample.X.shape
         self.search = max_trials > MOST_TRIALS_WITHOUT_SEARCH and can_search(n, p)
-        self.rungs = halving.plan(n, n_active, max_trials - self.search, settings.rows_aside)
+        self.rungs = plan(n, n_active, max_trials - self.search, settings.rows_aside)
         self.trials: list[dict[str, Any]] = []
 
     def run(self) -> Tuned:
@@ -136,11 +136,11 @@ class Tuning:
                 break
         if self.search and ended == ALL_RUNGS:
             standing, ended = self._search(standing)
-        best = standing.ranking[0]
+        winner = standing.ranking[0]
         self.trials.sort(key=lambda trial: (trial["rung"], trial["number"]))
-        if best not in standing.outcomes:
-            return Tuned(self.candidates.texts[best], None, ended, tuple(self.trials))
-        outcome = standing.outcomes[best]
+        if winner not in standing.outcomes:
+            return Tuned(self.candidates.texts[winner], None, ended, tuple(self.trials))
+        outcome = standing.outcomes[winner]
         return Tuned(outcome.kernel, outcome.nlpp, ended, tuple(self.trials))
 
     def _search(self, standing: "Standing") -> tuple["Standing", str]:
@@ -153,14 +153,14 @@ class Tuning:
         outcomes = self._run([trial], f"search for {self.sample.X.shape[1]} length scales")
         return standing.after(rung, outcomes), ALL_RUNGS if outcomes else OUT_OF_TIME
 
-    def _whom_to_try(self, standing: "Standing", rung: halving.Rung) -> list[int]:
+    def _whom_to_try(self, standing: "Standing", rung: Rung) -> list[int]:
         if standing.rung is None:
             return self.candidates.first(rung.count)
         if standing.same_size(rung):
             return self.candidates.neighbours(standing.ranking, rung.count, standing.outcomes)
         return self.candidates.best_and_neighbours(standing.ranking, rung.count)
 
-    def _try(self, place: int, rung: halving.Rung, numbers: Sequence[int]) -> dict[int, Outcome]:
+    def _try(self, place: int, rung: Rung, numbers: Sequence[int]) -> dict[int, Outcome]:
         """Return how the trials of a rung went; some are missing if time ran out."""
         texts = self.candidates.texts
         trials = [Trial(n, texts[n], place, rung.rows, rung.n_active) for n in numbers]
@@ -227,20 +227,20 @@ class Standing:
         Numbers, the best first; before the first rung the kernel of the settings.
     """
 
-    rung: halving.Rung | None = None
+    rung: Rung | None = None
     outcomes: Mapping[int, Outcome] = field(default_factory=dict)
     ranking: tuple[int, ...] = (0,)
 
-    def same_size(self, rung: halving.Rung) -> bool:
+    def same_size(self, rung: Rung) -> bool:
         """Whether figures of a rung can be compared with those of the last one."""
         former = self.rung
         return former is not None and former.rows == rung.rows and former.n_active == rung.n_active
 
-    def after(self, rung: halving.Rung, outcomes: Mapping[int, Outcome]) -> "Standing":
+    def after(self, rung: Rung, outcomes: Mapping[int, Outcome]) -> "Standing":
         """Return what is known after one more rung."""
         joined = {**self.outcomes, **outcomes} if self.same_size(rung) else dict(outcomes)
         numbers = sorted(joined)
-        order = halving.best([joined[number].nlpp for number in numbers])
+        order = best([joined[number].nlpp for number in numbers])
         return Standing(rung, joined, tuple(numbers[place] for place in order) or (0,))
 
 

@@ -24,14 +24,12 @@ from sparsegp.kernels import parse
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.posterior import POSTERIORS, ActiveRows, Posterior
 from sparsegp.posterior.refits import Refits
+from sparsegp.report.metrics import calibration_error
 from sparsegp.selection.criteria import CRITERIA
 from sparsegp.settings import TrainSettings
 from sparsegp.training.rows import choose_aside
 from sparsegp.tuning.ard import refine_ard
-from sparsegp.types import Booleans, Doubles, Floats, Integers
-
-CALIBRATION_BINS = 15
-"""Of equal width."""
+from sparsegp.types import Doubles, Floats, Integers
 
 SEARCH_ROWS, SEARCH_ACTIVE = 2000, 200
 """Size of the search for a length scale for every column, at most."""
@@ -202,7 +200,7 @@ def latent(settings: TrainSettings, sample: Sample, trial: Trial) -> tuple[Doubl
         while len(active) < trial.n_active:
             refits.keep_up()
             selection.round(trial.n_active)
-        left = ActiveRows(blocks.kernels, blocks.likelihood, active.x, active.target, active.site)
+        left = ActiveRows.of(blocks, active)
         span = POSTERIORS[settings.posterior].make(left, rows)
         mean, variance = Posterior.from_span(left, span).latent(sample.X_held)
     temperature, weight = span.calibration.temperature, span.calibration.variance_weight
@@ -229,10 +227,3 @@ class SampleRows:
 
     def say(self, state: Callable[[], dict[str, Any]], **figures: float) -> None:
         """Keep nothing: a trial is repeated if it is interrupted."""
-
-
-def calibration_error(confidence: Doubles, right: Booleans) -> float:
-    """Return the expected calibration error, as `report.evaluate` does, which stands above."""
-    bins = np.clip(np.ceil(confidence * CALIBRATION_BINS) - 1, 0, CALIBRATION_BINS - 1)
-    gaps = np.bincount(bins.astype(int), weights=right - confidence)
-    return float(np.abs(gaps).sum()) / len(right)

@@ -75,7 +75,7 @@ class Problem:
         """Return a selection, its blocks brought to the present by the messages of recovery."""
         runtime = self.runtime(self.blocks())
         selection = Selection(runtime, self.settings, self.order, active or ActiveSet())
-        for method, args in selection.recovery():
+        for method, args in selection.active.recovery():
             runtime.map_blocks(method, *args)
         return selection
 

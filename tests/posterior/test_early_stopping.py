@@ -7,7 +7,7 @@ import pytest
 
 import sparsegp
 from sparsegp.math.lbfgs import Ascent
-from sparsegp.posterior.early_stopping import FARTHEST, PATIENCE, STEP, Search, Trial
+from sparsegp.posterior.early_stopping import FARTHEST, PATIENCE, STEP, Peak, Search
 
 ROWS = 400
 
@@ -67,10 +67,10 @@ def test_it_goes_no_farther_than_allowed() -> None:
 def test_a_larger_variance_must_be_ahead_by_a_standard_error() -> None:
     spread = 2.0
     error = spread / np.sqrt(ROWS)
-    base = Trial(0, 1, told(1.0), np.zeros(1))
+    base = Peak(0, 1, told(1.0), np.zeros(1))
     for lead, expected in ((0.9, False), (1.1, True)):
-        larger = Trial(1, 1, told(1.0 - lead * error, spread), np.zeros(1))
-        smaller = Trial(-1, 1, told(1.0 - lead * error, spread), np.zeros(1))
+        larger = Peak(1, 1, told(1.0 - lead * error, spread), np.zeros(1))
+        smaller = Peak(-1, 1, told(1.0 - lead * error, spread), np.zeros(1))
         assert larger.is_ahead_of(base) is expected
         assert smaller.is_ahead_of(base) is True
     assert not base.is_ahead_of(base)

@@ -153,7 +153,7 @@ def test_what_is_remembered_brings_new_blocks_to_the_present(texts: list[str]) -
     run = Run(texts).select(44)  # past the fit with 32 rows
     answers = run.best()
     run.build()
-    for method, args in [*run.selection.recovery(), *run.refits.recovery()]:
+    for method, args in [*run.selection.active.recovery(), *run.refits.recovery()]:
         run.map_blocks(method, *args)
     for one, other in zip(run.best(), answers, strict=True):
         assert_array_equal(one[0], other[0])

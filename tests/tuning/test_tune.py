@@ -20,10 +20,10 @@ from sparsegp.data import table_from_arrays
 from sparsegp.errors import DataError, Interrupted, SettingsError, StoreError
 from sparsegp.execution import Runtime, open_runtime
 from sparsegp.interrupt import StopRequest
+from sparsegp.kernels import InputScale
 from sparsegp.settings import TrainSettings
 from sparsegp.training import Quiet, prepare
 from sparsegp.tuning import Tuned, read_records, tune
-from sparsegp.tuning.api import input_scale
 from sparsegp.tuning.driver import Tuning, can_search
 from sparsegp.tuning.sample import draw_sample
 from tests.tuning.conftest import Arrays, waves
@@ -137,7 +137,7 @@ def test_no_rung_counts_that_was_not_completed(data: Arrays, expected: list[Any]
         tuning = Tuning(
             draw_sample(prepared, settings, 16000),
             settings,
-            input_scale(prepared),
+            InputScale(prepared.scaled_variances),
             n_active=60,
             max_trials=12,
             runtime=runtime,
