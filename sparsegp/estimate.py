@@ -7,8 +7,8 @@ allocated, and the floating-point operations of the products that the method can
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sparsegp.ivm.block import GROUP, TILE
 from sparsegp.ivm.greedy import MANY_ROWS
+from sparsegp.ivm.rows import GROUP, TILE
 from sparsegp.selection.criteria import CRITERIA
 from sparsegp.settings import TrainSettings
 from sparsegp.training.run import default_block_rows

@@ -19,11 +19,12 @@ from threadpoolctl import threadpool_limits
 
 from sparsegp.checkpoint import read_bundle, write_bundle
 from sparsegp.data.labels import classes_from_json, classes_to_json
+from sparsegp.data.numbers import Numbers
 from sparsegp.data.scaling import Scaling
-from sparsegp.errors import DataError, StoreError
+from sparsegp.errors import DataError, SettingsError, StoreError
 from sparsegp.execution.threads import usable_cpus
 from sparsegp.kernels import parse
-from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.likelihoods import Gaussian, Likelihood
 from sparsegp.posterior.base import ActiveRows, Calibration, Span
 from sparsegp.posterior.predict import TILE, Posterior
 from sparsegp.types import Doubles, Floats, Integers, Labels
@@ -36,7 +37,7 @@ LARGE = 2**20
 
 @dataclass(frozen=True)
 class Model:
-    """A trained classifier.
+    """A trained classifier, or a regression.
 
     Parameters
     ----------
@@ -47,12 +48,15 @@ class Model:
     rows : Integers (d,)
         Row numbers of the active rows in the training data, in order of inclusion.
     classes : Labels (K,)
-        In the order of the columns of every prediction.
+        In the order of the columns of every prediction; none in a regression.
     scaling : Scaling
     settings : mapping
         What it was trained with, as plain JSON.
     history : sequence of dict
-        The learning curve: n_active, seconds, train_error, heldout_error, heldout_nlpp.
+        The learning curve: n_active, seconds, train_error, heldout_error, heldout_nlpp; mse in
+        place of error in a regression.
+    numbers : Numbers, optional
+        How the labels of a regression were standardised.
     """
 
     active: ActiveRows
@@ -62,6 +66,7 @@ class Model:
     scaling: Scaling
     settings: Mapping[str, Any] = field(default_factory=dict)
     history: Sequence[Mapping[str, float]] = ()
+    numbers: Numbers | None = None
 
     def __post_init__(self) -> None:
         with threadpool_limits(1):  # the same bits on any number of processors
@@ -79,8 +84,21 @@ class Model:
         """Number of input columns p."""
         return int(self.active.x.shape[1])
 
+    @property
+    def n_latent(self) -> int:
+        """Latent values of a row: one, or one a class."""
+        return int(self.active.site.shape[1])
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether labels are numbers."""
+        return self.numbers is not None
+
     def latent_mean_and_variance(self, X: Any) -> tuple[Any, Any]:
-        """Return latent means (n, K) and variances (n, K) of the classes.
+        """Return latent means (n, R) and variances (n, R).
+
+        One latent value a class (R = K), or one in all; that of a regression has the units of the
+        labels.
 
         Parameters
         ----------
@@ -92,11 +110,32 @@ class Model:
         DataError
             If X has another number of columns than the training data, or is not finite.
         """
-        both = self._map(self._latent_pair, X, 2 * len(self.classes))
-        return both[:, : len(self.classes)], both[:, len(self.classes) :]
+        both = self._map(self._latent_pair, X, 2 * self.n_latent)
+        mean, variance = both[:, : self.n_latent], both[:, self.n_latent :]
+        if self.numbers is None:
+            return mean, variance
+        return self.numbers.decode(mean), variance * self.numbers.scale**2
+
+    def predictive_mean_and_variance(self, X: Any) -> tuple[Any, Any]:
+        """Return mean (n,) and variance (n,) of the label in a regression, noise included.
+
+        Raises
+        ------
+        SettingsError
+            If the model is a classifier.
+        DataError
+            As for `predict_proba`.
+        """
+        likelihood = self.active.likelihood
+        if self.numbers is None or not isinstance(likelihood, Gaussian):
+            raise SettingsError("a classifier predicts probabilities: use predict_proba")
+        mean, variance = self.latent_mean_and_variance(X)
+        noise = likelihood.noise_variance * self.numbers.scale**2
+        return mean[:, 0], variance[:, 0] + noise
 
     def predict_log_proba(self, X: Any) -> Any:
         """Return log class probabilities, (n, K) (GR appendix B); see `predict_proba`."""
+        self._require_classes()
         return self._map(self._log_probabilities, X, len(self.classes))
 
     def predict_proba(self, X: Any) -> Any:
@@ -112,11 +151,15 @@ class Model:
         ------
         DataError
             If X has another number of columns than the training data, or is not finite.
+        SettingsError
+            If the model is a regression.
         """
         return np.exp(self.predict_log_proba(X))
 
     def predict(self, X: Any) -> Any:
-        """Return the label of the most probable class, (n,)."""
+        """Return the label of the most probable class, or the mean of a regression, (n,)."""
+        if self.is_regression:
+            return self.predictive_mean_and_variance(X)[0]
         return self._map(self._labels, X, None, self.classes.dtype)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -129,21 +172,24 @@ class Model:
         """
         meta = {
             "kernels": [str(kernel) for kernel in self.active.kernels],
-            "likelihood": {"name": "multinomial_probit", "n_nodes": self.active.likelihood.n_nodes},
+            "likelihood": self.active.likelihood.to_json(),
             "classes": classes_to_json(self.classes),
             "scaling": self.scaling.to_json(),
             "calibration": asdict(self.span.calibration),
             "report": self.span.report,
             "settings": dict(self.settings),
             "history": [dict(record) for record in self.history],
+            "numbers": None if self.numbers is None else asdict(self.numbers),
         }
         arrays = {
             "x": self.active.x,
             "target": self.active.target,
             "site": self.active.site,
-            "coefficients": np.stack(self.span.coefficients),
+            "coefficients": np.concatenate(self.span.coefficients),
             "rows": self.rows,
         }
+        if self.active.precision is not None:
+            arrays["precision"] = self.active.precision
         if self.span.gain is not None:
             arrays["gain"] = np.stack([_packed(factor) for factor in self.span.gain])
         write_bundle(Path(path), meta, arrays, kind=KIND, version=VERSION)
@@ -166,14 +212,18 @@ class Model:
         meta, arrays = bundle.meta, bundle.arrays
         active = ActiveRows(
             [parse(text) for text in meta["kernels"]],
-            MultinomialProbit(meta["likelihood"]["n_nodes"]),
+            Likelihood.from_json({"name": "multinomial_probit", **meta["likelihood"]}),
             arrays["x"],
             arrays["target"],
             arrays["site"],
+            arrays.get("precision"),
         )
         gain = arrays.get("gain")
+        coefficients = arrays["coefficients"]
+        ends = np.cumsum([len(members) for members in active.members()])[:-1]
+        flat = coefficients.reshape(-1, coefficients.shape[-1])  # version 0.1 stacked them
         span = Span(
-            list(arrays["coefficients"]),
+            np.split(flat, ends),
             None if gain is None else [_unpacked(packed, len(active.x)) for packed in gain],
             Calibration(**meta["calibration"]),
             meta["report"],
@@ -182,13 +232,20 @@ class Model:
             active,
             span,
             arrays["rows"],
-            classes_from_json(meta["classes"]),
+            classes_from_json(meta["classes"]) if meta["classes"] else np.empty(0),
             Scaling.from_json(meta["scaling"]),
             meta["settings"],
             tuple(meta["history"]),
+            Numbers(**meta["numbers"]) if meta.get("numbers") else None,
         )
 
     # -- one chunk of rows -------------------------------------------------------------------------
+
+    def _require_classes(self) -> None:
+        if self.is_regression:
+            raise SettingsError(
+                "a regression has no class probabilities: use predictive_mean_and_variance"
+            )
 
     def _latent(self, X: Any) -> tuple[Doubles, Doubles]:
         def transform(rows: Floats) -> Floats:
@@ -205,9 +262,10 @@ class Model:
     def _log_probabilities(self, X: Any) -> Doubles:
         mean, variance = self._latent(X)
         calibration = self.span.calibration
-        return self.active.likelihood.log_probabilities(
+        log_p: Doubles = self.active.likelihood.log_probabilities(
             mean / calibration.temperature, variance * calibration.variance_weight
         )
+        return log_p
 
     def _labels(self, X: Any) -> Labels:
         best: Labels = self.classes[self._log_probabilities(X).argmax(axis=1)]

@@ -9,13 +9,18 @@ import numpy as np
 from sparsegp.errors import SettingsError
 from sparsegp.ivm.greedy import Order
 from sparsegp.kernels import InputScale, Kernel, parse, parse_many
+from sparsegp.likelihoods import LIKELIHOODS, Likelihood, MultinomialProbit, SiteRule
+from sparsegp.likelihoods.sites import RULES
 from sparsegp.posterior import POSTERIORS
-from sparsegp.selection.criteria import CRITERIA
+from sparsegp.selection.criteria import CRITERIA, Change
 from sparsegp.types import Doubles
 
 DEFAULT_N_ACTIVE = 1000
 DEFAULT_PANEL = 16
 LEAST_ASIDE, MOST_ASIDE = 30, 4000
+
+GENERAL = {"sites": "moments", "criterion": "information", "posterior": "adf", "kernel": "10*rbf"}
+"""Settings that `TrainSettings.given` chooses for other likelihoods than the multinomial probit."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,18 @@ class TrainSettings:
     criterion : str
         Name in `CRITERIA`.
     posterior : str
-        Name in `POSTERIORS`.
+        Name in `POSTERIORS`; `all` and `active` are for the sites "variational".
+    likelihood : str
+        Name in `LIKELIHOODS`; it tells whether labels are classes, or the numbers of a regression.
+    sites : str
+        How the likelihood of an active row becomes Gaussian: "variational" (GR, for the multinomial
+        probit), or "moments" (SLH).
+    active_per_class : bool
+        An active set for every class (SLH section 4), for the sites "moments" of a likelihood with
+        a latent value a class; `n_active` then counts pairs of a row and a class.
+    epsilon : float
+        Rows are included if the precision of their site exceeds it (SLH algorithm 1); for the sites
+        "moments", those of the others are one.
     scaling : str
         Name in `SCALINGS`.
     precision : str
@@ -67,6 +83,10 @@ class TrainSettings:
     kernel_per_class: bool = False
     criterion: str = "predictive"
     posterior: str = "all"
+    likelihood: str = "multinomial_probit"
+    sites: str = "variational"
+    active_per_class: bool = False
+    epsilon: float = 1e-8
     scaling: str = "auto"
     precision: str = "float32"
     panel: int | None = None
@@ -85,14 +105,18 @@ class TrainSettings:
             (CRITERIA, self.criterion),
             (POSTERIORS, self.posterior),
             (SCALINGS, self.scaling),
+            (LIKELIHOODS, self.likelihood),
+            (RULES, self.sites),
         ):
             registry[name]  # raises for an unknown name
+        self._check_likelihood()
         if self.precision not in {"float32", "float64"}:
             raise SettingsError(f"precision must be float32 or float64, got {self.precision!r}")
         if self.calibration not in {"learned", "none"}:
             raise SettingsError(f"calibration must be learned or none, got {self.calibration!r}")
-        if not self.tolerance > 0.0:
-            raise SettingsError(f"tolerance must be positive, got {self.tolerance}")
+        for name in ("tolerance", "epsilon"):
+            if not getattr(self, name) > 0.0:
+                raise SettingsError(f"{name} must be positive, got {getattr(self, name)}")
         for name, least in (("report_every", 1), ("n_nodes", 2), ("seed", 0), ("n_active", 1)):
             value = getattr(self, name)
             if value is not None and value < least:
@@ -105,6 +129,61 @@ class TrainSettings:
                 f"give --panel {DEFAULT_PANEL}, or --criterion predictive for one by one"
             )
 
+    def _check_likelihood(self) -> None:
+        """Refuse what does not go together."""
+        chosen = LIKELIHOODS[self.likelihood]
+        if self.sites == "moments" and self.posterior != "adf":
+            raise SettingsError(
+                f"posterior={self.posterior} is for sites=variational; with sites=moments use adf"
+            )
+        if self.sites == "variational" and chosen is not MultinomialProbit:
+            raise SettingsError(
+                f"sites=variational are those of likelihood=multinomial_probit, got "
+                f"{self.likelihood}; use sites=moments"
+            )
+        if self.sites == "moments" and CRITERIA[self.criterion].refitted:
+            raise SettingsError(f"criterion={self.criterion} is for sites=variational")
+        if self.active_per_class:
+            self._check_pairs()
+
+    def _check_pairs(self) -> None:
+        """Refuse what active sets of single classes cannot have."""
+        if self.sites != "moments":
+            raise SettingsError(
+                f"active_per_class needs sites=moments, got sites={self.sites}; give --sites "
+                "moments too"
+            )
+        if not issubclass(CRITERIA[self.criterion], Change):
+            fitting = [name for name in CRITERIA if issubclass(CRITERIA[name], Change)]
+            raise SettingsError(
+                f"active_per_class needs a criterion that scores single classes, got "
+                f"{self.criterion}; use one of {', '.join(fitting)}"
+            )
+
+    def rule(self, n_classes: int) -> SiteRule:
+        """Return the likelihood for so many classes, and its sites.
+
+        Raises
+        ------
+        SettingsError
+            If the likelihood is for another number of classes.
+        """
+        likelihood = self.start_likelihood(n_classes)
+        if (
+            self.sites == "moments"
+            and likelihood.n_latent(n_classes) > 1
+            and not self.kernel_per_class
+        ):
+            raise SettingsError(
+                f"sites=moments of likelihood={self.likelihood} differ from class to class, so "
+                "each needs a kernel of its own; give kernel_per_class (--kernel-per-class)"
+            )
+        return SiteRule(likelihood, self.sites, self.epsilon if self.sites == "moments" else 0.0)
+
+    def start_likelihood(self, n_classes: int) -> Likelihood:
+        """Return the likelihood before anything is learnt."""
+        return LIKELIHOODS[self.likelihood].start(n_classes, self.n_nodes)
+
     @property
     def order(self) -> Order:
         """The order of inclusion."""
@@ -113,6 +192,11 @@ class TrainSettings:
             in_panels = self.posterior == "all" or CRITERIA[self.criterion].refitted
             panel = DEFAULT_PANEL if in_panels else 1
         return Order(self.lookahead, panel)
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether labels are numbers."""
+        return LIKELIHOODS[self.likelihood].numeric
 
     @property
     def keeps_rows_aside(self) -> bool:
@@ -140,23 +224,24 @@ class TrainSettings:
         aside = self.rows_aside(n)
         if self.n_active is None:
             return min(DEFAULT_N_ACTIVE, n - aside)
-        if self.n_active > n - aside:
+        if self.n_active > n - aside and not self.active_per_class:
             less = f" less {aside} kept aside for calibration" if aside else ""
             raise SettingsError(
                 f"n_active={self.n_active} exceeds the {n} training rows{less}; lower --n-active"
             )
         return self.n_active
 
-    def kernels(self, n_classes: int, variances: Doubles) -> list[Kernel]:
+    def kernels(self, n_latent: int, variances: Doubles) -> list[Kernel]:
         """Return the kernels with all length scales filled in.
 
         Parameters
         ----------
-        n_classes : int
+        n_latent : int
+            Latent values of a row.
         variances : Doubles (p,)
             Variances of the scaled input columns.
         """
-        texts = parse_many(self.kernel, n_classes) if self.kernel_per_class else None
+        texts = parse_many(self.kernel, n_latent) if self.kernel_per_class else None
         kernels = texts or [parse(self.kernel)]
         scale = InputScale(variances)
         filled = [kernel.fill(scale) for kernel in kernels]
@@ -170,6 +255,28 @@ class TrainSettings:
         return asdict(self)
 
     @classmethod
+    def given(cls, **named: Any) -> "TrainSettings":
+        """Return settings of which some are named; the others suit the likelihood.
+
+        A `task` may be named too: for "regression" the likelihood is "gaussian" if left out.
+
+        Raises
+        ------
+        SettingsError
+            If a name is unknown, or the settings do not go together.
+        """
+        task = named.pop("task", None)
+        if task == "regression":
+            named = {"likelihood": "gaussian", **named}
+        likelihood = named.get("likelihood", cls.likelihood)
+        check_task(task, likelihood)
+        if named.get("active_per_class"):
+            named = {"sites": "moments", "kernel_per_class": True, **named}
+        if likelihood != cls.likelihood or named.get("sites") == "moments":
+            named = {**GENERAL, **named}
+        return cls.from_json(named)
+
+    @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "TrainSettings":
         """Restore what `to_json` gave; unknown names are refused."""
         known = {field.name for field in fields(cls)}
@@ -177,6 +284,25 @@ class TrainSettings:
         if unknown:
             raise SettingsError(f"unknown settings {', '.join(unknown)}; known: {sorted(known)}")
         return cls(**stored)
+
+
+def check_task(task: str | None, likelihood: str) -> None:
+    """Refuse a task that the likelihood is not for.
+
+    Raises
+    ------
+    SettingsError
+    """
+    if task is None:
+        return
+    if task not in {"classification", "regression"}:
+        raise SettingsError(f"task must be classification or regression, got {task!r}")
+    numeric = task == "regression"
+    if LIKELIHOODS[likelihood].numeric != numeric:
+        fitting = [name for name in LIKELIHOODS if LIKELIHOODS[name].numeric == numeric]
+        raise SettingsError(
+            f"likelihood={likelihood} is not for task={task}; use one of {', '.join(fitting)}"
+        )
 
 
 def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:

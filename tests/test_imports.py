@@ -17,7 +17,7 @@ LAYERS = [
     ["likelihoods"],
     ["selection"],
     ["ivm"],
-    ["posterior"],
+    ["posterior", "learning"],
     ["data"],
     ["checkpoint"],
     ["execution"],

@@ -252,7 +252,9 @@ def test_bad_input_is_named(digits: tuple[np.ndarray, ...]) -> None:
         train(broken, y)
     with pytest.raises(DataError, match="65 columns"):
         train(X, y, test=(np.ones((3, 65)), y[:3]), n_active=10)
-    with pytest.raises(SettingsError, match="unknown criterion 'best'; known: predictive, random"):
+    with pytest.raises(
+        SettingsError, match="unknown criterion 'best'; known: entropy, information"
+    ):
         train(X, y, criterion="best")
     with pytest.raises(SettingsError, match="position 4"):
         train(X, y, kernel="10*rfb")

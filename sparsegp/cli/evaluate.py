@@ -37,8 +37,10 @@ def evaluate(
     errors. nlpp is the mean negative log predictive probability in nats; ece has 15 equal bins.
     """
     from sparsegp.cli.scoring import figures, open_for, score
+    from sparsegp.errors import SettingsError
     from sparsegp.model import load
     from sparsegp.report import History, evaluation_pictures
+    from sparsegp.report.regression import RegressionEvaluation
 
     model = load(run)
     table = open_for(model, data, label_column)
@@ -51,6 +53,8 @@ def evaluate(
         )
     pictures = []
     if plots is not None:
+        if isinstance(evaluation, RegressionEvaluation):
+            raise SettingsError("--plots draws pictures of classifiers; leave it out")
         history = History.from_records(model.history)
         pictures = [str(path) for path in evaluation_pictures(evaluation, history, plots)]
     if as_json:
@@ -58,7 +62,8 @@ def evaluate(
         print_json({**record, "pictures": pictures})
         return
     print_pairs([("data", table.source), *figures(evaluation)])
-    click.echo(confusions(evaluation))
+    if not isinstance(evaluation, RegressionEvaluation):
+        click.echo(confusions(evaluation))
     for picture in pictures:
         click.echo(f"picture: {picture}")
 

@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from sparsegp.model import Model
     from sparsegp.settings import TrainSettings
 
-FIGURES = ("n_active", "seconds", "train_error", "heldout_error", "heldout_nlpp")
+FIGURES = (
+    "n_active",
+    "seconds",
+    "train_error",
+    "train_mse",
+    "heldout_error",
+    "heldout_mse",
+    "heldout_nlpp",
+)
 
 
 GO_ON = {

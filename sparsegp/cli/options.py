@@ -28,13 +28,38 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
         "--criterion",
         metavar="NAME",
         help="What makes a row worth including: predictive, its label is unlikely; residual, so it "
-        "is to the posterior of all rows (panels of 2 or more only); random.  [predictive]",
+        "is to the posterior of all rows (panels of 2 or more only); information, what it would "
+        "change; entropy, what it would make certain; random.  [predictive]",
     ),
     "posterior": click.option(
         "--posterior",
         metavar="NAME",
         help="adf: sites as set at inclusion; active: iterated to convergence; all: by all rows.  "
         "[all]",
+    ),
+    "likelihood": click.option(
+        "--likelihood",
+        metavar="NAME",
+        help="multinomial_probit, or, with sites=moments: probit or logistic (two classes), "
+        "ordered_probit, softmax, gaussian (regression).  [multinomial_probit]",
+    ),
+    "sites": click.option(
+        "--sites",
+        metavar="NAME",
+        help="How the likelihood of an active row becomes Gaussian: variational or moments.  "
+        "[variational]",
+    ),
+    "active_per_class": click.option(
+        "--active-per-class",
+        is_flag=True,
+        default=None,
+        help="An active set for every class, with sites=moments; --n-active counts pairs.",
+    ),
+    "epsilon": click.option(
+        "--epsilon",
+        type=float,
+        metavar="PI",
+        help="With sites=moments: least precision of the site of a row to be included.  [1e-08]",
     ),
     "scaling": click.option(
         "--scaling", metavar="NAME", help="Of inputs: auto, standard, range or none.  [auto]"
@@ -85,6 +110,16 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
 }
 """Options of the fields of `TrainSettings`. A test compares the defaults shown with theirs."""
 
+TASK: dict[str, Callable[[Any], Any]] = {
+    "task": click.option(
+        "--task",
+        metavar="NAME",
+        help="classification, or regression: labels are numbers, --likelihood is gaussian.  "
+        "[classification]",
+    ),
+}
+"""What is to be learnt: no setting of its own, as the likelihood tells it."""
+
 WHERE: dict[str, Callable[[Any], Any]] = {
     "threads": click.option(
         "--threads", type=int, metavar="N", help="Threads of this process.  [all processors]"
@@ -129,6 +164,11 @@ as_json = click.option(
 def settings_options(function: F) -> F:
     """Add all options of `SETTINGS`."""
     return _add(SETTINGS, function)
+
+
+def task_option(function: F) -> F:
+    """Add the option of `TASK`."""
+    return _add(TASK, function)
 
 
 def where_options(function: F) -> F:

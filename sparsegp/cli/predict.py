@@ -37,11 +37,13 @@ def predict(
     """Write labels and class probabilities of the rows of DATA by the model in RUN.
 
     Where DATA has a test part, that part is taken; labels are not needed. A .csv has the columns
-    row, label, p_<class>...; .npz and .zarr have the arrays labels, probabilities and classes.
+    row, label, p_<class>...; .npz and .zarr have the arrays labels, probabilities and classes. In a
+    regression the label is the mean, and its variance, noise included, replaces probabilities.
     With --reject-below there is `rejected` too: 1 or 0 in a .csv, true or false in arrays.
     """
-    from sparsegp.cli.predictions import check_target, writing
+    from sparsegp.cli.predictions import Layout, check_target, writing
     from sparsegp.cli.scoring import batches, open_for
+    from sparsegp.errors import SettingsError
     from sparsegp.model import load
 
     path, rejects = Path(out), reject_below is not None
@@ -50,7 +52,10 @@ def predict(
     model = load(run)
     table = open_for(model, data, label_column)
     rows, rejected = int(table.X.shape[0]), 0
-    with writing(path, model.classes, rows, latent, rejects) as writer:
+    if rejects and model.is_regression:
+        raise SettingsError("--reject-below is for classifiers; leave it out")
+    layout = Layout.of(model, latent, rejects)
+    with writing(path, layout, rows) as writer:
         for first, X in batches(table):
             found = predictions(model, X, latent)
             if rejects:
@@ -79,11 +84,12 @@ def predictions(model: "Model", X: Any, latent: bool) -> dict[str, Any]:
     """Return the arrays that are written for some rows, in the order of their columns."""
     import numpy as np
 
-    logs = model.predict_log_proba(X)
-    found = {
-        "labels": model.classes[logs.argmax(axis=1)],
-        "probabilities": np.exp(logs),
-    }
+    if model.is_regression:
+        mean, variance = model.predictive_mean_and_variance(X)
+        found = {"labels": mean, "variance": variance[:, np.newaxis]}
+    else:
+        logs = model.predict_log_proba(X)
+        found = {"labels": model.classes[logs.argmax(axis=1)], "probabilities": np.exp(logs)}
     if latent:
         found["latent_mean"], found["latent_variance"] = model.latent_mean_and_variance(X)
     return found

@@ -2,10 +2,11 @@
 
 import csv
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,10 +15,49 @@ from sparsegp.errors import SettingsError, StoreError
 from sparsegp.registry import Registry
 from sparsegp.types import Labels
 
-PREFIXES = {"probabilities": "p", "latent_mean": "mean", "latent_variance": "variance"}
-"""Of the columns of a .csv, by array."""
+if TYPE_CHECKING:
+    from sparsegp.model import Model
 
 ZARR_CHUNK_ROWS = 65536
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is written for a row.
+
+    Attributes
+    ----------
+    classes : Labels (K,)
+        None in a regression.
+    columns : mapping
+        Of each array of numbers (m, c), the names of its columns.
+    marks : sequence of str
+        Arrays (m,) of true or false.
+    """
+
+    classes: Labels
+    columns: Mapping[str, Sequence[str]]
+    marks: Sequence[str]
+
+    @classmethod
+    def of(cls, model: "Model", latent: bool, rejects: bool) -> "Layout":
+        """Return what a model predicts, with latent values or rejections if they are wanted."""
+        names = [str(label) for label in model.classes.tolist()]
+        if model.is_regression:
+            columns = {"variance": ["variance"]}
+        else:
+            columns = {"probabilities": [f"p_{name}" for name in names]}
+        if latent:
+            each = [f"_{name}" for name in names] if model.n_latent > 1 else [""]
+            prefix = "latent_" if model.n_latent == 1 else ""
+            for kind in ("mean", "variance"):
+                columns[f"latent_{kind}"] = [f"{prefix}{kind}{name}" for name in each]
+        return cls(model.classes, columns, ["rejected"] if rejects else [])
+
+    @property
+    def labels(self) -> np.dtype[Any]:
+        """The dtype of labels."""
+        return self.classes.dtype
 
 
 class Writer(ABC):
@@ -27,25 +67,17 @@ class Writer(ABC):
     ----------
     path : Path
         To be created.
-    classes : Labels (K,)
+    layout : Layout
     rows : int
         Rows in all.
-    latent : bool
-        Latent means and variances come along.
-    rejects : bool
-        So does whether a row is rejected.
     """
 
-    def __init__(
-        self, path: Path, classes: Labels, rows: int, latent: bool, rejects: bool = False
-    ) -> None:
-        self.path, self.classes, self.rows = path, classes, rows
-        self.names = list(PREFIXES) if latent else ["probabilities"]
-        self.marks = ["rejected"] if rejects else []
+    def __init__(self, path: Path, layout: Layout, rows: int) -> None:
+        self.path, self.layout, self.rows = path, layout, rows
 
     @abstractmethod
     def write(self, first: int, found: dict[str, Any]) -> None:
-        """Write `labels`, `marks` (m,) and the arrays (m, K) of the rows from `first` on."""
+        """Write `labels`, marks (m,) and the arrays (m, c) of the rows from `first` on."""
 
     @abstractmethod
     def close(self) -> None:
@@ -62,20 +94,18 @@ WRITERS: Registry[type[Writer]] = Registry("format of predictions")
 class CsvWriter(Writer):
     """A line for every row; numbers are exact."""
 
-    def __init__(
-        self, path: Path, classes: Labels, rows: int, latent: bool, rejects: bool = False
-    ) -> None:
-        super().__init__(path, classes, rows, latent, rejects)
+    def __init__(self, path: Path, layout: Layout, rows: int) -> None:
+        super().__init__(path, layout, rows)
         self._file = path.open("x", newline="", encoding="utf-8")
         self._csv = csv.writer(self._file, lineterminator="\n")
-        columns = [f"{PREFIXES[name]}_{label}" for name in self.names for label in classes.tolist()]
-        self._csv.writerow(["row", "label", *columns, *self.marks])
+        columns = [column for names in layout.columns.values() for column in names]
+        self._csv.writerow(["row", "label", *columns, *layout.marks])
 
     def write(self, first: int, found: dict[str, Any]) -> None:
         """Write lines."""
-        numbers = np.concatenate([found[name] for name in self.names], axis=1).tolist()
+        numbers = np.concatenate([found[name] for name in self.layout.columns], axis=1).tolist()
         labels = found["labels"].tolist()
-        marks = [[int(found[name][i]) for name in self.marks] for i in range(len(labels))]
+        marks = [[int(found[name][i]) for name in self.layout.marks] for i in range(len(labels))]
         self._csv.writerows(
             [first + i, label, *values, *marked]
             for i, (label, values, marked) in enumerate(zip(labels, numbers, marks, strict=True))
@@ -95,10 +125,8 @@ class CsvWriter(Writer):
 class NpzWriter(Writer):
     """An archive of arrays, collected in memory."""
 
-    def __init__(
-        self, path: Path, classes: Labels, rows: int, latent: bool, rejects: bool = False
-    ) -> None:
-        super().__init__(path, classes, rows, latent, rejects)
+    def __init__(self, path: Path, layout: Layout, rows: int) -> None:
+        super().__init__(path, layout, rows)
         self._parts: list[dict[str, Any]] = []
 
     def write(self, first: int, found: dict[str, Any]) -> None:
@@ -110,29 +138,30 @@ class NpzWriter(Writer):
         """Write the archive."""
         arrays: dict[str, Any] = {
             name: np.concatenate([part[name] for part in self._parts])
-            for name in ("labels", *self.names, *self.marks)
+            for name in ("labels", *self.layout.columns, *self.layout.marks)
         }
+        if len(self.layout.classes):
+            arrays["classes"] = self.layout.classes
         with self.path.open("xb") as file:
-            np.savez(file, classes=self.classes, **arrays)
+            np.savez(file, **arrays)
 
 
 @WRITERS.register(".zarr")
 class ZarrWriter(Writer):
     """A zarr group."""
 
-    def __init__(
-        self, path: Path, classes: Labels, rows: int, latent: bool, rejects: bool = False
-    ) -> None:
+    def __init__(self, path: Path, layout: Layout, rows: int) -> None:
         import zarr
 
-        super().__init__(path, classes, rows, latent, rejects)
+        super().__init__(path, layout, rows)
         self._group: Any = zarr.open_group(str(path), mode="w")
-        self._create("classes", classes.dtype, (len(classes),))[:] = classes
-        self._arrays = {"labels": self._create("labels", classes.dtype, (rows,))}
-        for name in self.names:
-            shape = (rows, len(classes))
+        if len(layout.classes):
+            self._create("classes", layout.labels, layout.classes.shape)[:] = layout.classes
+        self._arrays = {"labels": self._create("labels", layout.labels, (rows,))}
+        for name, columns in layout.columns.items():
+            shape = (rows, len(columns))
             self._arrays[name] = self._create(name, np.dtype(np.float64), shape)
-        for name in self.marks:
+        for name in layout.marks:
             self._arrays[name] = self._create(name, np.dtype(np.bool_), (rows,))
 
     def _create(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
@@ -175,9 +204,7 @@ def check_target(path: Path, force: bool) -> None:
 
 
 @contextmanager
-def writing(
-    path: Path, classes: Labels, rows: int, latent: bool, rejects: bool = False
-) -> Iterator[Writer]:
+def writing(path: Path, layout: Layout, rows: int) -> Iterator[Writer]:
     """Open a writer; what it wrote appears at the path when all went well, else nothing does.
 
     Raises
@@ -190,7 +217,7 @@ def writing(
     with ExitStack() as stack:
         stack.callback(_drop, fresh)
         try:
-            writer = WRITERS[path.suffix.lower()](fresh, classes, rows, latent, rejects)
+            writer = WRITERS[path.suffix.lower()](fresh, layout, rows)
             stack.callback(writer.abandon)
             yield writer
             writer.close()

@@ -7,9 +7,11 @@ import numpy as np
 
 from sparsegp.cli.output import percent, plural
 from sparsegp.data import Dataset, Table, encode_with, open_dataset, summarise
+from sparsegp.data.numbers import as_numbers
 from sparsegp.model import Model
 from sparsegp.report.metrics import Evaluation
 from sparsegp.report.metrics import evaluate as compare
+from sparsegp.report.regression import RegressionEvaluation, evaluate_regression
 
 
 def test_part(dataset: Dataset) -> Table:
@@ -41,12 +43,12 @@ def batches(table: Table) -> Iterator[tuple[int, Any]]:
         first += len(X)
 
 
-def score(model: Model, table: Table) -> tuple[Evaluation, list[Any]]:
+def score(model: Model, table: Table) -> tuple[Evaluation | RegressionEvaluation, list[Any]]:
     """Compare the predictions of a model with the labels of a table.
 
     Returns
     -------
-    evaluation : Evaluation
+    evaluation : Evaluation or RegressionEvaluation
     unseen : list
         Labels that the model does not know; they count as errors.
 
@@ -55,13 +57,26 @@ def score(model: Model, table: Table) -> tuple[Evaluation, list[Any]]:
     DataError
         If there are no labels.
     """
+    if model.is_regression:
+        y = as_numbers(table.y, table.source)
+        pairs = [model.predictive_mean_and_variance(X) for _, X in batches(table)]
+        mean, variance = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
+        return evaluate_regression(mean, variance, y), []
     codes, unseen = encode_with(model.classes, table.y, table.source)
     logs = [model.predict_log_proba(X) for _, X in batches(table)]
     return compare(np.concatenate(logs), codes, model.classes), unseen
 
 
-def figures(evaluation: Evaluation) -> list[tuple[str, str]]:
+def figures(evaluation: Evaluation | RegressionEvaluation) -> list[tuple[str, str]]:
     """Return the figures of an evaluation in words."""
+    if isinstance(evaluation, RegressionEvaluation):
+        return [
+            ("rows", f"{evaluation.n}"),
+            ("mse", f"{evaluation.mse:.5g}"),
+            ("r2", f"{evaluation.r2:.4f}"),
+            ("nlpp", f"{evaluation.nlpp:.4f} nats"),
+            ("coverage", f"{percent(evaluation.coverage)} of the 95 % intervals"),
+        ]
     rows = f"{evaluation.n}"
     if evaluation.n_unseen:
         rows += f", of them {evaluation.n_unseen} with labels that the model does not know"

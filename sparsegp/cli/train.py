@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from sparsegp.data import Table
     from sparsegp.model import Model
     from sparsegp.report import Evaluation
+    from sparsegp.report.regression import RegressionEvaluation
 
 
 @click.command()
 @click.argument("data")
 @click.option("--test", metavar="DATA", help="Held-out rows; the test part of DATA if left out.")
 @click.option("--out", metavar="DIR", help="Directory of the run.  [sparsegp-run-<name of DATA>]")
+@shared.task_option
 @shared.settings_options
 @click.option("--block-rows", type=int, metavar="N", help="Rows in a block; changes no result.")
 @click.option(
@@ -63,8 +65,8 @@ def train(
     from sparsegp.settings import TrainSettings
     from sparsegp.tuning import tune as choose
 
-    settings = shared.given(options, shared.SETTINGS)
-    TrainSettings.from_json(settings)  # refuses before anything is read
+    settings = shared.given(options, shared.TASK, shared.SETTINGS)
+    TrainSettings.given(**settings)  # refuses before anything is read
     limits = shared.given(options, shared.TUNING)
     refuse_limits(limits, tuned)
     directory = Path(out or f"sparsegp-run-{stem(data)}")
@@ -157,7 +159,7 @@ def run(
     return model
 
 
-def evaluate(model: "Model", held_out: "Table") -> "Evaluation":
+def evaluate(model: "Model", held_out: "Table") -> "Evaluation | RegressionEvaluation":
     """Compare the final model with the held-out labels; unknown ones were reported already."""
     from sparsegp.cli.scoring import score
 
@@ -168,11 +170,17 @@ def describe(
     model: "Model",
     table: "Table",
     held_out: "Table | None",
-    evaluation: "Evaluation | None",
+    evaluation: "Evaluation | RegressionEvaluation | None",
     directory: Path,
 ) -> dict[str, Any]:
     """Return the record of a finished run."""
-    figures: dict[str, Any] = dict.fromkeys(("n", "error", "nlpp", "brier", "ece"))
+    last = model.history[-1]
+    names = (
+        ("n", "mse", "r2", "nlpp")
+        if model.is_regression
+        else ("n", "error", "nlpp", "brier", "ece")
+    )
+    figures: dict[str, Any] = dict.fromkeys(names)
     if evaluation is not None:
         figures = evaluation.to_json()
     return {
@@ -184,7 +192,8 @@ def describe(
         "kernels": [str(kernel) for kernel in model.active.kernels],
         "scaling": model.scaling.name,
         "settings": dict(model.settings),
-        "train_error": model.history[-1]["train_error"],
+        **{name: last[name] for name in ("train_error", "train_mse") if name in last},
+        "likelihood": model.active.likelihood.to_json(),
         "held_out": None if held_out is None else held_out.source,
         **figures,
         "run": str(directory),
@@ -199,19 +208,23 @@ def folder_bytes(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
-def summary(record: dict[str, Any], evaluation: "Evaluation | None") -> list[tuple[str, str]]:
+def summary(
+    record: dict[str, Any], evaluation: "Evaluation | RegressionEvaluation | None"
+) -> list[tuple[str, str]]:
     """Return the record in words."""
     from sparsegp.cli.scoring import figures
 
     kernels = list(dict.fromkeys(record["kernels"]))
     rows, columns = plural(record["rows"], "row"), plural(record["columns"], "column")
-    tuning = record["tuning"]
+    tuning, regression = record["tuning"], "train_mse" in record
+    labels = "a regression" if regression else f"{len(record['classes'])} classes"
+    fit = f"{record['train_mse']:.5g}" if regression else percent(record["train_error"])
     pairs = [
-        ("trained on", f"{record['source']}: {rows}, {columns}, {len(record['classes'])} classes"),
+        ("trained on", f"{record['source']}: {rows}, {columns}, {labels}"),
         ("kernel", f"{'; '.join(kernels)} of inputs scaled by rule {record['scaling']!r}"),
         *([("  chosen", chosen(tuning))] if tuning else []),
         ("active rows", str(record["n_active"])),
-        ("training error", f"{percent(record['train_error'])} at the end of the selection"),
+        ("training mse" if regression else "training error", f"{fit} at the end of the selection"),
     ]
     if evaluation is not None:
         pairs.append(("held out", record["held_out"]))

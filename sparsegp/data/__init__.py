@@ -7,6 +7,7 @@ from sparsegp.data.labels import classes_from_json as classes_from_json
 from sparsegp.data.labels import classes_to_json as classes_to_json
 from sparsegp.data.labels import encode as encode
 from sparsegp.data.labels import encode_with as encode_with
+from sparsegp.data.numbers import Numbers as Numbers
 from sparsegp.data.scaling import SCALINGS as SCALINGS
 from sparsegp.data.scaling import Scaling as Scaling
 from sparsegp.data.scaling import choose_scaling as choose_scaling

@@ -56,6 +56,15 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         By which rows are selected; a name in `sparsegp.selection.criteria.CRITERIA`.
     posterior : str
         Posterior over the span of the active rows; a name in `sparsegp.posterior.POSTERIORS`.
+    likelihood : str
+        A name in `sparsegp.likelihoods.LIKELIHOODS`.
+    sites : str
+        How the likelihood of an active row becomes Gaussian: "variational" or "moments".
+    active_per_class : bool
+        An active set for every class, with sites "moments"; `n_active` then counts pairs of a row
+        and a class.
+    epsilon : float
+        With sites "moments": least precision of the site of a row to be included.
     scaling : str
         Of the inputs: "auto", "standard", "range" or "none".
     precision : str
@@ -129,6 +138,10 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         kernel_per_class: bool = TrainSettings.kernel_per_class,
         criterion: str = TrainSettings.criterion,
         posterior: str = TrainSettings.posterior,
+        likelihood: str = TrainSettings.likelihood,
+        sites: str = TrainSettings.sites,
+        active_per_class: bool = TrainSettings.active_per_class,
+        epsilon: float = TrainSettings.epsilon,
         scaling: str = TrainSettings.scaling,
         precision: str = TrainSettings.precision,
         panel: int | None = TrainSettings.panel,
@@ -150,6 +163,10 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         self.kernel_per_class = kernel_per_class
         self.criterion = criterion
         self.posterior = posterior
+        self.likelihood = likelihood
+        self.sites = sites
+        self.active_per_class = active_per_class
+        self.epsilon = epsilon
         self.scaling = scaling
         self.precision = precision
         self.panel = panel

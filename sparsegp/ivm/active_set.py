@@ -43,8 +43,8 @@ class ActiveSet:
         return self._filled("rows") if self.batches else np.empty(0, dtype=np.int64)
 
     @property
-    def target(self) -> Integers:
-        """Class codes of the active rows, (d,)."""
+    def target(self) -> NDArray[Any]:
+        """Class codes, or numbers, of the active rows, (d,)."""
         return self._filled("target")
 
     @property
@@ -52,10 +52,20 @@ class ActiveSet:
         """Scaled inputs of the active rows, (d, p)."""
         return self._filled("x")
 
+    def sites(self, n_latent: int) -> tuple[Doubles, Doubles]:
+        """Return means (d, R) and precisions (d, C) of the sites of the active rows."""
+        del n_latent  # as they are
+        return self.site, self.precision
+
     @property
     def site(self) -> Doubles:
-        """Site means of the active rows, (d, K)."""
+        """Site means of the active rows, (d, R)."""
         return self._filled("site")
+
+    @property
+    def precision(self) -> Doubles:
+        """Site precisions of the active rows, (d, C)."""
+        return self._filled("precision")
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return everything as a few arrays; the factors row after row without their zeros."""
@@ -69,6 +79,7 @@ class ActiveSet:
             "target": self._filled("target"),
             "x": self._filled("x"),
             "site": self._filled("site"),
+            "precision": self._filled("precision"),
             "score": self._filled("score"),
             "step": np.concatenate([b.step[:, : b.count] for b in self.batches], axis=1),
             "factor": np.concatenate(rows, axis=1),
@@ -85,6 +96,9 @@ class ActiveSet:
             If the arrays do not fit together.
         """
         active, step, factor = cls(), arrays["step"], arrays["factor"]
+        precision = arrays.get("precision")  # checkpoints of version 0.1 had sites of precision 1
+        if precision is None:
+            precision = np.ones((len(arrays["rows"]), len(factor)))
         if len(arrays["rows"]) != arrays["counts"].sum() or (arrays["counts"] > slots).any():
             raise StoreError("the checkpoint's batches do not add up to its active rows")
         for count in arrays["counts"].tolist():
@@ -106,6 +120,7 @@ class ActiveSet:
                     factor=lower,
                     step=_padded(step[:, keep].swapaxes(0, 1), slots, 0).swapaxes(0, 1),
                     site=_padded(arrays["site"][keep], slots, 0),
+                    precision=_padded(precision[keep], slots, 0),
                     score=_padded(arrays["score"][keep], slots, 0),
                 )
             )

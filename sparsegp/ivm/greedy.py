@@ -15,9 +15,9 @@ import numpy as np
 
 from sparsegp.errors import SettingsError
 from sparsegp.ivm.active_set import ActiveSet
-from sparsegp.ivm.block import BlockSettings
 from sparsegp.ivm.inclusions import Candidates, Inclusions, merge
 from sparsegp.ivm.pool import Pool
+from sparsegp.ivm.rows import BlockSettings
 
 POOL_PER_SLOT = (4, 8)
 """Candidates in the pool for each row to look ahead, among few rows and among `MANY_ROWS`: there a
@@ -100,7 +100,7 @@ class Selection:
         self.dropped = 0
         self._best: list[tuple[Any, Any, Candidates | None]] | None = None
 
-    def round(self, stop: int, last: int | None = None) -> None:
+    def round(self, stop: int, last: int | None = None) -> bool:
         """Include the next batch, up to `stop` rows in all.
 
         Parameters
@@ -108,21 +108,27 @@ class Selection:
         stop : int
         last : int, optional
             Active rows after which no candidates are asked for any more; `stop` if left out.
+
+        Returns
+        -------
+        bool
+            Whether there was a row that may be included.
         """
         criterion, order = self.settings.criterion, self.order
         count = order.pool_size(criterion.static, self.n_rows)
         candidates = self._candidates(count)
-        pool = Pool(
-            candidates, self.settings.kernels, self.settings.likelihood, criterion, order.slots
-        )
+        pool = Pool(candidates, self.settings.kernels, self.settings.rule, criterion, order.slots)
         wanted = min(order.slots, stop - len(self.active))
         batch = pool.take_diverse(wanted) if order.panel > 1 else pool.take_best(wanted)
+        if batch.count == 0:
+            return False
         if order.panel == 1 and batch.count > 1 and not criterion.static:
             batch = self._checked(batch, candidates)
         more = count if batch.stop < (last or stop) else 0
         best = self.blocks.map_blocks("advance", batch, batch.stop, more)
         self._best = best if more else None
         self.active.append(batch)
+        return True
 
     def forget(self) -> None:
         """Ask for candidates anew: the scores have changed."""

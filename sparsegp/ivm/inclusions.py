@@ -3,13 +3,15 @@
 For process c (a kernel with its stub matrix) the included row i, the j-th of the active set, adds
 one row to the lower triangular factor L and one column to the means:
 
-    L[j, :j] = M[:, i]     L[j, j] = l = sqrt(1 + pi a_i)     step = alpha l / sqrt(pi)
+    L[j, :j] = M[:, i]     L[j, j] = length = sqrt(1/pi + a_i)
 
-so that a stub column is mu = (k(X, x_i) - M^T M[:, i]) / l and h += mu step (GR eq. 5.1-5.4, with
-their site precision pi = 1).
+so that a stub column is mu = (k(X, x_i) - M^T M[:, i]) / length and h += mu step, where pi, length
+and step are those of its site (likelihoods/sites.py; GR eq. 5.1-5.4 have pi = 1). In the notation
+of SLH appendix C.1 this L is Pi^(-1/2) L: Pi^(-1) + K_I = L L^T.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -31,15 +33,17 @@ class Inclusions:
         Rows in it.
     rows : Integers (q,)
         Row numbers in the whole data set, in order of inclusion.
-    target : Integers (q,)
-        Their class codes.
+    target : array (q,)
+        Their class codes, or numbers.
     x : Floats (q, p)
     factor : Doubles (C, q, start + q)
         New rows of L, one matrix a process.
     step : Doubles (C, q, R)
         Change of each of the R mean columns of a process along the new stub columns.
     site : Doubles (q, K)
-        Site means: latent mean plus p when the row was included.
+        Site means.
+    precision : Doubles (q, C)
+        Site precisions.
     score : Doubles (q,)
         Score at inclusion, in units of the comparison.
     """
@@ -47,11 +51,12 @@ class Inclusions:
     start: int
     count: int
     rows: Integers
-    target: Integers
+    target: Any
     x: Floats
     factor: Doubles
     step: Doubles
     site: Doubles
+    precision: Doubles
     score: Doubles
 
     @property
@@ -81,6 +86,7 @@ class Inclusions:
             factor=factor,
             step=np.where(keep[:, np.newaxis], self.step, 0.0),
             site=np.where(keep[:, np.newaxis], self.site, 0.0),
+            precision=np.where(keep[:, np.newaxis], self.precision, 0.0),
             score=np.where(keep, self.score, 0.0),
         )
 
@@ -91,7 +97,8 @@ class Candidates:
 
     Attributes
     ----------
-    rows, target : Integers (c,)
+    rows : Integers (c,)
+    target : array (c,)
     score : Doubles (c,)
         In units of the comparison, best first.
     x : Floats (c, p)
@@ -102,7 +109,7 @@ class Candidates:
     """
 
     rows: Integers
-    target: Integers
+    target: Any
     score: Doubles
     x: Floats
     stub: Floats

@@ -10,9 +10,8 @@ import numpy as np
 
 from sparsegp.errors import NumericalError
 from sparsegp.ivm.inclusions import Candidates, Inclusions
-from sparsegp.ivm.sites import variational_site
 from sparsegp.kernels import Kernel
-from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.likelihoods.sites import SiteRule
 from sparsegp.selection.criteria import Criterion, Marginals
 from sparsegp.selection.lazy import Scores
 
@@ -25,7 +24,7 @@ class Pool:
     candidates : Candidates
         Best first.
     kernels : sequence of Kernel
-    likelihood : MultinomialProbit
+    rule : SiteRule
     criterion : Criterion
     slots : int
         Rows that one batch has room for.
@@ -35,12 +34,12 @@ class Pool:
         self,
         candidates: Candidates,
         kernels: Sequence[Kernel],
-        likelihood: MultinomialProbit,
+        rule: SiteRule,
         criterion: Criterion,
         slots: int,
     ) -> None:
         self.candidates = candidates
-        self.likelihood = likelihood
+        self.rule = rule
         self.start = candidates.stub.shape[2]
         self.mean, self.variance = candidates.mean.copy(), candidates.variance.copy()
         x = candidates.x
@@ -49,14 +48,15 @@ class Pool:
             stub = candidates.stub[c]
             self.covariance[c] = kernel(x, x) - stub @ stub.T
             np.fill_diagonal(self.covariance[c], self.variance[:, c])
-        n_classes = self.mean.shape[1]
-        self.scores = Scores(criterion, likelihood, candidates.target, n_classes, len(kernels) == 1)
+        n_latent = self.mean.shape[1]
+        self.scores = Scores(criterion, rule, candidates.target, n_latent, len(kernels) == 1)
         self.columns = np.zeros((len(kernels), slots, len(x)))
         self.length = np.ones((len(kernels), slots))
         self.picked: list[int] = []
-        self.site = np.zeros((slots, n_classes))
+        self.site = np.zeros((slots, n_latent))
+        self.precision = np.zeros((slots, len(kernels)))
         self.score: list[float] = []
-        self.step = np.zeros((len(kernels), slots, n_classes // len(kernels)))
+        self.step = np.zeros((len(kernels), slots, n_latent // len(kernels)))
 
     def take_best(self, count: int) -> Inclusions:
         """Return a batch in greedy order, one by one.
@@ -65,17 +65,20 @@ class Pool:
         first: by then a row outside is likely to be better.
         """
         open_ = np.ones(len(self.candidates.rows), dtype=bool)
-        limit = self.candidates.score[-1]
+        limit = self.candidates.score.min(initial=np.inf)
         for _ in range(min(count, len(open_))):
             index, score = self.scores.top(self._marginals(), open_, 1)
-            if self.picked and score[0] < limit:
+            if len(index) == 0 or (self.picked and score[0] < limit):
                 break
             self._include(int(index[0]), float(score[0]))
             open_[index] = False
         return self._batch()
 
     def take_diverse(self, count: int) -> Inclusions:
-        """Return a batch of the rows that differ most: pivoted Cholesky of their covariance."""
+        """Return a batch of the rows that differ most: pivoted Cholesky of their covariance.
+
+        A row that may not be included any more, after others of the batch, is left out.
+        """
         residual = self.covariance.sum(axis=0)
         left = np.ones(len(residual), dtype=bool)
         diagonal = residual.diagonal().copy()
@@ -91,24 +94,24 @@ class Pool:
         return self._batch()
 
     def _include(self, i: int, score: float) -> None:
-        """Include candidate i (GR eq. 5.1-5.4 on the rows of the pool)."""
-        j = len(self.picked)
-        p = variational_site(
-            self.likelihood, self.mean[i : i + 1], self.candidates.target[i : i + 1]
-        )[0]
-        if (self.variance[i] <= -1.0).any() or not np.isfinite(p).all():
+        """Include candidate i (GR eq. 5.1-5.4, SLH appendix C.1, on the rows of the pool)."""
+        j, one = len(self.picked), slice(i, i + 1)
+        sites = self.rule.sites(self.mean[one], self.variance[one], self.candidates.target[one])
+        if self.rule.is_silent(sites)[0]:
+            return
+        length, step = sites.length[0], sites.step[0]
+        if not (np.isfinite(step).all() and (length > 0.0).all()):
             raise NumericalError(
                 f"row {self.candidates.rows[i]} has latent variance {self.variance[i].min():.3g} "
                 "after rounding; use --precision float64 or a kernel of smaller variance"
             )
-        self.site[j] = self.mean[i] + p
+        self.site[j], self.precision[j] = sites.mean[0], sites.precision[0]
         n_kernels = len(self.covariance)
-        length = np.sqrt(1.0 + self.variance[i])
         for c in range(n_kernels):
             past = self.columns[c, :j]
             column = (self.covariance[c, i] - past[:, i] @ past) / length[c]
             self.columns[c, j], self.length[c, j] = column, length[c]
-            self.step[c, j] = (p if n_kernels == 1 else p[c : c + 1]) / length[c]
+            self.step[c, j] = step if n_kernels == 1 else step[c : c + 1]
             self.variance[:, c] -= column**2
         if n_kernels == 1:
             self.mean += np.outer(self.columns[0, j], self.step[0, j])
@@ -128,10 +131,13 @@ class Pool:
         factor[:, np.arange(count), t + np.arange(count)] = self.length[:, :count]
         padded = np.zeros((q, candidates.x.shape[1]), dtype=candidates.x.dtype)
         padded[:count] = candidates.x[picked]
-        rows, target, score = np.full(q, -1), np.full(q, -1), np.zeros(q)
+        rows, score = np.full(q, -1), np.zeros(q)
+        target = np.full(q, -1, dtype=candidates.target.dtype)
         rows[:count], target[:count] = candidates.rows[picked], candidates.target[picked]
         score[:count] = self.score
-        return Inclusions(t, count, rows, target, padded, factor, self.step, self.site, score)
+        return Inclusions(
+            t, count, rows, target, padded, factor, self.step, self.site, self.precision, score
+        )
 
     def _marginals(self) -> Marginals:
         return Marginals(self.candidates.rows, self.candidates.target, self.mean, self.variance)

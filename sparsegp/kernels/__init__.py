@@ -1,8 +1,8 @@
 """Covariance functions and their texts.
 
 To add a kernel, write one file with a frozen dataclass ``class Mine(Kernel, name="mine")`` whose
-fields are its parameters and which defines ``_matrix``, ``_diag`` and ``_pull_back``, import it
-here, and add an instance with a second formula to the contract in
+fields are its parameters and which defines ``_matrix``, ``_diag``, ``_pull_back`` and
+``_pull_back_diag``, import it here, and add an instance with a second formula to the contract in
 ``tests/kernels/test_contract.py``. The name is then known to `parse`, the command line and the
 stores.
 """

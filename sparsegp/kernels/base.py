@@ -4,15 +4,16 @@ A kernel is immutable data. The operators ``+`` and ``*`` build a tree of `Sum`,
 `Constant` nodes; the text of the tree is read back by `sparsegp.kernels.parse` without loss.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from numbers import Real
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from sparsegp.errors import DataError, SettingsError
+from sparsegp.kernels.gradient import Differentiable
 from sparsegp.kernels.limits import positive, within
 from sparsegp.kernels.pair import Pair
 from sparsegp.kernels.scale import InputScale
@@ -21,18 +22,15 @@ from sparsegp.types import Doubles, Floats
 
 
 @dataclass(frozen=True)
-class Kernel(ABC):
+class Kernel(Differentiable):
     """A positive semidefinite covariance function k(x, z).
 
     A subclass is a frozen dataclass whose fields are the parameters in the order of the text;
     ``class RBF(Kernel, name="rbf")`` enters it in `KERNELS`. A parameter is None while it is left
-    to `fill`. A subclass defines `_matrix`, `_diag` and `_pull_back`, which may rely on checked
-    inputs of one precision.
+    to `fill`. A subclass defines `_matrix`, `_diag`, `_pull_back` and `_pull_back_diag`, which may
+    rely on checked inputs of one precision.
     """
 
-    name: ClassVar[str] = ""
-    variadic: ClassVar[bool] = False
-    """True if the one field is a tuple that a text spells out, number after number."""
     __array_ufunc__: ClassVar[None] = None  # numpy scalars leave `+` and `*` to the kernel
 
     def __init_subclass__(cls, name: str = "", **options: Any) -> None:
@@ -102,59 +100,6 @@ class Kernel(ABC):
         """
         self._check(X, "X")
         return self._diag(X)
-
-    def parameters(self) -> Doubles:
-        """Return the logarithms of the parameters in the order of the text, (q,).
-
-        Raises
-        ------
-        SettingsError
-            If a length scale is left out.
-        """
-        self._check_complete()
-        values = np.hstack([getattr(self, field.name) for field in fields(self)])
-        return np.asarray(np.log(values), np.float64)
-
-    def with_parameters(self, logs: Doubles) -> "Kernel":
-        """Return the same kernel with other parameters, given by their logarithms, (q,)."""
-        values, family = np.exp(logs).tolist(), cast(Callable[..., "Kernel"], type(self))
-        return family(tuple(values)) if self.variadic else family(*values)
-
-    def pull_back(self, X: Floats, Z: Floats, weights: Doubles) -> Doubles:
-        """Return sum_ij w_ij dk(x_i, z_j) / dt for every log parameter t, (q,).
-
-        It is the gradient of a function of the covariance matrix, of which `weights` is the
-        gradient with respect to that matrix. No array is larger than the matrix or the inputs.
-
-        Parameters
-        ----------
-        X : (n, p)
-        Z : (m, p)
-        weights : (n, m)
-
-        Returns
-        -------
-        Doubles (q,)
-            In the order of `parameters`. All is evaluated in float64.
-
-        Raises
-        ------
-        SettingsError, DataError
-            As for the covariance matrix, and if the shapes do not match.
-        """
-        self._check(X, "X")
-        self._check(Z, "Z")
-        if X.ndim != 2 or Z.ndim != 2 or weights.shape != (len(X), len(Z)):
-            raise DataError(
-                "X, Z and weights must have shapes (n, p), (m, p) and (n, m), got "
-                f"{X.shape}, {Z.shape} and {weights.shape}"
-            )
-        X, Z, weights = (np.asarray(array, np.float64) for array in (X, Z, weights))
-        return self._pull_back(X, Z, weights)
-
-    @abstractmethod
-    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
-        """Return what `pull_back` does; the arrays may not be overwritten."""
 
     def _check_complete(self) -> None:
         if not self.complete:
@@ -257,6 +202,9 @@ class Constant(Kernel, name="constant"):
     def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
         return np.array([self.value * weights.sum()])
 
+    def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
+        return np.array([self.value * weights.sum()])
+
     def __str__(self) -> str:
         return repr(self.value)
 
@@ -303,7 +251,12 @@ class Joint(Kernel):
         """Return the logarithms of the parameters of all parts, (q,)."""
         return np.concatenate([part.parameters() for part in self.parts])
 
-    def with_parameters(self, logs: Doubles) -> Kernel:
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Those of all parts."""
+        return tuple(name for part in self.parts for name in part.parameter_names)
+
+    def with_parameters(self, logs: Doubles) -> Self:
         """Return the same tree with other parameters."""
         ends = np.cumsum([len(part.parameters()) for part in self.parts])
         pairs = zip(self.parts, np.split(logs, ends[:-1]), strict=True)
@@ -349,6 +302,9 @@ class Sum(Joint):
     def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
         return np.concatenate([part.pull_back(X, Z, weights) for part in self.parts])
 
+    def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
+        return np.concatenate([part.pull_back_diag(X, weights) for part in self.parts])
+
     def __str__(self) -> str:
         return " + ".join(map(str, self.parts))
 
@@ -360,12 +316,28 @@ class Product(Joint):
     _join: ClassVar[np.ufunc] = np.multiply
 
     def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
+        return self._chain(
+            weights, lambda part: part(X, Z), lambda part, some: part.pull_back(X, Z, some)
+        )
+
+    def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
+        return self._chain(
+            weights, lambda part: part.diag(X), lambda part, some: part.pull_back_diag(X, some)
+        )
+
+    def _chain(
+        self,
+        weights: Doubles,
+        evaluate: Callable[[Kernel], Floats],
+        pull_back: Callable[[Kernel, Doubles], Doubles],
+    ) -> Doubles:
+        """Return the gradients of the parts, each with weights times all the other parts."""
         gradients = []
         for i, part in enumerate(self.parts):
             others = weights
             for other in self.parts[:i] + self.parts[i + 1 :]:
-                others = others * other(X, Z)
-            gradients.append(part.pull_back(X, Z, others))
+                others = others * evaluate(other)
+            gradients.append(pull_back(part, others))
         return np.concatenate(gradients)
 
     def __str__(self) -> str:

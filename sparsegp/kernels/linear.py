@@ -36,6 +36,9 @@ class Linear(Kernel, name="linear"):
     def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
         return np.array([self.variance * np.vdot(weights @ Z, X)])
 
+    def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
+        return np.array([weights @ self._diag(X)])
+
     def _scaled(self, products: Floats) -> Floats:
         if self.variance != 1:
             products *= within(self.variance, products.dtype, self)

@@ -66,6 +66,9 @@ class Isotropic(Kernel):
     def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
         return np.array([(weights * self._growth(self._exponent(Pair(X, Z)))).sum()])
 
+    def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
+        return np.zeros(1)  # f(0) = 1 for every length scale
+
     def _exponent(self, pair: Pair) -> Floats:
         """Return G = -r^2 / 2, (..., n, m)."""
         G = pair.half_squared_distance()
@@ -194,6 +197,9 @@ class ARD(Kernel, name="ard"):
         squares = q.sum(axis=1) @ X**2 + q.sum(axis=0) @ Z**2
         crossed = np.einsum("kj,kj->j", q.T @ X, Z)
         return np.asarray((squares - 2 * crossed) / np.square(self.length_scales))
+
+    def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
+        return np.zeros(X.shape[1])
 
 
 def _readable(length_scale: float) -> float:

@@ -5,14 +5,18 @@ y_k ~ N(m_k, v_k^2) with v_k^2 = 1 + s_k, and
     Z_i = P(y_i > y_j for all j != i) = E_u[prod_{j != i} Phi((v_i u + m_i - m_j) / v_j)]
 
 (Girolami & Rogers 2006, eq. 3.1, 5.5 and appendix B). With s = 0 the gradient of log Z_i is the p
-of their eq. 4.3 and 4.4. All that is needed are integrals over one dimension.
+of their eq. 4.3 and 4.4. All that is needed are integrals over one dimension. Biases, one a class,
+are added to the means (Seeger, Lawrence & Herbrich 2006, eq. 8 and appendix D).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
+from sparsegp.errors import SettingsError
+from sparsegp.likelihoods.base import Likelihood, Moments, require_classes, require_finite
 from sparsegp.math.normal import log_cdf_and_hazard
 from sparsegp.math.quadrature import (
     ProductTerms,
@@ -31,7 +35,7 @@ REACH = 8.0
 
 
 @dataclass(frozen=True)
-class MultinomialProbit:
+class MultinomialProbit(Likelihood, name="multinomial_probit"):
     """Probability that latent value i exceeds the others, its logarithm and gradient.
 
     Rows do not influence each other: what one row gets is the same, to the bit, whichever rows it
@@ -42,9 +46,69 @@ class MultinomialProbit:
     n_nodes : int
         Quadrature nodes where the classes share the variance; otherwise each row has more, as its
         variances ask for.
+    biases : tuple of float
+        One a class, or none at all, which is as if all were zero. `mean_gradient` knows none.
     """
 
     n_nodes: int = 12
+    biases: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        for bias in self.biases:
+            require_finite("bias", bias)
+
+    @classmethod
+    def start(cls, n_classes: int, n_nodes: int = 12) -> Self:
+        """Return the likelihood with biases of zero.
+
+        Raises
+        ------
+        SettingsError
+            If there are fewer than two classes.
+        """
+        require_classes(cls.name, n_classes)
+        return cls(n_nodes, (0.0,) * n_classes)
+
+    def n_latent(self, n_classes: int) -> int:
+        """Return K: a row has a latent value for every class."""
+        return n_classes
+
+    @property
+    def bounded(self) -> bool:
+        """Whether Z depends on means and shared variance by their ratio alone."""
+        return not any(self.biases)
+
+    def log_density(self, latent: Doubles, target: Any) -> Doubles:
+        """Return log p(y|u) = log Z without latent variance; see `Likelihood`."""
+        codes = np.broadcast_to(target, latent.shape[:-1])
+        u = latent.reshape(-1, latent.shape[-1])
+        return self.log_z(u, np.zeros_like(u), codes.reshape(-1)).reshape(codes.shape)
+
+    def moments(self, mean: Doubles, variance: Doubles, target: Integers) -> Moments:
+        """Return log Z and its derivatives, those of all K classes by one quadrature each row.
+
+        Parameters
+        ----------
+        mean : Doubles (n, K)
+        variance : Doubles (n, K) or (n, 1)
+            Either way by the rule for variances that differ.
+        target : Integers (n,)
+        """
+        mean, variance = self._biased(mean), np.broadcast_to(variance, mean.shape)
+        log_z, slope, curvature = np.empty(len(target)), np.empty(mean.shape), np.empty(mean.shape)
+        for rows in _chunks(*mean.shape):
+            gap, ratio = _gaps(mean[rows], variance[rows], target[rows])
+            pull, bend, own = np.empty(gap.shape), np.empty(gap.shape), np.empty(gap.shape[1])
+            for some, terms in stepped_terms(gap, ratio, self.n_nodes):
+                log_z[rows][some] = log_sum_exp(terms.log_terms)
+                weight = np.exp(terms.log_terms - log_z[rows][some])
+                pull[:, some], bend[:, some], own[some] = _bends(weight, terms, ratio[:, some])
+            slope[rows] = _spread(pull, variance[rows], target[rows])
+            every, others = np.arange(len(own)), _others(target[rows], mean.shape[1])
+            curvature[rows][others] = bend.T.reshape(-1)
+            curvature[rows][every, target[rows]] = own
+            curvature[rows] /= 1 + variance[rows]
+        return Moments(log_z, slope, curvature)
 
     def log_z(self, mean: Doubles, variance: Doubles, target: Integers) -> Doubles:
         """Return log Z of the target class, (n,).
@@ -57,7 +121,7 @@ class MultinomialProbit:
         target : Integers (n,)
             Class codes.
         """
-        out = np.empty(len(target))
+        mean, out = self._biased(mean), np.empty(len(target))
         for rows in _chunks(*mean.shape):
             gap, ratio = _gaps(mean[rows], variance[rows], target[rows])
             for some, terms in self._terms(gap, ratio, variance.shape[1] == 1):
@@ -72,7 +136,7 @@ class MultinomialProbit:
         The gradient sums to zero over the classes, because Z depends on differences only. Without
         variance it is taken as zero.
         """
-        shared = variance is None or variance.shape[1] == 1
+        mean, shared = self._biased(mean), variance is None or variance.shape[1] == 1
         log_z, gradient = np.empty(len(target)), np.empty(mean.shape)
         for rows in _chunks(*mean.shape):
             some_variance = None if variance is None else variance[rows]
@@ -128,7 +192,7 @@ class MultinomialProbit:
         mean : Doubles (n, K)
         target : Integers (n,)
         """
-        out = np.empty((*mean.shape, mean.shape[1]))
+        mean, out = self._biased(mean), np.empty((*mean.shape, mean.shape[1]))
         for rows in _chunks(*mean.shape):
             gap, ratio = _gaps(mean[rows], None, target[rows])
             for some, terms in product_terms(gap, ratio, self.n_nodes):
@@ -156,7 +220,12 @@ class MultinomialProbit:
             log_z[some], pull[:, some] = part, -ordered_sum(weight * terms.hazard, axis=1)
         return log_z, pull
 
-    def log_probabilities(self, mean: Doubles, variance: Doubles) -> Doubles:
+    def log_probabilities(
+        self,
+        mean: Doubles,
+        variance: Doubles,
+        n_classes: int | None = None,
+    ) -> Doubles:
         """Return the log probability of every class, (n, K).
 
         Each class has its own quadrature, so that small probabilities are as accurate as large
@@ -167,6 +236,38 @@ class MultinomialProbit:
         for k in range(n_classes):
             log_p[k] = self.log_z(mean, variance, np.full(n, k))
         return np.asarray((log_p - log_sum_exp(log_p)).T)
+
+    def decide(self, mean: Doubles, variance: Doubles) -> Integers:
+        """Return the class of the largest biased mean, (n,), whatever the variances."""
+        return np.asarray(self._biased(mean).argmax(axis=1))
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The biases."""
+        return tuple(f"bias_{k}" for k in range(len(self.biases)))
+
+    def parameters(self) -> Doubles:
+        """Return the biases, (K,)."""
+        return np.array(self.biases, dtype=np.float64)
+
+    def with_parameters(self, values: Doubles) -> Self:
+        """Return the likelihood with other biases; see `Likelihood`."""
+        self._check_count(values)
+        return replace(self, biases=tuple(values.tolist()))
+
+    def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Integers) -> Doubles:
+        """Return d log Z / d biases, (n, K): the slope, as biases are added to the means."""
+        return self.gradient(mean, variance, target)[1][:, : len(self.biases)]
+
+    def _biased(self, mean: Doubles) -> Doubles:
+        if not any(self.biases):
+            return mean
+        if len(self.biases) != mean.shape[1]:
+            raise SettingsError(
+                f"likelihood={self.name} has {len(self.biases)} biases, got latent values of "
+                f"{mean.shape[1]} classes; give one bias a class"
+            )
+        return np.asarray(mean + np.array(self.biases))
 
     def _terms(
         self, gap: Doubles, ratio: Doubles, shared: bool
@@ -187,6 +288,30 @@ def _chunks(n: int, n_classes: int) -> Iterator[slice]:
 def _others(target: Integers, n_classes: int) -> Booleans:
     """Return which classes are not the target, (n, K); to index with it is quick."""
     return np.asarray(np.arange(n_classes) != target[:, np.newaxis])
+
+
+def _bends(weight: Doubles, terms: ProductTerms, ratio: Doubles) -> tuple[Floats, Floats, Floats]:
+    """Return d log Z / dz_j and v_j^2 times the curvature (K - 1, n), v_i^2 times that of i (n,).
+
+    With w the weights, r_j = v_i / v_j, H_j the hazards and S = sum_j r_j H_j,
+
+        -v_i^2 d2 log Z / dm_i^2 = 1 - Var_w[u] = -Cov_w(S, u)
+        -v_j^2 d2 log Z / dm_j^2 = E_w[H_j (z_j + H_j)] - Var_w(H_j)
+                                 = Cov_w(H_j, S - r_j H_j - u) / r_j
+
+    The last forms follow by integration by parts. As hazards fall with u they are not negative for
+    any positive weights, and they keep their digits where the first ones are small differences.
+    """
+    u, h = terms.node, terms.hazard
+    scaled = ratio[:, np.newaxis] * h
+    total = ordered_sum(scaled)
+    mean_h = ordered_sum(weight * h, axis=1)
+    own = -ordered_sum(weight * total * (u - ordered_sum(weight * u)))
+    other = weight * (h - mean_h[:, np.newaxis]) * (total - u - scaled)
+    # they are one less the variance of a standard normal value, given that i wins: beyond lies
+    # rounding
+    bend = np.clip(ordered_sum(other, axis=1) / ratio, 0.0, 1.0)
+    return -mean_h, bend, np.clip(own, 0.0, 1.0)
 
 
 def _spread(pull: Floats, variance: Doubles | None, target: Integers) -> Doubles:

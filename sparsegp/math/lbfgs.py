@@ -33,6 +33,8 @@ class Ascent:
         At the point.
     steps, changes : list of Doubles
         The last steps, and how much the gradient fell along each.
+    gains : list of float
+        How much the value rose along each.
     """
 
     point: Doubles
@@ -40,6 +42,7 @@ class Ascent:
     gradient: Doubles
     steps: list[Doubles] = field(default_factory=list)
     changes: list[Doubles] = field(default_factory=list)
+    gains: list[float] = field(default_factory=list)
 
     @classmethod
     def at(cls, point: Doubles, function: Function) -> "Ascent":
@@ -80,11 +83,11 @@ class Ascent:
         return 0.0
 
     def _move(self, point: Doubles, value: float, gradient: Doubles) -> float:
-        step, change = point - self.point, self.gradient - gradient
+        step, change, gain = point - self.point, self.gradient - gradient, value - self.value
         if np.vdot(step, change) > 0.0:
             self.steps = [*self.steps, step][-MEMORY:]
             self.changes = [*self.changes, change][-MEMORY:]
-        gain = value - self.value
+            self.gains = [*self.gains, gain][-MEMORY:]
         self.point, self.value, self.gradient = point, value, gradient
         return gain
 
@@ -103,6 +106,40 @@ class Ascent:
             direction += step * (weight - np.vdot(change, direction) / np.vdot(step, change))
         return direction
 
+    def back(self, rounds: int) -> "Ascent":
+        """Return what it was so many rounds ago, at most as many as it remembers."""
+        kept = len(self.steps) - rounds
+        return Ascent(
+            self.point - sum(self.steps[kept:]),
+            self.value - sum(self.gains[kept:]),
+            self.gradient + sum(self.changes[kept:]),
+            self.steps[:kept],
+            self.changes[:kept],
+            self.gains[:kept],
+        )
+
+    def less_quadratic(self, pull: Callable[[Doubles], Doubles]) -> "Ascent":
+        """Return what it would be, after the same steps, for the function less x^T Q x / 2.
+
+        Parameters
+        ----------
+        pull : callable
+            Applies Q, which is symmetric.
+        """
+        loss = 0.5 * float(np.vdot(self.point, pull(self.point)))
+        before, gains = self.point, []
+        for step, gain in zip(reversed(self.steps), reversed(self.gains), strict=True):
+            gains.append(gain - float(np.vdot(before - 0.5 * step, pull(step))))
+            before = before - step
+        return Ascent(
+            self.point,
+            self.value - loss,
+            self.gradient - pull(self.point),
+            self.steps,
+            [change + pull(step) for step, change in zip(self.steps, self.changes, strict=True)],
+            gains[::-1],
+        )
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the state as arrays."""
         empty = np.empty((0, *self.point.shape))
@@ -112,6 +149,7 @@ class Ascent:
             "value": np.array(self.value),
             "steps": np.stack(self.steps) if self.steps else empty,
             "changes": np.stack(self.changes) if self.changes else empty,
+            "gains": np.array(self.gains),
         }
 
     @classmethod
@@ -123,4 +161,5 @@ class Ascent:
             arrays["gradient"],
             list(arrays["steps"]),
             list(arrays["changes"]),
+            arrays["gains"].tolist(),
         )

@@ -117,7 +117,7 @@ def _learn(problem: "Problem", rows: Rows) -> Plan:
     problem.joined = False
     while not search.over:
         problem.set_scale(search.scale)
-        ascent = search.begun(problem.start(), problem.value_and_gradient)
+        ascent = search.begun(problem.start, problem.carry)
         gain = ascent.step(problem.value_and_gradient, problem.solve, problem.resolution)
         if len(problem.aside) == 0:
             return Plan()
@@ -139,7 +139,7 @@ def _climb(problem: "Problem", rows: Rows, plan: Plan) -> tuple[Ascent, int]:
     if "joined_rounds" in rows.former:
         done, ascent = int(rows.former["joined_rounds"]), Ascent.from_arrays(rows.former)
     else:
-        ascent = Ascent.at(problem.start(), problem.value_and_gradient)
+        ascent = problem.start()
     gain = np.inf
     for round_ in range(done + 1, plan.rounds + 1):
         gain = ascent.step(problem.value_and_gradient, problem.solve, problem.resolution)
@@ -189,7 +189,6 @@ class Problem:
             self.whole.append(np.eye(len(factor)) - inverse @ inverse.T)
         answers = self.rows.map_blocks("gram", len(x), self.grains["gram"])
         self.gram = np.sum(answers, axis=0)
-        self.at_zero: dict[bool, tuple[float, Doubles]] = {}
         self.scale = 0.0
         self.set_scale(1.0)
 
@@ -208,24 +207,23 @@ class Problem:
             self.metric.append(factor)
             self.metric_jitter = max(self.metric_jitter, jitter)
 
-    def start(self) -> Doubles:
-        """Return coefficients of zero, (C, d, R)."""
+    def start(self) -> Ascent:
+        """Return an ascent from coefficients of zero, (C, d, R)."""
         n_kernels, (d, n_classes) = len(self.active.kernels), self.active.site.shape
-        return np.zeros((n_kernels, d, n_classes // n_kernels))
+        zero = np.zeros((n_kernels, d, n_classes // n_kernels))
+        return Ascent.at(zero, self.value_and_gradient)
+
+    def carry(self, ascent: Ascent, scale: float) -> Ascent:
+        """Return the state of an ascent that was for another prior scale."""
+        weight = 1.0 / self.scale - 1.0 / scale
+
+        def pull(c: Doubles) -> Doubles:
+            return np.stack([weight * (p @ part) for p, part in zip(self.whole, c, strict=True)])
+
+        return ascent.less_quadratic(pull)
 
     def value_and_gradient(self, c: Doubles) -> tuple[float, Doubles]:
-        """Return the objective and its gradient at coefficients (C, d, R).
-
-        At zero, where every ascent begins, they are the same for all scales, and kept.
-        """
-        if self.joined not in self.at_zero or c.any():
-            found = self._evaluate(c)
-            if not c.any():
-                self.at_zero[self.joined] = found
-            return found
-        return self.at_zero[self.joined]
-
-    def _evaluate(self, c: Doubles) -> tuple[float, Doubles]:
+        """Return the objective and its gradient at coefficients (C, d, R)."""
         answers = self.rows.map_blocks(
             "slope", c.shape[1], c, self.joined, self.grains["value"], self.grains["slope"]
         )

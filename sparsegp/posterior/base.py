@@ -1,7 +1,8 @@
 """What a posterior over the span of the active rows is made of.
 
-With I + C = L L^T on the active rows and features w(x) = L^-1 k(X_active, x), every posterior here
-has the latent mean w . c with coefficients c. They differ in c and in the variance.
+With Pi^(-1) + C = L L^T on the active rows, where the site precisions Pi are one for variational
+sites, and with features w(x) = L^-1 k(X_active, x), every posterior here has the latent mean w . c
+with coefficients c. They differ in c and in the variance.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.ivm.active_set import ActiveSet
-from sparsegp.ivm.block import BlockSettings
+from sparsegp.ivm.pairs import PairSet
+from sparsegp.ivm.rows import BlockSettings
 from sparsegp.kernels import Kernel
-from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.math.linalg import lower_cholesky
 from sparsegp.registry import Registry
 from sparsegp.types import Doubles, Floats, Integers
@@ -28,39 +29,52 @@ class ActiveRows:
     ----------
     kernels : sequence of Kernel
         One for all classes, or one a class.
-    likelihood : MultinomialProbit
+    likelihood : Likelihood
     x : Floats (d, p)
         Scaled inputs.
-    target : Integers (d,)
-        Class codes.
-    site : Doubles (d, K)
+    target : array (d,)
+        Class codes, or numbers.
+    site : Doubles (d, R)
         Site means at inclusion.
+    precision : Doubles (d, C), optional
+        Site precisions at inclusion; one where left out, zero where a row is not active for a
+        process.
     """
 
     kernels: Sequence[Kernel]
-    likelihood: MultinomialProbit
+    likelihood: Any
     x: Floats
-    target: Integers
+    target: Any
     site: Doubles
+    precision: Doubles | None = None
 
     @classmethod
-    def of(cls, settings: BlockSettings, active: ActiveSet) -> "ActiveRows":
+    def of(cls, settings: BlockSettings, active: ActiveSet | PairSet) -> "ActiveRows":
         """Return what a selection with these settings has left."""
-        return cls(settings.kernels, settings.likelihood, active.x, active.target, active.site)
+        site, precision = active.sites(settings.n_latent)
+        return cls(settings.kernels, settings.likelihood, active.x, active.target, site, precision)
 
     def columns(self) -> list[slice]:
-        """Return the classes that each kernel serves."""
+        """Return the latent values that each kernel serves."""
         if len(self.kernels) == 1:
             return [slice(0, self.site.shape[1])]
         return [slice(k, k + 1) for k in range(len(self.kernels))]
 
+    def members(self) -> list[Integers]:
+        """Return the places of the rows that are active for each kernel, (d_c,)."""
+        if self.precision is None:
+            return [np.arange(len(self.x))] * len(self.kernels)
+        return [np.flatnonzero(column) for column in self.precision.T]
+
     def factors(self) -> list[Doubles]:
-        """Return L of I + C = L L^T, one (d, d) a kernel."""
-        x = np.asarray(self.x, dtype=np.float64)
+        """Return L of Pi^(-1) + C = L L^T, one (d_c, d_c) a kernel."""
+        every = np.asarray(self.x, dtype=np.float64)
         factors = []
-        for kernel in self.kernels:
+        for c, (kernel, members) in enumerate(zip(self.kernels, self.members(), strict=True)):
+            x = every[members]
             covariance = np.asarray(kernel(x, x), dtype=np.float64)
-            covariance[np.diag_indices_from(covariance)] += 1.0
+            noise = 1.0 if self.precision is None else 1.0 / self.precision[members, c]
+            covariance[np.diag_indices_from(covariance)] += noise
             factors.append(lower_cholesky(covariance, "the covariance of the active rows"))
         return factors
 
@@ -90,7 +104,7 @@ class Span:
 
     Attributes
     ----------
-    coefficients : sequence of Doubles (d, R)
+    coefficients : sequence of Doubles (d_c, R)
         c of each kernel.
     gain : sequence of Doubles (d, d), optional
         Lower Cholesky factors of B (posterior/all_data.py); with it the variance is

@@ -4,23 +4,30 @@ The maximum of the all-data objective (posterior/all_data.py) predicts less well
 way to it: an ascent that starts at zero first finds what many rows agree on, and only later what
 few rows ask for. So each ascent is stopped where the rows kept aside are told most, and ascents are
 compared for several scales of the prior variance, a factor of the square root of ten apart.
+
+The first half of an ascent hardly depends on the scale. So an ascent at another scale sets out
+halfway to the best round of the best ascent so far. The objectives differ by a quadratic, so what
+the quasi-Newton method knows at that point carries over exactly.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from sparsegp.math.lbfgs import Ascent, Function
+from sparsegp.math.lbfgs import Ascent
 from sparsegp.types import Doubles
 
 STEP = np.sqrt(10.0)
 """Factor from one prior scale to the next."""
 FARTHEST = 6
 """Steps from the kernel's own scale, up or down."""
-PATIENCE = 3
+PATIENCE = 2
 """Rounds without a better one after which an ascent ends."""
+LEAD = 0.01
+"""Of the nlpp: by how much less a larger prior variance must leave for another ascent to be worth
+its rounds."""
 
 
 def scale_of(step: int) -> float:
@@ -60,12 +67,14 @@ class Peak:
     def is_ahead_of(self, other: "Peak") -> bool:
         """Return whether to prefer it.
 
-        A larger prior variance must be ahead by a standard error of the paired difference; for a
-        smaller one, which promises less, any lead will do.
+        A larger prior variance must be ahead by a standard error of the paired difference, and by
+        `LEAD`; for a smaller one, which promises less, any lead will do.
         """
         lead = self.log_z - other.log_z
-        error = float(lead.std()) / np.sqrt(len(lead)) if self.step > other.step else 0.0
-        return bool(lead.mean() > error)
+        if self.step < other.step:
+            return bool(lead.mean() > 0.0)
+        error = float(lead.std()) / np.sqrt(len(lead))
+        return bool(lead.mean() > max(error, LEAD * other.nlpp))
 
     def arrays(self, name: str) -> dict[str, Any]:
         """Return it as arrays with names of their own."""
@@ -84,6 +93,36 @@ class Peak:
         return cls(step, rounds, arrays[f"{name}_log_z"], arrays[f"{name}_point"])
 
 
+@dataclass(frozen=True)
+class Fork:
+    """Where ascents at other scales set out.
+
+    Attributes
+    ----------
+    step, rounds : int
+        Of the ascent that came by, and its rounds so far.
+    ascent : Ascent
+        Its state.
+    """
+
+    step: int
+    rounds: int
+    ascent: Ascent
+
+    def arrays(self) -> dict[str, Any]:
+        """Return it as arrays."""
+        state = {f"fork_{key}": value for key, value in self.ascent.arrays().items()}
+        return {"fork_place": np.array([self.step, self.rounds]), **state}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> "Fork | None":
+        """Restore what `arrays` gave, if it is there."""
+        if "fork_place" not in arrays:
+            return None
+        state = {key.removeprefix("fork_"): value for key, value in arrays.items() if "fork_" in key}
+        return cls(*arrays["fork_place"].tolist(), Ascent.from_arrays(state))
+
+
 @dataclass
 class Search:
     """Ascents at one prior scale after the other: up from the kernel's own, else down from it.
@@ -94,6 +133,8 @@ class Search:
         From the steps of the scales whose ascents are done to the nlpp of their best rounds.
     best : Peak, optional
         Among them.
+    fork : Fork, optional
+        Halfway to it.
     step : int
         Of the ascent that goes on.
     rounds : int
@@ -108,6 +149,7 @@ class Search:
 
     tried: dict[int, float] = field(default_factory=dict)
     best: Peak | None = None
+    fork: Fork | None = None
     step: int = 0
     rounds: int = 0
     ascent: Ascent | None = None
@@ -119,10 +161,24 @@ class Search:
         """Factor of the prior variance in the ascent that goes on."""
         return scale_of(self.step)
 
-    def begun(self, start: Doubles, function: Function) -> Ascent:
-        """Return the ascent that goes on, begun if it was not."""
-        if self.ascent is None:
-            self.ascent, self.rounds, self.leader = Ascent.at(start, function), 0, None
+    def begun(
+        self, start: Callable[[], Ascent], carry: Callable[[Ascent, float], Ascent]
+    ) -> Ascent:
+        """Return the ascent that goes on, begun if it was not.
+
+        Parameters
+        ----------
+        start : callable
+            Returns an ascent at zero.
+        carry : callable
+            From a state, and the prior scale that it was for, to one for the scale of this ascent.
+        """
+        if self.ascent is None and self.fork is None:
+            self.ascent, self.rounds, self.leader = start(), 0, None
+        elif self.ascent is None and self.fork is not None:
+            self.ascent = carry(self.fork.ascent, scale_of(self.fork.step))
+            self.rounds, self.leader = self.fork.rounds, None
+        assert self.ascent is not None  # begun
         return self.ascent
 
     def note(self, log_z: Doubles, point: Doubles, going: bool) -> None:
@@ -145,9 +201,14 @@ class Search:
             return
         self.tried[self.step] = leader.nlpp
         if self.best is None or leader.is_ahead_of(self.best):
-            self.best = leader
+            self.best, self.fork = leader, self._halfway(leader)
         self.ascent, self.leader = None, None
         self._turn(self.best.step)
+
+    def _halfway(self, leader: Peak) -> Fork:
+        assert self.ascent is not None  # of which the leader is a round
+        back = min(self.rounds - leader.rounds // 2, len(self.ascent.steps))
+        return Fork(self.step, self.rounds - back, self.ascent.back(back))
 
     def _turn(self, at: int) -> None:
         for step, open_ in ((at + 1, at >= 0), (at - 1, at <= 0)):
@@ -165,6 +226,7 @@ class Search:
         }
         for name, peak in (("best", self.best), ("leader", self.leader)):
             found |= {} if peak is None else peak.arrays(name)
+        found |= {} if self.fork is None else self.fork.arrays()
         return found | ({} if self.ascent is None else self.ascent.arrays())
 
     @classmethod
@@ -177,6 +239,7 @@ class Search:
         return cls(
             dict(pairs),
             Peak.from_arrays(arrays, "best"),
+            Fork.from_arrays(arrays),
             step,
             rounds,
             Ascent.from_arrays(arrays) if "gradient" in arrays else None,

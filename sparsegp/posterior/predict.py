@@ -33,11 +33,11 @@ class Posterior:
     ----------
     kernels : sequence of Kernel
         C of them: one for all classes, or one a class.
-    x : Doubles (d, p)
-        Scaled inputs of the active rows.
-    factors : sequence of Doubles (d, d)
+    x : sequence of Doubles (d_c, p)
+        Scaled inputs of the active rows of each kernel.
+    factors : sequence of Doubles (d_c, d_c)
         L of each kernel.
-    weights : sequence of Doubles (d, R)
+    weights : sequence of Doubles (d_c, R)
         L^-T c of each kernel, for the classes it serves.
     gain : sequence of Doubles (d, d), optional
         L_B of each kernel.
@@ -50,7 +50,7 @@ class Posterior:
     """
 
     kernels: Sequence[Kernel]
-    x: Doubles
+    x: Sequence[Doubles]
     factors: Sequence[Doubles]
     weights: Sequence[Doubles]
     gain: Sequence[Doubles] | None = None
@@ -61,16 +61,16 @@ class Posterior:
     @classmethod
     def from_span(cls, active: ActiveRows, span: Span) -> "Posterior":
         """Prepare a posterior for predictions."""
-        x = np.asarray(active.x, dtype=np.float64)
-        factors = active.factors()
+        every = np.asarray(active.x, dtype=np.float64)
+        x, factors = [every[members] for members in active.members()], active.factors()
         pairs = zip(factors, span.coefficients, strict=True)
         weights = [solve_lower(factor, c, transposed=True) for factor, c in pairs]
         if span.gain is None:
             return cls(active.kernels, x, factors, weights)
         prior, jitter = [], 0.0
-        for kernel in active.kernels:
+        for kernel, some in zip(active.kernels, x, strict=True):
             factor, added = jittered_cholesky(
-                np.asarray(kernel(x, x)), "the covariance of the active rows"
+                np.asarray(kernel(some, some)), "the covariance of the active rows"
             )
             prior.append(factor)
             jitter = max(jitter, added)
@@ -91,7 +91,7 @@ class Posterior:
         transform: Callable[[Floats], Floats] | None = None,
         executor: Executor | None = None,
     ) -> tuple[Doubles, Doubles]:
-        """Return latent means (n, K) and variances (n, C) at rows X (n, p).
+        """Return latent means (n, R) and variances (n, C) at rows X (n, p).
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class Posterior:
 
         def work(start: int) -> None:
             rows = slice(start, min(start + TILE, len(X)))
-            tile = np.zeros((TILE, self.x.shape[1]))
+            tile = np.zeros((TILE, self.x[0].shape[1]))
             tile[: rows.stop - start] = X[rows] if transform is None else transform(X[rows])
             tile_mean, tile_variance = self._tile(tile)
             mean[rows] = tile_mean[: rows.stop - start]
@@ -122,7 +122,7 @@ class Posterior:
         for c, (kernel, factor, weight) in enumerate(
             zip(self.kernels, self.factors, self.weights, strict=True)
         ):
-            cross = np.asarray(kernel(self.x, X), dtype=np.float64)  # (d, tile)
+            cross = np.asarray(kernel(self.x[c], X), dtype=np.float64)  # (d, tile)
             means.append(cross.T @ weight)
             w = solve_lower(factor, cross)
             variance = kernel.diag(X) - np.square(w).sum(axis=0)

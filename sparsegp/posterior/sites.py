@@ -1,4 +1,4 @@
-"""Posteriors given by Gaussian sites of unit precision on the active rows, a function each.
+"""Posteriors given by Gaussian sites on the active rows, a function each.
 
 Both are Gaussian process regression on the site means (GR section 4.5): coefficients L^-1 site.
 """
@@ -26,9 +26,9 @@ def adf(active: ActiveRows, rows: Rows) -> Span:
 
 
 def regression(active: ActiveRows, site: Doubles) -> Span:
-    """Return Gaussian process regression on site means (d, K) of unit precision."""
-    pairs = zip(active.factors(), active.columns(), strict=True)
-    return Span([solve_lower(factor, site[:, columns]) for factor, columns in pairs])
+    """Return Gaussian process regression on site means (d, R)."""
+    parts = zip(active.factors(), active.members(), active.columns(), strict=True)
+    return Span([solve_lower(factor, site[members, columns]) for factor, members, columns in parts])
 
 
 @posterior("active")

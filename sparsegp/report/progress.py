@@ -18,6 +18,8 @@ INTERVAL = 30.0
 NAMES = {
     "train_error": "training error",
     "heldout_error": "held-out error",
+    "train_mse": "training MSE",
+    "heldout_mse": "held-out MSE",
     "train_nlpp": "training NLPP",
     "heldout_nlpp": "held-out NLPP",
 }

@@ -2,11 +2,11 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.likelihoods.sites import SiteRule, Sites
 from sparsegp.registry import Registry
 from sparsegp.types import Doubles, Integers
 
@@ -19,16 +19,16 @@ class Marginals:
     ----------
     rows : Integers (n,)
         Row numbers in the whole data set.
-    target : Integers (n,)
-        Class codes.
-    mean : Doubles (n, K)
+    target : array (n,)
+        Class codes, or numbers in a regression.
+    mean : Doubles (n, R)
         Latent means.
-    variance : Doubles (n, 1) or (n, K)
-        Latent variances; one column if the classes share them.
+    variance : Doubles (n, 1) or (n, R)
+        Latent variances; one column if the latent values share them.
     """
 
     rows: Integers
-    target: Integers
+    target: Any
     mean: Doubles
     variance: Doubles
 
@@ -58,9 +58,22 @@ class Criterion(ABC):
     """True if scores are taken at the means of the all-data posterior, which is fitted now and then
     (posterior/refits.py), and stay as they are in between."""
 
+    needs_sites: ClassVar[bool] = False
+    """True if scores tell what the sites would change."""
+
+    def scores(self, rule: SiteRule, marginals: Marginals) -> Doubles:
+        """Return the scores, (n,); -inf for rows that may not be included."""
+        sites = None
+        if self.needs_sites or rule.threshold > 0.0:
+            sites = rule.sites(marginals.mean, marginals.variance, marginals.target)
+        scores = self._scores(rule.likelihood, marginals, sites)
+        if sites is not None:
+            scores[rule.is_silent(sites)] = -np.inf
+        return scores
+
     @abstractmethod
-    def scores(self, likelihood: MultinomialProbit, marginals: Marginals) -> Doubles:
-        """Return the scores, (n,)."""
+    def _scores(self, likelihood: Any, marginals: Marginals, sites: Sites | None) -> Doubles:
+        """Return the scores of all rows, (n,), in an array of their own."""
 
 
 CRITERIA: Registry[type[Criterion]] = Registry("criterion")
@@ -72,9 +85,62 @@ class Predictive(Criterion):
 
     concave: ClassVar[bool] = True
 
-    def scores(self, likelihood: MultinomialProbit, marginals: Marginals) -> Doubles:
+    def _scores(self, likelihood: Any, marginals: Marginals, sites: Sites | None) -> Doubles:
         """Return -log Z."""
-        return -likelihood.log_z(marginals.mean, marginals.variance, marginals.target)
+        return np.asarray(-likelihood.log_z(marginals.mean, marginals.variance, marginals.target))
+
+
+class Change(Criterion):
+    """What the sites of a row would change, added up over its latent values.
+
+    Scores are logarithms: the changes by late rows are small, and compared like those by others.
+    """
+
+    needs_sites: ClassVar[bool] = True
+
+    @abstractmethod
+    def changes(self, marginals: Marginals, sites: Sites) -> Doubles:
+        """Return the change of every latent value in nats, (n, R)."""
+
+    def _scores(self, likelihood: Any, marginals: Marginals, sites: Sites | None) -> Doubles:
+        """Return the logarithm of the sum of changes."""
+        assert sites is not None  # needs_sites
+        with np.errstate(divide="ignore"):  # rows that say nothing
+            return np.asarray(np.log(self.changes(marginals, sites).sum(axis=1)))
+
+    def scores_by_value(self, rule: SiteRule, marginals: Marginals) -> Doubles:
+        """Return scores of single latent values, (n, R); -inf for those not to be included."""
+        sites = rule.sites(marginals.mean, marginals.variance, marginals.target)
+        with np.errstate(divide="ignore"):
+            scores = np.log(self.changes(marginals, sites))
+        return np.asarray(np.where(sites.precision > rule.threshold, scores, -np.inf))
+
+
+@CRITERIA.register("information")
+class Information(Change):
+    """The greatest information gain first (SLH eq. 5): D[Q' || Q] of the row's latent values.
+
+    With x = a nu = a / length^2 it is (-log(1 - x) - x + x step^2) / 2 for each of them.
+    """
+
+    def changes(self, marginals: Marginals, sites: Sites) -> Doubles:
+        """Return the gains in nats, (n, R)."""
+        x = marginals.variance / np.square(sites.length)
+        return np.asarray(0.5 * (_excess(x) + x * np.square(sites.step)))
+
+
+@CRITERIA.register("entropy")
+class Entropy(Change):
+    """The greatest fall of the differential entropy of the row's latent values first.
+
+    The criterion of Lawrence, Seeger & Herbrich (2003), SLH section 3.2: -log(1 - x) / 2 for each
+    of them, x = a / length^2.
+    """
+
+    def changes(self, marginals: Marginals, sites: Sites) -> Doubles:
+        """Return the falls in nats, (n, R)."""
+        fall = -0.5 * np.log1p(-marginals.variance / np.square(sites.length))
+        return np.asarray(np.broadcast_to(fall, sites.step.shape))
 
 
 @CRITERIA.register("residual")
@@ -83,9 +149,9 @@ class Residual(Criterion):
 
     refitted: ClassVar[bool] = True
 
-    def scores(self, likelihood: MultinomialProbit, marginals: Marginals) -> Doubles:
+    def _scores(self, likelihood: Any, marginals: Marginals, sites: Sites | None) -> Doubles:
         """Return -log Z without the latent variance."""
-        return -likelihood.mean_gradient(marginals.mean, marginals.target)[0]
+        return np.asarray(-likelihood.mean_gradient(marginals.mean, marginals.target)[0])
 
 
 @CRITERIA.register("random")
@@ -98,9 +164,8 @@ class Random(Criterion):
 
     static: ClassVar[bool] = True
 
-    def scores(self, likelihood: MultinomialProbit, marginals: Marginals) -> Doubles:
+    def _scores(self, likelihood: Any, marginals: Marginals, sites: Sites | None) -> Doubles:
         """Return the same number for the same row and seed, whatever block it is in."""
-        del likelihood
         key = np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0]
         return _uniform(marginals.rows.astype(np.uint64) ^ key)
 
@@ -112,3 +177,9 @@ def _uniform(key: np.ndarray[tuple[int, ...], np.dtype[np.uint64]]) -> Doubles:
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     z ^= z >> np.uint64(31)
     return np.asarray((z >> np.uint64(11)).astype(np.float64) * 2.0**-14)
+
+
+def _excess(x: Doubles) -> Doubles:
+    """Return -log(1 - x) - x without the loss of digits at small x."""
+    series = x * x * (1 / 2 + x * (1 / 3 + x * (1 / 4 + x / 5)))
+    return np.asarray(np.where(np.abs(x) < 1e-3, series, -np.log1p(-x) - x))

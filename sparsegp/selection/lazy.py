@@ -10,9 +10,11 @@ A row whose bound says that it cannot win needs no quadrature. (The Hessian: log
 Gaussian measure of a shifted convex cone, -I plus the covariance of a truncated Gaussian.)
 """
 
+from typing import Any
+
 import numpy as np
 
-from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.likelihoods.sites import SiteRule
 from sparsegp.selection.criteria import Criterion, Marginals
 from sparsegp.types import Booleans, Doubles, Integers
 
@@ -35,38 +37,39 @@ class Scores:
     Parameters
     ----------
     criterion : Criterion
-    likelihood : MultinomialProbit
-    target : Integers (n,)
-        Class codes.
-    n_classes : int
+    rule : SiteRule
+    target : array (n,)
+        Class codes, or numbers.
+    n_latent : int
     lazy : bool
-        Use the bounds, where the criterion has them and the classes share the variance; otherwise
-        every row is evaluated whenever it is asked about.
+        Use the bounds, where criterion and likelihood have them and the classes share the variance;
+        otherwise every row is evaluated whenever it is asked about.
     """
 
     def __init__(
         self,
         criterion: Criterion,
-        likelihood: MultinomialProbit,
-        target: Integers,
-        n_classes: int,
+        rule: SiteRule,
+        target: Any,
+        n_latent: int,
         lazy: bool,
     ) -> None:
         self.criterion = criterion
-        self.likelihood = likelihood
-        self.lazy = lazy and criterion.concave
+        self.rule, self.likelihood = rule, rule.likelihood
+        self.lazy = lazy and criterion.concave and rule.likelihood.bounded
         self.frozen: Doubles | None = None
         if self.lazy:
-            self.slope, self.offset = self._anchors_at_zero(target, n_classes)
+            self.slope, self.offset = self._anchors_at_zero(target, n_latent)
 
     def _anchors_at_zero(self, target: Integers, n_classes: int) -> tuple[Doubles, Doubles]:
         zero = np.zeros((n_classes, n_classes))
-        log_z, gradient = self.likelihood.gradient(zero, None, np.arange(n_classes))
+        likelihood: Any = self.likelihood
+        log_z, gradient = likelihood.gradient(zero, None, np.arange(n_classes))
         return gradient[target], log_z[target]
 
     def freeze(self, marginals: Marginals) -> None:
         """Keep to the scores of all rows at these marginals, whatever becomes of them."""
-        self.frozen = self.criterion.scores(self.likelihood, marginals)
+        self.frozen = self.criterion.scores(self.rule, marginals)
 
     def upper_bounds(self, marginals: Marginals) -> Doubles:
         """Return what each row's score cannot exceed, (n,); infinite without bounds."""
@@ -83,12 +86,13 @@ class Scores:
         if self.frozen is not None:
             return self.frozen[index]
         if not self.lazy:
-            return self.criterion.scores(self.likelihood, marginals)
+            return self.criterion.scores(self.rule, marginals)
         x = marginals.mean / np.sqrt(1.0 + marginals.variance)
-        log_z, gradient = self.likelihood.gradient(x, None, marginals.target)
+        likelihood: Any = self.likelihood
+        log_z, gradient = likelihood.gradient(x, None, marginals.target)
         self.slope[index] = gradient + x
         self.offset[index] = log_z - np.einsum("nk,nk->n", gradient + 0.5 * x, x)
-        return -log_z
+        return np.asarray(-log_z)
 
     def top(self, marginals: Marginals, open_: Booleans, count: int) -> tuple[Integers, Doubles]:
         """Return the best rows and their scores in units of `GRAIN`, best first.
@@ -107,7 +111,7 @@ class Scores:
         Returns
         -------
         index : Integers (m,)
-            m <= count: fewer if fewer rows are open.
+            m <= count: fewer if fewer rows are open and may be included.
         scores : Doubles (m,)
         """
         left = np.flatnonzero(open_)
@@ -130,4 +134,5 @@ class Scores:
             size = max(count // 2, 16)
         scores = quantise(found)
         order = np.lexsort((marginals.rows[seen], -scores))[:count]
+        order = order[scores[order] != -np.inf]  # not a number is found out by the pool
         return seen[order], scores[order]

@@ -75,7 +75,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     table = X if isinstance(X, Table) else table_from_arrays(X, y)
     if test is not None and not isinstance(test, Table):
         test = table_from_arrays(*test, source="test")
-    chosen = TrainSettings.from_json(settings)
+    chosen = TrainSettings.given(**settings)
     shown: Progress = progress or Quiet()
     directory = None if out is None else RunDirectory(out, keep_last, shown.message)
     if resume and directory is None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp.data import (
+    Numbers,
     Scaling,
     Summary,
     Table,
@@ -33,22 +34,26 @@ class Prepared:
     ----------
     train : Table
     classes : Labels (K,)
-    target : Integers (n,)
-        Class codes.
+        None in a regression.
+    target : array (n,)
+        Class codes, or standardised numbers.
     summary : Summary
     scaling : Scaling
     held_out : Table or None
-    held_out_target : Integers (m,) or None
-        Class codes, -1 for labels that training has not seen.
+    held_out_target : array (m,) or None
+        The same of the held-out rows; -1 for labels that training has not seen.
+    numbers : Numbers or None
+        How the labels of a regression were standardised.
     """
 
     train: Table
     classes: Labels
-    target: Integers
+    target: Any
     summary: Summary
     scaling: Scaling
     held_out: Table | None = None
-    held_out_target: Integers | None = None
+    held_out_target: Any = None
+    numbers: Numbers | None = None
 
     @property
     def scaled_variances(self) -> Doubles:
@@ -68,8 +73,12 @@ class Prepared:
         }
 
 
-def prepare(train: Table, held_out: Table | None, scaling: str, runtime: Runtime) -> Prepared:
+def prepare(
+    train: Table, held_out: Table | None, scaling: str, runtime: Runtime, numeric: bool = False
+) -> Prepared:
     """Encode the labels, look through the inputs once and choose their scaling.
+
+    Labels are classes, or numbers if `numeric`.
 
     A run in the threads of this process also looks through them there, whatever dask would use.
 
@@ -78,10 +87,17 @@ def prepare(train: Table, held_out: Table | None, scaling: str, runtime: Runtime
     DataError
         If the rows cannot be learnt from.
     """
-    classes, target = encode(train.y, train.source)
+    target: Any
+    numbers: Numbers | None
+    if numeric:
+        numbers = Numbers.of(train.y, train.source)
+        classes: Labels = np.empty(0)
+        target = numbers.encode(train.y, train.source)
+    else:
+        numbers, (classes, target) = None, encode(train.y, train.source)
     scheduler = "threads" if isinstance(runtime, ThreadRuntime) else None
     summary = summarise(train.X, train.source, scheduler)
-    held_out_target = None
+    held_out_target: Any = None
     if held_out is not None:
         if held_out.X.shape[1] != summary.p:
             raise DataError(
@@ -89,13 +105,22 @@ def prepare(train: Table, held_out: Table | None, scaling: str, runtime: Runtime
                 f"{train.source} has {summary.p}; they must be the same"
             )
         summarise(held_out.X, held_out.source, scheduler)
-        held_out_target, unseen = encode_with(classes, held_out.y, held_out.source)
-        if unseen:
-            logger.warning(
-                "%s has labels that %s has not: %s; they count as errors",
-                held_out.source,
-                train.source,
-                ", ".join(map(repr, unseen)),
-            )
+        if numbers is not None:
+            held_out_target = numbers.encode(held_out.y, held_out.source)
+        else:
+            held_out_target = known_codes(classes, held_out, train.source)
     chosen = choose_scaling(scaling, summary)
-    return Prepared(train, classes, target, summary, chosen, held_out, held_out_target)
+    return Prepared(train, classes, target, summary, chosen, held_out, held_out_target, numbers)
+
+
+def known_codes(classes: Labels, held_out: Table, source: str) -> Integers:
+    """Return the class codes of held-out rows, (m,), -1 for labels that training has not seen."""
+    codes, unseen = encode_with(classes, held_out.y, held_out.source)
+    if unseen:
+        logger.warning(
+            "%s has labels that %s has not: %s; they count as errors",
+            held_out.source,
+            source,
+            ", ".join(map(repr, unseen)),
+        )
+    return codes

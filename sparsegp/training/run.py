@@ -5,11 +5,12 @@ what is kept on disk run_directory.py's; this file is the order in which they ar
 """
 
 import functools
+import math
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +23,10 @@ from sparsegp.execution.base import Message
 from sparsegp.execution.scratch import Scratch
 from sparsegp.interrupt import StopRequest
 from sparsegp.ivm.active_set import ActiveSet
-from sparsegp.ivm.block import GROUP, TILE, BlockSettings, RowBlock, Standing
+from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.greedy import MANY_ROWS, Selection
-from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.ivm.pairs import PairBlock, PairSelection, PairSet
+from sparsegp.ivm.rows import GROUP, TILE, BlockSettings, Standing
 from sparsegp.model import Model
 from sparsegp.posterior import POSTERIORS, ActiveRows
 from sparsegp.posterior.refits import Refits
@@ -41,8 +43,19 @@ if TYPE_CHECKING:
 
 BLOCKS_PER_WORKER = 2
 MAX_BLOCK_ROWS = 65536
+SHOWN = ("train_error", "train_mse", "heldout_error", "heldout_mse")
 FEW_BLOCK_ROWS = 4096
 """Blocks of fewer rows keep threads waiting for each other rather than for products."""
+
+
+class Kind(NamedTuple):
+    """Row blocks and what a run remembers of their inclusions."""
+
+    block: type[RowBlock] | type[PairBlock]
+    active: type[ActiveSet] | type[PairSet]
+
+
+ROWS, PAIRS = Kind(RowBlock, ActiveSet), Kind(PairBlock, PairSet)
 
 
 def default_block_rows(n: int, n_workers: int) -> int:
@@ -103,15 +116,18 @@ class Training:
         self.settings, self.runtime, self.directory = settings, runtime, directory
         self.resume, self.checkpoint_every = resume, checkpoint_every
         self.progress: Progress = progress or Quiet()
-        self.data = prepare(train, held_out, settings.scaling, runtime)
+        self._kind = PAIRS if settings.active_per_class else ROWS
+        self.data = prepare(train, held_out, settings.scaling, runtime, settings.is_regression)
         self.aside = choose_aside(self.data.summary.n, settings)
         self.n_active = settings.rows_to_include(self.data.summary.n)
+        rule = settings.rule(len(self.data.classes))
+        n_latent = rule.likelihood.n_latent(len(self.data.classes))
         unit = GROUP if self.data.summary.n >= MANY_ROWS else 1  # tiles in a block
         self.block_settings = BlockSettings(
-            kernels=settings.kernels(len(self.data.classes), self.data.scaled_variances),
-            likelihood=MultinomialProbit(settings.n_nodes),
+            kernels=settings.kernels(n_latent, self.data.scaled_variances),
+            rule=rule,
             criterion=CRITERIA[settings.criterion](settings.seed),
-            n_classes=len(self.data.classes),
+            n_latent=n_latent,
             capacity=self.n_active,
             lazy=settings.lazy,
             unit=unit,
@@ -120,7 +136,7 @@ class Training:
         if block_rows is None:
             block_rows = default_block_rows(self.data.summary.n, runtime.n_workers)
         self.block_rows = -(-block_rows // (unit * TILE)) * (unit * TILE)
-        self.active = ActiveSet()
+        self.active: ActiveSet | PairSet = self._kind.active()
         self.history: list[dict[str, float]] = []
         self.seconds = 0.0
         self._started = time.perf_counter()
@@ -161,7 +177,7 @@ class Training:
                 self.data.held_out.X, self.data.held_out_target, first_index=len(parts)
             )
         factory = functools.partial(
-            RowBlock,
+            self._kind.block,
             self.block_settings,
             transform=functools.partial(self.data.scaling.apply, dtype=self.settings.dtype),
         )
@@ -206,7 +222,7 @@ class Training:
             return
         n_active, bundle = found
         require_same_rows(bundle.arrays["digests"], self._digests, TILE)
-        self.active = ActiveSet.from_arrays(bundle.arrays, self.settings.order.slots)
+        self.active = self._kind.active.from_arrays(bundle.arrays, self.settings.order.slots)
         self.history = list(bundle.meta["history"])
         self.posterior_state = {
             name.removeprefix("posterior_"): array
@@ -216,9 +232,9 @@ class Training:
         self._coefficients = bundle.arrays.get("refit")
         self.seconds = float(bundle.meta["seconds"])
         self.progress.start(n_active, "rows", "restore")
-        for batch in self.active.batches:
-            self.runtime.map_blocks("include", batch)
-            self.progress.update(batch.stop)
+        for method, args in self.active.recovery():
+            self.runtime.map_blocks(method, *args)
+            self.progress.update(args[0].stop)
         self.progress.finish()
         self._started = time.perf_counter()
 
@@ -228,7 +244,7 @@ class Training:
 
     def means(self) -> "da.Array":
         """Return the latent means (n, K) as a dask array, chunked as the row blocks are."""
-        return self._state("mean", (len(self.data.classes),), np.dtype(np.float64), 0)
+        return self._state("mean", (self.block_settings.n_latent,), np.dtype(np.float64), 0)
 
     def variances(self) -> "da.Array":
         """Return the latent variances (n, C) as a dask array, chunked as the row blocks are."""
@@ -260,21 +276,22 @@ class Training:
         Interrupted
             If `stop` was requested; what was reached is in a checkpoint.
         """
-        selection = Selection(
-            self.runtime,
-            self.block_settings,
-            self.settings.order,
-            self.active,
-            self.data.summary.n,
-        )
-        self.refits = Refits(selection, TrainingRows(self, stop), self._coefficients)
+        selection = self._selection()
+        if isinstance(selection, Selection):
+            self.refits = Refits(selection, TrainingRows(self, stop), self._coefficients)
         every, saved = self.settings.report_every, len(self.active)
         self.progress.start(self.n_active, "rows", "select")
         self.progress.update(len(self.active), **self._figures())
         while len(self.active) < self.n_active:
             report_at = min((len(self.active) // every + 1) * every, self.n_active)
-            self.refits.keep_up()
-            selection.round(report_at, self.n_active)
+            if self.refits is not None:
+                self.refits.keep_up()
+            if not selection.round(report_at, self.n_active):
+                self.progress.message(
+                    f"{len(self.active)} rows included: no other row has a site of precision "
+                    f"above {self.settings.epsilon:g}"
+                )
+                self.n_active = report_at = len(self.active)
             if len(self.active) == report_at:
                 self._report()
             self.progress.update(len(self.active), **self._figures())
@@ -285,6 +302,17 @@ class Training:
             if stop is not None and stop.requested:
                 self.interrupt(stop.requested, saved == len(self.active) or self.save())
         self.progress.finish()
+
+    def _selection(self) -> Selection | PairSelection:
+        if isinstance(self.active, PairSet):
+            return PairSelection(self.runtime, self.block_settings, self.active)
+        return Selection(
+            self.runtime,
+            self.block_settings,
+            self.settings.order,
+            self.active,
+            self.data.summary.n,
+        )
 
     def interrupt(self, reason: str, kept: bool) -> None:
         """Raise Interrupted, with what to do next.
@@ -320,14 +348,14 @@ class Training:
         active = ActiveRows.of(self.block_settings, self.active)
         chosen = POSTERIORS[self.settings.posterior]
         if not (keep_blocks or chosen.listens):
-            self.runtime.build(RowBlock, [])
+            self.runtime.build(self._kind.block, [])
         if chosen.listens:
             self.progress.start(0, "rounds", "posterior")
         span = chosen.make(active, TrainingRows(self, stop))
         if chosen.listens:
             self.progress.finish()
         if not keep_blocks:
-            self.runtime.build(RowBlock, [])
+            self.runtime.build(self._kind.block, [])
         model = Model(
             active,
             span,
@@ -336,6 +364,7 @@ class Training:
             self.data.scaling,
             self.settings.to_json(),
             tuple(self.history),
+            self.data.numbers,
         )
         if self.directory is not None:
             model.save(self.directory.model_path)
@@ -345,25 +374,28 @@ class Training:
 
     def _report(self) -> None:
         standings: list[Standing] = self.runtime.map_blocks("standing")
-        train = standings[: self.n_train_blocks]
+        train, numbers = standings[: self.n_train_blocks], self.data.numbers
+        figure, unit = ("error", 1.0) if numbers is None else ("mse", numbers.scale**2)
         record: dict[str, float] = {
             "n_active": len(self.active),
             "seconds": round(self._elapsed(), 3),
-            "train_error": sum(s.errors for s in train) / self.data.summary.n,
+            f"train_{figure}": sum(s.loss for s in train) * unit / self.data.summary.n,
         }
         held_out = standings[self.n_train_blocks :]
         if held_out:
             labelled = sum(s.labelled for s in held_out)
-            record["heldout_error"] = sum(s.errors for s in held_out) / sum(
-                s.rows for s in held_out
-            )
+            rows = sum(s.rows for s in held_out)
+            record[f"heldout_{figure}"] = sum(s.loss for s in held_out) * unit / rows
             if labelled:
-                record["heldout_nlpp"] = -sum(s.log_z for s in held_out) / labelled
+                nlpp = -sum(s.log_z for s in held_out) / labelled
+                record["heldout_nlpp"] = nlpp + (
+                    0.0 if numbers is None else math.log(numbers.scale)
+                )
         self.history.append(record)
 
     def _figures(self) -> Mapping[str, float]:
         last = self.history[-1] if self.history else {}
-        return {name: last[name] for name in ("train_error", "heldout_error") if name in last}
+        return {name: last[name] for name in SHOWN if name in last}
 
     def _elapsed(self) -> float:
         return self.seconds + time.perf_counter() - self._started

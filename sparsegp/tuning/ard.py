@@ -27,10 +27,12 @@ from sparsegp.errors import DataError, NumericalError, SettingsError
 from sparsegp.execution.base import Part
 from sparsegp.execution.threads import ThreadRuntime
 from sparsegp.ivm.active_set import ActiveSet
-from sparsegp.ivm.block import BlockSettings, RowBlock
+from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.greedy import Order, Selection
+from sparsegp.ivm.rows import BlockSettings
 from sparsegp.kernels import ARD, RBF, Constant, InputScale, Kernel, Linear, Product, Sum, parse
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.likelihoods.sites import SiteRule
 from sparsegp.math.linalg import solve_lower
 from sparsegp.posterior.all_data import PRIOR
 from sparsegp.posterior.sensitivity import CrossFit, Features, find_mode
@@ -182,9 +184,9 @@ def select(
     """Return the rows that the informative vector machine includes, in panels, (n_active,)."""
     settings = BlockSettings(
         kernels=[kernel],
-        likelihood=MultinomialProbit(),
+        rule=SiteRule(),
         criterion=CRITERIA["predictive"](seed),
-        n_classes=n_classes,
+        n_latent=n_classes,
         capacity=n_active,
     )
     active = ActiveSet()

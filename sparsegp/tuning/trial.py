@@ -18,10 +18,12 @@ from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.execution.base import Part
 from sparsegp.execution.threads import ThreadRuntime
 from sparsegp.ivm.active_set import ActiveSet
-from sparsegp.ivm.block import BlockSettings, RowBlock
+from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.greedy import Selection
+from sparsegp.ivm.rows import BlockSettings
 from sparsegp.kernels import parse
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.likelihoods.sites import SiteRule
 from sparsegp.posterior import POSTERIORS, ActiveRows, Posterior
 from sparsegp.posterior.refits import Refits
 from sparsegp.report.metrics import calibration_error
@@ -179,9 +181,9 @@ def latent(settings: TrainSettings, sample: Sample, trial: Trial) -> tuple[Doubl
     """Return calibrated latent means (m, K) and variances (m, 1) of the held-out rows."""
     blocks = BlockSettings(
         kernels=[parse(trial.kernel)],
-        likelihood=MultinomialProbit(settings.n_nodes),
+        rule=SiteRule(MultinomialProbit(settings.n_nodes)),
         criterion=CRITERIA[settings.criterion](settings.seed),
-        n_classes=sample.n_classes,
+        n_latent=sample.n_classes,
         capacity=trial.n_active,
         lazy=settings.lazy,
     )

@@ -10,10 +10,13 @@ import pytest
 from sklearn.datasets import load_digits
 
 from sparsegp.ivm.active_set import ActiveSet
-from sparsegp.ivm.block import TILE, BlockSettings, RowBlock
+from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.greedy import Order, Selection
+from sparsegp.ivm.rows import TILE, BlockSettings
 from sparsegp.kernels import Kernel
+from sparsegp.likelihoods.base import Likelihood
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.likelihoods.sites import SiteRule
 from sparsegp.selection.criteria import Criterion, Predictive
 
 
@@ -42,10 +45,16 @@ class Problem:
     lazy: bool = True
     n_blocks: int = 1
     runtime: Callable[[list[RowBlock]], Any] = LocalBlocks
+    rule: SiteRule | None = None
 
     @property
     def n_classes(self) -> int:
         return int(self.target.max()) + 1
+
+    @property
+    def n_latent(self) -> int:
+        likelihood: Likelihood = (self.rule or SiteRule()).likelihood
+        return likelihood.n_latent(self.n_classes)
 
     @property
     def order(self) -> Order:
@@ -55,9 +64,9 @@ class Problem:
     def settings(self) -> BlockSettings:
         return BlockSettings(
             kernels=self.kernels,
-            likelihood=MultinomialProbit(self.n_nodes),
+            rule=self.rule or SiteRule(MultinomialProbit(self.n_nodes)),
             criterion=self.criterion,
-            n_classes=self.n_classes,
+            n_latent=self.n_latent,
             capacity=self.n_active,
             lazy=self.lazy,
         )
@@ -82,7 +91,8 @@ class Problem:
     def finish(self, selection: Selection | None = None) -> Selection:
         selection = selection or self.begin()
         while len(selection.active) < self.n_active:
-            selection.round(self.n_active)
+            if not selection.round(self.n_active):
+                break
         return selection
 
 

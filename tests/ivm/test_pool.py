@@ -10,9 +10,9 @@ from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.ivm.greedy import Order
 from sparsegp.ivm.inclusions import merge
 from sparsegp.ivm.pool import Pool
-from sparsegp.ivm.sites import variational_site
 from sparsegp.kernels import parse
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.likelihoods.sites import variational
 
 KERNELS = {
     "shared": ["3*rbf(1.2) + 0.2*linear"],
@@ -37,7 +37,7 @@ def candidates(problem, rings):
 
 
 def pool_of(run, candidates, slots):
-    return Pool(candidates, run.kernels, run.settings.likelihood, run.criterion, slots)
+    return Pool(candidates, run.kernels, run.settings.rule, run.criterion, slots)
 
 
 @kinds
@@ -84,8 +84,8 @@ def test_sites_are_set_in_turn(candidates, texts):
     for j in range(batch.count):
         i = batch.rows[j]
         mean = block.mean[i].copy()
-        p = variational_site(run.settings.likelihood, mean[np.newaxis], batch.target[[j]])[0]
-        np.testing.assert_allclose(batch.site[j], mean + p, atol=1e-9)
+        gradient = run.settings.likelihood.gradient(mean[np.newaxis], None, batch.target[[j]])
+        np.testing.assert_allclose(batch.site[j], mean + gradient[1][0], atol=1e-9)
         one = replace(batch.first(j + 1), start=block.n_active, count=1)
         t = block.n_active
         one = replace(
@@ -96,6 +96,7 @@ def test_sites_are_set_in_turn(candidates, texts):
             factor=batch.factor[:, [j], : t + 1],
             step=batch.step[:, [j]],
             site=batch.site[[j]],
+            precision=batch.precision[[j]],
             score=batch.score[[j]],
         )
         block.include(one)
@@ -155,5 +156,9 @@ def test_orders_are_positive(settings):
 def test_the_site_distance_is_the_gradient_without_variance():
     likelihood = MultinomialProbit()
     mean, target = np.random.default_rng(0).normal(size=(9, 4)), np.arange(9) % 4
-    p = variational_site(likelihood, mean, target)
-    np.testing.assert_array_equal(p, likelihood.gradient(mean, np.zeros((9, 1)), target)[1])
+    sites = variational(likelihood, mean, np.full((9, 1), 3.0), target)
+    p = likelihood.gradient(mean, np.zeros((9, 1)), target)[1]
+    np.testing.assert_array_equal(sites.mean, mean + p)
+    np.testing.assert_array_equal(sites.step, p / 2.0)
+    assert (sites.length == 2.0).all()
+    assert (sites.precision == 1.0).all()

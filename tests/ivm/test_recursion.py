@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from sparsegp.ivm.block import TILE, RowBlock
+from sparsegp.ivm.block import RowBlock
+from sparsegp.ivm.rows import TILE
 from sparsegp.kernels import parse
 
 SHARED = ["2*rbf(1.5) + 0.5"]
@@ -89,7 +90,7 @@ def test_held_out_rows_follow(problem, local_blocks, rings, texts, lookahead, pa
 
     standing, known = held_out.standing(), labels >= 0
     assert (standing.rows, standing.labelled) == (200, int(known.sum()))
-    assert standing.errors == int((mean.argmax(axis=1) != labels).sum())
+    assert standing.loss == int((mean.argmax(axis=1) != labels).sum())
     log_z = run.settings.likelihood.log_z(mean[known], variance[known], labels[known])
     assert standing.log_z == pytest.approx(log_z.sum(), rel=1e-12)
 
@@ -99,8 +100,8 @@ def test_standing_of_training_rows_counts_errors(problem, gather, rings):
     selection = problem(X, target, [parse("rbf(0.7)")], 60).finish()
     standing = selection.blocks.blocks[0].standing()
     wrong = gather(selection, "mean").argmax(axis=1) != target
-    assert (standing.rows, standing.errors, standing.log_z) == (300, int(wrong.sum()), 0.0)
-    assert standing.errors < 30
+    assert (standing.rows, standing.loss, standing.log_z) == (300, int(wrong.sum()), 0.0)
+    assert standing.loss < 30
 
 
 def test_blocks_start_at_whole_tiles(problem, rings):

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from sparsegp.ivm import verify
-from sparsegp.ivm.block import TILE
 from sparsegp.ivm.inclusions import Inclusions, merge
 from sparsegp.ivm.pool import Pool
+from sparsegp.ivm.rows import TILE
 from sparsegp.kernels import parse
-from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.likelihoods.sites import SiteRule
 from sparsegp.selection.criteria import Marginals, Predictive
 from sparsegp.selection.lazy import Scores
 
@@ -37,7 +37,7 @@ def chosen(run, candidates, slots):
     pool = Pool(
         replace(candidates, score=low),
         run.kernels,
-        run.settings.likelihood,
+        run.settings.rule,
         run.criterion,
         slots,
     )
@@ -49,9 +49,7 @@ def first_overtaken(run, blocks, batch, pool):
     for j in range(1, batch.count):
         for block in deepcopy(blocks):
             block.include(batch.first(j))
-            scores = np.rint(
-                run.criterion.scores(run.settings.likelihood, block._marginals()) * 2.0**14
-            )
+            scores = np.rint(run.criterion.scores(run.settings.rule, block._marginals()) * 2.0**14)
             outside = block.open & ~np.isin(block.rows, pool)
             ahead = scores > batch.score[j]
             ahead |= (scores == batch.score[j]) & (block.rows < batch.rows[j])
@@ -95,7 +93,7 @@ def test_a_batch_is_cut_at_the_first_row_that_would_have_won(
 @pytest.mark.parametrize("lazy", [True, False], ids=["lazy", "all"])
 def test_rows_whose_scores_rise_and_fall(n_processes, lazy):
     """Made-up columns and steps, thresholds that single rows exceed at single moments."""
-    likelihood, criterion = MultinomialProbit(), Predictive()
+    rule, criterion = SiteRule(), Predictive()
     found = []
     for seed in range(60):
         rng = np.random.default_rng([seed, n_processes])
@@ -112,7 +110,7 @@ def test_rows_whose_scores_rise_and_fall(n_processes, lazy):
         mean, variance, exact = before.mean.copy(), before.variance.copy(), []
         for j in range(q):
             now = Marginals(before.rows, before.target, mean, variance)
-            exact.append(np.rint(criterion.scores(likelihood, now) * 2.0**14))
+            exact.append(np.rint(criterion.scores(rule, now) * 2.0**14))
             mean = mean + np.einsum("cn,cr->ncr", mu[:, j], step[:, j]).reshape(mean.shape)
             variance = variance - mu[:, j].T ** 2
         open_ = rng.uniform(size=n) < 0.9
@@ -129,9 +127,10 @@ def test_rows_whose_scores_rise_and_fall(n_processes, lazy):
             factor=np.zeros((n_processes, q, q)),
             step=step,
             site=np.zeros((q, n_classes)),
+            precision=np.ones((q, n_processes)),
             score=score,
         )
-        scores = Scores(criterion, likelihood, before.target, n_classes, lazy and n_processes == 1)
+        scores = Scores(criterion, rule, before.target, n_classes, lazy and n_processes == 1)
         got = verify.first_overtaken(batch, before, scores, open_, columns, 1)
         assert got == expected
         found.append(expected)

@@ -177,11 +177,24 @@ def test_parameters_round_trip(kernel, formula, X, Z):
     numbers = [float(number) for number in re.findall(NUMBER, str(kernel))]
     if len(numbers) == len(logs):  # no default is left out of the text
         np.testing.assert_allclose(sorted(np.exp(logs)), sorted(numbers), rtol=1e-13)
+    assert len(kernel.parameter_names) == len(logs)
     again = kernel.with_parameters(logs)
     assert type(again) is type(kernel)
     np.testing.assert_allclose(again(X, Z), kernel(X, Z), rtol=1e-12)
     other = logs + np.linspace(0.1, 0.2, len(logs))
     np.testing.assert_allclose(kernel.with_parameters(other).parameters(), other, atol=1e-13)
+
+
+def test_parameters_have_names():
+    kernel = 2 * ARD((1.0, 2.0)) + 0.5 * (Linear() + Matern32(3.0))
+    assert kernel.parameter_names == (
+        "constant.value",
+        "ard.length_scales",
+        "ard.length_scales",
+        "constant.value",
+        "linear.variance",
+        "matern32.length_scale",
+    )
 
 
 @every_kernel
@@ -201,11 +214,34 @@ def test_pull_back_against_finite_differences(kernel, formula, X, Z):
     np.testing.assert_allclose(narrow, gradient, rtol=1e-5, atol=1e-6 * size)
 
 
+@every_kernel
+def test_pull_back_diag_against_finite_differences(kernel, formula, X):
+    logs, step = kernel.parameters(), 1e-5
+    weights = np.random.default_rng(5).normal(size=len(X))
+    expected = np.empty_like(logs)
+    for t in range(len(logs)):
+        move = step * (np.arange(len(logs)) == t)
+        up, down = (kernel.with_parameters(logs + sign * move).diag(X) for sign in (1, -1))
+        expected[t] = weights @ (up - down) / (2 * step)
+    size = np.abs(weights).sum() * kernel.diag(X).max()
+    gradient = kernel.pull_back_diag(X, weights)
+    assert gradient.dtype == np.float64
+    np.testing.assert_allclose(gradient, expected, rtol=1e-7, atol=1e-11 * size)
+    on_diagonal = kernel.pull_back(X, X, np.diag(weights))
+    np.testing.assert_allclose(gradient, on_diagonal, rtol=1e-12, atol=1e-13 * size)
+    narrow = kernel.pull_back_diag(X.astype(np.float32), weights)
+    np.testing.assert_allclose(narrow, gradient, rtol=1e-5, atol=1e-6 * size)
+
+
 def test_pull_back_checks_its_arrays(X, Z):
     with pytest.raises(DataError, match=r"\(n, m\), got \(40, 5\), \(7, 5\) and \(7, 40\)"):
         RBF(1).pull_back(X, Z, np.ones((7, 40)))
     with pytest.raises(SettingsError, match="has a length scale left out"):
         RBF().pull_back(X, Z, np.ones((40, 7)))
+    with pytest.raises(DataError, match=r"\(n,\), got \(40, 5\) and \(40, 1\)"):
+        RBF(1).pull_back_diag(X, np.ones((40, 1)))
+    with pytest.raises(SettingsError, match="has a length scale left out"):
+        RBF().pull_back_diag(X, np.ones(40))
     with pytest.raises(SettingsError, match="has a length scale left out"):
         (2 * ARD()).parameters()
 

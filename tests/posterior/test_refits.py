@@ -9,10 +9,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 
 from sparsegp.ivm.active_set import ActiveSet
-from sparsegp.ivm.block import TILE, BlockSettings, RowBlock
+from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.greedy import Order, Selection
+from sparsegp.ivm.rows import TILE, BlockSettings
 from sparsegp.kernels import parse
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.likelihoods.sites import SiteRule
 from sparsegp.posterior import refits
 from sparsegp.posterior.refits import Refits
 from sparsegp.selection.criteria import CRITERIA
@@ -49,7 +51,7 @@ class Run:
         self.likelihood = MultinomialProbit()
         self.settings = BlockSettings(
             [parse(text) for text in self.texts],
-            self.likelihood,
+            SiteRule(self.likelihood),
             CRITERIA[self.criterion](),
             3,
             self.capacity,

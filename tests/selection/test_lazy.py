@@ -6,10 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.likelihoods.sites import SiteRule
 from sparsegp.selection.criteria import Marginals, Predictive, Random, Residual
 from sparsegp.selection.lazy import GRAIN, SLACK, Scores, quantise
 
 LIKELIHOOD = MultinomialProbit()
+RULE = SiteRule(LIKELIHOOD)
 
 
 def marginals(rng, n, n_classes, spread, largest=10.0):
@@ -31,11 +33,11 @@ def changed(rng, before, step):
 
 
 def scores_of(state, lazy=True, criterion=None):
-    return Scores(criterion or Predictive(), LIKELIHOOD, state.target, state.mean.shape[1], lazy)
+    return Scores(criterion or Predictive(), RULE, state.target, state.mean.shape[1], lazy)
 
 
 def brute_force(state, open_, count, criterion=None):
-    exact = (criterion or Predictive()).scores(LIKELIHOOD, state)
+    exact = (criterion or Predictive()).scores(RULE, state)
     found = [(-np.rint(exact[n] * 2.0**14), state.rows[n], n) for n in np.flatnonzero(open_)]
     return sorted(found)[:count]
 
@@ -52,7 +54,7 @@ def test_no_score_exceeds_its_bound(seed, n_classes, spread, step):
     now = marginals(rng, 40, n_classes, spread, largest=100.0)
     scores = scores_of(now)
     for _ in range(4):
-        exact = Predictive().scores(LIKELIHOOD, now)
+        exact = Predictive().scores(RULE, now)
         rounding = 1e-14 * (1.0 + (now.mean**2).sum(axis=1))
         assert (exact <= scores.upper_bounds(now) - SLACK + rounding).all()
         some = rng.permutation(40)[:15]
@@ -70,7 +72,7 @@ def test_no_score_exceeds_its_bound(seed, n_classes, spread, step):
 
 
 def test_bounds_hold_for_exact_probabilities_too():
-    precise = MultinomialProbit(n_nodes=64)
+    precise = SiteRule(MultinomialProbit(n_nodes=64))
     rng = np.random.default_rng(0)
     now = marginals(rng, 500, 10, 2.0)
     scores = scores_of(now)

@@ -1,0 +1,202 @@
+"""The rows of a block: inputs in tiles, labels, latent marginals, and what is told about them.
+
+Rows are held in tiles of 256, counted from row 0 of the whole data set, and every matrix product is
+done tile by tile. The numbers in a tile therefore do not depend on how tiles are dealt to blocks,
+workers or threads: results are the same to the last bit.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from sparsegp.kernels import Kernel, half_squared_norms
+from sparsegp.likelihoods.base import Likelihood
+from sparsegp.likelihoods.sites import SiteRule
+from sparsegp.selection.criteria import Criterion, Marginals
+from sparsegp.types import Booleans, Floats, Integers
+
+TILE = 256
+GROUP = 16
+"""Tiles worked on at a time, so that temporaries stay in cache."""
+
+
+@dataclass(frozen=True)
+class BlockSettings:
+    """What all row blocks of a run have in common.
+
+    Attributes
+    ----------
+    kernels : sequence of Kernel
+        One for all latent values, or one for each.
+    rule : SiteRule
+        The likelihood and its sites.
+    criterion : Criterion
+    n_latent : int
+        Latent values of a row.
+    capacity : int
+        Active rows that the stub matrices have room for.
+    lazy : bool
+        Evaluate only those scores that can matter.
+    unit : int
+        Tiles that blocks do not divide.
+    allocate : callable
+        From shape and dtype to an array for inputs or stub matrices.
+    """
+
+    kernels: Sequence[Kernel]
+    rule: SiteRule
+    criterion: Criterion
+    n_latent: int
+    capacity: int
+    lazy: bool = True
+    unit: int = 1
+    allocate: Callable[[tuple[int, ...], DTypeLike], NDArray[Any]] = np.zeros
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """The likelihood of the labels."""
+        return self.rule.likelihood
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How well the current marginals tell the labels of the rows of a block.
+
+    Attributes
+    ----------
+    rows : int
+    loss : float
+        Sum over rows of what the likelihood counts: errors, or squared errors.
+    log_z : float
+        Sum of log predictive probabilities of the labels; only for held-out rows.
+    labelled : int
+        Rows whose label is a known class, over which `log_z` runs.
+    """
+
+    rows: int
+    loss: float
+    log_z: float
+    labelled: int
+
+
+class Rows:
+    """Consecutive rows and their marginals, before any inclusion.
+
+    Parameters
+    ----------
+    settings : BlockSettings
+    X : array (m, p)
+        Inputs; scaled and in the working precision, unless there is a transform.
+    target : array (m,)
+        Class codes, -1 for a label that training has not seen; or numbers.
+    first_row : int
+        Row number of the first row in the whole data set, a multiple of `TILE`.
+    held_out : bool
+        Rows that follow the training without taking part in it.
+    aside : Booleans (m,), optional
+        Rows kept aside: they are not included, and count in the all-data posterior only when told.
+    transform : callable, optional
+        Maps some rows of X to scaled inputs in the working precision.
+    """
+
+    def __init__(
+        self,
+        settings: BlockSettings,
+        X: Floats,
+        target: Any,
+        first_row: int,
+        held_out: bool = False,
+        aside: Booleans | None = None,
+        transform: Callable[[Any], Floats] | None = None,
+    ) -> None:
+        if first_row % TILE:
+            raise ValueError(f"first_row must be a multiple of {TILE}, got {first_row}")
+        self.settings = settings
+        self.held_out = held_out
+        self.n_rows = len(X)
+        self.X = _tiles(X, transform, settings.allocate)
+        self.n_tiles = len(self.X)
+        self.half_norms = half_squared_norms(self.X)
+        padded = self.n_tiles * TILE
+        self.rows = np.arange(first_row, first_row + padded)
+        numeric = settings.likelihood.numeric
+        self.target = np.zeros(padded, dtype=np.float64 if numeric else np.int64)
+        self.target[: self.n_rows] = target
+        self.open = np.zeros(padded, dtype=bool)
+        self.open[: self.n_rows] = not held_out
+        self.aside = np.zeros(padded, dtype=bool)
+        if aside is not None:
+            self.aside[: self.n_rows] = aside
+            self.open &= ~self.aside
+        self.mean = np.zeros((padded, settings.n_latent))
+        self.variance = np.stack(
+            [kernel.diag(self.X).reshape(padded) for kernel in settings.kernels], axis=1
+        ).astype(np.float64)
+        self.scored_target = self.target if numeric else np.maximum(self.target, 0)
+
+    def standing(self) -> Standing:
+        """Return the loss of the current marginals, and log probabilities for held-out rows."""
+        rows, likelihood = slice(0, self.n_rows), self.settings.likelihood
+        target, mean, variance = self.target[rows], self.mean[rows], self.variance[rows]
+        loss = float(likelihood.loss(mean, variance, target).sum())
+        known = np.full(len(target), True) if likelihood.numeric else target >= 0
+        total = 0.0
+        if self.held_out and known.any():
+            total = float(likelihood.log_z(mean[known], variance[known], target[known]).sum())
+        return Standing(self.n_rows, loss, total, int(known.sum()))
+
+    def fingerprint(self) -> list[str]:
+        """Return a digest of the inputs and labels of each tile."""
+        target = self.target.reshape(self.n_tiles, TILE)
+        return [
+            hashlib.blake2b(x.tobytes() + codes.tobytes(), digest_size=8).hexdigest()
+            for x, codes in zip(self.X, target, strict=True)
+        ]
+
+    def state_digest(self) -> str:
+        """Return a digest of the marginals, to the last bit."""
+        digest = hashlib.blake2b(self.mean.data, digest_size=16)
+        digest.update(self.variance.data)
+        return digest.hexdigest()
+
+    def kept_aside(self) -> tuple[Floats, NDArray[Any]]:
+        """Return the scaled inputs and targets of the rows kept aside."""
+        index = np.flatnonzero(self.aside)
+        return self.X[index // TILE, index % TILE], self.target[index]
+
+    # -- addressing --------------------------------------------------------------------------------
+
+    def _marginals(self) -> Marginals:
+        return Marginals(self.rows, self.target, self.mean, self.variance)
+
+    def _holds(self, rows: Integers) -> Booleans:
+        first = self.rows[0]
+        inside = (rows >= first) & (rows < first + self.n_rows)
+        return np.asarray(inside & (not self.held_out))
+
+    def _local(self, rows: Integers) -> Integers:
+        return np.asarray(rows[self._holds(rows)] - self.rows[0])
+
+    def _groups(self) -> Iterator[slice]:
+        for start in range(0, self.n_tiles, GROUP):
+            yield slice(start, min(start + GROUP, self.n_tiles))
+
+
+def _tiles(
+    X: Any,
+    transform: Callable[[Any], Floats] | None,
+    allocate: Callable[[tuple[int, ...], DTypeLike], NDArray[Any]],
+) -> Floats:
+    """Return the rows in tiles, (tiles, TILE, p), the last one filled up with zeros."""
+    n_tiles = -(-len(X) // TILE)
+    dtype = X.dtype if transform is None else transform(X[:1]).dtype
+    flat: Floats = allocate((n_tiles * TILE, X.shape[1]), dtype)
+    step = 4 * TILE  # small, because what is freed stays with the thread that freed it
+    for start in range(0, len(X), step):
+        some = X[start : start + step]
+        flat[start : start + len(some)] = some if transform is None else transform(some)
+    return flat.reshape(n_tiles, TILE, X.shape[1])

@@ -1,0 +1,259 @@
+"""Minimising the criterion while the active rows stay: the inner loop of learning (SLH 3.3).
+
+The criterion is a function phi(parameters, sites) whose gradient is known for fixed sites, while
+the sites should follow the parameters. What to do about that is the strategy:
+
+- ``constant``: the sites stay. Criterion and gradient agree, and it always goes down.
+- ``hybrid``: they stay during a line search, and are set anew for every new direction. Then the
+  criterion may go up.
+- ``exact``: they are set anew for every evaluation. The right criterion is minimised, by the wrong
+  gradient; line searches look at values alone, but no direction may lead down.
+- ``whole``: the same criterion by its own gradient (learning/through_sites.py). The paper has no
+  such strategy; for fixed active rows it leaves nothing to be wished for.
+
+The loop knows of nothing but arrays: parameters (q,), free numbers; sites of any shape.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import OptimizeResult, minimize
+
+from sparsegp.errors import NumericalError, SettingsError
+from sparsegp.math.lbfgs import Ascent, Function
+from sparsegp.registry import Registry
+from sparsegp.types import Doubles
+
+REACH = 5.0
+"""How far a parameter may go from where it started: for a logarithm, a factor of 150."""
+
+
+class Problem(Protocol):
+    """What is minimised."""
+
+    def evaluate(self, parameters: Doubles, sites: Doubles) -> tuple[float, Doubles]:
+        """Return the criterion, and its gradient (q,) for fixed sites."""
+        ...
+
+    def resite(self, parameters: Doubles) -> Doubles:
+        """Return the sites that belong to the parameters."""
+        ...
+
+    def follow(self, parameters: Doubles) -> tuple[float, Doubles]:
+        """Return the criterion under these sites, and its whole gradient."""
+        ...
+
+
+@dataclass(frozen=True)
+class Path:
+    """A way that was gone, from the start to the point where it ended.
+
+    Attributes
+    ----------
+    points : Doubles (k + 1, q)
+        Parameters after every step.
+    values : Doubles (k + 1,)
+        The criterion there, under the sites of that moment.
+    sites : Doubles
+        At the end.
+    evaluations : int
+        Of criterion and gradient.
+    """
+
+    points: Doubles
+    values: Doubles
+    sites: Doubles
+    evaluations: int
+
+    @property
+    def parameters(self) -> Doubles:
+        """Where it ended, (q,)."""
+        return np.asarray(self.points[-1])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return everything as arrays."""
+        return {f"path_{entry.name}": np.array(getattr(self, entry.name)) for entry in fields(self)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "Path":
+        """Restore what `arrays` gave."""
+        points, values, sites, count = (arrays[f"path_{entry.name}"] for entry in fields(cls))
+        return cls(points, values, sites, int(count))
+
+
+Strategy: TypeAlias = Callable[["Search"], Path]
+
+STRATEGIES: Registry[Strategy] = Registry("inner strategy")
+
+
+def descend(
+    problem: Problem,
+    start: Doubles,
+    sites: Doubles,
+    strategy: str = "constant",
+    steps: int = 8,
+    reach: float = REACH,
+) -> Path:
+    """Go down from a start, and return the way.
+
+    Parameters
+    ----------
+    problem : Problem
+    start : Doubles (q,)
+    sites : Doubles
+        Those at the start.
+    strategy : str
+        Name in `STRATEGIES`.
+    steps : int
+        Line searches, at most.
+    reach : float
+        How far a parameter may go.
+
+    Raises
+    ------
+    SettingsError
+        If there is no such strategy, or a number is out of range.
+    NumericalError
+        If the criterion is not finite at the start.
+    """
+    if steps < 1 or not reach > 0:
+        raise SettingsError(f"steps and reach must be positive, got {steps} and {reach}")
+    run = STRATEGIES[strategy]
+    return run(Search(problem, np.asarray(start, np.float64), sites, steps, reach))
+
+
+class Search:
+    """One descent: what it may do, and what it has done.
+
+    The criterion is divided by the largest element of the gradient at the start, so that a first
+    step along the gradient moves no parameter by more than one.
+    """
+
+    def __init__(
+        self, problem: Problem, start: Doubles, sites: Doubles, steps: int, reach: float
+    ) -> None:
+        self.problem, self.start, self.sites = problem, start, sites
+        self.steps, self.reach = steps, reach
+        self.evaluations, self.scale = 0, 1.0
+        self.points: list[Doubles] = []
+        self.values: list[float] = []
+
+    def begin(self, sites: Doubles | None) -> tuple[float, Doubles]:
+        """Return scaled criterion and gradient at the start."""
+        value, gradient = self.evaluate(self.start, sites)
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            raise NumericalError(
+                f"the criterion and its gradient must be finite, got {value} and {gradient} at "
+                f"parameters {self.start}; start elsewhere"
+            )
+        self.note(self.start, value)
+        self.scale = float(np.abs(gradient).max()) or 1.0
+        return value / self.scale, gradient / self.scale
+
+    def evaluate(self, parameters: Doubles, sites: Doubles | None) -> tuple[float, Doubles]:
+        """Return scaled criterion and gradient; without sites, where they follow."""
+        self.evaluations += 1
+        if sites is None:
+            value, gradient = self.problem.follow(parameters)
+        else:
+            value, gradient = self.problem.evaluate(parameters, sites)
+        return value / self.scale, gradient / self.scale
+
+    def note(self, parameters: Doubles, scaled: float) -> None:
+        """Remember a step."""
+        self.points.append(np.array(parameters))
+        self.values.append(scaled * self.scale)
+
+    def path(self) -> Path:
+        """Return the way so far."""
+        return Path(np.stack(self.points), np.array(self.values), self.sites, self.evaluations)
+
+    def climb(self, sites: Callable[[Doubles], Doubles]) -> tuple[Ascent, Function]:
+        """Return an ascent of minus the criterion, which beyond reach is minus infinity."""
+
+        def function(parameters: Doubles) -> tuple[float, Doubles]:
+            if np.abs(parameters - self.start).max() > self.reach:
+                return -np.inf, np.zeros_like(parameters)
+            value, gradient = self.evaluate(parameters, sites(parameters))
+            return -value, -gradient
+
+        value, gradient = self.begin(self.sites)
+        return Ascent(self.start, -value, -gradient), function
+
+
+@STRATEGIES.register("constant")
+def constant(search: Search) -> Path:
+    """Keep the sites."""
+    _quasi_newton(search, search.sites)
+    return search.path()
+
+
+@STRATEGIES.register("whole")
+def whole(search: Search) -> Path:
+    """Let the sites follow."""
+    _quasi_newton(search, None)
+    search.sites = search.problem.resite(search.points[-1])
+    return search.path()
+
+
+def _quasi_newton(search: Search, sites: Doubles | None) -> None:
+    """Go down by L-BFGS-B, as value and gradient agree."""
+    first = search.begin(sites)
+
+    def function(parameters: Doubles) -> tuple[float, Doubles]:
+        at_start = search.evaluations == 1 and np.array_equal(parameters, search.start)
+        return first if at_start else search.evaluate(parameters, sites)
+
+    def note(intermediate_result: OptimizeResult) -> None:
+        search.note(intermediate_result.x, float(intermediate_result.fun))
+
+    minimize(
+        function,
+        search.start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(x - search.reach, x + search.reach) for x in search.start],
+        callback=note,
+        options={"maxiter": search.steps},
+    )
+
+
+@STRATEGIES.register("hybrid")
+def hybrid(search: Search) -> Path:
+    """Set the sites anew after every line search."""
+    ascent, function = search.climb(lambda _: search.sites)
+    for _ in range(search.steps):
+        if not _step(ascent, function):
+            break
+        search.sites = search.problem.resite(ascent.point)
+        ascent.value, ascent.gradient = function(ascent.point)
+        search.note(ascent.point, -ascent.value)
+    return search.path()
+
+
+@STRATEGIES.register("exact")
+def exact(search: Search) -> Path:
+    """Set the sites anew for every evaluation; take what lowers the criterion."""
+    search.sites = search.problem.resite(search.start)
+    ascent, function = search.climb(search.problem.resite)
+    for _ in range(search.steps):
+        if not _step(ascent, function):
+            break
+        search.note(ascent.point, -ascent.value)
+    search.sites = search.problem.resite(ascent.point)
+    return search.path()
+
+
+def _step(ascent: Ascent, function: Function) -> bool:
+    """Make a step; where the memory of former ones leads nowhere, do without. Return success."""
+    before = ascent.point
+    if not ascent.gradient.any():
+        return False
+    ascent.step(function, np.array)
+    if ascent.point is before and ascent.steps:
+        ascent.steps, ascent.changes = [], []
+        ascent.step(function, np.array)
+    return ascent.point is not before

@@ -1,0 +1,273 @@
+"""The likelihood of labels given latent values: its contract, its registry and its defaults.
+
+All that inference asks of a likelihood are, for marginals u ~ N(mean, diag(variance)), the
+expectation Z = E[p(y|u)] and its first two derivatives in the means (Seeger, Lawrence & Herbrich
+2006, appendix B.1; SLH below). A subclass that gives no more than `log_density` has them by
+quadrature (appendix B.2); most know better.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from sparsegp.errors import SettingsError
+from sparsegp.math.gaussian_quadrature import line_moments, product_moments
+from sparsegp.math.quadrature import log_sum_exp
+from sparsegp.registry import Registry
+from sparsegp.types import Doubles, Integers
+
+DIFFERENCE = 1e-5
+"""Step of the default `parameter_gradient`."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Z = E[p(y|u)] of n rows with R latent values, and its derivatives.
+
+    Attributes
+    ----------
+    log_z : Doubles (n,)
+    slope : Doubles (n, R)
+        d log Z / d mean_r (alpha of SLH).
+    curvature : Doubles (n, R)
+        -d2 log Z / d mean_r^2 (nu of SLH); the site that matches the moments has the precision
+        nu / (1 - a nu), with a the variance.
+    """
+
+    log_z: Doubles
+    slope: Doubles
+    curvature: Doubles
+
+
+@dataclass(frozen=True)
+class Likelihood(ABC):
+    """p(y|u) for a label y and R latent values u.
+
+    A subclass is a frozen dataclass; ``class Probit(Likelihood, name="probit")`` enters it in
+    `LIKELIHOODS`. Its fields are floats, integers or tuples of floats. What a row gets is the same,
+    to the bit, whichever rows it is evaluated with. Variances are positive; `log_z` takes zero too.
+    """
+
+    name: ClassVar[str] = ""
+    log_concave: ClassVar[bool] = True
+    """Whether log p(y|u) is concave in u, so that no site has a negative precision."""
+    numeric: ClassVar[bool] = False
+    """Whether labels are numbers; otherwise they are class codes 0..K-1."""
+
+    def __init_subclass__(cls, name: str = "", **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if name:
+            cls.name = name
+            LIKELIHOODS.register(name)(cls)
+
+    @classmethod
+    @abstractmethod
+    def start(cls, n_classes: int, n_nodes: int = 12) -> Self:
+        """Return the likelihood before anything is learnt.
+
+        Parameters
+        ----------
+        n_classes : int
+            Ignored where labels are numbers.
+        n_nodes : int
+            Nodes of one-dimensional quadrature, where it has a fixed number.
+
+        Raises
+        ------
+        SettingsError
+            If the likelihood is not for so many classes.
+        """
+
+    @abstractmethod
+    def log_density(self, latent: Doubles, target: Any) -> Doubles:
+        """Return log p(y|u), (...), for latent values (..., R) and labels that broadcast to (...).
+
+        Summed (integrated) over the labels the densities are one.
+        """
+
+    @property
+    def bounded(self) -> bool:
+        """Whether scores have the upper bounds that lazy selection needs."""
+        return False
+
+    def n_latent(self, n_classes: int) -> int:
+        """Return the number R of latent values that a row has."""
+        return 1
+
+    # -- expectations ------------------------------------------------------------------------------
+
+    def moments(self, mean: Doubles, variance: Doubles, target: Any) -> Moments:
+        """Return log Z and its derivatives.
+
+        The default takes `log_density` alone. For R = 1 it is as good as double precision allows,
+        for densities that are smooth and log-concave; of the curvature that is 1e-15 / variance.
+        For more it is the product rule, about the means, with at most some thousand points.
+
+        Parameters
+        ----------
+        mean, variance : Doubles (n, R)
+        target : array (n,)
+            Class codes, or numbers.
+        """
+        if mean.shape[1] == 1:
+            log_z, shift, spread = line_moments(
+                lambda u, rows: self.log_density(u[..., np.newaxis], target[rows]),
+                mean[:, 0],
+                variance[:, 0],
+            )
+            shift, spread = shift[:, np.newaxis], spread[:, np.newaxis]
+        else:
+            log_z, shift, spread = product_moments(
+                lambda u, rows: self.log_density(u, target[rows]), mean, variance
+            )
+        with np.errstate(divide="ignore", invalid="ignore"):  # no derivatives at zero variance
+            slope, curvature = shift / np.sqrt(variance), (1.0 - spread) / variance
+        if self.log_concave:  # Z is, too: below zero there is rounding, or error of the rule
+            curvature = np.maximum(curvature, 0.0)
+        return Moments(log_z, slope, curvature)
+
+    def log_z(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
+        """Return log Z, (n,); parameters as for `moments`."""
+        return self.moments(mean, variance, target).log_z
+
+    def log_probabilities(
+        self, mean: Doubles, variance: Doubles, n_classes: int | None = None
+    ) -> Doubles:
+        """Return the log probability of every class, (n, K), normalised to sum to one.
+
+        Parameters
+        ----------
+        mean, variance : Doubles (n, R)
+        n_classes : int, optional
+            K, where the likelihood does not know it.
+
+        Raises
+        ------
+        SettingsError
+            If labels are numbers.
+        """
+        if self.numeric:
+            raise SettingsError(
+                f"likelihood={self.name} is for numbers and has no class probabilities; "
+                "use predictive"
+            )
+        count = n_classes or self._n_classes(mean.shape[1])
+        each = [self.log_z(mean, variance, np.full(len(mean), code)) for code in range(count)]
+        log_p = np.array(each)
+        return np.asarray((log_p - log_sum_exp(log_p)).T)
+
+    def _n_classes(self, n_latent: int) -> int:
+        return n_latent if n_latent > 1 else 2
+
+    def decide(self, mean: Doubles, variance: Doubles) -> Integers:
+        """Return the code of the class that is taken to be the right one, (n,)."""
+        return np.asarray(self.log_probabilities(mean, variance).argmax(axis=1))
+
+    def loss(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
+        """Return what is lost by the best guess, (n,): 1 for a wrong class."""
+        return np.asarray(self.decide(mean, variance) != target, dtype=np.float64)
+
+    # -- parameters --------------------------------------------------------------------------------
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of the q parameters that can be learnt."""
+        return ()
+
+    def parameters(self) -> Doubles:
+        """Return the parameters as unconstrained numbers, (q,): logarithms of positive ones."""
+        return np.empty(0)
+
+    def with_parameters(self, values: Doubles) -> Self:
+        """Return the likelihood with other parameters (q,).
+
+        Raises
+        ------
+        SettingsError
+            If their number or their values do not fit.
+        """
+        self._check_count(values)
+        return self
+
+    def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
+        """Return d log Z / d parameters, (n, q) (SLH eq. 12); arguments as for `moments`.
+
+        The default takes central differences.
+        """
+        here = self.parameters()
+        columns = np.empty((len(here), len(mean)))
+        for column, unit in zip(columns, np.eye(len(here)), strict=True):
+            up, down = (
+                self.with_parameters(here + step * unit).log_z(mean, variance, target)
+                for step in (DIFFERENCE, -DIFFERENCE)
+            )
+            column[:] = (up - down) / (2 * DIFFERENCE)
+        return columns.T
+
+    def _check_count(self, values: Doubles) -> None:
+        if np.shape(values) != (len(self.parameter_names),):
+            raise SettingsError(
+                f"likelihood={self.name} has {len(self.parameter_names)} parameters "
+                f"({', '.join(self.parameter_names)}), got an array of shape {np.shape(values)}"
+            )
+
+    # -- JSON --------------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """Return name and fields as plain JSON values."""
+        return {"name": self.name} | {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in asdict(self).items()
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "Likelihood":
+        """Return the likelihood that `to_json` wrote down.
+
+        Raises
+        ------
+        SettingsError
+            If the name or a field is not known, or a value is out of range.
+        """
+        values = dict(data)
+        kind = LIKELIHOODS[str(values.pop("name", ""))]
+        known = {field.name for field in fields(kind)}
+        if not values.keys() <= known:
+            raise SettingsError(
+                f"likelihood={kind.name} has the fields {', '.join(sorted(known))}, got "
+                f"{', '.join(sorted(values.keys() - known))}"
+            )
+        return kind(
+            **{
+                key: tuple(value) if isinstance(value, list) else value
+                for key, value in values.items()
+            }
+        )
+
+
+LIKELIHOODS: Registry[type[Likelihood]] = Registry("likelihood")
+
+
+def require_finite(name: str, value: float) -> None:
+    """Refuse a parameter that is no number.
+
+    Raises
+    ------
+    SettingsError
+    """
+    if not np.isfinite(value):
+        raise SettingsError(f"{name} must be finite, got {value}")
+
+
+def require_classes(name: str, n_classes: int, least: int = 2) -> None:
+    """Refuse fewer classes than a likelihood needs.
+
+    Raises
+    ------
+    SettingsError
+    """
+    if n_classes < least:
+        raise SettingsError(f"likelihood={name} needs at least {least} classes, got {n_classes}")

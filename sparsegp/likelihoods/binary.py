@@ -1,0 +1,92 @@
+"""What the likelihoods of two classes share: one latent value, a sign and a bias.
+
+p(y|u) = f(y (u + beta)) with y = +1 for code 1 and y = -1 for code 0. A member gives log f and the
+moments of f; the rest follows by symmetry.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from sparsegp.errors import SettingsError
+from sparsegp.likelihoods.base import Likelihood, Moments, require_finite
+from sparsegp.types import Doubles, Integers
+
+
+@dataclass(frozen=True)
+class Binary(Likelihood):
+    """A likelihood of two classes that is one function of y (u + bias).
+
+    Parameters
+    ----------
+    bias : float
+        beta: what the latent values of all rows have in common.
+    """
+
+    bias: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_finite("bias", self.bias)
+
+    @classmethod
+    def start(cls, n_classes: int, n_nodes: int = 12) -> Self:
+        """Return the likelihood without bias.
+
+        Raises
+        ------
+        SettingsError
+            Unless there are two classes.
+        """
+        if n_classes != 2:
+            raise SettingsError(
+                f"likelihood={cls.name} needs exactly 2 classes, got {n_classes}; "
+                "for more use multinomial_probit"
+            )
+        return cls()
+
+    @abstractmethod
+    def _log_link(self, margin: Doubles) -> Doubles:
+        """Return log f, (...), for margins y (u + beta), (...)."""
+
+    @abstractmethod
+    def _link_moments(self, margin: Doubles, variance: Doubles) -> Moments:
+        """Return the moments of f for margins of these means and variances, (n, 1)."""
+
+    def log_density(self, latent: Doubles, target: Any) -> Doubles:
+        """Return log p(y|u); see `Likelihood`."""
+        return self._log_link(sign(target) * (latent[..., 0] + self.bias))
+
+    def moments(self, mean: Doubles, variance: Doubles, target: Any) -> Moments:
+        """Return log Z and its derivatives; see `Likelihood`."""
+        y = sign(target)[:, np.newaxis]
+        found = self._link_moments(y * (mean + self.bias), variance)
+        return Moments(found.log_z, y * found.slope, found.curvature)
+
+    def decide(self, mean: Doubles, variance: Doubles) -> Integers:
+        """Return code 1 where the mean with the bias is positive, (n,)."""
+        return np.asarray(mean[:, 0] + self.bias > 0, dtype=np.int64)
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The bias."""
+        return ("bias",)
+
+    def parameters(self) -> Doubles:
+        """Return the bias, (1,)."""
+        return np.array([self.bias])
+
+    def with_parameters(self, values: Doubles) -> Self:
+        """Return the likelihood with another bias; see `Likelihood`."""
+        self._check_count(values)
+        return replace(self, bias=float(values[0]))
+
+    def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
+        """Return d log Z / d bias, (n, 1): the slope, as bias and mean only occur added up."""
+        return self.moments(mean, variance, target).slope
+
+
+def sign(target: Any) -> Doubles:
+    """Return y = +1 for class code 1, -1 for 0."""
+    return np.asarray(2.0 * np.asarray(target) - 1.0)

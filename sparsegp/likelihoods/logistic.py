@@ -1,0 +1,136 @@
+"""Logistic: of two classes the second has the odds exp(u + beta).
+
+Expectations are one-dimensional integrals by the trapezoid rule. With s^2 the variance, the
+logistic function bends over a length of about 3 and the Gaussian over s. Where s is small, or all
+of the tilted density lies away from the bend, nodes are equally spaced in units of s, about the
+mode. Elsewhere they are equally spaced in t = asinh(u / 3) + u / s: as close as the bend needs
+about zero, as wide as the Gaussian allows away from it. So the number of nodes hardly depends on s.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from scipy.special import expit, log_expit
+
+from sparsegp.likelihoods.base import Moments
+from sparsegp.likelihoods.binary import Binary
+from sparsegp.math.quadrature import HALF_LOG_TWO_PI, log_sum_exp, ordered_sum
+from sparsegp.types import Doubles, Floats, Integers
+
+SMALL = (1.0, 2.0)
+"""Scales up to which nodes are equally spaced, with `STEPS` between them in units of the scale."""
+STEPS = (0.6, 0.35)
+REACH = 8.6
+"""Half the range of the nodes, in units of the scale: the tilted density falls off by e^-37."""
+STRAIGHT = 30.0
+"""From here on the logistic function is 1 or an exponential: it says nothing to log Z's bend."""
+LENGTH = 3.0
+"""Nodes are close together for |u| up to this: the function has its poles at +-i pi."""
+STRETCHED_STEP = 0.4
+NEWTON_STEPS = 6
+CHUNK = 512
+"""Rows worked on at a time, so that temporaries stay in cache."""
+
+
+@dataclass(frozen=True)
+class Logistic(Binary, name="logistic"):
+    """p(y|u) = 1 / (1 + exp(-y (u + beta))), y = -1 or +1; log Z is right to 1e-9."""
+
+    def _log_link(self, margin: Doubles) -> Doubles:
+        return np.asarray(log_expit(margin))
+
+    def _link_moments(self, margin: Doubles, variance: Doubles) -> Moments:
+        mean, scale = margin[:, 0], np.sqrt(variance[:, 0])
+        out = np.empty((3, len(mean)))
+        bent = scale * REACH + STRAIGHT >= np.abs(_nearest_to_zero(mean, scale))
+        plain = (scale <= SMALL[-1]) | ~bent
+        kind = np.where(plain, np.searchsorted(SMALL[:-1], scale), len(STEPS) + _octave(scale))
+        for some in np.unique(kind).tolist():
+            rows = np.flatnonzero(kind == some)
+            for start in range(0, len(rows), CHUNK):
+                part = rows[start : start + CHUNK]
+                if some < len(STEPS):
+                    found = _by_equal_steps(mean[part], scale[part], STEPS[some])
+                else:
+                    found = _by_stretched_steps(mean[part], scale[part], some - len(STEPS))
+                out[:, part] = found
+        return Moments(out[0], out[1][:, np.newaxis], out[2][:, np.newaxis])
+
+
+def _octave(scale: Doubles) -> Integers:
+    """Return the number of the half octave above `SMALL` in which each scale lies."""
+    above = np.maximum(scale / SMALL[-1], 1.0)
+    return np.asarray(np.floor(2.0 * np.log2(above)), dtype=np.int64)
+
+
+def _nearest_to_zero(mean: Doubles, scale: Doubles) -> Doubles:
+    """Return where the tilted density has its mode, if that is away from the bend.
+
+    The mode is mean + s^2 q with q in (0, 1) the probability of the other class.
+    """
+    return np.maximum(mean, np.minimum(mean + scale * scale, 0.0))
+
+
+def _by_equal_steps(mean: Doubles, scale: Doubles, step: float) -> tuple[Floats, ...]:
+    """Return log Z, slope and curvature, (n,) each, by nodes about the mode."""
+    variance = scale * scale
+    u = _nearest_to_zero(mean, scale)
+    for _ in range(NEWTON_STEPS):
+        q = expit(-u)
+        u = u - (u - mean - variance * q) / (1.0 + variance * q * (1.0 - q))
+    half = int(np.ceil(REACH / step))
+    x = scale * expit(-u) + step * np.arange(-half, half + 1)[:, np.newaxis]
+    u = mean + scale * x
+    return _sums(x, log_expit(u) + np.log(step), expit(-u), scale)
+
+
+def _by_stretched_steps(mean: Doubles, scale: Doubles, octave: int) -> tuple[Floats, ...]:
+    """Return log Z, slope and curvature, (n,) each, by the nodes that the octave has in common."""
+    u, log_f, q = _stretched(octave)
+    return _sums((u - mean) / scale, log_f - np.log(scale), q, scale)
+
+
+@cache
+def _stretched(octave: int) -> tuple[Doubles, Doubles, Doubles]:
+    """Return nodes u, log of weight times logistic function, and 1 - logistic, (q, 1) each.
+
+    With v = asinh(u / 3), t = v + (3 / s) sinh v is convex for v > 0, and Newton's method from
+    above its root comes down to it.
+    """
+    scale = SMALL[-1] * 2.0 ** (octave / 2)
+    ratio = LENGTH / scale
+    end = 2.0 * np.sqrt(2.0) * REACH * scale + STRAIGHT + LENGTH
+    half = np.ceil((np.arcsinh(end / LENGTH) + end / scale) / STRETCHED_STEP)
+    t = STRETCHED_STEP * np.arange(half + 1)
+    v = np.minimum(t, np.arcsinh(t / ratio))
+    for _ in range(2 * NEWTON_STEPS):
+        v = v - (v + ratio * np.sinh(v) - t) / (1.0 + ratio * np.cosh(v))
+    v = np.concatenate([-v[:0:-1], v])[:, np.newaxis]
+    u = LENGTH * np.sinh(v)
+    log_weight = np.log(STRETCHED_STEP * LENGTH * np.cosh(v) / (1.0 + ratio * np.cosh(v)))
+    found = u, log_weight + log_expit(u), expit(-u)
+    for values in found:
+        values.flags.writeable = False
+    return found
+
+
+def _sums(x: Doubles, log_f: Doubles, q: Doubles, scale: Doubles) -> tuple[Floats, ...]:
+    """Return log Z, slope and curvature from standardised nodes x (q, n).
+
+    With w the weights of the nodes and q the derivative of the logarithm, integration by parts
+    makes 1 - Var_w[x] out of c = -s Cov_w(x, q). As q falls with u, c is positive for any weights,
+    and it keeps its digits where the variance is almost one. c + Var_w[x] is one but for the error
+    of the rule; to divide by it keeps the curvature below 1 / s^2.
+    """
+    terms = log_f - 0.5 * x * x - HALF_LOG_TWO_PI
+    log_z = log_sum_exp(terms)
+    weight = np.exp(terms - log_z)
+    slope = ordered_sum(weight * q)
+    weighted = weight * (x - ordered_sum(weight * x))
+    # where q is the same at all nodes rounding may leave a covariance below zero
+    cross = np.maximum(-ordered_sum(weighted * (q - slope)), 0.0)
+    spread = ordered_sum(weighted * x)
+    with np.errstate(divide="ignore", invalid="ignore"):  # no curvature at zero variance
+        curvature = cross / scale / (scale * cross + spread)
+    return log_z, slope, curvature

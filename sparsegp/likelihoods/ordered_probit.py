@@ -1,0 +1,183 @@
+"""Ordered probit: classes in an order are intervals of one noisy latent value.
+
+With thresholds b, y = k if b_(k-1) < u + e < b_k with e ~ N(0, 1), so that
+
+    Z = Phi(hi) - Phi(lo),  hi, lo = (b_k - m) / v, (b_(k-1) - m) / v,  v^2 = 1 + a
+
+and the derivatives of log Z are those of a truncated normal distribution. Differences are formed
+on the side of zero where Phi is small, of Mills' ratios, so that they keep their digits.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import erf, erfcx, ndtr, ndtri
+
+from sparsegp.errors import SettingsError
+from sparsegp.likelihoods.base import Likelihood, Moments, require_classes
+from sparsegp.math.normal import LOG_PEAK, PEAK, SQRT_HALF, SQRT_TWO_OVER_PI
+from sparsegp.types import Doubles
+
+
+@dataclass(frozen=True)
+class OrderedProbit(Likelihood, name="ordered_probit"):
+    """p(y = k|u) = Phi(b_k - u) - Phi(b_(k-1) - u) with b_(-1), b_(K-1) infinite.
+
+    Parameters
+    ----------
+    thresholds : tuple of float
+        b_0 < ... < b_(K-2), in latent units; learnt as b_0 and the logarithms of the gaps.
+
+    Raises
+    ------
+    SettingsError
+        If they are not finite and strictly increasing.
+    """
+
+    thresholds: tuple[float, ...] = (0.0,)
+
+    def __post_init__(self) -> None:
+        b = np.array(self.thresholds, dtype=np.float64)
+        if b.ndim != 1 or not b.size or not np.isfinite(b).all() or (np.diff(b) <= 0).any():
+            raise SettingsError(
+                f"thresholds must be finite and strictly increasing, got {self.thresholds}; "
+                "give one less than there are classes"
+            )
+
+    @classmethod
+    def start(cls, n_classes: int, n_nodes: int = 12) -> Self:
+        """Return thresholds by which all classes are equally probable for latent variance one.
+
+        Raises
+        ------
+        SettingsError
+            If there are fewer than two classes.
+        """
+        require_classes(cls.name, n_classes)
+        shares = np.arange(1, n_classes) / n_classes
+        return cls(tuple((np.sqrt(2.0) * ndtri(shares)).tolist()))
+
+    def _n_classes(self, n_latent: int) -> int:
+        return len(self.thresholds) + 1
+
+    def log_density(self, latent: Doubles, target: Any) -> Doubles:
+        """Return log p(y|u); see `Likelihood`."""
+        return self._interval(latent[..., 0], np.zeros(1), target).log_z
+
+    def log_z(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
+        """Return log Z, (n,); see `Likelihood`."""
+        return self._interval(mean[:, 0], variance[:, 0], target).log_z
+
+    def moments(self, mean: Doubles, variance: Doubles, target: Any) -> Moments:
+        """Return log Z and its derivatives; see `Likelihood`."""
+        part, total = self._interval(mean[:, 0], variance[:, 0], target), 1.0 + variance
+        slope = part.shift[:, np.newaxis] / np.sqrt(total)
+        return Moments(part.log_z, slope, part.bend[:, np.newaxis] / total)
+
+    def _interval(self, mean: Doubles, variance: Doubles, target: Any) -> "Truncated":
+        edges = np.concatenate([[-np.inf], self.thresholds, [np.inf]])
+        scale = np.sqrt(1.0 + variance)
+        low, high = edges[target], edges[np.asarray(target) + 1]
+        return truncated((low - mean) / scale, (high - mean) / scale, (high - low) / scale)
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The first threshold and the logarithms of the gaps to the next ones."""
+        return ("first", *(f"log_gap_{k}" for k in range(1, len(self.thresholds))))
+
+    def parameters(self) -> Doubles:
+        """Return b_0 and log(b_k - b_(k-1)), (K - 1,)."""
+        return np.concatenate([self.thresholds[:1], np.log(np.diff(self.thresholds))])
+
+    def with_parameters(self, values: Doubles) -> Self:
+        """Return the likelihood with other thresholds; see `Likelihood`."""
+        self._check_count(values)
+        with np.errstate(over="ignore"):  # refused by its own message
+            steps = np.concatenate([values[:1], np.exp(values[1:])])
+        return replace(self, thresholds=tuple(np.cumsum(steps).tolist()))
+
+    def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
+        """Return d log Z / d parameters, (n, K - 1): a gap moves all thresholds above it."""
+        part = self._interval(mean[:, 0], variance[:, 0], target)
+        index, code = np.arange(len(self.thresholds)), np.asarray(target)[:, np.newaxis]
+        scale = np.sqrt(1.0 + variance)
+        pull = part.at_high[:, np.newaxis] * (code >= index)
+        pull = pull - part.at_low[:, np.newaxis] * (code > index)
+        steps = np.concatenate([[1.0], np.diff(self.thresholds)])
+        return np.asarray(pull / scale * steps)
+
+
+@dataclass(frozen=True)
+class Truncated:
+    """A standard normal value x of which one knows that it lies between two bounds.
+
+    Attributes
+    ----------
+    log_z : Doubles (...)
+        Logarithm of the probability of that.
+    at_low, at_high : Doubles (...)
+        Its density at the bounds.
+    shift : Doubles (...)
+        Its mean, at_low - at_high.
+    bend : Doubles (...)
+        One less its variance.
+    """
+
+    log_z: Doubles
+    at_low: Doubles
+    at_high: Doubles
+    shift: Doubles
+    bend: Doubles
+
+
+def truncated(low: Doubles, high: Doubles, width: Doubles) -> Truncated:
+    """Return the truncated normal distribution; any shapes, bounds may be infinite.
+
+    Parameters
+    ----------
+    low, high : Doubles
+    width : Doubles
+        Their difference, which may be known to more digits.
+    """
+    mirrored = low + high < 0
+    low, high = np.where(mirrored, -high, low), np.where(mirrored, -low, high)
+    tail = low >= 0
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # branches not taken
+        by_tail = _tail(np.maximum(low, 0.0), high, width)
+        by_middle = _middle(np.minimum(low, 0.0), high)
+    log_z, near, far, shift = (
+        np.where(tail, a, b) for a, b in zip(by_tail, by_middle, strict=True)
+    )
+    rim = np.where(np.isinf(high), 0.0, high) * far  # a bound at infinity has no density
+    rim = rim - np.where(np.isinf(low), 0.0, low) * near
+    # a truncated normal distribution is narrower than the whole: beyond 0 and 1 lies rounding
+    bend = np.clip(shift * shift + rim, 0.0, 1.0)
+    return Truncated(
+        log_z,
+        np.where(mirrored, far, near),
+        np.where(mirrored, near, far),
+        np.where(mirrored, -shift, shift),
+        bend,
+    )
+
+
+def _tail(low: Doubles, high: Doubles, width: Doubles) -> tuple[Doubles, ...]:
+    """Return log Z, the densities at the bounds and their difference, for 0 <= low < high.
+
+    Z = phi(low) (M(low) - phi(high) / phi(low) M(high)) with M Mills' ratio.
+    """
+    exponent = 0.5 * width * (low + high)
+    fade = np.exp(-exponent)
+    mills = (erfcx(SQRT_HALF * low) - fade * erfcx(SQRT_HALF * high)) / SQRT_TWO_OVER_PI
+    log_z = LOG_PEAK - 0.5 * low * low + np.log(mills)
+    return log_z, 1.0 / mills, fade / mills, -np.expm1(-exponent) / mills
+
+
+def _middle(low: Doubles, high: Doubles) -> tuple[Doubles, ...]:
+    """Return the same for low < 0 < high, where nothing cancels."""
+    outside = ndtr(low) + ndtr(-high)
+    inside = 0.5 * (erf(SQRT_HALF * high) - erf(SQRT_HALF * low))
+    log_z = np.where(outside < 0.5, np.log1p(-outside), np.log(inside))
+    near, far = (PEAK * np.exp(-0.5 * x * x) / inside for x in (low, high))
+    return log_z, near, far, near - far

@@ -1,0 +1,46 @@
+"""Probit: of two classes the second has probability Phi(u + beta) (SLH appendix B.1)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparsegp.likelihoods.base import Moments
+from sparsegp.likelihoods.binary import Binary, sign
+from sparsegp.math.normal import hazard, log_cdf
+from sparsegp.types import Doubles
+
+FAR = -30.0
+"""From here on the rate of the hazard is taken from its series."""
+SERIES = (0.0, -1.0, 6.0, -50.0, 518.0, -6354.0)
+"""Coefficients of z^-2k in -H'(z) - 1 for z to minus infinity."""
+
+
+@dataclass(frozen=True)
+class Probit(Binary, name="probit"):
+    """p(y|u) = Phi(y (u + beta)), y = -1 or +1; all expectations have closed forms."""
+
+    def _log_link(self, margin: Doubles) -> Doubles:
+        return log_cdf(margin)
+
+    def _link_moments(self, margin: Doubles, variance: Doubles) -> Moments:
+        scale = np.sqrt(1.0 + variance)
+        z = margin / scale
+        return Moments(log_cdf(z[:, 0]), hazard(z) / scale, hazard_rate(z) / (1.0 + variance))
+
+    def log_z(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
+        """Return log Z, (n,); see `Likelihood`."""
+        z = sign(target) * (mean[:, 0] + self.bias) / np.sqrt(1.0 + variance[:, 0])
+        return log_cdf(z)
+
+
+def hazard_rate(z: Doubles) -> Doubles:
+    """Return -H'(z) = H(z) (z + H(z)), any shape; it falls from one to zero.
+
+    For z far below zero z + H is a difference of large numbers, and a series takes its place.
+    """
+    h = hazard(z)
+    with np.errstate(over="ignore"):  # of the branch that is not taken
+        t = np.minimum(z, FAR) ** -2.0
+    series = 1.0 + np.polynomial.polynomial.polyval(t, SERIES)
+    return np.where(z < FAR, series, h * (z + h))

@@ -1,0 +1,116 @@
+"""Gaussian sites that stand for likelihood terms, and the rules by which they are set.
+
+A row with latent marginals N(h, a) is included with a site N(u | m, 1/pi). Whatever the rule, its
+new stub column is mu = (k - M^T M[:, i]) / length, and the latent means change by mu step with
+
+    length = sqrt(1/pi + a)        step = (m - h) / length
+
+In terms of alpha = d log Z / dh and nu = -d2 log Z / dh2 moment matching (SLH appendix B.1) is
+length = nu^(-1/2), step = alpha nu^(-1/2), m = h + alpha / nu and pi = nu / (1 - a nu).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from sparsegp.errors import SettingsError
+from sparsegp.likelihoods.base import Likelihood
+from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
+from sparsegp.registry import Registry
+from sparsegp.types import Doubles
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Sites of n rows with R latent values in C processes; C is R, or 1 if they share the kernel.
+
+    Attributes
+    ----------
+    mean : Doubles (n, R)
+    precision : Doubles (n, C)
+    length : Doubles (n, C)
+        sqrt(1 / precision + latent variance); infinite for a site of no precision.
+    step : Doubles (n, R)
+    """
+
+    mean: Doubles
+    precision: Doubles
+    length: Doubles
+    step: Doubles
+
+
+Rule: TypeAlias = Callable[[Any, Doubles, Doubles, Any], Sites]
+"""From likelihood, latent means (n, R) and variances (n, C), and targets (n,) to sites."""
+
+RULES: Registry[Rule] = Registry("site rule")
+
+
+@RULES.register("variational")
+def variational(likelihood: Any, mean: Doubles, variance: Doubles, target: Any) -> Sites:
+    """Return the sites N(h + p, 1) of the variational posterior (GR eq. 4.3 and 4.4).
+
+    The auxiliary variables of the multinomial probit have unit precision; p is the gradient of
+    log Z without latent variance.
+    """
+    p = likelihood.gradient(mean, None, target)[1]
+    with np.errstate(invalid="ignore"):  # a variance lost by rounding is reported by its caller
+        length = np.sqrt(1.0 + variance)
+    return Sites(mean + p, np.ones_like(variance), length, p / length)
+
+
+@RULES.register("moments")
+def moments(likelihood: Any, mean: Doubles, variance: Doubles, target: Any) -> Sites:
+    """Return the sites that match the moments of the tilted marginals (SLH eq. 7, appendix B.1)."""
+    found = likelihood.moments(mean, variance, target)
+    alpha, nu = found.slope, found.curvature
+    with np.errstate(divide="ignore", invalid="ignore"):
+        length = 1.0 / np.sqrt(nu)
+        site = Sites(mean + alpha / nu, nu / (1.0 - variance * nu), length, alpha * length)
+    silent = ~(nu > 0.0)  # log Z does not bend here: the row says nothing, and is not included
+    return Sites(
+        np.where(silent, mean, site.mean),
+        np.where(silent, 0.0, site.precision),
+        np.where(silent, np.inf, site.length),
+        np.where(silent, 0.0, site.step),
+    )
+
+
+@dataclass(frozen=True)
+class SiteRule:
+    """A likelihood, and how its terms become sites.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+    name : str
+        Name in `RULES`.
+    threshold : float
+        Rows are included if the precision of their site exceeds it (epsilon of SLH algorithm 1).
+
+    Raises
+    ------
+    SettingsError
+        If the rule does not suit the likelihood.
+    """
+
+    likelihood: Likelihood = field(default_factory=MultinomialProbit)
+    name: str = "variational"
+    threshold: float = 0.0
+
+    def __post_init__(self) -> None:
+        RULES[self.name]  # raises for an unknown name
+        if self.name == "variational" and not isinstance(self.likelihood, MultinomialProbit):
+            raise SettingsError(
+                f"sites=variational are those of the multinomial probit, got likelihood="
+                f"{self.likelihood.name}; use sites=moments"
+            )
+
+    def sites(self, mean: Doubles, variance: Doubles, target: Any) -> Sites:
+        """Return the sites of rows with latent means (n, R) and variances (n, C)."""
+        return RULES[self.name](self.likelihood, mean, variance, target)
+
+    def is_silent(self, sites: Sites) -> Any:
+        """Return which rows may not be included, (n,)."""
+        return ~(sites.precision > self.threshold).any(axis=1)

@@ -1,0 +1,237 @@
+"""Softmax (multiple logistic): class k of K has probability exp(u_k + p_k) over the sum of them.
+
+Expectations are integrals over all K latent values, by a Gauss-Hermite product rule (SLH appendix
+B.2, section 6.3): n_nodes^K points a row, so this is for few classes. The paper lays the points
+about the means, in units of the variances. Here they lie about the mode of the tilted density, in
+units of its curvature there: that needs far fewer of them where a label disagrees with the means or
+where the variances are large, and it keeps the tilted variances positive.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from sparsegp.errors import SettingsError
+from sparsegp.likelihoods.base import Likelihood, Moments, require_classes, require_finite
+from sparsegp.math.gaussian_quadrature import product_rule
+from sparsegp.math.quadrature import log_sum_exp, ordered_sum
+from sparsegp.types import Doubles, Floats, Integers
+
+MAX_POINTS = 20_000
+"""Points a row that are taken to be bearable: 3 nodes for up to 9 classes."""
+NEWTON_STEPS = 50
+HALVINGS = 24
+"""Down to steps of 1e-7: variances of 1e6 ask for them where a label is far off."""
+SETTLED = 1e-6
+"""Step, in units of the prior scale, that is the last one: it leaves an error of its square."""
+CHUNK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Softmax(Likelihood, name="softmax"):
+    """p(y|u) = exp(u_y + p_y) / sum_k exp(u_k + p_k).
+
+    Parameters
+    ----------
+    n_nodes : int
+        Nodes of the product rule along each dimension.
+    biases : tuple of float
+        One a class, or none at all, which is as if all were zero.
+
+    Raises
+    ------
+    SettingsError
+        If there are fewer than three nodes, or a bias is not finite.
+    """
+
+    n_nodes: int = 3
+    biases: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.n_nodes < 3:
+            raise SettingsError(f"n_nodes of softmax must be at least 3, got {self.n_nodes}")
+        for bias in self.biases:
+            require_finite("bias", bias)
+
+    @classmethod
+    def start(cls, n_classes: int, n_nodes: int = 12) -> Self:
+        """Return the likelihood with biases of zero and 3 nodes along each dimension.
+
+        Raises
+        ------
+        SettingsError
+            If there are fewer than two classes, or so many that the rule has too many points.
+        """
+        require_classes(cls.name, n_classes)
+        likelihood = cls(biases=(0.0,) * n_classes)
+        likelihood._check_points(n_classes)
+        return likelihood
+
+    def n_latent(self, n_classes: int) -> int:
+        """Return K: a row has a latent value for every class."""
+        return n_classes
+
+    def log_density(self, latent: Doubles, target: Any) -> Doubles:
+        """Return log p(y|u); see `Likelihood`."""
+        u = self._biased(latent)
+        own = np.take_along_axis(u, np.broadcast_to(target, u.shape[:-1])[..., np.newaxis], -1)
+        return own[..., 0] - log_sum_exp(np.moveaxis(u, -1, 0))
+
+    def moments(self, mean: Doubles, variance: Doubles, target: Integers) -> Moments:
+        """Return log Z and its derivatives; see `Likelihood`.
+
+        Raises
+        ------
+        SettingsError
+            If the rule has too many points.
+        """
+        mean, variance = self._biased(mean), np.broadcast_to(variance, mean.shape)
+        points, log_weights = product_rule(self.n_nodes, self._check_points(mean.shape[1]))
+        log_z, slope, curvature = np.empty(len(mean)), np.empty(mean.shape), np.empty(mean.shape)
+        for rows in _chunks(len(mean), points.size):
+            log_z[rows], some_slope, some_curvature = _tilted(
+                points, log_weights, mean[rows].T, np.sqrt(variance[rows]).T, target[rows]
+            )
+            slope[rows], curvature[rows] = some_slope.T, some_curvature.T
+        return Moments(log_z, slope, curvature)
+
+    def decide(self, mean: Doubles, variance: Doubles) -> Integers:
+        """Return the class of the largest biased mean, (n,), whatever the variances."""
+        return np.asarray(self._biased(mean).argmax(axis=1))
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The biases."""
+        return tuple(f"bias_{k}" for k in range(len(self.biases)))
+
+    def parameters(self) -> Doubles:
+        """Return the biases, (K,)."""
+        return np.array(self.biases, dtype=np.float64)
+
+    def with_parameters(self, values: Doubles) -> Self:
+        """Return the likelihood with other biases; see `Likelihood`."""
+        self._check_count(values)
+        return replace(self, biases=tuple(values.tolist()))
+
+    def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Integers) -> Doubles:
+        """Return d log Z / d biases, (n, K): the slope, as biases are added to the means."""
+        return self.moments(mean, variance, target).slope[:, : len(self.biases)]
+
+    def _biased(self, mean: Doubles) -> Doubles:
+        if self.biases and len(self.biases) != mean.shape[-1]:
+            raise SettingsError(
+                f"likelihood={self.name} has {len(self.biases)} biases, got latent values of "
+                f"{mean.shape[-1]} classes; give one bias a class"
+            )
+        return mean + np.array(self.biases) if self.biases else mean
+
+    def _check_points(self, n_classes: int) -> int:
+        if self.n_nodes**n_classes > MAX_POINTS:
+            raise SettingsError(
+                f"likelihood={self.name} needs {self.n_nodes}^{n_classes} points a row for "
+                f"{n_classes} classes, more than {MAX_POINTS}; use multinomial_probit"
+            )
+        return n_classes
+
+
+def _chunks(n: int, values: int) -> Iterator[slice]:
+    size = max(1, CHUNK // values)
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
+
+
+def _tilted(
+    points: Doubles, log_weights: Doubles, mean: Doubles, scale: Doubles, target: Integers
+) -> tuple[Floats, Floats, Floats]:
+    """Return log Z (n,), slope and curvature (K, n) from means and scales s (K, n).
+
+    x = (u - mean) / s are the coordinates. As in one dimension, with the weights w of the points,
+    1 - Var_w[x_k] = s_k Cov_w(x_k, p_k) by integration by parts. Their error differs: to divide
+    the right side by the sum of it and Var_w keeps the tilted variance positive.
+    """
+    mode = _mode(mean, scale, target)
+    root, log_volume = _root(_log_softmax(mean + scale * mode), scale)
+    x = mode[:, np.newaxis] + ordered_sum(
+        root.transpose(1, 2, 0)[:, :, np.newaxis] * points.T[:, np.newaxis, :, np.newaxis]
+    )
+    log_p = _log_softmax(mean[:, np.newaxis] + scale[:, np.newaxis] * x)
+    own = _own(log_p, target)
+    square = ordered_sum(points.T**2)[:, np.newaxis] - ordered_sum(x * x)
+    terms = log_weights[:, np.newaxis] + log_volume + 0.5 * square + own
+    log_z = log_sum_exp(terms)
+    weight = np.exp(terms - log_z)
+    p = np.exp(log_p)
+    slope = -ordered_sum(weight * p, axis=1)
+    slope[target, np.arange(len(target))] += 1.0
+    weighted = weight * (x - ordered_sum(weight * x, axis=1)[:, np.newaxis])
+    # Z is log-concave: below zero lies error of the rule (SLH eq. 7)
+    cross = np.maximum(ordered_sum(weighted * p, axis=1), 0.0)
+    with np.errstate(invalid="ignore", divide="ignore"):  # no curvature at zero variance
+        curvature = cross / scale / (scale * cross + ordered_sum(weighted * x, axis=1))
+    return log_z, slope, curvature
+
+
+def _log_softmax(u: Doubles) -> Doubles:
+    """Return the log probabilities (K, ...) from latent values (K, ...)."""
+    return u - log_sum_exp(u)
+
+
+def _own(values: Doubles, target: Integers) -> Doubles:
+    """Return, of values (K, q, n), those of the targets, (q, n)."""
+    return values[target, :, np.arange(len(target))].T
+
+
+def _precision(log_p: Doubles, scale: Doubles) -> Doubles:
+    """Return minus the second derivatives of the tilted log density in x, (n, K, K).
+
+    I + S (diag(p) - p p^T) S.
+    """
+    p = np.exp(log_p)
+    every = np.arange(len(p))
+    matrix = -(scale * p).T[:, :, np.newaxis] * (scale * p).T[:, np.newaxis]
+    # a row of diag(p) - p p^T sums to zero: p (1 - p) keeps no digits where p is almost one
+    rest = ordered_sum(np.where(np.eye(len(p), dtype=bool)[:, :, np.newaxis], 0.0, p), axis=1)
+    matrix[:, every, every] = 1.0 + (scale * scale * p * rest).T
+    return matrix
+
+
+def _root(log_p: Doubles, scale: Doubles) -> tuple[Floats, Floats]:
+    """Return the symmetric root (n, K, K) of the inverse precision and its log determinant (n,).
+
+    The symmetric one, so that the rule does not depend on the order of the classes.
+    """
+    values, vectors = np.linalg.eigh(_precision(log_p, scale))
+    values = np.maximum(values, 1.0)  # the identity is part of it: below one lies rounding
+    scaled = vectors * values[:, np.newaxis] ** -0.25
+    root = ordered_sum(
+        scaled.transpose(2, 0, 1)[..., np.newaxis] * scaled.transpose(2, 0, 1)[:, :, np.newaxis]
+    )
+    return root, -0.5 * ordered_sum(np.log(values).T)
+
+
+def _mode(mean: Doubles, scale: Doubles, target: Integers) -> Doubles:
+    """Return the mode of the tilted density in x, (K, n), by Newton's method with halved steps.
+
+    Of the steps 1, 1/2, 1/4, ... each row takes the one that leads highest; rows are on their own.
+    """
+    x, rows = np.zeros_like(mean), np.arange(len(target))
+    lengths = 0.5 ** np.arange(HALVINGS)[:, np.newaxis]
+    for _ in range(NEWTON_STEPS):
+        if not rows.size:
+            break
+        here, s, m, y = x[:, rows], scale[:, rows], mean[:, rows], target[rows]
+        log_p = _log_softmax(m + s * here)
+        pull = -np.exp(log_p)
+        pull[y, np.arange(len(y))] += 1.0
+        gradient = (s * pull - here).T[:, :, np.newaxis]
+        step = np.linalg.solve(_precision(log_p, s), gradient)[:, :, 0].T
+        ahead = here[:, np.newaxis] + lengths * step[:, np.newaxis]
+        height = _own(_log_softmax(m[:, np.newaxis] + s[:, np.newaxis] * ahead), y)
+        settled = np.abs(step).max(axis=0) <= SETTLED
+        best = (height - 0.5 * ordered_sum(ahead * ahead)).argmax(axis=0)
+        best[settled] = 0  # heights differ by rounding only
+        x[:, rows] = ahead[:, best, np.arange(len(y))]
+        rows = rows[~settled]
+    return x

@@ -1,0 +1,178 @@
+"""Expectations of positive functions under Gaussians, from the logarithms of their values.
+
+Given log f at any points, these rules find log E[f(u)] for u ~ N(m, diag(a)), and mean and
+variance of each x_r = (u_r - m_r) / a_r^(1/2) under the tilted distribution f(u) N(u) / E[f]
+(Seeger, Lawrence & Herbrich 2006, appendix B.2). They stay in the log domain. What a row gets is
+the same, to the bit, whichever rows it is evaluated with: sums over nodes are added up in order,
+and a row that has converged is not touched again.
+"""
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+from sparsegp.math.quadrature import HALF_LOG_TWO_PI, log_sum_exp, ordered_sum
+from sparsegp.types import Booleans, Doubles, Integers
+
+LogValues = Callable[[Doubles, Integers], Doubles]
+"""Logarithms of a function of nodes and the rows that they belong to."""
+
+GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
+GOLDEN_STEPS = 48
+"""They narrow the bracket of the mode by 1e-10."""
+DROP = 40.0
+"""How far the integrand falls off, in the log domain, over the range of the nodes."""
+WIDEST = 9.0
+"""Half the range that N(0, 1) times a log-concave function needs to fall off by `DROP`."""
+LIMIT = 2.0**60
+FIRST_NODES, LAST_NODES = 16, 1 << 15
+CHANGE = 1e-8
+"""Change by the last doubling of nodes at which a rule is accepted: the error of the trapezoid rule
+for an analytic function is squared by a doubling."""
+POINTS = 4096
+"""Bound on the points of a product rule, if three nodes a dimension allow it."""
+CHUNK = 1 << 17
+
+
+def line_moments(
+    log_f: LogValues, mean: Doubles, variance: Doubles
+) -> tuple[Doubles, Doubles, Doubles]:
+    """Return log E[f(u)], and mean and variance of x under the tilted distribution, (n,) each.
+
+    Of each row the mode is found, then the range over which the tilted density falls off, and the
+    trapezoid rule over it is refined until it settles. So f may be anything of which the tilted
+    density has one mode: as wide as the Gaussian, or far away from it and very narrow.
+
+    Parameters
+    ----------
+    log_f : callable
+        From nodes u (q, k) and the numbers (k,) of the rows that they are for to log f (q, k).
+    mean, variance : Doubles (n,)
+    """
+    scale = np.sqrt(variance)
+
+    def log_tilted(x: Doubles, rows: Integers) -> Doubles:
+        value = log_f(mean[rows] + scale[rows] * x, rows)
+        return np.asarray(value - 0.5 * x * x - HALF_LOG_TWO_PI)
+
+    mode, peak = _mode(log_tilted, len(mean))
+    low = mode - _fall(log_tilted, mode, peak, -1.0)
+    high = mode + _fall(log_tilted, mode, peak, 1.0)
+    return _trapezoid(log_tilted, mode, peak, low, high)
+
+
+def _mode(log_tilted: LogValues, n: int) -> tuple[Doubles, Doubles]:
+    """Return the mode of each row and the logarithm there, by golden sections."""
+    every = np.arange(n)
+    low, high = (side * _spread(log_tilted, n, side) for side in (-1.0, 1.0))
+    step = GOLDEN * (high - low)
+    a, b = high - step, low + step
+    value_a, value_b = log_tilted(np.stack([a, b]), every)
+    for _ in range(GOLDEN_STEPS):
+        left = value_a >= value_b
+        low, high = np.where(left, low, a), np.where(left, b, high)
+        kept, value = np.where(left, a, b), np.where(left, value_a, value_b)
+        step = GOLDEN * (high - low)
+        new = np.where(left, high - step, low + step)
+        fresh = log_tilted(new[np.newaxis], every)[0]
+        a, b = np.where(left, new, kept), np.where(left, kept, new)
+        value_a, value_b = np.where(left, fresh, value), np.where(left, value, fresh)
+    return np.where(value_a >= value_b, a, b), np.maximum(value_a, value_b)
+
+
+def _spread(log_tilted: LogValues, n: int, side: float) -> Doubles:
+    """Return how far from zero to look for the mode on one side, (n,)."""
+    reach, rows = np.ones(n), np.arange(n)
+    while rows.size:
+        half, full = log_tilted(side * np.stack([reach[rows] / 2, reach[rows]]), rows)
+        rows = rows[(full > half) & (reach[rows] < LIMIT)]
+        reach[rows] *= 2
+    return reach
+
+
+def _fall(log_tilted: LogValues, mode: Doubles, peak: Doubles, side: float) -> Doubles:
+    """Return a distance from the mode at which the logarithm has fallen by `DROP`, (n,)."""
+    reach = np.full(len(mode), WIDEST)
+
+    def fallen(rows: Integers, distance: Doubles) -> Booleans:
+        value = log_tilted((mode[rows] + side * distance)[np.newaxis], rows)[0]
+        return np.asarray(value < peak[rows] - DROP)
+
+    rows = np.arange(len(mode))
+    while rows.size:
+        rows = rows[~fallen(rows, reach[rows]) & (reach[rows] < LIMIT)]
+        reach[rows] *= 2
+    rows = np.arange(len(mode))
+    while rows.size:
+        rows = rows[fallen(rows, reach[rows] / 2) & (reach[rows] > 1 / LIMIT)]
+        reach[rows] /= 2
+    return reach
+
+
+def _trapezoid(
+    log_tilted: LogValues, mode: Doubles, peak: Doubles, low: Doubles, high: Doubles
+) -> tuple[Doubles, Doubles, Doubles]:
+    """Return log integral, mean and variance; nodes are doubled until the three settle."""
+    log_z, mean, variance = np.empty((3, len(mode)))
+    rows, sums, count = np.arange(len(mode)), np.zeros((3, len(mode))), FIRST_NODES
+    former = np.full((3, len(mode)), np.nan)
+    share = np.arange(count + 1) / count
+    while rows.size:
+        x = low[rows] + (high - low)[rows] * share[:, np.newaxis]
+        from_mode = x - mode[rows]
+        weight = np.exp(log_tilted(x, rows) - peak[rows])
+        sums = sums + np.stack([ordered_sum(weight * from_mode**power) for power in range(3)])
+        total, shift = sums[0] * (high - low)[rows] / count, sums[1] / sums[0]
+        spread = sums[2] / sums[0] - shift * shift
+        log_z[rows] = peak[rows] + np.log(total)
+        mean[rows], variance[rows] = mode[rows] + shift, spread
+        now = np.stack([np.log(total), shift / np.sqrt(spread), np.log(spread)])
+        going = ~(np.abs(now - former) <= CHANGE).all(axis=0) & (count < LAST_NODES)
+        rows, sums, former = rows[going], sums[:, going], now[:, going]
+        share = (np.arange(count) + 0.5) / count
+        count *= 2
+    return log_z, mean, variance
+
+
+def product_moments(
+    log_f: LogValues, mean: Doubles, variance: Doubles
+) -> tuple[Doubles, Doubles, Doubles]:
+    """Return log E[f(u)] (n,), and means and variances (n, R) of x, by a product rule.
+
+    As many Gauss-Hermite nodes a dimension as give some thousand points, but three at least. The
+    nodes lie about the mean in units of the variance: the rule is for functions that change little
+    over that.
+
+    Parameters
+    ----------
+    log_f : callable
+        From nodes u (q, k, R) and the numbers (k,) of the rows to log f (q, k).
+    mean, variance : Doubles (n, R)
+    """
+    n, dimension = mean.shape
+    x, log_weight = product_rule(max(3, min(32, int(POINTS ** (1 / dimension)))), dimension)
+    log_z, shift, spread = np.empty(n), np.empty_like(mean), np.empty_like(mean)
+    size = max(1, CHUNK // x.size)
+    for start in range(0, n, size):
+        rows = np.arange(start, min(start + size, n))
+        nodes = mean[rows] + np.sqrt(variance[rows]) * x[:, np.newaxis]
+        terms = log_f(nodes, rows) + log_weight[:, np.newaxis]
+        log_z[rows] = log_sum_exp(terms)
+        weight = np.exp(terms - log_z[rows])[..., np.newaxis]
+        shift[rows] = ordered_sum(weight * x[:, np.newaxis])
+        spread[rows] = ordered_sum(weight * (x[:, np.newaxis] - shift[rows]) ** 2)
+    return log_z, shift, spread
+
+
+@cache
+def product_rule(count: int, dimension: int) -> tuple[Doubles, Doubles]:
+    """Return points (count^dimension, dimension) and log weights of an expectation under N(0, I).
+
+    Gauss-Hermite along every dimension.
+    """
+    x, w = np.polynomial.hermite_e.hermegauss(count)
+    index = np.indices((count,) * dimension).reshape(dimension, -1).T
+    points, log_weights = x[index], np.log(w / w.sum())[index].sum(axis=1)
+    points.flags.writeable = log_weights.flags.writeable = False
+    return points, log_weights

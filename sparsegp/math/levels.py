@@ -1,0 +1,61 @@
+"""Sums of arrays of any size that do not depend on the order of the terms.
+
+`summation.snap` needs a bound of all terms before the first is added. Where none is known, each
+term goes to a level by its own size: a level has one quantum, so that its sum is exact, and the
+few levels are added up at the end, in order. Which level a term goes to depends on nothing else.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sparsegp.math.summation import snap
+from sparsegp.types import Doubles
+
+STEP = 4
+"""Bits between levels: few of them are in use at a time, and few digits are lost."""
+LOWEST = -900 // STEP
+"""Terms below 2^-900 share a level, for quanta must not underflow."""
+
+
+@dataclass
+class LevelSum:
+    """The sum of arrays of one shape, exact but for the rounding of the single terms.
+
+    A term keeps at least 53 - `STEP` - `spare` bits of its largest element.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    spare : int
+        At most 2^spare terms are added, in all sums that will be merged.
+    parts : dict of int to Doubles
+        What has been added so far, by level.
+    """
+
+    shape: tuple[int, ...]
+    spare: int
+    parts: dict[int, Doubles] = field(default_factory=dict)
+
+    def add(self, term: Doubles) -> None:
+        """Add a term; one that is not finite makes the total NaN."""
+        largest = float(np.abs(term).max(initial=0.0))
+        if not math.isfinite(largest):
+            self.parts[LOWEST] = np.full(self.shape, np.nan)
+        elif largest > 0.0:
+            level = max(-(-math.frexp(largest)[1] // STEP), LOWEST)
+            snapped = snap(term, 2.0 ** (level * STEP - 53 + self.spare))
+            self.parts[level] = np.add(snapped, self.parts.get(level, 0.0), out=snapped)
+
+    def merge(self, other: "LevelSum") -> None:
+        """Add all that another sum holds."""
+        for level, part in other.parts.items():
+            self.parts[level] = part + self.parts.get(level, 0.0)
+
+    def total(self) -> Doubles:
+        """Return the sum."""
+        total = np.zeros(self.shape)
+        for level in sorted(self.parts):
+            total += self.parts[level]
+        return total

@@ -1,0 +1,123 @@
+"""What is minimised: sites that follow the parameters, hyperpriors, and the whole gradient."""
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as reference
+
+from sparsegp.kernels import ARD, RBF, Linear, Matern52
+from sparsegp.learning import hyperpriors
+from sparsegp.learning.adf import noise_sites, sites_in_order
+from sparsegp.learning.objective import parameter_names
+from sparsegp.likelihoods.gaussian import Gaussian
+from sparsegp.likelihoods.logistic import Logistic
+from sparsegp.likelihoods.probit import Probit
+
+LIKELIHOODS = [Probit(0.3), Gaussian(0.2), Logistic(-0.5)]
+KERNEL = 1.5 * ARD((1.0, 2.0, 0.5)) + 0.1 * Linear()
+
+
+@pytest.mark.parametrize("likelihood", [Probit(0.3), Gaussian(0.2)], ids=lambda x: x.name)
+@pytest.mark.parametrize("sites_held", [True, False])
+def test_gradient_against_differences(likelihood, sites_held, make_rows, central):
+    rows = make_rows(likelihood.numeric)
+    name = "noise: gamma(1, 3)" if likelihood.numeric else "bias: normal(0, 25)"
+    hyperprior = hyperpriors.parse(
+        f"v: lognormal(-1, 1); 1/w: gamma(1, 1); {name}", parameter_names(KERNEL, likelihood), 3
+    )
+    objective = rows.objective(KERNEL, likelihood, hyperprior=hyperprior, sites_held=sites_held)
+    at = objective.start + 0.1
+    sites = objective.resite(objective.start)
+    _, gradient = objective.evaluate(at, sites)
+    expected = central(lambda t: objective.evaluate(t, sites)[0], at)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-7, atol=1e-7)
+    without, _ = rows.objective(KERNEL, likelihood, sites_held=sites_held).evaluate(at, sites)
+    whole, _ = objective.evaluate(at, sites)
+    assert whole - without == pytest.approx(hyperprior(at)[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda x: x.name)
+@pytest.mark.parametrize("kernel", [KERNEL, 20.0 * Matern52(0.8) + 0.3], ids=str)
+def test_whole_gradient_against_differences(likelihood, kernel, make_rows, central):
+    rows = make_rows(likelihood.numeric, d=15)
+    names = parameter_names(kernel, likelihood)
+    hyperprior = hyperpriors.parse("v: lognormal(-1, 1)", names, 3)
+    objective = rows.objective(kernel, likelihood, hyperprior=hyperprior, sites_held=True)
+    value, gradient = objective.follow(objective.start)
+    sites = objective.resite(objective.start)
+    held, by_held = objective.evaluate(objective.start, sites)
+    assert value == held
+    expected = central(lambda t: objective.evaluate(t, objective.resite(t))[0], objective.start)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-6)
+    assert np.abs(gradient - by_held).max() > 0.1
+
+
+def test_whole_gradient_of_a_single_active_row(make_rows, central):
+    rows = make_rows(False, d=1)
+    objective = rows.objective(KERNEL, Probit(0.3))
+    _, gradient = objective.follow(objective.start)
+    expected = central(lambda t: objective.follow(t)[0], objective.start)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_sites_of_gaussian_noise_follow_its_variance(make_rows):
+    rows, kernel = make_rows(True), 2.0 * RBF(1.2)
+    objective = rows.objective(kernel, Gaussian(0.2))
+    at = objective.start + np.array([0.0, 0.0, 0.7])
+    value, _ = objective.evaluate(at, objective.resite(objective.start))
+    assert value == objective.evaluate(at, objective.resite(at))[0]
+    held = rows.objective(kernel, Gaussian(0.2), sites_held=True)
+    assert held.evaluate(at, held.resite(at))[0] == value
+    assert abs(held.evaluate(at, held.resite(held.start))[0] - value) > 1.0
+
+
+def test_full_regression_equals_the_reference(make_rows):
+    """With every row active it is the log marginal likelihood, gradient and all."""
+    rows = make_rows(True, n=40, d=40)
+    objective = rows.objective(2.0 * RBF(1.2), Gaussian(0.2))
+    kernel = reference.ConstantKernel(2.0) * reference.RBF(1.2) + reference.WhiteKernel(0.2)
+    regressor = GaussianProcessRegressor(kernel, alpha=0.0, optimizer=None)
+    regressor.fit(rows.X[rows.active], rows.target[rows.active])
+    for away in (0.0, 0.3, -0.5):
+        at = objective.start + away
+        expected, by_theta = regressor.log_marginal_likelihood(at, eval_gradient=True)
+        value, gradient = objective.evaluate(at, np.empty((2, 40)))
+        assert value == pytest.approx(-expected, rel=1e-10)
+        np.testing.assert_allclose(gradient, -by_theta, rtol=1e-7)
+
+
+@pytest.mark.parametrize("likelihood", [Probit(0.3), Gaussian(0.2)], ids=lambda x: x.name)
+def test_sites_in_order_equal_dense_updates(likelihood, make_rows):
+    rows = make_rows(likelihood.numeric, d=12)
+    x, target = rows.X[rows.active], rows.target[rows.active]
+    K, expected = KERNEL(x, x), np.zeros((2, 12))
+    for j in range(12):
+        A = K @ np.linalg.inv(np.eye(12) + expected[0][:, None] * K)  # Pi has zeros so far
+        h, a = A @ expected[1], np.diagonal(A)
+        found = likelihood.moments(h[[j], None], a[[j], None], target[[j]])
+        alpha, nu = found.slope[0, 0], found.curvature[0, 0]
+        expected[:, j] = np.array([nu, h[j] * nu + alpha]) / (1.0 - a[j] * nu)
+    sites = sites_in_order(KERNEL, likelihood, x, target)
+    np.testing.assert_allclose(sites, expected, rtol=1e-9)
+    if likelihood.numeric:
+        np.testing.assert_allclose(noise_sites(likelihood, target)[0], sites, rtol=1e-9)
+        one = rows.objective(KERNEL, likelihood).resite(np.zeros(7))  # sigma^2 = 1
+        np.testing.assert_array_equal(one, np.stack([np.ones(12), target]))
+
+
+def test_rows_that_say_nothing_keep_no_site(make_rows):
+    rows = make_rows(False)
+    objective = rows.objective(2.0 * RBF(1.2), Probit())
+    at = objective.start + np.array([0.0, 0.0, 150.0])  # sure of one class
+    sites = objective.resite(at)
+    silent = rows.target[rows.active] == 1
+    assert silent.any()
+    assert (~silent).any()
+    np.testing.assert_array_equal(sites[:, silent], 0.0)
+    assert (sites[0, ~silent] > 0.5).all()
+    value, gradient = objective.evaluate(at, sites)
+    assert np.isfinite(value)
+    assert np.isfinite(gradient).all()
+    followed, whole = objective.follow(at)
+    assert followed == value
+    assert np.isfinite(whole).all()

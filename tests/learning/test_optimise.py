@@ -1,0 +1,154 @@
+"""Inner strategies on a quadratic whose answers are known, and on the evidence itself."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from sparsegp.errors import NumericalError, SettingsError
+from sparsegp.kernels import RBF
+from sparsegp.learning.optimise import STRATEGIES, Path, descend
+from sparsegp.likelihoods.gaussian import Gaussian
+from sparsegp.likelihoods.probit import Probit
+
+every_strategy = pytest.mark.parametrize("strategy", list(STRATEGIES))
+
+
+@dataclass
+class Quadratic:
+    """(t - m - C s)^T A (t - m - C s) / 2 + |s - B t|^2 / 2, where sites belong at B t."""
+
+    coupling: float = 0.4
+    asked: list[np.ndarray] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        rng = np.random.default_rng(3)
+        self.A = np.diag([1.0, 10.0, 100.0]) + 0.3
+        self.m = np.array([0.5, -1.0, 0.3])
+        self.C = self.coupling * rng.normal(size=(3, 2))
+        self.B = rng.normal(size=(2, 3))
+
+    def evaluate(self, parameters, sites):
+        self.asked.append(parameters.copy())
+        away = parameters - self.m - self.C @ sites
+        gap = sites - self.B @ parameters
+        value = 0.5 * away @ self.A @ away + 0.5 * gap @ gap
+        return float(value), self.A @ away - self.B.T @ gap
+
+    def resite(self, parameters):
+        return self.B @ parameters
+
+    def follow(self, parameters):
+        sites = self.resite(parameters)
+        value, gradient = self.evaluate(parameters, sites)
+        pull = -self.C.T @ self.A @ (parameters - self.m - self.C @ sites)
+        return value, gradient + self.B.T @ pull  # sites lie where their own term is least
+
+
+START, SITES = np.array([1.0, 1.0, 1.0]), np.array([0.2, -0.1])
+
+
+def test_constant_finds_the_minimum_for_the_sites_given():
+    problem = Quadratic()
+    path = descend(problem, START, SITES, "constant", steps=100)
+    left = problem.A + problem.B.T @ problem.B
+    right = problem.A @ (problem.m + problem.C @ SITES) + problem.B.T @ SITES
+    np.testing.assert_allclose(path.parameters, np.linalg.solve(left, right), atol=1e-4)
+    np.testing.assert_array_equal(path.sites, SITES)
+    assert (np.diff(path.values) <= 0).all()
+
+
+def test_hybrid_ends_where_parameters_and_sites_agree():
+    problem = Quadratic()
+    path = descend(problem, START, SITES, "hybrid", steps=200)
+    # no slope at the sites that belong to the parameters: A (t - m - C B t) = 0
+    expected = np.linalg.solve(np.eye(3) - problem.C @ problem.B, problem.m)
+    np.testing.assert_allclose(path.parameters, expected, atol=1e-5)
+    np.testing.assert_array_equal(path.sites, problem.resite(path.parameters))
+
+
+def test_exact_minimises_what_it_says():
+    problem = Quadratic()
+    path = descend(problem, START, SITES, "exact", steps=200)
+    for point, value in zip(path.points, path.values, strict=True):
+        right = problem.evaluate(point, problem.resite(point))[0]
+        assert value == pytest.approx(right, rel=1e-12, abs=1e-15)
+    assert (np.diff(path.values) <= 0).all()
+    assert path.values[-1] < 0.05 * path.values[0]
+    np.testing.assert_array_equal(path.sites, problem.resite(path.parameters))
+
+
+def test_whole_finds_the_minimum_with_sites_that_follow():
+    problem = Quadratic()
+    path = descend(problem, START, SITES, "whole", steps=200)
+    expected = np.linalg.solve(np.eye(3) - problem.C @ problem.B, problem.m)  # the value is zero
+    np.testing.assert_allclose(path.parameters, expected, atol=1e-4)
+    np.testing.assert_array_equal(path.sites, problem.resite(path.parameters))
+    assert (np.diff(path.values) <= 0).all()
+
+
+@every_strategy
+def test_without_coupling_all_find_the_same(strategy):
+    problem = Quadratic(coupling=0.0)
+    problem.B[:] = 0.0
+    path = descend(problem, START, np.zeros(2), strategy, steps=100)
+    np.testing.assert_allclose(path.parameters, problem.m, atol=1e-4)
+
+
+@every_strategy
+def test_steps_and_evaluations_are_counted(strategy):
+    problem = Quadratic()
+    path = descend(problem, START, SITES, strategy, steps=3)
+    assert len(path.points) == len(path.values) == 4
+    np.testing.assert_array_equal(path.points[0], START)
+    assert path.evaluations == len(problem.asked)
+
+
+@every_strategy
+def test_no_parameter_leaves_its_reach(strategy):
+    problem = Quadratic(coupling=0.0)
+    problem.B[:] = 0.0
+    path = descend(problem, START, SITES, strategy, steps=50, reach=0.25)
+    assert np.abs(np.array(problem.asked) - START).max() <= 0.25 * (1 + 1e-12)
+    assert path.values[-1] < path.values[0]
+
+
+@every_strategy
+def test_a_start_without_slope_is_the_end(strategy):
+    problem = Quadratic(coupling=0.0)
+    problem.B[:] = 0.0
+    path = descend(problem, problem.m, np.zeros(2), strategy)
+    assert set(map(tuple, path.points)) == {tuple(problem.m)}
+    assert path.values[-1] == 0.0
+
+
+@every_strategy
+def test_paths_are_arrays_and_the_same_each_time(strategy):
+    path, again = (descend(Quadratic(), START, SITES, strategy) for _ in range(2))
+    restored = Path.from_arrays({name: value.copy() for name, value in path.arrays().items()})
+    for other in (again, restored):
+        for name, value in path.arrays().items():
+            np.testing.assert_array_equal(other.arrays()[name], value)
+    assert isinstance(restored.evaluations, int)
+
+
+@pytest.mark.parametrize("likelihood", [Probit(), Gaussian(0.3)], ids=lambda x: x.name)
+@every_strategy
+def test_the_evidence_goes_down(likelihood, strategy, make_rows):
+    rows = make_rows(likelihood.numeric, n=150, d=15)
+    objective = rows.objective(10.0 * RBF(0.5), likelihood)
+    path = descend(objective, objective.start, objective.resite(objective.start), strategy)
+    assert path.values[-1] < path.values[0] - 5.0
+    value, _ = objective.evaluate(path.parameters, path.sites)
+    assert path.values[-1] == pytest.approx(value, rel=1e-12)
+
+
+def test_errors():
+    with pytest.raises(
+        SettingsError, match="unknown inner strategy 'fast'; known: constant, exact"
+    ):
+        descend(Quadratic(), START, SITES, "fast")
+    with pytest.raises(SettingsError, match=r"steps and reach must be positive, got 0 and 5\.0"):
+        descend(Quadratic(), START, SITES, steps=0)
+    with pytest.raises(NumericalError, match=r"must be finite, got nan .* start elsewhere"):
+        descend(Quadratic(), np.full(3, np.nan), SITES)

@@ -1,0 +1,313 @@
+"""What every likelihood promises, over one list of instances."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+
+from sparsegp.errors import SettingsError
+from sparsegp.likelihoods import (
+    LIKELIHOODS,
+    Gaussian,
+    Likelihood,
+    Logistic,
+    MultinomialProbit,
+    OrderedProbit,
+    Probit,
+    Softmax,
+)
+from tests.likelihoods.references import BIASES, CASES, Case
+
+every_case = pytest.mark.parametrize("case", CASES, ids=[c.likelihood.name for c in CASES])
+one_latent = pytest.mark.parametrize(
+    "case", [c for c in CASES if c.n_latent == 1], ids=lambda c: c.likelihood.name
+)
+classes = pytest.mark.parametrize(
+    "case", [c for c in CASES if not c.likelihood.numeric], ids=lambda c: c.likelihood.name
+)
+
+
+def test_no_likelihood_is_left_out():
+    assert {case.likelihood.name for case in CASES} == set(LIKELIHOODS)
+
+
+@every_case
+def test_moments_against_other_quadratures(case: Case):
+    rows = case.rows(6)
+    found = case.likelihood.moments(*rows)
+    each = [case.reference(*row) for row in zip(*rows, strict=True)]
+    log_z, slope, curvature = zip(*each, strict=True)
+    np.testing.assert_allclose(found.log_z, log_z, atol=case.error)
+    np.testing.assert_allclose(found.slope, slope, atol=case.error)
+    np.testing.assert_allclose(found.curvature, curvature, atol=10 * case.error)
+
+
+@every_case
+def test_slope_and_curvature_are_derivatives_of_log_z(case: Case):
+    mean, variance, target = case.rows(30, seed=1)
+    found = case.likelihood.moments(mean, variance, target)
+    step = 1e-4
+    for r in range(case.n_latent):
+        move = step * (np.arange(case.n_latent) == r)
+        up = case.likelihood.moments(mean + move, variance, target)
+        down = case.likelihood.moments(mean - move, variance, target)
+        slope = (up.log_z - down.log_z) / (2 * step)
+        np.testing.assert_allclose(found.slope[:, r], slope, atol=1e-7 + 10 * case.error)
+        curvature = (down.slope - up.slope)[:, r] / (2 * step)
+        np.testing.assert_allclose(found.curvature[:, r], curvature, atol=1e-7 + 30 * case.error)
+
+
+@every_case
+def test_parameter_gradient_is_the_derivative_of_log_z(case: Case):
+    likelihood, rows = case.likelihood, case.rows(30, seed=2)
+    found = likelihood.parameter_gradient(*rows)
+    here = likelihood.parameters()
+    assert found.shape == (30, len(likelihood.parameter_names)) == (30, len(here))
+    step = 1e-4
+    for k in range(len(here)):
+        move = step * (np.arange(len(here)) == k)
+        up, down = (likelihood.with_parameters(here + s * move).log_z(*rows) for s in (1, -1))
+        np.testing.assert_allclose(
+            found[:, k], (up - down) / (2 * step), atol=1e-7 + 10 * case.error
+        )
+    by_default = Likelihood.parameter_gradient(likelihood, *rows)
+    np.testing.assert_allclose(found, by_default, atol=1e-7 + 10 * case.error)
+
+
+@one_latent
+def test_closed_forms_and_quadrature_of_the_density_agree(case: Case):
+    """The fallback knows the density alone; variances 1e-6 to 1e4, means up to 50."""
+    rng = np.random.default_rng(3)
+    mean = rng.uniform(-50.0, 50.0, size=(200, 1))
+    variance = 10.0 ** rng.uniform(-6.0, 4.0, size=(200, 1))
+    target = case.targets(rng, 200)
+    found = case.likelihood.moments(mean, variance, target)
+    fallback = Likelihood.moments(case.likelihood, mean, variance, target)
+    np.testing.assert_allclose(fallback.log_z, found.log_z, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(fallback.slope, found.slope, rtol=1e-9, atol=1e-9)
+    # second differences over a scale of 1e-3 keep ten digits less
+    error = 1e-13 * (1.0 + found.log_z**2)[:, np.newaxis] / variance.clip(max=1.0)
+    assert (np.abs(fallback.curvature - found.curvature) < 1e-8 + error.clip(max=1e-6)).all()
+
+
+@pytest.mark.parametrize("case", CASES[4:], ids=lambda c: c.likelihood.name)
+def test_product_rule_and_own_quadrature_agree(case: Case):
+    mean, variance, target = case.rows(10, seed=4)
+    variance = variance * (0.5 / case.largest)
+    found = case.likelihood.moments(mean, variance, target)
+    fallback = Likelihood.moments(case.likelihood, mean, variance, target)
+    for name in ("log_z", "slope", "curvature"):
+        np.testing.assert_allclose(getattr(found, name), getattr(fallback, name), atol=1e-7)
+
+
+@every_case
+def test_log_z_is_that_of_the_moments(case: Case):
+    rows = case.rows(20)
+    np.testing.assert_array_equal(
+        case.likelihood.log_z(*rows), case.likelihood.moments(*rows).log_z
+    )
+
+
+@every_case
+def test_without_latent_variance_log_z_is_the_density(case: Case):
+    mean, variance, target = case.rows(20)
+    density = case.likelihood.log_density(mean, target)
+    found = case.likelihood.log_z(mean, np.zeros_like(variance), target)
+    np.testing.assert_allclose(found, density, rtol=1e-12, atol=1e-12)
+    stacked = case.likelihood.log_density(np.stack([mean, mean + 1.0]), target)
+    np.testing.assert_allclose(stacked[0], density, rtol=1e-14)
+
+
+@classes
+def test_probabilities_of_the_classes_sum_to_one(case: Case):
+    mean, variance, _ = case.rows(40, seed=5)
+    codes = range(case.n_classes)
+    density = [case.likelihood.log_density(mean, np.full(40, k)) for k in codes]
+    np.testing.assert_allclose(np.exp(density).sum(axis=0), 1.0, atol=1e-6)
+    each = [case.likelihood.log_z(mean, variance, np.full(40, k)) for k in codes]
+    np.testing.assert_allclose(np.exp(each).sum(axis=0), 1.0, atol=1e-5)
+    log_p = case.likelihood.log_probabilities(mean, variance)
+    np.testing.assert_allclose(np.exp(log_p).sum(axis=1), 1.0, rtol=1e-14)
+    np.testing.assert_allclose(log_p, np.transpose(each), atol=1e-5)
+    np.testing.assert_array_equal(
+        case.likelihood.log_probabilities(mean, variance, case.n_classes), log_p
+    )
+
+
+@classes
+def test_loss_counts_wrong_classes(case: Case):
+    mean, _, target = case.rows(60, seed=6)
+    variance = np.ones_like(mean)
+    best = case.likelihood.log_probabilities(mean, variance).argmax(axis=1)
+    np.testing.assert_array_equal(case.likelihood.decide(mean, variance), best)
+    np.testing.assert_array_equal(case.likelihood.loss(mean, variance, target), best != target)
+
+
+MEANS = (0.0, 1e-3, 1.0, 30.0, 1e3, -1e-3, -1.0, -30.0, -1e3)
+VARIANCES = (1e-10, 1e-6, 1e-3, 1.0, 10.0, 1e3, 1e6)
+
+
+def extremes(case: Case):
+    if case.n_latent == 1:
+        targets = MEANS if case.likelihood.numeric else range(case.n_classes)
+        grid = np.array(list(itertools.product(MEANS, VARIANCES, targets)))
+        target = grid[:, 2] if case.likelihood.numeric else grid[:, 2].astype(np.int64)
+        return grid[:, :1], grid[:, 1:2], target
+    rng = np.random.default_rng(7)
+    shape = (60, case.n_latent)
+    return rng.choice(MEANS, shape), rng.choice(VARIANCES, shape), case.targets(rng, 60)
+
+
+def assert_sites_are_proper(found, variance):
+    assert np.isfinite(found.log_z).all()
+    assert np.isfinite(found.slope).all()
+    assert (found.curvature >= 0.0).all()
+    assert (variance * found.curvature < 1.0).all()
+    assert np.isfinite(found.curvature / (1.0 - variance * found.curvature)).all()
+
+
+@every_case
+def test_site_precisions_are_not_negative(case: Case):
+    assert case.likelihood.log_concave
+    mean, variance, target = case.rows(300, seed=8, spread=10.0)
+    assert_sites_are_proper(case.likelihood.moments(mean, variance, target), variance)
+    mean, variance, target = extremes(case)
+    assert_sites_are_proper(case.likelihood.moments(mean, variance, target), variance)
+    if case.n_latent == 1:
+        fallback = Likelihood.moments(case.likelihood, mean, variance, target)
+        assert_sites_are_proper(fallback, variance)
+
+
+def test_site_precisions_of_the_least_softmax_rule_are_not_negative():
+    mean, variance, target = extremes(CASES[-1])
+    assert_sites_are_proper(Softmax().moments(mean, variance, target), variance)
+
+
+@every_case
+def test_rows_do_not_influence_each_other(case: Case):
+    n = 60 if case.likelihood.name == "softmax" else 1200
+    likelihood = Softmax(3, BIASES) if case.likelihood.name == "softmax" else case.likelihood
+    mean, variance, target = case.rows(n, seed=9)
+    rng = np.random.default_rng(10)
+    mean *= rng.choice([0.1, 1.0, 30.0], size=(n, 1))
+    variance *= rng.choice([1e-6, 0.1, 1.0, 10.0], size=(n, 1))
+    functions = [likelihood.moments]
+    if case.n_latent == 1:
+        functions.append(lambda *rows: Likelihood.moments(likelihood, *rows))
+    for function in functions:
+        every = function(mean, variance, target)
+        gradient = likelihood.parameter_gradient(mean, variance, target)
+        for index in (slice(0, 1), slice(17, 18), slice(5, 12), slice(None, None, -2),
+                      rng.permutation(n)):  # fmt: skip
+            rows = mean[index], variance[index], target[index]
+            some = function(*rows)
+            assert np.array_equal(some.log_z, every.log_z[index])
+            assert np.array_equal(some.slope, every.slope[index])
+            assert np.array_equal(some.curvature, every.curvature[index])
+            assert np.array_equal(likelihood.parameter_gradient(*rows), gradient[index])
+
+
+@every_case
+def test_no_rows(case: Case):
+    empty = np.empty((0, case.n_latent))
+    target = np.empty(0, dtype=np.float64 if case.likelihood.numeric else np.int64)
+    found = case.likelihood.moments(empty, empty, target)
+    assert found.log_z.shape == (0,)
+    assert found.slope.shape == found.curvature.shape == (0, case.n_latent)
+
+
+@every_case
+def test_json_round_trip(case: Case):
+    text = json.dumps(case.likelihood.to_json())
+    assert Likelihood.from_json(json.loads(text)) == case.likelihood
+
+
+@every_case
+def test_parameters_round_trip(case: Case):
+    likelihood = case.likelihood
+    again = likelihood.with_parameters(likelihood.parameters())
+    np.testing.assert_allclose(again.parameters(), likelihood.parameters(), rtol=1e-14)
+    assert type(again) is type(likelihood)
+    with pytest.raises(SettingsError, match=f"likelihood={likelihood.name} has"):
+        likelihood.with_parameters(np.zeros(17))
+
+
+@every_case
+def test_start(case: Case):
+    kind = type(case.likelihood)
+    likelihood = kind.start(case.n_classes)
+    assert likelihood.n_latent(case.n_classes) == case.n_latent
+    assert len(likelihood.parameters()) == len(case.likelihood.parameters())
+    if not case.likelihood.numeric:
+        shape = (1, case.n_latent)
+        log_p = likelihood.log_probabilities(np.zeros(shape), np.ones(shape))
+        np.testing.assert_allclose(log_p, -math.log(case.n_classes), atol=1e-6)
+        with pytest.raises(SettingsError, match="classes"):
+            kind.start(1)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"name": "cauchy"}, "unknown likelihood 'cauchy'; known: "),
+        ({}, "unknown likelihood ''"),
+        ({"name": "probit", "slope": 2.0}, "likelihood=probit has the fields bias, got slope"),
+        ({"name": "probit", "bias": math.nan}, "bias must be finite"),
+        ({"name": "gaussian", "noise_variance": 0.0}, "noise_variance must be positive"),
+        ({"name": "ordered_probit", "thresholds": [1.0, 1.0]}, "strictly increasing"),
+        ({"name": "softmax", "n_nodes": 2}, "at least 3"),
+    ],
+)
+def test_json_that_is_refused(data, message):
+    with pytest.raises(SettingsError, match=message):
+        Likelihood.from_json(data)
+
+
+def test_settings_that_are_refused():
+    for kind in (Probit, Logistic):
+        with pytest.raises(SettingsError, match="needs exactly 2 classes, got 3; for more use"):
+            kind.start(3)
+    with pytest.raises(SettingsError, match=r"3\^10 points a row.*use multinomial_probit"):
+        Softmax.start(10)
+    for likelihood in (MultinomialProbit(12, BIASES), Softmax(3, BIASES)):
+        with pytest.raises(SettingsError, match="has 3 biases, got latent values of 4 classes"):
+            likelihood.log_z(np.zeros((1, 4)), np.ones((1, 4)), np.zeros(1, np.int64))
+    with pytest.raises(SettingsError, match="no class probabilities"):
+        Gaussian().log_probabilities(np.zeros((1, 1)), np.ones((1, 1)))
+    with pytest.raises(SettingsError, match="strictly increasing"):
+        OrderedProbit((0.0, 1.0)).with_parameters(np.array([0.0, -800.0]))
+
+
+@pytest.mark.parametrize("likelihood", [MultinomialProbit(), Softmax()], ids=lambda x: x.name)
+def test_permuting_the_classes_permutes_the_moments(likelihood):
+    rng = np.random.default_rng(11)
+    mean, variance = 3.0 * rng.normal(size=(40, 4)), rng.uniform(0.1, 9.0, size=(40, 4))
+    target, order = rng.integers(4, size=40), np.array([2, 0, 3, 1])
+    found = likelihood.moments(mean, variance, target)
+    other = likelihood.moments(mean[:, order], variance[:, order], np.argsort(order)[target])
+    np.testing.assert_allclose(other.log_z, found.log_z, rtol=1e-10)
+    np.testing.assert_allclose(other.slope, found.slope[:, order], rtol=1e-8, atol=1e-11)
+    np.testing.assert_allclose(other.curvature, found.curvature[:, order], rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "mirrored"),
+    [
+        (Probit(0.4), Probit(-0.4)),
+        (Logistic(0.4), Logistic(-0.4)),
+        (OrderedProbit((-1.0, 0.5, 0.7)), OrderedProbit((-0.7, -0.5, 1.0))),
+    ],
+    ids=lambda x: x.name,
+)
+def test_the_reverse_order_of_classes_reverses_the_sign(likelihood, mirrored):
+    last = likelihood.log_probabilities(np.zeros((1, 1)), np.ones((1, 1))).shape[1] - 1
+    rng = np.random.default_rng(12)
+    mean, variance = 3.0 * rng.normal(size=(40, 1)), rng.uniform(0.1, 9.0, size=(40, 1))
+    target = rng.integers(last + 1, size=40)
+    found = likelihood.moments(mean, variance, target)
+    other = mirrored.moments(-mean, variance, last - target)
+    np.testing.assert_allclose(other.log_z, found.log_z, rtol=1e-12)
+    np.testing.assert_allclose(other.slope, -found.slope, rtol=1e-10)
+    np.testing.assert_allclose(other.curvature, found.curvature, rtol=1e-10)
