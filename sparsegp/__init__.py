@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from sparsegp.augmentation import same_settings as same_settings
+    from sparsegp.augmentation import virtual_rows as virtual_rows
     from sparsegp.estimator import SparseGPClassifier as SparseGPClassifier
     from sparsegp.model import Model as Model
     from sparsegp.model import load as load
@@ -16,12 +18,24 @@ _HOMES = {
     "Model": "sparsegp.model",
     "SparseGPClassifier": "sparsegp.estimator",
     "load": "sparsegp.model",
+    "same_settings": "sparsegp.augmentation",
     "Training": "sparsegp.training",
     "train": "sparsegp.training",
     "tune": "sparsegp.tuning",
+    "virtual_rows": "sparsegp.augmentation",
 }
 
-__all__ = ["Model", "SparseGPClassifier", "Training", "__version__", "load", "train", "tune"]
+__all__ = [
+    "Model",
+    "SparseGPClassifier",
+    "Training",
+    "__version__",
+    "load",
+    "same_settings",
+    "train",
+    "tune",
+    "virtual_rows",
+]
 
 
 def __getattr__(name: str) -> Any:

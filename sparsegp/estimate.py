@@ -11,7 +11,7 @@ from sparsegp.ivm.greedy import MANY_ROWS
 from sparsegp.ivm.rows import GROUP, TILE
 from sparsegp.selection.criteria import CRITERIA
 from sparsegp.settings import TrainSettings
-from sparsegp.training.run import default_block_rows
+from sparsegp.training.blocks import default_block_rows
 
 DOUBLE = 8
 
@@ -287,7 +287,7 @@ def checkpoint_size(n: int, p: int, n_classes: int, n_active: int, settings: Tra
     n_kernels = n_classes if settings.kernel_per_class else 1
     d = n_active
     factor = DOUBLE * n_kernels * d * (d + 1) // 2
-    a_row = p * settings.dtype.itemsize + DOUBLE * (3 + 2 * n_classes)
+    a_row = p * settings.dtype.itemsize + DOUBLE * (3 + 2 * n_classes + n_kernels)
     return factor + d * a_row + DOUBLE * (padded_rows(n) // TILE)
 
 

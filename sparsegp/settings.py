@@ -9,7 +9,14 @@ import numpy as np
 from sparsegp.errors import SettingsError
 from sparsegp.ivm.greedy import Order
 from sparsegp.kernels import InputScale, Kernel, parse, parse_many
-from sparsegp.likelihoods import LIKELIHOODS, Likelihood, MultinomialProbit, SiteRule
+from sparsegp.learning.optimise import STRATEGIES
+from sparsegp.likelihoods import (
+    LIKELIHOODS,
+    Likelihood,
+    MultinomialProbit,
+    SiteRule,
+    parse_likelihood,
+)
 from sparsegp.likelihoods.sites import RULES
 from sparsegp.posterior import POSTERIORS
 from sparsegp.selection.criteria import CRITERIA, Change
@@ -18,6 +25,15 @@ from sparsegp.types import Doubles
 DEFAULT_N_ACTIVE = 1000
 DEFAULT_PANEL = 16
 LEAST_ASIDE, MOST_ASIDE = 30, 4000
+
+LEAST = {
+    "report_every": 1,
+    "n_nodes": 2,
+    "seed": 0,
+    "n_active": 1,
+    "major_steps": 1,
+    "minor_steps": 1,
+}
 
 GENERAL = {"sites": "moments", "criterion": "information", "posterior": "adf", "kernel": "10*rbf"}
 """Settings that `TrainSettings.given` chooses for other likelihoods than the multinomial probit."""
@@ -42,6 +58,8 @@ class TrainSettings:
         Name in `POSTERIORS`; `all` and `active` are for the sites "variational".
     likelihood : str
         Name in `LIKELIHOODS`; it tells whether labels are classes, or the numbers of a regression.
+        Its parameters may follow in the order of its fields, for the sites "moments":
+        "probit(-1.5)" has that bias, "gaussian(0.02)" that noise variance of standardised labels.
     sites : str
         How the likelihood of an active row becomes Gaussian: "variational" (GR, for the multinomial
         probit), or "moments" (SLH).
@@ -51,6 +69,17 @@ class TrainSettings:
     epsilon : float
         Rows are included if the precision of their site exceeds it (SLH algorithm 1); for the sites
         "moments", those of the others are one.
+    learn : str
+        "none", or "evidence": kernel and likelihood by the criterion of SLH section 3.3, for
+        likelihoods of one latent value.
+    major_steps, minor_steps : int
+        Times that the active rows are selected anew while learning, and line searches in between,
+        at most.
+    strategy : str
+        What the sites do between two selections: a name in `STRATEGIES`.
+    hyperprior : str
+        Prior densities of what is learnt (learning/hyperpriors.py), such as
+        "v: lognormal(-1, 1); bias: normal(0, 25)".
     scaling : str
         Name in `SCALINGS`.
     precision : str
@@ -67,9 +96,10 @@ class TrainSettings:
     tolerance : float
         Of the posterior `all`: nats a row by which a round must raise the objective to go on.
     calibration : str
-        Of the posterior `all`: "learned" from a tenth of the rows, kept aside at first, or "none",
-        which iterates to convergence and leaves the latent variance out of the probabilities. With
-        fewer than 300 rows nothing is learned.
+        "learned" from a tenth of the rows, kept aside, or "none". For the posterior `all` "none"
+        iterates to convergence and leaves the latent variance out of the probabilities; for the
+        sites "moments" it is the predictive distribution of the paper. With fewer than 300 rows
+        nothing is learned; neither in a regression, nor for `adf` and `active` otherwise.
     n_nodes : int
         Quadrature nodes.
     report_every : int
@@ -87,6 +117,11 @@ class TrainSettings:
     sites: str = "variational"
     active_per_class: bool = False
     epsilon: float = 1e-8
+    learn: str = "none"
+    major_steps: int = 15
+    minor_steps: int = 8
+    strategy: str = "constant"
+    hyperprior: str = ""
     scaling: str = "auto"
     precision: str = "float32"
     panel: int | None = None
@@ -105,8 +140,8 @@ class TrainSettings:
             (CRITERIA, self.criterion),
             (POSTERIORS, self.posterior),
             (SCALINGS, self.scaling),
-            (LIKELIHOODS, self.likelihood),
             (RULES, self.sites),
+            (STRATEGIES, self.strategy),
         ):
             registry[name]  # raises for an unknown name
         self._check_likelihood()
@@ -117,7 +152,7 @@ class TrainSettings:
         for name in ("tolerance", "epsilon"):
             if not getattr(self, name) > 0.0:
                 raise SettingsError(f"{name} must be positive, got {getattr(self, name)}")
-        for name, least in (("report_every", 1), ("n_nodes", 2), ("seed", 0), ("n_active", 1)):
+        for name, least in LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:
                 raise SettingsError(f"{name} must be at least {least}, got {value}")
@@ -131,20 +166,32 @@ class TrainSettings:
 
     def _check_likelihood(self) -> None:
         """Refuse what does not go together."""
-        chosen = LIKELIHOODS[self.likelihood]
+        chosen = parse_likelihood(self.likelihood)
         if self.sites == "moments" and self.posterior != "adf":
             raise SettingsError(
                 f"posterior={self.posterior} is for sites=variational; with sites=moments use adf"
             )
-        if self.sites == "variational" and chosen is not MultinomialProbit:
+        if self.sites == "variational" and chosen.family is not MultinomialProbit:
             raise SettingsError(
                 f"sites=variational are those of likelihood=multinomial_probit, got "
                 f"{self.likelihood}; use sites=moments"
+            )
+        if self.sites == "variational" and chosen.given is not None:
+            raise SettingsError(
+                f"parameters of likelihoods are for sites=moments, got {self.likelihood} with "
+                "sites=variational; give its name alone"
             )
         if self.sites == "moments" and CRITERIA[self.criterion].refitted:
             raise SettingsError(f"criterion={self.criterion} is for sites=variational")
         if self.active_per_class:
             self._check_pairs()
+        if self.learn not in {"none", "evidence"}:
+            raise SettingsError(f"learn must be none or evidence, got {self.learn!r}")
+        if self.learn == "evidence" and self.sites != "moments":
+            raise SettingsError(
+                "learn=evidence needs sites=moments; give a likelihood of one latent value, such "
+                "as probit"
+            )
 
     def _check_pairs(self) -> None:
         """Refuse what active sets of single classes cannot have."""
@@ -178,11 +225,16 @@ class TrainSettings:
                 f"sites=moments of likelihood={self.likelihood} differ from class to class, so "
                 "each needs a kernel of its own; give kernel_per_class (--kernel-per-class)"
             )
+        if self.learn == "evidence" and likelihood.n_latent(n_classes) > 1:
+            raise SettingsError(
+                f"learn=evidence is for likelihoods of one latent value, got {self.likelihood}; "
+                "give learn=none, or choose the kernel by --tune"
+            )
         return SiteRule(likelihood, self.sites, self.epsilon if self.sites == "moments" else 0.0)
 
     def start_likelihood(self, n_classes: int) -> Likelihood:
         """Return the likelihood before anything is learnt."""
-        return LIKELIHOODS[self.likelihood].start(n_classes, self.n_nodes)
+        return parse_likelihood(self.likelihood).start(n_classes, self.n_nodes)
 
     @property
     def order(self) -> Order:
@@ -196,12 +248,14 @@ class TrainSettings:
     @property
     def is_regression(self) -> bool:
         """Whether labels are numbers."""
-        return LIKELIHOODS[self.likelihood].numeric
+        return parse_likelihood(self.likelihood).family.numeric
 
     @property
     def keeps_rows_aside(self) -> bool:
         """Whether some training rows serve to calibrate first."""
-        return self.posterior == "all" and self.calibration == "learned"
+        if self.calibration == "none" or self.is_regression:
+            return False
+        return self.posterior == "all" or self.sites == "moments"
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -298,7 +352,7 @@ def check_task(task: str | None, likelihood: str) -> None:
     if task not in {"classification", "regression"}:
         raise SettingsError(f"task must be classification or regression, got {task!r}")
     numeric = task == "regression"
-    if LIKELIHOODS[likelihood].numeric != numeric:
+    if parse_likelihood(likelihood).family.numeric != numeric:
         fitting = [name for name in LIKELIHOODS if LIKELIHOODS[name].numeric == numeric]
         raise SettingsError(
             f"likelihood={likelihood} is not for task={task}; use one of {', '.join(fitting)}"

@@ -121,7 +121,8 @@ def test_a_stored_model_is_the_same(kind: str, tmp_path: Path) -> None:
 @kinds
 def test_it_learns_and_the_curve_tells_so(kind: str) -> None:
     X, y, X_test, y_test = data_for(kind)
-    model = sparsegp.train(X, y, test=(X_test, y_test), **KINDS[kind])
+    plain = {**KINDS[kind], "calibration": "none"}  # the curve is that of the marginals
+    model = sparsegp.train(X, y, test=(X_test, y_test), **plain)
     last, found = model.history[-1], model.predict(X_test)
     if kind == "regression":
         error = np.mean((found - y_test) ** 2)
@@ -138,6 +139,20 @@ def test_it_learns_and_the_curve_tells_so(kind: str) -> None:
         assert_allclose(model.predict_proba(X_test).sum(axis=1), 1.0, rtol=1e-12)
     rough = kind == "softmax"  # three nodes a class: probabilities sum to one only nearly
     assert_allclose(last["heldout_nlpp"], nlpp, rtol=0.05 if rough else 1e-3)
+
+
+@pytest.mark.parametrize("kind", ["binary", "ordered", "pairs"])
+def test_rows_kept_aside_mend_probabilities_that_are_too_soft(kind: str) -> None:
+    X, y, X_test, y_test = data_for(kind)
+    nlpp = {}
+    for calibration in ("none", "learned"):
+        model = sparsegp.train(X, y, **{**KINDS[kind], "calibration": calibration})
+        codes = np.searchsorted(model.classes, y_test)
+        nlpp[calibration] = -model.predict_log_proba(X_test)[np.arange(len(codes)), codes].mean()
+        aside = 70 if calibration == "learned" else 0
+        assert TrainSettings.given(**KINDS[kind], calibration=calibration).rows_aside(700) == aside
+    assert model.span.calibration.variance_weight < 1.0
+    assert nlpp["learned"] < nlpp["none"]
 
 
 def test_dask_arrays_give_lazy_predictions() -> None:

@@ -23,7 +23,7 @@ LAYERS = [
     ["execution"],
     ["settings", "interrupt"],
     ["model", "run_directory"],
-    ["training"],
+    ["augmentation", "training"],
     ["report"],
     ["tuning"],
     ["estimate"],

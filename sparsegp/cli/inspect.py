@@ -67,13 +67,17 @@ def finished(path: Path, model: "Model") -> dict[str, Any]:
         "kernels": [str(kernel) for kernel in model.active.kernels],
         "scaling": model.scaling.name,
         "calibration": asdict(model.span.calibration),
-        "posterior": {**model.span.report, "jitter": model.posterior.jitter},
+        "posterior": {
+            **{name: value for name, value in model.span.report.items() if name != "learning"},
+            "jitter": model.posterior.jitter,
+        },
         "classes": model.classes.tolist(),
         "columns": model.n_features,
         "n_active": len(model.rows),
         "n_wanted": len(model.rows),
         "active_rows": model.rows.tolist(),
         "history": history,
+        "learning": model.span.report.get("learning", []),
         "seconds": history[-1]["seconds"] if history else None,
     }
 
@@ -102,13 +106,15 @@ def unfinished(path: Path) -> dict[str, Any]:
 
     found = Generations(path / "checkpoints", 1, on_warning=warn).load()
     meta = {} if found is None else found[1].meta
-    rows = [] if found is None else found[1].arrays["rows"].tolist()
+    rows = [] if found is None else list(found[1].arrays.get("rows", ()))
+    rows = [int(row) for row in rows]
     return {
         **not_begun(path, "unfinished"),
         **outline(*read_run(path / "run.json")),
         "n_active": len(rows),
         "active_rows": rows,
         "history": meta.get("history", []),
+        "learning": meta.get("learning", []),
         "seconds": meta.get("seconds"),
     }
 
@@ -125,6 +131,7 @@ def not_begun(path: Path, state: str) -> dict[str, Any]:
         "n_active": 0,
         "active_rows": [],
         "history": [],
+        "learning": [],
         "seconds": None,
     }
 
@@ -168,7 +175,7 @@ def sizes(path: Path) -> dict[str, int]:
 
 def print_record(record: dict[str, Any]) -> None:
     """Print the record in words."""
-    settings = ", ".join(f"{name}={value}" for name, value in record["settings"].items())
+    settings = unusual(record["settings"])
     state, seconds = record["state"], record["seconds"]
     if state in GO_ON:
         state += f"; go on by {GO_ON[state]}"
@@ -189,12 +196,22 @@ def print_record(record: dict[str, Any]) -> None:
     if seconds is not None:
         pairs.append(("time", f"{seconds:.1f} s for the selection"))
     print_pairs(pairs)
+    print_learning(record["learning"])
     print_curve(record["history"])
     if record["tuning"] is not None:
         from sparsegp.cli.tune import print_trials
 
         chosen = record["tuning"]["chosen"] or {"kernel": None}
         print_trials(record["tuning"]["trials"], chosen["kernel"])
+
+
+def unusual(settings: dict[str, Any]) -> str:
+    """Return in words those settings that are not the default ones."""
+    from sparsegp.settings import TrainSettings
+
+    usual = TrainSettings().to_json()
+    others = [f"{name}={value}" for name, value in settings.items() if value != usual.get(name)]
+    return ", ".join(others) or "the default ones"
 
 
 def probabilities(record: dict[str, Any]) -> list[tuple[str, str]]:
@@ -212,6 +229,21 @@ def probabilities(record: dict[str, Any]) -> list[tuple[str, str]]:
         found.append(f"jitter of its metric {report['jitter_of_metric']:.3g}")
     found.append(f"jitter of the active rows' covariance {jitter:.3g}")
     return [("posterior", ", ".join(found)), ("calibration", f"{scale}, {means}, {variances}")]
+
+
+def print_learning(steps: list[dict[str, Any]]) -> None:
+    """Print the major steps of learning, a line for each."""
+    for number, step in enumerate(steps, 1):
+        held_out = [
+            f", held-out {name} {step[f'heldout_{name}']:.5g}"
+            for name in ("error", "mse", "nlpp")
+            if f"heldout_{name}" in step
+        ]
+        first, *_, last = step["criterion"]
+        click.echo(
+            f"step {number}: criterion {first:.2f} to {last:.2f} nats in {step['evaluations']} "
+            f"evaluations{''.join(held_out)}; then {step['kernel']}"
+        )
 
 
 def print_curve(history: list[dict[str, float]]) -> None:

@@ -61,6 +61,36 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
         metavar="PI",
         help="With sites=moments: least precision of the site of a row to be included.  [1e-08]",
     ),
+    "learn": click.option(
+        "--learn",
+        metavar="NAME",
+        help="none, or evidence: kernel and likelihood by the evidence, for likelihoods of one "
+        "latent value.  [none]",
+    ),
+    "major_steps": click.option(
+        "--major-steps",
+        type=int,
+        metavar="N",
+        help="With --learn: times that rows are selected anew.  [15]",
+    ),
+    "minor_steps": click.option(
+        "--minor-steps",
+        type=int,
+        metavar="N",
+        help="With --learn: line searches between two selections, at most.  [8]",
+    ),
+    "strategy": click.option(
+        "--strategy",
+        metavar="NAME",
+        help="With --learn: what sites do between two selections: constant, hybrid or exact.  "
+        "[constant]",
+    ),
+    "hyperprior": click.option(
+        "--hyperprior",
+        metavar="TEXT",
+        help="With --learn: prior densities, such as 'v: lognormal(-1, 1); bias: normal(0, 25)'; "
+        "none if left out.",
+    ),
     "scaling": click.option(
         "--scaling", metavar="NAME", help="Of inputs: auto, standard, range or none.  [auto]"
     ),

@@ -8,6 +8,7 @@ import click
 
 from sparsegp.cli import options as shared
 from sparsegp.cli.output import percent, plural, print_json, print_pairs, size
+from sparsegp.cli.virtual import prepare, virtual_options
 
 if TYPE_CHECKING:
     from sparsegp.cli.stages import Stages
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     "--tune", "tuned", is_flag=True, help="Choose the kernel first, as `sparsegp tune` does."
 )
 @shared.tuning_options
+@virtual_options
 @shared.where_options
 @shared.label_column
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
@@ -65,7 +67,7 @@ def train(
     from sparsegp.settings import TrainSettings
     from sparsegp.tuning import tune as choose
 
-    settings = shared.given(options, shared.TASK, shared.SETTINGS)
+    enlarge, settings = prepare(options, shared.given(options, shared.TASK, shared.SETTINGS), tuned)
     TrainSettings.given(**settings)  # refuses before anything is read
     limits = shared.given(options, shared.TUNING)
     refuse_limits(limits, tuned)
@@ -73,6 +75,7 @@ def train(
     with stoppable(), Stages(quiet) as stages, ExitStack() as stack:
         stages.begin("read")
         table, held_out = open_tables(data, test, label_column)
+        table = enlarge(table)
         stages.begin("prepare")
         where, outcome = shared.given(options, shared.WHERE), None
         if tuned:

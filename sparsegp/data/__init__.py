@@ -16,4 +16,5 @@ from sparsegp.data.summary import summarise as summarise
 from sparsegp.data.table import Dataset as Dataset
 from sparsegp.data.table import Table as Table
 from sparsegp.data.table import check_table as check_table
+from sparsegp.data.table import join_tables as join_tables
 from sparsegp.data.table import table_from_arrays as table_from_arrays

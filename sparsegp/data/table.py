@@ -113,6 +113,28 @@ def table_from_arrays(X: Any, y: ArrayLike | None = None, source: str = "X") -> 
     )
 
 
+def join_tables(first: Table, second: Table, source: str) -> Table:
+    """Return the rows of one table followed by those of another, as a table of that name.
+
+    Raises
+    ------
+    DataError
+        If they have other columns, or one of them alone has labels.
+    """
+    import dask.array as da  # noqa: PLC0415 - slow to import
+
+    if first.X.shape[1] != second.X.shape[1]:
+        raise DataError(
+            f"joined rows must have the same columns; {first.source} has {first.X.shape[1]} and "
+            f"{second.source} has {second.X.shape[1]}"
+        )
+    if (first.y is None) != (second.y is None):
+        raise DataError(f"both of {first.source} and {second.source} must have labels, or none")
+    X: da.Array = da.concatenate([first.X, second.X])  # type: ignore[no-untyped-call]
+    y = None if first.y is None else np.concatenate([first.y, second.y])
+    return check_table(Table(X, y, source))
+
+
 def tidy_labels(y: Any, source: str) -> Labels:
     """Return labels as one flat array (n,); bytes become strings.
 

@@ -65,6 +65,15 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         and a class.
     epsilon : float
         With sites "moments": least precision of the site of a row to be included.
+    learn : str
+        "none", or "evidence": kernel and likelihood by the evidence, for likelihoods of one latent
+        value (two classes, or classes in an order).
+    major_steps, minor_steps : int
+        With `learn`: times that rows are selected anew, and line searches in between, at most.
+    strategy : str
+        With `learn`: what sites do between two selections, "constant", "hybrid" or "exact".
+    hyperprior : str
+        With `learn`: prior densities of what is learnt.
     scaling : str
         Of the inputs: "auto", "standard", "range" or "none".
     precision : str
@@ -142,6 +151,11 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         sites: str = TrainSettings.sites,
         active_per_class: bool = TrainSettings.active_per_class,
         epsilon: float = TrainSettings.epsilon,
+        learn: str = TrainSettings.learn,
+        major_steps: int = TrainSettings.major_steps,
+        minor_steps: int = TrainSettings.minor_steps,
+        strategy: str = TrainSettings.strategy,
+        hyperprior: str = TrainSettings.hyperprior,
         scaling: str = TrainSettings.scaling,
         precision: str = TrainSettings.precision,
         panel: int | None = TrainSettings.panel,
@@ -167,6 +181,11 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         self.sites = sites
         self.active_per_class = active_per_class
         self.epsilon = epsilon
+        self.learn = learn
+        self.major_steps = major_steps
+        self.minor_steps = minor_steps
+        self.strategy = strategy
+        self.hyperprior = hyperprior
         self.scaling = scaling
         self.precision = precision
         self.panel = panel

@@ -1,10 +1,12 @@
 """The active set: every inclusion so far, which is all that a run has to remember.
 
 The stub matrices, means and variances of all rows follow from it, to the last bit, by including the
-same batches again. A checkpoint is therefore this and nothing else.
+same batches again, and keeping the same candidates in between. A checkpoint is therefore this and
+nothing else.
 """
 
 from collections.abc import Mapping
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -12,14 +14,16 @@ from numpy.typing import NDArray
 
 from sparsegp.errors import StoreError
 from sparsegp.ivm.inclusions import Inclusions
+from sparsegp.ivm.shrink import Keep
 from sparsegp.types import Doubles, Floats, Integers
 
 
 class ActiveSet:
-    """Batches of inclusions in order."""
+    """Batches of inclusions in order, and which candidates were kept in between."""
 
     def __init__(self) -> None:
         self.batches: list[Inclusions] = []
+        self.kept: list[Keep] = []
 
     def __len__(self) -> int:
         return self.batches[-1].stop if self.batches else 0
@@ -30,9 +34,17 @@ class ActiveSet:
             raise ValueError(f"batch starts at {batch.start}, the active set has {len(self)} rows")
         self.batches.append(batch)
 
+    @property
+    def room(self) -> int:
+        """Active rows for which the candidates last kept are there."""
+        return self.kept[-1].room if self.kept else 0
+
     def recovery(self) -> list[tuple[str, tuple[Any, ...]]]:
         """Return the messages that bring a new block to the present."""
-        return [("include", (batch,)) for batch in self.batches]
+        keeps = [(keep.start, 0, ("keep", (keep,))) for keep in self.kept]
+        batches = [(batch.start, 1, ("include", (batch,))) for batch in self.batches]
+        steps = sorted([*keeps, *batches], key=lambda step: step[:2])
+        return [message for _, _, message in steps]
 
     def _filled(self, name: str) -> NDArray[Any]:
         return np.concatenate([getattr(batch, name)[: batch.count] for batch in self.batches])
@@ -74,7 +86,7 @@ class ActiveSet:
             for batch in self.batches
             for j in range(batch.count)
         ]
-        return {
+        arrays = {
             "rows": self._filled("rows"),
             "target": self._filled("target"),
             "x": self._filled("x"),
@@ -85,6 +97,9 @@ class ActiveSet:
             "factor": np.concatenate(rows, axis=1),
             "counts": np.array([batch.count for batch in self.batches]),
         }
+        if self.kept:
+            arrays["kept"] = np.array([astuple(keep) for keep in self.kept], dtype=np.uint64)
+        return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], slots: int) -> "ActiveSet":
@@ -96,6 +111,7 @@ class ActiveSet:
             If the arrays do not fit together.
         """
         active, step, factor = cls(), arrays["step"], arrays["factor"]
+        active.kept = [Keep(*words) for words in arrays.get("kept", np.empty((0, 5))).tolist()]
         precision = arrays.get("precision")  # checkpoints of version 0.1 had sites of precision 1
         if precision is None:
             precision = np.ones((len(arrays["rows"]), len(factor)))

@@ -3,7 +3,7 @@
 Every method can be repeated: a batch that was applied is not applied again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,32 +12,27 @@ from sparsegp.ivm import features
 from sparsegp.ivm.evidence_rows import Representation, RowSums, row_sums
 from sparsegp.ivm.inclusions import Candidates, Inclusions
 from sparsegp.ivm.rows import GROUP, TILE, BlockSettings, Rows
+from sparsegp.ivm.shrink import Keep, Ranking, move, pack
 from sparsegp.ivm.verify import first_overtaken
 from sparsegp.math.linalg import inverse_lower
 from sparsegp.math.products import thin_times
 from sparsegp.math.summation import snap
 from sparsegp.selection.criteria import Marginals
-from sparsegp.selection.lazy import Scores
+from sparsegp.selection.lazy import Scores, quantise
 from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 
 class RowBlock(Rows):
     """Consecutive rows and their state; every process has the same active set."""
 
-    def __init__(
-        self,
-        settings: BlockSettings,
-        X: Floats,
-        target: Any,
-        first_row: int,
-        held_out: bool = False,
-        aside: Booleans | None = None,
-        transform: Callable[[Any], Floats] | None = None,
-    ) -> None:
-        super().__init__(settings, X, target, first_row, held_out, aside, transform)
-        self.n_active = 0
-        shape = (len(settings.kernels), self.n_tiles, settings.capacity, TILE)
-        self.stub: Floats = settings.allocate(shape, self.X.dtype)
+    def _begin(self) -> None:
+        super()._begin()
+        settings, self.n_active = self.settings, 0
+        self.stubs: list[Floats] = []  # panels of columns, (C, tiles, columns, width) each
+        self.room = 0  # columns in them
+        if settings.bound is None:
+            self._add_columns(settings.capacity)
+        self._ranking: tuple[int, Ranking] | None = None
         self.scores = Scores(
             settings.criterion,
             settings.rule,
@@ -72,7 +67,7 @@ class RowBlock(Rows):
         self._pending = (batch, columns)
         open_ = self.open.copy()
         open_[self._local(pool)] = False
-        return first_overtaken(batch, self._marginals(), self.scores, open_, columns, GROUP)
+        return first_overtaken(batch, self._marginals(), self.scores, open_, columns, self.group)
 
     def include(self, batch: Inclusions) -> None:
         """Apply a batch: new stub columns, variances and means (GR eq. 5.1-5.4)."""
@@ -81,11 +76,13 @@ class RowBlock(Rows):
         self._require(batch.start)
         columns = self._pending_columns(batch)
         stop, q = batch.start + batch.count, batch.count
-        mean = self.mean.reshape(self.n_tiles, TILE, -1)
+        panel = self.stubs[-1]  # a batch does not go beyond it
+        first = batch.start - (self.room - panel.shape[2])
+        mean = self.mean.reshape(self.n_tiles, self.width, -1)
         for tiles in self._groups():
             for c in range(len(self.settings.kernels)):
                 new = columns[c, tiles]
-                self.stub[c, tiles, batch.start : stop] = new[:, :q]
+                panel[c, tiles, first : first + q] = new[:, :q]
                 wide = new.astype(np.float64)
                 wide[:, q:] = 0.0
                 change = np.matmul(wide.transpose(0, 2, 1), batch.step[c])
@@ -93,25 +90,51 @@ class RowBlock(Rows):
                     mean[tiles] += change
                 else:
                     mean[tiles, :, c] += change[..., 0]
-                variance = self.variance[:, c].reshape(self.n_tiles, TILE)
+                variance = self.variance[:, c].reshape(self.n_tiles, self.width)
                 variance[tiles] -= np.einsum("tqn,tqn->tn", wide, wide)
         self.open[self._local(batch.rows[:q])] = False
         self.n_active = stop
 
     def _columns(self, batch: Inclusions) -> Floats:
-        """Return the stub columns of a batch, (C, tiles, q, TILE)."""
+        """Return the stub columns of a batch, (C, tiles, q, width)."""
         t = batch.start
-        shape = (len(self.settings.kernels), self.n_tiles, batch.slots, TILE)
+        shape = (len(self.settings.kernels), self.n_tiles, batch.slots, self.width)
         columns: Floats = np.empty(shape, dtype=self.X.dtype)
         for c, kernel in enumerate(self.settings.kernels):
             past = batch.factor[c, :, :t].astype(self.X.dtype)
             within = inverse_lower(batch.factor[c, :, t:]).astype(self.X.dtype)
             for tiles in self._groups():
-                residual = kernel(self.X[tiles], batch.x, self.half_norms[tiles]).transpose(0, 2, 1)
-                if t:
-                    residual = residual - thin_times(past, self.stub[c, tiles, :t])
+                X, half_norms = self._inputs(tiles)
+                residual = kernel(X, batch.x, half_norms).transpose(0, 2, 1)
+                for these, panel in self._panels(t):
+                    some = panel[c, tiles, : these.stop - these.start]
+                    residual = residual - thin_times(past[:, these], some)
                 np.matmul(within, residual, out=columns[c, tiles])
         return columns
+
+    def _inputs(self, tiles: slice) -> tuple[Floats, Floats]:
+        """Return the inputs in some tiles, (tiles, width, p), and |x|^2 / 2 of them."""
+        X, half_norms = self.X.reshape(-1, self.X.shape[2]), self.half_norms.reshape(-1)
+        index: Any = slice(tiles.start * self.width, tiles.stop * self.width)
+        if self.moved:
+            index = self.rows[index] - self.first_row
+        shape = (-1, self.width)
+        return X[index].reshape(*shape, X.shape[1]), half_norms[index].reshape(shape)
+
+    def _panels(self, t: int) -> Iterator[tuple[slice, Floats]]:
+        """Yield the panels that hold the first t stub columns, and which of them each holds."""
+        start = 0
+        for panel in self.stubs:
+            stop = min(start + panel.shape[2], t)
+            if start < stop:
+                yield slice(start, stop), panel
+            start = stop
+
+    def _add_columns(self, count: int) -> None:
+        """Make room for more stub columns."""
+        shape = (len(self.settings.kernels), self.n_tiles, count, self.width)
+        self.stubs.append(self.settings.allocate(shape, self.X.dtype))
+        self.room += count
 
     def _pending_columns(self, batch: Inclusions) -> Floats:
         pending, self._pending = self._pending, None
@@ -126,8 +149,65 @@ class RowBlock(Rows):
     def _require(self, n_active: int) -> None:
         if self.n_active != n_active:
             raise RuntimeError(
-                f"row block at {self.rows[0]} holds {self.n_active} inclusions, not {n_active}"
+                f"row block at {self.first_row} holds {self.n_active} inclusions, not {n_active}"
             )
+
+    # -- randomised greedy selection ---------------------------------------------------------------
+
+    def keep(self, keep: Keep) -> None:
+        """Let go of the candidates that do not stay, and make room for the coming inclusions.
+
+        Held-out rows follow the selection: all of them stay.
+        """
+        if self.room >= keep.room:
+            return  # a message that comes twice
+        self._require(keep.start)
+        if not self.held_out:
+            stay = self.open.copy()
+            if keep.score:
+                stay[stay] = self._rank().stay(keep)
+            if not np.array_equal(stay, self.real):
+                self._hold(stay)
+        self._ranking = None
+        self._add_columns(keep.room - keep.start)
+
+    def count(self, n_active: int) -> int:
+        """Return how many rows may be included."""
+        self._require(n_active)
+        return int(self.open.sum())
+
+    def tally(self, n_active: int, found: Sequence[int], prefix: int, shift: int) -> Integers:
+        """Return what a threshold of `Keep` is found from: see `Ranking.tally`."""
+        self._require(n_active)
+        return self._rank().tally(found, prefix, shift)
+
+    def _rank(self) -> Ranking:
+        """Return the ranking of the open rows by their scores of the present."""
+        if self._ranking is None or self._ranking[0] != self.n_active:
+            open_, marginals = np.flatnonzero(self.open), self._marginals()
+            scores = np.empty(len(open_))
+            for start in range(0, len(open_), GROUP * TILE):
+                some = slice(start, start + GROUP * TILE)
+                scores[some] = self.scores.evaluate(open_[some], marginals.take(open_[some]))
+            seed = self.settings.criterion.seed
+            ranking = Ranking(quantise(scores), self.rows[open_], seed, self.n_active)
+            self._ranking = self.n_active, ranking
+        return self._ranking[1]
+
+    def _hold(self, stay: Booleans) -> None:
+        """Go on with some of the rows alone."""
+        group = (self.rows - self.first_row) // (self.settings.unit * TILE)
+        places, self.real = pack(stay, group, self.width)
+        for name in ("rows", "target", "scored_target", "mean", "variance"):
+            setattr(self, name, getattr(self, name)[places])
+        self.open = self.real.copy()
+        self.scores.hold(places)
+        self._pending = None
+        self.n_tiles, self.moved = len(places) // self.width, True
+        for k, old in enumerate(self.stubs):
+            shape = (len(old), self.n_tiles, *old.shape[2:])
+            self.stubs[k] = self.settings.allocate(shape, old.dtype)
+            move(old, self.stubs[k], places, self.group)
 
     # -- answers -----------------------------------------------------------------------------------
 
@@ -154,34 +234,58 @@ class RowBlock(Rows):
     def gather(self, rows: Integers, scores: Doubles) -> Candidates:
         """Return what is needed to include those of the rows that are in this block."""
         index = self._local(rows)
-        tile, place = index // TILE, index % TILE
+        tile, place = index // self.width, index % self.width
+        stub = [
+            panel[:, tile, : these.stop - these.start, place]
+            for these, panel in self._panels(self.n_active)
+        ]
+        empty = np.empty((len(index), len(self.settings.kernels), 0), dtype=self.X.dtype)
+        local = self.rows[index] - self.first_row
         return Candidates(
             rows=self.rows[index],
             target=self.target[index],
             score=scores[self._holds(rows)],
-            x=self.X[tile, place],
-            stub=self.stub[:, tile, : self.n_active, place].swapaxes(0, 1),
+            x=self.X[local // TILE, local % TILE],
+            stub=np.concatenate([empty, *stub], axis=2).swapaxes(0, 1),
             mean=self.mean[index],
             variance=self.variance[index],
         )
 
     def array(self, name: str, process: int = 0) -> Floats:
-        """Return `stub` (d, m) of one process, `mean` (m, K) or `variance` (m, C)."""
+        """Return `stub` (d, m) of one process, `mean` (m, K) or `variance` (m, C).
+
+        They are not a number for rows that are no candidates any more.
+        """
         if name == "stub":
-            stub = self.stub[process, :, : self.n_active].transpose(1, 0, 2)
-            return stub.reshape(self.n_active, len(self.rows))[:, : self.n_rows]
-        state: Any = {"mean": self.mean, "variance": self.variance}[name]
-        return np.array(state[: self.n_rows])
+            panels = [
+                panel[process, :, : these.stop - these.start].transpose(0, 2, 1)
+                for these, panel in self._panels(self.n_active)
+            ]
+            empty = np.empty((self.n_tiles, self.width, 0), dtype=self.X.dtype)
+            state = np.concatenate([empty, *panels], axis=2).reshape(-1, self.n_active)
+            return self._spread(state).T
+        return self._spread({"mean": self.mean, "variance": self.variance}[name])
+
+    def _spread(self, state: Floats) -> Floats:
+        """Return what is held of the rows, (held, ...), at the places of all rows, (m, ...)."""
+        every = np.full((self.n_rows, *state.shape[1:]), np.nan, dtype=state.dtype)
+        every[self.rows[self.real] - self.first_row] = state[self.real]
+        return every
 
     # -- all-data posterior ------------------------------------------------------------------------
+
+    def _stub(self, d: int) -> Floats:
+        """Return the first d stub columns of all rows, (C, tiles, d, TILE): there is no bound."""
+        (whole,) = self.stubs
+        return whole[:, :, :d]
 
     def gram(self, n_active: int, grain: float) -> Doubles | None:
         """Return M M^T of every process, (C, d, d); None for held-out rows."""
         self._require(n_active)
         if self.held_out:
             return None
-        counts = (np.arange(len(self.rows)) < self.n_rows).reshape(self.n_tiles, TILE)
-        return features.gram(self.stub[:, :, :n_active], counts, self.settings.unit, grain)
+        counts = self.real.reshape(self.n_tiles, TILE)
+        return features.gram(self._stub(n_active), counts, self.settings.unit, grain)
 
     def slope(
         self, n_active: int, coefficients: Doubles, joined: bool, value_grain: float, grain: float
@@ -202,12 +306,12 @@ class RowBlock(Rows):
         self._require(n_active)
         if self.held_out:
             return None
-        counts = np.arange(len(self.rows)) < self.n_rows
+        counts = self.real
         aside = np.zeros_like(counts) if joined else self.aside
         every = np.empty(len(counts))
 
         def gradient(mean: Floats, rows: slice) -> Floats:
-            some = np.flatnonzero(counts[rows])
+            some = slice(0, int(counts[rows].sum()))  # the last tile is filled up
             p = np.zeros_like(mean)
             likelihood: Any = self.settings.likelihood
             every[rows][some], p[some] = likelihood.mean_gradient(
@@ -216,8 +320,8 @@ class RowBlock(Rows):
             p[aside[rows]] = 0
             return p
 
-        stub = self.stub[:, :, :n_active]
-        pull = features.slope(stub, coefficients, gradient, grain)
+        stub = self._stub(n_active)
+        pull = features.slope(stub, coefficients, gradient, self.settings.unit, grain)
         value = float(snap(every[counts & ~aside], value_grain).sum())
         return value, pull, every[aside]
 
@@ -226,7 +330,7 @@ class RowBlock(Rows):
         d = coefficients.shape[1]
         self._require(max(d, self.n_active))  # there may be more by now
         if not self.held_out:
-            mean = features.means(self.stub[:, :, :d], coefficients)
+            mean = features.means(self._stub(d), coefficients)
             self.scores.freeze(Marginals(self.rows, self.target, mean, np.zeros((len(mean), 1))))
 
     # -- evidence ----------------------------------------------------------------------------------
@@ -239,4 +343,6 @@ class RowBlock(Rows):
         self._require(len(representation.x))
         if self.held_out:
             return None
-        return row_sums(self.X, self.target, self.open, self.settings.unit, representation, spare)
+        counts = np.zeros(len(self.labels), dtype=bool)
+        counts[self.rows[self.open] - self.first_row] = True
+        return row_sums(self.X, self.labels, counts, self.settings.unit, representation, spare)

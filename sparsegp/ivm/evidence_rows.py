@@ -3,7 +3,7 @@
 See learning/evidence.py for the formulas. Rows are taken from fixed groups of tiles, in pieces that
 depend on the group alone, so that every number is the same however groups are dealt to blocks. What
 is small goes to the driver group by group; matrices are summed exactly (math/levels.py). All is in
-float64: in float32 the criterion has an error of some thousandths, and saves a quarter of the time.
+float64: float32 saves a quarter of the time, and leaves errors of a thousandth of a nat and more.
 """
 
 from collections.abc import Iterator

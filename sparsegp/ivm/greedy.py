@@ -6,8 +6,12 @@ check afterwards that no other row would have won (ivm/verify.py). What was over
 the order is that of one row a round, at the price of large matrix products and few messages.
 
 In panels, the driver takes the most different of the best candidates, without a check.
+
+Where stub entries are bounded, candidates get fewer between the rounds (ivm/shrink.py).
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,6 +22,8 @@ from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.inclusions import Candidates, Inclusions, merge
 from sparsegp.ivm.pool import Pool
 from sparsegp.ivm.rows import BlockSettings
+from sparsegp.ivm.shrink import Bound, Keep, thresholds
+from sparsegp.types import Integers
 
 POOL_PER_SLOT = (4, 8)
 """Candidates in the pool for each row to look ahead, among few rows and among `MANY_ROWS`: there a
@@ -114,6 +120,8 @@ class Selection:
         bool
             Whether there was a row that may be included.
         """
+        room = self._room()
+        stop, last = min(stop, room), min(last or stop, room)
         criterion, order = self.settings.criterion, self.order
         count = order.pool_size(criterion.static, self.n_rows)
         candidates = self._candidates(count)
@@ -124,11 +132,36 @@ class Selection:
             return False
         if order.panel == 1 and batch.count > 1 and not criterion.static:
             batch = self._checked(batch, candidates)
-        more = count if batch.stop < (last or stop) else 0
+        more = count if batch.stop < last else 0
         best = self.blocks.map_blocks("advance", batch, batch.stop, more)
         self._best = best if more else None
         self.active.append(batch)
         return True
+
+    def _room(self) -> int:
+        """Return up to how many active rows the blocks may go on as they are."""
+        settings, active = self.settings, self.active
+        if settings.bound is None:
+            return settings.capacity
+        if len(active) == active.room:
+            keep = self._keep(settings.bound)
+            self.blocks.map_blocks("keep", keep)
+            active.kept.append(keep)
+        return active.room
+
+    def _keep(self, bound: Bound) -> Keep:
+        """Return which candidates stay for the next block of inclusions."""
+        start = len(self.active)
+        room = bound.room(start, self.settings.capacity)
+        most = bound.size(room, len(self.settings.kernels))
+        if sum(self.blocks.map_blocks("count", start)) <= most:
+            return Keep(start, room)
+
+        def ask(found: Sequence[int], prefix: int, shift: int) -> Integers:
+            tallies = self.blocks.map_blocks("tally", start, found, prefix, shift)
+            return np.asarray(np.sum(tallies, axis=0))
+
+        return Keep(start, room, *thresholds(ask, most, math.floor(bound.best * most)))
 
     def forget(self) -> None:
         """Ask for candidates anew: the scores have changed."""

@@ -4,7 +4,7 @@ The processes are independent under the posterior, but share the likelihood. A r
 best pair of a row j and a process c: j joins the active set I_c, and only process c changes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from sparsegp.ivm.greedy import Blocks
 from sparsegp.ivm.rows import TILE, BlockSettings, Rows
 from sparsegp.selection.criteria import Change
 from sparsegp.selection.lazy import quantise
-from sparsegp.types import Booleans, Doubles, Floats, Integers
+from sparsegp.types import Doubles, Floats, Integers
 
 PANEL = 64
 """Stub columns that are allocated at a time."""
@@ -64,21 +64,12 @@ class Pair:
 class PairBlock(Rows):
     """Consecutive rows and their state; every process has an active set of its own."""
 
-    def __init__(
-        self,
-        settings: BlockSettings,
-        X: Floats,
-        target: Any,
-        first_row: int,
-        held_out: bool = False,
-        aside: Booleans | None = None,
-        transform: Callable[[Any], Floats] | None = None,
-    ) -> None:
-        super().__init__(settings, X, target, first_row, held_out, aside, transform)
+    def _begin(self) -> None:
+        super()._begin()
         self.n_pairs = 0
-        self.sizes = [0] * settings.n_latent
+        self.sizes = [0] * self.settings.n_latent
         self.stubs: list[list[Floats]] = [[] for _ in self.sizes]
-        self.open_pairs = np.repeat(self.open[:, np.newaxis], settings.n_latent, axis=1)
+        self.open_pairs = np.repeat(self.open[:, np.newaxis], self.settings.n_latent, axis=1)
 
     def include(self, pair: Pair) -> None:
         """Apply a pair: a new stub column of one process, its variances and means."""

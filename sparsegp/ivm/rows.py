@@ -7,12 +7,13 @@ workers or threads: results are the same to the last bit.
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from sparsegp.ivm.shrink import Bound
 from sparsegp.kernels import Kernel, half_squared_norms
 from sparsegp.likelihoods.base import Likelihood
 from sparsegp.likelihoods.sites import SiteRule
@@ -22,6 +23,8 @@ from sparsegp.types import Booleans, Floats, Integers
 TILE = 256
 GROUP = 16
 """Tiles worked on at a time, so that temporaries stay in cache."""
+NARROW = 64
+"""Rows in a tile of the stub matrices where candidates get fewer, so that little is left empty."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ class BlockSettings:
         Tiles that blocks do not divide.
     allocate : callable
         From shape and dtype to an array for inputs or stub matrices.
+    bound : Bound, optional
+        Of the stub entries: candidates then get fewer as the selection goes.
     """
 
     kernels: Sequence[Kernel]
@@ -55,6 +60,7 @@ class BlockSettings:
     lazy: bool = True
     unit: int = 1
     allocate: Callable[[tuple[int, ...], DTypeLike], NDArray[Any]] = np.zeros
+    bound: Bound | None = None
 
     @property
     def likelihood(self) -> Likelihood:
@@ -69,12 +75,14 @@ class Standing:
     Attributes
     ----------
     rows : int
+        Rows whose marginals are those of the present: without those that are no candidates any
+        more.
     loss : float
-        Sum over rows of what the likelihood counts: errors, or squared errors.
+        Sum over these rows of what the likelihood counts: errors, or squared errors.
     log_z : float
         Sum of log predictive probabilities of the labels; only for held-out rows.
     labelled : int
-        Rows whose label is a known class, over which `log_z` runs.
+        Those of them whose label is a known class, over which `log_z` runs.
     """
 
     rows: int
@@ -119,39 +127,51 @@ class Rows:
         self.held_out = held_out
         self.n_rows = len(X)
         self.X = _tiles(X, transform, settings.allocate)
-        self.n_tiles = len(self.X)
         self.half_norms = half_squared_norms(self.X)
-        padded = self.n_tiles * TILE
-        self.rows = np.arange(first_row, first_row + padded)
+        self.first_row, padded = first_row, len(self.X) * TILE
         numeric = settings.likelihood.numeric
-        self.target = np.zeros(padded, dtype=np.float64 if numeric else np.int64)
-        self.target[: self.n_rows] = target
-        self.open = np.zeros(padded, dtype=bool)
-        self.open[: self.n_rows] = not held_out
+        self.labels = np.zeros(padded, dtype=np.float64 if numeric else np.int64)
+        self.labels[: self.n_rows] = target
         self.aside = np.zeros(padded, dtype=bool)
         if aside is not None:
             self.aside[: self.n_rows] = aside
-            self.open &= ~self.aside
+        self._begin()
+
+    def _begin(self) -> None:
+        """Set the state before any inclusion: that of all rows."""
+        settings, padded = self.settings, len(self.labels)
+        self.width = TILE if settings.bound is None else NARROW
+        self.group = GROUP * TILE // self.width  # tiles worked on at a time
+        self.n_tiles, self.moved = padded // self.width, False
+        self.rows = np.arange(self.first_row, self.first_row + padded)
+        self.real = np.arange(padded) < self.n_rows
+        self.target = self.labels
+        self.scored_target = self._codes()
+        self.open = self.real & ~self.aside & (not self.held_out)
         self.mean = np.zeros((padded, settings.n_latent))
         self.variance = np.stack(
             [kernel.diag(self.X).reshape(padded) for kernel in settings.kernels], axis=1
         ).astype(np.float64)
-        self.scored_target = self.target if numeric else np.maximum(self.target, 0)
+
+    def restart(self, kernels: Sequence[Kernel], rule: SiteRule) -> None:
+        """Forget all inclusions, and go on with other kernels and another likelihood."""
+        self.settings = replace(self.settings, kernels=kernels, rule=rule)
+        self._begin()
 
     def standing(self) -> Standing:
         """Return the loss of the current marginals, and log probabilities for held-out rows."""
-        rows, likelihood = slice(0, self.n_rows), self.settings.likelihood
+        rows, likelihood = self.real, self.settings.likelihood
         target, mean, variance = self.target[rows], self.mean[rows], self.variance[rows]
         loss = float(likelihood.loss(mean, variance, target).sum())
         known = np.full(len(target), True) if likelihood.numeric else target >= 0
         total = 0.0
         if self.held_out and known.any():
             total = float(likelihood.log_z(mean[known], variance[known], target[known]).sum())
-        return Standing(self.n_rows, loss, total, int(known.sum()))
+        return Standing(len(target), loss, total, int(known.sum()))
 
     def fingerprint(self) -> list[str]:
         """Return a digest of the inputs and labels of each tile."""
-        target = self.target.reshape(self.n_tiles, TILE)
+        target = self.labels.reshape(-1, TILE)
         return [
             hashlib.blake2b(x.tobytes() + codes.tobytes(), digest_size=8).hexdigest()
             for x, codes in zip(self.X, target, strict=True)
@@ -166,7 +186,7 @@ class Rows:
     def kept_aside(self) -> tuple[Floats, NDArray[Any]]:
         """Return the scaled inputs and targets of the rows kept aside."""
         index = np.flatnonzero(self.aside)
-        return self.X[index // TILE, index % TILE], self.target[index]
+        return self.X[index // TILE, index % TILE], self.labels[index]
 
     # -- addressing --------------------------------------------------------------------------------
 
@@ -174,16 +194,20 @@ class Rows:
         return Marginals(self.rows, self.target, self.mean, self.variance)
 
     def _holds(self, rows: Integers) -> Booleans:
-        first = self.rows[0]
-        inside = (rows >= first) & (rows < first + self.n_rows)
+        inside = (rows >= self.first_row) & (rows < self.first_row + self.n_rows)
         return np.asarray(inside & (not self.held_out))
 
     def _local(self, rows: Integers) -> Integers:
-        return np.asarray(rows[self._holds(rows)] - self.rows[0])
+        """Return where those rows of the block stand that are held; none of them has left."""
+        return np.searchsorted(self.rows, rows[self._holds(rows)])
 
     def _groups(self) -> Iterator[slice]:
-        for start in range(0, self.n_tiles, GROUP):
-            yield slice(start, min(start + GROUP, self.n_tiles))
+        for start in range(0, self.n_tiles, self.group):
+            yield slice(start, min(start + self.group, self.n_tiles))
+
+    def _codes(self) -> NDArray[Any]:
+        """Return the targets, unknown classes as the first one."""
+        return self.target if self.settings.likelihood.numeric else np.maximum(self.target, 0)
 
 
 def _tiles(

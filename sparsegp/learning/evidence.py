@@ -118,7 +118,7 @@ class ActivePart:
         M = covariance @ root
         kept = np.square(inverse).sum(axis=0)
         prior = np.diagonal(covariance)
-        sharp = precision * prior > 1.0  # whichever difference is of like numbers no more
+        sharp = precision * prior > 1.0  # of two differences take the one that keeps more digits
         variance = prior - np.square(M).sum(axis=1)
         variance = np.divide(1.0 - kept, precision, out=variance, where=sharp)
         return cls(

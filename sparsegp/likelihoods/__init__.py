@@ -10,6 +10,7 @@ from sparsegp.likelihoods.gaussian import Gaussian
 from sparsegp.likelihoods.logistic import Logistic
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.likelihoods.ordered_probit import OrderedProbit
+from sparsegp.likelihoods.parse import parse as parse_likelihood
 from sparsegp.likelihoods.probit import Probit
 from sparsegp.likelihoods.sites import RULES, SiteRule, Sites
 from sparsegp.likelihoods.softmax import Softmax
@@ -27,4 +28,5 @@ __all__ = [
     "SiteRule",
     "Sites",
     "Softmax",
+    "parse_likelihood",
 ]

@@ -214,7 +214,16 @@ class Likelihood(ABC):
                 f"({', '.join(self.parameter_names)}), got an array of shape {np.shape(values)}"
             )
 
-    # -- JSON --------------------------------------------------------------------------------------
+    # -- text and JSON -----------------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        values = [(getattr(self, field.name), field.default) for field in fields(self)]
+        while values and values[-1][0] == values[-1][1]:  # defaults at the end are not written
+            values.pop()
+        if len(values) == 1 and isinstance(values[0][0], tuple):
+            return f"{self.name}({', '.join(map(repr, values[0][0]))})"
+        arguments = ", ".join(repr(value) for value, _ in values)
+        return f"{self.name}({arguments})" if arguments else self.name
 
     def to_json(self) -> dict[str, Any]:
         """Return name and fields as plain JSON values."""

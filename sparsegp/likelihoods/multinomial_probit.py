@@ -30,7 +30,7 @@ from sparsegp.types import Booleans, Doubles, Floats, Integers
 CHUNK_VALUES = 1 << 15
 """Latent values worked on at a time, so that temporaries stay in cache."""
 
-REACH = 8.0
+REACH = 6.5
 """Lead, in latent units, from which a class is no rival any more."""
 
 
@@ -152,9 +152,11 @@ class MultinomialProbit(Likelihood, name="multinomial_probit"):
     def mean_gradient(self, mean: Floats, target: Integers) -> tuple[Doubles, Floats]:
         """Return log Z (n,) and its gradient (n, K) without latent variance, for many rows.
 
-        Classes that trail the target by more than `REACH` are left out: they change log Z by less
-        than 1e-8, the gradient by less than 1e-7. Most rows of a fitted model are left with one or
-        two rivals; for one there is a closed form. The precision is that of the means.
+        Classes that trail the target by more than `REACH` are left out: each changes log Z by less
+        than 3e-6, its gradient by less than 8e-6. Where one rival is left there is a closed form;
+        where there are more, three quarters of the nodes, closer together, do: of 12, log Z is
+        right to 2e-4 and its gradient to 5e-4 for up to 10 classes, to 1e-3 and 4e-3 for 26. The
+        precision is that of the means.
         """
         every = np.arange(len(target))
         gap = mean[every, target][:, np.newaxis] - mean
@@ -214,7 +216,7 @@ class MultinomialProbit(Likelihood, name="multinomial_probit"):
             return log_phi[0].astype(np.float64), -shrink * h
         ratio = np.ones((len(gap), 1), dtype=gap.dtype)
         log_z, pull = np.empty(gap.shape[1]), np.empty_like(gap)
-        for some, terms in product_terms(gap, ratio, self.n_nodes):
+        for some, terms in product_terms(gap, ratio, -(-3 * self.n_nodes // 4), spread=0.9):
             part = log_sum_exp(terms.log_terms)
             weight = np.exp(terms.log_terms - part)
             log_z[some], pull[:, some] = part, -ordered_sum(weight * terms.hazard, axis=1)

@@ -10,6 +10,7 @@ import numpy as np
 from sparsegp.kernels import Kernel
 from sparsegp.math.linalg import lower_cholesky, solve_lower
 from sparsegp.posterior.base import ActiveRows, Rows, Span, posterior
+from sparsegp.posterior.calibration import with_calibration
 from sparsegp.types import Doubles
 
 logger = logging.getLogger(__name__)
@@ -19,10 +20,14 @@ MAX_ROUNDS = 5000
 
 
 @posterior("adf")
-def adf(active: ActiveRows, rows: Rows) -> Span:
-    """Return the sites as they were set at inclusion (GR section 5, SLH algorithm 1)."""
-    del rows
-    return regression(active, active.site)
+def adf(active: ActiveRows, rows: Rows | None) -> Span:
+    """Return the sites as they were set at inclusion (GR section 5, SLH algorithm 1).
+
+    Where rows were kept aside they tell how latent values become probabilities: active rows are the
+    hard ones, and with few of them the variance elsewhere is too large.
+    """
+    span = regression(active, active.site)
+    return span if rows is None or not rows.calibrate else with_calibration(active, rows, span)
 
 
 def regression(active: ActiveRows, site: Doubles) -> Span:

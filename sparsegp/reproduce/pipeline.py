@@ -9,8 +9,9 @@ from typing import Any, get_args, get_type_hints
 from sparsegp.errors import SettingsError
 from sparsegp.reproduce.cell import Cell
 from sparsegp.reproduce.kinds import KINDS, Kind
-from sparsegp.reproduce.sources import Drawn, Source, read_source
+from sparsegp.reproduce.sources import Source
 from sparsegp.reproduce.toml import Section, read_toml
+from sparsegp.reproduce.views import read_viewed
 from sparsegp.settings import TrainSettings
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -148,7 +149,7 @@ def _read_cells(file: Section, kind: str) -> Iterator[Cell]:
         given |= _read_settings(section, used)
         for seed, data_seed in zip(seeds, data_seeds, strict=True):
             settings = _settings(section, given | {"seed": seed})
-            drawn_with = data_seed if isinstance(source, Drawn) else None
+            drawn_with = data_seed if source.seeded else None
             yield Cell(
                 name=f"{name}-{seed}",
                 variant=name,
@@ -165,8 +166,8 @@ def _read_cells(file: Section, kind: str) -> Iterator[Cell]:
 def _read_sources(section: Section) -> dict[str, Source]:
     """Read the one data table, or several by name."""
     if "name" in section or "files" in section:
-        return {"": read_source(section)}
-    found = {name: read_source(section.section(name)) for name in section.content}
+        return {"": read_viewed(section)}
+    found = {name: read_viewed(section.section(name)) for name in section.content}
     if not found:
         raise section.error("", "is missing; [data] has a name, or files and origin")
     return found
@@ -201,7 +202,7 @@ def _settings(section: Section, given: dict[str, Any]) -> TrainSettings:
     if "n_active" not in given:
         raise section.error("n_active", "is missing, here and in train")
     try:
-        return TrainSettings.from_json(given)
+        return TrainSettings.given(**given)
     except SettingsError as error:
         raise SettingsError(f"{section.file}: train and {section.place}: {error}") from None
 

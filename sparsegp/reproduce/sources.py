@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from sparsegp.data import CATALOG, Dataset, open_dataset, table_from_arrays, toy
 from sparsegp.errors import DataError
@@ -31,6 +31,9 @@ def draw_toy(seed: int, n_train: int = 1000, n_test: int = 2385) -> Dataset:
 
 class Source(ABC):
     """Data of one kind, by the seed they are drawn with where they are drawn."""
+
+    seeded: ClassVar[bool] = False
+    """Whether the data depend on the data seed."""
 
     @abstractmethod
     def to_json(self, seed: int | None) -> dict[str, Any]:
@@ -65,6 +68,7 @@ class Drawn(Source):
 
     name: str
     parameters: tuple[tuple[str, int], ...] = ()
+    seeded: ClassVar[bool] = True
 
     def to_json(self, seed: int | None) -> dict[str, Any]:
         """Return name, parameters and seed."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsegp.likelihoods.sites import SiteRule, Sites
 from sparsegp.registry import Registry
@@ -170,13 +171,17 @@ class Random(Criterion):
         return _uniform(marginals.rows.astype(np.uint64) ^ key)
 
 
-def _uniform(key: np.ndarray[tuple[int, ...], np.dtype[np.uint64]]) -> Doubles:
-    """Return 53 bits of the SplitMix64 finaliser of each key, in units of 2^-14."""
+def mixed(key: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the SplitMix64 finaliser of each key; different keys give different words."""
     z = key * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z ^= z >> np.uint64(31)
-    return np.asarray((z >> np.uint64(11)).astype(np.float64) * 2.0**-14)
+    return z ^ (z >> np.uint64(31))
+
+
+def _uniform(key: NDArray[np.uint64]) -> Doubles:
+    """Return the first 53 mixed bits of each key, in units of 2^-14."""
+    return np.asarray((mixed(key) >> np.uint64(11)).astype(np.float64) * 2.0**-14)
 
 
 def _excess(x: Doubles) -> Doubles:

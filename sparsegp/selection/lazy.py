@@ -67,6 +67,11 @@ class Scores:
         log_z, gradient = likelihood.gradient(zero, None, np.arange(n_classes))
         return gradient[target], log_z[target]
 
+    def hold(self, index: Integers) -> None:
+        """Go on with some of the rows alone, some of them more than once."""
+        if self.lazy:
+            self.slope, self.offset = self.slope[index], self.offset[index]
+
     def freeze(self, marginals: Marginals) -> None:
         """Keep to the scores of all rows at these marginals, whatever becomes of them."""
         self.frozen = self.criterion.scores(self.rule, marginals)

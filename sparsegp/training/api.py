@@ -111,5 +111,6 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
             shown.message(f"the run in {directory.path} is finished; nothing to do")
             return Model.load(directory.model_path)
         run.build()
+        run.learn(stop)
         run.select(stop)
         return run.finish(stop, keep_blocks=False)

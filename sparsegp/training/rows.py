@@ -30,7 +30,7 @@ class TrainingRows:
 
     def map_blocks(self, method: str, *args: Any) -> list[Any]:
         """Call a method on the blocks of training rows."""
-        return self.run.runtime.map_blocks(method, *args)[: self.run.n_train_blocks]
+        return self.run.ask_training_blocks(method, *args)
 
     def say(self, state: Callable[[], dict[str, NDArray[Any]]], **figures: float) -> None:
         """Count a round, show progress, write a checkpoint now and then, and stop if asked to.

@@ -4,13 +4,12 @@ The numbers are computed in ivm/ and posterior/, where the blocks live is execut
 what is kept on disk run_directory.py's; this file is the order in which they are called.
 """
 
-import functools
-import math
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,53 +17,26 @@ from threadpoolctl import threadpool_limits
 
 from sparsegp.data import Table
 from sparsegp.errors import Interrupted, SettingsError
-from sparsegp.execution import Part, Runtime
-from sparsegp.execution.base import Message
-from sparsegp.execution.scratch import Scratch
+from sparsegp.execution import Runtime
 from sparsegp.interrupt import StopRequest
-from sparsegp.ivm.active_set import ActiveSet
-from sparsegp.ivm.block import RowBlock
-from sparsegp.ivm.greedy import MANY_ROWS, Selection
-from sparsegp.ivm.pairs import PairBlock, PairSelection, PairSet
-from sparsegp.ivm.rows import GROUP, TILE, BlockSettings, Standing
+from sparsegp.ivm.greedy import Selection
+from sparsegp.ivm.rows import TILE
 from sparsegp.model import Model
 from sparsegp.posterior import POSTERIORS, ActiveRows
 from sparsegp.posterior.refits import Refits
 from sparsegp.run_directory import RunDirectory, require_same_rows
-from sparsegp.selection.criteria import CRITERIA
 from sparsegp.settings import TrainSettings
-from sparsegp.training.prepare import prepare
+from sparsegp.training.blocks import RunBlocks
+from sparsegp.training.learning import Learnt, learn
 from sparsegp.training.progress import Progress, Quiet
-from sparsegp.training.rows import TrainingRows, choose_aside
-from sparsegp.types import Booleans, Doubles, Integers
+from sparsegp.training.rows import TrainingRows
+from sparsegp.types import Doubles
 
-if TYPE_CHECKING:
-    import dask.array as da
-
-BLOCKS_PER_WORKER = 2
-MAX_BLOCK_ROWS = 65536
 SHOWN = ("train_error", "train_mse", "heldout_error", "heldout_mse")
-FEW_BLOCK_ROWS = 4096
-"""Blocks of fewer rows keep threads waiting for each other rather than for products."""
+"""Figures that progress shows."""
 
 
-class Kind(NamedTuple):
-    """Row blocks and what a run remembers of their inclusions."""
-
-    block: type[RowBlock] | type[PairBlock]
-    active: type[ActiveSet] | type[PairSet]
-
-
-ROWS, PAIRS = Kind(RowBlock, ActiveSet), Kind(PairBlock, PairSet)
-
-
-def default_block_rows(n: int, n_workers: int) -> int:
-    """Return rows in a block: two blocks a worker, or one where they would be small."""
-    blocks = min(BLOCKS_PER_WORKER * n_workers, max(n_workers, -(-n // FEW_BLOCK_ROWS)))
-    return min(-(-n // blocks), MAX_BLOCK_ROWS)
-
-
-class Training:
+class Training(RunBlocks):
     """One run, as a context manager: `select`, then `finish`; or both by `train`.
 
     Parameters
@@ -110,40 +82,18 @@ class Training:
         scratch: str | None = None,
         progress: Progress | None = None,
     ) -> None:
-        for name, value in (("checkpoint_every", checkpoint_every), ("block_rows", block_rows)):
-            if value is not None and value < 1:
-                raise SettingsError(f"{name} must be at least 1, got {value}")
-        self.settings, self.runtime, self.directory = settings, runtime, directory
-        self.resume, self.checkpoint_every = resume, checkpoint_every
+        if checkpoint_every < 1:
+            raise SettingsError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
+        super().__init__(train, settings, held_out, runtime, block_rows, scratch)
+        self.directory, self.resume = directory, resume
+        self.checkpoint_every = checkpoint_every
         self.progress: Progress = progress or Quiet()
-        self._kind = PAIRS if settings.active_per_class else ROWS
-        self.data = prepare(train, held_out, settings.scaling, runtime, settings.is_regression)
-        self.aside = choose_aside(self.data.summary.n, settings)
-        self.n_active = settings.rows_to_include(self.data.summary.n)
-        rule = settings.rule(len(self.data.classes))
-        n_latent = rule.likelihood.n_latent(len(self.data.classes))
-        unit = GROUP if self.data.summary.n >= MANY_ROWS else 1  # tiles in a block
-        self.block_settings = BlockSettings(
-            kernels=settings.kernels(n_latent, self.data.scaled_variances),
-            rule=rule,
-            criterion=CRITERIA[settings.criterion](settings.seed),
-            n_latent=n_latent,
-            capacity=self.n_active,
-            lazy=settings.lazy,
-            unit=unit,
-            allocate=np.zeros if scratch is None else Scratch(scratch),
-        )
-        if block_rows is None:
-            block_rows = default_block_rows(self.data.summary.n, runtime.n_workers)
-        self.block_rows = -(-block_rows // (unit * TILE)) * (unit * TILE)
-        self.active: ActiveSet | PairSet = self._kind.active()
         self.history: list[dict[str, float]] = []
         self.seconds = 0.0
         self._started = time.perf_counter()
         self._stack = ExitStack()
         self._digests: NDArray[np.uint64] | None = None
         self.posterior_state: dict[str, NDArray[Any]] = {}
-        self.refits: Refits | None = None
         self._coefficients: Doubles | None = None
 
     def __enter__(self) -> Self:
@@ -168,52 +118,11 @@ class Training:
 
     def build(self) -> None:
         """Build the row blocks, and bring them to the state of the newest checkpoint."""
-        self.runtime.recovery = self._recovery
-        parts = self._parts(self.data.train.X, self.data.target, aside=self.aside)
-        self.n_train_blocks = len(parts)
-        if self.data.held_out is not None:
-            assert self.data.held_out_target is not None  # set together
-            parts += self._parts(
-                self.data.held_out.X, self.data.held_out_target, first_index=len(parts)
-            )
-        factory = functools.partial(
-            self._kind.block,
-            self.block_settings,
-            transform=functools.partial(self.data.scaling.apply, dtype=self.settings.dtype),
-        )
-        self.runtime.build(factory, parts)
+        self.place()
         if self.directory is not None:
-            answers = self.runtime.map_blocks("fingerprint")[: self.n_train_blocks]
-            digests = [int(digest, 16) for answer in answers for digest in answer]
-            self._digests = np.array(digests, dtype=np.uint64)
+            self._digests = self.digests()
             if self.resume:
                 self._restore()
-
-    def _recovery(self) -> list[Message]:
-        """Return the messages that bring a new block to the present."""
-        return self.active.recovery() + ([] if self.refits is None else self.refits.recovery())
-
-    def _parts(
-        self,
-        X: "da.Array",
-        target: Integers,
-        aside: Booleans | None = None,
-        first_index: int = 0,
-    ) -> list[Part]:
-        starts = range(0, len(target), self.block_rows)
-        return [
-            Part(
-                first_index + i,
-                {
-                    "X": X[start : start + self.block_rows].rechunk(-1),
-                    "target": target[start : start + self.block_rows],
-                    "first_row": start,
-                    "held_out": aside is None,
-                    "aside": None if aside is None else aside[start : start + self.block_rows],
-                },
-            )
-            for i, start in enumerate(starts)
-        ]
 
     def _restore(self) -> None:
         assert self.directory is not None and self._digests is not None  # noqa: PT018
@@ -222,7 +131,12 @@ class Training:
             return
         n_active, bundle = found
         require_same_rows(bundle.arrays["digests"], self._digests, TILE)
-        self.active = self._kind.active.from_arrays(bundle.arrays, self.settings.order.slots)
+        self.learnt = Learnt.from_checkpoint(bundle.arrays, bundle.meta.get("learning", ()))
+        if self.learnt.parameters is not None:
+            self.restart(self.learnt.parameters)
+        if "rows" not in bundle.arrays:
+            return
+        self.active = self.kind.active.from_arrays(bundle.arrays, self.settings.order.slots)
         self.history = list(bundle.meta["history"])
         self.posterior_state = {
             name.removeprefix("posterior_"): array
@@ -238,35 +152,41 @@ class Training:
         self.progress.finish()
         self._started = time.perf_counter()
 
-    def stub(self, process: int = 0) -> "da.Array":
-        """Return a stub matrix (d, n) as a dask array, chunked as the row blocks are."""
-        return self._state("stub", (len(self.active),), self.settings.dtype, 1, process)
-
-    def means(self) -> "da.Array":
-        """Return the latent means (n, K) as a dask array, chunked as the row blocks are."""
-        return self._state("mean", (self.block_settings.n_latent,), np.dtype(np.float64), 0)
-
-    def variances(self) -> "da.Array":
-        """Return the latent variances (n, C) as a dask array, chunked as the row blocks are."""
-        return self._state("variance", (len(self.block_settings.kernels),), np.dtype("f8"), 0)
-
-    def _state(
-        self, name: str, other: tuple[int], dtype: np.dtype[Any], axis: int, process: int = 0
-    ) -> "da.Array":
-        import dask.array as da  # noqa: PLC0415 - slow to import, needed only here
-
-        n = self.data.summary.n
-        from_delayed: Any = da.from_delayed
-        chunks = []
-        for index, lazy in enumerate(self.runtime.as_dask("array", name, process)):
-            if index < self.n_train_blocks:
-                rows = min(self.block_rows, n - index * self.block_rows)
-                shape = (*other, rows) if axis else (rows, *other)
-                chunks.append(from_delayed(lazy, shape, dtype=dtype))
-        whole: da.Array = da.concatenate(chunks, axis=axis)  # type: ignore[no-untyped-call]
-        return whole
-
     # -- stages ------------------------------------------------------------------------------------
+
+    def learn(self, stop: StopRequest | None = None) -> None:
+        """Learn kernel and likelihood, if the settings ask for that.
+
+        Raises
+        ------
+        Interrupted
+            If `stop` was requested; the steps that were completed are in a checkpoint.
+        """
+        if self.settings.learn != "none" and not len(self.active):
+            learn(self, stop)
+
+    def include(self, stop: StopRequest | None) -> None:
+        """Include rows until there are `n_active`, without reports.
+
+        Raises
+        ------
+        Interrupted
+            If `stop` was requested.
+        """
+        selection = self.selection()
+        while len(self.active) < self.n_active and selection.round(self.n_active):
+            self.check(stop, "a step of learning was cut short")
+
+    def check(self, stop: StopRequest | None, what: str) -> None:
+        """Raise if a stop was requested.
+
+        Raises
+        ------
+        Interrupted
+        """
+        if stop is not None and stop.requested:
+            kept = "; go on by --resume" if self.directory is not None else ""
+            raise Interrupted(f"stopped by {stop.requested}: {what}{kept}")
 
     def select(self, stop: StopRequest | None = None) -> None:
         """Include rows until there are `n_active`, with reports and checkpoints on the way.
@@ -276,7 +196,7 @@ class Training:
         Interrupted
             If `stop` was requested; what was reached is in a checkpoint.
         """
-        selection = self._selection()
+        selection = self.selection()
         if isinstance(selection, Selection):
             self.refits = Refits(selection, TrainingRows(self, stop), self._coefficients)
         every, saved = self.settings.report_every, len(self.active)
@@ -302,17 +222,6 @@ class Training:
             if stop is not None and stop.requested:
                 self.interrupt(stop.requested, saved == len(self.active) or self.save())
         self.progress.finish()
-
-    def _selection(self) -> Selection | PairSelection:
-        if isinstance(self.active, PairSet):
-            return PairSelection(self.runtime, self.block_settings, self.active)
-        return Selection(
-            self.runtime,
-            self.block_settings,
-            self.settings.order,
-            self.active,
-            self.data.summary.n,
-        )
 
     def interrupt(self, reason: str, kept: bool) -> None:
         """Raise Interrupted, with what to do next.
@@ -347,15 +256,18 @@ class Training:
         """
         active = ActiveRows.of(self.block_settings, self.active)
         chosen = POSTERIORS[self.settings.posterior]
-        if not (keep_blocks or chosen.listens):
-            self.runtime.build(self._kind.block, [])
+        listens = chosen.listens or self.settings.keeps_rows_aside
+        if not (keep_blocks or listens):
+            self.runtime.build(self.kind.block, [])
         if chosen.listens:
             self.progress.start(0, "rounds", "posterior")
         span = chosen.make(active, TrainingRows(self, stop))
+        if self.learnt.trace:
+            span = replace(span, report={**span.report, "learning": self.learnt.trace})
         if chosen.listens:
             self.progress.finish()
         if not keep_blocks:
-            self.runtime.build(self._kind.block, [])
+            self.runtime.build(self.kind.block, [])
         model = Model(
             active,
             span,
@@ -373,25 +285,13 @@ class Training:
     # -- records -----------------------------------------------------------------------------------
 
     def _report(self) -> None:
-        standings: list[Standing] = self.runtime.map_blocks("standing")
-        train, numbers = standings[: self.n_train_blocks], self.data.numbers
-        figure, unit = ("error", 1.0) if numbers is None else ("mse", numbers.scale**2)
-        record: dict[str, float] = {
-            "n_active": len(self.active),
-            "seconds": round(self._elapsed(), 3),
-            f"train_{figure}": sum(s.loss for s in train) * unit / self.data.summary.n,
-        }
-        held_out = standings[self.n_train_blocks :]
-        if held_out:
-            labelled = sum(s.labelled for s in held_out)
-            rows = sum(s.rows for s in held_out)
-            record[f"heldout_{figure}"] = sum(s.loss for s in held_out) * unit / rows
-            if labelled:
-                nlpp = -sum(s.log_z for s in held_out) / labelled
-                record["heldout_nlpp"] = nlpp + (
-                    0.0 if numbers is None else math.log(numbers.scale)
-                )
-        self.history.append(record)
+        self.history.append(
+            {
+                "n_active": len(self.active),
+                "seconds": round(self._elapsed(), 3),
+                **self.standing(),
+            }
+        )
 
     def _figures(self) -> Mapping[str, float]:
         last = self.history[-1] if self.history else {}
@@ -402,14 +302,19 @@ class Training:
 
     def save(self, posterior_round: int = 0) -> bool:
         """Write a checkpoint; return whether there is one now."""
-        if self.directory is None or not len(self.active):
+        if self.directory is None or not (len(self.active) or self.learnt.trace):
             return False
-        meta = {"history": self.history, "seconds": self._elapsed()}
-        arrays = self.active.arrays()
+        meta = {
+            "history": self.history,
+            "seconds": self._elapsed(),
+            "learning": self.learnt.trace,
+        }
+        arrays = {**self.learnt.arrays(), **(self.active.arrays() if len(self.active) else {})}
         assert self._digests is not None  # set when there is a directory
         arrays["digests"] = self._digests
         if self.refits is not None and self.refits.coefficients is not None:
             arrays["refit"] = self.refits.coefficients
         for name, array in self.posterior_state.items():
             arrays[f"posterior_{name}"] = array
-        return self.directory.save(len(self.active) + posterior_round, meta, arrays)
+        number = len(self.learnt.trace) + len(self.active) + posterior_round
+        return self.directory.save(number, meta, arrays)

@@ -44,7 +44,7 @@ def test_defaults_in_the_help_are_those_of_the_settings():
         assert shown[name] == str(getattr(settings, name))
     assert str(DEFAULT_PANEL) in shown["panel"]
     assert str(DEFAULT_N_ACTIVE) in shown["n_active"]
-    assert set(shown) == set(SETTINGS) - {"kernel_per_class", "active_per_class", "lazy"}
+    assert set(shown) == set(SETTINGS) - {"kernel_per_class", "active_per_class", "lazy", "hyperprior"}
 
 
 def test_program(invoke):

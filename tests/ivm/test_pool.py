@@ -68,7 +68,8 @@ def test_the_pool_sees_what_the_blocks_will(candidates, texts, take):
     run, block, offered = candidates(texts, 64)
     pool = pool_of(run, offered, 8)
     batch = getattr(pool, take)(6)
-    block.stub = np.concatenate([block.stub, np.empty_like(block.stub)], axis=2)
+    block.stubs = [np.concatenate([block.stubs[0], np.empty_like(block.stubs[0])], axis=2)]
+    block.room *= 2
     block.include(batch)
     np.testing.assert_allclose(pool.mean, block.mean[offered.rows], atol=1e-10)
     np.testing.assert_allclose(pool.variance, block.variance[offered.rows], atol=1e-10)
@@ -80,7 +81,8 @@ def test_sites_are_set_in_turn(candidates, texts):
     run, block, offered = candidates(texts, 30)
     batch = pool_of(run, offered, 5).take_best(5)
     assert batch.count > 1
-    block.stub = np.concatenate([block.stub, np.empty_like(block.stub)], axis=2)
+    block.stubs = [np.concatenate([block.stubs[0], np.empty_like(block.stubs[0])], axis=2)]
+    block.room *= 2
     for j in range(batch.count):
         i = batch.rows[j]
         mean = block.mean[i].copy()

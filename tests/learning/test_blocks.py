@@ -80,12 +80,13 @@ def test_open_rows_count_and_no_others(dealt, make_rows):
     np.testing.assert_allclose(gradient[:2], expected.kernel, rtol=1e-9, atol=1e-9)
 
 
-def test_learning_gives_the_same_bits_however_rows_are_dealt(dealt):
+@pytest.mark.parametrize("strategy", ["constant", "whole"])
+def test_learning_gives_the_same_bits_however_rows_are_dealt(dealt, strategy):
     paths = []
     for blocks in dealt:
         objective = blocks.objective
         sites = objective.resite(objective.start)
-        paths.append(descend(objective, objective.start, sites, "constant", steps=4))
+        paths.append(descend(objective, objective.start, sites, strategy, steps=4))
     assert len(paths[0].values) > 2
     assert paths[0].values[-1] < paths[0].values[0]
     for path in paths[1:]:

@@ -267,3 +267,25 @@ def test_no_rows():
     log_z, gradient = DEFAULT.gradient(np.empty((0, 3)), np.empty((0, 1)), np.empty(0, np.int64))
     assert log_z.shape == (0,)
     assert gradient.shape == (0, 3)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("n_classes", "atol", "gradient_atol"), [(2, 4e-6, 2e-5), (10, 2e-4, 5e-4), (26, 1e-3, 4e-3)]
+)
+@pytest.mark.parametrize("spread", [0.0, 1.0, 3.0])
+def test_mean_gradient_of_many_rows_is_as_accurate_as_it_says(
+    dtype, n_classes, atol, gradient_atol, spread
+):
+    rng = np.random.default_rng(7)
+    target = rng.integers(n_classes, size=600)
+    mean = (spread * rng.normal(size=(600, n_classes))).astype(dtype)
+    mean[np.arange(600), target] += dtype(2.0 * spread)
+    log_z, gradient = MultinomialProbit().mean_gradient(mean, target)
+    expected, slope = MultinomialProbit(80).gradient(mean.astype(np.float64), None, target)
+    np.testing.assert_allclose(log_z, expected, atol=atol)
+    np.testing.assert_allclose(gradient, slope, atol=gradient_atol)
+    some = rng.permutation(600)[:37]
+    alone = MultinomialProbit().mean_gradient(mean[some], target[some])
+    np.testing.assert_array_equal(alone[0], log_z[some])
+    np.testing.assert_array_equal(alone[1], gradient[some])

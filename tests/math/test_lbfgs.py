@@ -1,15 +1,30 @@
 """Quasi-Newton ascent on functions whose maximum is known."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sparsegp.math.lbfgs import Ascent
+
+Function = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
 def quadratic(seed: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(12, 12))
     return root @ root.T + 0.1 * np.eye(12), rng.normal(size=12)
+
+
+def softened(matrix: np.ndarray, right: np.ndarray) -> Function:
+    """Return a concave function that is no quadratic."""
+
+    def function(x: np.ndarray) -> tuple[float, np.ndarray]:
+        soft = np.logaddexp(0.0, x)
+        value = right @ x - 0.5 * x @ matrix @ x - soft.sum()
+        return float(value), right - matrix @ x - np.exp(x - soft)
+
+    return function
 
 
 def test_one_step_in_the_exact_metric_reaches_the_maximum() -> None:
@@ -25,12 +40,7 @@ def test_one_step_in_the_exact_metric_reaches_the_maximum() -> None:
 
 def test_climbs_a_concave_function_in_any_metric_and_can_be_resumed() -> None:
     matrix, right = quadratic(1)
-
-    def function(x: np.ndarray) -> tuple[float, np.ndarray]:
-        soft = np.logaddexp(0.0, x)
-        value = right @ x - 0.5 * x @ matrix @ x - soft.sum()
-        return float(value), right - matrix @ x - np.exp(x - soft)
-
+    function = softened(matrix, right)
     metric = np.diag(matrix.diagonal() + 1.0)
     ascent = Ascent.at(np.zeros(12), function)
     values = [ascent.value]
@@ -47,3 +57,24 @@ def test_climbs_a_concave_function_in_any_metric_and_can_be_resumed() -> None:
     for _ in range(192):
         resumed.step(function, lambda g: np.linalg.solve(metric, g))
     assert_array_equal(resumed.point, ascent.point)
+
+
+def test_goes_back_and_knows_what_it_would_be_with_another_penalty() -> None:
+    matrix, right = quadratic(2)
+    more, _ = quadratic(3)
+    function, other = softened(matrix, right), softened(matrix + more, right)
+    metric = np.diag(matrix.diagonal() + 1.0)
+    ascent = Ascent.at(np.zeros(12), function)
+    points = [ascent.point]
+    for _ in range(6):
+        ascent.step(function, lambda g: np.linalg.solve(metric, g))
+        points.append(ascent.point)
+    carried = ascent.less_quadratic(lambda x: more @ x)
+    for state, goal in ((ascent, function), (carried, other)):
+        for rounds in range(7):
+            past = state.back(rounds)
+            value, gradient = goal(points[6 - rounds])
+            assert_allclose(past.point, points[6 - rounds], atol=1e-11)
+            assert_allclose(past.value, value, atol=1e-9)
+            assert_allclose(past.gradient, gradient, atol=1e-9)
+            assert len(past.steps) == len(past.changes) == len(past.gains) == 6 - rounds

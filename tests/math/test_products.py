@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sparsegp.math.products import thin_times, times_thin
+from sparsegp.math.products import tall_times, thin_times, times_thin
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -16,6 +16,18 @@ def test_tall_times_thin(dtype, rows, depth, thin):
     np.testing.assert_allclose(found, A @ B, atol=1e-5 * depth if dtype == np.float32 else 1e-11)
     alone = times_thin(A[1:2].astype(dtype), B.astype(dtype))
     assert np.array_equal(alone[0], found[1])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("rows", "thin"), [(1000, 10), (1, 26), (391, 10), (2000, 100)])
+def test_tall_times_a_thin_one_each(dtype, rows, thin):
+    rng = np.random.default_rng(2)
+    A, B = rng.normal(size=(3, rows + 9, 256)).astype(dtype), rng.normal(size=(3, 256, thin))
+    right = B.astype(dtype)
+    found = tall_times(A[:, :rows], right)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, A[:, :rows] @ B, atol=2e-3 if dtype == np.float32 else 1e-11)
+    assert np.array_equal(tall_times(A[2:, :rows], right[2:])[0], found[2])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 
 from sparsegp.data import Table, encode_with
+from sparsegp.data.numbers import as_numbers
 from sparsegp.errors import DataError
+from sparsegp.kernels import Kernel
 from sparsegp.model import Model
 from sparsegp.report import Evaluation, evaluate
+from sparsegp.report.regression import RegressionEvaluation, evaluate_regression
 from sparsegp.reproduce.cell import Cell
 from sparsegp.reproduce.kinds.base import KINDS, Bench, Kind, Result
 from sparsegp.training import train
@@ -42,12 +45,21 @@ FIGURES = {
     "test error %": Figure("heldout_error", "error", _percent),
     "test NLPP": Figure("heldout_nlpp", "nlpp"),
     "test probability": Figure("heldout_nlpp", "nlpp", lambda nlpp: math.exp(-nlpp)),
+    "test log likelihood": Figure("heldout_nlpp", "nlpp", lambda nlpp: -nlpp),
+    "test log likelihood, uncalibrated": Figure("heldout_nlpp", "", lambda nlpp: -nlpp),
+    "test MSE": Figure("heldout_mse", "mse"),
     "test Brier score": Figure("", "brier"),
     "test ECE": Figure("", "ece"),
+    "relevant columns": Figure("", "relevant"),
     "training error %": Figure("train_error", "", _percent),
     "seconds": Figure("seconds", ""),
 }
 """Test NLPP is the mean of -log p of the test labels, test probability the geometric mean of p."""
+
+
+RELEVANT = 10.0
+"""Length scale, in units of scaled inputs, below which a column is taken to matter."""
+MODEL_FIGURES = ("error", "nlpp", "brier", "ece", "mse", "r2", "coverage")
 
 
 class CellProgress:
@@ -97,11 +109,19 @@ class Train(Kind):
             **cell.settings.to_json(),
         )
         figures = evaluate_on(model, dataset.test).to_json()
+        learning = model.span.report.get("learning", [])
+        relevant = relevant_columns(model.active.kernels[0])
         return {
             "n_train": dataset.train.X.shape[0],
             "n_test": figures["n"],
             "kernels": [str(kernel) for kernel in model.active.kernels],
-            "model": {name: figures[name] for name in ("error", "nlpp", "brier", "ece")},
+            "likelihood": model.active.likelihood.to_json(),
+            "relevant": relevant,
+            "model": {
+                **{name: figures[name] for name in MODEL_FIGURES if name in figures},
+                "relevant": len(relevant),
+            },
+            "learning": learning,
             "curve": [dict(record) for record in model.history],
         }
 
@@ -110,7 +130,7 @@ class Train(Kind):
         place, curve = FIGURES[what], result["curve"]
         value: float | None = None
         if n_active == curve[-1]["n_active"] and place.model:
-            value = result["model"][place.model]
+            value = result["model"].get(place.model)
         elif place.curve:
             values = [r.get(place.curve) for r in curve if r["n_active"] == n_active]
             value = values[0] if values else None
@@ -120,8 +140,19 @@ class Train(Kind):
 KINDS.register("train")(Train())
 
 
-def evaluate_on(model: Model, test: Table) -> Evaluation:
+def relevant_columns(kernel: Kernel) -> list[int]:
+    """Return the columns for which a kernel has a length scale of their own that is not large."""
+    named = zip(kernel.parameter_names, kernel.parameters(), strict=True)
+    logs = [log for name, log in named if name.endswith(".length_scales")]
+    return [column for column, log in enumerate(logs) if log < math.log(RELEVANT)]
+
+
+def evaluate_on(model: Model, test: Table) -> Evaluation | RegressionEvaluation:
     """Evaluate a model on test rows, one chunk of them at a time."""
+    if model.is_regression:
+        mean, variance = model.predictive_mean_and_variance(test.X)
+        y = as_numbers(test.y, test.source)
+        return evaluate_regression(mean.compute(), variance.compute(), y)
     codes, _ = encode_with(model.classes, test.y, test.source)
     chunks: Any = test.X.blocks
     logs = [model.predict_log_proba(np.asarray(chunk)) for chunk in chunks]

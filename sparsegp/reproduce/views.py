@@ -1,0 +1,143 @@
+"""Tasks made of other data: one class against the rest, random splits."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sparsegp.data import Dataset, Table, encode, encode_with, table_from_arrays
+from sparsegp.data.numbers import as_numbers
+from sparsegp.errors import DataError
+from sparsegp.registry import Registry
+from sparsegp.reproduce.sources import Source, read_source
+from sparsegp.reproduce.toml import Section
+from sparsegp.types import Doubles
+
+VIEWS: Registry[Callable[..., Dataset]] = Registry("view")
+"""From a data set and the data seed of a cell to the task of that cell."""
+
+MANY = 2**31
+
+
+@VIEWS.register("against-rest")
+def against_rest(dataset: Dataset, seed: int) -> Dataset:
+    """Return the task to tell class number `seed`, in the order of the labels, from all others.
+
+    Raises
+    ------
+    DataError
+        If there is no such class.
+    """
+    classes, codes = encode(dataset.train.y, dataset.train.source)
+    if seed >= len(classes):
+        raise DataError(
+            f"data seed {seed} must be the number of a class of {dataset.train.source}, from 0 to "
+            f"{len(classes) - 1}"
+        )
+
+    def told(table: Table, codes: Any) -> Table:
+        source = f"{table.source}, {classes[seed]} against the rest"
+        return Table(table.X, (codes == seed).astype(np.int64), source)
+
+    test = dataset.test
+    if test is not None:
+        test = told(test, encode_with(classes, test.y, test.source)[0])
+    return Dataset(told(dataset.train, codes), test)
+
+
+@VIEWS.register("split")
+def split(dataset: Dataset, seed: int, test_rows: int, detrend: bool = False) -> Dataset:
+    """Return a random split of all rows, keyed by the seed.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    seed : int
+    test_rows : int
+    detrend : bool
+        For regressions: take the residuals of the least squares fit by a linear function to all
+        rows, of variance one, in place of the labels (SLH section 6.3).
+
+    Raises
+    ------
+    DataError
+        If there are not so many rows, or labels to detrend are no numbers.
+    """
+    parts = [table for table in (dataset.train, dataset.test) if table is not None]
+    X = np.concatenate([np.asarray(table.X) for table in parts])
+    y = np.concatenate([np.asarray(table.y) for table in parts])
+    source = dataset.train.source
+    if not 0 < test_rows < len(X):
+        raise DataError(f"test_rows must be from 1 to {len(X) - 1} for {source}, got {test_rows}")
+    if detrend:
+        y = residuals(X, as_numbers(y, source))
+    order = np.random.default_rng([seed, MANY]).permutation(len(X))
+    test, train = order[:test_rows], np.sort(order[test_rows:])
+    return Dataset(
+        table_from_arrays(X[train], y[train], f"{source} (train, split {seed})"),
+        table_from_arrays(X[test], y[test], f"{source} (test, split {seed})"),
+    )
+
+
+def residuals(X: Doubles, y: Doubles) -> Doubles:
+    """Return what a linear function with intercept leaves of y (n,), scaled to variance one."""
+    design = np.column_stack([np.ones(len(X)), np.asarray(X, np.float64)])
+    left = y - design @ np.linalg.lstsq(design, y)[0]
+    return np.asarray(left / left.std())
+
+
+@dataclass(frozen=True)
+class Viewed(Source):
+    """Data of another source, seen as the task of a data seed.
+
+    Parameters
+    ----------
+    base : Source
+    view : str
+        Name in `VIEWS`.
+    parameters : tuple of (str, object)
+    """
+
+    base: Source
+    view: str
+    parameters: tuple[tuple[str, Any], ...] = ()
+    seeded: ClassVar[bool] = True
+
+    def to_json(self, seed: int | None) -> dict[str, Any]:
+        """Return what the base and the view depend on."""
+        return {
+            **self.base.to_json(None),
+            "view": self.view,
+            **dict(self.parameters),
+            "seed": seed,
+        }
+
+    def load(self, folder: Path | None, seed: int | None) -> Dataset:
+        """Load the base and make the task."""
+        return VIEWS[self.view](self.base.load(folder, None), seed or 0, **dict(self.parameters))
+
+    def digests(self, folder: Path | None) -> dict[str, str]:
+        """Return those of the base."""
+        return self.base.digests(folder)
+
+
+def read_viewed(section: Section) -> Source:
+    """Read a data table of a pipeline, with the view that it may name.
+
+    Raises
+    ------
+    SettingsError
+        If something is missing, unknown or of the wrong type.
+    """
+    view = section.maybe("view", str)
+    if view is None:
+        return read_source(section)
+    if view not in VIEWS:
+        raise section.error("view", f"is {view!r}; known: {', '.join(VIEWS)}")
+    parameters: list[tuple[str, Any]] = []
+    if view == "split":
+        parameters.append(("test_rows", section.take("test_rows", int)))
+        parameters.append(("detrend", section.take("detrend", bool, False)))
+    return Viewed(read_source(section), view, tuple(parameters))

@@ -1,0 +1,143 @@
+"""Tasks made of other data, and pipelines of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparsegp.data import Dataset, table_from_arrays
+from sparsegp.errors import DataError, SettingsError
+from sparsegp.kernels import parse
+from sparsegp.reproduce import read_pipeline, reproduce
+from sparsegp.reproduce.kinds.train import relevant_columns
+from sparsegp.reproduce.views import VIEWS, residuals
+
+
+def dataset(numbers: bool = False) -> Dataset:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(60, 3))
+    y = (
+        X @ [1.0, -2.0, 0.5] + 3.0 + X[:, 0] ** 2
+        if numbers
+        else np.array(["b", "c", "a"])[np.arange(60) % 3]
+    )
+    return Dataset(table_from_arrays(X[:45], y[:45], "t"), table_from_arrays(X[45:], y[45:], "u"))
+
+
+def test_one_class_against_the_rest() -> None:
+    whole = dataset()
+    for seed, name in enumerate(["a", "b", "c"]):
+        task = VIEWS["against-rest"](whole, seed)
+        assert task.test is not None
+        assert whole.test is not None
+        np.testing.assert_array_equal(task.train.y == 1, np.asarray(whole.train.y) == name)
+        np.testing.assert_array_equal(task.test.y == 1, np.asarray(whole.test.y) == name)
+        assert f"{name} against the rest" in task.train.source
+    with pytest.raises(DataError, match="must be the number of a class of t, from 0 to 2"):
+        VIEWS["against-rest"](whole, 3)
+
+
+def test_a_split_deals_every_row_once_and_by_its_seed() -> None:
+    whole = dataset()
+    every = np.concatenate([np.asarray(whole.train.X), np.asarray(whole.test.X)])  # type: ignore[union-attr]
+    parts = {}
+    for seed in (0, 1):
+        task = VIEWS["split"](whole, seed, test_rows=20)
+        assert task.test is not None
+        dealt = np.concatenate([np.asarray(task.train.X), np.asarray(task.test.X)])
+        assert len(np.asarray(task.test.X)) == 20
+        np.testing.assert_array_equal(np.sort(dealt[:, 0]), np.sort(every[:, 0]))
+        again = VIEWS["split"](whole, seed, test_rows=20)
+        np.testing.assert_array_equal(np.asarray(again.train.X), np.asarray(task.train.X))
+        parts[seed] = dealt
+    assert not np.array_equal(parts[0], parts[1])
+    with pytest.raises(DataError, match="test_rows must be from 1 to 59 for t, got 60"):
+        VIEWS["split"](whole, 0, test_rows=60)
+
+
+def test_residuals_are_what_no_linear_function_tells() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4))
+    left = residuals(X, 5.0 + X @ [1.0, 2.0, 3.0, 4.0] + X[:, 0] ** 2)
+    np.testing.assert_allclose(left.std(), 1.0)
+    np.testing.assert_allclose(X.T @ left, 0.0, atol=1e-9)
+    np.testing.assert_allclose(left.sum(), 0.0, atol=1e-9)
+    task = VIEWS["split"](dataset(numbers=True), 0, test_rows=10, detrend=True)
+    assert task.test is not None
+    labels = np.concatenate([np.asarray(task.train.y), np.asarray(task.test.y)])
+    np.testing.assert_allclose([labels.mean(), labels.std()], [0.0, 1.0], atol=1e-9)
+
+
+def test_relevant_columns_are_those_with_short_length_scales() -> None:
+    assert relevant_columns(parse("2*ard(1, 50, 9.9, 10.1)")) == [0, 2]
+    assert relevant_columns(parse("2*rbf(1)")) == []
+
+
+PIPELINE = """
+title = "three"
+seeds = [0, 2]
+[data]
+view = "{view}"
+{more}
+origin = "here"
+[[data.files]]
+train = "three.npz"
+[train]
+{settings}
+n_active = 20
+report_every = 10
+[[variants]]
+name = "one"
+[report]
+what = [{what}]
+"""
+
+CASES: dict[str, dict[str, Any]] = {
+    "against-rest": {
+        "more": "",
+        "settings": 'likelihood = "probit"\nlearn = "evidence"\nmajor_steps = 1\nminor_steps = 2',
+        "what": '"test log likelihood", "test log likelihood, uncalibrated", "test error %"',
+    },
+    "split": {
+        "more": "test_rows = 15\ndetrend = true",
+        "settings": 'likelihood = "gaussian"\nkernel = "ard"',
+        "what": '"test MSE", "test log likelihood", "relevant columns"',
+    },
+}
+
+
+@pytest.mark.parametrize("view", CASES)
+def test_a_pipeline_of_tasks(view: str, tmp_path: Path) -> None:
+    whole = dataset(numbers=view == "split")
+    assert whole.test is not None
+    labels = {
+        f"y_{part}": table.y if view == "split" else np.searchsorted(["a", "b", "c"], table.y)
+        for part, table in (("train", whole.train), ("test", whole.test))
+    }
+    inputs = {"X_train": np.asarray(whole.train.X), "X_test": np.asarray(whole.test.X)}
+    np.savez(tmp_path / "three.npz", **inputs, **labels)
+    path = tmp_path / "three.toml"
+    path.write_text(PIPELINE.format(view=view, **CASES[view]))
+    outcome = reproduce(path, data=tmp_path, out=tmp_path / "out")
+    assert len(outcome.run) == 2
+    cells = [json.loads((tmp_path / f"out/cells/one-{s}.json").read_text()) for s in (0, 2)]
+    assert [cell["data"]["seed"] for cell in cells] == [0, 2]
+    results = [cell["result"] for cell in cells]
+    text = "\n".join(outcome.lines())
+    if view == "split":
+        assert [result["n_test"] for result in results] == [15, 15]
+        assert "test MSE" in text
+        assert all(result["model"]["mse"] < 1.5 for result in results)
+    else:
+        assert all(len(result["learning"]) == 1 for result in results)
+        assert "test log likelihood, uncalibrated" in text
+    assert results[0]["model"] != results[1]["model"]
+
+
+def test_an_unknown_view_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "three.toml"
+    path.write_text(PIPELINE.format(view="side", **CASES["split"]))
+    with pytest.raises(SettingsError, match=r"data.view is 'side'; known: against-rest, split"):
+        read_pipeline(path)
