@@ -3,7 +3,7 @@
 Every method can be repeated: a batch that was applied is not applied again.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from sparsegp.ivm import features
 from sparsegp.ivm.evidence_rows import Representation, RowSums, row_sums
 from sparsegp.ivm.inclusions import Candidates, Inclusions
-from sparsegp.ivm.rows import GROUP, TILE, BlockSettings, Rows
+from sparsegp.ivm.rows import GROUP, TILE, Rows
 from sparsegp.ivm.shrink import Keep, Ranking, move, pack
 from sparsegp.ivm.verify import first_overtaken
 from sparsegp.math.linalg import inverse_lower
@@ -256,20 +256,16 @@ class RowBlock(Rows):
 
         They are not a number for rows that are no candidates any more.
         """
+        places = self.rows[self.real] - self.first_row
         if name == "stub":
-            panels = [
-                panel[process, :, : these.stop - these.start].transpose(0, 2, 1)
-                for these, panel in self._panels(self.n_active)
-            ]
-            empty = np.empty((self.n_tiles, self.width, 0), dtype=self.X.dtype)
-            state = np.concatenate([empty, *panels], axis=2).reshape(-1, self.n_active)
-            return self._spread(state).T
-        return self._spread({"mean": self.mean, "variance": self.variance}[name])
-
-    def _spread(self, state: Floats) -> Floats:
-        """Return what is held of the rows, (held, ...), at the places of all rows, (m, ...)."""
-        every = np.full((self.n_rows, *state.shape[1:]), np.nan, dtype=state.dtype)
-        every[self.rows[self.real] - self.first_row] = state[self.real]
+            stub = np.full((self.n_active, self.n_rows), np.nan, dtype=self.X.dtype)
+            for these, panel in self._panels(self.n_active):
+                some = panel[process, :, : these.stop - these.start].swapaxes(0, 1)
+                stub[these, places] = some.reshape(len(stub[these]), -1)[:, self.real]
+            return stub
+        state: Any = {"mean": self.mean, "variance": self.variance}[name]
+        every = np.full((self.n_rows, state.shape[1]), np.nan)
+        every[places] = state[self.real]
         return every
 
     # -- all-data posterior ------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from sparsegp.math.products import tall_times, thin_times
 from sparsegp.math.summation import snap
 from sparsegp.types import Booleans, Doubles, Floats
 
@@ -58,9 +59,10 @@ def slope(
     stub: Floats,
     coefficients: Doubles,
     gradient: Callable[[Floats, slice], Floats],
+    unit: int,
     grain: float,
 ) -> Doubles:
-    """Return M p(M^T c) of every process, (C, d, R), summed exactly tile by tile.
+    """Return M p(M^T c) of every process, (C, d, R), summed exactly over fixed groups of tiles.
 
     Parameters
     ----------
@@ -68,6 +70,8 @@ def slope(
     coefficients : Doubles (C, d, R)
     gradient : callable
         From latent means (rows, K) of a slice of rows to the gradient there, (rows, K).
+    unit : int
+        Tiles in a group; blocks hold whole groups. It divides `FEW_TILES`.
     grain : float
         Quantum of the sum.
     """
@@ -76,11 +80,14 @@ def slope(
     width, total = c.shape[1], np.zeros(coefficients.shape)
     for start in range(0, n_tiles, FEW_TILES):
         tiles = slice(start, min(start + FEW_TILES, n_tiles))
-        means = [np.matmul(c[k], stub[k, tiles]) for k in range(n_processes)]
+        means = [thin_times(c[k], stub[k, tiles]) for k in range(n_processes)]
         mean = np.ascontiguousarray(np.concatenate(means, axis=1).transpose(0, 2, 1))
         rows = slice(tiles.start * tile, tiles.stop * tile)
         p = gradient(mean.reshape(-1, mean.shape[2]), rows).reshape(mean.shape)
         for k in range(n_processes):
-            for part in np.matmul(stub[k, tiles], p[:, :, k * width : (k + 1) * width]):
-                total[k] += snap(part, grain)
+            own = np.ascontiguousarray(p[:, :, k * width : (k + 1) * width])
+            parts = tall_times(stub[k, tiles], own)
+            for first in range(0, len(parts), unit):
+                group = parts[first : first + unit].sum(axis=0, dtype=np.float64)
+                total[k] += snap(group, grain)
     return total

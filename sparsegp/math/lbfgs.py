@@ -126,18 +126,18 @@ class Ascent:
         pull : callable
             Applies Q, which is symmetric.
         """
-        loss = 0.5 * float(np.vdot(self.point, pull(self.point)))
-        before, gains = self.point, []
-        for step, gain in zip(reversed(self.steps), reversed(self.gains), strict=True):
-            gains.append(gain - float(np.vdot(before - 0.5 * step, pull(step))))
-            before = before - step
+        whole, pulls = pull(self.point), [pull(step) for step in self.steps]
+        gains, end = list(self.gains), self.point
+        for i in reversed(range(len(gains))):
+            gains[i] -= float(np.vdot(end - 0.5 * self.steps[i], pulls[i]))
+            end = end - self.steps[i]
         return Ascent(
             self.point,
-            self.value - loss,
-            self.gradient - pull(self.point),
+            self.value - 0.5 * float(np.vdot(self.point, whole)),
+            self.gradient - whole,
             self.steps,
-            [change + pull(step) for step, change in zip(self.steps, self.changes, strict=True)],
-            gains[::-1],
+            [change + more for change, more in zip(self.changes, pulls, strict=True)],
+            gains,
         )
 
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -28,6 +28,17 @@ def times_thin(A: Floats, B: Floats) -> Floats:
     return A @ B
 
 
+def tall_times(A: Floats, B: Floats) -> Floats:
+    """Return A @ B, (..., n, q), for A (..., n, p) and B (..., p, q)."""
+    n, p = A.shape[-2:]
+    product: Floats = np.empty((*A.shape[:-1], B.shape[-1]), dtype=A.dtype)
+    step = max(1, SMALL // (p * B.shape[-1]))
+    for start in range(0, n, step):
+        rows = slice(start, min(start + step, n))
+        np.matmul(A[..., rows, :], B, out=product[..., rows, :])
+    return product
+
+
 def thin_times(P: Floats, S: Floats) -> Floats:
     """Return P @ S, (..., q, n), for P (q, t) and S (..., t, n)."""
     q, t = P.shape

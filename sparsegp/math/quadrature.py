@@ -121,7 +121,9 @@ class ProductTerms:
     node: Floats
 
 
-def product_terms(gap: Floats, ratio: Floats, count: int) -> Iterator[tuple[slice, ProductTerms]]:
+def product_terms(
+    gap: Floats, ratio: Floats, count: int, spread: float = 1.0
+) -> Iterator[tuple[slice, ProductTerms]]:
     """Yield columns and their terms of E_u[prod_j Phi(ratio_j u + gap_j)], u ~ N(0, 1).
 
     Parameters
@@ -130,8 +132,12 @@ def product_terms(gap: Floats, ratio: Floats, count: int) -> Iterator[tuple[slic
         As for `product_mode`; for ratios of one or less.
     count : int
         Number of nodes q.
+    spread : float
+        Nodes are in so many units of the scale at the mode; with 0.9 of them, 9 nodes are about as
+        good as 12 with one.
     """
     mode, scale = product_mode(gap, ratio)
+    scale *= gap.dtype.type(spread)
     x, log_w = (values.astype(gap.dtype)[:, np.newaxis] for values in hermite(count))
     log_scale = np.log(scale)
     for some in _bunches(len(mode), count * len(gap)):

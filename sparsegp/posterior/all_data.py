@@ -117,7 +117,7 @@ def _learn(problem: "Problem", rows: Rows) -> Plan:
     problem.joined = False
     while not search.over:
         problem.set_scale(search.scale)
-        ascent = search.begun(problem.start, problem.carry)
+        ascent = search.begun(problem.begin, problem.carry)
         gain = ascent.step(problem.value_and_gradient, problem.solve, problem.resolution)
         if len(problem.aside) == 0:
             return Plan()
@@ -139,7 +139,7 @@ def _climb(problem: "Problem", rows: Rows, plan: Plan) -> tuple[Ascent, int]:
     if "joined_rounds" in rows.former:
         done, ascent = int(rows.former["joined_rounds"]), Ascent.from_arrays(rows.former)
     else:
-        ascent = problem.start()
+        ascent = problem.begin()
     gain = np.inf
     for round_ in range(done + 1, plan.rounds + 1):
         gain = ascent.step(problem.value_and_gradient, problem.solve, problem.resolution)
@@ -207,11 +207,14 @@ class Problem:
             self.metric.append(factor)
             self.metric_jitter = max(self.metric_jitter, jitter)
 
-    def start(self) -> Ascent:
-        """Return an ascent from coefficients of zero, (C, d, R)."""
+    def start(self) -> Doubles:
+        """Return coefficients of zero, (C, d, R)."""
         n_kernels, (d, n_classes) = len(self.active.kernels), self.active.site.shape
-        zero = np.zeros((n_kernels, d, n_classes // n_kernels))
-        return Ascent.at(zero, self.value_and_gradient)
+        return np.zeros((n_kernels, d, n_classes // n_kernels))
+
+    def begin(self) -> Ascent:
+        """Return an ascent from zero."""
+        return Ascent.at(self.start(), self.value_and_gradient)
 
     def carry(self, ascent: Ascent, scale: float) -> Ascent:
         """Return the state of an ascent that was for another prior scale."""

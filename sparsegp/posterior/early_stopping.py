@@ -119,8 +119,11 @@ class Fork:
         """Restore what `arrays` gave, if it is there."""
         if "fork_place" not in arrays:
             return None
-        state = {key.removeprefix("fork_"): value for key, value in arrays.items() if "fork_" in key}
-        return cls(*arrays["fork_place"].tolist(), Ascent.from_arrays(state))
+        state = {
+            key.removeprefix("fork_"): value for key, value in arrays.items() if "fork_" in key
+        }
+        step, rounds = arrays["fork_place"].tolist()
+        return cls(step, rounds, Ascent.from_arrays(state))
 
 
 @dataclass

@@ -7,7 +7,7 @@ import pytest
 
 import sparsegp
 from sparsegp.math.lbfgs import Ascent
-from sparsegp.posterior.early_stopping import FARTHEST, PATIENCE, STEP, Peak, Search
+from sparsegp.posterior.early_stopping import FARTHEST, LEAD, PATIENCE, STEP, Peak, Search
 
 ROWS = 400
 
@@ -23,7 +23,13 @@ def run(curve: Any, search: Search | None = None, stop: int | None = None) -> Se
     search = search or Search()
     count = 0
     while not search.over and count != stop:
-        search.begun(np.zeros(3), lambda c: (0.0, np.ones(3)))
+        ascent = search.begun(
+            lambda: Ascent(np.zeros(3), 0.0, np.ones(3)), lambda state, _: state.back(0)
+        )
+        ascent.point = ascent.point + 1.0
+        ascent.steps.append(np.ones(3))
+        ascent.changes.append(np.zeros(3))
+        ascent.gains.append(0.0)
         nlpp = curve(search.step, search.rounds + 1)
         search.note(told(nlpp), np.full(3, 10.0 * search.step + search.rounds), True)
         count += 1
@@ -59,6 +65,21 @@ def test_an_ascent_ends_when_it_gets_no_better() -> None:
     assert set(rounds.values()) == {5 + PATIENCE}
 
 
+@pytest.mark.parametrize("rounds", [1, 4, 9])
+def test_the_other_ascents_set_out_halfway_to_the_best_round(rounds: int) -> None:
+    begun: dict[int, int] = {}
+
+    def curve(step: int, round_: int) -> float:
+        begun.setdefault(step, round_ - 1)
+        return float(valley(1, rounds)(step, round_))
+
+    search = run(curve)
+    assert begun == {0: 0, 1: rounds // 2, 2: rounds // 2}
+    assert search.fork is not None
+    assert (search.fork.step, search.fork.rounds) == (1, rounds // 2)
+    assert search.fork.ascent.point[0] == len(search.fork.ascent.steps) == rounds // 2
+
+
 def test_it_goes_no_farther_than_allowed() -> None:
     assert max(run(lambda step, round_: -float(step)).tried) == FARTHEST
     assert min(run(lambda step, round_: float(step)).tried) == -FARTHEST
@@ -74,6 +95,13 @@ def test_a_larger_variance_must_be_ahead_by_a_standard_error() -> None:
         assert larger.is_ahead_of(base) is expected
         assert smaller.is_ahead_of(base) is True
     assert not base.is_ahead_of(base)
+
+
+@pytest.mark.parametrize(("lead", "expected"), [(0.9 * LEAD, False), (1.1 * LEAD, True)])
+def test_a_larger_variance_must_be_worth_its_rounds(lead: float, expected: bool) -> None:
+    base = Peak(0, 1, told(1.0), np.zeros(1))
+    assert Peak(1, 1, told(1.0 - lead), np.zeros(1)).is_ahead_of(base) is expected
+    assert Peak(-1, 1, told(1.0 - lead), np.zeros(1)).is_ahead_of(base) is True
 
 
 @pytest.mark.parametrize("stop", [0, 1, 7, 8, 20, 10_000])
