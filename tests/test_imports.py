@@ -41,6 +41,8 @@ OWNERS = {
     "click": {"cli"},
     "rich": {"report"},
     "matplotlib": {"report"},
+    "torch": {"reproduce"},
+    "gpytorch": {"reproduce"},
 }
 
 

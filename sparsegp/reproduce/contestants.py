@@ -1,4 +1,4 @@
-"""Classifiers that a benchmark compares: ours, and those of scikit-learn that users would take."""
+"""Classifiers that a benchmark compares: ours, and those of libraries that users would take."""
 
 import time
 from abc import ABC, abstractmethod
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sparsegp.data import Dataset, Table, choose_scaling, encode, summarise, table_from_arrays
-from sparsegp.errors import SparseGPError
+from sparsegp.errors import SettingsError, SparseGPError
 from sparsegp.model import Model
 from sparsegp.registry import Registry
 from sparsegp.reproduce.cell import Cell
@@ -157,7 +157,10 @@ CONTESTANTS.register("sparsegp")(Ours())
 
 
 class Rival(Contestant):
-    """A classifier of scikit-learn; its inputs are scaled beforehand, outside of the timing."""
+    """A classifier with the interface of scikit-learn.
+
+    Its inputs are scaled beforehand, outside of the timing.
+    """
 
     settings_used: ClassVar[Collection[str] | None] = ("n_active", "scaling", "precision")
     has_kernel: ClassVar[bool] = True
@@ -172,10 +175,14 @@ class Rival(Contestant):
     def build(self, cell: Cell, gamma: float) -> Any:
         """Return the estimator."""
 
-    def words(self, cell: Cell) -> list[str]:
-        """Return what else is to be said of the settings."""
-        del cell
-        return []
+    def words(self, cell: Cell, gamma: float) -> list[str]:
+        """Return its settings in words."""
+        own = [f"gamma={gamma:.4g}"] if self.has_kernel else []
+        return [*own, f"C={cell.options['C']:g}"]
+
+    def details(self, estimator: Any) -> dict[str, Any]:
+        """Return what happened in a fit, plain JSON."""
+        return {"iterations": _iterations(estimator)}
 
     def prepare(self, train: Table, cell: Cell, progress: Progress) -> Callable[[], Fitted]:
         """Scale the inputs and build the estimator."""
@@ -189,9 +196,7 @@ class Rival(Contestant):
         inputs = scale(train.X)
         gamma = cell.options.get("gamma") or 1.0 / (inputs.shape[1] * inputs.var(dtype=float))
         estimator = self.build(cell, gamma)
-        words = [*self.words(cell), f"C={cell.options['C']:g}", f"inputs {scaling.name}"]
-        if self.has_kernel:
-            words.insert(-2, f"gamma={gamma:.4g}")
+        words = ", ".join([*self.words(cell, gamma), f"inputs {scaling.name}"])
 
         def logs(X: Any) -> Doubles:
             found: Doubles = estimator.predict_log_proba(scale(X)).astype(np.float64)
@@ -203,9 +208,8 @@ class Rival(Contestant):
 
         def work() -> Fitted:
             estimator.fit(inputs, target)
-            has_logs = hasattr(estimator, "predict_log_proba")
-            details = {"iterations": _iterations(estimator)}
-            return Fitted(classes, logs if has_logs else None, codes, ", ".join(words), details)
+            known = logs if hasattr(estimator, "predict_log_proba") else None
+            return Fitted(classes, known, codes, words, self.details(estimator))
 
         return work
 
@@ -252,9 +256,9 @@ class NystroemLogistic(Rival):
         features = Nystroem(gamma=gamma, n_components=cell.n_active, random_state=seed)
         return make_pipeline(features, LogisticRegression(C=cell.options["C"], max_iter=MAX_ROUNDS))
 
-    def words(self, cell: Cell) -> list[str]:
-        """Return the number of features."""
-        return [f"d={cell.n_active}"]
+    def words(self, cell: Cell, gamma: float) -> list[str]:
+        """Return the number of features, too."""
+        return [f"d={cell.n_active}", *super().words(cell, gamma)]
 
 
 class Logistic(Rival):
@@ -271,9 +275,67 @@ class Logistic(Rival):
         return LogisticRegression(C=cell.options["C"], max_iter=MAX_ROUNDS)
 
 
+class SVGP(Rival):
+    """A sparse variational Gaussian process of GPyTorch, with as many inducing points as rows."""
+
+    title = "SVGP (GPyTorch)"
+
+    def read(self, section: Section) -> dict[str, Any]:
+        """Take how its bound is ascended, and `full` for a posterior with full covariances."""
+        options: dict[str, Any] = {
+            "epochs": section.take("epochs", int),
+            "batch": section.take("batch", int, 512),
+            "rate": section.take("rate", float, 0.02),
+        }
+        for key, value in options.items():
+            if not value > 0:
+                raise section.error(key, f"must be positive, got {value}")
+        return {**options, "full": section.take("full", bool, False)}
+
+    def build(self, cell: Cell, gamma: float) -> Any:
+        """Return the estimator.
+
+        Raises
+        ------
+        SettingsError
+            If GPyTorch is not installed.
+        """
+        del gamma
+        try:
+            from sparsegp.reproduce.variational import VariationalClassifier  # noqa: PLC0415
+        except ImportError as error:
+            raise SettingsError(
+                f"the model svgp needs gpytorch ({error}); install it by "
+                'pip install "sparsegp[rivals]"'
+            ) from None
+        names = ("epochs", "batch", "rate", "full")
+        options = {name: cell.options[name] for name in names}
+        return VariationalClassifier(cell.n_active, **options, seed=cell.settings.seed)
+
+    def words(self, cell: Cell, gamma: float) -> list[str]:
+        """Return how it is fitted."""
+        del gamma
+        options = cell.options
+        return [
+            f"d={cell.n_active}",
+            f"{'full' if options['full'] else 'diagonal'} covariances",
+            f"{options['epochs']} epochs of batches of {options['batch']}",
+            f"rate {options['rate']:g}",
+        ]
+
+    def details(self, estimator: Any) -> dict[str, Any]:
+        """Return the kernel found, and the bound."""
+        return {
+            "iterations": estimator.n_iter_,
+            "kernel": estimator.kernel_,
+            "bound": estimator.bound_,
+        }
+
+
 CONTESTANTS.register("svc")(SVC())
 CONTESTANTS.register("nystroem-logistic")(NystroemLogistic())
 CONTESTANTS.register("logistic")(Logistic())
+CONTESTANTS.register("svgp")(SVGP())
 
 
 def in_memory(dataset: Dataset) -> Dataset:

@@ -4,15 +4,18 @@ import csv
 import json
 import os
 import signal
+import sys
 import threading
 
 import numpy as np
 import pytest
+from scipy.special import log_softmax, softmax
 from sklearn import svm
 from sklearn.linear_model import LogisticRegression
 
 import sparsegp
 from sparsegp.errors import DataError, Interrupted, SettingsError, SparseGPError
+from sparsegp.kernels import parse
 from sparsegp.report import NullProgress, evaluate
 from sparsegp.reproduce import contestants, read_pipeline, reproduce
 from sparsegp.reproduce.contest import measure
@@ -221,6 +224,86 @@ class TestMeasure:
             measure(cell, tmp_path, NullProgress())
 
 
+AS_SVGP = ('"logistic"\nC = 0.1', '"svgp"\nepochs = 15\nbatch = 100\nscaling = "none"')
+
+
+class TestSVGP:
+    """A rival of another library, the extra `rivals`."""
+
+    def test_without_the_library(self, pipeline, monkeypatch):
+        monkeypatch.setitem(sys.modules, "gpytorch", None)  # as where it is not installed
+        monkeypatch.delitem(sys.modules, "sparsegp.reproduce.variational", raising=False)
+        with pytest.raises(SettingsError) as caught:
+            measure(cell_of(pipeline(AS_SVGP), "linear"), None, NullProgress())
+        message = str(caught.value)
+        assert message.startswith("the model svgp needs gpytorch (")
+        assert message.endswith('; install it by pip install "sparsegp[rivals]"')
+        assert "\n" not in message
+
+    def test_measured(self, pipeline):
+        pytest.importorskip("gpytorch")
+        found = measure(cell_of(pipeline(AS_SVGP), "linear"), None, NullProgress())
+        assert found["settings"] == (
+            "d=40, diagonal covariances, 15 epochs of batches of 100, rate 0.02, inputs none"
+        )
+        assert found["details"]["iterations"] == 15 * 3
+        assert {"error", "nlpp", "brier", "ece", "cpu_s"} <= set(found["figures"])
+
+    @pytest.mark.parametrize("full", [False, True])
+    def test_probabilities(self, full, monkeypatch):
+        """Latent moments by dense formulas; probabilities nearly as good as the true ones."""
+        pytest.importorskip("gpytorch")
+        from sparsegp.reproduce import variational  # noqa: PLC0415
+
+        rng = np.random.default_rng(0)
+        centres = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
+        y = rng.integers(0, 3, size=1500)
+        X = centres[y] + rng.standard_normal((1500, 2))
+        true = log_softmax(-0.5 * ((X[:, None] - centres) ** 2).sum(axis=2), axis=1)
+        X_test, y_test = X[1000:], y[1000:]
+        model = variational.VariationalClassifier(20, 25, 200, 0.05, full, 0)
+        model.fit(X[:1000], y[:1000])
+        logs = model.predict_log_proba(X_test)
+
+        rows = np.arange(500)
+        assert -logs[rows, y_test].mean() < -true[1000:][rows, y_test].mean() + 0.03
+        assert (model.predict(X_test) == logs.argmax(axis=1)).all()
+        np.testing.assert_array_equal(model.predict_log_proba(X_test), logs)
+        monkeypatch.setattr(variational, "SAMPLES", 10_000)  # a standard error of at most 0.005
+        found = np.exp(model.predict_log_proba(X_test[:60]))
+        np.testing.assert_allclose(found, expected_softmax(model, X_test[:60]), atol=0.02)
+
+    def test_needs_enough_rows(self):
+        pytest.importorskip("gpytorch")
+        from sparsegp.reproduce.variational import VariationalClassifier  # noqa: PLC0415
+
+        with pytest.raises(SettingsError, match="n_active=9 exceeds the 8 training rows; lower"):
+            VariationalClassifier(9, 1, 4, 0.1, False, 0).fit(np.eye(8), np.arange(8) % 2)
+
+
+def expected_softmax(model, X):
+    """Return mean probabilities by dense formulas and 20000 draws, kernel and q(u) given."""
+    state = {name: value.numpy() for name, value in model._model.state_dict().items()}
+    one = "variational_strategy.base_variational_strategy."
+    Z = state[f"{one}inducing_points"]
+    q = f"{one}_variational_distribution."
+    if f"{q}chol_variational_covar" in state:
+        roots = np.tril(state[f"{q}chol_variational_covar"])
+    else:
+        roots = np.stack([np.diag(deviations) for deviations in state[f"{q}_variational_stddev"]])
+    kernel = parse(model.kernel_)
+    L = np.linalg.cholesky(kernel(Z, Z) + 1e-6 * np.eye(len(Z)))
+    W = np.linalg.solve(L, kernel(Z, X))
+    mean = state[f"{q}variational_mean"] @ W
+    spread = kernel.diag(X) - (W**2).sum(axis=0)
+    variance = spread + (np.einsum("kji,jn->kin", roots, W) ** 2).sum(axis=1)
+    draws = np.random.default_rng(1).standard_normal((20000, *mean.shape))
+    total = np.zeros(mean.shape)
+    for drawn in np.array_split(draws, 40):
+        total += softmax(mean + np.sqrt(variance) * drawn, axis=1).sum(axis=0)
+    return total.T / len(draws)
+
+
 def test_errors_of_the_process_are_passed_on(pipeline, tmp_path):
     with pytest.raises(SparseGPError, match=r"bench.toml needs rows.npz, from nowhere"):
         reproduce(pipeline(), out=tmp_path / "out", cells="file-0")
@@ -244,6 +327,9 @@ def test_can_be_stopped(pipeline, tmp_path):
         ("gamma = 0.3", 'gamma = "scale"', "variants[2].gamma must be a number, got 'scale'"),
         ("C = 0.1", "C = 0.1\ngamma = 0.3", "variants[3].gamma is not known; known: n_active, pre"),
         ("C = 0.1", "C = 0.1\npanel = 3", "variants[3].panel is not known; known: n_active, prec"),
+        ("C = 0.1", "epochs = 9", "variants[3].C is missing; it is a number"),
+        ('"logistic"\nC = 0.1', '"svgp"', "variants[3].epochs is missing; it is a whole number"),
+        ('"logistic"\nC = 0.1', '"svgp"\nepochs = 0', "variants[3].epochs must be positive, got"),
         ('rival = "nystroem"', 'rival = "x"', "variants has 'x' as the rival of ours; known: ours"),
         ('rival = "nystroem"', 'rival = "file"', "variants has 'file' as the rival of ours; known"),
         ('data = "small"\nr', "r", "variants[0].data is missing; it is a text"),
