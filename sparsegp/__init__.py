@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from sparsegp.augmentation import same_settings as same_settings
     from sparsegp.augmentation import virtual_rows as virtual_rows
     from sparsegp.estimator import SparseGPClassifier as SparseGPClassifier
+    from sparsegp.estimator import SparseGPRegressor as SparseGPRegressor
     from sparsegp.model import Model as Model
     from sparsegp.model import load as load
     from sparsegp.training import Training as Training
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Model": "sparsegp.model",
     "SparseGPClassifier": "sparsegp.estimator",
+    "SparseGPRegressor": "sparsegp.estimator",
     "load": "sparsegp.model",
     "same_settings": "sparsegp.augmentation",
     "Training": "sparsegp.training",
@@ -28,6 +30,7 @@ _HOMES = {
 __all__ = [
     "Model",
     "SparseGPClassifier",
+    "SparseGPRegressor",
     "Training",
     "__version__",
     "load",

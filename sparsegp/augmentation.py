@@ -122,8 +122,9 @@ def virtual_rows(
 ) -> Table:
     """Return training rows, followed by transformed copies of the active ones.
 
-    With `calibration="learned"` a second run on all of them keeps a tenth aside, where copies can
-    fall whose originals take part: probabilities may come out a little too sure. "none" avoids it.
+    With `calibration="learned"` a second run keeps a tenth of them aside. Copies are among those,
+    while their originals take part and the other way round, and they are copies of hard rows: what
+    is learnt from them is less to be trusted than what is learnt from the data alone.
 
     Parameters
     ----------

@@ -4,14 +4,14 @@ Counted are the arrays that row blocks (ivm/block.py) and the driver hold, tile 
 allocated, and the floating-point operations of the products that the method cannot do without.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from sparsegp.ivm.greedy import MANY_ROWS
-from sparsegp.ivm.rows import GROUP, TILE
+from sparsegp.ivm.rows import GROUP, NARROW, TILE
+from sparsegp.ivm.shrink import DIGIT
 from sparsegp.selection.criteria import CRITERIA
 from sparsegp.settings import TrainSettings
-from sparsegp.training.blocks import default_block_rows
+from sparsegp.training.blocks import default_block_rows, tiles_together
 
 DOUBLE = 8
 
@@ -24,6 +24,12 @@ LOADING = 1.5
 KEPT = 0.5
 """Share of a looked-ahead batch that turns out to be in the true order (0.4 to 0.8 were seen)."""
 
+KEEP_BYTES = 5 * DOUBLE
+"""What a checkpoint holds of a thinning."""
+
+THINNING = 2 + 3 * 64 // DIGIT
+"""Calls to each worker by which candidates get fewer (ivm/shrink.py)."""
+
 
 @dataclass(frozen=True)
 class BlockMemory:
@@ -34,7 +40,7 @@ class BlockMemory:
     inputs : int
         Scaled rows in the working precision.
     stub : int
-        Stub matrices, (d, rows) for each kernel.
+        Stub matrices, (d, rows) for each kernel; with a bound, the most at any time.
     marginals : int
         Latent means and variances, row numbers and class codes.
     anchors : int
@@ -171,18 +177,32 @@ def estimate(  # noqa: PLR0913 - sizes, one by one
         Bytes of a number as it was read.
     """
     n_kernels = n_classes if settings.kernel_per_class else 1
-    dealt = deal(n, n_test, n_workers, n_threads)
+    steps = stretches(n, n_active, n_kernels, settings)
+    bounded = settings.bound(n, n_active, n_kernels) is not None
+    dealt = deal(n, n_test, n_workers, n_threads, bounded)
     threads = 1 if n_workers else n_threads
     loading = int(LOADING * threads * max(map(max, dealt)) * p * source_itemsize)
     rows = max(map(sum, dealt))
+    held_out, padded = padded_rows(n_test), padded_rows(n) + padded_rows(n_test)
     blocks = block_memory(rows, p, n_classes, n_active, settings, threads, loading)
+    if bounded:
+        entries = max(stop * held for _, stop, held in steps) + n_active * held_out
+        panel = max(stop - start for start, stop, _ in steps)
+        item = n_kernels * settings.dtype.itemsize
+        blocks = replace(
+            blocks,
+            stub=int(item * rows * entries / padded),
+            temporaries=blocks.temporaries + item * rows * max(panel - settings.order.slots, 0),
+        )
     driver = driver_memory(p, n_classes, n_active, settings, source_bytes, sum(map(len, dealt)))
     alone = n_workers == 0
     worker_bytes = 0 if alone else PROCESS_BYTES + blocks.total
     driver_bytes = PROCESS_BYTES + driver.total + (blocks.total if alone else 0)
     slots = settings.order.slots
-    rounds = -(-n_active // slots)
-    padded = padded_rows(n) + padded_rows(n_test)
+    rounds = sum(-((start - stop) // slots) for start, stop, _ in steps)
+    messages = rounds * messages_per_round(settings) + bounded * len(steps) * THINNING
+    columns = sum((stop - start) * held for start, stop, held in steps) + n_active * held_out
+    squares = sum((stop**2 - start**2) * held for start, stop, held in steps)
     return Estimate(
         rows=n,
         held_out=n_test,
@@ -196,12 +216,13 @@ def estimate(  # noqa: PLR0913 - sizes, one by one
         worker_bytes=worker_bytes,
         driver_bytes=driver_bytes,
         total_bytes=driver_bytes + n_workers * worker_bytes,
-        kernel_flops=2.0 * n_kernels * padded * n_active * p,
-        stub_flops=1.0 * n_kernels * padded * n_active**2,
+        kernel_flops=2.0 * n_kernels * columns * p,
+        stub_flops=1.0 * n_kernels * (squares + held_out * n_active**2),
         rounds=rounds,
-        messages=rounds * messages_per_round(settings),
+        messages=messages,
         message_bytes=DOUBLE * n_kernels * slots * (n_active + slots),
-        checkpoint_bytes=checkpoint_size(n, p, n_classes, n_active, settings),
+        checkpoint_bytes=checkpoint_size(n, p, n_classes, n_active, settings)
+        + bounded * len(steps) * KEEP_BYTES,
     )
 
 
@@ -210,9 +231,23 @@ def padded_rows(rows: int) -> int:
     return -(-rows // TILE) * TILE
 
 
-def deal(n: int, n_test: int, n_workers: int, n_threads: int) -> list[list[int]]:
+def stretches(
+    n: int, n_active: int, n_kernels: int, settings: TrainSettings
+) -> list[tuple[int, int, int]]:
+    """Return active rows at the start and at the end, and training rows held, while they stay."""
+    bound, padded = settings.bound(n, n_active, n_kernels), padded_rows(n)
+    if bound is None:
+        return [(0, n_active, padded)]
+    filling = -(-n // (GROUP * TILE)) * NARROW // 2
+    sizes = bound.sizes(n - settings.rows_aside(n), n_active, n_kernels)
+    return [(start, stop, min(left + filling, padded)) for start, stop, left in sizes]
+
+
+def deal(
+    n: int, n_test: int, n_workers: int, n_threads: int, bounded: bool = False
+) -> list[list[int]]:
     """Return the padded rows of the blocks in each process that holds some."""
-    unit = TILE * (GROUP if n >= MANY_ROWS else 1)
+    unit = TILE * tiles_together(n, bounded)
     share = default_block_rows(n, n_workers or n_threads)
     size = -(-share // unit) * unit
     sizes = [padded_rows(min(size, m - at)) for m in (n, n_test) for at in range(0, m, size)]
@@ -247,7 +282,7 @@ def block_memory(
     return BlockMemory(
         inputs=rows * p * item,
         stub=n_kernels * rows * n_active * item,
-        marginals=rows * (DOUBLE * (n_classes + n_kernels) + 2 * DOUBLE + 2),
+        marginals=rows * (DOUBLE * (n_classes + n_kernels) + 2 * DOUBLE + 3),
         anchors=rows * DOUBLE * (n_classes + 1 if lazy else int(criterion.refitted)),
         temporaries=columns + scoring + threads * work,
         loading=loading,

@@ -8,6 +8,7 @@ import numpy as np
 
 from sparsegp.errors import SettingsError
 from sparsegp.ivm.greedy import Order
+from sparsegp.ivm.shrink import Bound
 from sparsegp.kernels import InputScale, Kernel, parse, parse_many
 from sparsegp.learning.optimise import STRATEGIES
 from sparsegp.likelihoods import (
@@ -33,6 +34,8 @@ LEAST = {
     "n_active": 1,
     "major_steps": 1,
     "minor_steps": 1,
+    "stub_entries": 1,
+    "shrink_every": 1,
 }
 
 GENERAL = {"sites": "moments", "criterion": "information", "posterior": "adf", "kernel": "10*rbf"}
@@ -70,16 +73,27 @@ class TrainSettings:
         Rows are included if the precision of their site exceeds it (SLH algorithm 1); for the sites
         "moments", those of the others are one.
     learn : str
-        "none", or "evidence": kernel and likelihood by the criterion of SLH section 3.3, for
-        likelihoods of one latent value.
+        "none", or "evidence": kernels and likelihood by the criterion of SLH section 3.3, for the
+        sites "moments".
     major_steps, minor_steps : int
         Times that the active rows are selected anew while learning, and line searches in between,
         at most.
     strategy : str
-        What the sites do between two selections: a name in `STRATEGIES`.
+        What the sites do between two selections: a name in `STRATEGIES`. For likelihoods of several
+        latent values it is "constant".
     hyperprior : str
         Prior densities of what is learnt (learning/hyperpriors.py), such as
         "v: lognormal(-1, 1); bias: normal(0, 25)".
+    stub_entries : int, optional
+        Randomised greedy selection (SLH section 3.2): bound on candidates times active rows, for
+        every kernel, at any time. Candidates get fewer as the selection goes. Not for the posterior
+        `all` and the criterion `residual`, which need the stubs of all rows, nor for
+        `active_per_class`. A bound that all rows keep to the end changes nothing.
+    shrink_every : int
+        With `stub_entries`: inclusions between two thinnings of the candidates.
+    keep_best : float
+        With `stub_entries`: share of the candidates kept that are the best by score; the others are
+        drawn at random.
     scaling : str
         Name in `SCALINGS`.
     precision : str
@@ -122,6 +136,9 @@ class TrainSettings:
     minor_steps: int = 8
     strategy: str = "constant"
     hyperprior: str = ""
+    stub_entries: int | None = None
+    shrink_every: int = 100
+    keep_best: float = 0.5
     scaling: str = "auto"
     precision: str = "float32"
     panel: int | None = None
@@ -149,13 +166,9 @@ class TrainSettings:
             raise SettingsError(f"precision must be float32 or float64, got {self.precision!r}")
         if self.calibration not in {"learned", "none"}:
             raise SettingsError(f"calibration must be learned or none, got {self.calibration!r}")
-        for name in ("tolerance", "epsilon"):
-            if not getattr(self, name) > 0.0:
-                raise SettingsError(f"{name} must be positive, got {getattr(self, name)}")
-        for name, least in LEAST.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise SettingsError(f"{name} must be at least {least}, got {value}")
+        self._check_ranges()
+        if self.stub_entries is not None:
+            self._check_bounded()
         if not self.kernel_per_class:
             parse(self.kernel)
         if self.order.panel == 1 and CRITERIA[self.criterion].refitted:
@@ -163,6 +176,18 @@ class TrainSettings:
                 f"criterion={self.criterion} works in panels of 2 rows or more, got panel=1; "
                 f"give --panel {DEFAULT_PANEL}, or --criterion predictive for one by one"
             )
+
+    def _check_ranges(self) -> None:
+        """Refuse numbers out of range."""
+        for name in ("tolerance", "epsilon"):
+            if not getattr(self, name) > 0.0:
+                raise SettingsError(f"{name} must be positive, got {getattr(self, name)}")
+        for name, least in LEAST.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise SettingsError(f"{name} must be at least {least}, got {value}")
+        if not 0.0 <= self.keep_best <= 1.0:
+            raise SettingsError(f"keep_best must be in [0, 1], got {self.keep_best}")
 
     def _check_likelihood(self) -> None:
         """Refuse what does not go together."""
@@ -189,8 +214,8 @@ class TrainSettings:
             raise SettingsError(f"learn must be none or evidence, got {self.learn!r}")
         if self.learn == "evidence" and self.sites != "moments":
             raise SettingsError(
-                "learn=evidence needs sites=moments; give a likelihood of one latent value, such "
-                "as probit"
+                f"learn=evidence needs sites=moments, got sites={self.sites}; give --sites moments "
+                "too, or another likelihood, such as probit"
             )
 
     def _check_pairs(self) -> None:
@@ -206,6 +231,33 @@ class TrainSettings:
                 f"active_per_class needs a criterion that scores single classes, got "
                 f"{self.criterion}; use one of {', '.join(fitting)}"
             )
+
+    def _check_bounded(self) -> None:
+        """Refuse what needs more stub entries than those of the candidates."""
+        for name, value, instead in (
+            ("posterior", POSTERIORS[self.posterior].listens, "give --posterior adf or active"),
+            ("criterion", CRITERIA[self.criterion].refitted, "give --criterion predictive"),
+            ("active_per_class", self.active_per_class, "leave out --active-per-class"),
+        ):
+            if value:
+                raise SettingsError(
+                    f"stub_entries (--stub-entries, --stub-memory) bounds the stubs of the "
+                    f"candidates, but {name}={getattr(self, name)} needs those of all rows; "
+                    f"{instead}, or leave the bound out"
+                )
+
+    def bound(self, n: int, n_active: int, n_kernels: int) -> Bound | None:
+        """Return the bound on stub entries for n training rows, if it is to be felt.
+
+        Raises
+        ------
+        SettingsError
+            If it is too small for so many active rows.
+        """
+        if self.stub_entries is None:
+            return None
+        bound = Bound(self.stub_entries, self.shrink_every, self.keep_best)
+        return bound.for_run(n - self.rows_aside(n), n_active, n_kernels)
 
     def rule(self, n_classes: int) -> SiteRule:
         """Return the likelihood for so many classes, and its sites.
@@ -225,10 +277,11 @@ class TrainSettings:
                 f"sites=moments of likelihood={self.likelihood} differ from class to class, so "
                 "each needs a kernel of its own; give kernel_per_class (--kernel-per-class)"
             )
-        if self.learn == "evidence" and likelihood.n_latent(n_classes) > 1:
+        several = likelihood.n_latent(n_classes) > 1
+        if self.learn == "evidence" and several and self.strategy != "constant":
             raise SettingsError(
-                f"learn=evidence is for likelihoods of one latent value, got {self.likelihood}; "
-                "give learn=none, or choose the kernel by --tune"
+                f"strategy={self.strategy} is for likelihoods of one latent value, got "
+                f"{self.likelihood}; give strategy=constant"
             )
         return SiteRule(likelihood, self.sites, self.epsilon if self.sites == "moments" else 0.0)
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -66,8 +67,8 @@ def test_arrays_of_the_blocks(options):
         blocks = runtime._blocks
         found = estimate(1100, 6, 4, 20, settings, 0, 300, n_threads=2).blocks
         assert found.inputs == sum(block.X.nbytes for block in blocks)
-        assert found.stub == sum(block.stub.nbytes for block in blocks)
-        state = ("mean", "variance", "target", "rows", "open", "aside")
+        assert found.stub == sum(stub.nbytes for block in blocks for stub in block.stubs)
+        state = ("mean", "variance", "target", "rows", "open", "aside", "real")
         marginals = sum(getattr(block, name).nbytes for block in blocks for name in state)
         assert found.marginals == marginals
         anchors = sum(
@@ -97,6 +98,40 @@ def test_checkpoints_and_messages(options, tmp_path):
     assert found.message_bytes >= max(batch.factor.nbytes for batch in run.active.batches)
     rounds = [name for name in calls if name != "standing"]
     assert len(rounds) <= 1 + len(batches) * found.messages / found.rounds
+
+
+@pytest.mark.parametrize("options", [{}, {"panel": 8}, {"kernel_per_class": True}])
+def test_a_bound_on_stub_entries(options):
+    """Told from the sizes of blocks of inclusions, against the arrays while a run goes on."""
+    n, d = 9000, 60
+    n_kernels = 4 if "kernel_per_class" in options else 1
+    settings = TrainSettings(
+        posterior="adf",
+        n_active=d,
+        stub_entries=150_000 * n_kernels,
+        shrink_every=20,
+        **options,
+    )
+    table, held_out = table_from_arrays(*rows_of(n)), table_from_arrays(*rows_of(300))
+    with (
+        open_runtime(threads=2) as runtime,
+        Training(table, settings, held_out=held_out, runtime=runtime, block_rows=4096) as run,
+    ):
+        run.build()
+        selection, most = run.selection(), 0
+        while len(run.active) < d:
+            selection.round(d)
+            stubs = [stub.nbytes for block in runtime._blocks for stub in block.stubs]
+            most = max(most, sum(stubs))
+        content = run.active.arrays()
+    found = estimate(n, 6, 4, d, settings, 0, 300, n_threads=2)
+    free = estimate(n, 6, 4, d, replace(settings, stub_entries=None), 0, 300, n_threads=2)
+    assert found.blocks.stub == pytest.approx(most, rel=0.1)
+    assert most < 0.4 * free.blocks.stub
+    assert found.stub_flops < 0.7 * free.stub_flops
+    assert found.kernel_flops < 0.8 * free.kernel_flops
+    assert found.checkpoint_bytes - free.checkpoint_bytes == content["kept"].nbytes
+    assert most_active(found.total_bytes, d, n=n, p=6, n_classes=4, settings=settings) <= d
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Options that commands share. Those that are not given leave the API its own defaults."""
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -41,7 +42,8 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
         "--likelihood",
         metavar="NAME",
         help="multinomial_probit, or, with sites=moments: probit or logistic (two classes), "
-        "ordered_probit, softmax, gaussian (regression).  [multinomial_probit]",
+        "ordered_probit, softmax, gaussian (regression), also with numbers, such as "
+        "'probit(-1.5)'.  [multinomial_probit]",
     ),
     "sites": click.option(
         "--sites",
@@ -64,8 +66,8 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
     "learn": click.option(
         "--learn",
         metavar="NAME",
-        help="none, or evidence: kernel and likelihood by the evidence, for likelihoods of one "
-        "latent value.  [none]",
+        help="none, or evidence: kernels and likelihood by the evidence, with sites=moments.  "
+        "[none]",
     ),
     "major_steps": click.option(
         "--major-steps",
@@ -90,6 +92,25 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
         metavar="TEXT",
         help="With --learn: prior densities, such as 'v: lognormal(-1, 1); bias: normal(0, 25)'; "
         "none if left out.",
+    ),
+    "stub_entries": click.option(
+        "--stub-entries",
+        type=int,
+        metavar="N",
+        help="Bound on candidates times active rows: candidates get fewer on the way. For the "
+        "posteriors adf and active.",
+    ),
+    "shrink_every": click.option(
+        "--shrink-every",
+        type=int,
+        metavar="N",
+        help="With --stub-entries: inclusions between two thinnings of the candidates.  [100]",
+    ),
+    "keep_best": click.option(
+        "--keep-best",
+        type=float,
+        metavar="SHARE",
+        help="With --stub-entries: share kept by score; the others are drawn at random.  [0.5]",
     ),
     "scaling": click.option(
         "--scaling", metavar="NAME", help="Of inputs: auto, standard, range or none.  [auto]"
@@ -139,6 +160,21 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
     "seed": click.option("--seed", type=int, metavar="N", help="Key of whatever is random.  [0]"),
 }
 """Options of the fields of `TrainSettings`. A test compares the defaults shown with theirs."""
+
+MEMORY: dict[str, Callable[[Any], Any]] = {
+    "stub_memory": click.option(
+        "--stub-memory",
+        metavar="SIZE",
+        help="--stub-entries by their bytes: 4GB, 500MB, 2GiB.",
+    ),
+}
+"""Settings said in other units."""
+
+UNITS = {"": 1, "B": 1} | {
+    prefix + unit: base**power
+    for power, prefix in enumerate("KMGT", start=1)
+    for unit, base in (("B", 1000), ("iB", 1024))
+}
 
 TASK: dict[str, Callable[[Any], Any]] = {
     "task": click.option(
@@ -192,8 +228,8 @@ as_json = click.option(
 
 
 def settings_options(function: F) -> F:
-    """Add all options of `SETTINGS`."""
-    return _add(SETTINGS, function)
+    """Add all options of `SETTINGS`, and those of `MEMORY`."""
+    return _add(SETTINGS | MEMORY, function)
 
 
 def task_option(function: F) -> F:
@@ -212,9 +248,40 @@ def tuning_options(function: F) -> F:
 
 
 def given(options: dict[str, Any], *families: dict[str, Any]) -> dict[str, Any]:
-    """Return those options of some families that were given."""
+    """Return those options of some families that were given.
+
+    Raises
+    ------
+    SettingsError
+        If a size cannot be read, or is given twice.
+    """
     names = [name for family in families for name in family]
-    return {name: options[name] for name in names if options.get(name) is not None}
+    found = {name: options[name] for name in names if options.get(name) is not None}
+    if "stub_entries" in names and options.get("stub_memory") is not None:
+        found["stub_entries"] = stub_entries(options["stub_memory"], found)
+    return found
+
+
+def stub_entries(size: str, settings: dict[str, Any]) -> int:
+    """Return how many stub entries fit so many bytes.
+
+    Raises
+    ------
+    SettingsError
+        If the size cannot be read, or entries are given too.
+    """
+    from sparsegp.errors import SettingsError
+    from sparsegp.settings import TrainSettings
+
+    if "stub_entries" in settings:
+        raise SettingsError("give only one of --stub-entries and --stub-memory")
+    read = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?) *([A-Za-z]*)", size.strip())
+    units = {unit.lower(): factor for unit, factor in UNITS.items()}
+    if read is None or read[2].lower() not in units or read[1].count(".") > 1 or read[1] == ".":
+        raise SettingsError(f"--stub-memory must be a size such as 4GB or 500MB, got {size!r}")
+    precision = settings.get("precision", TrainSettings.precision)
+    item = TrainSettings(precision=precision).dtype.itemsize
+    return int(float(read[1]) * units[read[2].lower()]) // item
 
 
 def _add(family: dict[str, Callable[[Any], Any]], function: F) -> F:

@@ -219,15 +219,22 @@ def summary(
 
     kernels = list(dict.fromkeys(record["kernels"]))
     rows, columns = plural(record["rows"], "row"), plural(record["columns"], "column")
-    tuning, regression = record["tuning"], "train_mse" in record
+    tuning, regression = record["tuning"], "mse" in record
     labels = "a regression" if regression else f"{len(record['classes'])} classes"
-    fit = f"{record['train_mse']:.5g}" if regression else percent(record["train_error"])
+    fits = [
+        (f"training {word}", f"{text(record[name])} at the end of the selection")
+        for name, word, text in (
+            ("train_mse", "mse", "{:.5g}".format),
+            ("train_error", "error", percent),
+        )
+        if name in record  # not where candidates left on the way
+    ]
     pairs = [
         ("trained on", f"{record['source']}: {rows}, {columns}, {labels}"),
         ("kernel", f"{'; '.join(kernels)} of inputs scaled by rule {record['scaling']!r}"),
         *([("  chosen", chosen(tuning))] if tuning else []),
         ("active rows", str(record["n_active"])),
-        ("training mse" if regression else "training error", f"{fit} at the end of the selection"),
+        *fits,
     ]
     if evaluation is not None:
         pairs.append(("held out", record["held_out"]))

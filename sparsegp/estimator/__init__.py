@@ -1,3 +1,4 @@
-"""The classifier as an estimator of scikit-learn."""
+"""Classifier and regressor as estimators of scikit-learn."""
 
 from sparsegp.estimator.classifier import SparseGPClassifier as SparseGPClassifier
+from sparsegp.estimator.regressor import SparseGPRegressor as SparseGPRegressor

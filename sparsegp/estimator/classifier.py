@@ -1,39 +1,24 @@
-"""The scikit-learn estimator: `sparsegp.train` and `Model` behind `fit` and `predict`."""
+"""The classifier for scikit-learn: `sparsegp.train` and `Model` behind `fit` and `predict`."""
 
-import copy
 import os
-from collections.abc import Callable
-from contextlib import ExitStack
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
 
-from sparsegp.errors import Interrupted
-from sparsegp.estimator.parameters import n_threads, parameters_of, settings_of
-from sparsegp.estimator.rows import (
-    chunked_as,
-    computed,
-    computing,
-    is_lazy,
-    rows_to_predict,
-    training_data,
-)
-from sparsegp.estimator.stored import Stored, read, write
-from sparsegp.execution import Runtime
-from sparsegp.execution.threads import ThreadRuntime
+from sparsegp.errors import SettingsError
+from sparsegp.estimator.base import SparseGPEstimator
+from sparsegp.likelihoods import LIKELIHOODS
+from sparsegp.likelihoods.binary import Binary
 from sparsegp.model import Model
-from sparsegp.report import Progress
 from sparsegp.settings import TrainSettings
-from sparsegp.training import train
 from sparsegp.types import Labels
 
 
-class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # no types there
-    """Sparse Gaussian process classifier: the informative vector machine, multinomial probit.
+class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):  # type: ignore[misc] # no types there
+    """Sparse Gaussian process classifier: the informative vector machine.
 
     A greedy selection chooses the active rows, which span the latent functions of all classes.
     NumPy arrays and data frames give NumPy arrays; dask arrays and dask data frames are fitted
@@ -47,33 +32,48 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     n_active : int, optional
         Rows to include; all there are where they are fewer (rows kept aside for `calibration` do
         not count). None is 1000, or all rows if they are fewer.
-    kernel : str or Kernel
-        A length scale left out is chosen from the data.
-    kernel_per_class : bool
+    kernel : str or Kernel, optional
+        A length scale left out is chosen from the data. None is "50*rbf + 50*matern52", or
+        "10*rbf" with sites "moments".
+    kernel_per_class : bool, optional
         One kernel for every class. The text may then name one kernel a class, separated by
-        semicolons, in the order of `classes_`.
-    criterion : str
-        By which rows are selected; a name in `sparsegp.selection.criteria.CRITERIA`.
-    posterior : str
-        Posterior over the span of the active rows; a name in `sparsegp.posterior.POSTERIORS`.
+        semicolons, in the order of `classes_`. None is True where sites "moments" of a likelihood
+        with a latent value a class need it, as with `active_per_class`, and False otherwise.
+    criterion : str, optional
+        By which rows are selected; a name in `sparsegp.selection.criteria.CRITERIA`. None is
+        "predictive", or "information" with sites "moments".
+    posterior : str, optional
+        Posterior over the span of the active rows; a name in `sparsegp.posterior.POSTERIORS`. None
+        is "all", or "adf" with sites "moments", the only one there.
     likelihood : str
-        A name in `sparsegp.likelihoods.LIKELIHOODS`.
-    sites : str
-        How the likelihood of an active row becomes Gaussian: "variational" or "moments".
+        A name in `sparsegp.likelihoods.LIKELIHOODS`, but for "gaussian": "multinomial_probit" and
+        "softmax", "probit" and "logistic" (two classes only), "ordered_probit" (the order is that
+        of `classes_`). Its parameters may follow, as in "probit(-1.5)".
+    sites : str, optional
+        How the likelihood of an active row becomes Gaussian: "variational", for the multinomial
+        probit, or "moments". None is "variational" for the multinomial probit without
+        `active_per_class`, and "moments" otherwise.
     active_per_class : bool
         An active set for every class, with sites "moments"; `n_active` then counts pairs of a row
         and a class.
     epsilon : float
         With sites "moments": least precision of the site of a row to be included.
     learn : str
-        "none", or "evidence": kernel and likelihood by the evidence, for likelihoods of one latent
-        value (two classes, or classes in an order).
+        "none", or "evidence": kernels and likelihood by the evidence, with sites "moments".
     major_steps, minor_steps : int
         With `learn`: times that rows are selected anew, and line searches in between, at most.
     strategy : str
-        With `learn`: what sites do between two selections, "constant", "hybrid" or "exact".
+        With `learn`: what sites do between two selections, "constant", "hybrid", "exact" or
+        "whole".
     hyperprior : str
         With `learn`: prior densities of what is learnt.
+    stub_entries : int, optional
+        Bound on candidates times active rows: candidates get fewer as the selection goes. For the
+        posteriors "adf" and "active".
+    shrink_every : int
+        With `stub_entries`: inclusions between two thinnings of the candidates.
+    keep_best : float
+        With `stub_entries`: share of the candidates kept by score; the others are drawn at random.
     scaling : str
         Of the inputs: "auto", "standard", "range" or "none".
     precision : str
@@ -89,7 +89,7 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     tolerance : float
         Of the posterior "all": nats a row by which a round must raise the objective to go on.
     calibration : str
-        Of the posterior "all": "learned" from rows kept aside, or "none".
+        Of the posterior "all" and of sites "moments": "learned" from rows kept aside, or "none".
     n_nodes : int
         Quadrature nodes.
     report_every : int
@@ -121,10 +121,11 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     active_indices_ : array (d,)
         Numbers of the active rows in the training data, in order of inclusion.
     kernel_ : str or list of str
-        The kernel with all length scales filled in, which refer to scaled inputs; a list with one
-        kernel a class if `kernel_per_class`.
+        The kernel with all length scales filled in, or as it was learnt; length scales refer to
+        scaled inputs. A list with one kernel a class if `kernel_per_class`.
     history_ : list of dict
-        The learning curve of the selection: n_active, seconds, train_error.
+        The learning curve of the selection: n_active, seconds, train_error; with `stub_entries` the
+        last one only as long as all rows are candidates.
     model_ : Model
     n_features_in_ : int
     feature_names_in_ : array (p,)
@@ -139,16 +140,18 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     array([0, 0, 0])
     """
 
+    _task: ClassVar[str] = "classification"
+
     def __init__(  # noqa: PLR0913 - scikit-learn wants every parameter by its name
         self,
         *,
         n_active: int | None = TrainSettings.n_active,
-        kernel: Any = TrainSettings.kernel,
-        kernel_per_class: bool = TrainSettings.kernel_per_class,
-        criterion: str = TrainSettings.criterion,
-        posterior: str = TrainSettings.posterior,
+        kernel: Any = None,
+        kernel_per_class: bool | None = None,
+        criterion: str | None = None,
+        posterior: str | None = None,
         likelihood: str = TrainSettings.likelihood,
-        sites: str = TrainSettings.sites,
+        sites: str | None = None,
         active_per_class: bool = TrainSettings.active_per_class,
         epsilon: float = TrainSettings.epsilon,
         learn: str = TrainSettings.learn,
@@ -156,6 +159,9 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         minor_steps: int = TrainSettings.minor_steps,
         strategy: str = TrainSettings.strategy,
         hyperprior: str = TrainSettings.hyperprior,
+        stub_entries: int | None = TrainSettings.stub_entries,
+        shrink_every: int = TrainSettings.shrink_every,
+        keep_best: float = TrainSettings.keep_best,
         scaling: str = TrainSettings.scaling,
         precision: str = TrainSettings.precision,
         panel: int | None = TrainSettings.panel,
@@ -186,6 +192,9 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         self.minor_steps = minor_steps
         self.strategy = strategy
         self.hyperprior = hyperprior
+        self.stub_entries = stub_entries
+        self.shrink_every = shrink_every
+        self.keep_best = keep_best
         self.scaling = scaling
         self.precision = precision
         self.panel = panel
@@ -202,91 +211,32 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         self.resume = resume
         self.verbose = verbose
 
-    @property
-    def client_(self) -> Any:
-        """The dask client that the fit used; None if it ran in threads or in another process.
-
-        Raises
-        ------
-        NotFittedError
-        """
-        check_is_fitted(self)
-        return getattr(self, "_client", None)
-
     # -- fit ---------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Fit to training data.
-
-        Parameters
-        ----------
-        X : array-like, data frame, dask array or dask data frame (n, p)
-            Real numbers. Chunks of a dask collection whose sizes are unknown are counted first.
-        y : array-like (n,)
-            Labels of any kind; a dask collection of labels is computed.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If the data cannot be learnt from, or a parameter is out of range.
-        KeyboardInterrupt
-            On SIGTERM or Ctrl-C, after a checkpoint was written if there is a `checkpoint_dir`.
-        """
-        self._client = self._find_client(X)
-        with computing(X, self.client):
-            X, y = training_data(self, X, y)
-            check_classification_targets(y)
-            classes = np.unique(y)
-            model = self._train(X, y, settings_of(self, X.shape[0]))
-        return self._take(model, classes)
-
-    def _train(self, X: Any, y: Labels, settings: TrainSettings) -> Model:
-        with ExitStack() as stack:
-            try:
-                return train(
-                    X,
-                    y,
-                    out=self.checkpoint_dir,
-                    resume=self.resume,
-                    runtime=stack.enter_context(self._runtime()),
-                    progress=stack.enter_context(Progress()) if self.verbose > 0 else None,
-                    **settings.to_json(),
-                )
-            except Interrupted as stop:  # no failed fit, which a search would count and go on
-                kept = self.checkpoint_dir is not None
-                raise KeyboardInterrupt(
-                    f"the fit was stopped; go on from {self.checkpoint_dir} with resume=True"
-                    if kept
-                    else "the fit was stopped; without a checkpoint_dir nothing was kept"
-                ) from stop
-
-    def _find_client(self, X: Any) -> Any:
-        if self.client is not None or not is_lazy(X):
-            return self.client
-        from sparsegp.execution.clusters import client_in_use  # noqa: PLC0415 - loads distributed
-
-        return client_in_use()
-
-    def _runtime(self) -> Runtime:
-        if self._client is None:
-            return ThreadRuntime(n_threads(self.n_jobs))
-        from sparsegp.execution.dask import DaskRuntime  # noqa: PLC0415 - loads distributed
-
-        return DaskRuntime(self._client)
+    def _find_classes(self, y: Labels) -> Labels:
+        check_classification_targets(y)
+        classes: Labels = np.unique(y)
+        if self._two_classes and len(classes) > 2:
+            raise SettingsError(
+                f"Only binary classification is supported by likelihood={self.likelihood}, got "
+                f"{len(classes)} classes; for more use multinomial_probit"
+            )
+        return classes
 
     def _take(self, model: Model, classes: Labels) -> Self:
-        kernels = [str(kernel) for kernel in model.active.kernels]
-        per_class = bool(model.settings["kernel_per_class"])
-        self.model_ = model
         self.classes_ = classes
-        self.active_indices_ = model.rows
-        self.kernel_ = kernels if per_class else kernels[0]
-        self.history_ = [dict(record) for record in model.history]
-        return self
+        return super()._take(model, classes)
+
+    @property
+    def _two_classes(self) -> bool:
+        """Whether the likelihood, if there is such a one, is for two classes only."""
+        name = str(self.likelihood).partition("(")[0].strip()
+        return name in LIKELIHOODS and issubclass(LIKELIHOODS[name], Binary)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = not self._two_classes
+        return tags
 
     # -- predictions -------------------------------------------------------------------------------
 
@@ -340,8 +290,9 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
 
         Returns
         -------
-        mean, variance : array or lazy dask array (n, K)
-            Columns in the order of `classes_`; as they are before `calibration`.
+        mean, variance : array or lazy dask array (n, K), or (n, 1)
+            Columns in the order of `classes_`, or the one latent value of likelihoods of two
+            classes or of classes in an order; as they are before `calibration`.
         """
         mean, variance = self._predicted(Model.latent_mean_and_variance, X)
         return mean, variance
@@ -361,71 +312,4 @@ class SparseGPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         -------
         float
         """
-        with computing(X, self.client):
-            predicted, y = computed(self.predict(X)), computed(y)
-        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
-
-    def _predicted(self, method: Callable[[Model, Any], Any], X: Any) -> Any:
-        """Return what a method of the model predicts, one array or several."""
-        check_is_fitted(self)
-        with computing(X, self.client):
-            rows = rows_to_predict(self, X)
-        return chunked_as(rows, method(self.model_, rows))
-
-    # -- copies ------------------------------------------------------------------------------------
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to a directory, without pickles and without training data.
-
-        `sparsegp.load` and the command line read it as a model. A directory that was saved before
-        is replaced.
-
-        Parameters
-        ----------
-        path : path
-
-        Raises
-        ------
-        NotFittedError
-        StoreError
-            If it cannot be written.
-        """
-        check_is_fitted(self)
-        names = getattr(self, "feature_names_in_", None)
-        names = None if names is None else list(names)
-        write(path, Stored(self.model_, parameters_of(self), self.classes_, names))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read an estimator from a directory.
-
-        Parameters
-        ----------
-        path : path
-            What `save` wrote, or a model or run directory of `sparsegp.train` or the command line.
-
-        Returns
-        -------
-        SparseGPClassifier
-            Fitted. Where it computes and where it keeps checkpoints (`n_jobs`, `client`,
-            `checkpoint_dir`, `resume`, `verbose`) are the defaults.
-
-        Raises
-        ------
-        StoreError
-            If there is none, or it was altered, or a newer version wrote it.
-        """
-        stored = read(path)
-        estimator = cls(**stored.parameters)
-        estimator.n_features_in_ = stored.model.n_features
-        if stored.feature_names is not None:
-            estimator.feature_names_in_ = np.array(stored.feature_names, dtype=object)
-        return estimator._take(stored.model, stored.classes)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "client": None, "_client": None}
-
-    def __sklearn_clone__(self) -> Self:
-        bare = copy.copy(self)  # without the client, which cannot be copied
-        cloned: Self = super(SparseGPClassifier, bare).__sklearn_clone__()
-        return cloned.set_params(client=self.client)  # type: ignore[no-any-return]
+        return self._scored(accuracy_score, X, y, sample_weight)

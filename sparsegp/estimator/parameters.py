@@ -1,4 +1,4 @@
-"""From the parameters of the estimator to the settings and threads of a fit."""
+"""From the parameters of an estimator to the settings and threads of a fit."""
 
 import os
 from dataclasses import fields, replace
@@ -18,7 +18,8 @@ PARAMETER = {"seed": "random_state"}
 def parameters_of(estimator: Any) -> dict[str, Any]:
     """Return the parameters on which results depend, as JSON can hold them."""
     names = [PARAMETER.get(field.name, field.name) for field in fields(TrainSettings)]
-    return {name: _plain(getattr(estimator, name)) for name in names}
+    known = estimator.get_params(deep=False)
+    return {name: _plain(known[name]) for name in names if name in known}
 
 
 def parameters_from(settings: TrainSettings) -> dict[str, Any]:
@@ -26,27 +27,36 @@ def parameters_from(settings: TrainSettings) -> dict[str, Any]:
     return {PARAMETER.get(name, name): value for name, value in settings.to_json().items()}
 
 
-def settings_of(estimator: Any, n: int) -> TrainSettings:
-    """Return the settings of a fit to n rows; no more rows are to be included than can be.
+def settings_of(estimator: Any, task: str, n: int, n_classes: int) -> TrainSettings:
+    """Return the settings of a fit to n rows.
+
+    A parameter that is None is left to `TrainSettings.given`, which chooses what suits the
+    likelihood. Where each class needs a kernel of its own, None of `kernel_per_class` is that. No
+    more rows are to be included than can be.
 
     Raises
     ------
     SettingsError, ValueError
-        If a parameter is out of range.
+        If a parameter is out of range, or parameters do not go together.
     """
     given = parameters_of(estimator)
     seed = given.pop("random_state")
     if not isinstance(seed, int):
         seed = int(check_random_state(estimator.random_state).randint(np.iinfo(np.int32).max))
-    settings = TrainSettings(**given, seed=seed)
-    if settings.n_active is None:
+    named = {name: value for name, value in given.items() if value is not None}
+    settings = TrainSettings.given(task=task, **named, seed=seed)
+    open_choice = given.get("kernel_per_class", False) is None
+    if open_choice and settings.sites == "moments" and n_classes > 1:
+        likelihood = settings.start_likelihood(n_classes)
+        settings = replace(settings, kernel_per_class=likelihood.n_latent(n_classes) > 1)
+    if settings.n_active is None or settings.active_per_class:
         return settings
     open_rows = n - settings.rows_aside(n)
     return replace(settings, n_active=min(settings.n_active, open_rows))
 
 
 def n_threads(n_jobs: int | None) -> int:
-    """Return the number of threads that `n_jobs` asks for; see `SparseGPClassifier`.
+    """Return the number of threads that `n_jobs` asks for; see the estimators.
 
     Raises
     ------

@@ -25,8 +25,10 @@ def computing(X: Any, client: Any) -> AbstractContextManager[Any]:
     return context
 
 
-def training_data(estimator: Any, X: Any, y: Any) -> tuple[Any, Any]:
+def training_data(estimator: Any, X: Any, y: Any, numeric: bool = False) -> tuple[Any, Any]:
     """Check rows and labels, and keep on the estimator what must be the same in predictions.
+
+    Labels are numbers if `numeric`, and of any kind otherwise.
 
     Returns
     -------
@@ -39,9 +41,9 @@ def training_data(estimator: Any, X: Any, y: Any) -> tuple[Any, Any]:
         If they cannot be learnt from. Values of a dask collection are checked when computed.
     """
     if not is_lazy(X):
-        X, y = validate_data(estimator, X, computed(y))
+        X, y = validate_data(estimator, X, computed(y), y_numeric=numeric)
         return X, y
-    y = validate_data(estimator, y=None if y is None else np.asarray(y))
+    y = validate_data(estimator, y=None if y is None else np.asarray(y), y_numeric=numeric)
     return _lazy_rows(estimator, X, reset=True), y
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp.ivm import features
-from sparsegp.ivm.evidence_rows import Representation, RowSums, row_sums
+from sparsegp.ivm.evidence_rows import Representation, RowSums
 from sparsegp.ivm.inclusions import Candidates, Inclusions
 from sparsegp.ivm.rows import GROUP, TILE, Rows
 from sparsegp.ivm.shrink import Keep, Ranking, move, pack
@@ -78,7 +78,7 @@ class RowBlock(Rows):
         stop, q = batch.start + batch.count, batch.count
         panel = self.stubs[-1]  # a batch does not go beyond it
         first = batch.start - (self.room - panel.shape[2])
-        mean = self.mean.reshape(self.n_tiles, self.width, -1)
+        mean = self.mean.reshape(self.n_tiles, self.width, self.mean.shape[1])
         for tiles in self._groups():
             for c in range(len(self.settings.kernels)):
                 new = columns[c, tiles]
@@ -331,14 +331,10 @@ class RowBlock(Rows):
 
     # -- evidence ----------------------------------------------------------------------------------
 
-    def evidence(self, representation: Representation, spare: int) -> RowSums | None:
+    def evidence(self, n_active: int, representation: Representation, spare: int) -> RowSums | None:
         """Return what open rows add to the evidence (learning/evidence.py); None for held-out rows.
 
         Parameters are those of `evidence_rows.row_sums`.
         """
-        self._require(len(representation.x))
-        if self.held_out:
-            return None
-        counts = np.zeros(len(self.labels), dtype=bool)
-        counts[self.rows[self.open] - self.first_row] = True
-        return row_sums(self.X, self.labels, counts, self.settings.unit, representation, spare)
+        self._require(n_active)
+        return self._row_sums(self.open, representation, spare)

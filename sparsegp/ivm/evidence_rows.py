@@ -6,7 +6,7 @@ is small goes to the driver group by group; matrices are summed exactly (math/le
 float64: float32 saves a quarter of the time, and leaves errors of a thousandth of a nat and more.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +22,12 @@ PIECE = 1024
 
 
 @dataclass(frozen=True)
-class Representation:
+class Process:
     """The posterior of one process that its active rows and their sites make (SLH eq. 4).
 
     Attributes
     ----------
     kernel : Kernel
-    likelihood : Likelihood
     x : Doubles (d, p)
         Scaled inputs of the active rows.
     root : Doubles (d, d)
@@ -38,10 +37,49 @@ class Representation:
     """
 
     kernel: Kernel
-    likelihood: Likelihood
     x: Doubles
     root: Doubles
     beta: Doubles
+
+    def weights(self, M: Doubles, rho: Doubles, E: Doubles) -> Doubles:
+        """Return what multiplies dK_.I of some rows in eq. 14, as E1 = M root^T, (m, d)."""
+        weights = -2.0 * ((E[:, np.newaxis] * M) @ self.root.T)
+        weights -= np.outer(rho, self.root @ self.beta)
+        return np.asarray(weights)
+
+
+@dataclass(frozen=True)
+class Representation:
+    """The posterior of all processes, and the likelihood that they share.
+
+    Attributes
+    ----------
+    processes : sequence of Process
+        One for each latent value.
+    likelihood : Likelihood
+    """
+
+    processes: Sequence[Process]
+    likelihood: Likelihood
+
+
+@dataclass
+class ProcessSums:
+    """Sums over the rows of a block that count, for one process.
+
+    Attributes
+    ----------
+    kernel : Doubles (groups, q)
+        Of gradients of -log Z by the kernel's parameters, through K_JI and diag K_J alone.
+    square : LevelSum (d, d)
+        Of M^T E M, where E = -d log Z / da.
+    slope : LevelSum (d,)
+        Of M^T rho, where rho = d log Z / dh.
+    """
+
+    kernel: Doubles
+    square: LevelSum
+    slope: LevelSum
 
 
 @dataclass
@@ -52,21 +90,14 @@ class RowSums:
     ----------
     log_z : Doubles (groups,)
         Of log predictive probabilities.
-    kernel : Doubles (groups, q)
-        Of gradients of -log Z by the kernel's parameters, through K_JI and diag K_J alone.
     likelihood : Doubles (groups, r)
         Of gradients of -log Z by the likelihood's parameters.
-    square : LevelSum (d, d)
-        Of M^T E M, where E = -d log Z / da.
-    slope : LevelSum (d,)
-        Of M^T rho, where rho = d log Z / dh.
+    processes : list of ProcessSums
     """
 
     log_z: Doubles
-    kernel: Doubles
     likelihood: Doubles
-    square: LevelSum
-    slope: LevelSum
+    processes: list[ProcessSums]
 
 
 def row_sums(
@@ -91,14 +122,11 @@ def row_sums(
     spare : int
         All blocks together have at most 2^spare pieces.
     """
-    d, tile = len(representation.x), X.shape[1]
-    n_groups = -(-len(X) // unit)
+    tile, n_groups = X.shape[1], -(-len(X) // unit)
     sums = RowSums(
         log_z=np.zeros(n_groups),
-        kernel=np.zeros((n_groups, len(representation.kernel.parameters()))),
         likelihood=np.zeros((n_groups, len(representation.likelihood.parameters()))),
-        square=LevelSum((d, d), spare),
-        slope=LevelSum((d,), spare),
+        processes=[_no_sums(process, n_groups, spare) for process in representation.processes],
     )
     flat = X.reshape(-1, X.shape[2])
     for group in range(n_groups):
@@ -120,22 +148,44 @@ def _pieces(rows: Any) -> Iterator[Any]:
         yield rows[start : start + PIECE]
 
 
+def _no_sums(process: Process, n_groups: int, spare: int) -> ProcessSums:
+    d = len(process.x)
+    return ProcessSums(
+        kernel=np.zeros((n_groups, len(process.kernel.parameters()))),
+        square=LevelSum((d, d), spare),
+        slope=LevelSum((d,), spare),
+    )
+
+
 def _add(sums: RowSums, group: int, X: Doubles, target: Any, q: Representation) -> None:
     """Add a few rows X, (m, p), with their targets."""
-    M = q.kernel(X, q.x) @ q.root
-    mean = (M @ q.beta)[:, np.newaxis]
-    variance = (q.kernel.diag(X) - np.einsum("ij,ij->i", M, M))[:, np.newaxis]
+    M = [process.kernel(X, process.x) @ process.root for process in q.processes]
+    mean, variance = np.empty((2, len(X), len(M)))
+    for c, (own, process) in enumerate(zip(M, q.processes, strict=True)):
+        mean[:, c] = own @ process.beta
+        variance[:, c] = process.kernel.diag(X) - np.einsum("ij,ij->i", own, own)
     found = q.likelihood.moments(mean, variance, target)
-    rho = found.slope[:, 0]
-    E = 0.5 * (found.curvature[:, 0] - np.square(rho))  # E2 of eq. 14 where pi = b = 0
+    rho = found.slope
+    E = 0.5 * (found.curvature - np.square(rho))  # E2 of eq. 14 where pi = b = 0
 
     sums.log_z[group] += found.log_z.sum()
-    weighted = E[:, np.newaxis] * M
-    sums.square.add(M.T @ weighted)
-    sums.slope.add(rho @ M)
-    weights = -2.0 * (weighted @ q.root.T)  # -2 E2 E1, as E1 = M root^T
-    weights -= np.outer(rho, q.root @ q.beta)
-    sums.kernel[group] += q.kernel.pull_back(X, q.x, weights)
-    sums.kernel[group] += q.kernel.pull_back_diag(X, E)
     slopes = q.likelihood.parameter_gradient(mean, variance, target)
     sums.likelihood[group] -= slopes.sum(axis=0)
+    for c, process in enumerate(q.processes):
+        _add_to(sums.processes[c], group, process, X, M[c], rho[:, c], E[:, c])
+
+
+def _add_to(
+    sums: ProcessSums,
+    group: int,
+    process: Process,
+    X: Doubles,
+    M: Doubles,
+    rho: Doubles,
+    E: Doubles,
+) -> None:
+    """Add a few rows to the sums of one process."""
+    sums.square.add(M.T @ (E[:, np.newaxis] * M))
+    sums.slope.add(rho @ M)
+    sums.kernel[group] += process.kernel.pull_back(X, process.x, process.weights(M, rho, E))
+    sums.kernel[group] += process.kernel.pull_back_diag(X, E)

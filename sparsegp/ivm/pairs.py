@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.errors import StoreError
+from sparsegp.ivm.evidence_rows import Representation, RowSums
 from sparsegp.ivm.greedy import Blocks
 from sparsegp.ivm.rows import TILE, BlockSettings, Rows
 from sparsegp.selection.criteria import Change
@@ -145,6 +146,14 @@ class PairBlock(Rows):
             raise RuntimeError(
                 f"row block at {self.rows[0]} holds {self.n_pairs} pairs, not {n_pairs}"
             )
+
+    def evidence(self, n_pairs: int, representation: Representation, spare: int) -> RowSums | None:
+        """Return what rows without any pair add to the evidence; None for held-out rows.
+
+        Parameters are those of `evidence_rows.row_sums`.
+        """
+        self._require(n_pairs)
+        return self._row_sums(np.asarray(self.open_pairs.all(axis=1)), representation, spare)
 
     def array(self, name: str, process: int = 0) -> Floats:
         """Return `stub` (d_c, m) of one process, `mean` (m, R) or `variance` (m, R)."""

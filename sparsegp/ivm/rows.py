@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from sparsegp.ivm.evidence_rows import Representation, RowSums, row_sums
 from sparsegp.ivm.shrink import Bound
 from sparsegp.kernels import Kernel, half_squared_norms
 from sparsegp.likelihoods.base import Likelihood
@@ -187,6 +188,16 @@ class Rows:
         """Return the scaled inputs and targets of the rows kept aside."""
         index = np.flatnonzero(self.aside)
         return self.X[index // TILE, index % TILE], self.labels[index]
+
+    def _row_sums(
+        self, counts: Booleans, representation: Representation, spare: int
+    ) -> RowSums | None:
+        """Return what those of the rows held that count add to the evidence; None if held out."""
+        if self.held_out:
+            return None
+        every = np.zeros(len(self.labels), dtype=bool)
+        every[self.rows[counts] - self.first_row] = True
+        return row_sums(self.X, self.labels, every, self.settings.unit, representation, spare)
 
     # -- addressing --------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """The evidence criterion of the informative vector machine and its gradient (SLH 3.3 and C.2).
 
-One process with active rows I, site precisions Pi and site shifts b, N^U(u | b, pi) in the paper.
-With s = Pi^(-1/2) b, which no small precision can spoil,
+Processes c = 1..R, one for each latent value, are independent under the posterior but share the
+likelihood. One of them has active rows I, site precisions Pi and site shifts b, N^U(u | b, pi) in
+the paper. With s = Pi^(-1/2) b, which no small precision can spoil,
 
     I + Pi^(1/2) K_I Pi^(1/2) = L L^T     root = Pi^(1/2) L^-T     M = K_.I root     beta = L^-1 s
     h = M beta     a = diag K - diag M M^T     W = root root^T     v = root beta = (I + Pi K_I)^-1 b
@@ -11,12 +12,17 @@ large numbers, for pi h - b = -v:
 
     a_cavity = a / c        h_cavity = h - a_cavity v
 
-and so does the criterion (eq. 11), where u = L^-T beta and Z is that of the cavity:
+and so does the criterion, where u = L^-T beta and Z is that of the cavity:
 
-    phi = - sum over I and J of log Z + log|L| + |beta|^2 / 2 + sum over I of (log c - u^2 / c) / 2
+    phi = - sum over rows of log Z + sum over processes of phi_c
+    phi_c = log|L| + |beta|^2 / 2 + sum over I of (log c - u^2 / c) / 2
 
-J are the rows that count besides. They need K_JI, and are summed by the blocks that hold them
-(ivm/evidence_rows.py); all that is of the active rows alone is done here, in O(d^3).
+For one process it is eq. 11. For more, log Z is joint: of the cavity in those processes for which
+the row is active, of the plain marginals in the others, where pi = v = u = 0 and c = 1.
+
+Rows that are active for no process but count need K_JI, and are summed by the blocks that hold them
+(ivm/evidence_rows.py); all that is of rows active for some process, D of them, is done here, in
+O(D d^2) for each.
 
 The gradient at fixed sites is eq. 14 and eq. 12. With respect to the sites it is
 
@@ -28,19 +34,19 @@ expectation propagation has converged on I, the others do not. It is of use wher
 known functions of the parameters, as they are for Gaussian noise.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from sparsegp.errors import NumericalError
-from sparsegp.ivm.evidence_rows import Representation, RowSums
+from sparsegp.ivm.evidence_rows import Process, ProcessSums, Representation, RowSums
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods.base import Likelihood
 from sparsegp.math.levels import LevelSum
 from sparsegp.math.linalg import inverse_lower, lower_cholesky
-from sparsegp.types import Doubles, Floats
+from sparsegp.types import Doubles, Floats, Integers
 
 SumRows = Callable[[Representation], list[RowSums]]
 """Asks the blocks, in order of their rows, for `evidence_rows.row_sums`."""
@@ -54,8 +60,8 @@ class Evidence:
     ----------
     phi : float
         -log Q(D), in nats.
-    kernel : Doubles (q,)
-        By `kernel.parameters()`, the sites held fixed (eq. 14).
+    kernels : Doubles (q,)
+        By the parameters of one kernel after the other, the sites held fixed (eq. 14).
     likelihood : Doubles (r,)
         By `likelihood.parameters()`, the sites held fixed (eq. 12).
     sites : Doubles (2, d) or None
@@ -63,26 +69,82 @@ class Evidence:
     """
 
     phi: float
-    kernel: Doubles
+    kernels: Doubles
     likelihood: Doubles
     sites: Doubles | None
 
 
 @dataclass(frozen=True)
+class Members:
+    """Rows that are active for some process, and for which.
+
+    Sites of all processes are one array (2, d): those of one process after the other, each in the
+    order of its `places`.
+
+    Parameters
+    ----------
+    x : Floats (D, p)
+        Scaled inputs.
+    target : array (D,)
+    places : sequence of Integers (d_c,)
+        For each process, where its active rows are among these.
+    """
+
+    x: Floats
+    target: Any
+    places: Sequence[Integers]
+
+    @classmethod
+    def of_one(cls, x: Floats, target: Any) -> Self:
+        """Return the active rows of a single process."""
+        return cls(x, target, [np.arange(len(x))])
+
+    @classmethod
+    def of_sites(
+        cls, x: Floats, target: Any, mean: Doubles, precision: Doubles
+    ) -> tuple[Self, Doubles]:
+        """Return who is active for which process, and their sites, (2, d).
+
+        Parameters
+        ----------
+        x : Floats (D, p)
+        target : array (D,)
+        mean, precision : Doubles (D, R)
+            Of the sites of all rows; without precision a row is not active for a process.
+        """
+        places = [np.flatnonzero(column) for column in precision.T]
+        sites = [
+            np.stack([pi[own], pi[own] * m[own]])
+            for pi, m, own in zip(precision.T, mean.T, places, strict=True)
+        ]
+        return cls(x, target, places), np.concatenate(sites, axis=1)
+
+    def split(self, sites: Doubles) -> list[Doubles]:
+        """Return the sites of each process, (2, d_c)."""
+        ends = np.cumsum([len(places) for places in self.places])
+        return np.split(sites, ends[:-1], axis=1)
+
+
+@dataclass(frozen=True)
 class ActivePart:
-    """What the active rows know of themselves under their sites.
+    """What rows that are active for some process know of one process, under its sites.
 
     Attributes
     ----------
-    representation : Representation
-    M : Doubles (d, d)
+    x : Doubles (D, p)
+    process : Process
+    places : Integers (d,)
+        Where the active rows of this process are among the D rows.
+    M : Doubles (D, d)
     log_determinant : float
         log |L|.
-    precision, mean, variance, kept, u, v : Doubles (d,)
+    precision, mean, variance, kept, u, v : Doubles (D,)
         pi, h, a, c, u and v.
     """
 
-    representation: Representation
+    x: Doubles
+    process: Process
+    places: Integers
     M: Doubles
     log_determinant: float
     precision: Doubles
@@ -96,59 +158,73 @@ class ActivePart:
         object.__setattr__(self, "v", np.sqrt(self.precision) * self.u)
 
     @classmethod
-    def of(cls, kernel: Kernel, likelihood: Likelihood, x: Floats, sites: Doubles) -> "ActivePart":
-        """Compute everything directly, (SLH eq. 4); x (d, p), sites (2, d).
+    def of(cls, kernel: Kernel, x: Floats, sites: Doubles, places: Integers | None = None) -> Self:
+        """Compute everything directly, (SLH eq. 4); x (D, p), sites (2, d).
+
+        All rows are active if no places are given.
 
         Raises
         ------
         NumericalError
             If a site is not that of a log-concave term, or the kernel does not suit the inputs.
         """
-        precision, shift = sites
-        _check(precision, shift)
+        _check(*sites)
         wide = np.asarray(x, np.float64)
-        covariance, scale = np.asarray(kernel(wide, wide), np.float64), np.sqrt(precision)
+        places = np.arange(len(x)) if places is None else places
+        own, (tight, shift) = wide[places], sites
+        covariance, scale = np.asarray(kernel(wide, own), np.float64), np.sqrt(tight)
         scaled = np.divide(shift, scale, out=np.zeros_like(shift), where=scale > 0)
         factor = lower_cholesky(
-            np.eye(len(x)) + scale[:, np.newaxis] * covariance * scale, "I + Pi^1/2 K Pi^1/2"
+            np.eye(len(own)) + scale[:, np.newaxis] * covariance[places] * scale,
+            "I + Pi^1/2 K Pi^1/2",
         )
         inverse = inverse_lower(factor)
         root = scale[:, np.newaxis] * inverse.T
         beta = inverse @ scaled
         M = covariance @ root
-        kept = np.square(inverse).sum(axis=0)
-        prior = np.diagonal(covariance)
+        kept, u, precision = np.ones(len(wide)), np.zeros(len(wide)), np.zeros(len(wide))
+        kept[places] = np.square(inverse).sum(axis=0)
+        u[places], precision[places] = inverse.T @ beta, tight
+        prior = kernel.diag(wide)
         sharp = precision * prior > 1.0  # of two differences take the one that keeps more digits
         variance = prior - np.square(M).sum(axis=1)
         variance = np.divide(1.0 - kept, precision, out=variance, where=sharp)
         return cls(
-            representation=Representation(kernel, likelihood, wide, root, beta),
+            x=wide,
+            process=Process(kernel, own, root, beta),
+            places=places,
             M=M,
             log_determinant=float(np.log(np.diagonal(factor)).sum()),
             precision=precision,
             mean=M @ beta,
             variance=variance,
             kept=kept,
-            u=inverse.T @ beta,
+            u=u,
         )
 
     def cavity(self) -> tuple[Doubles, Doubles]:
-        """Return mean and variance without the row's own site, (d,) each."""
+        """Return mean and variance without the row's own site, (D,) each."""
         variance = self.variance / self.kept
         return self.mean - variance * self.v, variance
 
     def own(self) -> float:
-        """Return what the active rows add to phi besides their log Z."""
-        beta = self.representation.beta
+        """Return phi_c: what the active rows add to phi besides log Z."""
+        beta = self.process.beta
         fit = np.log(self.kept) - np.square(self.u) / self.kept
         return self.log_determinant + 0.5 * float(beta @ beta) + 0.5 * float(fit.sum())
 
+    def slopes(self, alpha: Doubles, nu: Doubles) -> tuple[Doubles, Doubles]:
+        """Return rho and E2 from derivatives of log Z at the cavity, (D,) each."""
+        rho = (alpha - self.v) / self.kept
+        # (rho^2 - Delta / l^2) / -2 of the paper, with pi c = pi (1 - a pi)
+        E2 = (nu - self.precision * self.kept - np.square(alpha - self.v)) / 2
+        return rho, E2 / np.square(self.kept)
+
 
 def evidence(
-    kernel: Kernel,
+    kernels: Sequence[Kernel],
     likelihood: Likelihood,
-    x: Floats,
-    target: Any,
+    members: Members,
     sites: Doubles,
     sum_rows: SumRows,
     by_sites: bool = False,
@@ -157,12 +233,12 @@ def evidence(
 
     Parameters
     ----------
-    kernel : Kernel
+    kernels : sequence of Kernel
+        One for each process.
     likelihood : Likelihood
-        Of one latent value.
-    x : Floats (d, p)
-        Scaled inputs of the active rows.
-    target : array (d,)
+        Of as many latent values.
+    members : Members
+        The active rows.
     sites : Doubles (2, d)
         Precisions pi, and shifts b: precision times site mean.
     sum_rows : callable
@@ -176,75 +252,104 @@ def evidence(
     NumericalError
         If the criterion is not finite.
     """
-    active = ActivePart.of(kernel, likelihood, x, sites)
-    mean, variance = active.cavity()
-    columns = mean[:, np.newaxis], variance[:, np.newaxis]
-    found = likelihood.moments(*columns, target)
-    alpha, nu = found.slope[:, 0], found.curvature[:, 0]
-    rho = (alpha - active.v) / active.kept
-    # (rho^2 - Delta / l^2) / -2 of the paper, with pi c = pi (1 - a pi)
-    E2 = (nu - active.precision * active.kept - np.square(alpha - active.v)) / 2
-    E2 /= np.square(active.kept)
+    triples = zip(kernels, members.split(sites), members.places, strict=True)
+    parts = [ActivePart.of(kernel, members.x, own, places) for kernel, own, places in triples]
+    cavities = [part.cavity() for part in parts]
+    mean, variance = (np.stack(columns, axis=1) for columns in zip(*cavities, strict=True))
+    found = likelihood.moments(mean, variance, members.target)
 
-    rows = _joined(sum_rows(active.representation), len(x))
-    phi = active.own() - float(found.log_z.sum()) - float(rows.log_z.sum())
+    processes = [part.process for part in parts]
+    rows = _joined(sum_rows(Representation(processes, likelihood)))
+    phi = sum(part.own() for part in parts)
+    phi -= float(found.log_z.sum()) + float(rows.log_z.sum())
     if not np.isfinite(phi):
+        texts = ", ".join(f"'{kernel}'" for kernel in kernels)
         raise NumericalError(
-            f"the evidence must be finite, got {phi} with kernel '{kernel}'; "
+            f"the evidence must be finite, got {phi} with kernel {texts}; "
             "use a kernel of smaller variance or other length scales"
         )
-    root = active.representation.root
-    M = active.M
-    r = root @ (rows.slope.total() + M.T @ rho)
-    G = root @ (rows.square.total() + M.T @ (E2[:, np.newaxis] * M)) @ root.T
-    weights = _weights(active, rho, E2, r, G)
-    wide = active.representation.x
-    by_kernel = rows.kernel.sum(axis=0) + kernel.pull_back(wide, wide, weights)
-    by_kernel += kernel.pull_back_diag(wide, E2)
-    own = likelihood.parameter_gradient(*columns, target)
-    tilted = mean + variance * alpha, variance * (1.0 - variance * nu)
+    moments = zip(mean.T, variance.T, found.slope.T, found.curvature.T, strict=True)
+    gradients = [
+        _gradients(*each, by_sites) for each in zip(parts, rows.processes, moments, strict=True)
+    ]
+    own = likelihood.parameter_gradient(mean, variance, members.target)
     return Evidence(
         phi=phi,
-        kernel=by_kernel,
+        kernels=np.concatenate([by_kernel for by_kernel, _ in gradients]),
         likelihood=rows.likelihood.sum(axis=0) - own.sum(axis=0),
-        sites=_by_sites(active, *tilted, r, np.diagonal(G)) if by_sites else None,
+        sites=np.concatenate([by_site for _, by_site in gradients], axis=1) if by_sites else None,
     )
 
 
-def _weights(active: ActivePart, rho: Doubles, E2: Doubles, r: Doubles, G: Doubles) -> Doubles:
-    """Return what multiplies dK_I in eq. 14, (d, d)."""
-    root, v = active.representation.root, active.v
-    weights = G + 0.5 * (root @ root.T)
-    weights -= 2.0 * E2[:, np.newaxis] * (active.M @ root.T)
-    weights += np.outer(r - 0.5 * v - rho, v)
-    return weights
+def _gradients(
+    part: ActivePart, sums: ProcessSums, cavity: tuple[Doubles, ...], by_sites: bool
+) -> tuple[Doubles, Doubles]:
+    """Return the gradient by the parameters of a kernel, (q,), and by sites, (2, d) if wanted.
+
+    `cavity` holds mean, variance, alpha and nu, (D,) each.
+    """
+    mean, variance, alpha, nu = cavity
+    rho, E2 = part.slopes(alpha, nu)
+    r, G = _over_all_rows(part, sums, rho, E2)
+    weights = part.process.weights(part.M, rho, E2)
+    weights[part.places] += _through_root(part, r, G)
+    kernel = part.process.kernel
+    by_kernel = sums.kernel.sum(axis=0) + kernel.pull_back(part.x, part.process.x, weights)
+    by_kernel += kernel.pull_back_diag(part.x, E2)
+    if not by_sites:
+        return by_kernel, np.empty((2, 0))
+    tilted = mean + variance * alpha, variance * (1.0 - variance * nu)
+    return by_kernel, _by_sites(part, *tilted, r, np.diagonal(G))
+
+
+def _over_all_rows(
+    part: ActivePart, sums: ProcessSums, rho: Doubles, E2: Doubles
+) -> tuple[Doubles, Doubles]:
+    """Return r (d,) and G (d, d)."""
+    root, M = part.process.root, part.M
+    r = root @ (sums.slope.total() + M.T @ rho)
+    G = root @ (sums.square.total() + M.T @ (E2[:, np.newaxis] * M)) @ root.T
+    return r, G
+
+
+def _through_root(part: ActivePart, r: Doubles, G: Doubles) -> Doubles:
+    """Return what multiplies dK_I in eq. 14 besides what any row has, (d, d)."""
+    root, v = part.process.root, part.v[part.places]
+    return np.asarray(G + 0.5 * (root @ root.T) + np.outer(r - 0.5 * v, v))
 
 
 def _by_sites(
-    active: ActivePart, mean: Doubles, variance: Doubles, r: Doubles, G: Doubles
+    part: ActivePart, mean: Doubles, variance: Doubles, r: Doubles, G: Doubles
 ) -> Doubles:
-    """Return the gradient by precisions and shifts; tilted mean and variance, (d,) each."""
-    h, a, some = active.mean, active.variance, active.precision > 0
-    pi = np.where(some, active.precision, 1.0)
+    """Return the gradient by precisions and shifts; tilted mean and variance, (D,) each."""
+    h, a, pi, mean, variance = (
+        column[part.places] for column in (part.mean, part.variance, part.precision, mean, variance)
+    )
+    some = pi > 0
+    pi = np.where(some, pi, 1.0)
     second = a + np.square(h) - variance - np.square(mean)
     by_precision = second / 2.0 + h * r / pi - G / np.square(pi)
     return np.where(some, np.stack([by_precision, mean - h - r / pi]), 0.0)
 
 
-def _joined(answers: list[RowSums], d: int) -> RowSums:
+def _joined(answers: list[RowSums]) -> RowSums:
     """Return the sums of several blocks, in order."""
-    spare = answers[0].square.spare
-    square, slope = LevelSum((d, d), spare), LevelSum((d,), spare)
-    for answer in answers:
-        square.merge(answer.square)
-        slope.merge(answer.slope)
     return RowSums(
         np.concatenate([answer.log_z for answer in answers]),
-        np.concatenate([answer.kernel for answer in answers]),
         np.concatenate([answer.likelihood for answer in answers]),
-        square,
-        slope,
+        [_one(parts) for parts in zip(*(answer.processes for answer in answers), strict=True)],
     )
+
+
+def _one(parts: Sequence[ProcessSums]) -> ProcessSums:
+    """Return the sums of one process over several blocks, in order."""
+    first = parts[0]
+    square = LevelSum(first.square.shape, first.square.spare)
+    slope = LevelSum(first.slope.shape, first.slope.spare)
+    for part in parts:
+        square.merge(part.square)
+        slope.merge(part.slope)
+    return ProcessSums(np.concatenate([part.kernel for part in parts]), square, slope)
 
 
 def _check(precision: Doubles, shift: Doubles) -> None:

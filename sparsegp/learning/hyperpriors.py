@@ -8,11 +8,12 @@ are those of the papers, whatever parameter of ours they are functions of:
 - ``w``: the inverse squared length scale. For p columns it is p / l^2 where all columns share l, as
   in k = v exp(-w |x - z|^2 / (2 p)) (SLH eq. 9), and 1 / l_j^2 for column j of ``ard`` (eq. 10);
 - ``noise``: the variance of Gaussian noise;
-- ``bias``: what a likelihood adds to the latent value.
+- ``bias``: what a likelihood adds to a latent value.
 
-All but the bias are positive, and ``1/`` may stand before them. The density of a positive quantity
-q is that of log q, the free number in which it is learnt: the density of q times q. With it the
-most probable parameters do not depend on whether v, 1/v or log v is what a text names.
+A quantity is that of every kernel, where there are several. All but the bias are positive, and
+``1/`` may stand before them. The density of a positive quantity q is that of log q, the free number
+in which it is learnt: the density of q times q. With it the most probable parameters do not depend
+on whether v, 1/v or log v is what a text names.
 """
 
 import math
@@ -116,7 +117,7 @@ QUANTITIES: dict[str, list[Quantity]] = {
         Quantity(r"\w+\.length_scales", -2.0),
     ],
     "noise": [Quantity(r"gaussian\.log_noise_variance")],
-    "bias": [Quantity(r"\w+\.bias", positive=False)],
+    "bias": [Quantity(r"\w+\.bias(_\d+)?", positive=False)],
 }
 
 
@@ -159,8 +160,8 @@ def parse(text: str, names: Sequence[str], n_features: int) -> Hyperprior:
     text : str
         See the head of this file; nothing in it means no hyperprior.
     names : sequence of str
-        What the parameters are: `kernel.parameter_names`, then those of the likelihood behind its
-        name and a dot.
+        What the parameters are: `kernel.parameter_names`, behind the number of the kernel and a
+        colon where there are several, then those of the likelihood behind its name and a dot.
     n_features : int
         Columns of the inputs.
 
@@ -215,7 +216,8 @@ def _bind(
                 f"a density must suit its quantity, got {type(density).__name__.lower()} of "
                 f"{'1/' * inverted}{name}; {name} is {kind}"
             )
-        index = np.array([i for i, x in enumerate(names) if re.fullmatch(quantity.names, x)], int)
+        form = re.compile(rf"(\d+:)?({quantity.names})")  # behind the number of the kernel
+        index = np.array([i for i, x in enumerate(names) if form.fullmatch(x)], int)
         if len(index):
             sign = -1.0 if inverted else 1.0
             offset = math.log(n_features) if quantity.columns else 0.0

@@ -1,22 +1,25 @@
 """The evidence, and its hyperprior, as a function of all parameters that are learnt.
 
-The parameters are those of the kernel, then those of the likelihood, all of them free numbers.
+The parameters are those of the kernel of each process, one after the other, then those of the
+likelihood, all of them free numbers.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from sparsegp.errors import SettingsError
 from sparsegp.ivm.evidence_rows import Representation, RowSums, pieces
 from sparsegp.kernels import Kernel
 from sparsegp.learning.adf import noise_sites, sites_in_order
-from sparsegp.learning.evidence import ActivePart, SumRows, evidence
+from sparsegp.learning.evidence import ActivePart, Evidence, Members, SumRows, evidence
 from sparsegp.learning.hyperpriors import Hyperprior
 from sparsegp.learning.through_sites import through_sites
 from sparsegp.likelihoods.base import Likelihood
 from sparsegp.likelihoods.gaussian import Gaussian
-from sparsegp.types import Doubles, Floats
+from sparsegp.types import Doubles
 
 
 @dataclass(frozen=True)
@@ -28,35 +31,34 @@ class Objective:
 
     Parameters
     ----------
-    kernel : Kernel
+    kernels : sequence of Kernel
+        One for each latent value.
     likelihood : Likelihood
-        Of one latent value. The two say where to start, and what the parameters are.
-    x : Floats (d, p)
-        Scaled inputs of the active rows in the order of inclusion.
-    target : array (d,)
+        Kernels and likelihood say where to start, and what the parameters are.
+    members : Members
+        The active rows; of a single process in the order of inclusion.
     sum_rows : callable
         The sums over all other rows that count; see `asking`.
     hyperprior : Hyperprior, optional
     sites_held : bool
     """
 
-    kernel: Kernel
+    kernels: Sequence[Kernel]
     likelihood: Likelihood
-    x: Floats
-    target: Any
+    members: Members
     sum_rows: SumRows
     hyperprior: Hyperprior = field(default_factory=Hyperprior)
     sites_held: bool = False
 
     @property
     def start(self) -> Doubles:
-        """The parameters of kernel and likelihood, (q,)."""
-        return np.concatenate([self.kernel.parameters(), self.likelihood.parameters()])
+        """The parameters of kernels and likelihood, (q,)."""
+        own = [kernel.parameters() for kernel in self.kernels]
+        return np.concatenate([*own, self.likelihood.parameters()])
 
-    def model(self, parameters: Doubles) -> tuple[Kernel, Likelihood]:
-        """Return kernel and likelihood with parameters (q,)."""
-        own, others = np.split(parameters, [len(self.kernel.parameters())])
-        return self.kernel.with_parameters(own), self.likelihood.with_parameters(others)
+    def model(self, parameters: Doubles) -> tuple[list[Kernel], Likelihood]:
+        """Return kernels and likelihood with parameters (q,)."""
+        return with_parameters(self.kernels, self.likelihood, parameters)
 
     def evaluate(self, parameters: Doubles, sites: Doubles) -> tuple[float, Doubles]:
         """Return the criterion and its gradient, (q,), for sites (2, d).
@@ -66,18 +68,16 @@ class Objective:
         NumericalError, SettingsError
             If the parameters are out of all range.
         """
-        kernel, likelihood = self.model(parameters)
+        kernels, likelihood = self.model(parameters)
         follow: Doubles | None = None
         if isinstance(likelihood, Gaussian) and not self.sites_held:
-            sites, follow = noise_sites(likelihood, np.asarray(self.target, np.float64))
-        found = evidence(
-            kernel, likelihood, self.x, self.target, sites, self.sum_rows, follow is not None
-        )
+            sites, follow = noise_sites(likelihood, self._numbers)
+        found = self._evidence(kernels, likelihood, sites, follow is not None)
         by_likelihood = found.likelihood
         if follow is not None and found.sites is not None:
             by_likelihood = by_likelihood + np.vdot(found.sites, follow)
         value, gradient = self.hyperprior(parameters)
-        return found.phi + value, np.concatenate([found.kernel, by_likelihood]) + gradient
+        return found.phi + value, np.concatenate([found.kernels, by_likelihood]) + gradient
 
     def follow(self, parameters: Doubles) -> tuple[float, Doubles]:
         """Return the criterion with sites set anew, and its whole gradient, (q,).
@@ -85,37 +85,73 @@ class Objective:
         Raises
         ------
         NumericalError, SettingsError
-            If the parameters are out of all range.
+            If the parameters are out of all range, or there is more than one process.
         """
-        kernel, likelihood = self.model(parameters)
+        kernels, likelihood = self.model(parameters)
         if isinstance(likelihood, Gaussian):
             return replace(self, sites_held=False).evaluate(parameters, np.empty(0))
-        sites = sites_in_order(kernel, likelihood, self.x, self.target)
-        found = evidence(kernel, likelihood, self.x, self.target, sites, self.sum_rows, True)
+        sites, target = self.resite(parameters), self.members.target
+        found = self._evidence(kernels, likelihood, sites, True)
         assert found.sites is not None
-        active = ActivePart.of(kernel, likelihood, self.x, sites)
-        by_kernel, by_likelihood = through_sites(active, self.target, found.sites)
+        active = ActivePart.of(kernels[0], self.members.x, sites)
+        by_kernel, by_likelihood = through_sites(active, likelihood, target, found.sites)
         value, gradient = self.hyperprior(parameters)
-        gradient += np.concatenate([found.kernel + by_kernel, found.likelihood + by_likelihood])
+        gradient += np.concatenate([found.kernels + by_kernel, found.likelihood + by_likelihood])
         return found.phi + value, gradient
 
     def resite(self, parameters: Doubles) -> Doubles:
-        """Return the sites set anew in the order of inclusion, (2, d)."""
-        kernel, likelihood = self.model(parameters)
+        """Return the sites set anew in the order of inclusion, (2, d).
+
+        Raises
+        ------
+        SettingsError
+            If there is more than one process.
+        """
+        kernels, likelihood = self.model(parameters)
+        if len(kernels) > 1:
+            raise SettingsError(
+                f"sites are set anew for one latent value, got {len(kernels)}; use strategy "
+                "'constant'"
+            )
         if isinstance(likelihood, Gaussian):
-            return noise_sites(likelihood, np.asarray(self.target, np.float64))[0]
-        return sites_in_order(kernel, likelihood, self.x, self.target)
+            return noise_sites(likelihood, self._numbers)[0]
+        return sites_in_order(kernels[0], likelihood, self.members.x, self.members.target)
+
+    @property
+    def _numbers(self) -> Doubles:
+        return np.asarray(self.members.target, np.float64)
+
+    def _evidence(
+        self, kernels: Sequence[Kernel], likelihood: Likelihood, sites: Doubles, by_sites: bool
+    ) -> Evidence:
+        return evidence(kernels, likelihood, self.members, sites, self.sum_rows, by_sites)
 
 
-def parameter_names(kernel: Kernel, likelihood: Likelihood) -> tuple[str, ...]:
-    """Return what the parameters are, for `hyperpriors.parse`."""
-    return (
-        *kernel.parameter_names,
-        *(f"{likelihood.name}.{name}" for name in likelihood.parameter_names),
-    )
+def with_parameters(
+    kernels: Sequence[Kernel], likelihood: Likelihood, parameters: Doubles
+) -> tuple[list[Kernel], Likelihood]:
+    """Return kernels and likelihood with other parameters, (q,)."""
+    ends = np.cumsum([len(kernel.parameters()) for kernel in kernels])
+    *own, others = np.split(parameters, ends)
+    changed = [kernel.with_parameters(some) for kernel, some in zip(kernels, own, strict=True)]
+    return changed, likelihood.with_parameters(others)
 
 
-def asking(map_blocks: Any, n_rows: int, tile: int, unit: int) -> SumRows:
+def parameter_names(kernels: Sequence[Kernel], likelihood: Likelihood) -> tuple[str, ...]:
+    """Return what the parameters are, for `hyperpriors.parse`: "1:rbf.length_scale" of kernel 1.
+
+    Where there is one kernel its number is left out.
+    """
+    several = len(kernels) > 1
+    own = [
+        f"{c}:{name}" if several else name
+        for c, kernel in enumerate(kernels)
+        for name in kernel.parameter_names
+    ]
+    return (*own, *(f"{likelihood.name}.{name}" for name in likelihood.parameter_names))
+
+
+def asking(map_blocks: Any, n_included: int, n_rows: int, tile: int, unit: int) -> SumRows:
     """Return a function that asks all blocks for their sums.
 
     Parameters
@@ -123,6 +159,8 @@ def asking(map_blocks: Any, n_rows: int, tile: int, unit: int) -> SumRows:
     map_blocks : callable
         From a method's name and arguments to the answers of the blocks, in order of their rows;
         None of blocks whose rows do not count.
+    n_included : int
+        Inclusions that the blocks have seen.
     n_rows : int
         Training rows.
     tile, unit : int
@@ -131,7 +169,7 @@ def asking(map_blocks: Any, n_rows: int, tile: int, unit: int) -> SumRows:
     spare = pieces(n_rows, tile, unit).bit_length()
 
     def sum_rows(representation: Representation) -> list[RowSums]:
-        answers = map_blocks("evidence", representation, spare)
+        answers = map_blocks("evidence", n_included, representation, spare)
         return [answer for answer in answers if answer is not None]
 
     return sum_rows

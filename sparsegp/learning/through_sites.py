@@ -31,24 +31,27 @@ STEP = 1e-3
 """Of differences, in natural units: their error is about its fourth power."""
 
 
-def through_sites(active: ActivePart, target: Any, by_sites: Doubles) -> tuple[Doubles, Doubles]:
+def through_sites(
+    active: ActivePart, likelihood: Likelihood, target: Any, by_sites: Doubles
+) -> tuple[Doubles, Doubles]:
     """Return what a criterion gains by kernel (q,) and likelihood (r,) parameters through sites.
 
     Parameters
     ----------
     active : ActivePart
-        With the sites that `adf.sites_in_order` sets.
+        Of a single process, with the sites that `adf.sites_in_order` sets.
+    likelihood : Likelihood
     target : array (d,)
     by_sites : Doubles (2, d)
         Gradient of the criterion by precisions and shifts.
     """
-    q, pi = active.representation, active.precision[:, np.newaxis]
+    q, pi = active.process, active.precision[:, np.newaxis]
     E = np.tril(active.M, -1) @ q.root.T
     V, H = _before(q.root * q.beta), _before(active.M * q.beta)  # row j: v and h of the rows before
     A = np.divide(E, pi.T, out=np.zeros_like(E), where=pi.T > 0)
     mean = np.diagonal(H)
     variance = q.kernel.diag(q.x) - np.square(np.tril(active.M, -1)).sum(axis=1)
-    by_mean, by_variance, by_likelihood = _slopes(q.likelihood, mean, variance, target)
+    by_mean, by_variance, by_likelihood = _slopes(likelihood, mean, variance, target)
 
     d = len(mean)
     total, h, a = by_sites.copy(), np.zeros(d), np.zeros(d)

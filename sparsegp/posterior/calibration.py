@@ -1,5 +1,6 @@
 """Temperature and variance weight from rows that were kept aside."""
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ def with_calibration(active: ActiveRows, rows: Rows, span: Span) -> Span:
     mean, variance = Posterior.from_span(active, span).latent(x)
     temperature, weight = fit(active.likelihood, mean, variance, target)
     calibration = Calibration(temperature, weight)
-    report = {**span.report, "temperature": temperature, "variance_weight": weight}
+    log_z = active.likelihood.log_z(mean / temperature, weight * variance, target)
+    report = {**span.report, **asdict(calibration), "aside_nlpp": -float(log_z.mean())}
     return Span(span.coefficients, span.gain, calibration, report)
 
 

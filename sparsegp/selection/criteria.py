@@ -176,7 +176,7 @@ def mixed(key: NDArray[np.uint64]) -> NDArray[np.uint64]:
     z = key * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    return np.asarray(z ^ (z >> np.uint64(31)))
 
 
 def _uniform(key: NDArray[np.uint64]) -> Doubles:

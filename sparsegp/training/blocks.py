@@ -18,6 +18,7 @@ from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.greedy import MANY_ROWS, Selection
 from sparsegp.ivm.pairs import PairBlock, PairSelection, PairSet
 from sparsegp.ivm.rows import GROUP, TILE, BlockSettings, Standing
+from sparsegp.learning.objective import with_parameters
 from sparsegp.posterior.refits import Refits
 from sparsegp.selection.criteria import CRITERIA
 from sparsegp.settings import TrainSettings
@@ -49,6 +50,11 @@ def default_block_rows(n: int, n_workers: int) -> int:
     """Return rows in a block: two blocks a worker, or one where they would be small."""
     blocks = min(BLOCKS_PER_WORKER * n_workers, max(n_workers, -(-n // FEW_BLOCK_ROWS)))
     return min(-(-n // blocks), MAX_BLOCK_ROWS)
+
+
+def tiles_together(n: int, bounded: bool) -> int:
+    """Return how many tiles stay together in a block."""
+    return GROUP if n >= MANY_ROWS or bounded else 1
 
 
 class RunBlocks:
@@ -93,9 +99,11 @@ class RunBlocks:
         self.n_active = settings.rows_to_include(self.data.summary.n)
         rule = settings.rule(len(self.data.classes))
         n_latent = rule.likelihood.n_latent(len(self.data.classes))
-        unit = GROUP if self.data.summary.n >= MANY_ROWS else 1  # tiles in a block
+        kernels = settings.kernels(n_latent, self.data.scaled_variances)
+        bound = settings.bound(self.data.summary.n, self.n_active, len(kernels))
+        unit = tiles_together(self.data.summary.n, bound is not None)
         self.block_settings = BlockSettings(
-            kernels=settings.kernels(n_latent, self.data.scaled_variances),
+            kernels=kernels,
             rule=rule,
             criterion=CRITERIA[settings.criterion](settings.seed),
             n_latent=n_latent,
@@ -103,6 +111,7 @@ class RunBlocks:
             lazy=settings.lazy,
             unit=unit,
             allocate=np.zeros if scratch is None else Scratch(scratch),
+            bound=bound,
         )
         if block_rows is None:
             block_rows = default_block_rows(self.data.summary.n, runtime.n_workers)
@@ -164,13 +173,12 @@ class RunBlocks:
         ]
 
     def restart(self, parameters: Doubles | None) -> None:
-        """Forget all inclusions, and go on with other parameters of kernel and likelihood."""
+        """Forget all inclusions, and go on with other parameters of kernels and likelihood."""
         of = self.block_settings
         if parameters is not None:
-            (kernel,) = of.kernels
-            own, others = np.split(parameters, [len(kernel.parameters())])
-            rule = replace(of.rule, likelihood=of.likelihood.with_parameters(others))
-            self.block_settings = replace(of, kernels=[kernel.with_parameters(own)], rule=rule)
+            kernels, likelihood = with_parameters(of.kernels, of.likelihood, parameters)
+            rule = replace(of.rule, likelihood=likelihood)
+            self.block_settings = replace(of, kernels=kernels, rule=rule)
         self.active = self.kind.active()
         self.runtime.map_blocks("restart", self.block_settings.kernels, self.block_settings.rule)
 
@@ -191,13 +199,17 @@ class RunBlocks:
         )
 
     def standing(self) -> dict[str, float]:
-        """Return the figures of training and held-out rows by the present marginals."""
+        """Return the figures of training and held-out rows by the present marginals.
+
+        Where candidates get fewer, there is no figure of the training rows any more as soon as some
+        have left: what is known of those that stay, most of them the hardest, tells nothing of all.
+        """
         standings: list[Standing] = self.runtime.map_blocks("standing")
         train, numbers = standings[: self.n_train_blocks], self.data.numbers
         figure, unit = ("error", 1.0) if numbers is None else ("mse", numbers.scale**2)
-        record: dict[str, float] = {
-            f"train_{figure}": sum(s.loss for s in train) * unit / self.data.summary.n,
-        }
+        record: dict[str, float] = {}
+        if sum(s.rows for s in train) == self.data.summary.n:
+            record[f"train_{figure}"] = sum(s.loss for s in train) * unit / self.data.summary.n
         held_out = standings[self.n_train_blocks :]
         if held_out:
             labelled = sum(s.labelled for s in held_out)
@@ -211,7 +223,11 @@ class RunBlocks:
         return record
 
     def stub(self, process: int = 0) -> "da.Array":
-        """Return a stub matrix (d, n) as a dask array, chunked as the row blocks are."""
+        """Return a stub matrix (d, n) as a dask array, chunked as the row blocks are.
+
+        Rows that are no candidates any more (`stub_entries`) are not a number, here and in `means`
+        and `variances`.
+        """
         return self._state("stub", (len(self.active),), self.settings.dtype, 1, process)
 
     def means(self) -> "da.Array":

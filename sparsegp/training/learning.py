@@ -1,8 +1,9 @@
-"""Learning kernel and likelihood by the evidence: major steps around the inner optimisation.
+"""Learning kernels and likelihood by the evidence: major steps around the inner optimisation.
 
 A major step selects the active rows anew at the present parameters; the parameters then go down on
-the criterion while these rows stay (SLH section 3.3, learning/). In the end the rows are selected
-once more, at the last parameters: criteria of different active rows cannot be compared.
+the criterion while these rows stay (SLH section 3.3, learning/). Criteria of different active rows
+cannot be compared, so the paper takes the last parameters. Where rows were kept aside, those of the
+step whose active rows tell them best are taken, the start included.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsegp.interrupt import StopRequest
-from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.evidence_rows import Representation, RowSums
 from sparsegp.ivm.rows import TILE
 from sparsegp.learning import hyperpriors
+from sparsegp.learning.evidence import Members
 from sparsegp.learning.objective import Objective, asking, parameter_names
 from sparsegp.learning.optimise import descend
+from sparsegp.posterior import POSTERIORS, ActiveRows
+from sparsegp.training.rows import TrainingRows
 from sparsegp.types import Doubles
 
 if TYPE_CHECKING:
@@ -31,10 +34,11 @@ class Learnt:
     Attributes
     ----------
     parameters : Doubles (q,) or None
-        Of the kernel, then of the likelihood; None before the first step.
+        Of one kernel after the other, then of the likelihood; None before the first step.
     trace : list of dict
         For each major step: its criterion at the start and after every minor step, the number of
-        evaluations, the kernel that came out, and the held-out figures of the rows it started with.
+        evaluations, kernels and likelihood that came out, and the parameters and figures of the
+        rows it started with; `aside_nlpp` is that of the rows kept aside.
     """
 
     parameters: Doubles | None = None
@@ -66,54 +70,66 @@ def learn(run: "Training", stop: StopRequest | None) -> None:
         run.progress.update(number, **_figures(learnt.trace))
         run.restart(learnt.parameters)
         run.include(stop)
-        objective = _objective(run, stop)
-        path = descend(
-            objective,
-            objective.start,
-            _sites(run),
-            settings.strategy,
-            settings.minor_steps,
+        active = run.active
+        members, sites = Members.of_sites(
+            active.x, active.target, *active.sites(run.block_settings.n_latent)
         )
-        kernel, likelihood = objective.model(path.parameters)
+        objective = _objective(run, members, stop)
+        start = objective.start
+        path = descend(objective, start, sites, settings.strategy, settings.minor_steps)
+        kernels, likelihood = objective.model(path.parameters)
         learnt.trace.append(
             {
                 **run.standing(),
+                **_aside(run, stop),
+                "start": start.tolist(),
                 "criterion": path.values.tolist(),
                 "evaluations": path.evaluations,
-                "kernel": str(kernel),
+                "kernel": "; ".join(map(str, kernels)),
                 "likelihood": likelihood.to_json(),
             }
         )
         learnt.parameters = path.parameters
-        run.active = ActiveSet()
+        run.active = run.kind.active()
         run.save()
         run.check(stop, f"{number + 1} of {settings.major_steps} steps of learning done")
     run.progress.update(settings.major_steps, **_figures(learnt.trace))
-    run.progress.finish()
     run.restart(learnt.parameters)
+    learnt.parameters = _best(run, stop)
+    run.restart(learnt.parameters)
+    run.progress.finish()
 
 
-def _objective(run: "Training", stop: StopRequest | None) -> Objective:
+def _aside(run: "Training", stop: StopRequest | None) -> dict[str, float]:
+    """Return the nlpp of the rows kept aside by the rows that are active now, if there are any."""
+    active = ActiveRows.of(run.block_settings, run.active)
+    report = POSTERIORS["adf"].make(active, TrainingRows(run, stop)).report
+    return {"aside_nlpp": report["aside_nlpp"]} if "aside_nlpp" in report else {}
+
+
+def _best(run: "Training", stop: StopRequest | None) -> Doubles | None:
+    """Return the parameters that are taken; the blocks are at the last ones."""
+    trace, last = run.learnt.trace, run.learnt.parameters
+    if last is None or "aside_nlpp" not in trace[-1]:
+        return last
+    run.include(stop)
+    tried = [(step["aside_nlpp"], step["start"]) for step in trace]
+    tried.append((_aside(run, stop)["aside_nlpp"], last))
+    return np.asarray(min(tried, key=lambda entry: entry[0])[1], np.float64)
+
+
+def _objective(run: "Training", members: Members, stop: StopRequest | None) -> Objective:
     """Return the criterion for the rows that are active now."""
     of, settings = run.block_settings, run.settings
-    kernel, likelihood = of.kernels[0], of.likelihood
-    names = parameter_names(kernel, likelihood)
+    names = parameter_names(of.kernels, of.likelihood)
     hyperprior = hyperpriors.parse(settings.hyperprior, names, run.data.summary.p)
-    ask = asking(run.ask_training_blocks, run.data.summary.n, TILE, of.unit)
+    ask = asking(run.ask_training_blocks, len(run.active), run.data.summary.n, TILE, of.unit)
 
     def sum_rows(representation: Representation) -> list[RowSums]:
         run.check(stop, "a step of learning was cut short")
         return ask(representation)
 
-    active = run.active
-    return Objective(kernel, likelihood, active.x, active.target, sum_rows, hyperprior)
-
-
-def _sites(run: "Training") -> Doubles:
-    """Return precisions and shifts of the active rows, (2, d)."""
-    assert isinstance(run.active, ActiveSet)  # one process: checked by the settings
-    precision = run.active.precision[:, 0]
-    return np.stack([precision, precision * run.active.site[:, 0]])
+    return Objective(of.kernels, of.likelihood, members, sum_rows, hyperprior)
 
 
 def _figures(trace: list[dict[str, Any]]) -> dict[str, float]:

@@ -65,7 +65,7 @@ class Training(RunBlocks):
     active : ActiveSet
     history : list of dict
         The learning curve: n_active, seconds, train_error and, with held-out rows, heldout_error
-        and heldout_nlpp.
+        and heldout_nlpp. Without train_error where candidates have left (`stub_entries`).
     """
 
     def __init__(  # noqa: PLR0913 - what a run is, each by name
@@ -155,7 +155,7 @@ class Training(RunBlocks):
     # -- stages ------------------------------------------------------------------------------------
 
     def learn(self, stop: StopRequest | None = None) -> None:
-        """Learn kernel and likelihood, if the settings ask for that.
+        """Learn kernels and likelihood, if the settings ask for that.
 
         Raises
         ------
@@ -208,7 +208,7 @@ class Training(RunBlocks):
                 self.refits.keep_up()
             if not selection.round(report_at, self.n_active):
                 self.progress.message(
-                    f"{len(self.active)} rows included: no other row has a site of precision "
+                    f"{len(self.active)} rows included: no other candidate has a site of precision "
                     f"above {self.settings.epsilon:g}"
                 )
                 self.n_active = report_at = len(self.active)

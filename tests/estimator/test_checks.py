@@ -5,7 +5,7 @@ from typing import Any
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sparsegp import SparseGPClassifier
+from sparsegp import SparseGPClassifier, SparseGPRegressor
 
 
 @parametrize_with_checks(
@@ -15,7 +15,11 @@ from sparsegp import SparseGPClassifier
         SparseGPClassifier(
             n_active=60, kernel_per_class=True, posterior="adf", precision="float64", n_jobs=1
         ),
+        SparseGPClassifier(n_active=40, likelihood="logistic", n_jobs=1),
+        SparseGPClassifier(n_active=90, active_per_class=True, n_jobs=1),
+        SparseGPRegressor(n_jobs=1),
+        SparseGPRegressor(n_active=50, kernel="1*ard", learn="none", precision="float64"),
     ]
 )
-def test_check(estimator: SparseGPClassifier, check: Callable[[Any], None]) -> None:
+def test_check(estimator: Any, check: Callable[[Any], None]) -> None:
     check(estimator)

@@ -6,10 +6,12 @@ from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sparsegp import SparseGPClassifier
+from sparsegp.report.one_against_rest import combine
 from sparsegp.types import Doubles, Labels
 
 Data = tuple[Doubles, Labels]
@@ -55,3 +57,20 @@ def test_cross_validation(iris: Data, words: Labels) -> None:
     proba = cross_val_predict(estimator, iris[0], words, cv=3, method="predict_proba")
     assert proba.shape == (150, 3)
     assert cross_val_score(estimator, iris[0], words, cv=3).mean() > 0.9
+
+
+def test_one_against_the_rest(iris: Data, words: Labels) -> None:
+    """A binary likelihood serves more classes, and `combine` is what scikit-learn does."""
+    X, X_test = iris[0][:100], iris[0][100:]
+    binary = SparseGPClassifier(
+        likelihood="probit",
+        sites="moments",
+        posterior="adf",
+        criterion="information",
+        kernel="10*rbf",
+        n_active=30,
+    )
+    joint = OneVsRestClassifier(binary).fit(X, words[:100])
+    assert joint.score(X_test, words[100:]) > 0.9
+    logs = [each.predict_log_proba(X_test)[:, 1] for each in joint.estimators_]
+    np.testing.assert_allclose(joint.predict_proba(X_test), np.exp(combine(np.stack(logs, axis=1))))

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import sparsegp.estimator.classifier
-from sparsegp import SparseGPClassifier, train
+import sparsegp.estimator.base
+from sparsegp import SparseGPClassifier, SparseGPRegressor, train
 from sparsegp.errors import Interrupted, SettingsError
 from sparsegp.estimator.parameters import PARAMETER, n_threads
 from sparsegp.execution.threads import usable_cpus
@@ -19,11 +19,28 @@ from sparsegp.types import Doubles, Labels
 Data = tuple[Doubles, Labels]
 
 
+OPEN = {"kernel", "kernel_per_class", "criterion", "posterior", "sites"}
+"""Parameters of the classifier that are None where the likelihood is to choose."""
+
+ELSEWHERE = {"n_jobs", "client", "checkpoint_dir", "resume", "verbose"}
+
+CLASSES_ONLY = {
+    *("kernel_per_class", "posterior", "sites", "active_per_class", "epsilon", "strategy"),
+    *("lazy", "tolerance", "calibration", "n_nodes"),
+}
+
+
 def test_every_setting_is_a_parameter_with_the_same_default() -> None:
     parameters = SparseGPClassifier().get_params()
     for field in fields(TrainSettings):
-        assert parameters.pop(PARAMETER.get(field.name, field.name)) == field.default
-    assert set(parameters) == {"n_jobs", "client", "checkpoint_dir", "resume", "verbose"}
+        default = None if field.name in OPEN else field.default
+        assert parameters.pop(PARAMETER.get(field.name, field.name)) == default
+    assert set(parameters) == ELSEWHERE
+
+
+def test_a_regressor_has_the_settings_that_mean_something_to_it() -> None:
+    settings = {PARAMETER.get(field.name, field.name) for field in fields(TrainSettings)}
+    assert set(SparseGPRegressor().get_params()) == settings - CLASSES_ONLY | ELSEWHERE
 
 
 @pytest.mark.parametrize("posterior", ["adf", "all"])
@@ -157,7 +174,7 @@ def test_a_stop_is_an_interrupt_and_no_failed_fit(
     def stopped(*_: Any, **__: Any) -> None:
         raise Interrupted("stopped by SIGINT")
 
-    monkeypatch.setattr(sparsegp.estimator.classifier, "train", stopped)
+    monkeypatch.setattr(sparsegp.estimator.base, "train", stopped)
     estimator = SparseGPClassifier(checkpoint_dir=tmp_path / "run" if kept else None)
     with pytest.raises(KeyboardInterrupt, match="resume=True" if kept else "nothing was kept"):
         estimator.fit(*iris)

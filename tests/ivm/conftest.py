@@ -13,6 +13,7 @@ from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.greedy import Order, Selection
 from sparsegp.ivm.rows import TILE, BlockSettings
+from sparsegp.ivm.shrink import Bound
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods.base import Likelihood
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
@@ -46,6 +47,7 @@ class Problem:
     n_blocks: int = 1
     runtime: Callable[[list[RowBlock]], Any] = LocalBlocks
     rule: SiteRule | None = None
+    bound: Bound | None = None
 
     @property
     def n_classes(self) -> int:
@@ -69,6 +71,7 @@ class Problem:
             n_latent=self.n_latent,
             capacity=self.n_active,
             lazy=self.lazy,
+            bound=self.bound,
         )
 
     def blocks(self) -> list[RowBlock]:

@@ -9,7 +9,7 @@ import pytest
 
 from sparsegp.ivm.evidence_rows import Representation, RowSums, pieces, row_sums
 from sparsegp.kernels import Kernel
-from sparsegp.learning.evidence import Evidence, evidence
+from sparsegp.learning.evidence import Evidence, Members, evidence
 from sparsegp.learning.objective import Objective
 from sparsegp.likelihoods.base import Likelihood
 
@@ -52,15 +52,17 @@ class Rows:
             for some in (slice(*pair) for pair in pairwise(ends))
         ]
 
+    @property
+    def members(self) -> Members:
+        return Members.of_one(self.X[self.active], self.target[self.active])
+
     def evidence(
         self, kernel: Kernel, likelihood: Likelihood, sites: np.ndarray, by_sites: bool = True
     ) -> Evidence:
-        x, target = self.X[self.active], self.target[self.active]
-        return evidence(kernel, likelihood, x, target, sites, self.sum_rows, by_sites)
+        return evidence([kernel], likelihood, self.members, sites, self.sum_rows, by_sites)
 
     def objective(self, kernel: Kernel, likelihood: Likelihood, **options: Any) -> Objective:
-        x, target = self.X[self.active], self.target[self.active]
-        return Objective(kernel, likelihood, x, target, self.sum_rows, **options)
+        return Objective([kernel], likelihood, self.members, self.sum_rows, **options)
 
 
 def make_rows(

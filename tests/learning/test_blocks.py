@@ -10,6 +10,7 @@ from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.greedy import Order, Selection
 from sparsegp.ivm.rows import TILE, BlockSettings
 from sparsegp.kernels import RBF
+from sparsegp.learning.evidence import Members
 from sparsegp.learning.objective import Objective, asking
 from sparsegp.learning.optimise import descend
 from sparsegp.likelihoods.base import Likelihood
@@ -48,8 +49,10 @@ class Blocks:
         while len(selection.active) < D:
             selection.round(D)
         self.active = active = selection.active
-        sum_rows = asking(self.map_blocks, N, TILE, unit)
-        self.objective = Objective(KERNEL, likelihood, active.x, active.target, sum_rows)
+        sum_rows = asking(self.map_blocks, len(active), N, TILE, unit)
+        self.objective = Objective(
+            [KERNEL], likelihood, Members.of_one(active.x, active.target), sum_rows
+        )
         self.X, self.target = X, target
 
     def map_blocks(self, method, *args):
@@ -77,7 +80,7 @@ def test_open_rows_count_and_no_others(dealt, make_rows):
     expected = rows.evidence(KERNEL, objective.likelihood, sites)
     value, gradient = objective.evaluate(objective.start, sites)
     assert value == pytest.approx(expected.phi, rel=1e-11)
-    np.testing.assert_allclose(gradient[:2], expected.kernel, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(gradient[:2], expected.kernels, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("strategy", ["constant", "whole"])

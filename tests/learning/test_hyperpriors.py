@@ -14,7 +14,7 @@ from sparsegp.likelihoods.gaussian import Gaussian
 from sparsegp.likelihoods.probit import Probit
 
 KERNEL = 10.0 * RBF(2.0) + 0.5 * ARD((1.0, 3.0)) + 0.3 * Linear(0.7)
-PROBIT = parameter_names(KERNEL, Probit(0.4))
+PROBIT = parameter_names([KERNEL], Probit(0.4))
 P = 2
 
 
@@ -56,7 +56,7 @@ def test_values_and_gradients(text, expected, central):
 
 
 def test_noise():
-    names = parameter_names(KERNEL, Gaussian(0.2))
+    names = parameter_names([KERNEL], Gaussian(0.2))
     value, gradient = parse("noise: gamma(0.1, 3)", names, P)(start(Gaussian(0.2)))
     assert value == pytest.approx(-log_gamma(0.2, 0.1, 3.0), rel=1e-12)
     assert np.flatnonzero(gradient).tolist() == [len(names) - 1]

@@ -23,7 +23,7 @@ def test_gradient_against_differences(likelihood, sites_held, make_rows, central
     rows = make_rows(likelihood.numeric)
     name = "noise: gamma(1, 3)" if likelihood.numeric else "bias: normal(0, 25)"
     hyperprior = hyperpriors.parse(
-        f"v: lognormal(-1, 1); 1/w: gamma(1, 1); {name}", parameter_names(KERNEL, likelihood), 3
+        f"v: lognormal(-1, 1); 1/w: gamma(1, 1); {name}", parameter_names([KERNEL], likelihood), 3
     )
     objective = rows.objective(KERNEL, likelihood, hyperprior=hyperprior, sites_held=sites_held)
     at = objective.start + 0.1
@@ -40,7 +40,7 @@ def test_gradient_against_differences(likelihood, sites_held, make_rows, central
 @pytest.mark.parametrize("kernel", [KERNEL, 20.0 * Matern52(0.8) + 0.3], ids=str)
 def test_whole_gradient_against_differences(likelihood, kernel, make_rows, central):
     rows = make_rows(likelihood.numeric, d=15)
-    names = parameter_names(kernel, likelihood)
+    names = parameter_names([kernel], likelihood)
     hyperprior = hyperpriors.parse("v: lognormal(-1, 1)", names, 3)
     objective = rows.objective(kernel, likelihood, hyperprior=hyperprior, sites_held=True)
     value, gradient = objective.follow(objective.start)

@@ -112,7 +112,8 @@ def test_scores_against_a_second_formula(name, shared):
     if formula is not None:
         now = marginals(shared=shared)
         got = CRITERIA[name]().scores(RULE, now)
-        np.testing.assert_allclose(got, formula(now), atol=1e-6 if shared else 1e-4)
+        close = shared and name != "residual"  # which leaves out rivals that trail by far
+        np.testing.assert_allclose(got, formula(now), atol=1e-6 if close else 1e-4)
 
 
 @members

@@ -6,3 +6,4 @@ from sparsegp.reproduce.kinds.base import Kind as Kind
 from sparsegp.reproduce.kinds.benchmark import Benchmark as Benchmark
 from sparsegp.reproduce.kinds.selection_work import SelectionWork as SelectionWork
 from sparsegp.reproduce.kinds.train import Train as Train
+from sparsegp.reproduce.kinds.virtual import Virtual as Virtual

@@ -1,0 +1,103 @@
+"""`train --virtual`: a second run with shifted copies of what was active in the first."""
+
+import numpy as np
+import pytest
+
+import sparsegp
+
+
+def images(n, seed):
+    """4x3 images of a bright column, upright or not, with noise."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, size=n)
+    X = 0.4 * rng.standard_normal((n, 4, 3))
+    X[y == 1, :, 1] += 1.0
+    X[y == 0, 1, :] += 1.0
+    return X.reshape(n, 12), y
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("images") / "images.npz"
+    (X, y), (X_test, y_test) = images(200, 0), images(80, 1)
+    np.savez(path, X_train=X, y_train=y, X_test=X_test, y_test=y_test)
+    return path
+
+
+@pytest.fixture(scope="module")
+def first(invoke, data, tmp_path_factory):
+    run = tmp_path_factory.mktemp("first") / "run"
+    learning = ("--learn", "evidence", "--major-steps", 1, "--minor-steps", 3)
+    arguments = ("--likelihood", "probit", "--n-active", 20, "--calibration", "none", "--seed", 3)
+    invoke("train", data, "--out", run, *arguments, *learning, "--quiet")
+    return run
+
+
+def test_copies_join_the_rows_and_what_was_learnt_stays(
+    invoke, data, first, tmp_path, last_json, untouched
+):
+    out = tmp_path / "second"
+    arguments = ("--virtual", first, "--image", "4x3", "--n-active", 50, "--quiet", "--json")
+    with untouched(first):
+        record = last_json(invoke("train", data, "--out", out, *arguments).stdout)
+    former, model = sparsegp.load(first), sparsegp.load(out)
+    assert record["rows"] == 200 + 4 * 20
+    assert record["source"].endswith("and 80 virtual rows")
+    assert record["n_active"] == len(model.rows) == 50
+    assert record["held_out"] is not None
+    assert model.rows.max() >= 200
+    assert model.active.kernels == former.active.kernels
+    assert model.active.likelihood == former.active.likelihood
+    settings = {**former.settings, "n_active": 50, "learn": "none"}
+    settings |= {name: model.settings[name] for name in ("kernel", "likelihood", "scaling")}
+    assert dict(model.settings) == settings
+    again = invoke("train", data, "--out", out, *arguments[:-2], "--resume", "--json")
+    assert "is finished; nothing to do" in again.stderr
+    arrays = np.load(data)
+    rows = arrays["X_train"], arrays["y_train"]
+    table = sparsegp.virtual_rows(former, rows, "shift", image=(4, 3))
+    by_hand = sparsegp.train(table, **sparsegp.same_settings(former, n_active=50))
+    np.testing.assert_array_equal(by_hand.rows, model.rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "12 columns are no square image; give height and width, such as --image 16x16"),
+        (("--image", "4x4"), "4x4 has 16 pixels, but the rows have 12 columns"),
+        (("--image", "twelve"), "--image must be height and width, such as 16x16, got 'twelve'"),
+        (("--image", "4x3", "--shift", 3), "by 1 to 2 pixels for images of 4x3, got 3"),
+        (("--image", "4x3", "--kernel", "rbf"), "kernel must be that of the first run"),
+        (("--image", "4x3", "--likelihood", "logistic"), "likelihood must be that of the first"),
+        (("--image", "4x3", "--learn", "evidence"), "learn must be that of the first run, 'none'"),
+        (("--image", "4x3", "--task", "regression"), "is not for task=regression"),
+        (("--image", "4x3", "--tune"), "--virtual takes the kernel of its run; leave --tune out"),
+    ],
+)
+def test_options_that_do_not_fit_are_one_line(invoke, data, first, tmp_path, arguments, message):
+    out = tmp_path / "second"
+    result = invoke("train", data, "--virtual", first, "--out", out, *arguments, code=2)
+    assert message in result.stderr
+    assert not out.exists()
+
+
+def test_other_data_other_runs_and_no_run(invoke, data, first, files, tmp_path, trained):
+    def refused(*arguments):
+        return invoke("train", *arguments, "--out", tmp_path / "second", code=2).stderr
+
+    assert "has 4 columns, the model 12" in refused(
+        files / "pair.npz", "--virtual", first, "--image", "4x3"
+    )
+    X, y = images(200, 5)
+    np.savez(tmp_path / "other.npz", X=X, y=y)
+    assert "does not hold the active rows" in refused(
+        tmp_path / "other.npz", "--virtual", first, "--image", "4x3"
+    )
+    assert "has 12 columns, the model 4" in refused(data, "--virtual", trained)
+    assert "none does not exist" in refused(data, "--virtual", tmp_path / "none")
+    assert "--shift and --image is for copies; give --virtual RUN too" in refused(
+        data, "--shift", 1, "--image", "4x3"
+    )
+    assert "holds another run" in invoke(
+        "train", data, "--virtual", first, "--image", "4x3", "--out", first, code=2
+    ).stderr  # fmt: skip

@@ -1,0 +1,110 @@
+"""Texts of likelihoods: what can be read, what is refused, and that they come back the same."""
+
+import pytest
+
+from sparsegp.errors import SettingsError, UnknownNameError
+from sparsegp.likelihoods import (
+    Gaussian,
+    Likelihood,
+    Logistic,
+    MultinomialProbit,
+    OrderedProbit,
+    Probit,
+    Softmax,
+    parse_likelihood,
+)
+from sparsegp.settings import TrainSettings
+from tests.likelihoods.references import CASES
+
+TEXTS: dict[str, Likelihood] = {
+    "probit(-1.5)": Probit(-1.5),
+    " logistic ( +2 ) ": Logistic(2.0),
+    "gaussian(0.02)": Gaussian(0.02),
+    "gaussian(1e-3)": Gaussian(0.001),
+    "ordered_probit(-1, 0.5)": OrderedProbit((-1.0, 0.5)),
+    "ordered_probit((-1, 0.5))": OrderedProbit((-1.0, 0.5)),
+    "multinomial_probit(20)": MultinomialProbit(20),
+    "multinomial_probit(12, (0.5, 0, -1))": MultinomialProbit(12, (0.5, 0.0, -1.0)),
+    "softmax(3, (0.5, -0.5))": Softmax(3, (0.5, -0.5)),
+}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_numbers_are_fields_in_their_order(text: str) -> None:
+    found = parse_likelihood(text)
+    assert found.given == TEXTS[text]
+    assert found.family is type(TEXTS[text])
+    assert found.given.to_json() == TEXTS[text].to_json()  # 2 and 2.0 are equal, but not there
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [*(case.likelihood for case in CASES), Probit(0.1 + 0.2), OrderedProbit((0.0, 1 / 3))],
+    ids=str,
+)
+def test_a_text_comes_back_the_same(likelihood: Likelihood) -> None:
+    text = str(likelihood)
+    if "(" in text:
+        assert parse_likelihood(text).given == likelihood
+    else:
+        assert parse_likelihood(text).family() == likelihood
+    assert str(type(likelihood)()) == likelihood.name
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("probit(x)", r"cannot read likelihood 'probit\(x\)': expected numbers between the"),
+        ("probit(1", "expected a name, then numbers in parentheses or nothing"),
+        ("probit 1", "expected a name, then numbers"),
+        ("probit(1, 2)", r"probit takes at most 1 \(bias\), got 2"),
+        ("probit('a')", "bias must be a number, got 'a'"),
+        ("probit(True)", "bias must be a number, got True"),
+        ("probit(1e999)", "bias must be finite, got inf"),
+        ("gaussian(-1)", "noise_variance must be positive and finite, got -1"),
+        ("softmax(3.5)", "n_nodes must be a whole number, got 3.5"),
+        ("softmax(3, 0.1)", "biases must be numbers in parentheses, got 0.1"),
+        ("ordered_probit(1, 0)", "strictly increasing"),
+        ("ordered_probit((0, 1), 2)", "takes at most 1"),
+    ],
+)
+def test_what_cannot_be_read_is_said(text: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        TrainSettings.given(likelihood=text)
+
+
+@pytest.mark.parametrize("text", ["", "prbit", "prbit(1)"])
+def test_unknown_names(text: str) -> None:
+    with pytest.raises(UnknownNameError, match=r"unknown likelihood .*; known: gaussian, logistic"):
+        TrainSettings.given(likelihood=text)
+
+
+def test_settings_start_from_the_numbers() -> None:
+    assert TrainSettings.given(likelihood="probit(-1.5)").start_likelihood(2) == Probit(-1.5)
+    assert TrainSettings.given(likelihood="probit").start_likelihood(2) == Probit()
+    settings = TrainSettings.given(task="regression", likelihood="gaussian(0.02)")
+    assert settings.is_regression
+    assert settings.rule(0).likelihood == Gaussian(0.02)
+    assert TrainSettings.from_json(settings.to_json()) == settings
+
+
+@pytest.mark.parametrize(
+    ("text", "n_classes", "message"),
+    [
+        ("probit(-1.5)", 3, "needs exactly 2 classes, got 3"),
+        ("ordered_probit(0, 1)", 4, r"has 2 parameters, and 4 classes need 3 \(first, log_gap_1"),
+        ("softmax(3, (0, 1))", 3, r"softmax\(3, \(0.0, 1.0\)\) has 2 parameters, and 3 classes"),
+    ],
+)
+def test_numbers_for_other_classes_are_refused(text: str, n_classes: int, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        TrainSettings.given(likelihood=text).start_likelihood(n_classes)
+
+
+def test_numbers_are_for_moments() -> None:
+    text = "multinomial_probit(12, (0, 1))"
+    with pytest.raises(SettingsError, match="parameters of likelihoods are for sites=moments"):
+        TrainSettings(likelihood=text)
+    assert TrainSettings.given(likelihood=text).sites == "moments"
+    with pytest.raises(SettingsError, match=r"likelihood=probit\(1\) is not for task=regression"):
+        TrainSettings.given(task="regression", likelihood="probit(1)")
