@@ -1,4 +1,4 @@
-"""Sparse Gaussian process classification by the informative vector machine."""
+"""Sparse Gaussian process classification and regression by the informative vector machine."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -33,8 +33,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):  # type: ignore[misc
         Where learning starts, for labels of variance one. A length scale left out is chosen from
         the data. "1*ard" has one for every column, for inputs of which some may not matter.
     likelihood : str
-        "gaussian", or with the noise variance where learning starts, for labels of variance one:
-        "gaussian(0.02)". Left out it is 0.1.
+        "gaussian" with the noise variance where learning starts, for labels of variance one. From
+        much less, learning may end where every row is explained by itself alone.
     criterion : str
         By which rows are selected; a name in `sparsegp.selection.criteria.CRITERIA`, but for
         "residual".
@@ -105,7 +105,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):  # type: ignore[misc
         *,
         n_active: int | None = 500,
         kernel: Any = "1*rbf",
-        likelihood: str = "gaussian",
+        likelihood: str = "gaussian(0.3)",
         criterion: str = "information",
         learn: str = "evidence",
         major_steps: int = 5,

@@ -76,7 +76,7 @@ def test_it_learns_what_the_exact_evidence_says(data: Data) -> None:
     theirs = pipeline[-1].kernel_
     ours = SparseGPRegressor().fit(X, y)
     assert ours.noise_variance_ / y.var() == pytest.approx(theirs.k2.noise_level, rel=0.03)
-    length_scale = float(ours.kernel_.partition("rbf(")[2].rstrip(")"))
+    length_scale = float(str(ours.kernel_).partition("rbf(")[2].rstrip(")"))
     assert length_scale == pytest.approx(theirs.k1.k2.length_scale, rel=0.03)
     grid = np.linspace(-4.5, 4.5, 50)[:, np.newaxis]
     mean, std = ours.predict(grid, return_std=True)
@@ -129,12 +129,20 @@ def test_columns_that_do_not_matter() -> None:
     assert score["1*ard"] > 0.96 > score["1*rbf"]
 
 
+def test_labels_that_say_little(diabetes: Data) -> None:
+    """From less noise to start with, learning ends where every row is explained by itself."""
+    X, y = diabetes
+    for half, other in ((slice(100), slice(100, 200)), (slice(100, 200), slice(100))):
+        assert SparseGPRegressor(n_active=30).fit(X[half], y[half]).score(X[other], y[other]) > 0.3
+
+
 # -- parameters and attributes ---------------------------------------------------------------------
 
 
 def test_fits_as_train_does(diabetes: Data) -> None:
     X, y = diabetes
     given: dict[str, Any] = {"n_active": 30, "kernel": "2*matern52", "learn": "none", "panel": 4}
+    given["likelihood"] = "gaussian(0.2)"
     model = sparsegp.train(X, y, task="regression", seed=3, criterion="random", **given)
     estimator = SparseGPRegressor(
         **given, criterion="random", random_state=3, precision="float32"
@@ -209,7 +217,7 @@ def test_pipeline_and_search(diabetes: Data) -> None:
     grid = {"sparsegpregressor__kernel": ["1*rbf", "1*rbf + 1*linear", "1*ard"]}
     search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(X, y)
     assert search.best_score_ > 0.3
-    assert cross_val_score(SparseGPRegressor(n_active=30), X, y, cv=2).mean() > 0.3
+    assert cross_val_score(SparseGPRegressor(n_active=30), X, y, cv=2).mean() > 0.4
 
 
 def test_weights_of_the_score(fitted: SparseGPRegressor, diabetes: Data) -> None:
