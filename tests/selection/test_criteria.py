@@ -130,7 +130,7 @@ def test_the_residual_takes_no_notice_of_the_latent_variance():
     found = criterion.scores(RULE, now)
     assert np.array_equal(criterion.scores(RULE, doubled), found)
     without = LIKELIHOOD.log_z(now.mean, np.zeros((200, 1)), now.target)
-    np.testing.assert_allclose(found, -without, atol=1e-7)
+    np.testing.assert_allclose(found, -without, atol=2e-4)  # as accurate as `mean_gradient` says
 
 
 @members
