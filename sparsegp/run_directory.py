@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from sparsegp.checkpoint import Bundle, Generations, RunLock
 from sparsegp.checkpoint.files import sync_directory
 from sparsegp.errors import SettingsError, StoreError
-from sparsegp.settings import differences
 
 
 class RunDirectory:
@@ -171,3 +170,12 @@ def require_same_rows(stored: NDArray[Any], found: NDArray[Any], rows_per_digest
         "cannot resume with other data: inputs or labels differ from those of the checkpoint, "
         f"first in rows {first * rows_per_digest} to {(first + 1) * rows_per_digest - 1}"
     )
+
+
+def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """Return a line for each entry in which two mappings differ."""
+    return [
+        f"{name} was {stored.get(name)!r} and is now {wanted.get(name)!r}"
+        for name in sorted(set(stored) | set(wanted))
+        if stored.get(name) != wanted.get(name)
+    ]

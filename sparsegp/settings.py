@@ -12,12 +12,12 @@ from sparsegp.ivm.shrink import Bound
 from sparsegp.kernels import InputScale, Kernel, parse, parse_many
 from sparsegp.learning.optimise import STRATEGIES
 from sparsegp.likelihoods import (
-    LIKELIHOODS,
     Likelihood,
     MultinomialProbit,
     SiteRule,
     parse_likelihood,
 )
+from sparsegp.likelihoods.parse import require_task
 from sparsegp.likelihoods.sites import RULES
 from sparsegp.posterior import POSTERIORS
 from sparsegp.selection.criteria import CRITERIA, Change
@@ -376,7 +376,7 @@ class TrainSettings:
         if task == "regression":
             named = {"likelihood": "gaussian", **named}
         likelihood = named.get("likelihood", cls.likelihood)
-        check_task(task, likelihood)
+        require_task(task, likelihood)
         if named.get("active_per_class"):
             named = {"sites": "moments", "kernel_per_class": True, **named}
         if likelihood != cls.likelihood or named.get("sites") == "moments":
@@ -391,31 +391,3 @@ class TrainSettings:
         if unknown:
             raise SettingsError(f"unknown settings {', '.join(unknown)}; known: {sorted(known)}")
         return cls(**stored)
-
-
-def check_task(task: str | None, likelihood: str) -> None:
-    """Refuse a task that the likelihood is not for.
-
-    Raises
-    ------
-    SettingsError
-    """
-    if task is None:
-        return
-    if task not in {"classification", "regression"}:
-        raise SettingsError(f"task must be classification or regression, got {task!r}")
-    numeric = task == "regression"
-    if parse_likelihood(likelihood).family.numeric != numeric:
-        fitting = [name for name in LIKELIHOODS if LIKELIHOODS[name].numeric == numeric]
-        raise SettingsError(
-            f"likelihood={likelihood} is not for task={task}; use one of {', '.join(fitting)}"
-        )
-
-
-def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Return a line for each entry in which two mappings differ."""
-    return [
-        f"{name} was {stored.get(name)!r} and is now {wanted.get(name)!r}"
-        for name in sorted(set(stored) | set(wanted))
-        if stored.get(name) != wanted.get(name)
-    ]

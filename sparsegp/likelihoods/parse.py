@@ -101,3 +101,22 @@ def _unreadable(text: str, reason: str) -> SettingsError:
     return SettingsError(
         f"cannot read likelihood {text!r}: {reason}; write for example 'probit' or 'probit(-1.5)'"
     )
+
+
+def require_task(task: str | None, likelihood: str) -> None:
+    """Refuse a task that the likelihood is not for.
+
+    Raises
+    ------
+    SettingsError
+    """
+    if task is None:
+        return
+    if task not in {"classification", "regression"}:
+        raise SettingsError(f"task must be classification or regression, got {task!r}")
+    numeric = task == "regression"
+    if parse(likelihood).family.numeric != numeric:
+        fitting = [name for name in LIKELIHOODS if LIKELIHOODS[name].numeric == numeric]
+        raise SettingsError(
+            f"likelihood={likelihood} is not for task={task}; use one of {', '.join(fitting)}"
+        )

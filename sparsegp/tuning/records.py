@@ -17,8 +17,7 @@ from typing import Any
 
 from sparsegp.checkpoint import RunLock
 from sparsegp.errors import SettingsError, StoreError
-from sparsegp.run_directory import write_json
-from sparsegp.settings import differences
+from sparsegp.run_directory import differences, write_json
 from sparsegp.tuning.trial import Outcome, Trial
 
 FOLDER, MANIFEST, CHOSEN = "tuning", "tuning.json", "chosen.json"
