@@ -129,9 +129,9 @@ class Model:
         likelihood = self.active.likelihood
         if self.numbers is None or not isinstance(likelihood, Gaussian):
             raise SettingsError("a classifier predicts probabilities: use predict_proba")
-        mean, variance = self.latent_mean_and_variance(X)
-        noise = likelihood.noise_variance * self.numbers.scale**2
-        return mean[:, 0], variance[:, 0] + noise
+        both = self._map(self._latent_pair, X, 2)
+        mean, variance = likelihood.predictive(both[:, :1], both[:, 1:])
+        return self.numbers.decode(mean), variance * self.numbers.scale**2
 
     def predict_log_proba(self, X: Any) -> Any:
         """Return log class probabilities, (n, K) (GR appendix B); see `predict_proba`."""

@@ -268,16 +268,12 @@ class TrainSettings:
             If the likelihood is for another number of classes.
         """
         likelihood = self.start_likelihood(n_classes)
-        if (
-            self.sites == "moments"
-            and likelihood.n_latent(n_classes) > 1
-            and not self.kernel_per_class
-        ):
+        several = likelihood.n_latent(n_classes) > 1
+        if self.sites == "moments" and several and not self.kernel_per_class:
             raise SettingsError(
                 f"sites=moments of likelihood={self.likelihood} differ from class to class, so "
                 "each needs a kernel of its own; give kernel_per_class (--kernel-per-class)"
             )
-        several = likelihood.n_latent(n_classes) > 1
         if self.learn == "evidence" and several and self.strategy != "constant":
             raise SettingsError(
                 f"strategy={self.strategy} is for likelihoods of one latent value, got "

@@ -10,12 +10,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import sparsegp
-from sparsegp.data import table_from_arrays
 from sparsegp.errors import DataError, Interrupted, SettingsError
 from sparsegp.execution import Runtime, open_runtime
-from sparsegp.run_directory import RunDirectory
 from sparsegp.settings import TrainSettings
-from sparsegp.training import Training
+from tests.runs import outcome, select_some
 
 KINDS: dict[str, dict[str, Any]] = {
     "binary": {"likelihood": "probit", "n_active": 40},
@@ -52,12 +50,6 @@ def data_for(kind: str) -> Data:
     return Data(X[:700], y[:700], X[700:], y[700:])
 
 
-def outcome(model: sparsegp.Model, X: np.ndarray) -> np.ndarray:
-    if model.is_regression:
-        return np.stack(model.predictive_mean_and_variance(X), axis=1)
-    return np.asarray(model.predict_log_proba(X))
-
-
 @pytest.fixture(scope="module")
 def workers() -> Iterator[Runtime]:
     with open_runtime(workers=2) as runtime:
@@ -83,29 +75,12 @@ def test_resumed_equals_uninterrupted(kind: str, tmp_path: Path, stop_after: Any
     expected = sparsegp.train(X, y, **settings)
     for cut in (1, 2):
         with pytest.raises(Interrupted, match="go on by --resume"):
-            _run_some_rounds(X, y, settings, tmp_path, stop_after(cut))
+            select_some(X, y, settings, tmp_path, stop_after(cut))
     model = sparsegp.train(X, y, out=tmp_path, resume=True, **settings)
     assert_array_equal(model.rows, expected.rows)
     for mine, other in zip(model.span.coefficients, expected.span.coefficients, strict=True):
         assert_array_equal(mine, other)
     assert_array_equal(outcome(model, X_test), outcome(expected, X_test))
-
-
-def _run_some_rounds(
-    X: np.ndarray, y: np.ndarray, settings: dict[str, Any], path: Path, stop: Any
-) -> None:
-    with (
-        open_runtime() as runtime,
-        Training(
-            table_from_arrays(X, y),
-            TrainSettings.given(**settings),
-            runtime=runtime,
-            directory=RunDirectory(path, 2, pytest.fail),
-            resume=True,
-        ) as run,
-    ):
-        run.build()
-        run.select(stop)
 
 
 @kinds

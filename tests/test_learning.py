@@ -8,13 +8,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import sparsegp
-from sparsegp.data import table_from_arrays
 from sparsegp.errors import Interrupted, SettingsError
 from sparsegp.execution import open_runtime
 from sparsegp.kernels import parse
-from sparsegp.run_directory import RunDirectory
-from sparsegp.settings import TrainSettings
-from sparsegp.training import Training
+from tests.runs import begun
 
 BINARY: dict[str, Any] = {
     "likelihood": "probit",
@@ -193,17 +190,7 @@ def _cut_short(
     X: np.ndarray, y: np.ndarray, settings: dict[str, Any], path: Path, stop: Any
 ) -> int:
     """Return how many major steps were made."""
-    with (
-        open_runtime(threads=1) as runtime,
-        Training(
-            table_from_arrays(X, y),
-            TrainSettings.given(**settings),
-            runtime=runtime,
-            directory=RunDirectory(path, 2, pytest.fail),
-            resume=True,
-        ) as run,
-    ):
-        run.build()
+    with begun(X, y, settings, path, threads=1) as run:
         try:
             run.learn(stop)
             run.select(stop)

@@ -14,11 +14,11 @@ import sparsegp
 from sparsegp.data import table_from_arrays
 from sparsegp.errors import Interrupted, SettingsError
 from sparsegp.execution import Runtime, open_runtime
-from sparsegp.run_directory import RunDirectory
 from sparsegp.settings import TrainSettings
 from sparsegp.training import Training
 from sparsegp.training.progress import Quiet
 from tests.processes import worker_processes
+from tests.runs import outcome, select_some
 
 N, N_ACTIVE = 9000, 60
 """Three groups of 16 tiles, which blocks do not divide."""
@@ -56,12 +56,6 @@ def data_for(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 def settings_for(kind: str) -> dict[str, Any]:
     return {**BOUND, **KINDS[kind]}
-
-
-def outcome(model: sparsegp.Model, X: np.ndarray) -> np.ndarray:
-    if model.is_regression:
-        return np.stack(model.predictive_mean_and_variance(X), axis=1)
-    return np.asarray(model.predict_log_proba(X))
 
 
 @pytest.fixture(scope="module")
@@ -119,28 +113,11 @@ def test_resumed_equals_uninterrupted(kind: str, tmp_path: Path, stop_after: Any
     expected = sparsegp.train(X, y, **settings)
     for cut in (2, 3):
         with pytest.raises(Interrupted, match="go on by --resume"):
-            _run_some_rounds(X, y, settings, tmp_path, stop_after(cut))
+            select_some(X, y, settings, tmp_path, stop_after(cut))
     model = sparsegp.train(X, y, out=tmp_path, resume=True, threads=2, **settings)
     assert_array_equal(model.rows, expected.rows)
     assert_array_equal(outcome(model, X_test), outcome(expected, X_test))
     assert model.settings["stub_entries"] == settings["stub_entries"]
-
-
-def _run_some_rounds(
-    X: np.ndarray, y: np.ndarray, settings: dict[str, Any], path: Path, stop: Any
-) -> None:
-    with (
-        open_runtime() as runtime,
-        Training(
-            table_from_arrays(X, y),
-            TrainSettings.given(**settings),
-            runtime=runtime,
-            directory=RunDirectory(path, 2, pytest.fail),
-            resume=True,
-        ) as run,
-    ):
-        run.build()
-        run.select(stop)
 
 
 class Killer(Quiet):

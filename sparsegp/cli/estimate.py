@@ -99,7 +99,7 @@ def compare(found: "Estimate", sizes: dict[str, Any]) -> dict[str, Any]:
 
 def available_bytes() -> int:
     """Return the memory that is free on this machine, and within the limit of its container."""
-    from sparsegp.execution.clusters import free_memory
+    from sparsegp.execution.memory import free_memory
 
     return free_memory()
 

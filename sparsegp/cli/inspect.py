@@ -106,8 +106,8 @@ def unfinished(path: Path) -> dict[str, Any]:
 
     found = Generations(path / "checkpoints", 1, on_warning=warn).load()
     meta = {} if found is None else found[1].meta
-    rows = [] if found is None else list(found[1].arrays.get("rows", ()))
-    rows = [int(row) for row in rows]
+    arrays = {} if found is None else found[1].arrays
+    rows = [int(row) for row in arrays.get("rows", ())]  # none while it learns
     return {
         **not_begun(path, "unfinished"),
         **outline(*read_run(path / "run.json")),
@@ -239,10 +239,10 @@ def print_learning(steps: list[dict[str, Any]]) -> None:
             for name in ("error", "mse", "nlpp")
             if f"heldout_{name}" in step
         ]
-        first, *_, last = step["criterion"]
+        values = step["criterion"]
         click.echo(
-            f"step {number}: criterion {first:.2f} to {last:.2f} nats in {step['evaluations']} "
-            f"evaluations{''.join(held_out)}; then {step['kernel']}"
+            f"step {number}: criterion {values[0]:.2f} to {values[-1]:.2f} nats in "
+            f"{step['evaluations']} evaluations{''.join(held_out)}; then {step['kernel']}"
         )
 
 

@@ -1,6 +1,5 @@
 """Options that commands share. Those that are not given leave the API its own defaults."""
 
-import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -84,8 +83,8 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
     "strategy": click.option(
         "--strategy",
         metavar="NAME",
-        help="With --learn: what sites do between two selections: constant, hybrid or exact.  "
-        "[constant]",
+        help="With --learn: what sites do between two selections: constant, hybrid, exact or "
+        "whole.  [constant]",
     ),
     "hyperprior": click.option(
         "--hyperprior",
@@ -170,12 +169,6 @@ MEMORY: dict[str, Callable[[Any], Any]] = {
 }
 """Settings said in other units."""
 
-UNITS = {"": 1, "B": 1} | {
-    prefix + unit: base**power
-    for power, prefix in enumerate("KMGT", start=1)
-    for unit, base in (("B", 1000), ("iB", 1024))
-}
-
 TASK: dict[str, Callable[[Any], Any]] = {
     "task": click.option(
         "--task",
@@ -229,22 +222,22 @@ as_json = click.option(
 
 def settings_options(function: F) -> F:
     """Add all options of `SETTINGS`, and those of `MEMORY`."""
-    return _add(SETTINGS | MEMORY, function)
+    return add_family(SETTINGS | MEMORY, function)
 
 
 def task_option(function: F) -> F:
     """Add the option of `TASK`."""
-    return _add(TASK, function)
+    return add_family(TASK, function)
 
 
 def where_options(function: F) -> F:
     """Add all options of `WHERE`."""
-    return _add(WHERE, function)
+    return add_family(WHERE, function)
 
 
 def tuning_options(function: F) -> F:
     """Add all options of `TUNING`."""
-    return _add(TUNING, function)
+    return add_family(TUNING, function)
 
 
 def given(options: dict[str, Any], *families: dict[str, Any]) -> dict[str, Any]:
@@ -271,20 +264,23 @@ def stub_entries(size: str, settings: dict[str, Any]) -> int:
         If the size cannot be read, or entries are given too.
     """
     from sparsegp.errors import SettingsError
+    from sparsegp.execution.memory import read_size
     from sparsegp.settings import TrainSettings
 
     if "stub_entries" in settings:
         raise SettingsError("give only one of --stub-entries and --stub-memory")
-    read = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?) *([A-Za-z]*)", size.strip())
-    units = {unit.lower(): factor for unit, factor in UNITS.items()}
-    if read is None or read[2].lower() not in units or read[1].count(".") > 1 or read[1] == ".":
-        raise SettingsError(f"--stub-memory must be a size such as 4GB or 500MB, got {size!r}")
+    try:
+        found = read_size(size)
+    except ValueError:
+        raise SettingsError(
+            f"--stub-memory must be a size such as 4GB or 500MB, got {size!r}"
+        ) from None
     precision = settings.get("precision", TrainSettings.precision)
-    item = TrainSettings(precision=precision).dtype.itemsize
-    return int(float(read[1]) * units[read[2].lower()]) // item
+    return found // TrainSettings(precision=precision).dtype.itemsize
 
 
-def _add(family: dict[str, Callable[[Any], Any]], function: F) -> F:
+def add_family(family: dict[str, Callable[[Any], Any]], function: F) -> F:
+    """Add all options of a family."""
     for option in reversed(family.values()):
         function = option(function)
     return function

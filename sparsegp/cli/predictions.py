@@ -55,8 +55,8 @@ class Layout:
         return cls(model.classes, columns, ["rejected"] if rejects else [])
 
     @property
-    def labels(self) -> np.dtype[Any]:
-        """The dtype of labels."""
+    def label_dtype(self) -> np.dtype[Any]:
+        """What a label is: a class, or a number in a regression."""
         return self.classes.dtype
 
 
@@ -156,8 +156,8 @@ class ZarrWriter(Writer):
         super().__init__(path, layout, rows)
         self._group: Any = zarr.open_group(str(path), mode="w")
         if len(layout.classes):
-            self._create("classes", layout.labels, layout.classes.shape)[:] = layout.classes
-        self._arrays = {"labels": self._create("labels", layout.labels, (rows,))}
+            self._create("classes", layout.label_dtype, layout.classes.shape)[:] = layout.classes
+        self._arrays = {"labels": self._create("labels", layout.label_dtype, (rows,))}
         for name, columns in layout.columns.items():
             shape = (rows, len(columns))
             self._arrays[name] = self._create(name, np.dtype(np.float64), shape)

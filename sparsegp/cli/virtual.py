@@ -2,15 +2,16 @@
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from sparsegp.cli import options as shared
 
 if TYPE_CHECKING:
     from sparsegp.data import Table
     from sparsegp.model import Model
 
-F = TypeVar("F", bound=Callable[..., Any])
 Enlarge = Callable[["Table"], "Table"]
 
 OPTIONS: dict[str, Callable[[Any], Any]] = {
@@ -32,11 +33,9 @@ OPTIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def virtual_options(function: F) -> F:
+def virtual_options(function: shared.F) -> shared.F:
     """Add all options of `OPTIONS`."""
-    for option in reversed(OPTIONS.values()):
-        function = option(function)
-    return function
+    return shared.add_family(OPTIONS, function)
 
 
 def prepare(
@@ -64,7 +63,7 @@ def prepare(
     from sparsegp.errors import SettingsError
     from sparsegp.model import Model
 
-    given = {name: options[name] for name in OPTIONS if options.get(name) is not None}
+    given = shared.given(options, OPTIONS)
     run = given.pop("virtual", None)
     if run is None:
         if given:

@@ -232,11 +232,3 @@ class IgnoreInterrupts(distributed.WorkerPlugin):
         """Ignore the signal; a worker process runs this in its main thread."""
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def free_memory() -> int:
-    """Return the bytes that are free on this machine, within the limit of its container."""
-    import psutil  # type: ignore[import-untyped] # noqa: PLC0415 - comes with distributed
-    from distributed.system import MEMORY_LIMIT  # noqa: PLC0415
-
-    return min(int(psutil.virtual_memory().available), int(MEMORY_LIMIT))

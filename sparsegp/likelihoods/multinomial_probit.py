@@ -10,13 +10,13 @@ are added to the means (Seeger, Lawrence & Herbrich 2006, eq. 8 and appendix D).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
-from sparsegp.errors import SettingsError
-from sparsegp.likelihoods.base import Likelihood, Moments, require_classes, require_finite
+from sparsegp.likelihoods.base import Moments, require_classes
+from sparsegp.likelihoods.biased import Biased
 from sparsegp.math.normal import log_cdf_and_hazard
 from sparsegp.math.quadrature import (
     ProductTerms,
@@ -35,7 +35,7 @@ REACH = 6.5
 
 
 @dataclass(frozen=True)
-class MultinomialProbit(Likelihood, name="multinomial_probit"):
+class MultinomialProbit(Biased, name="multinomial_probit"):
     """Probability that latent value i exceeds the others, its logarithm and gradient.
 
     Rows do not influence each other: what one row gets is the same, to the bit, whichever rows it
@@ -53,10 +53,6 @@ class MultinomialProbit(Likelihood, name="multinomial_probit"):
     n_nodes: int = 12
     biases: tuple[float, ...] = ()
 
-    def __post_init__(self) -> None:
-        for bias in self.biases:
-            require_finite("bias", bias)
-
     @classmethod
     def start(cls, n_classes: int, n_nodes: int = 12) -> Self:
         """Return the likelihood with biases of zero.
@@ -68,10 +64,6 @@ class MultinomialProbit(Likelihood, name="multinomial_probit"):
         """
         require_classes(cls.name, n_classes)
         return cls(n_nodes, (0.0,) * n_classes)
-
-    def n_latent(self, n_classes: int) -> int:
-        """Return K: a row has a latent value for every class."""
-        return n_classes
 
     @property
     def bounded(self) -> bool:
@@ -222,54 +214,9 @@ class MultinomialProbit(Likelihood, name="multinomial_probit"):
             log_z[some], pull[:, some] = part, -ordered_sum(weight * terms.hazard, axis=1)
         return log_z, pull
 
-    def log_probabilities(
-        self,
-        mean: Doubles,
-        variance: Doubles,
-        n_classes: int | None = None,
-    ) -> Doubles:
-        """Return the log probability of every class, (n, K).
-
-        Each class has its own quadrature, so that small probabilities are as accurate as large
-        ones; the K values are then normalised to sum to one exactly.
-        """
-        n, n_classes = mean.shape
-        log_p = np.empty((n_classes, n))
-        for k in range(n_classes):
-            log_p[k] = self.log_z(mean, variance, np.full(n, k))
-        return np.asarray((log_p - log_sum_exp(log_p)).T)
-
-    def decide(self, mean: Doubles, variance: Doubles) -> Integers:
-        """Return the class of the largest biased mean, (n,), whatever the variances."""
-        return np.asarray(self._biased(mean).argmax(axis=1))
-
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """The biases."""
-        return tuple(f"bias_{k}" for k in range(len(self.biases)))
-
-    def parameters(self) -> Doubles:
-        """Return the biases, (K,)."""
-        return np.array(self.biases, dtype=np.float64)
-
-    def with_parameters(self, values: Doubles) -> Self:
-        """Return the likelihood with other biases; see `Likelihood`."""
-        self._check_count(values)
-        return replace(self, biases=tuple(values.tolist()))
-
     def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Integers) -> Doubles:
         """Return d log Z / d biases, (n, K): the slope, as biases are added to the means."""
         return self.gradient(mean, variance, target)[1][:, : len(self.biases)]
-
-    def _biased(self, mean: Doubles) -> Doubles:
-        if not any(self.biases):
-            return mean
-        if len(self.biases) != mean.shape[1]:
-            raise SettingsError(
-                f"likelihood={self.name} has {len(self.biases)} biases, got latent values of "
-                f"{mean.shape[1]} classes; give one bias a class"
-            )
-        return np.asarray(mean + np.array(self.biases))
 
     def _terms(
         self, gap: Doubles, ratio: Doubles, shared: bool

@@ -8,13 +8,14 @@ where the variances are large, and it keeps the tilted variances positive.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
 from sparsegp.errors import SettingsError
-from sparsegp.likelihoods.base import Likelihood, Moments, require_classes, require_finite
+from sparsegp.likelihoods.base import Moments, require_classes
+from sparsegp.likelihoods.biased import Biased
 from sparsegp.math.gaussian_quadrature import product_rule
 from sparsegp.math.quadrature import log_sum_exp, ordered_sum
 from sparsegp.types import Doubles, Floats, Integers
@@ -30,7 +31,7 @@ CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
-class Softmax(Likelihood, name="softmax"):
+class Softmax(Biased, name="softmax"):
     """p(y|u) = exp(u_y + p_y) / sum_k exp(u_k + p_k).
 
     Parameters
@@ -52,8 +53,7 @@ class Softmax(Likelihood, name="softmax"):
     def __post_init__(self) -> None:
         if self.n_nodes < 3:
             raise SettingsError(f"n_nodes of softmax must be at least 3, got {self.n_nodes}")
-        for bias in self.biases:
-            require_finite("bias", bias)
+        super().__post_init__()
 
     @classmethod
     def start(cls, n_classes: int, n_nodes: int = 12) -> Self:
@@ -68,10 +68,6 @@ class Softmax(Likelihood, name="softmax"):
         likelihood = cls(biases=(0.0,) * n_classes)
         likelihood._check_points(n_classes)
         return likelihood
-
-    def n_latent(self, n_classes: int) -> int:
-        """Return K: a row has a latent value for every class."""
-        return n_classes
 
     def log_density(self, latent: Doubles, target: Any) -> Doubles:
         """Return log p(y|u); see `Likelihood`."""
@@ -97,35 +93,9 @@ class Softmax(Likelihood, name="softmax"):
             slope[rows], curvature[rows] = some_slope.T, some_curvature.T
         return Moments(log_z, slope, curvature)
 
-    def decide(self, mean: Doubles, variance: Doubles) -> Integers:
-        """Return the class of the largest biased mean, (n,), whatever the variances."""
-        return np.asarray(self._biased(mean).argmax(axis=1))
-
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """The biases."""
-        return tuple(f"bias_{k}" for k in range(len(self.biases)))
-
-    def parameters(self) -> Doubles:
-        """Return the biases, (K,)."""
-        return np.array(self.biases, dtype=np.float64)
-
-    def with_parameters(self, values: Doubles) -> Self:
-        """Return the likelihood with other biases; see `Likelihood`."""
-        self._check_count(values)
-        return replace(self, biases=tuple(values.tolist()))
-
     def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Integers) -> Doubles:
         """Return d log Z / d biases, (n, K): the slope, as biases are added to the means."""
         return self.moments(mean, variance, target).slope[:, : len(self.biases)]
-
-    def _biased(self, mean: Doubles) -> Doubles:
-        if self.biases and len(self.biases) != mean.shape[-1]:
-            raise SettingsError(
-                f"likelihood={self.name} has {len(self.biases)} biases, got latent values of "
-                f"{mean.shape[-1]} classes; give one bias a class"
-            )
-        return mean + np.array(self.biases) if self.biases else mean
 
     def _check_points(self, n_classes: int) -> int:
         if self.n_nodes**n_classes > MAX_POINTS:

@@ -28,14 +28,13 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve
-from scipy.optimize import minimize
 
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.linalg import jittered_cholesky, solve_lower
 from sparsegp.math.summation import quantum
 from sparsegp.posterior.base import ActiveRows, Calibration, Rows, Span, posterior
+from sparsegp.posterior.calibration import fit, latent_aside
 from sparsegp.posterior.early_stopping import Search, scale_of
-from sparsegp.posterior.predict import Posterior
 from sparsegp.types import Doubles
 
 logger = logging.getLogger(__name__)
@@ -248,27 +247,18 @@ class Problem:
 
 
 def calibrate(problem: Problem, c: Doubles, scale: float) -> Calibration:
-    """Return temperature and variance weight that suit the rows kept aside best.
-
-    Maximises their predictive probability times a prior (`PRIOR`), which decides where the rows say
-    nothing: with all of them right, any temperature would be too high.
-    """
-    answers = problem.rows.map_blocks("kept_aside")
-    x = np.concatenate([part for part, _ in answers])
-    target = np.concatenate([part for _, part in answers])
+    """Return temperature and variance weight that suit the rows kept aside best, given `PRIOR`."""
     span = problem.span(c, Calibration(prior_scale=scale), {})
-    mean, variance = Posterior.from_span(problem.active, span).latent(x)
+    mean, variance, target = latent_aside(problem.active, problem.rows, span)
     means, likelihood = mean.astype(np.float32), problem.active.likelihood
 
-    def loss(logs: Doubles) -> float:
-        temperature, weight = np.exp(logs)
+    def log_z(temperature: float, weight: float) -> Doubles:
+        found: Doubles
         if variance.shape[1] == 1:
             shrink = 1.0 / (temperature * np.sqrt(1.0 + weight * variance))
-            log_z, _ = likelihood.mean_gradient(means * shrink.astype(np.float32), target)
+            found, _ = likelihood.mean_gradient(means * shrink.astype(np.float32), target)
         else:
-            log_z = likelihood.log_z(mean / temperature, weight * variance, target)
-        return float(np.square((logs - PRIOR[0]) / PRIOR[1]).sum()) / 2.0 - float(log_z.sum())
+            found = likelihood.log_z(mean / temperature, weight * variance, target)
+        return found
 
-    found = minimize(loss, PRIOR[0], method="Nelder-Mead", options={"xatol": 0.01, "fatol": 0.01})
-    temperature, weight = np.exp(found.x)
-    return Calibration(float(temperature), float(weight), scale)
+    return Calibration(*fit(log_z, PRIOR), scale)

@@ -17,6 +17,7 @@ from sparsegp.report.regression import RegressionEvaluation, evaluate_regression
 from sparsegp.reproduce.cell import Cell
 from sparsegp.reproduce.kinds.base import KINDS, Bench, Kind, Result
 from sparsegp.training import train
+from sparsegp.types import Doubles
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,10 @@ def evaluate_on(model: Model, test: Table) -> Evaluation | RegressionEvaluation:
         y = as_numbers(test.y, test.source)
         return evaluate_regression(mean.compute(), variance.compute(), y)
     codes, _ = encode_with(model.classes, test.y, test.source)
+    return evaluate(log_probabilities_on(model, test), codes, model.classes)
+
+
+def log_probabilities_on(model: Model, test: Table) -> Doubles:
+    """Return log probabilities of the classes of test rows, (n, K), by one chunk at a time."""
     chunks: Any = test.X.blocks
-    logs = [model.predict_log_proba(np.asarray(chunk)) for chunk in chunks]
-    return evaluate(np.concatenate(logs), codes, model.classes)
+    return np.concatenate([model.predict_log_proba(np.asarray(chunk)) for chunk in chunks])

@@ -19,7 +19,7 @@ from sparsegp.report import evaluate
 from sparsegp.report.one_against_rest import combine
 from sparsegp.reproduce.cell import Cell
 from sparsegp.reproduce.kinds.base import KINDS, Bench, Kind, Result
-from sparsegp.reproduce.kinds.train import CellProgress
+from sparsegp.reproduce.kinds.train import CellProgress, log_probabilities_on
 from sparsegp.reproduce.toml import Section
 from sparsegp.training import train
 from sparsegp.types import Integers
@@ -128,8 +128,7 @@ def _train(table: Table, cell: Cell, bench: Bench, stage: str, settings: dict[st
 def _figures(model: Model, dataset: Dataset) -> dict[str, Any]:
     """Return error and NLPP on the test rows, and what `overall` needs of a binary model."""
     assert dataset.test is not None  # checked by the caller
-    chunks: Any = dataset.test.X.blocks
-    logs = np.concatenate([model.predict_log_proba(np.asarray(chunk)) for chunk in chunks])
+    logs = log_probabilities_on(model, dataset.test)
     codes, _ = encode_with(model.classes, dataset.test.y, dataset.test.source)
     found = evaluate(logs, codes, model.classes)
     figures: dict[str, Any] = {"error": found.error, "nlpp": found.nlpp}

@@ -1,0 +1,58 @@
+"""What likelihoods of a latent value a class share: biases, which are added to the means."""
+
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from sparsegp.errors import SettingsError
+from sparsegp.likelihoods.base import Likelihood, require_finite
+from sparsegp.types import Doubles, Integers
+
+
+class Biased(Likelihood):
+    """A likelihood with biases; a subclass has them as a field, in the place that it wants.
+
+    Attributes
+    ----------
+    biases : tuple of float
+        One a class, or none at all, which is as if all were zero.
+    """
+
+    biases: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for bias in self.biases:
+            require_finite("bias", bias)
+
+    def n_latent(self, n_classes: int) -> int:
+        """Return K: a row has a latent value for every class."""
+        return n_classes
+
+    def decide(self, mean: Doubles, variance: Doubles) -> Integers:
+        """Return the class of the largest biased mean, (n,), whatever the variances."""
+        return np.asarray(self._biased(mean).argmax(axis=1))
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The biases."""
+        return tuple(f"bias_{k}" for k in range(len(self.biases)))
+
+    def parameters(self) -> Doubles:
+        """Return the biases, (K,)."""
+        return np.array(self.biases, dtype=np.float64)
+
+    def with_parameters(self, values: Doubles) -> Self:
+        """Return the likelihood with other biases; see `Likelihood`."""
+        self._check_count(values)
+        changed: Any = {"biases": tuple(values.tolist())}
+        return replace(self, **changed)
+
+    def _biased(self, mean: Doubles) -> Doubles:
+        """Return means, or latent values, (..., K) with the biases added."""
+        if self.biases and len(self.biases) != mean.shape[-1]:
+            raise SettingsError(
+                f"likelihood={self.name} has {len(self.biases)} biases, got latent values of "
+                f"{mean.shape[-1]} classes; give one bias a class"
+            )
+        return np.asarray(mean + np.array(self.biases)) if any(self.biases) else mean
