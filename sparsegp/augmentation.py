@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from sparsegp.data import Table, join_tables, table_from_arrays
 from sparsegp.errors import DataError, SettingsError
-from sparsegp.model import Model
+from sparsegp.model import Model, SparseModel
 from sparsegp.registry import Registry
 from sparsegp.types import Integers
 
@@ -191,6 +191,11 @@ def active_inputs(model: Model, table: Table, active: Integers) -> Rows:
     DataError
         If these are not the rows that the model holds.
     """
+    if not isinstance(model, SparseModel):
+        raise SettingsError(
+            "virtual rows are made from active rows, of which a model of "
+            f"method={model.settings['method']} has none; give a run of method=ivm"
+        )
     n, p = table.X.shape
     if p != model.n_features:
         raise DataError(
@@ -228,12 +233,12 @@ def same_settings(model: Model, **changed: Any) -> dict[str, Any]:
         If one of `KEPT` is to be changed.
     """
     former = dict(model.settings)
-    kernels = [str(kernel) for kernel in model.active.kernels]
+    kernels = [str(kernel) for kernel in model.kernels]
     learnt = former.get("learn", "none") != "none"
     settings = {
         **former,
         "kernel": "; ".join(kernels) if former["kernel_per_class"] else kernels[0],
-        "likelihood": str(model.active.likelihood) if learnt else former["likelihood"],
+        "likelihood": str(model.likelihood) if learnt else former["likelihood"],
         "scaling": model.scaling.name,
         "learn": "none",
     }

@@ -18,6 +18,7 @@ LAYERS = [
     ["selection"],
     ["ivm"],
     ["posterior", "learning"],
+    ["dense"],
     ["data"],
     ["checkpoint"],
     ["execution"],
@@ -37,6 +38,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 OWNERS = {
     "dask": {"data", "execution", "training", "model", "reproduce"},
     "distributed": {"execution"},
+    "fsspec": {"data"},
     "zarr": {"checkpoint", "data", "cli"},
     "click": {"cli"},
     "rich": {"report"},

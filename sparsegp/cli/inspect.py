@@ -12,7 +12,6 @@ from sparsegp.cli.output import listed, print_json, print_pairs, size
 
 if TYPE_CHECKING:
     from sparsegp.model import Model
-    from sparsegp.settings import TrainSettings
 
 FIGURES = (
     "n_active",
@@ -64,20 +63,17 @@ def finished(path: Path, model: "Model") -> dict[str, Any]:
         "run": str(path),
         "state": "finished",
         "settings": dict(model.settings),
-        "kernels": [str(kernel) for kernel in model.active.kernels],
+        "kernels": [str(kernel) for kernel in model.kernels],
         "scaling": model.scaling.name,
-        "calibration": asdict(model.span.calibration),
-        "posterior": {
-            **{name: value for name, value in model.span.report.items() if name != "learning"},
-            "jitter": model.posterior.jitter,
-        },
+        "calibration": asdict(model.calibration),
+        "posterior": {name: value for name, value in model.report.items() if name != "learning"},
         "classes": model.classes.tolist(),
         "columns": model.n_features,
         "n_active": len(model.rows),
         "n_wanted": len(model.rows),
         "active_rows": model.rows.tolist(),
         "history": history,
-        "learning": model.span.report.get("learning", []),
+        "learning": model.report.get("learning", []),
         "seconds": history[-1]["seconds"] if history else None,
     }
 
@@ -90,13 +86,13 @@ def tuned_only(path: Path, tuning: dict[str, Any]) -> dict[str, Any]:
 
 def outline(settings: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
     """Return what settings and data tell."""
-    from sparsegp.settings import TrainSettings
+    from sparsegp.settings import settings_from_json
 
     return {
         "settings": settings,
         "classes": data["classes"],
         "columns": data["columns"],
-        "n_wanted": rows_wanted(TrainSettings.from_json(settings), data["rows"]),
+        "n_wanted": settings_from_json(settings).rows_to_include(data["rows"]),
     }
 
 
@@ -139,11 +135,6 @@ def not_begun(path: Path, state: str) -> dict[str, Any]:
 def warn(text: str) -> None:
     """Write a warning."""
     click.echo(f"warning: {text}", err=True)
-
-
-def rows_wanted(settings: "TrainSettings", n: int) -> int:
-    """Return how many rows the run is to include."""
-    return settings.rows_to_include(n)
 
 
 def read_run(manifest: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -194,7 +185,8 @@ def print_record(record: dict[str, Any]) -> None:
         pairs += probabilities(record)
     pairs += [(name, size(count)) for name, count in record["sizes"].items()]
     if seconds is not None:
-        pairs.append(("time", f"{seconds:.1f} s for the selection"))
+        what = "the method" if "method" in record["settings"] else "the selection"
+        pairs.append(("time", f"{seconds:.1f} s for {what}"))
     print_pairs(pairs)
     print_learning(record["learning"])
     print_curve(record["history"])
@@ -207,9 +199,9 @@ def print_record(record: dict[str, Any]) -> None:
 
 def unusual(settings: dict[str, Any]) -> str:
     """Return in words those settings that are not the default ones."""
-    from sparsegp.settings import TrainSettings
+    from sparsegp.settings import settings_from_json
 
-    usual = TrainSettings().to_json()
+    usual = type(settings_from_json(settings))().to_json()
     others = [f"{name}={value}" for name, value in settings.items() if value != usual.get(name)]
     return ", ".join(others) or "the default ones"
 
@@ -220,15 +212,21 @@ def probabilities(record: dict[str, Any]) -> list[tuple[str, str]]:
     means = f"latent means divided by {calibration['temperature']:.4g} (temperature)"
     variances = f"latent variances times {calibration['variance_weight']:.4g} (variance weight)"
     scale = f"prior variances times {calibration['prior_scale']:.4g}"
-    jitter, found = report.pop("jitter"), []
+    found = []
+    if "log_evidence" in report:
+        found.append(f"log evidence {report['log_evidence']:.6g} nats")
+    if report.get("components", 1) > 1:
+        found.append(f"{report['components']} components")
     if "rounds" in report:
         found.append(f"{report['rounds']} rounds")
     if "objective" in report:
         found.append(f"objective {report['objective']:.6g} nats")
     if "jitter_of_metric" in report:
         found.append(f"jitter of its metric {report['jitter_of_metric']:.3g}")
-    found.append(f"jitter of the active rows' covariance {jitter:.3g}")
-    return [("posterior", ", ".join(found)), ("calibration", f"{scale}, {means}, {variances}")]
+    if "jitter" in report:
+        found.append(f"jitter of the active rows' covariance {report['jitter']:.3g}")
+    posterior = [("posterior", ", ".join(found))] if found else []
+    return [*posterior, ("calibration", f"{scale}, {means}, {variances}")]
 
 
 def print_learning(steps: list[dict[str, Any]]) -> None:

@@ -169,6 +169,32 @@ MEMORY: dict[str, Callable[[Any], Any]] = {
 }
 """Settings said in other units."""
 
+DENSE: dict[str, Callable[[Any], Any]] = {
+    "method": click.option(
+        "--method",
+        metavar="NAME",
+        help="ivm, on a few active rows; or one that takes all rows, a few thousand at most, in "
+        "O(n^3): laplace, ep, variational, gibbs, exact (regression), also with options, such as "
+        "'ep(damping=0.5)'.  [ivm]",
+    ),
+    "steps": click.option(
+        "--steps",
+        type=int,
+        metavar="N",
+        help="With --method and --learn: line searches of evidence, or samples of hmc.  [100]",
+    ),
+    "averaged": click.option(
+        "--map",
+        "averaged",
+        flag_value=False,
+        type=bool,
+        default=None,
+        help="With --method: probabilities at the mean of the latent values, not averaged over "
+        "them.",
+    ),
+}
+"""Options of those fields of `DenseSettings` that `TrainSettings` has not."""
+
 TASK: dict[str, Callable[[Any], Any]] = {
     "task": click.option(
         "--task",
@@ -223,6 +249,11 @@ as_json = click.option(
 def settings_options(function: F) -> F:
     """Add all options of `SETTINGS`, and those of `MEMORY`."""
     return add_family(SETTINGS | MEMORY, function)
+
+
+def dense_options(function: F) -> F:
+    """Add all options of `DENSE`."""
+    return add_family(DENSE, function)
 
 
 def task_option(function: F) -> F:

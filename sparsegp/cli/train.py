@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("--out", metavar="DIR", help="Directory of the run.  [sparsegp-run-<name of DATA>]")
 @shared.task_option
 @shared.settings_options
+@shared.dense_options
 @click.option("--block-rows", type=int, metavar="N", help="Rows in a block; changes no result.")
 @click.option(
     "--scratch",
@@ -64,11 +65,12 @@ def train(
     from sparsegp.cli.signals import stoppable
     from sparsegp.cli.stages import Stages
     from sparsegp.execution import open_runtime
-    from sparsegp.settings import TrainSettings
+    from sparsegp.settings import settings_given
     from sparsegp.tuning import tune as choose
 
-    enlarge, settings = prepare(options, shared.given(options, shared.TASK, shared.SETTINGS), tuned)
-    TrainSettings.given(**settings)  # refuses before anything is read
+    named = shared.given(options, shared.TASK, shared.SETTINGS, shared.DENSE)
+    enlarge, settings = prepare(options, named, tuned)
+    settings_given(**settings)  # refuses before anything is read
     limits = shared.given(options, shared.TUNING)
     refuse_limits(limits, tuned)
     directory = Path(out or f"sparsegp-run-{stem(data)}")
@@ -192,11 +194,11 @@ def describe(
         "columns": model.n_features,
         "classes": model.classes.tolist(),
         "n_active": len(model.rows),
-        "kernels": [str(kernel) for kernel in model.active.kernels],
+        "kernels": [str(kernel) for kernel in model.kernels],
         "scaling": model.scaling.name,
         "settings": dict(model.settings),
         **{name: last[name] for name in ("train_error", "train_mse") if name in last},
-        "likelihood": model.active.likelihood.to_json(),
+        "likelihood": model.likelihood.to_json(),
         "held_out": None if held_out is None else held_out.source,
         **figures,
         "run": str(directory),
@@ -220,9 +222,10 @@ def summary(
     kernels = list(dict.fromkeys(record["kernels"]))
     rows, columns = plural(record["rows"], "row"), plural(record["columns"], "column")
     tuning, regression = record["tuning"], "mse" in record
+    stage = "fit" if "method" in record["settings"] else "selection"
     labels = "a regression" if regression else f"{len(record['classes'])} classes"
     fits = [
-        (f"training {word}", f"{text(record[name])} at the end of the selection")
+        (f"training {word}", f"{text(record[name])} at the end of the {stage}")
         for name, word, text in (
             ("train_mse", "mse", "{:.5g}".format),
             ("train_error", "error", percent),

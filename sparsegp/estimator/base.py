@@ -129,7 +129,7 @@ class SparseGPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
 
     def _take(self, model: Model, classes: Labels) -> Self:
         """Keep what was fitted."""
-        kernels = [str(kernel) for kernel in model.active.kernels]
+        kernels = [str(kernel) for kernel in model.kernels]
         per_class = bool(model.settings["kernel_per_class"])
         self.model_ = model
         self.active_indices_ = model.rows

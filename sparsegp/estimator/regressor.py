@@ -150,7 +150,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):  # type: ignore[misc
         self.verbose = verbose
 
     def _take(self, model: Model, classes: Labels) -> Self:
-        likelihood, numbers = model.active.likelihood, model.numbers
+        likelihood, numbers = model.likelihood, model.numbers
         assert isinstance(likelihood, Gaussian)  # the one likelihood of this task
         assert numbers is not None
         self.noise_variance_ = likelihood.noise_variance * numbers.scale**2

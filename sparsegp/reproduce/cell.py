@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sparsegp.errors import SettingsError
 from sparsegp.reproduce.sources import Source
-from sparsegp.settings import TrainSettings
+from sparsegp.settings import SPARSE, DenseSettings, TrainSettings
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Cell:
     name : str
         Of its file.
     variant : str
-    settings : TrainSettings
+    settings : TrainSettings or DenseSettings
         With the seed of the cell.
     source : Source
     data_seed : int or None
@@ -36,7 +37,7 @@ class Cell:
 
     name: str
     variant: str
-    settings: TrainSettings
+    settings: TrainSettings | DenseSettings
     source: Source
     data_seed: int | None
     kind: str
@@ -46,9 +47,27 @@ class Cell:
 
     @property
     def n_active(self) -> int:
-        """Rows to include; a pipeline always names their number."""
+        """Rows to include; a pipeline always names their number. 0 for methods that take all."""
+        if isinstance(self.settings, DenseSettings):
+            return 0
         assert self.settings.n_active is not None  # checked when the pipeline was read
         return self.settings.n_active
+
+    @property
+    def sparse_settings(self) -> TrainSettings:
+        """Settings of a kind of pipeline that is for the informative vector machine alone.
+
+        Raises
+        ------
+        SettingsError
+            If they are of another method.
+        """
+        if isinstance(self.settings, DenseSettings):
+            raise SettingsError(
+                f"kind={self.kind} is for method={SPARSE}, got method={self.settings.method} in "
+                f"variant {self.variant}"
+            )
+        return self.settings
 
     @property
     def settings_used(self) -> dict[str, Any]:
@@ -65,7 +84,7 @@ class Cell:
         Settings at their defaults are left out: a setting that is new in a later version does not
         make finished cells run again.
         """
-        plain = TrainSettings().to_json()
+        plain = type(self.settings)().to_json()
         stated = {k: v for k, v in self.settings_used.items() if v != plain[k]}
         return self._digest(stated)
 

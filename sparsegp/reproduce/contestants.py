@@ -99,7 +99,7 @@ class Ours(Contestant):
                 model.predict_log_proba,
                 lambda X: model.predict_log_proba(X).argmax(axis=1),
                 _words(model),
-                {"posterior": model.span.report},
+                {"posterior": model.report},
                 watch.seconds,
             )
 
@@ -145,7 +145,7 @@ class StageWatch:
 
 
 def _words(model: Model) -> str:
-    kernels = "; ".join(dict.fromkeys(str(kernel) for kernel in model.active.kernels))
+    kernels = "; ".join(dict.fromkeys(str(kernel) for kernel in model.kernels))
     settings = TrainSettings.from_json(model.settings)
     return (
         f"d={len(model.rows)}, {kernels}, inputs {model.scaling.name}, "
@@ -191,7 +191,7 @@ class Rival(Contestant):
         scaling = choose_scaling(cell.settings.scaling, summarise(train.X, train.source))
 
         def scale(X: Any) -> Any:
-            return scaling.apply(np.asarray(X), cell.settings.dtype)
+            return scaling.apply(np.asarray(X), cell.sparse_settings.dtype)
 
         inputs = scale(train.X)
         gamma = cell.options.get("gamma") or 1.0 / (inputs.shape[1] * inputs.var(dtype=float))

@@ -12,7 +12,7 @@ from sparsegp.reproduce.kinds import KINDS, Kind
 from sparsegp.reproduce.sources import Source
 from sparsegp.reproduce.toml import Section, read_toml
 from sparsegp.reproduce.views import read_viewed
-from sparsegp.settings import TrainSettings
+from sparsegp.settings import SPARSE, DenseSettings, TrainSettings, settings_given
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -180,7 +180,7 @@ def _choose_source(section: Section, sources: dict[str, Source], name: str) -> S
 
 
 def _read_settings(section: Section, used: Collection[str] | None = None) -> dict[str, Any]:
-    """Read the rest of a table as fields of `TrainSettings`, or as those of them that are used."""
+    """Read the rest of a table as settings, or as those of them that are used."""
     types = _types()
     if used is not None:
         types = {name: kind for name, kind in types.items() if name in used}
@@ -193,16 +193,16 @@ def _read_settings(section: Section, used: Collection[str] | None = None) -> dic
 
 def _types() -> dict[str, type]:
     """Return the types of all settings but the seed; that of an optional one is not None."""
-    hints: dict[str, Any] = get_type_hints(TrainSettings)
+    hints: dict[str, Any] = get_type_hints(DenseSettings) | get_type_hints(TrainSettings)
     del hints["seed"]
     return {name: next(iter(get_args(hint)), hint) for name, hint in hints.items()}
 
 
-def _settings(section: Section, given: dict[str, Any]) -> TrainSettings:
-    if "n_active" not in given:
+def _settings(section: Section, given: dict[str, Any]) -> TrainSettings | DenseSettings:
+    if "n_active" not in given and given.get("method", SPARSE) == SPARSE:
         raise section.error("n_active", "is missing, here and in train")
     try:
-        return TrainSettings.given(**given)
+        return settings_given(**given)
     except SettingsError as error:
         raise SettingsError(f"{section.file}: train and {section.place}: {error}") from None
 
@@ -225,13 +225,14 @@ def _check_figure(section: Section, key: str, name: str, kind: Kind) -> None:
 
 
 def _check_step(section: Section, n: int, kind: Kind, cell: Cell) -> None:
-    settings = cell.settings
-    curve = kind.has_curves and 0 < n < cell.n_active and n % settings.report_every == 0
-    if not curve and n != cell.n_active:
+    if n == cell.n_active:
+        return
+    every = 0 if isinstance(cell.settings, DenseSettings) else cell.settings.report_every
+    if not (kind.has_curves and 0 < n < cell.n_active and n % every == 0):
         raise section.error(
             "n_active",
-            f"must be on the learning curve of {cell.variant} (every {settings.report_every} "
-            f"up to {cell.n_active}), got {n}",
+            f"must be on the learning curve of {cell.variant} (every {every} up to "
+            f"{cell.n_active}), got {n}",
         )
 
 

@@ -40,14 +40,14 @@ def measure(cell: Cell, folder: Path | None, progress: Progress) -> dict[str, An
     """
     table = cell.source.load(folder, cell.data_seed).train
     with open_runtime() as runtime:
-        with Training(table, cell.settings, runtime=runtime, progress=progress) as run:
+        with Training(table, cell.sparse_settings, runtime=runtime, progress=progress) as run:
             run.build()
             rounds, rounds_cpu = timed(run.select)
             run.finish(keep_blocks=False)
             peak = peak_bytes()
         (n, p), d, threads = table.X.shape, cell.n_active, runtime.n_workers
         kernels = len(run.block_settings.kernels)
-        itemsize = cell.settings.dtype.itemsize
+        itemsize = cell.sparse_settings.dtype.itemsize
     with threadpool_limits(1), ThreadPoolExecutor(threads) as executor:
         multiply = bare_products(n, p, d, threads)
         products, products_cpu = min(timed(lambda: multiply(executor)) for _ in range(REPEATS))

@@ -10,7 +10,8 @@ from sparsegp.execution import Runtime, open_runtime
 from sparsegp.interrupt import StopRequest
 from sparsegp.model import Model
 from sparsegp.run_directory import RunDirectory
-from sparsegp.settings import TrainSettings
+from sparsegp.settings import DenseSettings, settings_given
+from sparsegp.training.dense import DenseRun
 from sparsegp.training.progress import Progress, Quiet
 from sparsegp.training.run import Training
 
@@ -31,6 +32,8 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     workers: int | None = None,
     scheduler: str | None = None,
     scheduler_file: str | os.PathLike[str] | None = None,
+    tls: str | os.PathLike[str] | None = None,
+    cluster: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Model:
@@ -55,11 +58,13 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     scratch : path, optional
         Directory for files that hold scaled inputs and stub matrices instead of memory.
     runtime : Runtime, optional
-        Where to run; otherwise `threads`, `workers` (local processes), `scheduler` (an address) or
-        `scheduler_file` say so, and by default all usable processors of this process.
+        Where to run; otherwise `threads`, `workers` (local processes), `scheduler` (an address),
+        `scheduler_file` (both with `tls`, the folder of a certificate) or `cluster` (a YAML file)
+        say so, and by default all usable processors of this process.
     progress : Progress, optional
     **settings
-        Fields of `TrainSettings`.
+        Fields of `TrainSettings`; or `method`, the name of a dense method, and fields of
+        `DenseSettings`.
 
     Returns
     -------
@@ -75,7 +80,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     table = X if isinstance(X, Table) else table_from_arrays(X, y)
     if test is not None and not isinstance(test, Table):
         test = table_from_arrays(*test, source="test")
-    chosen = TrainSettings.given(**settings)
+    chosen = settings_given(**settings)
     shown: Progress = progress or Quiet()
     directory = None if out is None else RunDirectory(out, keep_last, shown.message)
     if resume and directory is None:
@@ -91,8 +96,21 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
                     workers=workers,
                     scheduler=scheduler,
                     scheduler_file=scheduler_file,
+                    tls=tls,
+                    cluster=cluster,
                 )
             )
+        if isinstance(chosen, DenseSettings):
+            return DenseRun(
+                table,
+                chosen,
+                held_out=test,
+                runtime=runtime,
+                directory=directory,
+                resume=resume,
+                progress=shown,
+                stop=stop,
+            ).train()
         run = stack.enter_context(
             Training(
                 table,

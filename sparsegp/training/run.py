@@ -21,7 +21,7 @@ from sparsegp.execution import Runtime
 from sparsegp.interrupt import StopRequest
 from sparsegp.ivm.greedy import Selection
 from sparsegp.ivm.rows import TILE
-from sparsegp.model import Model
+from sparsegp.model import SparseModel
 from sparsegp.posterior import POSTERIORS, ActiveRows
 from sparsegp.posterior.refits import Refits
 from sparsegp.run_directory import RunDirectory, require_same_rows
@@ -160,22 +160,10 @@ class Training(RunBlocks):
         Raises
         ------
         Interrupted
-            If `stop` was requested; the steps that were completed are in a checkpoint.
+            If `stop` was requested; what was done is in a checkpoint.
         """
-        if self.settings.learn != "none" and not len(self.active):
+        if self.settings.learn != "none" and (self.learnt.under_way or not len(self.active)):
             learn(self, stop)
-
-    def include(self, stop: StopRequest | None) -> None:
-        """Include rows until there are `n_active`, without reports.
-
-        Raises
-        ------
-        Interrupted
-            If `stop` was requested.
-        """
-        selection = self.selection()
-        while len(self.active) < self.n_active and selection.round(self.n_active):
-            self.check(stop, "a step of learning was cut short")
 
     def check(self, stop: StopRequest | None, what: str) -> None:
         """Raise if a stop was requested.
@@ -239,7 +227,7 @@ class Training(RunBlocks):
             f"go on by --resume"
         )
 
-    def finish(self, stop: StopRequest | None = None, keep_blocks: bool = True) -> Model:
+    def finish(self, stop: StopRequest | None = None, keep_blocks: bool = True) -> SparseModel:
         """Make the posterior and the model, and save it.
 
         Parameters
@@ -268,15 +256,15 @@ class Training(RunBlocks):
             self.progress.finish()
         if not keep_blocks:
             self.runtime.build(self.kind.block, [])
-        model = Model(
-            active,
-            span,
-            self.active.rows,
-            self.data.classes,
-            self.data.scaling,
-            self.settings.to_json(),
-            tuple(self.history),
-            self.data.numbers,
+        model = SparseModel(
+            active=active,
+            span=span,
+            rows=self.active.rows,
+            classes=self.data.classes,
+            scaling=self.data.scaling,
+            settings=self.settings.to_json(),
+            history=tuple(self.history),
+            numbers=self.data.numbers,
         )
         if self.directory is not None:
             model.save(self.directory.model_path)

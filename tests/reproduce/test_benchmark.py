@@ -182,7 +182,7 @@ class TestMeasure:
         for name in ("error", "nlpp", "brier", "ece"):
             assert found["figures"][name] == getattr(expected, name)
         assert (found["n_train"], found["n_test"]) == (300, 200)
-        assert found["details"]["posterior"] == model.span.report
+        assert found["details"]["posterior"] == model.report
 
     def test_support_vector_machine(self, pipeline):
         path = pipeline()

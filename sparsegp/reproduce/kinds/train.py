@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import entropy
 
-from sparsegp.data import Table, encode_with
+from sparsegp.data import Dataset, Table, encode_with
 from sparsegp.data.numbers import as_numbers
 from sparsegp.errors import DataError
 from sparsegp.kernels import Kernel
@@ -51,6 +52,8 @@ FIGURES = {
     "test MSE": Figure("heldout_mse", "mse"),
     "test Brier score": Figure("", "brier"),
     "test ECE": Figure("", "ece"),
+    "log evidence": Figure("", "log_evidence"),
+    "test information bits": Figure("", "information"),
     "relevant columns": Figure("", "relevant"),
     "training error %": Figure("train_error", "", _percent),
     "seconds": Figure("seconds", ""),
@@ -110,17 +113,19 @@ class Train(Kind):
             **cell.settings.to_json(),
         )
         figures = evaluate_on(model, dataset.test).to_json()
-        learning = model.span.report.get("learning", [])
-        relevant = relevant_columns(model.active.kernels[0])
+        learning, evidence = model.report.get("learning", []), model.report.get("log_evidence")
+        relevant = relevant_columns(model.kernels[0])
         return {
             "n_train": dataset.train.X.shape[0],
             "n_test": figures["n"],
-            "kernels": [str(kernel) for kernel in model.active.kernels],
-            "likelihood": model.active.likelihood.to_json(),
+            "kernels": [str(kernel) for kernel in model.kernels],
+            "likelihood": model.likelihood.to_json(),
             "relevant": relevant,
             "model": {
                 **{name: figures[name] for name in MODEL_FIGURES if name in figures},
                 "relevant": len(relevant),
+                **({} if evidence is None else {"log_evidence": evidence}),
+                **information(dataset, figures),
             },
             "learning": learning,
             "curve": [dict(record) for record in model.history],
@@ -130,7 +135,7 @@ class Train(Kind):
         """Look in the finished model after the last inclusion, else in the learning curve."""
         place, curve = FIGURES[what], result["curve"]
         value: float | None = None
-        if n_active == curve[-1]["n_active"] and place.model:
+        if n_active in {0, curve[-1]["n_active"]} and place.model:
             value = result["model"].get(place.model)
         elif place.curve:
             values = [r.get(place.curve) for r in curve if r["n_active"] == n_active]
@@ -146,6 +151,18 @@ def relevant_columns(kernel: Kernel) -> list[int]:
     named = zip(kernel.parameter_names, kernel.parameters(), strict=True)
     logs = [log for name, log in named if name.endswith(".length_scales")]
     return [column for column, log in enumerate(logs) if log < math.log(RELEVANT)]
+
+
+def information(dataset: Dataset, figures: Mapping[str, Any]) -> dict[str, float]:
+    """Return what predictions tell of the labels, in bits a row.
+
+    The entropy of the training labels less the mean of -log2 p (Rasmussen & Williams 2006, section
+    3.7, where it is the bias term that is taken for granted).
+    """
+    if "nlpp" not in figures or "error" not in figures:
+        return {}
+    counts = np.unique(np.asarray(dataset.train.y), return_counts=True)[1]
+    return {"information": (float(entropy(counts)) - figures["nlpp"]) / math.log(2.0)}
 
 
 def evaluate_on(model: Model, test: Table) -> Evaluation | RegressionEvaluation:

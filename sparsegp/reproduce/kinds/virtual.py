@@ -72,8 +72,8 @@ class Virtual(Kind):
             "number": cell.data_seed,
             "n_train": dataset.train.X.shape[0],
             "n_enlarged": table.X.shape[0],
-            "kernel": str(second.active.kernels[0]),
-            "likelihood": str(second.active.likelihood),
+            "kernel": str(second.kernels[0]),
+            "likelihood": str(second.likelihood),
             "first": _figures(first, dataset),
             "second": _figures(second, dataset),
         }

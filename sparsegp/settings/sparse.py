@@ -1,4 +1,4 @@
-"""What a run is asked to do: everything besides the data that its result depends on."""
+"""Settings of a sparse run, by the informative vector machine."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields

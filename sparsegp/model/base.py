@@ -1,20 +1,17 @@
-"""The fitted model: predictions at new rows, and its directory on disk.
-
-A model holds the active rows, their sites, the kernels, the labels and the scaling; no other
-training row, and nothing that has to be unpickled.
-"""
+"""What every fitted model is: predictions at new rows, and its directory on disk."""
 
 import os
 import pickle
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from sparsegp.checkpoint import read_bundle, write_bundle
@@ -22,12 +19,12 @@ from sparsegp.data.labels import classes_from_json, classes_to_json
 from sparsegp.data.numbers import Numbers
 from sparsegp.data.scaling import Scaling
 from sparsegp.errors import DataError, SettingsError, StoreError
-from sparsegp.execution.threads import usable_cpus
-from sparsegp.kernels import parse
+from sparsegp.kernels import Kernel
 from sparsegp.likelihoods import Gaussian, Likelihood
-from sparsegp.posterior.base import ActiveRows, Calibration, Span
-from sparsegp.posterior.predict import TILE, Posterior
-from sparsegp.types import Doubles, Floats, Integers, Labels
+from sparsegp.posterior.base import Calibration
+from sparsegp.posterior.predict import TILE
+from sparsegp.registry import Registry
+from sparsegp.types import Doubles, Integers, Labels
 
 KIND, VERSION = "sparsegp-model", 1
 
@@ -35,18 +32,17 @@ LARGE = 2**20
 """Bytes of a model that is too large for the graph of a dask client."""
 
 
-@dataclass(frozen=True)
-class Model:
+@dataclass(frozen=True, kw_only=True)
+class Model(ABC):
     """A trained classifier, or a regression.
+
+    A subclass says what is held of the training rows, and how new ones are predicted from that;
+    ``class SparseModel(Model, family="sparse")`` enters it in `FAMILIES`.
 
     Parameters
     ----------
-    active : ActiveRows
-        Kernels, likelihood and scaled active rows.
-    span : Span
-        The posterior over their span.
     rows : Integers (d,)
-        Row numbers of the active rows in the training data, in order of inclusion.
+        Row numbers, in the training data, of the rows that it holds, in order of inclusion.
     classes : Labels (K,)
         In the order of the columns of every prediction; none in a regression.
     scaling : Scaling
@@ -54,13 +50,13 @@ class Model:
         What it was trained with, as plain JSON.
     history : sequence of dict
         The learning curve: n_active, seconds, train_error, heldout_error, heldout_nlpp; mse in
-        place of error in a regression.
+        place of error in a regression. Of a dense method, the figures of its steps.
     numbers : Numbers, optional
         How the labels of a regression were standardised.
     """
 
-    active: ActiveRows
-    span: Span
+    family: ClassVar[str] = ""
+
     rows: Integers
     classes: Labels
     scaling: Scaling
@@ -68,26 +64,59 @@ class Model:
     history: Sequence[Mapping[str, float]] = ()
     numbers: Numbers | None = None
 
-    def __post_init__(self) -> None:
-        with threadpool_limits(1):  # the same bits on any number of processors
-            posterior = Posterior.from_span(self.active, self.span)
-        object.__setattr__(self, "_posterior", posterior)
+    def __init_subclass__(cls, family: str, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.family = family
+        FAMILIES.register(family)(cls)
 
     @property
-    def posterior(self) -> Posterior:
-        """The Gaussian posterior spanned by the active rows."""
-        posterior: Posterior = object.__getattribute__(self, "_posterior")
-        return posterior
-
-    @property
+    @abstractmethod
     def n_features(self) -> int:
         """Number of input columns p."""
-        return int(self.active.x.shape[1])
 
     @property
+    @abstractmethod
     def n_latent(self) -> int:
         """Latent values of a row: one, or one a class."""
-        return int(self.active.site.shape[1])
+
+    @property
+    @abstractmethod
+    def kernels(self) -> Sequence[Kernel]:
+        """One for all latent values, or one each; of several samples of them, the first."""
+
+    @property
+    @abstractmethod
+    def likelihood(self) -> Likelihood:
+        """That of a label given its latent values."""
+
+    @property
+    @abstractmethod
+    def report(self) -> Mapping[str, Any]:
+        """What happened while the posterior was made, plain JSON."""
+
+    @property
+    def calibration(self) -> Calibration:
+        """How latent values become probabilities."""
+        return Calibration()
+
+    @abstractmethod
+    def _latent(self, X: Any) -> tuple[Doubles, Doubles]:
+        """Return latent means (n, R) and variances (n, R) or (n, 1)."""
+
+    @abstractmethod
+    def _log_probabilities(self, X: Any) -> Doubles:
+        """Return log class probabilities, (n, K)."""
+
+    @abstractmethod
+    def _contents(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return what a subclass adds to JSON and arrays of the directory."""
+
+    @classmethod
+    @abstractmethod
+    def _restored(
+        cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], common: dict[str, Any]
+    ) -> "Model":
+        """Return the model of what `_contents` gave; `common` has what all models have."""
 
     @property
     def is_regression(self) -> bool:
@@ -126,7 +155,7 @@ class Model:
         DataError
             As for `predict_proba`.
         """
-        likelihood = self.active.likelihood
+        likelihood = self.likelihood
         if self.numbers is None or not isinstance(likelihood, Gaussian):
             raise SettingsError("a classifier predicts probabilities: use predict_proba")
         both = self._map(self._latent_pair, X, 2)
@@ -170,29 +199,16 @@ class Model:
         StoreError
             If it cannot be written.
         """
-        meta = {
-            "kernels": [str(kernel) for kernel in self.active.kernels],
-            "likelihood": self.active.likelihood.to_json(),
+        meta, arrays = self._contents()
+        meta |= {
+            "family": self.family,
             "classes": classes_to_json(self.classes),
             "scaling": self.scaling.to_json(),
-            "calibration": asdict(self.span.calibration),
-            "report": self.span.report,
             "settings": dict(self.settings),
             "history": [dict(record) for record in self.history],
             "numbers": None if self.numbers is None else asdict(self.numbers),
         }
-        arrays = {
-            "x": self.active.x,
-            "target": self.active.target,
-            "site": self.active.site,
-            "coefficients": np.concatenate(self.span.coefficients),
-            "rows": self.rows,
-        }
-        if self.active.precision is not None:
-            arrays["precision"] = self.active.precision
-        if self.span.gain is not None:
-            arrays["gain"] = np.stack([_packed(factor) for factor in self.span.gain])
-        write_bundle(Path(path), meta, arrays, kind=KIND, version=VERSION)
+        write_bundle(Path(path), meta, {**arrays, "rows": self.rows}, kind=KIND, version=VERSION)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Model":
@@ -210,34 +226,15 @@ class Model:
             raise StoreError(f"{place} holds no finished model; go on with `train --resume`")
         bundle = read_bundle(place, kind=KIND, versions={VERSION})
         meta, arrays = bundle.meta, bundle.arrays
-        active = ActiveRows(
-            [parse(text) for text in meta["kernels"]],
-            Likelihood.from_json({"name": "multinomial_probit", **meta["likelihood"]}),
-            arrays["x"],
-            arrays["target"],
-            arrays["site"],
-            arrays.get("precision"),
-        )
-        gain = arrays.get("gain")
-        coefficients = arrays["coefficients"]
-        ends = np.cumsum([len(members) for members in active.members()])[:-1]
-        flat = coefficients.reshape(-1, coefficients.shape[-1])  # version 0.1 stacked them
-        span = Span(
-            np.split(flat, ends),
-            None if gain is None else [_unpacked(packed, len(active.x)) for packed in gain],
-            Calibration(**meta["calibration"]),
-            meta["report"],
-        )
-        return cls(
-            active,
-            span,
-            arrays["rows"],
-            classes_from_json(meta["classes"]) if meta["classes"] else np.empty(0),
-            Scaling.from_json(meta["scaling"]),
-            meta["settings"],
-            tuple(meta["history"]),
-            Numbers(**meta["numbers"]) if meta.get("numbers") else None,
-        )
+        common = {
+            "rows": arrays["rows"],
+            "classes": classes_from_json(meta["classes"]) if meta["classes"] else np.empty(0),
+            "scaling": Scaling.from_json(meta["scaling"]),
+            "settings": meta["settings"],
+            "history": tuple(meta["history"]),
+            "numbers": Numbers(**meta["numbers"]) if meta.get("numbers") else None,
+        }
+        return FAMILIES[meta.get("family", "sparse")]._restored(meta, arrays, common)
 
     # -- one chunk of rows -------------------------------------------------------------------------
 
@@ -247,25 +244,9 @@ class Model:
                 "a regression has no class probabilities: use predictive_mean_and_variance"
             )
 
-    def _latent(self, X: Any) -> tuple[Doubles, Doubles]:
-        def transform(rows: Floats) -> Floats:
-            scaled: Floats = self.scaling.apply(rows)
-            return scaled
-
-        with ThreadPoolExecutor(usable_cpus()) as executor:
-            return self.posterior.latent(X, transform, executor)
-
     def _latent_pair(self, X: Any) -> Doubles:
         mean, variance = self._latent(X)
         return np.concatenate([mean, np.broadcast_to(variance, mean.shape)], axis=1)
-
-    def _log_probabilities(self, X: Any) -> Doubles:
-        mean, variance = self._latent(X)
-        calibration = self.span.calibration
-        log_p: Doubles = self.active.likelihood.log_probabilities(
-            mean / calibration.temperature, variance * calibration.variance_weight
-        )
-        return log_p
 
     def _labels(self, X: Any) -> Labels:
         best: Labels = self.classes[self._log_probabilities(X).argmax(axis=1)]
@@ -303,6 +284,9 @@ class Model:
         return X
 
 
+FAMILIES: Registry[type[Model]] = Registry("family of models")
+
+
 def _block(x: Any, model: Model, method: str) -> Any:
     """Apply a method to one block; the model is an argument, so that it travels once a worker."""
     return getattr(model, method)(model._checked(x))
@@ -332,17 +316,6 @@ def _pickled_size(model: Model) -> int:
     arrays: list[pickle.PickleBuffer] = []
     rest = pickle.dumps(model, protocol=5, buffer_callback=arrays.append)
     return len(rest) + sum(array.raw().nbytes for array in arrays)
-
-
-def _packed(lower: Doubles) -> Floats:
-    """Return the lower triangle row after row, in float32."""
-    return np.asarray(lower[np.tril_indices(len(lower))], dtype=np.float32)
-
-
-def _unpacked(packed: Floats, size: int) -> Doubles:
-    lower = np.zeros((size, size))
-    lower[np.tril_indices(size)] = packed
-    return lower
 
 
 def load(path: str | os.PathLike[str]) -> Model:

@@ -1,0 +1,64 @@
+"""Prior covariances by their eigenvectors: K = U diag(l) U' for each kernel.
+
+Where latent values have noise of variance one (Girolami & Rogers 2006, section 3; GR below), all
+that inference asks for are products with K, K^(1/2), (I + K)^-1 and log |I + K|. In the basis of the
+eigenvectors these are diagonal, also where K is singular to rounding.
+"""
+
+import numpy as np
+
+from sparsegp.dense.precisions import of_latent
+from sparsegp.errors import NumericalError
+from sparsegp.types import Doubles
+
+
+class Spectrum:
+    """Eigenvalues and eigenvectors of the prior covariances of R latent values of n rows.
+
+    Parameters
+    ----------
+    covariances : Doubles (C, n, n)
+        One for all latent values (C = 1), or one each.
+    n_latent : int
+        R.
+
+    Attributes
+    ----------
+    values : Doubles (n, R)
+        Not negative: what is below zero is rounding.
+    log_det : float
+        log |I + K| of all latent values.
+
+    Raises
+    ------
+    NumericalError
+        If a covariance is not finite.
+    """
+
+    def __init__(self, covariances: Doubles, n_latent: int) -> None:
+        if not np.isfinite(covariances).all():
+            raise NumericalError(
+                "the covariance of the rows must be finite; check the kernel and the scale of the "
+                "inputs"
+            )
+        values, self.vectors = np.linalg.eigh(covariances)
+        self.values = np.maximum(of_latent(values, n_latent).T, 0.0)
+        self.log_det = float(np.log1p(self.values).sum())
+
+    def turn(self, right: Doubles) -> Doubles:
+        """Return U' R for R (n, R)."""
+        return self._times(self.vectors.transpose(0, 2, 1), right)
+
+    def back(self, right: Doubles) -> Doubles:
+        """Return U R for R (n, R)."""
+        return self._times(self.vectors, right)
+
+    def smooth(self, right: Doubles) -> Doubles:
+        """Return (I + K)^-1 R for R (n, R)."""
+        return self.back(self.turn(right) / (1.0 + self.values))
+
+    @staticmethod
+    def _times(matrices: Doubles, right: Doubles) -> Doubles:
+        if len(matrices) == 1:
+            return np.asarray(matrices[0] @ right)
+        return np.stack([some @ column for some, column in zip(matrices, right.T, strict=True)], 1)

@@ -1,0 +1,34 @@
+"""What a run is asked to do: everything besides the data that its result depends on."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sparsegp.settings.dense import DenseSettings as DenseSettings
+from sparsegp.settings.sparse import DEFAULT_N_ACTIVE as DEFAULT_N_ACTIVE
+from sparsegp.settings.sparse import DEFAULT_PANEL as DEFAULT_PANEL
+from sparsegp.settings.sparse import GENERAL as GENERAL
+from sparsegp.settings.sparse import LEAST_ASIDE as LEAST_ASIDE
+from sparsegp.settings.sparse import TrainSettings as TrainSettings
+
+SPARSE = "ivm"
+"""The method of `TrainSettings`, and the default; all others are of `DenseSettings`."""
+
+
+def settings_given(**named: Any) -> TrainSettings | DenseSettings:
+    """Return the settings of a method, of which some are named; "ivm" if no `method` is.
+
+    Raises
+    ------
+    SettingsError
+        If a name is unknown to the method, or the settings do not go together.
+    """
+    if named.get("method", SPARSE) == SPARSE:
+        return TrainSettings.given(**{k: v for k, v in named.items() if k != "method"})
+    return DenseSettings.given(**named)
+
+
+def settings_from_json(stored: Mapping[str, Any]) -> TrainSettings | DenseSettings:
+    """Restore the settings of a run, of whichever method; unknown names are refused."""
+    return (
+        DenseSettings.from_json(stored) if "method" in stored else TrainSettings.from_json(stored)
+    )

@@ -1,0 +1,141 @@
+"""Settings of a dense method: all rows at once, in O(n^3)."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from sparsegp.dense import METHODS, Method, likelihood_for, parse_method
+from sparsegp.errors import SettingsError
+from sparsegp.kernels import InputScale, Kernel, parse, parse_many
+from sparsegp.likelihoods import LIKELIHOODS, Likelihood
+from sparsegp.types import Doubles
+
+LEARN = ("none", "evidence", "hmc")
+
+
+@dataclass(frozen=True)
+class DenseSettings:
+    """Settings of a run that takes all rows.
+
+    Parameters
+    ----------
+    method : str
+        Name in `METHODS`, with options in parentheses: "ep(damping=0.5)".
+    kernel : str
+        Text of the kernel; a length scale left out is chosen from the data (`Kernel.fill`).
+    kernel_per_class : bool
+        One kernel for every class. The text may then name them all, separated by semicolons.
+    likelihood : str
+        Name in `LIKELIHOODS`; the first of the method's that suits the number of classes if empty.
+    learn : str
+        "none"; "evidence": kernels of the highest marginal likelihood, times the hyperprior; "hmc":
+        samples of them by hybrid Monte Carlo, over which predictions are averaged.
+    steps : int
+        Line searches of "evidence", at most; samples of "hmc".
+    hyperprior : str
+        Prior densities of what is learnt (learning/hyperpriors.py).
+    averaged : bool
+        Whether probabilities are averaged over the latent posterior, or taken at its mean.
+    scaling : str
+        Name in `SCALINGS`.
+    seed : int
+        Key of whatever is random.
+    """
+
+    method: str = "laplace"
+    kernel: str = "10*rbf"
+    kernel_per_class: bool = False
+    likelihood: str = ""
+    learn: str = "none"
+    steps: int = 100
+    hyperprior: str = ""
+    averaged: bool = True
+    scaling: str = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        from sparsegp.data import SCALINGS  # noqa: PLC0415 - names only
+
+        SCALINGS[self.scaling]  # raises for an unknown name
+        if self.likelihood:
+            LIKELIHOODS[self.likelihood]
+        method = self.build_method()
+        if self.learn not in LEARN:
+            raise SettingsError(f"learn must be one of {', '.join(LEARN)}, got {self.learn!r}")
+        if self.learn != "none" and not method.has_evidence:
+            having = [name for name in METHODS if METHODS[name]().has_evidence]
+            raise SettingsError(
+                f"learn={self.learn} needs the gradient of a marginal likelihood, which "
+                f"method={method.name} has not; use one of {', '.join(having)}"
+            )
+        for name, least in {"seed": 0, "steps": 1}.items():
+            if getattr(self, name) < least:
+                raise SettingsError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if not self.kernel_per_class:
+            parse(self.kernel)
+
+    def build_method(self) -> Method:
+        """Return the method with its options."""
+        return parse_method(self.method)
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether labels are numbers."""
+        names = [self.likelihood] if self.likelihood else self.build_method().likelihoods
+        return LIKELIHOODS[names[0]].numeric
+
+    def choose_likelihood(self, n_classes: int) -> Likelihood:
+        """Return the likelihood for so many classes.
+
+        Raises
+        ------
+        SettingsError
+            If the method has none.
+        """
+        return likelihood_for(type(self.build_method()), n_classes, self.likelihood)
+
+    def rows_to_include(self, n: int) -> int:
+        """Return the number of rows that the model holds: all."""
+        return n
+
+    def kernels(self, n_latent: int, variances: Doubles) -> list[Kernel]:
+        """Return the kernels with all length scales filled in; see `TrainSettings.kernels`."""
+        texts = parse_many(self.kernel, n_latent) if self.kernel_per_class else None
+        scale, probe = InputScale(variances), np.zeros((1, len(variances)))
+        filled = [kernel.fill(scale) for kernel in texts or [parse(self.kernel)]]
+        for kernel in filled:
+            kernel(probe, probe)  # raises where the kernel does not fit the columns
+        return filled
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def given(cls, **named: Any) -> "DenseSettings":
+        """Return settings of which some are named, and perhaps a `task`.
+
+        Raises
+        ------
+        SettingsError
+            If a name is unknown, or the settings do not go together.
+        """
+        task = named.pop("task", None)
+        settings = cls.from_json(named)
+        if task is not None and (task == "regression") != settings.is_regression:
+            raise SettingsError(f"method={settings.method} is not for task={task}; use another")
+        return settings
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "DenseSettings":
+        """Restore what `to_json` gave; unknown names are refused."""
+        known = {field.name for field in fields(cls)}
+        unknown = sorted(set(stored) - known)
+        if unknown:
+            raise SettingsError(
+                f"method={stored.get('method')} takes all rows and has no settings "
+                f"{', '.join(unknown)}; it knows {', '.join(sorted(known))}"
+            )
+        return cls(**stored)

@@ -1,0 +1,190 @@
+"""Expectation propagation against quadrature, exact regression and finite differences."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+from scipy.stats import multivariate_normal
+
+from sparsegp.dense import EP, Alone, Exact, Laplace, Mixture, Problem
+from sparsegp.errors import NumericalError, SettingsError
+from sparsegp.kernels import RBF
+from sparsegp.likelihoods import (
+    Gaussian,
+    Likelihood,
+    Logistic,
+    OrderedProbit,
+    Probit,
+    Softmax,
+)
+from sparsegp.types import Doubles
+
+SMALL: list[Likelihood] = [Probit(0.3), Logistic(-0.2), OrderedProbit((-0.7, 0.5))]
+BOTH = [EP(), EP(schedule="parallel", damping=0.8)]
+
+
+def problem(likelihood: Likelihood, n: int = 20, variance: float = 4.0, seed: int = 1) -> Problem:
+    rng = np.random.default_rng(seed)
+    classes = 3 if isinstance(likelihood, OrderedProbit) else 2
+    target: Any = rng.integers(0, classes, n)
+    if likelihood.numeric:
+        target = rng.normal(size=n)
+    return Problem(rng.normal(size=(n, 2)), target, [variance * RBF(1.1)], likelihood, 1)
+
+
+def integrated(some: Problem) -> tuple[float, Doubles, Doubles]:
+    """Return log evidence, means and variances of up to three rows by a dense grid."""
+    n, covariance = len(some.x), some.covariances()[0]
+    axis = np.linspace(-9.5, 9.5, 77)
+    grid = np.stack(np.meshgrid(*[axis] * n, indexing="ij"), axis=-1).reshape(-1, n)
+    density = multivariate_normal(np.zeros(n), covariance).pdf(grid)
+    log_p = some.likelihood.log_density(grid[..., np.newaxis], some.target).sum(axis=1)
+    weight = density * np.exp(log_p)
+    total = weight.sum()
+    mean = weight @ grid / total
+    return np.log(total * (axis[1] - axis[0]) ** n), mean, weight @ (grid - mean) ** 2 / total
+
+
+@pytest.mark.parametrize("likelihood", SMALL, ids=lambda each: each.name)
+@pytest.mark.parametrize(("n", "error"), [(1, 1e-6), (2, 2e-3), (3, 4e-3)])
+def test_quadrature_on_few_rows(likelihood: Likelihood, n: int, error: float) -> None:
+    """One row is exact; of more the error is that of EP, and far below that of Laplace."""
+    x = 1.6 * np.arange(n)[:, np.newaxis]
+    some = Problem(x, np.arange(n) % 2, [2.0 * RBF(1.0)], likelihood, 1)
+    evidence, mean, variance = integrated(some)
+    found = EP().fit(some, Alone())
+    found_mean, found_variance = Mixture(found.components, x).latent(x)
+    assert found.log_evidence == pytest.approx(evidence, abs=error)
+    assert_allclose(found_mean[:, 0], mean, atol=error)
+    assert_allclose(found_variance[:, 0], variance, rtol=5 * error)
+    if not isinstance(likelihood, OrderedProbit):
+        laplace = Laplace().fit(some, Alone())
+        assert abs(laplace.log_evidence - evidence) > 2 * abs(found.log_evidence - evidence)
+
+
+@pytest.mark.parametrize("method", BOTH, ids=str)
+def test_gaussian_noise_is_exact(method: EP) -> None:
+    some = problem(Gaussian(0.3))
+    ours, exact = method.evidence(some), Exact().evidence(some)
+    assert ours.value == pytest.approx(exact.value, abs=1e-8)
+    assert_allclose(ours.gradient, exact.gradient, atol=1e-7)
+    new = np.random.default_rng(3).normal(size=(6, 2))
+    pairs = [
+        Mixture(each.fit(some, Alone()).components, some.x).latent(new)
+        for each in (method, Exact())
+    ]
+    assert_allclose(pairs[0][0], pairs[1][0], atol=1e-7)
+    assert_allclose(pairs[0][1], pairs[1][1], atol=1e-7)
+
+
+@pytest.mark.parametrize("likelihood", SMALL, ids=lambda each: each.name)
+@pytest.mark.parametrize("variance", [1.0, 1e3])
+def test_schedules_end_in_the_same_point(likelihood: Likelihood, variance: float) -> None:
+    some = problem(likelihood, n=45, variance=variance)  # more than a block of rows
+    fits = [method.fit(some, Alone()) for method in BOTH]
+    assert fits[0].log_evidence == pytest.approx(fits[1].log_evidence, abs=1e-6)
+    first, second = (fit.components[0] for fit in fits)
+    assert_allclose(first.precision, second.precision, rtol=2e-5, atol=1e-9)
+    assert_allclose(first.coefficients, second.coefficients, atol=1e-5)
+
+
+def test_marginals_agree_with_the_tilted_ones() -> None:
+    """What EP is for, written down once more: the moments of cavity times likelihood."""
+    some = problem(Logistic(0.4), n=12, variance=9.0)
+    component = EP().fit(some, Alone()).components[0]
+    covariance = some.covariances()[0]
+    tau = component.precision[:, 0]
+    posterior = np.linalg.inv(np.linalg.inv(covariance) + np.diag(tau))
+    mean = covariance @ component.coefficients[0, :, 0]
+    nu = np.linalg.solve(posterior, mean)
+    axis = np.linspace(-40.0, 40.0, 40001)
+    for i in range(12):
+        precision = 1.0 / posterior[i, i] - tau[i]
+        centre = (mean[i] / posterior[i, i] - nu[i]) / precision
+        log_p = some.likelihood.log_density(axis[:, np.newaxis], some.target[i])
+        weight = np.exp(log_p - 0.5 * precision * (axis - centre) ** 2)
+        tilted = weight @ axis / weight.sum()
+        assert mean[i] == pytest.approx(tilted, abs=1e-5)
+        spread = weight @ (axis - tilted) ** 2 / weight.sum()
+        assert posterior[i, i] == pytest.approx(spread, rel=1e-5)
+
+
+@pytest.mark.parametrize("likelihood", SMALL, ids=lambda each: each.name)
+@pytest.mark.parametrize("method", BOTH, ids=str)
+def test_gradient_by_differences(likelihood: Likelihood, method: EP) -> None:
+    some = problem(likelihood)
+    found, here, step = method.evidence(some), some.parameters(), 1e-4
+    for index, unit in enumerate(step * np.eye(len(here))):
+        up, down = (
+            method.evidence(some.with_parameters(here + s * unit), found.start).value
+            for s in (1, -1)
+        )
+        assert found.gradient[index] == pytest.approx((up - down) / (2 * step), abs=2e-6)
+
+
+def test_start_changes_the_way_not_the_end() -> None:
+    some = problem(Probit(), n=40, variance=100.0)
+    near = some.with_parameters(some.parameters() + 0.01)
+    cold, start = EP().evidence(near), EP().evidence(some).start
+    few = EP(max_sweeps=6)
+    warm = few.evidence(near, start)
+    assert warm.value == pytest.approx(cold.value, abs=1e-7)
+    with pytest.raises(NumericalError, match="converge in max_sweeps=6 sweeps, found marginals"):
+        few.evidence(near)
+
+
+class Stopped(Exception):  # noqa: N818 - not an error
+    pass
+
+
+class Stopping(Alone):
+    """A watch that stops the fit after some steps, and keeps its state."""
+
+    def __init__(self, last: int) -> None:
+        self.last = last
+        self.state: dict[str, NDArray[Any]] = {}
+
+    def say(
+        self, done: int, total: int, state: Callable[[], dict[str, NDArray[Any]]], **figures: float
+    ) -> None:
+        self.state = {name: array.copy() for name, array in state().items()}
+        if done == self.last:
+            raise Stopped
+
+    def again(self) -> Alone:
+        watch = Alone()
+        watch.former = self.state
+        return watch
+
+
+@pytest.mark.parametrize("method", BOTH, ids=str)
+def test_resumed_has_the_same_bits(method: EP) -> None:
+    some = problem(Probit(), n=40)
+    whole = method.fit(some, Alone())
+    for last in (1, 4, len(whole.trace)):
+        watch = Stopping(last)
+        with pytest.raises(Stopped):
+            method.fit(some, watch)
+        resumed = method.fit(some, watch.again())
+        assert resumed.log_evidence == whole.log_evidence
+        assert resumed.trace == whole.trace
+        pair = whole.components[0], resumed.components[0]
+        assert_array_equal(pair[0].precision, pair[1].precision)
+        assert_array_equal(pair[0].coefficients, pair[1].coefficients)
+
+
+def test_refusals() -> None:
+    with pytest.raises(SettingsError, match="schedule of ep must be one of sequential, parallel"):
+        EP(schedule="random")
+    with pytest.raises(SettingsError, match="damping of ep must be above 0, up to 1, got 2"):
+        EP(damping=2.0)
+    with pytest.raises(SettingsError, match="tolerance of ep"):
+        EP(tolerance=0.0)
+    with pytest.raises(SettingsError, match="max_sweeps of ep"):
+        EP(max_sweeps=0)
+    three = Problem(np.zeros((3, 1)), np.arange(3), [RBF(1.0)], Softmax(), 3)
+    with pytest.raises(SettingsError, match="one latent value a row, got 3"):
+        EP().fit(three, Alone())

@@ -1,0 +1,233 @@
+"""Laplace's approximation against optimisers, finite differences, quadrature and scikit-learn."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize
+from scipy.stats import multivariate_normal
+from sklearn.gaussian_process import GaussianProcessClassifier, kernels
+
+from sparsegp.dense import Alone, Laplace, Mixture, Problem
+from sparsegp.dense.expansions import EXPANSIONS
+from sparsegp.errors import NumericalError, SettingsError
+from sparsegp.kernels import RBF
+from sparsegp.likelihoods import (
+    LIKELIHOODS,
+    Gaussian,
+    Likelihood,
+    Logistic,
+    MultinomialProbit,
+    Probit,
+    Softmax,
+)
+from sparsegp.types import Doubles
+
+BIASED: dict[str, Likelihood] = {
+    "logistic": Logistic(0.3),
+    "probit": Probit(-0.4),
+    "softmax": Softmax(biases=(0.2, -0.5, 0.4)),
+    "multinomial_probit": MultinomialProbit(30, (0.2, -0.5, 0.4)),
+}
+
+
+def problem(name: str, n: int = 20, n_kernels: int = 1, seed: int = 1) -> Problem:
+    rng = np.random.default_rng(seed)
+    n_latent = 1 if name in {"logistic", "probit"} else 3
+    kernels = [(5.0 + 2 * c) * RBF(0.8 + 0.3 * c) for c in range(n_kernels)]
+    target = rng.integers(0, max(2, n_latent), n)
+    return Problem(rng.normal(size=(n, 2)), target, kernels, BIASED[name], n_latent)
+
+
+def full_prior(some: Problem) -> Doubles:
+    """Return the prior covariance of all latent values, (R n, R n)."""
+    n, covariances = len(some.x), some.covariances()
+    prior = np.zeros((some.n_latent * n, some.n_latent * n))
+    for r in range(some.n_latent):
+        prior[r * n : (r + 1) * n, r * n : (r + 1) * n] = covariances[r % len(covariances)]
+    return prior
+
+
+def curvature_by_differences(some: Problem, latent: Doubles, step: float = 1e-3) -> Doubles:
+    """Return minus the Hessian of the log likelihood in the latent values (R n,)."""
+    n, size = len(some.x), latent.size
+
+    def value(u: Doubles) -> float:
+        return float(some.likelihood.log_density(u.reshape(-1, n).T, some.target).sum())
+
+    units, out = step * np.eye(size), np.empty((size, size))
+    for i in range(size):
+        for j in range(size):
+            corners = [
+                s * t * value(latent + s * units[i] + t * units[j])
+                for s in (1, -1)
+                for t in (1, -1)
+            ]
+            out[i, j] = -sum(corners) / (4 * step**2)
+    return out
+
+
+@pytest.mark.parametrize("name", sorted(BIASED))
+def test_expansions_by_differences(name: str) -> None:
+    some, rng = problem(name, n=9), np.random.default_rng(2)
+    expansion = EXPANSIONS[name](some.likelihood, some.target)
+    latent = 2.0 * rng.normal(size=(9, some.n_latent))
+    half = rng.normal(size=(9, some.n_latent, some.n_latent))
+    weights = half + half.swapaxes(1, 2)
+
+    def traces(u: Doubles) -> Doubles:
+        p = expansion.precision(u)
+        if expansion.form == "simplex":
+            p = p[:, :, np.newaxis] * np.eye(p.shape[1]) - p[:, :, np.newaxis] * p[:, np.newaxis]
+        elif expansion.form == "independent":
+            p = p[:, :, np.newaxis]
+        return np.einsum("irs,irs->i", weights, p)
+
+    step = 1e-5
+    for r, unit in enumerate(step * np.eye(some.n_latent)):
+        up, down = latent + unit, latent - unit
+        rise = some.likelihood.log_density(up, some.target)
+        rise = rise - some.likelihood.log_density(down, some.target)
+        assert_allclose(expansion.slope(latent)[:, r], rise / (2 * step), atol=1e-7)
+        bend = (traces(up) - traces(down)) / (2 * step)
+        assert_allclose(expansion.bend(latent, weights)[:, r], bend, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_kernels", [1, 3])
+@pytest.mark.parametrize("name", sorted(BIASED))
+def test_definition_with_full_matrices(name: str, n_kernels: int) -> None:
+    some = problem(name, n=5, n_kernels=n_kernels if BIASED[name].n_latent(3) == 3 else 1)
+    prior = full_prior(some)
+    root = np.linalg.cholesky(prior)
+
+    def minus_height(whitened: Doubles) -> float:
+        u = (root @ whitened).reshape(some.n_latent, -1).T
+        log_p = some.likelihood.log_density(u, some.target).sum()
+        return 0.5 * float(whitened @ whitened) - float(log_p)
+
+    best = minimize(minus_height, np.zeros(len(prior)), method="BFGS", options={"gtol": 1e-8})
+    mode = root @ best.x
+    p = curvature_by_differences(some, mode)
+    log_det = np.linalg.slogdet(np.eye(len(prior)) + prior @ p)[1]
+
+    found = Laplace().fit(some, Alone())
+    assert found.log_evidence == pytest.approx(-best.fun - 0.5 * log_det, abs=3e-5)
+    component = found.components[0]
+    assert_allclose(np.linalg.solve(prior, mode), component.coefficients[0].T.ravel(), atol=2e-5)
+    mixture = Mixture(found.components, some.x)
+    mean, variance = mixture.latent(some.x)
+    assert_allclose(mean.T.ravel(), mode, atol=2e-4)
+    posterior = np.linalg.inv(np.linalg.inv(prior) + p)
+    assert_allclose(variance.T.ravel(), np.diag(posterior), rtol=1e-4)
+
+
+@pytest.mark.parametrize("n_kernels", [1, 3])
+@pytest.mark.parametrize("name", sorted(BIASED))
+def test_gradient_by_differences(name: str, n_kernels: int) -> None:
+    some = problem(name, n_kernels=n_kernels if BIASED[name].n_latent(3) == 3 else 1)
+    found, here, step = Laplace().evidence(some), some.parameters(), 1e-4
+    for index, unit in enumerate(step * np.eye(len(here))):
+        up, down = (
+            Laplace().evidence(some.with_parameters(here + s * unit), found.start).value
+            for s in (1, -1)
+        )
+        assert found.gradient[index] == pytest.approx((up - down) / (2 * step), abs=3e-5)
+
+
+def test_scikit_learn() -> None:
+    rng = np.random.default_rng(4)
+    x, new = rng.normal(size=(60, 3)), rng.normal(size=(20, 3))
+    target = (x[:, 0] + 0.5 * rng.normal(size=60) > 0).astype(np.int64)
+    theirs = GaussianProcessClassifier(
+        kernels.ConstantKernel(4.0) * kernels.RBF(1.5), optimizer=None, max_iter_predict=1000
+    ).fit(x, target)
+    value, gradient = theirs.log_marginal_likelihood(theirs.kernel_.theta, eval_gradient=True)
+
+    some = Problem(x, target, [4.0 * RBF(1.5)], Logistic(), 1)
+    found = Laplace().evidence(some)
+    assert found.value == pytest.approx(value, abs=1e-6)
+    assert_allclose(found.gradient, gradient, atol=1e-4)
+    mixture = Mixture(Laplace().fit(some, Alone()).components, x)
+    mean, variance = theirs.latent_mean_and_variance(new)
+    assert_allclose(mixture.latent(new)[0][:, 0], mean, atol=1e-5)
+    assert_allclose(mixture.latent(new)[1][:, 0], variance, atol=1e-6)
+    # theirs are a sum of five error functions in place of the logistic one
+    expected = theirs.predict_proba(new)
+    assert_allclose(np.exp(mixture.log_probabilities(new, 2)), expected, atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ["logistic", "probit"])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_close_to_integration_where_the_prior_is_narrow(name: str, n: int) -> None:
+    """A narrow prior is all but the posterior, and the expansion is good where it lies."""
+    x, target = 1.5 * np.arange(n)[:, np.newaxis], np.arange(n) % 2
+    some = Problem(x, target, [0.02 * RBF(1.0)], LIKELIHOODS[name].start(2), 1)
+    axis = np.linspace(-0.9, 0.9, 61)
+    grid = np.stack(np.meshgrid(*[axis] * n, indexing="ij"), axis=-1)
+    density = multivariate_normal(np.zeros(n), some.covariances()[0]).pdf(grid)
+    likelihood = np.exp(some.likelihood.log_density(grid[..., np.newaxis], target).sum(axis=-1))
+    evidence = np.log((density * likelihood).sum() * (axis[1] - axis[0]) ** n)
+    assert Laplace().fit(some, Alone()).log_evidence == pytest.approx(evidence, abs=3e-5)
+
+
+@pytest.mark.parametrize("variance", [3.0, 1e4])
+def test_softmax_of_two_classes_is_logistic_of_their_difference(variance: float) -> None:
+    rng = np.random.default_rng(8)
+    x, new = rng.normal(size=(30, 2)), rng.normal(size=(9, 2))
+    target = rng.integers(0, 2, 30)
+    both = Problem(x, target, [variance * RBF(1.2)], Softmax(biases=(0.1, 0.5)), 2)
+    one = Problem(x, target, [2.0 * variance * RBF(1.2)], Logistic(0.4), 1)
+    first, second = Laplace().evidence(both), Laplace().evidence(one)
+    assert first.value == pytest.approx(second.value, abs=1e-5)
+    assert_allclose(first.gradient, second.gradient, atol=1e-4)
+    fits = [Laplace().fit(some, Alone()) for some in (both, one)]
+    mean = Mixture(fits[0].components, x).latent(new)[0]
+    difference = Mixture(fits[1].components, x).latent(new)[0]
+    assert_allclose(mean[:, 1] - mean[:, 0], difference[:, 0], atol=1e-4)
+    for averaged, error in ((False, 1e-5), (True, 4e-3)):
+        found = [Mixture(fit.components, x, averaged).log_probabilities(new, 2) for fit in fits]
+        assert_allclose(np.exp(found[0]), np.exp(found[1]), atol=error)
+
+
+def test_means_alone_are_averages_of_nothing() -> None:
+    some = problem("probit")
+    mixture = Mixture(Laplace().fit(some, Alone()).components, some.x, averaged=False)
+    mean = mixture.latent(some.x)[0]
+    expected = some.likelihood.log_density(mean, np.ones(20, np.int64))
+    assert_allclose(mixture.log_probabilities(some.x, 2)[:, 1], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["probit", "softmax"])
+def test_start_changes_the_way_not_the_end(name: str) -> None:
+    some = problem(name, n=30)
+    near = some.with_parameters(some.parameters() + 0.01)
+    cold, start = Laplace().evidence(near), Laplace().evidence(some).start
+    warm = Laplace().evidence(near, start)
+    assert warm.value == pytest.approx(cold.value, abs=1e-6)
+    assert_allclose(warm.gradient, cold.gradient, atol=1e-5)
+    with pytest.raises(NumericalError, match="max_steps=3 Newton steps"):
+        Laplace(max_steps=3).evidence(near)
+    assert Laplace(max_steps=3).evidence(near, start).value == warm.value
+
+
+@pytest.mark.parametrize("name", ["logistic", "probit", "softmax"])
+def test_huge_variances_need_shorter_steps(name: str) -> None:
+    """Where latent values of thousands are free, whole Newton steps lead astray."""
+    rng = np.random.default_rng(6)
+    count = 3 if name == "softmax" else 2
+    x, target = rng.normal(size=(80, 2)), rng.integers(0, count, 80)
+    n_latent = 3 if count == 3 else 1
+    some = Problem(x, target, [1e8 * RBF(0.7)], LIKELIHOODS[name].start(count), n_latent)
+    found = Laplace().fit(some, Alone())
+    latent = Mixture(found.components, x).latent(x)[0]
+    expansion = EXPANSIONS[name](some.likelihood, target)
+    assert np.isfinite(found.log_evidence)
+    assert_allclose(expansion.slope(latent), found.components[0].coefficients[0], atol=2e-5)
+
+
+def test_refusals() -> None:
+    some = problem("probit")
+    with pytest.raises(SettingsError, match="max_steps of laplace"):
+        Laplace(max_steps=0)
+    gaussian = Problem(some.x, some.target, some.kernels, Gaussian(0.1), 1)
+    with pytest.raises(SettingsError, match="method=laplace is for likelihood=logistic or"):
+        Laplace().fit(gaussian, Alone())

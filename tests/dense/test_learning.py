@@ -1,0 +1,124 @@
+"""Learning kernels by the evidence of dense methods."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from sparsegp.dense import EP, Alone, Exact, Laplace, Method, Problem, maximise
+from sparsegp.errors import NumericalError
+from sparsegp.kernels import RBF
+from sparsegp.learning.hyperpriors import Hyperprior, parse
+from sparsegp.likelihoods import Gaussian, Probit, Softmax
+
+METHODS: list[Method] = [Laplace(), EP(schedule="parallel")]
+
+
+def problem(several: bool = False) -> Problem:
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(40, 2))
+    score = np.stack([x[:, 0], x[:, 1], -x.sum(axis=1)], axis=1) + 0.4 * rng.normal(size=(40, 3))
+    if several:
+        kernels = [3.0 * RBF(1.0 + c) for c in range(3)]
+        return Problem(x, score.argmax(axis=1), kernels, Softmax(), 3)
+    return Problem(x, (score[:, 0] > 0).astype(np.int64), [3.0 * RBF(0.7)], Probit(), 1)
+
+
+def prior(some: Problem, text: str) -> Hyperprior:
+    names = [
+        f"{c}:{name}" if len(some.kernels) > 1 else name
+        for c, kernel in enumerate(some.kernels)
+        for name in kernel.parameter_names
+    ]
+    return parse(text, names, some.x.shape[1])
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_most_probable_kernels(method: Method, several: bool) -> None:
+    """The end is that of a search that knows no gradients."""
+    if several and isinstance(method, EP):
+        pytest.skip("for one latent value")
+    some = problem(several)
+    hyperprior = prior(some, "v: lognormal(1, 1); l: gamma(1, 4)")
+    found, trace = maximise(method, some, hyperprior, Alone())
+
+    def criterion(parameters: Any) -> float:
+        return hyperprior(parameters)[0] - method.evidence(some.with_parameters(parameters)).value
+
+    here = found.parameters()
+    assert criterion(here) < criterion(some.parameters()) - 0.1
+    for unit in np.eye(len(here)):
+        assert criterion(here) <= min(criterion(here + s * 0.02 * unit) for s in (1, -1))
+    if not several:
+        other = minimize(
+            criterion, some.parameters(), method="Nelder-Mead", options={"xatol": 1e-4}
+        )
+        assert_allclose(here, other.x, atol=2e-3)
+    best = max(trace, key=lambda row: row["log_posterior"])
+    assert_allclose(best["parameters"], here, rtol=1e-12)
+    assert best["log_posterior"] == pytest.approx(-criterion(here), abs=1e-6)
+    assert best["log_evidence"] == pytest.approx(method.evidence(found).value, abs=1e-6)
+
+
+def test_bounds() -> None:
+    some = problem()
+    found, _ = maximise(Laplace(), some, Hyperprior(), Alone(), reach=0.1)
+    assert np.abs(found.parameters() - some.parameters()).max() == pytest.approx(0.1)
+
+
+class Stopped(Exception):  # noqa: N818 - not an error
+    pass
+
+
+class Stopping(Alone):
+    """A watch that stops after some steps, and counts evaluations."""
+
+    def __init__(self, former: dict[str, NDArray[Any]], last: int) -> None:
+        self.former, self.last, self.count = former, last, 0
+        self.state: dict[str, NDArray[Any]] = {}
+
+    def say(
+        self, done: int, total: int, state: Callable[[], dict[str, NDArray[Any]]], **figures: float
+    ) -> None:
+        self.count += 1
+        self.state = {name: array.copy() for name, array in state().items()}
+        if done == self.last:
+            raise Stopped
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_resumed_has_the_same_bits_and_repeats_nothing(method: Method) -> None:
+    some = problem()
+    whole, trace = maximise(method, some, Hyperprior(), Alone(), steps=6)
+    for last in (1, 3, len(trace)):
+        watch = Stopping({}, last)
+        with pytest.raises(Stopped):
+            maximise(method, some, Hyperprior(), watch, steps=6)
+        again = Stopping(watch.state, 10**9)
+        resumed, second = maximise(method, some, Hyperprior(), again, steps=6)
+        assert_array_equal(resumed.parameters(), whole.parameters())
+        assert second == trace
+        assert again.count == len(trace) - last
+
+
+def test_records_of_another_search_are_not_used() -> None:
+    some = problem()
+    watch = Stopping({}, 2)
+    with pytest.raises(Stopped):
+        maximise(Laplace(), some, Hyperprior(), watch)
+    moved = some.with_parameters(some.parameters() + 0.1)
+    expected = maximise(Laplace(), moved, Hyperprior(), Alone())
+    found = maximise(Laplace(), moved, Hyperprior(), Stopping(watch.state, 10**9))
+    assert found[1] == expected[1]
+
+
+def test_evidence_that_is_not_finite() -> None:
+    some = problem()
+    broken = Problem(some.x, np.full(40, np.nan), some.kernels, Gaussian(0.1), 1)
+    with pytest.raises(NumericalError, match="log evidence and its gradient must be finite"):
+        maximise(Exact(), broken, Hyperprior(), Alone())

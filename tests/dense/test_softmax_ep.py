@@ -1,0 +1,199 @@
+"""Softmax EP against integrals, against logistic EP of two classes, and against Laplace."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.special import log_softmax, softmax
+
+from sparsegp.dense import Alone, Mixture, Problem, SoftmaxEP
+from sparsegp.dense.tilted_softmax import by_laplace, by_quadrature, contrasts
+from sparsegp.errors import NumericalError, SettingsError
+from sparsegp.kernels import RBF
+from sparsegp.likelihoods import Logistic, Softmax
+from sparsegp.math.gaussian_quadrature import product_rule
+from sparsegp.types import Doubles, Integers
+
+
+def problem(n: int, n_classes: int, variance: float, seed: int = 0) -> Problem:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 2))
+    target = (x @ rng.normal(size=(2, n_classes)) + 0.4 * rng.normal(size=(n, n_classes))).argmax(1)
+    return Problem(x, target, [variance * RBF(1.2)], Softmax(), n_classes)
+
+
+def integrated(
+    mean: Doubles, covariance: Doubles, target: Integers, count: int
+) -> tuple[float, Doubles, Doubles]:
+    """Return log Z, mean and covariance of u (n R,) times softmax terms, by many nodes."""
+    points, log_weights = product_rule(count, len(mean))
+    u = mean + points @ np.linalg.cholesky(covariance).T
+    log_p = log_softmax(u.reshape(len(u), len(target), -1), axis=2)
+    log_terms = log_weights + log_p[:, np.arange(len(target)), target].sum(axis=1)
+    weight = np.exp(log_terms)
+    total = weight.sum()
+    tilted_mean = weight @ u / total
+    away = u - tilted_mean
+    return float(np.log(total)), tilted_mean, (away * weight[:, np.newaxis]).T @ away / total
+
+
+def test_sites_match_the_tilted_moments() -> None:
+    rng = np.random.default_rng(1)
+    half = 0.7 * rng.normal(size=(5, 3, 3))
+    covariance = half @ half.swapaxes(1, 2) + 0.3 * np.eye(3)
+    mean, biases = rng.normal(size=(5, 3)), np.array([0.3, -0.2, 0.6])
+    target = np.array([0, 1, 2, 1, 0])
+    basis = contrasts(target, 3)
+    across = basis.swapaxes(1, 2)
+    z, spread = np.einsum("nrd,nr->nd", basis, mean), across @ covariance @ basis
+    found = by_quadrature(z, spread, target, biases, 21)
+    for i in range(5):
+        log_z, tilted_mean, tilted = integrated(
+            mean[i] + biases, covariance[i], target[i : i + 1], 30
+        )
+        assert found.log_z[i] == pytest.approx(log_z, abs=1e-6)
+        precision = np.linalg.inv(covariance[i])
+        site = basis[i] @ found.precision[i] @ basis[i].T
+        here = np.linalg.inv(precision + site)
+        assert_allclose(here, tilted, atol=2e-5)
+        ahead = here @ (precision @ mean[i] + basis[i] @ found.shift[i])
+        assert_allclose(ahead, tilted_mean - biases, atol=2e-5)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_sites_are_semidefinite_whatever_the_scale(scale: float) -> None:
+    rng = np.random.default_rng(2)
+    half = scale * rng.normal(size=(40, 3, 3))
+    mean, target = scale * rng.normal(size=(40, 3)), rng.integers(0, 4, 40)
+    covariance = half @ half.swapaxes(1, 2) + 0.1 * scale**2 * np.eye(3)
+    for found in (
+        by_quadrature(mean, covariance, target, np.zeros(4), 7),
+        by_laplace(mean, covariance, target, np.zeros(4)),
+    ):
+        values = np.linalg.eigvalsh(found.precision)
+        assert (values > -1e-12 * values.max()).all()
+        assert np.isfinite(found.log_z).all()
+
+
+def test_one_row_is_exact() -> None:
+    some = problem(1, 3, 2.0)
+    found = SoftmaxEP(n_nodes=25, tolerance=1e-9).fit(some, Alone())
+    log_z, mean, covariance = integrated(np.zeros(3), 2.0 * np.eye(3), some.target, 40)
+    assert found.log_evidence == pytest.approx(log_z, abs=1e-7)
+    latent, variance = Mixture(found.components, some.x).latent(some.x)
+    assert_allclose(latent[0], mean, atol=1e-5)
+    assert_allclose(variance[0], np.diag(covariance), atol=1e-5)
+
+
+def test_two_rows_are_close_to_the_integral() -> None:
+    rng = np.random.default_rng(7)
+    some = Problem(rng.normal(size=(2, 1)), np.array([0, 2]), [1.5 * RBF(1.0)], Softmax(), 3)
+    prior = np.kron(some.covariances()[0], np.eye(3))
+    log_z, mean, covariance = integrated(np.zeros(6), prior, some.target, 9)
+    for method, close in ((SoftmaxEP(n_nodes=15), 1e-2), (SoftmaxEP(moments="laplace"), 8e-2)):
+        found = method.fit(some, Alone())
+        assert found.log_evidence == pytest.approx(log_z, abs=close)
+        latent, variance = Mixture(found.components, some.x).latent(some.x)
+        assert_allclose(latent.ravel(), mean, atol=close)
+        assert_allclose(variance.ravel(), np.diag(covariance), atol=close)
+
+
+def test_two_classes_are_the_logistic_of_the_difference() -> None:
+    some = problem(12, 2, 3.0)
+    found = SoftmaxEP(n_nodes=41, tolerance=1e-9).fit(some, Alone())
+    prior = 2.0 * some.covariances()[0]  # of u_1 - u_0
+    precision, shift = np.zeros(12), np.zeros(12)
+    for _ in range(200):
+        covariance = np.linalg.inv(np.linalg.inv(prior) + np.diag(precision))
+        mean = covariance @ shift
+        here = 1 / np.diag(covariance)
+        variance = 1 / (here - precision)
+        cavity = variance * (here * mean - shift)
+        moments = Logistic().moments(cavity[:, np.newaxis], variance[:, np.newaxis], some.target)
+        bend, slope = moments.curvature[:, 0], moments.slope[:, 0]
+        new = bend / (1 - variance * bend)
+        precision, shift = (
+            0.5 * (precision + new),
+            0.5 * (shift + (slope + cavity * bend) / (1 - variance * bend)),
+        )
+    latent, spread = Mixture(found.components, some.x).latent(some.x)
+    assert_allclose(latent[:, 1] - latent[:, 0], mean, atol=1e-5)
+    # u_0 + u_1 keeps its prior variance 2 k, and is independent of the difference
+    assert_allclose(spread[:, 0], (np.diag(covariance) + 2 * 3.0) / 4, atol=1e-5)
+    log_z = (
+        moments.log_z
+        + 0.5 * np.log(variance * here)
+        + 0.5 * (cavity**2 / variance - here * mean**2)
+    ).sum() + 0.5 * (shift @ mean - np.linalg.slogdet(np.eye(12) + prior * precision)[1])
+    assert found.log_evidence == pytest.approx(log_z, abs=1e-5)
+
+
+def test_order_of_classes_with_a_kernel_each() -> None:
+    some = problem(15, 3, 1.0)
+    kernels = [v * RBF(0.5 + v) for v in (0.5, 2.0, 4.0)]
+    some = Problem(some.x, some.target, kernels, Softmax(biases=(0.1, 0.4, -0.3)), 3)
+    codes = np.array([2, 0, 1])  # class k is now called codes[k]
+    back = np.argsort(codes)
+    biases = tuple(np.array(some.likelihood.parameters())[back].tolist())
+    other = Problem(
+        some.x, codes[some.target], [kernels[k] for k in back], Softmax(biases=biases), 3
+    )
+    first, second = SoftmaxEP().fit(some, Alone()), SoftmaxEP().fit(other, Alone())
+    assert first.log_evidence == pytest.approx(second.log_evidence, abs=1e-9)
+    one, two = (Mixture(fit.components, some.x).latent(some.x + 0.3) for fit in (first, second))
+    assert_allclose(one[0], two[0][:, codes], atol=1e-8)
+    assert_allclose(one[1], two[1][:, codes], atol=1e-8)
+
+
+def test_local_laplace_ends_at_the_mode_of_the_whole_posterior() -> None:
+    some = problem(10, 3, 4.0)
+    found = SoftmaxEP(moments="laplace", tolerance=1e-10).fit(some, Alone())
+    prior = np.kron(some.covariances()[0], np.eye(3))
+    u, labels = np.zeros(30), np.eye(3)[some.target].ravel()
+    for _ in range(100):  # Newton's method on all latent values at once
+        p = softmax(u.reshape(10, 3), axis=1)
+        w = np.zeros((30, 30))
+        for i in range(10):
+            rows = slice(3 * i, 3 * i + 3)
+            w[rows, rows] = np.diag(p[i]) - np.outer(p[i], p[i])
+        u = prior @ np.linalg.solve(np.eye(30) + w @ prior, w @ u + labels - p.ravel())
+    log_p = log_softmax(u.reshape(10, 3), axis=1)[np.arange(10), some.target].sum()
+    log_det = np.linalg.slogdet(np.eye(30) + w @ prior)[1]
+    log_evidence = log_p - 0.5 * u @ np.linalg.solve(prior, u) - 0.5 * log_det
+    assert found.log_evidence == pytest.approx(log_evidence, abs=1e-7)
+    latent, variance = Mixture(found.components, some.x).latent(some.x)
+    assert_allclose(latent.ravel(), u, atol=1e-7)
+    covariance = prior - prior @ np.linalg.solve(np.eye(30) + w @ prior, w @ prior)
+    assert_allclose(variance.ravel(), np.diag(covariance), atol=1e-7)
+
+
+def test_gradient_of_a_kernel_a_class() -> None:
+    some = problem(12, 3, 1.0)
+    some = Problem(some.x, some.target, [v * RBF(v) for v in (0.8, 1.5, 2.5)], Softmax(), 3)
+    method = SoftmaxEP(n_nodes=11, tolerance=1e-8)
+    found, here = method.evidence(some), some.parameters()
+    for index, unit in enumerate(np.eye(len(here))):
+        up, down = (
+            method.evidence(some.with_parameters(here + step * unit), found.start).value
+            for step in (1e-4, -1e-4)
+        )
+        assert found.gradient[index] == pytest.approx((up - down) / 2e-4, rel=2e-3, abs=2e-4)
+
+
+def test_refusals() -> None:
+    with pytest.raises(SettingsError, match=r"7\^6 = 117649 points a row for 7 classes"):
+        SoftmaxEP().fit(problem(8, 7, 1.0), Alone())
+    SoftmaxEP(moments="laplace").fit(problem(8, 7, 1.0), Alone())
+    with pytest.raises(SettingsError, match="quadrature or laplace"):
+        SoftmaxEP(moments="exact")
+    with pytest.raises(SettingsError, match="damping must be in"):
+        SoftmaxEP(damping=0.0)
+    with pytest.raises(SettingsError, match="n_nodes must be at least 3"):
+        SoftmaxEP(n_nodes=2)
+    with pytest.raises(SettingsError, match="tolerance must be positive"):
+        SoftmaxEP(tolerance=0.0)
+    with pytest.raises(SettingsError, match="max_sweeps must be at least 1"):
+        SoftmaxEP(max_sweeps=0)
+    with pytest.raises(NumericalError, match="after 2 sweeps; use more n_nodes"):
+        SoftmaxEP(max_sweeps=2).fit(problem(8, 3, 1.0), Alone())
+    with pytest.raises(SettingsError, match="has no gradient"):
+        SoftmaxEP(moments="laplace").evidence(problem(8, 3, 1.0))
