@@ -7,6 +7,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from sparsegp.augmentation import same_settings as same_settings
     from sparsegp.augmentation import virtual_rows as virtual_rows
+    from sparsegp.estimator import DenseGPClassifier as DenseGPClassifier
     from sparsegp.estimator import SparseGPClassifier as SparseGPClassifier
     from sparsegp.estimator import SparseGPRegressor as SparseGPRegressor
     from sparsegp.model import Model as Model
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from sparsegp.tuning import tune as tune
 
 _HOMES = {
+    "DenseGPClassifier": "sparsegp.estimator",
     "Model": "sparsegp.model",
     "SparseGPClassifier": "sparsegp.estimator",
     "SparseGPRegressor": "sparsegp.estimator",
@@ -28,6 +30,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "DenseGPClassifier",
     "Model",
     "SparseGPClassifier",
     "SparseGPRegressor",

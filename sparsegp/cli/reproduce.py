@@ -4,7 +4,7 @@ import click
 
 
 @click.command("reproduce")
-@click.argument("pipeline", metavar="FILE.toml", type=click.Path())
+@click.argument("pipelines", metavar="FILE.toml...", nargs=-1, required=True, type=click.Path())
 @click.option(
     "--data",
     metavar="DIR",
@@ -15,7 +15,7 @@ import click
     "--out",
     metavar="DIR",
     type=click.Path(),
-    help="Folder for results.  [default: results/<name of the pipeline>]",
+    help="Folder for results of one pipeline.  [default: results/<name of the pipeline>]",
 )
 @click.option(
     "--cells",
@@ -23,9 +23,22 @@ import click
     default="*",
     help="Run only cells whose names match, as in --cells 'random-*'.",
 )
+@click.option(
+    "--report",
+    metavar="DIR",
+    type=click.Path(),
+    help="Run nothing: write a page of what is finished of all pipelines, with their pictures.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
-def command(pipeline: str, data: str | None, out: str | None, cells: str, as_json: bool) -> None:
-    """Run what is missing of a pipeline and print our figures beside the paper's.
+def command(
+    pipelines: tuple[str, ...],
+    data: str | None,
+    out: str | None,
+    cells: str,
+    report: str | None,
+    as_json: bool,
+) -> None:
+    """Run what is missing of pipelines and print our figures beside the paper's.
 
     A pipeline is a TOML file such as pipelines/girolami-rogers-2006/isolet.toml. Every finished
     cell is kept; an interrupted call is gone on with by the same command. table.csv is written
@@ -33,13 +46,23 @@ def command(pipeline: str, data: str | None, out: str | None, cells: str, as_jso
     a benchmark.
     """
     import json
+    from pathlib import Path
 
+    from sparsegp.errors import SettingsError
     from sparsegp.report import Progress
-    from sparsegp.reproduce import reproduce
+    from sparsegp.reproduce import reproduce, standing, write_page
 
-    with Progress() as progress:
-        outcome = reproduce(pipeline, data=data, out=out, cells=cells, progress=progress)
-    if as_json:
-        click.echo(json.dumps(outcome.to_json()))
-    else:
-        click.echo("\n".join(outcome.lines()))
+    if out is not None and len(pipelines) > 1:
+        raise SettingsError(f"--out is for one pipeline, got {len(pipelines)}; leave it out")
+    if report is not None:
+        outcomes = [standing(pipeline, data=data, out=out) for pipeline in pipelines]
+        page = write_page(outcomes, Path(report))
+        click.echo(json.dumps({"page": str(page)}) if as_json else f"written: {page}")
+        return
+    for pipeline in pipelines:
+        with Progress() as progress:
+            outcome = reproduce(pipeline, data=data, out=out, cells=cells, progress=progress)
+        if as_json:
+            click.echo(json.dumps(outcome.to_json()))
+        else:
+            click.echo("\n".join(outcome.lines()))

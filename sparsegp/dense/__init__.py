@@ -16,6 +16,7 @@ from sparsegp.dense.component import Component as Component
 from sparsegp.dense.component import Mixture as Mixture
 from sparsegp.dense.ep import EP as EP
 from sparsegp.dense.exact import Exact as Exact
+from sparsegp.dense.gibbs import Gibbs as Gibbs
 from sparsegp.dense.laplace import Laplace as Laplace
 from sparsegp.dense.learning import maximise as maximise
 from sparsegp.dense.softmax_ep import SoftmaxEP as SoftmaxEP

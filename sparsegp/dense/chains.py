@@ -1,9 +1,9 @@
 """How well chains of draws have mixed: split R-hat and the effective number of draws.
 
-Both are of the ranks of the draws, made normal (Vehtari, Gelman, Simpson, Carpenter & Buerkner 2021),
-with every chain cut in two halves, so that a drift within a chain shows as well as a difference
-between chains. Draws are (chains, S, ...), and each quantity behind the first two axes has a figure
-of its own; it is nan for a quantity that never changes.
+Both are of the ranks of the draws, made normal (Vehtari, Gelman, Simpson, Carpenter & Buerkner
+2021), with every chain cut in two halves, so that a drift within a chain shows as well as a
+difference between chains. Draws are (chains, S, ...), and each quantity behind the first two axes
+has a figure of its own; it is nan for a quantity that never changes.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from sparsegp.types import Doubles
 
 
 def r_hat(draws: Doubles) -> Doubles:
-    """Return the potential scale reduction, (...): of the ranks or of their distance from the middle.
+    """Return the potential scale reduction, (...): that of the draws or of their spread.
 
     The larger one; near 1 for chains that have mixed, and 1.01 is a common bound.
     """
@@ -63,7 +63,7 @@ def _normal_ranks(draws: Doubles) -> Doubles:
 
 
 def _variances(z: Doubles) -> tuple[Doubles, Doubles]:
-    """Return the variance within chains, and that of all as chains that have mixed would have it."""
+    """Return the variance within chains, and that of all draws, which is larger before mixing."""
     n = z.shape[1]
     within = z.var(axis=1, ddof=1).mean(axis=0)
     return within, within * (n - 1.0) / n + z.mean(axis=1).var(axis=0, ddof=1)

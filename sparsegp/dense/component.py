@@ -17,7 +17,7 @@ from sparsegp.likelihoods import Likelihood
 from sparsegp.math.quadrature import log_sum_exp
 from sparsegp.types import Doubles
 
-TILE = 256
+TILE = 32
 """Rows predicted at a time."""
 
 

@@ -59,6 +59,8 @@ def log_probabilities(
 
 def _densities(likelihood: Likelihood, latent: Doubles, n_classes: int) -> Doubles:
     """Return log p(y|u) of every class, (K, q, m), at latent values (q, m, R)."""
+    if isinstance(likelihood, Softmax):  # all classes at once
+        return np.moveaxis(likelihood.log_densities(latent), -1, 0)
     shape = latent.shape[:-1]
     each = [likelihood.log_density(latent, np.full(shape, code)) for code in range(n_classes)]
     return np.array(each)

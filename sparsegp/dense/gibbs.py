@@ -103,7 +103,7 @@ class Gibbs(Method, name="gibbs"):
             figures = {"accepted": course.accepted} if self.metropolis else {}
             watch.say(course.sweep, self.sweeps, course.arrays, **figures)
         kept = course.kept()
-        report = {"mean": _mixing(kept["means"])}
+        report: dict[str, Any] = {"mean": _mixing(kept["means"])}
         value = float("nan")
         if self.metropolis:
             report["parameters"] = _mixing(kept["logs"])
@@ -195,7 +195,7 @@ def advance(
 
 
 def _contrasts(mean: Doubles) -> Doubles:
-    """Return latent means (n, R) less what all of a row have in common, of which labels are free."""
+    """Return latent means (n, R) less what all of a row share, of which labels say nothing."""
     return mean - mean.mean(axis=1, keepdims=True) if mean.shape[1] > 1 else mean
 
 

@@ -1,15 +1,16 @@
 """Importance sampling of length scales within variational inference (Girolami & Rogers 2006; GR).
 
 An inverse length scale is phi = 1 / (2 l^2), with an exponential prior of rate psi, and psi has a
-gamma prior (GR section 3). A round draws phi from its exponential at the present mean of psi, weighs
-the draws by how probable they make the labels, and takes their mean; then the mean of psi follows
-(eq. 4.5, 4.7, 4.8). Kernels of their own have length scales and weights of their own; other
-parameters of a kernel stay.
+gamma prior (GR section 3). A round draws phi from its exponential at the present mean of psi,
+weighs the draws by how well they explain the latent values, and takes their mean; then the mean of
+psi follows (eq. 4.5, 4.7, 4.8). Where classes have kernels of their own, each has draws and weights
+of its own. Other parameters of a kernel stay.
 
-The paper weighs by N(m~ | 0, K_phi), the density of the latent means. Here it is N(y~ | 0, I + K_phi),
-that of the means of their noisy copies. It belongs to Q(Y) Q(M, phi) in place of Q(Y) Q(M) Q(phi):
-fewer independences, so a better bound. It is well conditioned, too, where K_phi is singular to
-rounding and the density of m~ is a matter of jitter.
+The paper weighs by N(m~ | 0, K_phi), the density of the latent means, for Q(Y) Q(M) Q(phi). Here it
+is N(y~ | 0, I + K_phi), that of the means of their noisy copies, for Q(Y) Q(M, phi): one
+independence less, and with it a better bound. It is well conditioned where K_phi is singular to
+rounding and the density of m~ a matter of jitter; and it finds the two relevant inputs of the toy
+problem of GR section 6.1, where the other one, with jitters from 1e-8 to 0.1, kept one or none.
 """
 
 from collections.abc import Sequence

@@ -18,12 +18,9 @@ from numpy.typing import NDArray
 from sparsegp.dense.base import Alone, Evidence, Fit, Method, Problem, Watch
 from sparsegp.dense.component import Component
 from sparsegp.dense.precisions import Full, of_latent
-from sparsegp.dense.tilted_softmax import Matched, by_laplace, by_quadrature, contrasts
+from sparsegp.dense.tilted_softmax import Matched, Rule, contrasts
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.types import Doubles
-
-MAX_POINTS = 20_000
-"""Points a row that are taken to be bearable: 7 nodes for up to 6 classes."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +122,7 @@ class SoftmaxEP(Method, name="softmax_ep"):
     likelihoods: ClassVar[tuple[str, ...]] = ("softmax",)
 
     def __post_init__(self) -> None:
-        if self.moments not in {"quadrature", "laplace"}:
-            raise SettingsError(f"moments must be quadrature or laplace, got {self.moments!r}")
-        if self.n_nodes < 3:
-            raise SettingsError(f"n_nodes must be at least 3, got {self.n_nodes}")
+        Rule(self.moments, self.n_nodes)  # checks both
         if not 0.0 < self.damping <= 1.0:
             raise SettingsError(f"damping must be in (0, 1], got {self.damping}")
         if not self.tolerance > 0.0:
@@ -150,7 +144,7 @@ class SoftmaxEP(Method, name="softmax_ep"):
         steps = [{"step": k, **dict(zip(names, row, strict=True))} for k, row in enumerate(trace)]
         report = {
             "moments": self.moments,
-            "points": self._points(problem.n_latent),
+            "points": Rule(self.moments, self.n_nodes).points(problem.n_latent),
             "sweeps": len(trace) - 1,
             "difference": trace[-1][1],
         }
@@ -190,7 +184,7 @@ class SoftmaxEP(Method, name="softmax_ep"):
         self, problem: Problem, watch: Watch, start: Sites | None
     ) -> tuple[Sites, list[tuple[float, float]], Posterior, float]:
         """Return sites, (log evidence, difference) of each sweep, posterior and log evidence."""
-        self._points(problem.n_latent)
+        Rule(self.moments, self.n_nodes).points(problem.n_latent)
         sites = start or Sites.none(len(problem.x), problem.n_latent - 1)
         trace: list[tuple[float, float]] = []
         if "softmax_ep_sites" in watch.former:
@@ -224,12 +218,10 @@ class SoftmaxEP(Method, name="softmax_ep"):
         covariance = np.asarray(np.linalg.inv(cavity_precision), np.float64)
         covariance = 0.5 * (covariance + covariance.swapaxes(1, 2))
         mean = np.einsum("nij,nj->ni", covariance, cavity_natural)
-        biases = np.asarray(getattr(problem.likelihood, "biases", ()) or np.zeros(problem.n_latent))
+        likelihood: Any = problem.likelihood
+        rule = Rule(self.moments, self.n_nodes)
         try:
-            if self.moments == "laplace":
-                matched = by_laplace(mean, covariance, problem.target, biases)
-            else:
-                matched = by_quadrature(mean, covariance, problem.target, biases, self.n_nodes)
+            matched = rule(mean, covariance, problem.target, likelihood.biases)
         except np.linalg.LinAlgError:
             raise NumericalError(
                 "the posterior without a row must be a Gaussian, found a covariance that is not "
@@ -245,19 +237,6 @@ class SoftmaxEP(Method, name="softmax_ep"):
         square = scale[:, :, np.newaxis] * scale[:, np.newaxis]
         by_covariance = np.abs(tilted - posterior.covariance) / square
         return matched, log_evidence, float(max(by_mean.max(), by_covariance.max()))
-
-    def _points(self, n_latent: int) -> int:
-        """Return the points a row, if these are not too many."""
-        if self.moments == "laplace":
-            return 1
-        points = int(self.n_nodes ** (n_latent - 1))
-        if points > MAX_POINTS:
-            raise SettingsError(
-                f"method={self} needs {self.n_nodes}^{n_latent - 1} = {points} points a row for "
-                f"{n_latent} classes, more than {MAX_POINTS}; use moments='laplace' or fewer "
-                "n_nodes"
-            )
-        return points
 
 
 def _times(covariances: Doubles, right: Doubles) -> Doubles:

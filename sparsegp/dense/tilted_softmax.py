@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sparsegp.errors import SettingsError
 from sparsegp.math.gaussian_quadrature import product_rule
 from sparsegp.types import Doubles, Floats, Integers
 
@@ -26,6 +27,8 @@ HALVINGS = 24
 SETTLED = 1e-7
 """Step, in units of the cavity's scale, that is the last one: it leaves an error of its square."""
 PLACINGS = 3
+MAX_POINTS = 20_000
+"""Points a row that are taken to be bearable: 7 nodes for up to 6 classes."""
 CHUNK = 1 << 18
 """Numbers in a temporary array."""
 
@@ -47,6 +50,65 @@ class Matched:
     log_z: Doubles
     precision: Doubles
     shift: Doubles
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How sites are found.
+
+    Parameters
+    ----------
+    moments : str
+        ``quadrature`` or ``laplace``.
+    n_nodes : int
+        Of the product rule, along each of the R - 1 dimensions.
+
+    Raises
+    ------
+    SettingsError
+        If one is out of range.
+    """
+
+    moments: str
+    n_nodes: int
+
+    def __post_init__(self) -> None:
+        if self.moments not in {"quadrature", "laplace"}:
+            raise SettingsError(f"moments must be quadrature or laplace, got {self.moments!r}")
+        if self.n_nodes < 3:
+            raise SettingsError(f"n_nodes must be at least 3, got {self.n_nodes}")
+
+    def points(self, n_latent: int) -> int:
+        """Return the points a row.
+
+        Raises
+        ------
+        SettingsError
+            If these are too many.
+        """
+        points = 1 if self.moments == "laplace" else int(self.n_nodes ** (n_latent - 1))
+        if points > MAX_POINTS:
+            raise SettingsError(
+                f"moments='quadrature' needs {self.n_nodes}^{n_latent - 1} = {points} points a row "
+                f"for {n_latent} classes, more than {MAX_POINTS}; use moments='laplace' or fewer "
+                "n_nodes"
+            )
+        return points
+
+    def __call__(
+        self, mean: Doubles, covariance: Doubles, target: Integers, biases: tuple[float, ...]
+    ) -> Matched:
+        """Return sites under cavities of z; see `by_laplace`. No biases are as if all were zero.
+
+        Raises
+        ------
+        LinAlgError
+            If a covariance is not positive definite.
+        """
+        every = np.array(biases) if biases else np.zeros(mean.shape[1] + 1)
+        if self.moments == "laplace":
+            return by_laplace(mean, covariance, target, every)
+        return by_quadrature(mean, covariance, target, every, self.n_nodes)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Exact draws of Gaussian values, given which of them is the largest, or the sign of one.
 
-A cone is where value i exceeds all others (Girolami & Rogers 2006, section 3). Of y_k ~ N(m_k, v_k^2)
-in the cone of i, u = (y_i - m_i) / v_i has a density of the logarithm, up to a constant,
+A cone is where value i exceeds all others (Girolami & Rogers 2006, section 3). Of y_k ~ N(m_k,
+v_k^2) in the cone of i, u = (y_i - m_i) / v_i has a density of the logarithm, up to a constant,
 
     f(u) = -u^2 / 2 + sum_{j != i} log Phi((v_i u + m_i - m_j) / v_j)
 
@@ -50,16 +50,12 @@ def below(bound: Doubles, rng: np.random.Generator) -> Doubles:
     return np.minimum(ndtri_exp(log_share + log_ndtr(bound)), bound)
 
 
-def signed(
-    mean: Doubles, scale: Doubles, side: Doubles, rng: np.random.Generator
-) -> Doubles:
+def signed(mean: Doubles, scale: Doubles, side: Doubles, rng: np.random.Generator) -> Doubles:
     """Return values N(mean, scale^2), (n, R), given their signs, -1 or +1, (n, 1)."""
     return mean - side * scale * below(side * mean / scale, rng)
 
 
-def cone(
-    mean: Doubles, scale: Doubles, target: Integers, rng: np.random.Generator
-) -> Doubles:
+def cone(mean: Doubles, scale: Doubles, target: Integers, rng: np.random.Generator) -> Doubles:
     """Return values N(mean, scale^2) given which of a row is the largest.
 
     Parameters
@@ -88,7 +84,7 @@ def cone(
 def _largest(gap: Doubles, ratio: Doubles, rng: np.random.Generator) -> Doubles:
     """Return u (n,) from exp(f), with gaps and ratios (K - 1, n)."""
     mode = product_mode(gap, ratio)[0]
-    z = ratio * mode + gap
+    z = np.asarray(ratio * mode + gap)
     slope = (ratio * hazard(z)).sum(axis=0) - mode
     # f(u) - f(mode) <= slope (u - mode) - (u - mode)^2 / 2, a parabola about mode + slope
     height = log_cdf(z).sum(axis=0) - 0.5 * mode**2 + 0.5 * slope**2

@@ -1,22 +1,10 @@
 """Variational inference for the multinomial probit and the probit (Girolami & Rogers 2006; GR).
 
-Each latent value m has a noisy copy y ~ N(m, 1), and the label says which of the y of a row is the
-largest (of two classes: the sign of y). With Q(Y) Q(M) in place of the posterior, and y~ the mean
-of Y, Q(M) is that of regression on y~: covariances K (I + K)^-1, means m = K (I + K)^-1 y~ (eq. 4.1).
-The bound on the log marginal likelihood (appendix C) then is
-
-    L = sum_n log Z_n(m_n) - sum_k [m_k' K_k^-1 m_k + log |I + K_k|] / 2
-
-once the traces are added up. The constant (1 - K) N log(2 pi) / 2 of the paper's last formula is
-too much: the last term of its (C.8) lacks a factor K.
-
-In m the bound is concave. Its maximum is the fixed point m <- K (I + K)^-1 (m + p(m)) of eq. 4.6 and
-4.9, p = d log Z / dm. Here that iteration is the metric of a quasi-Newton ascent, which ends at the
-same point in far fewer rounds. With v = K^(-1/2) m the bound is -|v|^2 / 2 plus a concave function,
-so that where its gradient is g no more than |g|^2 / 2 nats are left to gain: this ends the ascent.
+With the kernel fixed it is the maximum of a concave bound (bound.py). Length scales can be learnt
+by importance sampling (length_scales.py), in rounds of an ascent and a choice of length scales.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -24,58 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.dense.base import Alone, Evidence, Fit, Method, Problem, Watch
+from sparsegp.dense.bound import Bound, ascend, left
 from sparsegp.dense.component import Component
 from sparsegp.dense.length_scales import Hyperprior, LengthScales
-from sparsegp.dense.spectrum import Spectrum
-from sparsegp.errors import NumericalError, SettingsError
+from sparsegp.errors import SettingsError
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.types import Doubles
-
-STALLED = 1e-4
-"""Nats that may be left to gain where rounding ends the ascent."""
-
-
-class Bound:
-    """The bound as a function of v, (n, R), with m = U l^(1/2) v for the kernel K = U diag(l) U'."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.spectrum = Spectrum(problem.covariances(), problem.n_latent)
-        self.root = np.sqrt(self.spectrum.values)
-
-    def __call__(self, v: Doubles) -> tuple[float, Doubles]:
-        """Return value and gradient."""
-        log_z, slope = self._pull(self.mean(v))
-        value = log_z - 0.5 * float(np.vdot(v, v)) - 0.5 * self.spectrum.log_det
-        return value, self.root * self.spectrum.turn(slope) - v
-
-    def mean(self, v: Doubles) -> Doubles:
-        """Return m."""
-        return self.spectrum.back(self.root * v)
-
-    def site(self, v: Doubles) -> Doubles:
-        """Return y~ = m + p (GR eq. 4.3, 4.4)."""
-        mean = self.mean(v)
-        return mean + self._pull(mean)[1]
-
-    def regressed(self, site: Doubles) -> Doubles:
-        """Return the v of m = K (I + K)^-1 y~ (GR eq. 4.6)."""
-        return self.root / (1.0 + self.spectrum.values) * self.spectrum.turn(site)
-
-    def solve(self, right: Doubles) -> Doubles:
-        """Return (I + diag(l))^-1 R: I + diag(l) is minus the Hessian, where p rises fastest."""
-        return right / (1.0 + self.spectrum.values)
-
-    def _pull(self, mean: Doubles) -> tuple[float, Doubles]:
-        """Return sum_n log Z_n and p."""
-        likelihood, target = self.problem.likelihood, self.problem.target
-        moments = likelihood.moments(mean, np.zeros_like(mean), target)
-        return float(moments.log_z.sum()), moments.slope
-
-
-def left(ascent: Ascent) -> float:
-    """Return how many nats below its maximum the bound is, at most."""
-    return 0.5 * float(np.vdot(ascent.gradient, ascent.gradient))
 
 
 @dataclass
@@ -105,7 +47,9 @@ class Course:
     ascent: Ascent | None = None
 
     @classmethod
-    def begin(cls, problem: Problem, rates: Doubles, former: Mapping[str, NDArray[Any]]) -> "Course":
+    def begin(
+        cls, problem: Problem, rates: Doubles, former: Mapping[str, NDArray[Any]]
+    ) -> "Course":
         """Return the one that was interrupted, or a new one."""
         if not former:
             site = np.zeros((len(problem.x), problem.n_latent))
@@ -209,7 +153,9 @@ class Variational(Method, name="variational"):
         while len(course.rounds) < self.rounds:
             here = problem.with_parameters(course.logs)
             bound = Bound(here)
-            ascent = self._ascend(bound, Ascent.at(bound.regressed(course.site), bound))
+            ascent = ascend(
+                bound, Ascent.at(bound.regressed(course.site), bound), self.tolerance, self.steps
+            )
             course.site = bound.site(ascent.point)
             phi, effective = scales.mean(
                 here, course.site, course.rates, self.importance, len(course.rounds), watch
@@ -230,31 +176,7 @@ class Variational(Method, name="variational"):
             course.bounds.append(ascent.value)
             watch.say(len(course.bounds), 0, course.arrays, log_evidence=ascent.value)
 
-        return self._ascend(bound, course.ascent, tell)
-
-    def _ascend(
-        self, bound: Bound, ascent: Ascent, tell: Callable[[Ascent], None] = lambda ascent: None
-    ) -> Ascent:
-        """Climb to the maximum of the bound.
-
-        Raises
-        ------
-        NumericalError
-            If the steps allowed do not lead there.
-        """
-        for _ in range(self.steps):
-            if left(ascent) <= self.tolerance:
-                return ascent
-            if ascent.step(bound, bound.solve) == 0.0:
-                break
-            tell(ascent)
-        if left(ascent) > max(self.tolerance, STALLED):
-            raise NumericalError(
-                f"the bound must come within tolerance={self.tolerance:g} nats of its maximum, "
-                f"found that {left(ascent):.2g} may be left; raise steps={self.steps}, or use a "
-                "kernel of smaller variance"
-            )
-        return ascent
+        return ascend(bound, course.ascent, self.tolerance, self.steps, tell)
 
 
 def _trace(course: Course) -> list[dict[str, float]]:

@@ -1,4 +1,5 @@
 """Classifier and regressor as estimators of scikit-learn."""
 
 from sparsegp.estimator.classifier import SparseGPClassifier as SparseGPClassifier
+from sparsegp.estimator.dense import DenseGPClassifier as DenseGPClassifier
 from sparsegp.estimator.regressor import SparseGPRegressor as SparseGPRegressor

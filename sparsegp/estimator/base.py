@@ -23,22 +23,23 @@ from sparsegp.estimator.rows import (
 from sparsegp.estimator.stored import Stored, read, write
 from sparsegp.execution import Runtime
 from sparsegp.execution.threads import ThreadRuntime
-from sparsegp.model import Model
+from sparsegp.model import DenseModel, Model
 from sparsegp.report import Progress
-from sparsegp.settings import TrainSettings
+from sparsegp.settings import DenseSettings, TrainSettings
 from sparsegp.training import train
 from sparsegp.types import Labels
 
 
-class SparseGPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
+class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
     """A trained model behind `fit`; a subclass names the parameters, and predicts.
 
-    Its parameters are fields of `TrainSettings`, of which it may leave out those that mean nothing
-    to it, and `n_jobs`, `client`, `checkpoint_dir`, `resume` and `verbose`.
+    Its parameters are fields of its settings, of which it may leave out those that mean nothing to
+    it, and `n_jobs`, `client`, `checkpoint_dir`, `resume` and `verbose`.
     """
 
     _task: ClassVar[str]
-    """A task of `TrainSettings.given`."""
+    """A task of `settings_given`."""
+    _settings_type: ClassVar[type[TrainSettings] | type[DenseSettings]] = TrainSettings
 
     n_jobs: int | None
     client: Any
@@ -85,7 +86,7 @@ class SparseGPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         with computing(X, self.client):
             X, y = training_data(self, X, y, numeric=self._task == "regression")
             classes = self._find_classes(y)
-            settings = settings_of(self, self._task, X.shape[0], len(classes))
+            settings = self._settings(X.shape[0], len(classes))
             model = self._train(X, y, settings)
         return self._take(model, classes)
 
@@ -93,7 +94,11 @@ class SparseGPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         """Return the classes among checked labels, sorted; none in a regression."""
         return np.empty(0)
 
-    def _train(self, X: Any, y: Labels, settings: TrainSettings) -> Model:
+    def _settings(self, n: int, n_classes: int) -> TrainSettings | DenseSettings:
+        """Return the settings of a fit to n rows."""
+        return settings_of(self, self._task, n, n_classes)
+
+    def _train(self, X: Any, y: Labels, settings: TrainSettings | DenseSettings) -> Model:
         with ExitStack() as stack:
             try:
                 return train(
@@ -204,6 +209,13 @@ class SparseGPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
                 f"{cls.__name__} is for {cls._task}, but {os.fspath(path)} holds a {task}; load it "
                 "by the other estimator, or by sparsegp.load"
             )
+        dense = isinstance(stored.model, DenseModel)
+        if dense != issubclass(cls._settings_type, DenseSettings):
+            other = "a dense method" if dense else "the informative vector machine"
+            raise StoreError(
+                f"{os.fspath(path)} holds a model of {other}, which {cls.__name__} is not for; "
+                "load it by the other estimator, or by sparsegp.load"
+            )
         names = set(cls._get_param_names())
         estimator = cls(**{name: stored.parameters[name] for name in names & {*stored.parameters}})
         estimator.n_features_in_ = stored.model.n_features
@@ -216,5 +228,5 @@ class SparseGPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
 
     def __sklearn_clone__(self) -> Self:
         bare = copy.copy(self)  # without the client, which cannot be copied
-        cloned: Self = super(SparseGPEstimator, bare).__sklearn_clone__()
+        cloned: Self = super(GPEstimator, bare).__sklearn_clone__()
         return cloned.set_params(client=self.client)  # type: ignore[no-any-return]

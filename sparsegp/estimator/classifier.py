@@ -1,23 +1,15 @@
 """The classifier for scikit-learn: `sparsegp.train` and `Model` behind `fit` and `predict`."""
 
 import os
-from typing import Any, ClassVar, Self
+from typing import Any
 
-import numpy as np
-from sklearn.base import ClassifierMixin
-from sklearn.metrics import accuracy_score
-from sklearn.utils.multiclass import check_classification_targets
-
-from sparsegp.errors import SettingsError
-from sparsegp.estimator.base import SparseGPEstimator
+from sparsegp.estimator.classes import Classifier
 from sparsegp.likelihoods import LIKELIHOODS
 from sparsegp.likelihoods.binary import Binary
-from sparsegp.model import Model
 from sparsegp.settings import TrainSettings
-from sparsegp.types import Labels
 
 
-class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):  # type: ignore[misc] # no types there
+class SparseGPClassifier(Classifier):
     """Sparse Gaussian process classifier: the informative vector machine.
 
     A greedy selection chooses the active rows, which span the latent functions of all classes.
@@ -140,8 +132,6 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):  # type: ignore[mi
     array([0, 0, 0])
     """
 
-    _task: ClassVar[str] = "classification"
-
     def __init__(  # noqa: PLR0913 - scikit-learn wants every parameter by its name
         self,
         *,
@@ -211,105 +201,8 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):  # type: ignore[mi
         self.resume = resume
         self.verbose = verbose
 
-    # -- fit ---------------------------------------------------------------------------------------
-
-    def _find_classes(self, y: Labels) -> Labels:
-        check_classification_targets(y)
-        classes: Labels = np.unique(y)
-        if self._two_classes and len(classes) > 2:
-            raise SettingsError(
-                f"Only binary classification is supported by likelihood={self.likelihood}, got "
-                f"{len(classes)} classes; for more use multinomial_probit"
-            )
-        return classes
-
-    def _take(self, model: Model, classes: Labels) -> Self:
-        self.classes_ = classes
-        return super()._take(model, classes)
-
     @property
     def _two_classes(self) -> bool:
         """Whether the likelihood, if there is such a one, is for two classes only."""
         name = str(self.likelihood).partition("(")[0].strip()
         return name in LIKELIHOODS and issubclass(LIKELIHOODS[name], Binary)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = not self._two_classes
-        return tags
-
-    # -- predictions -------------------------------------------------------------------------------
-
-    def predict(self, X: Any) -> Any:
-        """Return the most probable label of each row.
-
-        Parameters
-        ----------
-        X : array-like, data frame, dask array or dask data frame (n, p)
-
-        Returns
-        -------
-        array or lazy dask array (n,)
-        """
-        return self._predicted(Model.predict, X).astype(self.classes_.dtype)
-
-    def predict_proba(self, X: Any) -> Any:
-        """Return the class probabilities of each row.
-
-        Parameters
-        ----------
-        X : array-like, data frame, dask array or dask data frame (n, p)
-
-        Returns
-        -------
-        array or lazy dask array (n, K)
-            Columns in the order of `classes_`.
-        """
-        return self._predicted(Model.predict_proba, X)
-
-    def predict_log_proba(self, X: Any) -> Any:
-        """Return the logarithms of the class probabilities of each row.
-
-        Parameters
-        ----------
-        X : array-like, data frame, dask array or dask data frame (n, p)
-
-        Returns
-        -------
-        array or lazy dask array (n, K)
-            Columns in the order of `classes_`. Small probabilities are as accurate as large ones.
-        """
-        return self._predicted(Model.predict_log_proba, X)
-
-    def latent_mean_and_variance(self, X: Any) -> tuple[Any, Any]:
-        """Return mean and variance of the latent functions at each row.
-
-        Parameters
-        ----------
-        X : array-like, data frame, dask array or dask data frame (n, p)
-
-        Returns
-        -------
-        mean, variance : array or lazy dask array (n, K), or (n, 1)
-            Columns in the order of `classes_`, or the one latent value of likelihoods of two
-            classes or of classes in an order; as they are before `calibration`.
-        """
-        mean, variance = self._predicted(Model.latent_mean_and_variance, X)
-        return mean, variance
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of rows whose most probable label is theirs.
-
-        Parameters
-        ----------
-        X : array-like, data frame, dask array or dask data frame (n, p)
-        y : array-like (n,)
-            True labels; dask collections are computed.
-        sample_weight : array-like (n,), optional
-            Weights of the rows in the share.
-
-        Returns
-        -------
-        float
-        """
-        return self._scored(accuracy_score, X, y, sample_weight)

@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 
 from sparsegp.errors import SettingsError
 from sparsegp.execution.threads import usable_cpus
-from sparsegp.settings import TrainSettings
+from sparsegp.settings import DenseSettings, TrainSettings
 
 PARAMETER = {"seed": "random_state"}
 """Settings that are called otherwise in scikit-learn."""
@@ -17,14 +17,23 @@ PARAMETER = {"seed": "random_state"}
 
 def parameters_of(estimator: Any) -> dict[str, Any]:
     """Return the parameters on which results depend, as JSON can hold them."""
-    names = [PARAMETER.get(field.name, field.name) for field in fields(TrainSettings)]
+    names = [PARAMETER.get(field.name, field.name) for field in fields(estimator._settings_type)]
     known = estimator.get_params(deep=False)
     return {name: _plain(known[name]) for name in names if name in known}
 
 
-def parameters_from(settings: TrainSettings) -> dict[str, Any]:
+def parameters_from(settings: TrainSettings | DenseSettings) -> dict[str, Any]:
     """Return the parameters that give these settings."""
     return {PARAMETER.get(name, name): value for name, value in settings.to_json().items()}
+
+
+def named_settings(estimator: Any) -> dict[str, Any]:
+    """Return the settings that an estimator names, with a seed that is a number."""
+    named = {name: value for name, value in parameters_of(estimator).items() if value is not None}
+    seed = named.pop("random_state", None)
+    if not isinstance(seed, int):
+        seed = int(check_random_state(estimator.random_state).randint(np.iinfo(np.int32).max))
+    return {**named, "seed": seed}
 
 
 def settings_of(estimator: Any, task: str, n: int, n_classes: int) -> TrainSettings:
@@ -40,11 +49,8 @@ def settings_of(estimator: Any, task: str, n: int, n_classes: int) -> TrainSetti
         If a parameter is out of range, or parameters do not go together.
     """
     given = parameters_of(estimator)
-    seed = given.pop("random_state")
-    if not isinstance(seed, int):
-        seed = int(check_random_state(estimator.random_state).randint(np.iinfo(np.int32).max))
-    named = {name: value for name, value in given.items() if value is not None}
-    settings = TrainSettings.given(task=task, **named, seed=seed)
+    named = named_settings(estimator)
+    settings = TrainSettings.given(task=task, **named)
     open_choice = given.get("kernel_per_class", False) is None
     if open_choice and settings.sites == "moments" and n_classes > 1:
         likelihood = settings.start_likelihood(n_classes)

@@ -7,14 +7,14 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from sparsegp.estimator.base import SparseGPEstimator
+from sparsegp.estimator.base import GPEstimator
 from sparsegp.likelihoods import Gaussian
 from sparsegp.model import Model
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Labels
 
 
-class SparseGPRegressor(RegressorMixin, SparseGPEstimator):  # type: ignore[misc] # no types there
+class SparseGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc] # no types there
     """Sparse Gaussian process regressor: the informative vector machine with Gaussian noise.
 
     A greedy selection chooses the active rows, which span the latent function; kernel and noise are

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from sparsegp.checkpoint import read_bundle, remove_bundle, write_bundle
 from sparsegp.estimator.parameters import parameters_from
 from sparsegp.model import Model
-from sparsegp.settings import TrainSettings
+from sparsegp.settings import settings_from_json
 from sparsegp.types import Labels
 
 KIND, VERSION = "sparsegp-estimator", 1
@@ -54,7 +54,7 @@ def read(path: str | os.PathLike[str]) -> Stored:
     """
     model, place = Model.load(path), Path(path) / "estimator"
     if not place.is_dir():
-        known = parameters_from(TrainSettings.from_json(model.settings))
+        known = parameters_from(settings_from_json(model.settings))
         return Stored(model, known, model.classes, None)
     meta = read_bundle(place, kind=KIND, versions={VERSION}).meta
     classes = model.classes.astype(meta["classes_dtype"])

@@ -71,9 +71,14 @@ class Softmax(Biased, name="softmax"):
 
     def log_density(self, latent: Doubles, target: Any) -> Doubles:
         """Return log p(y|u); see `Likelihood`."""
-        u = self._biased(latent)
-        own = np.take_along_axis(u, np.broadcast_to(target, u.shape[:-1])[..., np.newaxis], -1)
-        return own[..., 0] - log_sum_exp(np.moveaxis(u, -1, 0))
+        log_p = self.log_densities(latent)
+        codes = np.broadcast_to(target, log_p.shape[:-1])[..., np.newaxis]
+        return np.take_along_axis(log_p, codes, -1)[..., 0]
+
+    def log_densities(self, latent: Doubles) -> Doubles:
+        """Return log p(y|u) of every class, (..., K), for latent values (..., K)."""
+        u = np.moveaxis(self._biased(latent), -1, 0)
+        return np.moveaxis(_log_softmax(u), 0, -1)
 
     def moments(self, mean: Doubles, variance: Doubles, target: Integers) -> Moments:
         """Return log Z and its derivatives; see `Likelihood`.

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from sparsegp.dense import Component, Mixture
+from sparsegp.dense.component import TILE
 from sparsegp.dense.precisions import FORMS
 from sparsegp.kernels import Kernel, parse
 from sparsegp.likelihoods import Likelihood
 from sparsegp.model.base import Model
-from sparsegp.posterior.predict import TILE
 from sparsegp.types import Doubles
 
 

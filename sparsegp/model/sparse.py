@@ -91,8 +91,9 @@ class SparseModel(Model, family="sparse"):
     def _log_probabilities(self, X: Any) -> Doubles:
         mean, variance = self._latent(X)
         calibration = self.span.calibration
-        return self.likelihood.log_probabilities(
-            mean / calibration.temperature, variance * calibration.variance_weight
+        temperature, weight = calibration.temperature, calibration.variance_weight
+        return self.likelihood.tempered(temperature).log_probabilities(
+            mean / temperature, weight * variance
         )
 
     def _contents(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

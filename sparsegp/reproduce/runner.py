@@ -132,6 +132,27 @@ def reproduce(
         return _conclude(pipeline, store, digests, [cell.name for cell in missing])
 
 
+def standing(
+    path: str | os.PathLike[str],
+    *,
+    data: str | os.PathLike[str] | None = None,
+    out: str | os.PathLike[str] | None = None,
+) -> Outcome:
+    """Compare what is finished of a pipeline with what was published; nothing is run.
+
+    Parameters as for `reproduce`. Data files that are not there are not compared with those of the
+    finished cells.
+
+    Raises
+    ------
+    SettingsError, StoreError
+        If the pipeline cannot be read, or the table not be written.
+    """
+    pipeline = read_pipeline(Path(path))
+    store = CellStore(Path(out) if out is not None else Path("results") / pipeline.name)
+    return _conclude(pipeline, store, _digests(pipeline, data_folder(data)), [])
+
+
 def _digests(pipeline: Pipeline, folder: Path | None) -> dict[Source, Mapping[str, str]]:
     sources = {cell.source for cell in pipeline.cells}
     return {source: source.digests(folder) for source in sources}
@@ -164,6 +185,18 @@ def _go_on(stop: StopRequest, cell: Cell) -> None:
         )
 
 
+def _draw(pipeline: Pipeline, results: Mapping[str, Mapping[str, Any]], out: Path) -> str:
+    """Draw what the kind of pipeline draws of each cell; return why there is nothing, if so."""
+    note = ""
+    for cell in pipeline.cells:
+        if cell.name in results:
+            try:
+                pipeline.kind.draw(cell, results[cell.name], out)
+            except (SettingsError, StoreError) as error:
+                note = f"no picture: {error}"
+    return note
+
+
 def _conclude(
     pipeline: Pipeline,
     store: CellStore,
@@ -178,7 +211,7 @@ def _conclude(
             results[cell.name] = result
     rows = tabulate(pipeline, results)
     write_csv(store.out / "table.csv", COLUMNS, [row.to_json() for row in rows])
-    note, summary = "", []
+    note, summary = _draw(pipeline, results, store.out), []
     if pipeline.kind.has_summary:
         summary = summarise(pipeline, results)
         columns = list(dict.fromkeys(name for record in summary for name in record))

@@ -35,11 +35,12 @@ def summarise(pipeline: Pipeline, results: Mapping[str, Mapping[str, Any]]) -> l
 def summary_lines(records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the lines of the summary as it is shown."""
     header = list(dict.fromkeys(name for record in records for name in record))
-    lines = [[_shown(record.get(name)) for name in header] for record in records]
+    lines = [[shown(record.get(name)) for name in header] for record in records]
     return aligned([header, *lines]) if lines else []
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """Return a value as it is shown."""
     if value is None:
         return "-"
     return number(value) if isinstance(value, float) else str(value)

@@ -25,6 +25,9 @@ COLUMNS = (
     "goal_met",
 )
 
+HEADER = ("variant", "rows", "what", "ours", "published", "difference", "place", "goal")
+"""Columns that are shown."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -131,8 +134,7 @@ def _claim(claims: Sequence[Claim], key: tuple[str, str, int]) -> Claim | None:
 
 def as_text(rows: Sequence[Row]) -> list[str]:
     """Return the lines of the table as it is shown; columns without any entry are left out."""
-    header = ("variant", "rows", "what", "ours", "published", "difference", "place", "goal")
-    return aligned([header, *(_shown(row) for row in rows)])
+    return aligned([HEADER, *(shown_row(row) for row in rows)])
 
 
 def aligned(cells: Sequence[Sequence[str]]) -> list[str]:
@@ -143,7 +145,8 @@ def aligned(cells: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(line[i].ljust(widths[i]) for i in used).rstrip() for line in cells]
 
 
-def _shown(row: Row) -> tuple[str, ...]:
+def shown_row(row: Row) -> tuple[str, ...]:
+    """Return what is shown of a row, by `HEADER`."""
     ours = "-" if row.ours is None else number(row.ours)
     if row.sd is not None:
         ours += f" +- {number(row.sd)} ({len(row.values)} seeds)"
@@ -158,7 +161,7 @@ def _shown(row: Row) -> tuple[str, ...]:
     if row.goal is not None:
         state = {True: ", met", False: ", missed", None: ""}[row.goal_met]
         goal = f"<= {row.goal.value:g}{state}"
-    return row.variant, str(row.rows), row.what, ours, published, difference, place, goal
+    return row.variant, str(row.rows or "all"), row.what, ours, published, difference, place, goal
 
 
 def number(value: float) -> str:

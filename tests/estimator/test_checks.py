@@ -5,7 +5,7 @@ from typing import Any
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sparsegp import SparseGPClassifier, SparseGPRegressor
+from sparsegp import DenseGPClassifier, SparseGPClassifier, SparseGPRegressor
 
 
 @parametrize_with_checks(
@@ -17,6 +17,8 @@ from sparsegp import SparseGPClassifier, SparseGPRegressor
         ),
         SparseGPClassifier(n_active=40, likelihood="logistic", n_jobs=1),
         SparseGPClassifier(n_active=90, active_per_class=True, n_jobs=1),
+        DenseGPClassifier(n_jobs=1),
+        DenseGPClassifier(method="ep", n_jobs=1),
         SparseGPRegressor(n_jobs=1),
         SparseGPRegressor(n_active=50, kernel="1*ard", learn="none", precision="float64"),
     ]

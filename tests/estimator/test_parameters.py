@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import sparsegp.estimator.base
-from sparsegp import SparseGPClassifier, SparseGPRegressor, train
+from sparsegp import DenseGPClassifier, SparseGPClassifier, SparseGPRegressor, train
 from sparsegp.errors import Interrupted, SettingsError
 from sparsegp.estimator.parameters import PARAMETER, n_threads
 from sparsegp.execution.threads import usable_cpus
 from sparsegp.kernels import parse
-from sparsegp.settings import TrainSettings
+from sparsegp.settings import DenseSettings, TrainSettings
 from sparsegp.types import Doubles, Labels
 
 Data = tuple[Doubles, Labels]
@@ -41,6 +41,13 @@ def test_every_setting_is_a_parameter_with_the_same_default() -> None:
 def test_a_regressor_has_the_settings_that_mean_something_to_it() -> None:
     settings = {PARAMETER.get(field.name, field.name) for field in fields(TrainSettings)}
     assert set(SparseGPRegressor().get_params()) == settings - CLASSES_ONLY | ELSEWHERE
+
+
+def test_a_dense_classifier_has_all_settings_of_dense_methods() -> None:
+    parameters = DenseGPClassifier().get_params()
+    for field in fields(DenseSettings):
+        assert parameters.pop(PARAMETER.get(field.name, field.name)) == field.default
+    assert set(parameters) == ELSEWHERE
 
 
 @pytest.mark.parametrize("posterior", ["adf", "all"])

@@ -115,6 +115,16 @@ class Kind(ABC):
         del result
         return {"variant": cell.variant}
 
+    def draw(self, cell: Cell, result: Mapping[str, Any], out: Path) -> None:
+        """Write tables and pictures of a finished cell; none unless overridden.
+
+        Raises
+        ------
+        SettingsError, StoreError
+            If a picture cannot be drawn or written.
+        """
+        del cell, result, out
+
     @abstractmethod
     def run(self, cell: Cell, bench: Bench) -> Result:
         """Run a cell, or go on with what an interrupted run of it left.

@@ -1,0 +1,88 @@
+"""Annealed importance sampling against closed forms and integrals over few rows."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy.special import log_ndtr, log_softmax
+
+from sparsegp.dense import Alone, Problem
+from sparsegp.dense.annealing import Ladder, LogMarginal, log_marginal
+from sparsegp.dense.exact import Exact
+from sparsegp.errors import SettingsError
+from sparsegp.kernels import RBF
+from sparsegp.likelihoods import Gaussian, Likelihood, Logistic, Probit, Softmax
+from sparsegp.math.gaussian_quadrature import product_rule
+from tests.dense.watches import StoppedError, Watched
+
+
+def test_gaussian_noise_in_closed_form() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(6, 1))
+    some = Problem(x, np.sin(x[:, 0]), [1.5 * RBF(0.8)], Gaussian(0.3), 1, seed=1)
+    found = log_marginal(some, ladder=Ladder(runs=20, temperatures=200))
+    exact = Exact().fit(some, Alone()).log_evidence
+    assert found.error < 0.15
+    assert found.effective_runs > 8
+    assert found.jitter == 0.0
+    assert found.value == pytest.approx(exact, abs=3.5 * found.error)
+
+
+@pytest.mark.parametrize("likelihood", [Probit(bias=0.3), Logistic()])
+def test_three_rows_of_two_classes(likelihood: Likelihood) -> None:
+    x, target = np.array([[0.0], [0.4], [1.5]]), np.array([1, 0, 1])
+    some = Problem(x, target, [6.0 * RBF(1.0)], likelihood, 1)
+    points, log_weights = product_rule(60, 3)
+    u = points @ np.linalg.cholesky(some.covariances()[0]).T
+    log_p = likelihood.log_density(u[..., np.newaxis], target).sum(axis=1)
+    exact = np.log(np.exp(log_p + log_weights).sum())
+    found = log_marginal(some, ladder=Ladder(runs=20, temperatures=150))
+    assert found.error < 0.1
+    assert found.value == pytest.approx(exact, abs=3.5 * found.error)
+
+
+def test_two_rows_of_three_classes_with_a_kernel_each() -> None:
+    x, target = np.array([[0.0], [0.7]]), np.array([0, 2])
+    some = Problem(x, target, [v * RBF(1.0) for v in (1.0, 2.0, 4.0)], Softmax(), 3)
+    points, log_weights = product_rule(8, 6)
+    factors = np.linalg.cholesky(some.covariances())
+    u = np.einsum("cij,qcj->qic", factors, points.reshape(-1, 3, 2))
+    log_p = log_softmax(u, axis=2)[:, np.arange(2), target].sum(axis=1)
+    exact = np.log(np.exp(log_p + log_weights).sum())
+    found = log_marginal(some, ladder=Ladder(runs=20, temperatures=150))
+    assert found.error < 0.1
+    assert found.value == pytest.approx(exact, abs=3.5 * found.error)
+
+
+def test_one_temperature_is_the_mean_likelihood_of_the_prior() -> None:
+    some = Problem(np.zeros((1, 1)), np.array([1]), [RBF(1.0)], Probit(), 1, seed=9)
+    found = log_marginal(some, ladder=Ladder(runs=2000, temperatures=1))
+    assert found.value == pytest.approx(np.log(0.5), abs=3.5 * found.error)
+    # Phi(u) of a standard normal u is uniform: standard deviation over mean is 1 / 3^(1/2)
+    assert found.error == pytest.approx(1 / np.sqrt(3 * 2000), rel=0.1)
+    assert found.effective_runs == pytest.approx(2000 * 3 / 4, rel=0.05)
+    weights = np.array([-1000.0, -1001.0, -1002.0])
+    direct = np.log(np.exp(weights + 1000.0).mean()) - 1000.0
+    assert LogMarginal.of(weights, 0.0).value == pytest.approx(direct, abs=1e-12)
+    assert np.exp(found.log_weights).max() < np.exp(log_ndtr(5.0))
+
+
+def test_goes_on_with_the_same_bits_however_runs_are_dealt_out() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(5, 2))
+    some = Problem(x, np.array([0, 1, 1, 0, 1]), [4.0 * RBF(1.0)], Probit(), 1, seed=2)
+    ladder = Ladder(runs=3, temperatures=330, slices=2)
+    whole = log_marginal(some, ladder=ladder)
+    stopped = Watched(last=1)
+    with pytest.raises(StoppedError):
+        log_marginal(some, stopped, ladder)
+    again = log_marginal(some, Watched(stopped.states[-1]), ladder)
+    assert_array_equal(whole.log_weights, again.log_weights)
+    assert_array_equal(whole.log_weights, log_marginal(some, Watched(), ladder).log_weights)
+    assert len(set(whole.log_weights.tolist())) == 3
+
+
+def test_refusals() -> None:
+    with pytest.raises(SettingsError, match="runs must be at least 2, got 1"):
+        Ladder(runs=1)
+    with pytest.raises(SettingsError, match="power must be positive"):
+        Ladder(power=0.0)
