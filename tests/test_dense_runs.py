@@ -21,7 +21,7 @@ from sparsegp.settings import DenseSettings, settings_given
 from sparsegp.training.dense import require_memory
 from tests.processes import environment
 
-GIBBS = "gibbs(chains=2, samples=400, burn_in=400)"
+GIBBS = "gibbs(chains=2, samples=200, burn_in=200)"
 
 DRIVER = """
 import sys
@@ -151,3 +151,17 @@ def test_what_does_not_go_together_is_refused() -> None:
         settings_given(method="laplace", task="regression")
     with pytest.raises(SettingsError, match="rows, or use method=ivm"):
         require_memory(10**7, 1, 3, DenseSettings())
+
+
+def test_sampled_kernels_are_a_mixture(tmp_path: Path) -> None:
+    X, y = load_breast_cancer(return_X_y=True)
+    X, y = X[:40, :4], y[:40]
+    options = {"method": "laplace", "learn": "hmc", "steps": 8}
+    with pytest.raises(SettingsError, match="must have a hyperprior"):
+        sparsegp.train(X, y, **options)
+    model = sparsegp.train(X, y, **options, hyperprior="v: lognormal(0, 4); l: lognormal(0, 1)")
+    assert model.report["components"] == 32
+    assert len({str(each.kernels[0]) for each in model.mixture.components}) > 5
+    model.save(tmp_path / "model")
+    again = sparsegp.load(tmp_path / "model")
+    assert_array_equal(model.predict_proba(X), again.predict_proba(X))

@@ -34,6 +34,15 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
 
 
+TASKS = {
+    "regression": {"task": "regression", "n_active": 20},
+    "two classes": {"likelihood": "probit", "n_active": 20},
+    "two classes, one kernel each": {"likelihood": "probit", "kernel_per_class": True},
+    "ordered classes": {"likelihood": "ordered_probit", "n_active": 20},
+    "a kernel a class": {"sites": "moments", "kernel_per_class": True, "n_active": 20},
+}
+
+
 def rows_of(n, p=6, n_classes=4):
     rng = np.random.default_rng(n)
     return rng.standard_normal((n, p)), np.arange(n) % n_classes
@@ -49,7 +58,8 @@ def test_peak_of_a_process(tmp_path, environment):
     peak = json.loads(done.stdout)
     settings = TrainSettings(panel=32)
     found = estimate(60000, 100, 10, 1000, settings, n_threads=2, source_itemsize=4)
-    assert found.total_bytes == pytest.approx(peak, rel=0.15)
+    # temporaries of both threads are there at once unless other programs hold a processor
+    assert peak / 1.15 < found.total_bytes < 1.35 * peak
 
 
 @pytest.mark.parametrize(
@@ -77,6 +87,28 @@ def test_arrays_of_the_blocks(options):
             if block.scores.lazy
         )
         assert found.anchors == anchors
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_is_foretold(task, tmp_path):
+    """One latent value a row, or one a class, whatever the labels are."""
+    settings = TrainSettings.given(**{"n_active": 20, **TASKS[task]})
+    n_classes = {"regression": 0, "ordered classes": 4, "a kernel a class": 4}.get(task, 2)
+    X, codes = rows_of(1100, n_classes=n_classes or 4)
+    table = table_from_arrays(X, X[:, 0] if task == "regression" else codes)
+    with open_runtime(threads=2) as runtime, Training(table, settings, runtime=runtime) as run:
+        run.build()
+        blocks = runtime._blocks
+        found = estimate(1100, 6, n_classes, 20, settings, n_threads=2)
+        assert found.blocks.stub == sum(stub.nbytes for block in blocks for stub in block.stubs)
+        state = ("mean", "variance", "target", "rows", "open", "aside", "real")
+        marginals = sum(getattr(block, name).nbytes for block in blocks for name in state)
+        assert found.blocks.marginals == marginals
+        run.select()
+        content = run.active.arrays()
+        content["digests"] = np.zeros(5, dtype=np.uint64)
+        content.pop("counts")
+        assert found.checkpoint_bytes == sum(array.nbytes for array in content.values())
 
 
 @pytest.mark.parametrize("options", [{}, {"panel": 8}, {"lookahead": 1}, {"criterion": "random"}])

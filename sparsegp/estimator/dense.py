@@ -34,7 +34,7 @@ class DenseGPClassifier(Classifier):
         "none"; "evidence": kernels of the highest marginal likelihood, times the hyperprior; "hmc":
         samples of them by hybrid Monte Carlo, over which predictions are averaged.
     steps : int
-        Line searches of "evidence", at most; samples of "hmc".
+        Line searches of "evidence", at most; draws of each chain of "hmc".
     hyperprior : str
         With `learn`: prior densities of what is learnt.
     averaged : bool

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp.dense import METHODS, Method, likelihood_for, parse_method
+from sparsegp.dense.sampling import LEAST_DRAWS
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import InputScale, Kernel, parse, parse_many
 from sparsegp.likelihoods import LIKELIHOODS, Likelihood
@@ -33,7 +34,7 @@ class DenseSettings:
         "none"; "evidence": kernels of the highest marginal likelihood, times the hyperprior; "hmc":
         samples of them by hybrid Monte Carlo, over which predictions are averaged.
     steps : int
-        Line searches of "evidence", at most; samples of "hmc".
+        Line searches of "evidence", at most; draws of each chain of "hmc".
     hyperprior : str
         Prior densities of what is learnt (learning/hyperpriors.py).
     averaged : bool
@@ -70,7 +71,8 @@ class DenseSettings:
                 f"learn={self.learn} needs the gradient of a marginal likelihood, which "
                 f"method={method.name} has not; use one of {', '.join(having)}"
             )
-        for name, least in {"seed": 0, "steps": 1}.items():
+        least_steps = LEAST_DRAWS if self.learn == "hmc" else 1
+        for name, least in {"seed": 0, "steps": least_steps}.items():
             if getattr(self, name) < least:
                 raise SettingsError(f"{name} must be at least {least}, got {getattr(self, name)}")
         if not self.kernel_per_class:

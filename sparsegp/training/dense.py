@@ -13,12 +13,13 @@ from threadpoolctl import threadpool_limits
 
 from sparsegp.data import Table
 from sparsegp.dense import Alone, Fit, Mixture, Problem
+from sparsegp.dense.learning import maximise
+from sparsegp.dense.sampling import Schedule, kernel_prior, sample
 from sparsegp.errors import Interrupted, SettingsError
 from sparsegp.execution import Runtime
 from sparsegp.execution.memory import free_memory
 from sparsegp.interrupt import StopRequest
 from sparsegp.ivm.rows import TILE
-from sparsegp.learning.hyperpriors import parse as parse_hyperprior
 from sparsegp.model import DenseModel, Model
 from sparsegp.run_directory import RunDirectory, require_same_rows
 from sparsegp.settings import DenseSettings
@@ -130,15 +131,10 @@ class DenseRun:
         if settings.learn == "none":
             self._begin(settings.method)
             return method.fit(problem, self)
-        names = parameter_names(problem)
-        prior = parse_hyperprior(settings.hyperprior, names, problem.x.shape[1])
+        prior = kernel_prior(settings.hyperprior, problem)
         self._begin(f"{settings.learn} of {settings.method}")
         if settings.learn == "hmc":
-            from sparsegp.dense.sampling import sample  # noqa: PLC0415
-
-            return sample(method, problem, prior, self, settings.steps)
-        from sparsegp.dense.learning import maximise  # noqa: PLC0415
-
+            return sample(method, problem, prior, self, schedule(settings.steps))
         problem, trace = maximise(method, problem, prior, self, settings.steps)
         fit = method.fit(problem, Alone())
         return replace(fit, trace=[*trace, *fit.trace])
@@ -229,14 +225,13 @@ def standing(part: str, model: DenseModel, table: Table, target: Any) -> dict[st
     return found
 
 
-def parameter_names(problem: Problem) -> list[str]:
-    """Return what the parameters are, as hyperpriors name them."""
-    several = len(problem.kernels) > 1
-    return [
-        f"{i}:{name}" if several else name
-        for i, kernel in enumerate(problem.kernels)
-        for name in kernel.parameter_names
-    ]
+def schedule(steps: int) -> Schedule:
+    """Return chains of so many draws, and at most as many steps before these."""
+    return Schedule(
+        burn_in=min(Schedule.burn_in, steps),
+        draws=steps,
+        kept=min(Schedule.kept, Schedule.chains * steps),
+    )
 
 
 def digests(x: Doubles, target: NDArray[Any]) -> NDArray[np.uint64]:
@@ -255,9 +250,10 @@ def require_memory(n: int, n_kernels: int, n_latent: int, settings: DenseSetting
     SettingsError
     """
     method = settings.build_method()
-    needed, free = 8 * n * n * method.matrices(n_kernels, n_latent), free_memory()
+    count, free = method.matrices(n_kernels, n_latent, settings.likelihood), free_memory()
+    needed = 8 * n * n * count
     if needed > free:
-        most = int(np.sqrt(free / (8 * method.matrices(n_kernels, n_latent))))
+        most = int(np.sqrt(free / (8 * count)))
         raise SettingsError(
             f"method={method.name} holds {needed / 1e9:.1f} GB for {n} rows, and {free / 1e9:.1f} "
             f"GB are free; give at most {most} rows, or use method=ivm, which takes any number"
