@@ -18,6 +18,7 @@ are standardised anew in the same way.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -122,9 +123,9 @@ def virtual_rows(
 ) -> Table:
     """Return training rows, followed by transformed copies of the active ones.
 
-    With `calibration="learned"` a second run keeps a tenth of them aside. Copies are among those,
-    while their originals take part and the other way round, and they are copies of hard rows: what
-    is learnt from them is less to be trusted than what is learnt from the data alone.
+    With `calibration="learned"` a second run keeps a tenth of them aside, a row always with its
+    copies. As these are copies of hard rows, what is learnt from them is less to be trusted than
+    what is learnt from the data alone.
 
     Parameters
     ----------
@@ -143,7 +144,7 @@ def virtual_rows(
     Returns
     -------
     Table
-        Copy after copy, with the labels of the originals.
+        Copy after copy, with the labels of the originals and, as `origin`, their numbers.
 
     Raises
     ------
@@ -172,7 +173,10 @@ def virtual_rows(
     first = table if keep == "all" else table_from_arrays(X, y, f"active rows of {table.source}")
     count = len(copies) * len(active)
     virtual = table_from_arrays(np.concatenate(copies), np.tile(y, len(copies)), "virtual rows")
-    return join_tables(first, virtual, f"{first.source} and {count} virtual rows")
+    whole = join_tables(first, virtual, f"{first.source} and {count} virtual rows")
+    own = np.arange(first.X.shape[0]) if first.origin is None else first.origin
+    parents = own[active] if keep == "all" else own
+    return replace(whole, origin=np.concatenate([own, np.tile(parents, len(copies))]))
 
 
 def active_inputs(model: Model, table: Table, active: Integers) -> Rows:

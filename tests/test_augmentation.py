@@ -14,7 +14,11 @@ import sparsegp
 from sparsegp.augmentation import KEPT, TRANSFORMS, image_shape, shift
 from sparsegp.data import table_from_arrays
 from sparsegp.errors import DataError, SettingsError, UnknownNameError
+from sparsegp.execution import open_runtime
 from sparsegp.likelihoods import Probit
+from sparsegp.settings import TrainSettings
+from sparsegp.training import Training
+from sparsegp.training.rows import choose_aside
 from sparsegp.types import Doubles, Integers
 
 Data = tuple[Doubles, Integers]
@@ -101,6 +105,60 @@ def test_training_rows_then_copies_with_their_labels(
     assert_array_equal(table.y, np.concatenate([words[kept], *[words[active]] * 4]))
     start = "bars" if keep == "all" else "active rows of bars"
     assert table.source == f"{start} and 120 virtual rows"
+
+
+@pytest.mark.parametrize("keep", ["all", "active"])
+def test_every_copy_knows_its_original(data: Data, first: sparsegp.Model, keep: str) -> None:
+    table = sparsegp.virtual_rows(first, data, "shift", keep=keep, image=(6, 5))
+    assert table.origin is not None
+    X, n = table.X.compute(), len(table.X) - 120
+    assert_array_equal(table.origin[:n], np.arange(n))
+    originals = X[table.origin[n:]]
+    for number, (down, right) in enumerate(DIRECTIONS):
+        some = slice(30 * number, 30 * (number + 1))
+        moved = shift(originals[some], image=(6, 5), background=float(X.min()))
+        inside = np.zeros((6, 5), dtype=bool)  # what has not come in at an edge
+        inside[max(down, 0) : 6 + min(down, 0), max(right, 0) : 5 + min(right, 0)] = True
+        found = X[n:][some][:, inside.ravel()]
+        assert_array_equal(found, moved[number][:, inside.ravel()])
+
+
+def test_copies_of_copies_know_the_first_original(data: Data, first: sparsegp.Model) -> None:
+    table = sparsegp.virtual_rows(first, data, "shift", image=(6, 5))
+    second = sparsegp.train(table, **sparsegp.same_settings(first, n_active=60))
+    assert (second.rows >= 400).any()
+    again = sparsegp.virtual_rows(second, table, lambda X: [-X], keep="all")
+    assert table.origin is not None
+    assert again.origin is not None
+    assert_array_equal(again.origin[:520], table.origin)
+    assert_array_equal(again.origin[520:], table.origin[np.sort(second.rows)])
+
+
+@pytest.mark.parametrize("keep", ["all", "active"])
+def test_rows_kept_aside_have_no_copies_among_the_others(
+    data: Data, first: sparsegp.Model, keep: str
+) -> None:
+    table = sparsegp.virtual_rows(first, data, lambda X: [1.01 * X] * 11, keep=keep)
+    assert table.origin is not None
+    n = len(table.origin)
+    settings = TrainSettings.given(**sparsegp.same_settings(first, n_active=40))
+    with open_runtime(threads=1) as runtime, Training(table, settings, runtime=runtime) as run:
+        run.build()
+        run.select()
+        assert not set(table.origin[run.aside]) & set(table.origin[~run.aside])
+        assert not run.aside[run.active.rows].any()
+        x = np.concatenate([part for part, _ in run.ask_training_blocks("kept_aside")])
+    assert len(x) == run.aside.sum() <= settings.rows_aside(n)
+    if keep == "all":  # rows without copies fill up what is left
+        assert run.aside.sum() == settings.rows_aside(n)
+        assert (table.origin[run.aside] != np.flatnonzero(run.aside)).any()
+
+
+def test_rows_without_copies_are_kept_aside_as_ever() -> None:
+    settings = TrainSettings(seed=3)
+    found = choose_aside(1000, settings)
+    order = np.random.default_rng([3, 1000]).permutation(1000)
+    assert_array_equal(np.flatnonzero(found), np.sort(order[:100]))
 
 
 def test_any_function_of_the_rows(data: Data, first: sparsegp.Model) -> None:

@@ -1,5 +1,8 @@
 """Learning by the evidence, as a whole: however it is run or cut short."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +11,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import sparsegp
-from sparsegp.errors import Interrupted, SettingsError
+from sparsegp.errors import Interrupted, NumericalError, SettingsError
 from sparsegp.execution import open_runtime
 from sparsegp.kernels import parse
-from tests.runs import begun
+from sparsegp.run_directory import RunDirectory
+from sparsegp.training.learning import FARTHEST
+from sparsegp.training.progress import Quiet
+from tests.processes import environment, wait_until
+from tests.runs import begun, outcome
 
 BINARY: dict[str, Any] = {
     "likelihood": "probit",
@@ -155,7 +162,7 @@ def test_same_bits_for_any_blocks_and_workers(settings: dict[str, Any]) -> None:
             assert_array_equal(model.predict_log_proba(X), expected.predict_log_proba(X))
 
 
-@pytest.mark.parametrize("cuts", [(1, 8), (12, 20), (25, 35)])
+@pytest.mark.parametrize("cuts", [(1, 8), (17, 3, 4, 25), (16, 30, 20)])
 def test_resumed_equals_uninterrupted(
     cuts: tuple[int, ...], tmp_path: Path, stop_after: Any
 ) -> None:
@@ -164,39 +171,174 @@ def test_resumed_equals_uninterrupted(
     for cut in cuts:
         _cut_short(X, y, BINARY, tmp_path, stop_after(cut))
     model = sparsegp.train(X, y, out=tmp_path, resume=True, **BINARY)
-    assert learnt(model) == learnt(expected)
-    assert_array_equal(model.rows, expected.rows)
-    assert_array_equal(model.predict_log_proba(X), expected.predict_log_proba(X))
+    assert_same(model, expected, X)
     again = sparsegp.load(tmp_path)
     assert learnt(again) == learnt(expected)
 
 
 @pytest.mark.parametrize(
-    ("settings", "cuts"), [(PAIRS, (10, 80)), (SHARED, (4, 22))], ids=["a set a class", "one set"]
+    ("settings", "cuts"), [(PAIRS, (47, 25)), (SHARED, (14, 7))], ids=["a set a class", "one set"]
 )
 def test_several_processes_resumed_equal_uninterrupted(
     settings: dict[str, Any], cuts: tuple[int, int], tmp_path: Path, stop_after: Any
 ) -> None:
     X, y = labelled(settings)
     expected = sparsegp.train(X, y, **settings)
-    kept = [_cut_short(X, y, settings, tmp_path, stop_after(cut)) for cut in cuts]
-    assert kept == [0, 1]
+    done = [_cut_short(X, y, settings, tmp_path, stop_after(cut)) for cut in cuts]
+    (steps, evaluated, active), (more_steps, none, some) = done
+    assert (steps, more_steps) == (0, 1)
+    assert (evaluated > 1, active) == (True, settings["n_active"])  # in the middle of the descent
+    assert (none, 0 < some < settings["n_active"]) == (0, True)  # and of the next selection
     model = sparsegp.train(X, y, out=tmp_path, resume=True, **settings)
+    assert_same(model, expected, X)
+
+
+def assert_same(model: sparsegp.Model, expected: sparsegp.Model, X: np.ndarray) -> None:
     assert learnt(model) == learnt(expected)
-    assert_array_equal(model.predict_log_proba(X), expected.predict_log_proba(X))
+    assert_array_equal(model.rows, expected.rows)
+    assert_array_equal(outcome(model, X), outcome(expected, X))
 
 
 def _cut_short(
     X: np.ndarray, y: np.ndarray, settings: dict[str, Any], path: Path, stop: Any
-) -> int:
-    """Return how many major steps were made."""
+) -> tuple[int, int, int]:
+    """Return major steps made, evaluations of the next one, and active rows."""
     with begun(X, y, settings, path, threads=1) as run:
         try:
             run.learn(stop)
             run.select(stop)
         except Interrupted:
-            return len(run.learnt.trace)
+            record = run.learnt.record
+            return len(run.learnt.trace), 0 if record is None else len(record), len(run.active)
         pytest.fail("the run came to its end")
+
+
+KILLED: dict[str, Any] = {**BINARY, "n_active": 60, "major_steps": 2, "minor_steps": 30}
+ONE_RUN = """
+import json, sys
+import numpy as np
+import sparsegp
+from sparsegp.training import learning
+
+learning.SHARE = np.inf  # a checkpoint after every evaluation
+data, out, settings = sys.argv[1:]
+arrays = np.load(data)
+sparsegp.train(arrays["X"], arrays["y"], out=out, resume=True, threads=1, **json.loads(settings))
+"""
+
+
+def test_killed_in_the_middle_of_a_descent(tmp_path: Path) -> None:
+    """By SIGKILL, twice; what was evaluated before is not evaluated again."""
+    X, y = rows(n=2000)
+    np.savez(tmp_path / "rows.npz", X=X, y=y)
+    settings = KILLED
+    expected = sparsegp.train(X, y, **settings)
+    out, evaluated = tmp_path / "run", 0
+    arguments = (tmp_path / "rows.npz", out, json.dumps(settings))
+    for _ in range(2):
+        least = settings["n_active"] + evaluated + 3  # the number of a checkpoint of the first step
+        with subprocess.Popen(
+            [sys.executable, "-c", ONE_RUN, *map(str, arguments)], env=environment()
+        ) as process:
+            reached = wait_until(lambda least=least: newest(out) >= least, 60)
+            process.kill()
+        assert reached, "no such checkpoint was written"
+        found = RunDirectory(out, 2, pytest.fail).load()
+        assert found is not None
+        assert len(found[1].arrays["rows"]) == settings["n_active"]
+        assert found[1].meta["learning"] == []
+        assert len(found[1].arrays["record_values"]) > evaluated
+        evaluated = len(found[1].arrays["record_values"])
+    model = sparsegp.train(X, y, out=out, resume=True, **settings)
+    assert_same(model, expected, X)
+
+
+def newest(run: Path) -> int:
+    """Return the number of the newest checkpoint, or zero."""
+    return max((int(path.name) for path in run.glob("checkpoints/[0-9]*")), default=0)
+
+
+# -- bounds ----------------------------------------------------------------------------------------
+
+
+def told_exactly(rare: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows and labels without noise."""
+    X = np.random.default_rng(0).normal(size=(400, 4))
+    latent = X[:, 0] + 0.5 * X[:, 1]
+    return X, (latent > 1.5 * rare).astype(int)
+
+
+def inside(step: dict[str, Any], first: dict[str, Any]) -> bool:
+    return bool(np.abs(np.subtract(step["start"], first["start"])).max() <= FARTHEST * (1 + 1e-12))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "rare"),
+    [("constant", False), ("hybrid", False), ("exact", False), ("whole", False), ("hybrid", True)],
+)
+def test_labels_without_noise_end_at_a_bound(strategy: str, rare: bool) -> None:
+    X, y = told_exactly(rare)
+    said = Said()
+    settings = {**BINARY, "hyperprior": "", "major_steps": 7, "minor_steps": 8}
+    model = sparsegp.train(
+        X, y, **settings, strategy=strategy, calibration="none", kernel="10*rbf", progress=said
+    )
+    steps = learnt(model)
+    assert len(steps) == 7
+    assert "constant.value" in steps[-1]["bounded"]  # any larger variance tells them as well
+    for step in steps:
+        assert inside(step, steps[0])
+    (kernel,) = model.active.kernels
+    reached = kernel.parameters()[0] - np.log(10.0)
+    assert_allclose(reached, FARTHEST, rtol=1e-12)
+    told = [text for text in said.messages if "learning took" in text]
+    assert [text.count("constant.value") for text in told if "constant.value" in text] == [1]
+    assert (model.predict(X) != y).mean() < 0.02
+
+
+@pytest.mark.parametrize("kernel", ["1*rbf", "1*ard", "1*linear"])
+def test_numbers_without_noise_end_at_a_bound(kernel: str) -> None:
+    X, _ = told_exactly()
+    numbers = X[:, 0] + 0.5 * X[:, 1]
+    settings = {**REGRESSION, "kernel": kernel, "n_active": 40, "major_steps": 5}
+    settings["precision"] = "float64"
+    model = sparsegp.train(X, numbers, **settings)
+    assert "gaussian.log_noise_variance" in learnt(model)[-1]["bounded"]
+    assert_allclose(model.active.likelihood.noise_variance, 0.1 * np.exp(-FARTHEST), rtol=1e-12)
+    assert_allclose(model.predict(X), numbers, atol=0.05)
+
+
+def test_a_hyperprior_keeps_parameters_from_their_bounds() -> None:
+    X, y = rows()
+    assert not any("bounded" in step for step in learnt(sparsegp.train(X, y, **BINARY)))
+
+
+def test_bounds_are_those_of_the_first_start_after_a_resume(
+    tmp_path: Path, stop_after: Any
+) -> None:
+    X, y = told_exactly()
+    settings = {**BINARY, "hyperprior": "", "major_steps": 3, "minor_steps": 6}
+    settings |= {"strategy": "whole", "calibration": "none", "kernel": "10*rbf"}
+    expected = sparsegp.train(X, y, **settings)
+    assert learnt(expected)[-1]["bounded"]
+    assert _cut_short(X, y, settings, tmp_path, stop_after(40))[0] > 0
+    model = sparsegp.train(X, y, out=tmp_path, resume=True, **settings)
+    assert_same(model, expected, X)
+
+
+def test_no_row_to_begin_with_is_said() -> None:
+    with pytest.raises(NumericalError, match=r"sites of precision above 1e\+06, found none with"):
+        sparsegp.train(*rows(), **{**BINARY, "epsilon": 1e6})
+
+
+class Said(Quiet):
+    """Progress that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def message(self, text: str) -> None:
+        self.messages.append(text)
 
 
 REFUSED = {

@@ -1,5 +1,6 @@
 """`sparsegp estimate`."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,14 +10,18 @@ from sparsegp.cli.output import plural, print_json, print_pairs, size
 
 if TYPE_CHECKING:
     from sparsegp.estimate import Estimate
+    from sparsegp.settings import DenseSettings
 
 
 @click.command()
 @click.argument("data")
 @click.option("--test", metavar="DATA", help="Held-out rows; the test part of DATA if left out.")
+@shared.task_option
 @shared.settings_options
+@shared.dense_options
 @shared.WHERE["threads"]
 @shared.WHERE["workers"]
+@shared.WHERE["cluster"]
 @shared.label_column
 @shared.as_json
 def estimate(
@@ -24,73 +29,117 @@ def estimate(
 ) -> None:
     """Tell what training on DATA will take: memory of each process, products, checkpoints.
 
-    The options are those of `train`. With --workers, memory is told for processes on this machine;
-    for other clusters, read the line of a worker.
+    The options are those of `train`. With --workers, memory is told for processes on this machine.
+    With --cluster, the file tells how many workers there are; nothing is started.
     """
     from sparsegp.estimate import estimate as foretell
-    from sparsegp.settings import TrainSettings
+    from sparsegp.settings import DenseSettings, settings_given
 
-    settings = TrainSettings.from_json(shared.given(options, shared.SETTINGS))
-    sizes = measure(data, test, label_column)
+    named = shared.given(options, shared.TASK, shared.SETTINGS, shared.DENSE)
+    settings = settings_given(**named)
+    sizes = measure(data, test, label_column, settings.is_regression)
+    if isinstance(settings, DenseSettings):
+        tell_dense(settings, sizes, as_json)
+        return
     wanted = settings.rows_to_include(sizes["n"])
-    sizes |= {"settings": settings, **places(options["threads"], options["workers"])}
+    processes, elsewhere = places(options["threads"], options["workers"], options["cluster"])
+    sizes |= {"settings": settings, **processes}
     found = foretell(n_active=wanted, **sizes)
-    room = compare(found, sizes)
+    room = compare(found, sizes, elsewhere)
     if as_json:
         print_json({**found.to_json(), **room})
     else:
         print_pairs([*work(found), *memory(found), *verdict(found, room)])
 
 
-def measure(data: str, test: str | None, label_column: str | None) -> dict[str, Any]:
-    """Return the sizes of the data, and what they take in memory as they were read."""
+def tell_dense(settings: "DenseSettings", sizes: dict[str, Any], as_json: bool) -> None:
+    """Print what a dense method will take."""
+    from sparsegp.estimate import estimate_dense
+
+    names = ("n", "p", "n_classes", "source_bytes")
+    found = estimate_dense(settings=settings, **{name: sizes[name] for name in names})
+    limit = available_bytes()
+    fits, most = found.total_bytes <= limit, found.most_rows(limit)
+    if as_json:
+        room = {"available_bytes": limit, "fits": fits, "most_rows": most}
+        print_json({**found.to_json(), **room})
+        return
+    labels = f"{found.classes} classes" if found.classes else "a regression"
+    free = f"the {size(limit)} that are free on this machine"
+    no = f"no: {size(found.total_bytes)} exceed {free}; {most} rows would fit"
+    print_pairs(
+        [
+            ("data", f"{plural(found.rows, 'row')}, {plural(found.columns, 'column')}, {labels}"),
+            ("products", f"{found.flops:.3g} floating-point operations for every factorisation"),
+            ("memory", f"{size(found.total_bytes)}, {found.matrices} matrices of all rows"),
+            ("fits", f"yes, in {free}; up to {most} rows would" if fits else no),
+        ]
+    )
+
+
+def measure(data: str, test: str | None, label_column: str | None, numeric: bool) -> dict[str, Any]:
+    """Return the sizes of the data, and what they take in memory as they were read.
+
+    Labels are classes, or numbers if `numeric`, of which there are no classes.
+    """
     import psutil  # type: ignore[import-untyped]
 
     from sparsegp.cli.train import open_tables
-    from sparsegp.data import encode, table_from_arrays
+    from sparsegp.data import Numbers, encode, table_from_arrays
 
     table_from_arrays([[0.0]])  # loads dask, which is not to be counted
     process = psutil.Process()
     before = process.memory_info().rss
     train, held_out = open_tables(data, test, label_column)
-    classes, _ = encode(train.y, train.source)
+    if numeric:
+        Numbers.of(train.y, train.source)  # refuses what are none
+    n_classes = 0 if numeric else len(encode(train.y, train.source)[0])
     n, p = train.X.shape
     grown = process.memory_info().rss - before  # modules were imported too
     nbytes = train.X.nbytes + (0 if held_out is None else held_out.X.nbytes)
     return {
         "n": int(n),
         "p": int(p),
-        "n_classes": len(classes),
+        "n_classes": n_classes,
         "n_test": 0 if held_out is None else int(held_out.X.shape[0]),
         "source_bytes": int(min(max(grown, 0), 2 * nbytes)),
         "source_itemsize": train.X.dtype.itemsize,
     }
 
 
-def places(threads: int | None, workers: int | None) -> dict[str, int]:
-    """Return how many processes and threads there are to be.
+def places(
+    threads: int | None, workers: int | None, cluster: str | None
+) -> tuple[dict[str, int], bool]:
+    """Return how many processes and threads there are to be, and if workers are elsewhere.
 
     Raises
     ------
     SettingsError
-        If numbers are not positive, or both are given.
+        If numbers are not positive, more than one is given, or the cluster file is wrong.
     """
     from sparsegp.errors import SettingsError
     from sparsegp.execution.threads import usable_cpus
 
-    if threads is not None and workers is not None:
-        raise SettingsError("give only one of threads and workers")
+    if sum(option is not None for option in (threads, workers, cluster)) > 1:
+        raise SettingsError("give only one of threads, workers and cluster")
+    if cluster is not None:
+        from sparsegp.execution.cluster_file import read_cluster_file
+
+        file = read_cluster_file(Path(cluster))
+        return {"n_workers": file.workers, "n_threads": 1}, file.kind != "local"
     for name, value in (("threads", threads), ("workers", workers)):
         if value is not None and value < 1:
             raise SettingsError(f"the number of {name} must be at least 1, got {value}")
-    return {"n_workers": workers or 0, "n_threads": threads or usable_cpus()}
+    return {"n_workers": workers or 0, "n_threads": threads or usable_cpus()}, False
 
 
-def compare(found: "Estimate", sizes: dict[str, Any]) -> dict[str, Any]:
-    """Return the memory there is, whether the run fits, and the active rows that would."""
+def compare(found: "Estimate", sizes: dict[str, Any], elsewhere: bool) -> dict[str, Any]:
+    """Return the memory there is here, whether what runs here fits, the active rows that would."""
     from sparsegp.estimate import most_active
 
     limit, most = available_bytes(), found.n_active
+    if elsewhere:
+        return {"available_bytes": limit, "fits": found.driver_bytes <= limit, "elsewhere": True}
     fits = found.total_bytes <= limit
     if not fits:
         most = most_active(limit, most, **sizes)
@@ -110,8 +159,9 @@ def work(found: "Estimate") -> list[tuple[str, str]]:
     rows = plural(found.rows, "row")
     held_out = f" and {found.held_out} held out" if found.held_out else ""
     kernels = plural(found.kernels, "kernel")
+    labels = f"{found.classes} classes" if found.classes else "a regression"
     return [
-        ("data", f"{rows}{held_out}, {plural(found.columns, 'column')}, {found.classes} classes"),
+        ("data", f"{rows}{held_out}, {plural(found.columns, 'column')}, {labels}"),
         ("active rows", f"{found.n_active}, {kernels}"),
         (
             "products",
@@ -151,6 +201,13 @@ def memory(found: "Estimate") -> list[tuple[str, str]]:
 def verdict(found: "Estimate", room: dict[str, Any]) -> list[tuple[str, str]]:
     """Return whether the run fits this machine, in words."""
     free = f"the {size(room['available_bytes'])} that are free on this machine"
+    if "elsewhere" in room:
+        no = f"no: {size(found.driver_bytes)} exceed {free}"
+        worker = f"{size(1.15 * found.worker_bytes)} or more"
+        return [
+            ("driver fits", f"yes, in {free}" if room["fits"] else no),
+            ("give a worker", worker),
+        ]
     if room["fits"]:
         return [("fits", f"yes, in {free}")]
     most = room["most_active"]

@@ -66,11 +66,12 @@ def train(
     from sparsegp.cli.stages import Stages
     from sparsegp.execution import open_runtime
     from sparsegp.settings import settings_given
+    from sparsegp.tuning import tunable
     from sparsegp.tuning import tune as choose
 
     named = shared.given(options, shared.TASK, shared.SETTINGS, shared.DENSE)
     enlarge, settings = prepare(options, named, tuned)
-    settings_given(**settings)  # refuses before anything is read
+    (tunable if tuned else settings_given)(**settings)  # refuses before anything is read
     limits = shared.given(options, shared.TUNING)
     refuse_limits(limits, tuned)
     directory = Path(out or f"sparsegp-run-{stem(data)}")

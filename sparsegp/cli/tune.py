@@ -23,6 +23,7 @@ WIDTH = 60
     "--out", metavar="DIR", help="Directory of the records.  [sparsegp-tune-<name of DATA>]"
 )
 @shared.tuning_options
+@shared.task_option
 @shared.settings_options
 @click.option("--resume", is_flag=True, help="Go on with the tuning in the directory.")
 @shared.where_options
@@ -48,11 +49,11 @@ def tune(
     from sparsegp.cli.signals import stoppable
     from sparsegp.cli.stages import Stages
     from sparsegp.cli.train import open_tables, stem
-    from sparsegp.settings import TrainSettings
+    from sparsegp.tuning import tunable
     from sparsegp.tuning import tune as choose
 
-    settings = shared.given(options, shared.SETTINGS)
-    TrainSettings.from_json(settings)  # refuses before anything is read
+    settings = shared.given(options, shared.TASK, shared.SETTINGS)
+    tunable(**settings)  # refuses before anything is read
     directory = Path(out or f"sparsegp-tune-{stem(data)}")
     with stoppable(), Stages(quiet) as stages:
         stages.begin("read")

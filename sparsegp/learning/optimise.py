@@ -30,6 +30,9 @@ from sparsegp.types import Doubles
 REACH = 5.0
 """How far a parameter may go from where it started: for a logarithm, a factor of 150."""
 
+Bounds: TypeAlias = tuple[Doubles, Doubles]
+"""Least and greatest values of the parameters, (q,) each."""
+
 
 class Problem(Protocol):
     """What is minimised."""
@@ -96,6 +99,7 @@ def descend(
     strategy: str = "constant",
     steps: int = 8,
     reach: float = REACH,
+    bounds: Bounds | None = None,
 ) -> Path:
     """Go down from a start, and return the way.
 
@@ -110,7 +114,9 @@ def descend(
     steps : int
         Line searches, at most.
     reach : float
-        How far a parameter may go.
+        How far a parameter may go from the start.
+    bounds : Bounds, optional
+        Where parameters must stay whatever the start, which is within them.
 
     Raises
     ------
@@ -121,8 +127,11 @@ def descend(
     """
     if steps < 1 or not reach > 0:
         raise SettingsError(f"steps and reach must be positive, got {steps} and {reach}")
-    run = STRATEGIES[strategy]
-    return run(Search(problem, np.asarray(start, np.float64), sites, steps, reach))
+    run, start = STRATEGIES[strategy], np.asarray(start, np.float64)
+    low, high = start - reach, start + reach
+    if bounds is not None:
+        low, high = np.maximum(low, bounds[0]), np.minimum(high, bounds[1])
+    return run(Search(problem, start, sites, steps, (low, high)))
 
 
 class Search:
@@ -133,10 +142,10 @@ class Search:
     """
 
     def __init__(
-        self, problem: Problem, start: Doubles, sites: Doubles, steps: int, reach: float
+        self, problem: Problem, start: Doubles, sites: Doubles, steps: int, bounds: Bounds
     ) -> None:
         self.problem, self.start, self.sites = problem, start, sites
-        self.steps, self.reach = steps, reach
+        self.steps, self.bounds = steps, bounds
         self.evaluations, self.scale = 0, 1.0
         self.points: list[Doubles] = []
         self.values: list[float] = []
@@ -172,16 +181,38 @@ class Search:
         return Path(np.stack(self.points), np.array(self.values), self.sites, self.evaluations)
 
     def climb(self, sites: Callable[[Doubles], Doubles]) -> tuple[Ascent, Function]:
-        """Return an ascent of minus the criterion, which beyond reach is minus infinity."""
+        """Return an ascent of minus the criterion; where it ends at a bound it has no slope."""
 
         def function(parameters: Doubles) -> tuple[float, Doubles]:
-            if np.abs(parameters - self.start).max() > self.reach:
-                return -np.inf, np.zeros_like(parameters)
             value, gradient = self.evaluate(parameters, sites(parameters))
-            return -value, -gradient
+            return -value, self._inward(parameters, -gradient)
 
         value, gradient = self.begin(self.sites)
-        return Ascent(self.start, -value, -gradient), function
+        return Ascent(self.start, -value, self._inward(self.start, -gradient)), function
+
+    def step(self, ascent: Ascent, function: Function) -> bool:
+        """Make a step; where the memory of former ones leads nowhere, do without.
+
+        Return success.
+        """
+        before = ascent.point
+        if not ascent.gradient.any():
+            return False
+        ascent.step(function, np.array, project=self._within)
+        if ascent.point is before and ascent.steps:
+            ascent.steps, ascent.changes = [], []
+            ascent.step(function, np.array, project=self._within)
+        return ascent.point is not before
+
+    def _within(self, parameters: Doubles) -> Doubles:
+        """Return the nearest parameters within the bounds."""
+        return np.asarray(np.clip(parameters, *self.bounds))
+
+    def _inward(self, parameters: Doubles, upward: Doubles) -> Doubles:
+        """Return a direction without what leads out of the bounds."""
+        low, high = self.bounds
+        outward = np.where(upward > 0, parameters >= high, parameters <= low)
+        return np.where(outward, 0.0, upward)
 
 
 @STRATEGIES.register("constant")
@@ -215,7 +246,7 @@ def _quasi_newton(search: Search, sites: Doubles | None) -> None:
         search.start,
         jac=True,
         method="L-BFGS-B",
-        bounds=[(x - search.reach, x + search.reach) for x in search.start],
+        bounds=list(zip(*search.bounds, strict=True)),
         callback=note,
         options={"maxiter": search.steps},
     )
@@ -226,7 +257,7 @@ def hybrid(search: Search) -> Path:
     """Set the sites anew after every line search."""
     ascent, function = search.climb(lambda _: search.sites)
     for _ in range(search.steps):
-        if not _step(ascent, function):
+        if not search.step(ascent, function):
             break
         search.sites = search.problem.resite(ascent.point)
         ascent.value, ascent.gradient = function(ascent.point)
@@ -240,20 +271,8 @@ def exact(search: Search) -> Path:
     search.sites = search.problem.resite(search.start)
     ascent, function = search.climb(search.problem.resite)
     for _ in range(search.steps):
-        if not _step(ascent, function):
+        if not search.step(ascent, function):
             break
         search.note(ascent.point, -ascent.value)
     search.sites = search.problem.resite(ascent.point)
     return search.path()
-
-
-def _step(ascent: Ascent, function: Function) -> bool:
-    """Make a step; where the memory of former ones leads nowhere, do without. Return success."""
-    before = ascent.point
-    if not ascent.gradient.any():
-        return False
-    ascent.step(function, np.array)
-    if ascent.point is before and ascent.steps:
-        ascent.steps, ascent.changes = [], []
-        ascent.step(function, np.array)
-    return ascent.point is not before

@@ -9,7 +9,7 @@ quadrature (appendix B.2); most know better.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_type_hints
 
 import numpy as np
 
@@ -170,6 +170,14 @@ class Likelihood(ABC):
         """Return what is lost by the best guess, (n,): 1 for a wrong class."""
         return np.asarray(self.decide(mean, variance) != target, dtype=np.float64)
 
+    def tempered(self, temperature: float) -> Self:
+        """Return the likelihood for latent values that were divided by a temperature.
+
+        What it adds to them, or compares them with, is divided too: p(y | (u + b) / T) is the
+        tempered likelihood of u / T. The default adds nothing.
+        """
+        return self
+
     # -- parameters --------------------------------------------------------------------------------
 
     @property
@@ -249,15 +257,26 @@ class Likelihood(ABC):
                 f"likelihood={kind.name} has the fields {', '.join(sorted(known))}, got "
                 f"{', '.join(sorted(values.keys() - known))}"
             )
-        return kind(
-            **{
-                key: tuple(value) if isinstance(value, list) else value
-                for key, value in values.items()
-            }
-        )
+        hints = get_type_hints(kind)
+        return kind(**{key: _stored(key, value, hints[key]) for key, value in values.items()})
 
 
 LIKELIHOODS: Registry[type[Likelihood]] = Registry("likelihood")
+
+
+def _stored(name: str, value: Any, kind: Any) -> Any:
+    """Return the value of a field as it was stored in JSON.
+
+    Raises
+    ------
+    SettingsError
+        If it is of another type.
+    """
+    several = kind not in {int, float}
+    numbers = value if isinstance(value, list) and several else [value]
+    if not all(type(each) is int or (type(each) is float and kind is not int) for each in numbers):
+        raise SettingsError(f"{name} of a likelihood is not of its type: {value!r:.100}")
+    return tuple(map(float, numbers)) if several else kind(value)
 
 
 def require_finite(name: str, value: float) -> None:

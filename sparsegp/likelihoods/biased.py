@@ -33,6 +33,10 @@ class Biased(Likelihood):
         """Return the class of the largest biased mean, (n,), whatever the variances."""
         return np.asarray(self._biased(mean).argmax(axis=1))
 
+    def tempered(self, temperature: float) -> Self:
+        """Return the likelihood with the biases divided; see `Likelihood`."""
+        return self.with_parameters(self.parameters() / temperature)
+
     @property
     def parameter_names(self) -> tuple[str, ...]:
         """The biases."""

@@ -68,6 +68,10 @@ class Binary(Likelihood):
         """Return code 1 where the mean with the bias is positive, (n,)."""
         return np.asarray(mean[:, 0] + self.bias > 0, dtype=np.int64)
 
+    def tempered(self, temperature: float) -> Self:
+        """Return the likelihood with the bias divided; see `Likelihood`."""
+        return replace(self, bias=self.bias / temperature)
+
     @property
     def parameter_names(self) -> tuple[str, ...]:
         """The bias."""

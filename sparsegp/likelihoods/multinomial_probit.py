@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from sparsegp.errors import SettingsError
 from sparsegp.likelihoods.base import Moments, require_classes
 from sparsegp.likelihoods.biased import Biased
 from sparsegp.math.normal import log_cdf_and_hazard
@@ -48,10 +49,22 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         variances ask for.
     biases : tuple of float
         One a class, or none at all, which is as if all were zero. `mean_gradient` knows none.
+
+    Raises
+    ------
+    SettingsError
+        If there are fewer than two nodes, or a bias is not finite.
     """
 
     n_nodes: int = 12
     biases: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.n_nodes < 2:
+            raise SettingsError(
+                f"n_nodes of multinomial_probit must be at least 2, got {self.n_nodes}"
+            )
+        super().__post_init__()
 
     @classmethod
     def start(cls, n_classes: int, n_nodes: int = 12) -> Self:
@@ -200,6 +213,33 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
                 out[rows][some] = _spread_twice(others, target[rows][some])
         return out
 
+    def curvature_gradient(self, mean: Doubles, target: Integers, weights: Doubles) -> Doubles:
+        """Return the gradient of tr(W C) in the means, C the `curvature`, (n, K).
+
+        With W' the weights of the gaps, c = h - E[h] and h' = -h (z + h), tr(W C) falls with g_l by
+
+            W'_ll E[h''_l] + sum_j W'_jj Cov(h'_j, h_l) + 2 Cov(h'_l, (W'h)_l) + E[c_l c'W'c]
+
+        where (W'h)_l = sum_k W'_lk h_k, the third derivatives of log Z contracted with W'.
+
+        Parameters
+        ----------
+        mean : Doubles (n, K)
+        target : Integers (n,)
+        weights : Doubles (n, K, K)
+            Symmetric.
+        """
+        mean, out = self._biased(mean), np.empty(mean.shape)
+        for rows in _chunks(*mean.shape):
+            gap, ratio = _gaps(mean[rows], None, target[rows])
+            of_gaps, fall = _gap_weights(weights[rows], target[rows]), np.empty(gap.shape)
+            for some, terms in product_terms(gap, ratio, self.n_nodes):
+                weight = np.exp(terms.log_terms - log_sum_exp(terms.log_terms))
+                z = terms.node + gap[:, np.newaxis, some]
+                fall[:, some] = _third(weight, z, terms.hazard, of_gaps[some])
+            out[rows] = _spread(fall, None, target[rows])
+        return out
+
     def _rivals(self, gap: Floats) -> tuple[Doubles, Floats]:
         """Return log Z (n,) and its gradient for the rivals, both from gaps (j, n)."""
         if len(gap) == 1:
@@ -261,6 +301,29 @@ def _bends(weight: Doubles, terms: ProductTerms, ratio: Doubles) -> tuple[Floats
     # rounding
     bend = np.clip(ordered_sum(other, axis=1) / ratio, 0.0, 1.0)
     return -mean_h, bend, np.clip(own, 0.0, 1.0)
+
+
+def _gap_weights(weights: Doubles, target: Integers) -> Doubles:
+    """Return J W J' (n, K - 1, K - 1) for W (n, K, K), J the derivatives of the gaps."""
+    n, n_classes = len(target), weights.shape[-1]
+    others, every = _others(target, n_classes), np.arange(n)
+    pairs = others[:, :, np.newaxis] & others[:, np.newaxis]
+    block = weights[pairs].reshape(n, n_classes - 1, n_classes - 1)
+    side = weights[every, target][others].reshape(n, -1)
+    own = weights[every, target, target][:, np.newaxis, np.newaxis]
+    return np.asarray(own - side[:, :, np.newaxis] - side[:, np.newaxis] + block)
+
+
+def _third(weight: Doubles, z: Floats, h: Floats, of_gaps: Doubles) -> Floats:
+    """Return the third derivatives of log Z by the gaps, contracted with weights, (K - 1, n)."""
+    own = np.einsum("njj->jn", of_gaps)
+    slope = -h * (z + h)
+    bend = -slope * (z + h) - h * (1.0 + slope)
+    centred = h - ordered_sum(weight * h, axis=1)[:, np.newaxis]
+    mixed = np.einsum("njk,kqn->jqn", of_gaps, centred)
+    common = ordered_sum(own[:, np.newaxis] * slope) + ordered_sum(centred * mixed)
+    terms = own[:, np.newaxis] * bend + 2.0 * slope * mixed + common * centred
+    return np.asarray(ordered_sum(weight * terms, axis=1))
 
 
 def _spread(pull: Floats, variance: Doubles | None, target: Integers) -> Doubles:

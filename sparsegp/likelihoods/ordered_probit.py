@@ -81,6 +81,10 @@ class OrderedProbit(Likelihood, name="ordered_probit"):
         low, high = edges[target], edges[np.asarray(target) + 1]
         return truncated((low - mean) / scale, (high - mean) / scale, (high - low) / scale)
 
+    def tempered(self, temperature: float) -> Self:
+        """Return the likelihood with the thresholds divided; see `Likelihood`."""
+        return replace(self, thresholds=tuple(b / temperature for b in self.thresholds))
+
     @property
     def parameter_names(self) -> tuple[str, ...]:
         """The first threshold and the logarithms of the gaps to the next ones."""

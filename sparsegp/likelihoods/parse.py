@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from dataclasses import dataclass, fields
 from typing import Any, get_type_hints
 
@@ -61,14 +62,21 @@ def parse(text: str) -> Wanted:
     if found is None:
         raise _unreadable(text, "expected a name, then numbers in parentheses or nothing")
     name, inside = found.groups()
-    family = LIKELIHOODS[name]
+    family = LIKELIHOODS[_short(name)]
     if inside is None:
         return Wanted(family)
+    return Wanted(family, _build(text, family, _values(text, inside)))
+
+
+def _values(text: str, inside: str) -> tuple[Any, ...]:
+    """Return the values between the parentheses, read as the arguments of a call."""
     try:
-        values = ast.literal_eval(f"({inside.strip()},)") if inside.strip() else ()
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        raise _unreadable(text, "expected numbers between the parentheses") from None
-    return Wanted(family, _build(text, family, values))
+        match ast.parse(f"_({inside.strip()}\n)", mode="eval").body:
+            case ast.Call(ast.Name(), arguments, []):
+                return tuple(map(ast.literal_eval, arguments))
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        pass
+    raise _unreadable(text, "expected numbers between the parentheses")
 
 
 def _build(text: str, family: type[Likelihood], values: tuple[Any, ...]) -> Likelihood:
@@ -89,18 +97,25 @@ def _converted(text: str, name: str, value: Any, kind: Any) -> Any:
     """Return a value as the type of its field: float, int or tuple of floats."""
     if kind is int and type(value) is int:
         return value
-    if kind is float and type(value) in {int, float}:
+    fits = type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max)
+    if kind is float and fits:
         return float(value)
     if kind not in {int, float} and isinstance(value, tuple):
         return tuple(_converted(text, name, each, float) for each in value)
     what = {int: "a whole number", float: "a number"}.get(kind, "numbers in parentheses")
-    raise _unreadable(text, f"{name} must be {what}, got {value!r}")
+    raise _unreadable(text, f"{name} must be {what}, got {_short(repr(value))}")
 
 
 def _unreadable(text: str, reason: str) -> SettingsError:
     return SettingsError(
-        f"cannot read likelihood {text!r}: {reason}; write for example 'probit' or 'probit(-1.5)'"
+        f"cannot read likelihood {_short(text)!r}: {reason}; write for example 'probit' or "
+        f"'probit(-1.5)'"
     )
+
+
+def _short(text: str) -> str:
+    """Return the text, cut where a message would no longer fit a few lines."""
+    return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 def require_task(task: str | None, likelihood: str) -> None:

@@ -51,7 +51,11 @@ class Ascent:
         return cls(point, value, gradient)
 
     def step(
-        self, function: Function, solve: Callable[[Doubles], Doubles], resolution: float = 0.0
+        self,
+        function: Function,
+        solve: Callable[[Doubles], Doubles],
+        resolution: float = 0.0,
+        project: Callable[[Doubles], Doubles] | None = None,
     ) -> float:
         """Make one round and return its gain, what was found or what the gradient promised.
 
@@ -65,6 +69,8 @@ class Ascent:
             Applies B^-1.
         resolution : float
             Difference of values that means nothing.
+        project : callable, optional
+            To the nearest point that may be tried.
 
         Returns
         -------
@@ -76,6 +82,8 @@ class Ascent:
         length = 1.0
         while length >= SHORTEST:
             point = self.point + length * direction
+            if project is not None:
+                point = project(point)
             value, gradient = function(point)
             if value >= self.value + SUFFICIENT * length * slope - resolution:
                 return max(self._move(point, value, gradient), 0.5 * length * slope)

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsegp.errors import SettingsError
 from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.pairs import PairSet
 from sparsegp.ivm.rows import BlockSettings
@@ -86,7 +87,8 @@ class Calibration:
     Attributes
     ----------
     temperature : float
-        Latent means are divided by it.
+        Latent means are divided by it, and so is what the likelihood adds to them
+        (`Likelihood.tempered`).
     variance_weight : float
         Latent variances are multiplied by it.
     prior_scale : float
@@ -96,6 +98,11 @@ class Calibration:
     temperature: float = 1.0
     variance_weight: float = 1.0
     prior_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not 0.0 <= value < np.inf:
+                raise SettingsError(f"{name} must be a number from zero on, got {value}")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.optimize import minimize
 
+from sparsegp.likelihoods.base import Likelihood
 from sparsegp.posterior.base import ActiveRows, Calibration, Rows, Span
 from sparsegp.posterior.predict import Posterior
 from sparsegp.types import Doubles
@@ -26,8 +27,8 @@ def with_calibration(active: ActiveRows, rows: Rows, span: Span) -> Span:
         return span
 
     def log_z(temperature: float, weight: float) -> Doubles:
-        found: Doubles = active.likelihood.log_z(mean / temperature, weight * variance, target)
-        return found
+        tempered: Likelihood = active.likelihood.tempered(temperature)
+        return tempered.log_z(mean / temperature, weight * variance, target)
 
     temperature, weight = fit(log_z, PRIOR)
     calibration = Calibration(temperature, weight)

@@ -95,7 +95,7 @@ class RunBlocks:
         self.settings, self.runtime = settings, runtime
         self.kind = PAIRS if settings.active_per_class else ROWS
         self.data = prepare(train, held_out, settings.scaling, runtime, settings.is_regression)
-        self.aside = choose_aside(self.data.summary.n, settings)
+        self.aside = choose_aside(self.data.summary.n, settings, train.origin)
         self.n_active = settings.rows_to_include(self.data.summary.n)
         rule = settings.rule(len(self.data.classes))
         n_latent = rule.likelihood.n_latent(len(self.data.classes))

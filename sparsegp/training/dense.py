@@ -73,10 +73,7 @@ class DenseRun:
         self._started = self._saved = time.monotonic()
         self._total = -1
         self._digests: NDArray[np.uint64] = np.empty(0, np.uint64)
-        n_classes = len(self.data.classes)
-        n_latent = settings.choose_likelihood(n_classes).n_latent(n_classes)
-        n_kernels = n_latent if settings.kernel_per_class else 1
-        require_memory(self.data.summary.n, n_kernels, n_latent, settings)
+        require_memory(self.data.summary.n, len(self.data.classes), settings)
 
     def train(self) -> Model:
         """Return the fitted model, which is saved where there is a directory.
@@ -242,19 +239,21 @@ def digests(x: Doubles, target: NDArray[Any]) -> NDArray[np.uint64]:
     return np.array([int.from_bytes(digest.digest()) for digest in each], dtype=np.uint64)
 
 
-def require_memory(n: int, n_kernels: int, n_latent: int, settings: DenseSettings) -> None:
+def require_memory(n: int, n_classes: int, settings: DenseSettings) -> None:
     """Refuse more rows than memory can hold.
 
     Raises
     ------
     SettingsError
     """
-    method = settings.build_method()
-    count, free = method.matrices(n_kernels, n_latent, settings.likelihood), free_memory()
-    needed = 8 * n * n * count
+    method, likelihood = settings.build_method(), settings.choose_likelihood(n_classes)
+    n_latent = likelihood.n_latent(n_classes)
+    n_kernels = n_latent if settings.kernel_per_class else 1
+    a_row = 8 * method.matrices(n_kernels, n_latent, likelihood.name)
+    needed, free = a_row * n * n, free_memory()
     if needed > free:
-        most = int(np.sqrt(free / (8 * count)))
         raise SettingsError(
             f"method={method.name} holds {needed / 1e9:.1f} GB for {n} rows, and {free / 1e9:.1f} "
-            f"GB are free; give at most {most} rows, or use method=ivm, which takes any number"
+            f"GB are free; give at most {int(np.sqrt(free / a_row))} rows, or use method=ivm, "
+            "which takes any number"
         )

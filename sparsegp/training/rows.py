@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from sparsegp.interrupt import StopRequest
 from sparsegp.settings import TrainSettings
-from sparsegp.types import Booleans
+from sparsegp.types import Booleans, Integers
 
 if TYPE_CHECKING:
     from sparsegp.training.run import Training
@@ -50,9 +50,28 @@ class TrainingRows:
                 self.run.interrupt(self.stop.requested, kept)
 
 
-def choose_aside(n: int, settings: TrainSettings) -> Booleans:
-    """Return which training rows are kept aside for calibration, (n,), by a keyed permutation."""
-    aside = np.zeros(n, dtype=bool)
-    order = np.random.default_rng([settings.seed, n]).permutation(n)
-    aside[order[: settings.rows_aside(n)]] = True
-    return aside
+def choose_aside(n: int, settings: TrainSettings, origin: Integers | None = None) -> Booleans:
+    """Return which training rows are kept aside for calibration, (n,), by a keyed permutation.
+
+    A row and its copies are kept aside together or not at all: rows that are much like those that
+    were learnt from would tell too little. With copies they may be a few rows less.
+
+    Parameters
+    ----------
+    n : int
+    settings : TrainSettings
+    origin : Integers (n,), optional
+        Where there are copies: for each row the number of its original.
+    """
+    rng, left = np.random.default_rng([settings.seed, n]), settings.rows_aside(n)
+    family, sizes = np.arange(n), np.ones(n, dtype=np.int64)
+    if origin is not None:
+        _, family, sizes = np.unique(origin, return_inverse=True, return_counts=True)
+    chosen = np.zeros(len(sizes), dtype=bool)
+    for one in rng.permutation(len(sizes)):
+        if left == 0:
+            break
+        if sizes[one] <= left:
+            chosen[one] = True
+            left -= sizes[one]
+    return np.asarray(chosen[family])

@@ -11,7 +11,7 @@ from sparsegp.execution import Runtime, open_runtime
 from sparsegp.execution.threads import ThreadRuntime
 from sparsegp.interrupt import StopRequest
 from sparsegp.kernels import InputScale
-from sparsegp.settings import TrainSettings
+from sparsegp.settings import SPARSE, TrainSettings
 from sparsegp.training.prepare import Prepared, prepare
 from sparsegp.training.progress import Progress, Quiet
 from sparsegp.tuning.driver import OUT_OF_TIME, Tuned, Tuning
@@ -36,6 +36,8 @@ def tune(  # noqa: PLR0913 - the one place where everything can be said
     workers: int | None = None,
     scheduler: str | None = None,
     scheduler_file: str | os.PathLike[str] | None = None,
+    tls: str | os.PathLike[str] | None = None,
+    cluster: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Tuned:
@@ -60,12 +62,13 @@ def tune(  # noqa: PLR0913 - the one place where everything can be said
     max_seconds : float, optional
         After so many seconds of this call no trial is begun, and the best of the last rung that
         was completed wins.
-    runtime, threads, workers, scheduler, scheduler_file
+    runtime, threads, workers, scheduler, scheduler_file, tls, cluster
         Where to run, as in `train`.
     progress : Progress, optional
     **settings
         Fields of `TrainSettings` for the run that will use the kernel. Its own kernel is tried on
-        every subsample, so that the chosen one is no worse on the held-out rows.
+        every subsample, so that the chosen one is no worse on the held-out rows. What trials would
+        not heed is refused: see `tunable`.
 
     Returns
     -------
@@ -79,8 +82,8 @@ def tune(  # noqa: PLR0913 - the one place where everything can be said
         On SIGTERM or Ctrl-C; the tuning can be resumed if it has a directory.
     """
     began = time.monotonic()
-    chosen = TrainSettings.from_json(settings)
-    check(chosen, max_trials, max_seconds)
+    chosen = tunable(**settings)
+    check(max_trials, max_seconds)
     records = None if out is None else Records(out)
     if resume and records is None:
         raise SettingsError("resume needs the directory of the tuning: give out")
@@ -96,6 +99,8 @@ def tune(  # noqa: PLR0913 - the one place where everything can be said
                     workers=workers,
                     scheduler=scheduler,
                     scheduler_file=scheduler_file,
+                    tls=tls,
+                    cluster=cluster,
                 )
             )
         table = X if isinstance(X, Table) else table_from_arrays(X, y)
@@ -126,18 +131,48 @@ def tune(  # noqa: PLR0913 - the one place where everything can be said
         return tuned
 
 
-def check(settings: TrainSettings, max_trials: int, max_seconds: float | None) -> None:
-    """Check the limits of a tuning, and that the settings are those of one kernel.
+def tunable(**named: Any) -> TrainSettings:
+    """Return the settings of the run that a tuning is for, of which some are named.
 
     Raises
     ------
     SettingsError
-        If they are not.
+        If they go beyond what trials are: the multinomial probit with one kernel, sites
+        "variational", and no bound on stub entries.
     """
+    method = named.pop("method", SPARSE)
+    if method != SPARSE:
+        raise SettingsError(
+            f"tuning is for method={SPARSE}, got method={method}, which learns its kernel itself; "
+            "leave the tuning out, and give --learn evidence"
+        )
+    settings = TrainSettings.given(**named)
+    if settings.sites != TrainSettings.sites:
+        raise SettingsError(
+            f"tuning is for classification by likelihood={TrainSettings.likelihood} with "
+            f"sites={TrainSettings.sites}, got likelihood={settings.likelihood} with "
+            f"sites={settings.sites}; leave the tuning out, and give --learn evidence or a --kernel"
+        )
     if settings.kernel_per_class:
         raise SettingsError(
             "tuning chooses one kernel for all classes; leave --kernel-per-class out"
         )
+    if settings.stub_entries is not None:
+        raise SettingsError(
+            "trials of a tuning do not heed a bound on stub entries; tune without --stub-entries "
+            "and --stub-memory, then train with the kernel that was chosen"
+        )
+    return settings
+
+
+def check(max_trials: int, max_seconds: float | None) -> None:
+    """Check the limits of a tuning.
+
+    Raises
+    ------
+    SettingsError
+        If they are out of range.
+    """
     if max_trials < 1:
         raise SettingsError(f"max_trials must be at least 1, got {max_trials}")
     if max_seconds is not None and not max_seconds > 0:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from scipy.optimize import lsq_linear
 
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.kernels import RBF
@@ -111,6 +112,23 @@ def test_no_parameter_leaves_its_reach(strategy):
     path = descend(problem, START, SITES, strategy, steps=50, reach=0.25)
     assert np.abs(np.array(problem.asked) - START).max() <= 0.25 * (1 + 1e-12)
     assert path.values[-1] < path.values[0]
+
+
+@every_strategy
+@pytest.mark.parametrize("free", [(0, 1, 2), (0, 1), (1,)])
+def test_within_bounds_the_least_is_found(strategy, free):
+    problem = Quadratic(coupling=0.0)
+    problem.B[:] = 0.0
+    low, high = START - 0.3, START + 0.2
+    low[list(free)] = -5.0
+    high[1] = START[1]  # it starts there
+    path = descend(problem, START, np.zeros(2), strategy, steps=200, bounds=(low, high))
+    root = np.linalg.cholesky(problem.A).T
+    expected = lsq_linear(root, root @ problem.m, (low, high), tol=1e-12).x
+    np.testing.assert_allclose(path.parameters, expected, atol=1e-4)
+    asked = np.array(problem.asked)
+    assert (asked >= low).all()
+    assert (asked <= high).all()
 
 
 @every_strategy

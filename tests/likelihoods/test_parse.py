@@ -66,6 +66,10 @@ def test_a_text_comes_back_the_same(likelihood: Likelihood) -> None:
         ("softmax(3, 0.1)", "biases must be numbers in parentheses, got 0.1"),
         ("ordered_probit(1, 0)", "strictly increasing"),
         ("ordered_probit((0, 1), 2)", "takes at most 1"),
+        ("probit(1)#)", "expected numbers between the parentheses"),
+        ("probit(1)+_(2)", "expected numbers between the parentheses"),
+        ("probit({[]: 1})", "expected numbers between the parentheses"),
+        (f"probit({10**400})", r"bias must be a number, got 10+\.\.\.;"),
     ],
 )
 def test_what_cannot_be_read_is_said(text: str, message: str) -> None:

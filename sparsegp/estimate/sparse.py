@@ -1,4 +1,4 @@
-"""Memory and work of a run, told from the shape of its data before it begins.
+"""Memory and work of a sparse run, told from the shape of its data before it begins.
 
 Counted are the arrays that row blocks (ivm/block.py) and the driver hold, tile by tile as they are
 allocated, and the floating-point operations of the products that the method cannot do without.
@@ -161,7 +161,7 @@ def estimate(  # noqa: PLR0913 - sizes, one by one
     Parameters
     ----------
     n, p, n_classes : int
-        Training rows, columns and classes.
+        Training rows, columns and classes; no classes in a regression.
     n_active : int
         Rows to include.
     settings : TrainSettings
@@ -176,7 +176,8 @@ def estimate(  # noqa: PLR0913 - sizes, one by one
     source_itemsize : int
         Bytes of a number as it was read.
     """
-    n_kernels = n_classes if settings.kernel_per_class else 1
+    n_latent = settings.start_likelihood(n_classes).n_latent(n_classes)
+    n_kernels = n_latent if settings.kernel_per_class else 1
     steps = stretches(n, n_active, n_kernels, settings)
     bounded = settings.bound(n, n_active, n_kernels) is not None
     dealt = deal(n, n_test, n_workers, n_threads, bounded)
@@ -184,7 +185,7 @@ def estimate(  # noqa: PLR0913 - sizes, one by one
     loading = int(LOADING * threads * max(map(max, dealt)) * p * source_itemsize)
     rows = max(map(sum, dealt))
     held_out, padded = padded_rows(n_test), padded_rows(n) + padded_rows(n_test)
-    blocks = block_memory(rows, p, n_classes, n_active, settings, threads, loading)
+    blocks = block_memory(rows, p, n_latent, n_active, settings, threads, loading)
     if bounded:
         entries = max(stop * held for _, stop, held in steps) + n_active * held_out
         panel = max(stop - start for start, stop, _ in steps)
@@ -194,7 +195,7 @@ def estimate(  # noqa: PLR0913 - sizes, one by one
             stub=int(item * rows * entries / padded),
             temporaries=blocks.temporaries + item * rows * max(panel - settings.order.slots, 0),
         )
-    driver = driver_memory(p, n_classes, n_active, settings, source_bytes, sum(map(len, dealt)))
+    driver = driver_memory(p, n_latent, n_active, settings, source_bytes, sum(map(len, dealt)))
     alone = n_workers == 0
     worker_bytes = 0 if alone else PROCESS_BYTES + blocks.total
     driver_bytes = PROCESS_BYTES + driver.total + (blocks.total if alone else 0)
@@ -221,7 +222,7 @@ def estimate(  # noqa: PLR0913 - sizes, one by one
         rounds=rounds,
         messages=messages,
         message_bytes=DOUBLE * n_kernels * slots * (n_active + slots),
-        checkpoint_bytes=checkpoint_size(n, p, n_classes, n_active, settings)
+        checkpoint_bytes=checkpoint_size(n, p, n_latent, n_active, settings)
         + bounded * len(steps) * KEEP_BYTES,
     )
 
@@ -261,7 +262,7 @@ def deal(
 def block_memory(
     rows: int,
     p: int,
-    n_classes: int,
+    n_latent: int,
     n_active: int,
     settings: TrainSettings,
     threads: int,
@@ -269,35 +270,35 @@ def block_memory(
 ) -> BlockMemory:
     """Return the bytes of row blocks with so many padded rows, worked on by some threads."""
     item = settings.dtype.itemsize
-    n_kernels = n_classes if settings.kernel_per_class else 1
+    n_kernels = n_latent if settings.kernel_per_class else 1
     slots = settings.order.slots
     criterion = CRITERIA[settings.criterion](settings.seed)
     lazy = settings.lazy and n_kernels == 1 and criterion.concave
     group = min(GROUP * TILE, rows)
     columns = n_kernels * rows * slots * item
-    scoring = rows * DOUBLE * (8 if lazy else 8 + 2 * n_classes)
+    scoring = rows * DOUBLE * (8 if lazy else 8 + 2 * n_latent)
     if settings.posterior == "all" or criterion.refitted:  # the sums for its metric
         columns = max(columns, threads * n_kernels * n_active * (DOUBLE * n_active + item * group))
-    work = group * (4 * slots * item + 5 * slots * DOUBLE + 4 * n_classes * DOUBLE)
+    work = group * (4 * slots * item + 5 * slots * DOUBLE + 4 * n_latent * DOUBLE)
     return BlockMemory(
         inputs=rows * p * item,
         stub=n_kernels * rows * n_active * item,
-        marginals=rows * (DOUBLE * (n_classes + n_kernels) + 2 * DOUBLE + 3),
-        anchors=rows * DOUBLE * (n_classes + 1 if lazy else int(criterion.refitted)),
+        marginals=rows * (DOUBLE * (n_latent + n_kernels) + 2 * DOUBLE + 3),
+        anchors=rows * DOUBLE * (n_latent + 1 if lazy else int(criterion.refitted)),
         temporaries=columns + scoring + threads * work,
         loading=loading,
     )
 
 
 def driver_memory(
-    p: int, n_classes: int, n_active: int, settings: TrainSettings, source_bytes: int, n_blocks: int
+    p: int, n_latent: int, n_active: int, settings: TrainSettings, source_bytes: int, n_blocks: int
 ) -> DriverMemory:
     """Return the bytes that the driver holds."""
-    n_kernels = n_classes if settings.kernel_per_class else 1
+    n_kernels = n_latent if settings.kernel_per_class else 1
     order, d = settings.order, n_active
     kept = KEPT if order.panel == 1 and order.lookahead > 1 else 1.0
     triangle = DOUBLE * n_kernels * d * (d + 1) // 2
-    rows = d * (p * settings.dtype.itemsize + 3 * DOUBLE * n_classes)
+    rows = d * (p * settings.dtype.itemsize + 3 * DOUBLE * n_latent)
     squares = {"active": n_kernels + 2, "all": (n_blocks + 11) * n_kernels}
     follows = CRITERIA[settings.criterion].refitted
     matrices = n_kernels + 3 + squares.get("all" if follows else settings.posterior, 0)
@@ -317,12 +318,12 @@ def messages_per_round(settings: TrainSettings) -> int:
     return 3 if order.lookahead > 1 else 1  # gather, propose, advance; or advance alone
 
 
-def checkpoint_size(n: int, p: int, n_classes: int, n_active: int, settings: TrainSettings) -> int:
+def checkpoint_size(n: int, p: int, n_latent: int, n_active: int, settings: TrainSettings) -> int:
     """Return the bytes of the arrays of a checkpoint (ivm/active_set.py)."""
-    n_kernels = n_classes if settings.kernel_per_class else 1
+    n_kernels = n_latent if settings.kernel_per_class else 1
     d = n_active
     factor = DOUBLE * n_kernels * d * (d + 1) // 2
-    a_row = p * settings.dtype.itemsize + DOUBLE * (3 + 2 * n_classes + n_kernels)
+    a_row = p * settings.dtype.itemsize + DOUBLE * (3 + 2 * n_latent + n_kernels)
     return factor + d * a_row + DOUBLE * (padded_rows(n) // TILE)
 
 

@@ -1,0 +1,7 @@
+"""What a run will take, told before it begins."""
+
+from sparsegp.estimate.dense import DenseEstimate as DenseEstimate
+from sparsegp.estimate.dense import estimate_dense as estimate_dense
+from sparsegp.estimate.sparse import Estimate as Estimate
+from sparsegp.estimate.sparse import estimate as estimate
+from sparsegp.estimate.sparse import most_active as most_active

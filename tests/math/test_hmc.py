@@ -1,0 +1,145 @@
+"""Hybrid Monte Carlo on densities whose moments are known."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+
+from sparsegp.math.hmc import Chain, Energy, Plan, Point, advance, leapfrog
+from sparsegp.types import Doubles
+
+COVARIANCE = np.array([[1.0, 0.6, 0.0], [0.6, 2.0, 0.3], [0.0, 0.3, 0.25]])
+MEAN = np.array([1.0, -2.0, 0.5])
+PRECISION = np.linalg.inv(COVARIANCE)
+
+
+def gaussian(position: Doubles, hint: Any) -> Point:
+    away = position - MEAN
+    return Point(position, float(0.5 * away @ PRECISION @ away), PRECISION @ away)
+
+
+def quartic(position: Doubles, hint: Any) -> Point:
+    """exp(-q^4 / 4 - q^2 / 2) in each dimension: not Gaussian, but smooth."""
+    energy = float(np.sum(position**4 / 4 + position**2 / 2))
+    return Point(position, energy, position**3 + position)
+
+
+def walled(position: Doubles, hint: Any) -> Point:
+    """A Gaussian of positive numbers; elsewhere the density is zero."""
+    if (position <= 0).any():
+        return Point(position, np.inf, np.zeros_like(position))
+    return Point(position, float(0.5 * position @ position), position)
+
+
+def hamiltonian(point: Point, momentum: Doubles, mass: Doubles) -> float:
+    return point.energy + 0.5 * float(np.sum(momentum**2 / mass))
+
+
+def run(energy: Energy, start: Doubles, plan: Plan, steps: int, key: tuple[int, ...]) -> Doubles:
+    """Return the positions after the burn-in, (S, q)."""
+    chain = Chain.begin(energy(start, np.empty(0)), plan)
+    positions = []
+    for _ in range(plan.burn_in + steps):
+        chain, _move = advance(energy, chain, plan, key)
+        positions.append(chain.point.position)
+    return np.array(positions[plan.burn_in :])
+
+
+@pytest.mark.parametrize("energy", [gaussian, quartic])
+def test_leapfrog_is_reversible_and_keeps_volume(energy: Energy) -> None:
+    rng = np.random.default_rng(0)
+    mass = np.array([0.5, 1.0, 3.0])
+    q, p = rng.normal(size=3), rng.normal(size=3)
+
+    def flow(state: Doubles) -> Doubles:
+        end, momentum = leapfrog(energy, energy(state[:3], np.empty(0)), state[3:], mass, 0.2, 7)
+        return np.concatenate([end.position, momentum])
+
+    end = flow(np.concatenate([q, p]))
+    back = flow(np.concatenate([end[:3], -end[3:]]))
+    assert_allclose(back, np.concatenate([q, -p]), atol=1e-12)
+    columns = [
+        (flow(np.concatenate([q, p]) + 1e-5 * unit) - flow(np.concatenate([q, p]) - 1e-5 * unit))
+        / 2e-5
+        for unit in np.eye(6)
+    ]
+    assert abs(np.linalg.det(np.array(columns))) == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("energy", [gaussian, quartic])
+def test_error_of_the_energy_falls_as_the_square_of_the_step(energy: Energy) -> None:
+    mass = np.array([0.5, 1.0, 3.0])
+    start, p = energy(np.array([0.3, -1.0, 0.8]), np.empty(0)), np.array([1.0, -0.5, 0.7])
+    errors = []
+    for halvings in range(4):
+        end, momentum = leapfrog(energy, start, p, mass, 0.1 / 2**halvings, 10 * 2**halvings)
+        change = hamiltonian(end, momentum, mass) - hamiltonian(start, p, mass)
+        errors.append(abs(change))
+    ratios = np.array(errors[:-1]) / errors[1:]
+    assert_allclose(ratios[1:], 4.0, rtol=0.05)
+
+
+def test_moments_of_a_gaussian() -> None:
+    plan = Plan(burn_in=300, leapfrogs=10)
+    chains = np.array([run(gaussian, np.zeros(3), plan, 2500, (7, c)) for c in range(2)])
+    draws = chains.reshape(-1, 3)
+    assert_allclose(draws.mean(axis=0), MEAN, atol=0.08)
+    assert_allclose(np.cov(draws.T), COVARIANCE, atol=0.13)
+
+
+def test_another_density_by_its_distribution_function() -> None:
+    draws = run(quartic, np.zeros(1), Plan(burn_in=200), 4000, (3,))[::4, 0]
+    grid = np.linspace(-5, 5, 4001)
+    density = np.exp(-(grid**4) / 4 - grid**2 / 2)
+    distribution = np.cumsum(density) / density.sum()
+    found = stats.kstest(draws, lambda x: np.interp(x, grid, distribution))
+    assert found.pvalue > 0.01
+
+
+def test_zero_density_is_never_entered() -> None:
+    draws = run(walled, np.ones(2), Plan(burn_in=200), 3000, (5,))
+    assert (draws > 0).all()
+    assert_allclose(draws.mean(axis=0), np.sqrt(2 / np.pi), atol=0.06)
+
+
+def test_adaptation_meets_the_acceptance_and_finds_the_scales() -> None:
+    scales = np.array([0.2, 1.0, 4.0])
+
+    def wide(position: Doubles, hint: Any) -> Point:
+        return Point(position, float(0.5 * np.sum((position / scales) ** 2)), position / scales**2)
+
+    plan = Plan(burn_in=1200, leapfrogs=12, acceptance=0.8, first_step=0.01)
+    chain = Chain.begin(wide(scales, np.empty(0)), plan)
+    moves = []
+    for _ in range(1800):
+        chain, move = advance(wide, chain, plan, (1,))
+        moves.append(move)
+    assert np.mean([move.probability for move in moves[1200:]]) == pytest.approx(0.8, abs=0.1)
+    assert_allclose(np.log(chain.mass * scales**2), 0.0, atol=0.7)
+    assert len({move.step_size for move in moves[1200:]}) == 1
+
+
+def test_goes_on_from_its_arrays_with_the_same_bits() -> None:
+    plan = Plan(burn_in=30)
+    chain = Chain.begin(gaussian(np.zeros(3), np.empty(0)), plan)
+    for step in range(60):
+        if step in {10, 17, 40}:
+            chain = Chain.from_arrays({k: np.array(v) for k, v in chain.arrays().items()})
+        chain, _ = advance(gaussian, chain, plan, (2, 1))
+    assert_array_equal(chain.point.position, run(gaussian, np.zeros(3), plan, 30, (2, 1))[-1])
+    other = run(gaussian, np.zeros(3), plan, 30, (2, 2))[-1]
+    assert (other != chain.point.position).all()
+
+
+def test_masses_leave_the_density_as_it_is() -> None:
+    plan = Plan(burn_in=0, leapfrogs=6, first_step=0.4)
+    chain = Chain.begin(gaussian(MEAN, np.empty(0)), plan)
+    chain = replace(chain, mass=np.array([0.4, 2.0, 5.0]))
+    positions = []
+    for _ in range(5000):
+        chain, _ = advance(gaussian, chain, plan, (9,))
+        positions.append(chain.point.position)
+    assert_allclose(np.cov(np.array(positions).T), COVARIANCE, atol=0.13)

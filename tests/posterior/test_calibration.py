@@ -1,0 +1,97 @@
+"""The temperature of moment-matched sites, in fitting and in predicting, where there are biases."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import log_ndtr
+
+import sparsegp
+from sparsegp.kernels import RBF
+from sparsegp.likelihoods import MultinomialProbit, Probit
+from sparsegp.posterior.base import ActiveRows, Calibration
+from sparsegp.posterior.calibration import PRIOR, fit, latent_aside, with_calibration
+from sparsegp.posterior.predict import Posterior
+from sparsegp.posterior.sites import adf
+from sparsegp.types import Doubles, Integers
+
+BIAS = -3.0
+
+
+class Aside:
+    """Rows that were kept aside, and no others."""
+
+    calibrate = True
+
+    def __init__(self, x: Doubles, target: Integers) -> None:
+        self.x, self.target = x, target
+
+    def map_blocks(self, method: str, *args: Any) -> list[Any]:
+        assert method == "kept_aside"
+        return [(self.x, self.target)]
+
+
+def active_rows(likelihood: Any, latent_values: int) -> ActiveRows:
+    rng = np.random.default_rng(1)
+    kernels = [9.0 * RBF(1.0)] * latent_values
+    sites = 4.0 * rng.normal(size=(30, latent_values))
+    x, target = rng.normal(size=(30, 2)), np.zeros(30, np.int64)
+    return ActiveRows(kernels, likelihood, x, target, sites, np.full((30, latent_values), 4.0))
+
+
+def marginals(active: ActiveRows, x: Doubles) -> tuple[Doubles, Doubles]:
+    return Posterior.from_span(active, adf(active, None)).latent(x)
+
+
+@pytest.mark.parametrize("truth", [0.5, 2.5])
+def test_temperature_of_latent_value_and_bias_is_found(truth: float) -> None:
+    """Labels drawn at a temperature: with the bias as it was, another one would be fitted."""
+    active, rng = active_rows(Probit(BIAS), 1), np.random.default_rng(2)
+    x = rng.normal(size=(20000, 2))
+    mean, variance = marginals(active, x)
+    p = np.exp(log_ndtr((mean[:, 0] + BIAS) / truth / np.sqrt(1.0 + 0.3 * variance[:, 0])))
+    target = (rng.random(len(x)) < p).astype(np.int64)
+    rows: Any = Aside(x, target)
+    span = with_calibration(active, rows, adf(active, None))
+    assert span.calibration.temperature == pytest.approx(truth, rel=0.1)
+    z = (2.0 * target - 1.0) * (mean[:, 0] + BIAS) / span.calibration.temperature
+    z /= np.sqrt(1.0 + span.calibration.variance_weight * variance[:, 0])
+    assert span.report["aside_nlpp"] == pytest.approx(-log_ndtr(z).mean(), rel=1e-12)
+
+    def means_alone(temperature: float, weight: float) -> Doubles:
+        return Probit(BIAS).log_z(mean / temperature, weight * variance, target)
+
+    former = fit(means_alone, PRIOR)
+    assert -means_alone(*former).mean() > span.report["aside_nlpp"] + 0.003
+
+
+def test_no_bias_no_difference() -> None:
+    active, rng = active_rows(MultinomialProbit(12, (0.0, 0.0, 0.0)), 3), np.random.default_rng(3)
+    rows: Any = Aside(rng.normal(size=(300, 2)), rng.integers(3, size=300))
+    span = with_calibration(active, rows, adf(active, None))
+    mean, variance, target = latent_aside(active, rows, span)
+
+    def log_z(temperature: float, weight: float) -> Doubles:
+        return MultinomialProbit(12).log_z(mean / temperature, weight * variance, target)
+
+    found = span.calibration.temperature, span.calibration.variance_weight
+    assert found == fit(log_z, PRIOR)
+    assert found[0] > 1.2  # of labels that have nothing to do with the latent values
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7, 4.0])
+def test_predictions_divide_the_bias_too(temperature: float) -> None:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(200, 3))
+    y = (X[:, 0] > 0.8).astype(int)
+    model: Any = sparsegp.train(
+        X, y, likelihood=f"probit({BIAS})", n_active=30, calibration="none", precision="float64"
+    )
+    span = replace(model.span, calibration=Calibration(temperature, 0.4))
+    tempered = replace(model, span=span)
+    mean, variance = tempered.latent_mean_and_variance(X)
+    z = (mean[:, 0] + BIAS) / temperature / np.sqrt(1.0 + 0.4 * variance[:, 0])
+    found = tempered.predict_log_proba(X)
+    np.testing.assert_allclose(found, np.stack([log_ndtr(-z), log_ndtr(z)], axis=1), rtol=1e-9)
+    np.testing.assert_array_equal(tempered.predict(X), model.predict(X))  # as whole z is divided
