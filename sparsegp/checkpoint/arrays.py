@@ -4,8 +4,10 @@ Zarr only encodes here: it writes into a dictionary that is emptied after every 
 caller writes, digests and syncs the files itself and at most one chunk is held twice.
 """
 
+import json
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,11 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 64 * 2**20
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _METADATA = "zarr.json"
+_CHECKSUM_BYTES = 4
+_TYPES = frozenset(
+    {"bool", "complex64", "complex128", "float16", "float32", "float64"}
+    | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+)
 
 
 def checked(arrays: Mapping[str, "NDArray[Any]"]) -> "dict[str, NDArray[Any]]":
@@ -60,12 +67,18 @@ def encoded(arrays: Mapping[str, "NDArray[Any]"]) -> Iterator[tuple[str, memoryv
         yield key, _bytes(pending.pop(key))
 
 
-def decoded(path: Path, names: Iterable[str]) -> "dict[str, NDArray[Any]]":
-    """Load the named arrays of the group at `path`.
+def decoded(path: Path, files: Mapping[str, int]) -> "dict[str, NDArray[Any]]":
+    """Load all arrays of the group at `path`.
+
+    Parameters
+    ----------
+    path : Path
+    files : mapping
+        Sizes in bytes of its files, by their names relative to the group.
 
     Raises
     ------
-    OSError, ValueError, KeyError, TypeError
+    OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError
         If a file is missing or is not what `encoded` wrote.
     """
     import zarr  # noqa: PLC0415 - 0.3 s, only when something is loaded
@@ -73,16 +86,37 @@ def decoded(path: Path, names: Iterable[str]) -> "dict[str, NDArray[Any]]":
 
     store = LocalStore(path, read_only=True)
     loaded = {}
-    for name in names:
+    for name in sorted(file.partition("/")[0] for file in files if file.endswith(f"/{_METADATA}")):
+        _check(json.loads((path / name / _METADATA).read_bytes()), name, files)
         array = zarr.open_array(store, path=name, mode="r", zarr_format=3)
         loaded[name] = np.asarray(array[...])
     return loaded
 
 
-def names_in(files: Iterable[str]) -> list[str]:
-    """Return the names of the arrays whose files are listed relative to the group."""
-    ending = "/" + _METADATA
-    return sorted(name.removesuffix(ending) for name in files if name.endswith(ending))
+def _check(metadata: Mapping[str, Any], name: str, files: Mapping[str, int]) -> None:
+    """Refuse metadata that `_create` would not have written, or that the files do not bear out.
+
+    So nothing is made of a size that was only declared, and no codec runs but the two of ours.
+    """
+    shape, kind = metadata["shape"], metadata["data_type"]
+    chunks = metadata["chunk_grid"]["configuration"]["chunk_shape"]
+    sizes = [*shape, *chunks]
+    codecs = [codec["name"] for codec in metadata["codecs"]]
+    if kind not in _TYPES or codecs != ["bytes", "crc32c"] or len(shape) != len(chunks):
+        raise ValueError(f"array {name!r} is {kind!r}, coded by {codecs!r}, in chunks {chunks!r}")
+    if not all(type(size) is int and size >= 0 for size in sizes) or 0 in chunks:
+        raise ValueError(f"array {name!r} has the shape {shape!r} in chunks {chunks!r}")
+    fill = metadata["fill_value"]
+    if not all(part in {"NaN", 0} for part in (fill if isinstance(fill, list) else [fill])):
+        raise ValueError(f"array {name!r} has the fill value {fill!r}")
+    n_chunks = math.prod(-(-size // chunk) for size, chunk in zip(shape, chunks, strict=True))
+    chunk_bytes = math.prod(chunks) * np.dtype(kind).itemsize + _CHECKSUM_BYTES
+    found = [size for file, size in files.items() if file.startswith(f"{name}/c")]
+    if len(found) != n_chunks or any(size != chunk_bytes for size in found):
+        raise ValueError(
+            f"array {name!r} of shape {shape} needs {n_chunks} chunks of {chunk_bytes} bytes, "
+            f"there are {len(found)}"
+        )
 
 
 def _create(group: Any, name: str, values: "NDArray[Any]") -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from sparsegp.checkpoint.files import find_beside
+from sparsegp.checkpoint.files import find_beside, require_local
 from sparsegp.checkpoint.store import (
     Bundle,
     check_bundle,
@@ -180,10 +180,16 @@ class RunLock:
     ----------
     path : Path
         The lock file; its directory is made if missing.
+
+    Raises
+    ------
+    StoreError
+        If it is in a store of objects.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
+        require_local(self.path.parent)
         self._handle: int | None = None
 
     def acquire(self) -> None:

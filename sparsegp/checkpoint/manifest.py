@@ -6,14 +6,21 @@ lists and compares the bytes, so that no altered bit of the list passes either.
 
 import hashlib
 import json
+import os
+import re
+import stat
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sparsegp.errors import StoreError
 
 MANIFEST = "manifest.json"
 ADVICE = "restore it from a copy or write it anew"
+LARGEST = 1 << 28
+"""Bytes of a manifest, or of other JSON, that are read."""
+
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 class Entry(NamedTuple):
@@ -48,13 +55,12 @@ def parse_manifest(raw: bytes, bundle: Path) -> dict[str, Entry]:
         listed = json.loads(raw)["files"]
         files = {name: Entry(**entry) for name, entry in listed.items()}
         intact = spell_manifest(files) == raw
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         intact = False
     if not intact:
         raise StoreError(f"{bundle / MANIFEST} is altered or truncated; {ADVICE}")
     for name in files:
-        parts = PurePosixPath(name).parts
-        if name.startswith("/") or ".." in parts:
+        if not all(_PART.fullmatch(part) for part in name.split("/")):
             raise StoreError(f"{bundle / MANIFEST} names a file outside its directory: {name!r}")
     return files
 
@@ -75,7 +81,7 @@ def verify_files(bundle: Path, files: Mapping[str, Entry], *, digests: bool = Tr
     for name, entry in files.items():
         path = bundle / name
         try:
-            size = path.stat().st_size
+            size = size_of(bundle, name)
             if size != entry.size:
                 raise StoreError(
                     f"{path} is truncated or altered: {size} bytes, not {entry.size}; {ADVICE}"
@@ -88,6 +94,31 @@ def verify_files(bundle: Path, files: Mapping[str, Entry], *, digests: bool = Tr
             raise
         except OSError as error:
             raise StoreError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def size_of(bundle: Path, name: str) -> int:
+    """Return the size of a file of a bundle, which must be there itself and no link to another.
+
+    Raises
+    ------
+    StoreError
+        If it is a link, is below one, or is no file.
+    OSError
+        If there is none.
+    """
+    path = bundle / name
+    status = path.stat()
+    if os.path.realpath(path) != os.path.join(os.path.realpath(bundle), name):
+        raise StoreError(f"{path} is a link that may lead out of its directory; {ADVICE}")
+    if not stat.S_ISREG(status.st_mode):
+        raise StoreError(f"{path} is no file; {ADVICE}")
+    return status.st_size
+
+
+def shown(value: object) -> str:
+    """Return a value that was read as a message may show it: on one line, of bounded length."""
+    text = "".join(mark if mark.isprintable() else " " for mark in str(value))
+    return text if len(text) <= 300 else f"{text[:297]}..."
 
 
 def _digest(path: Path) -> str:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparsegp.checkpoint.arrays import checked, decoded, encoded, names_in
+from sparsegp.checkpoint.arrays import checked, decoded, encoded
 from sparsegp.checkpoint.files import (
     beside,
     discard,
@@ -26,15 +26,19 @@ from sparsegp.checkpoint.files import (
     make_directory,
     replace,
     replaced,
+    require_local,
     settle,
     sync_directories,
     sync_directory,
     write_file,
 )
 from sparsegp.checkpoint.manifest import (
+    LARGEST,
     MANIFEST,
     entry_of,
     parse_manifest,
+    shown,
+    size_of,
     spell_manifest,
     verify_files,
 )
@@ -47,6 +51,7 @@ ARRAYS = "arrays.zarr"
 META = "meta.json"
 _RESERVED = ("format", "format_version")
 _ATTEMPTS = 5
+_NO_ARRAYS = (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -138,15 +143,16 @@ def read_bundle(path: Path, *, kind: str, versions: Collection[int]) -> Bundle:
     Raises
     ------
     StoreError
-        If there is none, if a file is missing, truncated or altered (it is named), if the bundle is
-        of another kind or of a format version that is not understood.
+        If there is none, if a file is missing, truncated or altered (it is named), leads out of the
+        directory or is not what its reader expects, if the bundle is of another kind or of a format
+        version that is not understood.
     """
     path = _absolute(path)
     for attempt in range(1, _ATTEMPTS + 1):
         seal = None
         try:
             place = _place(path)
-            seal = _read(place / MANIFEST)
+            seal = _read(place, MANIFEST)
             bundle = _load(place, seal, kind, versions)
             if _seal_now(path) == seal:
                 return bundle
@@ -165,7 +171,7 @@ def check_bundle(path: Path) -> None:
         If the manifest is altered or a file is missing or truncated; it is named.
     """
     place = _absolute(path)
-    listed = parse_manifest(_read(place / MANIFEST), place)
+    listed = parse_manifest(_read(place, MANIFEST), place)
     verify_files(place, listed, digests=False)
 
 
@@ -223,16 +229,21 @@ def _load(place: Path, seal: bytes, kind: str, versions: Collection[int]) -> Bun
     listed = parse_manifest(seal, place)
     verify_files(place, listed)
     try:
-        meta = json.loads(_read(place / META))
+        meta = json.loads(_read(place, META), parse_constant=_refuse_constant)
         found, version = (meta.pop(key) for key in _RESERVED)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StoreError(f"{place / META} is not the description of a bundle") from error
     _check_format(place, (found, version), kind, versions)
-    ours = [name.removeprefix(f"{ARRAYS}/") for name in listed if name.startswith(f"{ARRAYS}/")]
+    inside = f"{ARRAYS}/"
+    ours = {
+        name.removeprefix(inside): entry.size
+        for name, entry in listed.items()
+        if name.startswith(inside)
+    }
     try:
-        arrays = decoded(place / ARRAYS, names_in(ours))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{place / ARRAYS} cannot be read: {error}") from error
+        arrays = decoded(place / ARRAYS, ours)
+    except _NO_ARRAYS as error:
+        raise StoreError(f"{place / ARRAYS} cannot be read: {shown(error)}") from error
     return Bundle(meta, arrays, version)
 
 
@@ -240,14 +251,15 @@ def _check_format(
     place: Path, found: tuple[Any, Any], kind: str, versions: Collection[int]
 ) -> None:
     if found[0] != kind:
-        raise StoreError(f"{place} must be a {kind}, but is a {found[0]}; give another path")
-    if found[1] in versions:
+        raise StoreError(f"{place} must be a {kind}, but is a {shown(found[0])}; give another path")
+    if type(found[1]) is int and found[1] in versions:
         return
     known = ", ".join(str(number) for number in sorted(versions))
     newer = isinstance(found[1], int) and found[1] > max(versions, default=0)
     advice = "upgrade sparsegp" if newer else "write it anew"
     raise StoreError(
-        f"{place} has format version {found[1]}, but only version {known} is understood; {advice}"
+        f"{place} has format version {shown(found[1])}, but only version {known} is understood; "
+        f"{advice}"
     )
 
 
@@ -266,18 +278,28 @@ def _place(path: Path) -> Path:
 
 def _seal_now(path: Path) -> bytes | None:
     try:
-        return _read(_place(path) / MANIFEST)
+        return _read(_place(path), MANIFEST)
     except StoreError:
         return None
 
 
-def _read(path: Path) -> bytes:
+def _read(bundle: Path, name: str) -> bytes:
+    path = bundle / name
     try:
+        size = size_of(bundle, name)
+        if size > LARGEST:
+            raise StoreError(f"{path} has {size} bytes, and is altered: at most {LARGEST} are read")
         return path.read_bytes()
+    except StoreError:
+        raise
     except FileNotFoundError as error:
         raise StoreError(f"{path} is missing: no bundle, or not a whole one") from error
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is no number of JSON")
 
 
 def _refuse_foreign(path: Path) -> None:
@@ -297,4 +319,5 @@ def _drop(fresh: Path) -> None:
 
 
 def _absolute(path: Path) -> Path:
+    require_local(path)
     return Path(os.path.abspath(path))

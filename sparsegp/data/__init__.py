@@ -3,6 +3,7 @@
 from sparsegp.data.catalog import CATALOG as CATALOG
 from sparsegp.data.catalog import toy as toy
 from sparsegp.data.dataset import open_dataset as open_dataset
+from sparsegp.data.gaussians import nine_gaussians as nine_gaussians
 from sparsegp.data.labels import classes_from_json as classes_from_json
 from sparsegp.data.labels import classes_to_json as classes_to_json
 from sparsegp.data.labels import encode as encode

@@ -30,6 +30,24 @@ def digits() -> Dataset:
     )
 
 
+@CATALOG.register("iris")
+def iris() -> Dataset:
+    """Fisher's irises, 150 rows, 4 columns, 3 classes; they come with scikit-learn."""
+    from sklearn.datasets import load_iris  # noqa: PLC0415
+
+    X, y = load_iris(return_X_y=True)
+    return Dataset(table_from_arrays(X, y, "iris"), None)
+
+
+@CATALOG.register("wine")
+def wine() -> Dataset:
+    """Chemical analyses of wines, 178 rows, 13 columns, 3 classes; they come with scikit-learn."""
+    from sklearn.datasets import load_wine  # noqa: PLC0415
+
+    X, y = load_wine(return_X_y=True)
+    return Dataset(table_from_arrays(X, y, "wine"), None)
+
+
 @CATALOG.register("toy")
 def toy_dataset() -> Dataset:
     """Draw the toy problem as Girolami & Rogers (2006), sec. 6.3, did: 1000 and 2385 rows."""

@@ -3,7 +3,15 @@
 from pathlib import Path
 
 from sparsegp.data.catalog import CATALOG
-from sparsegp.data.readers import READERS, LabelColumn, Reader, Request, find_reader
+from sparsegp.data.readers import (
+    READERS,
+    LabelColumn,
+    Reader,
+    Request,
+    find_reader,
+    find_url_reader,
+)
+from sparsegp.data.storage import is_url, plain, reading, require_protocol
 from sparsegp.data.table import Dataset, check_pair
 from sparsegp.errors import DataError
 
@@ -16,8 +24,9 @@ def open_dataset(
     Parameters
     ----------
     source : str or path
-        A name of the catalog, else a file, a pair of files "X.npy,y.npy", a zarr directory or its
-        URL. The format is told by the suffix, else by the first bytes.
+        A name of the catalog, else a file, a pair of files "X.npy,y.npy", or a zarr directory. The
+        format is told by the suffix, else by the first bytes. .zarr, .npy and .parquet may be in a
+        store: s3://..., gs://..., or any other URL that fsspec knows.
     label_column : str or int, optional
         Which column of a text or parquet file holds the labels: a name, or a number counted from
         0 (from the end when negative). The last one by default.
@@ -49,11 +58,17 @@ def open_dataset(
 
 def _resolve(source: str) -> tuple[str, Reader]:
     """Return the source as its reader takes it, and the reader."""
-    if "://" in source:
-        return source, READERS[".zarr"]
-    path = Path(source).expanduser()
-    if path.exists():
-        return str(path), find_reader(path)
+    if is_url(source):
+        source = ",".join(plain(part.strip()) for part in source.split(","))
+    if is_url(source):
+        require_protocol(source.split(",", maxsplit=1)[0])
+        return source, find_url_reader(source)
+    with reading(source):
+        path = Path(source).expanduser()
+        if path.is_dir() or path.is_file():
+            return str(path), find_reader(path)
+        if path.exists():
+            raise DataError(f"{source} is neither a file nor a directory")
     if "," in source:
         return source, READERS[".npy"]
     names = ", ".join(CATALOG)

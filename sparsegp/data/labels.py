@@ -10,6 +10,9 @@ from sparsegp.data.table import tidy_labels
 from sparsegp.errors import DataError
 from sparsegp.types import Integers, Labels
 
+TOO_LARGE = 2.0**63
+"""Whole numbers from here on are no integers of 64 bits."""
+
 
 def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
     """Give each class a number.
@@ -37,8 +40,8 @@ def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
     classes, codes = np.unique(_uniform(y, source), return_inverse=True)
     if len(classes) < 2:
         raise DataError(
-            f"one class only, {classes[0].item()!r}, in all {len(codes)} rows of {source}; "
-            f"a classifier needs at least two"
+            f"one class only, {repr(classes[0].item())[:60]}, in all {len(codes)} rows of "
+            f"{source}; a classifier needs at least two"
         )
     return classes, codes.astype(np.int64)
 
@@ -101,14 +104,19 @@ def classes_from_json(stored: Sequence[int | str | bool | float]) -> Labels:
 
 
 def labels_from_text(texts: Sequence[str]) -> Labels:
-    """Read labels written as text: integers if all are whole numbers, else floats, else strings."""
+    """Read labels written as text: integers if all are whole numbers, else floats, else strings.
+
+    Whole numbers that do not fit 64 bits stay strings.
+    """
     try:
         values = [float(text) for text in texts]
     except ValueError:
         return np.array(texts, dtype=np.str_)
-    if all(value.is_integer() for value in values):
+    if not all(value.is_integer() for value in values):
+        return np.array(values)
+    if all(abs(value) < TOO_LARGE for value in values):
         return np.array([_whole(text) for text in texts], dtype=np.int64)
-    return np.array(values)
+    return np.array(texts, dtype=np.str_)  # as doubles, some of them could be the same
 
 
 def _whole(text: str) -> int:
@@ -144,7 +152,9 @@ def _one_type(labels: Labels, source: str) -> Labels:
     kinds = {type(value) for value in values}
     if kinds == {bool}:
         return np.array(values, dtype=np.bool_)
-    if kinds <= {int, float}:
+    if kinds <= {int, float} and all(
+        isinstance(value, float) or abs(value) < TOO_LARGE for value in values
+    ):
         return np.array(values)
     return np.array([str(value) for value in values], dtype=np.str_)
 
@@ -154,7 +164,8 @@ def _whole_floats(labels: Labels, source: str) -> Labels:
     if not finite.all():
         row = int(np.argmin(finite))
         raise DataError(_missing(row, labels[row], source))
-    return labels.astype(np.int64) if np.all(labels == np.rint(labels)) else labels
+    whole = np.all((labels == np.rint(labels)) & (np.abs(labels) < TOO_LARGE))
+    return labels.astype(np.int64) if whole else labels
 
 
 def _is_missing(value: Any) -> bool:

@@ -22,6 +22,10 @@ PRECISION = 24
 """Bits that are kept of a mean and a variance, those of a float32."""
 
 
+SMALLEST = -1074
+"""Exponent of the smallest positive double."""
+
+
 @dataclass(frozen=True)
 class Summary:
     """Statistics of the columns of X (n, p).
@@ -180,7 +184,7 @@ def _unusable(X: Doubles, finite: NDArray[np.bool_] | None) -> Partial:
 
 def _finish(total: Partial) -> Summary:
     _, exponent = np.frexp(total.high - total.low)
-    unit = np.ldexp(1.0, exponent - PRECISION)
+    unit = np.ldexp(1.0, np.maximum(exponent - PRECISION, SMALLEST))
     mean = total.origin + unit * np.rint(total.mean / unit)
     fraction, exponent = np.frexp(total.squares / total.n)
     variance = np.ldexp(np.rint(np.ldexp(fraction, PRECISION)), exponent - PRECISION)

@@ -1,5 +1,6 @@
 """Rows with their labels: what every reader gives back, and the checks that all of them share."""
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sparsegp.data.blocks import from_memory, from_sparse
 from sparsegp.errors import DataError
-from sparsegp.types import Labels
+from sparsegp.types import Integers, Labels
 
 if TYPE_CHECKING:
     import dask.array as da
@@ -29,11 +30,15 @@ class Table:
         Labels as found, integers or strings; None where there are none.
     source : str
         Where the rows come from, for messages.
+    origin : Integers (n,), optional
+        Where some rows are copies of others: for each row the number of its original, which is its
+        own for the originals.
     """
 
     X: "da.Array"
     y: Labels | None
     source: str
+    origin: Integers | None = None
 
 
 @dataclass(frozen=True)
@@ -141,7 +146,7 @@ def tidy_labels(y: Any, source: str) -> Labels:
     Raises
     ------
     DataError
-        If there is more than one label for a row.
+        If there is more than one label for a row, or a label is no valid text.
     """
     labels = np.asarray(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
@@ -151,14 +156,28 @@ def tidy_labels(y: Any, source: str) -> Labels:
             f"labels must be one for each row, (rows,); those of {source} have shape {labels.shape}"
         )
     if labels.dtype.kind == "S":
-        return np.char.decode(labels, "utf-8")
+        try:
+            return np.char.decode(labels, "utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(f"labels of {source} must be text in UTF-8: {error}") from None
     if labels.dtype.kind == "T":
         return labels.astype(np.str_)
     if labels.dtype.kind not in REAL_KINDS + "UO":
         raise DataError(
             f"labels must be integers or strings; those of {source} are of type {labels.dtype}"
         )
+    if labels.dtype.kind == "U" and not _is_text(labels):
+        raise DataError(f"labels of {source} must be text; some hold what is no Unicode")
     return labels
+
+
+def _is_text(labels: Labels) -> bool:
+    """Tell whether all marks of strings (n,) are such as text can hold."""
+    if not labels.itemsize:
+        return True
+    native = np.ascontiguousarray(labels, dtype=labels.dtype.newbyteorder("="))
+    codes = native.view(np.uint32)
+    return not ((codes > sys.maxunicode) | ((codes >= 0xD800) & (codes < 0xE000))).any()
 
 
 def _rows(X: Any, source: str) -> "da.Array":
@@ -168,7 +187,7 @@ def _rows(X: Any, source: str) -> "da.Array":
     if hasattr(X, "dask"):
         return _dask_rows(X, source)
     if hasattr(X, "tocsr"):
-        return from_sparse(X)
+        return from_sparse(X, source)
     if isinstance(X, np.ma.MaskedArray):
         X = np.ma.filled(X.astype(float), np.nan)
     try:
@@ -177,7 +196,7 @@ def _rows(X: Any, source: str) -> "da.Array":
         raise DataError(f"{source} is no table of numbers: {error}") from None
     if X.ndim != 2:
         raise DataError(f"X must be two-dimensional, (rows, columns); {source} has shape {X.shape}")
-    return from_memory(_numbers(X, source) if X.dtype.kind in "OUS" else X)
+    return from_memory(_numbers(X, source) if X.dtype.kind in "OUS" else X, source)
 
 
 def _dask_rows(X: Any, source: str) -> "da.Array":

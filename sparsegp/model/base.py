@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from sparsegp.checkpoint import read_bundle, write_bundle
+from sparsegp.checkpoint.schema import check_arrays, restoring
 from sparsegp.data.labels import classes_from_json, classes_to_json
 from sparsegp.data.numbers import Numbers
 from sparsegp.data.scaling import Scaling
@@ -56,6 +57,8 @@ class Model(ABC):
     """
 
     family: ClassVar[str] = ""
+    arrays: ClassVar[Mapping[str, str]] = {}
+    """What a subclass needs of the arrays on disk, for `checkpoint.schema.check_arrays`."""
 
     rows: Integers
     classes: Labels
@@ -226,15 +229,40 @@ class Model(ABC):
             raise StoreError(f"{place} holds no finished model; go on with `train --resume`")
         bundle = read_bundle(place, kind=KIND, versions={VERSION})
         meta, arrays = bundle.meta, bundle.arrays
-        common = {
-            "rows": arrays["rows"],
-            "classes": classes_from_json(meta["classes"]) if meta["classes"] else np.empty(0),
-            "scaling": Scaling.from_json(meta["scaling"]),
-            "settings": meta["settings"],
-            "history": tuple(meta["history"]),
-            "numbers": Numbers(**meta["numbers"]) if meta.get("numbers") else None,
-        }
-        return FAMILIES[meta.get("family", "sparse")]._restored(meta, arrays, common)
+        with restoring(place):
+            family = FAMILIES[meta.get("family", "sparse")]
+            check_arrays(place, arrays, {"rows": "iu d", **family.arrays})
+            common = {
+                "rows": arrays["rows"],
+                "classes": classes_from_json(meta["classes"]) if meta["classes"] else np.empty(0),
+                "scaling": Scaling.from_json(meta["scaling"]),
+                "settings": dict(meta["settings"]),
+                "history": tuple(meta["history"]),
+                "numbers": Numbers(**meta["numbers"]) if meta.get("numbers") else None,
+            }
+            model = family._restored(meta, arrays, common)
+            model._try_parts()
+        return model
+
+    def _try_parts(self) -> None:
+        """Evaluate kernels, likelihood and scaling once: their parameters may not fit each other.
+
+        Raises
+        ------
+        SettingsError, DataError, ValueError
+            If they do not.
+        """
+        x = np.asarray(self.scaling.apply(np.zeros((1, self.n_features))), np.float64)
+        if len(self.kernels) not in {1, self.n_latent}:
+            raise ValueError(f"{len(self.kernels)} kernels for {self.n_latent} latent values")
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = [float(kernel(x, x)[0, 0]) for kernel in self.kernels]
+        if not np.isfinite(values).all():
+            raise ValueError(f"kernels of the value {values} at the origin of the inputs")
+        if not self.is_regression:
+            self.likelihood.log_density(np.zeros((1, self.n_latent)), np.zeros(1, np.int64))
+            if self.likelihood.n_latent(len(self.classes)) != self.n_latent:
+                raise ValueError(f"{len(self.classes)} classes for {self.n_latent} latent values")
 
     # -- one chunk of rows -------------------------------------------------------------------------
 
@@ -296,15 +324,15 @@ def _shared(model: Model) -> Any:
     """Return the model as an argument that all tasks of a graph share.
 
     It is a node of the graph, which any scheduler can compute. Dask warns of large graphs, so a
-    large model goes to the workers ahead of the graph where there is a client in use; to all of
-    them, as what is sent ahead is gone with the last worker that holds it.
+    large model goes to the workers ahead of the graph where there is a client in use.
     """
     if "distributed" in sys.modules and _pickled_size(model) > LARGE:  # no client without it
         from sparsegp.execution.clusters import client_in_use  # noqa: PLC0415
+        from sparsegp.execution.shared import share  # noqa: PLC0415
 
         client = client_in_use()
-        if client is not None and not client.asynchronous and client.nthreads():
-            return client.scatter(model, broadcast=True, hash=False)
+        if client is not None and not client.asynchronous:
+            return share(client, model)
 
     from dask.delayed import delayed  # noqa: PLC0415 - needed only here
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,8 @@ class DenseModel(Model, family="dense"):
     **common
         See `Model`.
     """
+
+    arrays: ClassVar[Mapping[str, str]] = {"x": "f d p"}
 
     mixture: Mixture
     log_evidence: float = float("nan")

@@ -6,7 +6,7 @@ It holds no other training row.
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,14 @@ class SparseModel(Model, family="sparse"):
     **common
         See `Model`.
     """
+
+    arrays: ClassVar[Mapping[str, str]] = {
+        "x": "f a p",
+        "target": "biuf a",
+        "site": "f a R",
+        "precision?": "f a C",
+        "gain?": "f K *",
+    }
 
     active: ActiveRows
     span: Span
@@ -137,6 +145,8 @@ class SparseModel(Model, family="sparse"):
             Calibration(**meta["calibration"]),
             meta["report"],
         )
+        if flat.shape[1] * len(active.kernels) != active.site.shape[1]:
+            raise ValueError(f"coefficients {coefficients.shape} for sites {active.site.shape}")
         return cls(active=active, span=span, **common)
 
 

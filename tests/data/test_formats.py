@@ -24,7 +24,7 @@ def text(tmp_path):
 class TestSource:
     def test_missing_file(self):
         with pytest.raises(
-            DataError, match=r"no such file 'nowhere.csv'; DATA is a file or one of: digits, toy"
+            DataError, match=r"no such file 'nowhere.csv'; DATA is a file or one of: digits, iris"
         ):
             open_dataset("nowhere.csv")
 

@@ -89,3 +89,28 @@ def test_labels_written_as_text():
     assert labels_from_text([str(2**60 + 1)]).tolist() == [2**60 + 1]
     assert labels_from_text(["1", "2.5"]).tolist() == [1, 2.5]
     assert labels_from_text(["1", "b"]).tolist() == ["1", "b"]
+    large = [str(10**20), str(10**20 + 1)]
+    assert labels_from_text(large).tolist() == large
+
+
+def test_whole_numbers_that_are_too_large_stay_apart():
+    for labels in ([1e19, 1e20, 1e19], [10**19, 10**20, 10**19], [10**30, 1, 10**30]):
+        classes, codes = encode(np.array(labels, dtype=object), "y")
+        assert len(classes) == 2
+        assert codes[0] == codes[2] != codes[1]
+    classes, codes = encode(np.array([1e19, 1e20]), "y")
+    assert classes.tolist() == [1e19, 1e20]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([b"a", b"\xff"]),
+        np.array([0x110000, 65], "<u4").view("<U1"),
+        np.array([65, 0xD800], ">u4").view(">U1"),
+    ],
+    ids=["bytes", "beyond", "half"],
+)
+def test_what_is_no_text(labels):
+    with pytest.raises(DataError, match="labels of y must be text"):
+        encode(labels, "y")

@@ -25,8 +25,8 @@ def test_numpy_keeps_its_type(dtype):
 def test_chunks_by_rows(monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK_VALUES", 10)
     assert table_from_arrays(np.ones((12, 2))).X.chunks == ((5, 5, 2), (2,))
-    assert blocks.row_blocks(12, 2, multiple=4) == [(0, 4), (4, 8), (8, 12)]
-    assert blocks.row_blocks(3, 100) == [(0, 1), (1, 2), (2, 3)]
+    assert blocks.row_blocks(12, 2, "X", multiple=4) == [(0, 4), (4, 8), (8, 12)]
+    assert blocks.row_blocks(3, 100, "X") == [(0, 1), (1, 2), (2, 3)]
 
 
 def test_dask_arrays(sample):

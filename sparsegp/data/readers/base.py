@@ -1,14 +1,12 @@
 """What a reader is, how one is registered, and how the one for a file is found."""
 
 import gzip
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TypeAlias, cast
 
+from sparsegp.data.storage import reading
 from sparsegp.data.table import Dataset
 from sparsegp.errors import DataError
 from sparsegp.registry import Registry
@@ -45,11 +43,14 @@ class Reader:
         How its files begin; empty where nothing is certain.
     columns : bool
         Labels are one of the columns.
+    urls : bool
+        Files may be in a store, named by a URL; rows are read there by the tasks that need them.
     """
 
     read: Callable[[str, Request], Dataset]
     magic: bytes = b""
     columns: bool = False
+    urls: bool = False
 
 
 READERS: Registry[Reader] = Registry("format")
@@ -59,13 +60,13 @@ ReadFunction: TypeAlias = Callable[[str, Request], Dataset]
 
 
 def reader(
-    *endings: str, magic: bytes = b"", columns: bool = False
+    *endings: str, magic: bytes = b"", columns: bool = False, urls: bool = False
 ) -> Callable[[ReadFunction], ReadFunction]:
     """Register the decorated function for files whose names end so; see `Reader`."""
 
     def add(read: ReadFunction) -> ReadFunction:
         for ending in endings:
-            READERS.register(ending)(Reader(read, magic, columns))
+            READERS.register(ending)(Reader(read, magic, columns, urls))
         return read
 
     return add
@@ -100,34 +101,29 @@ def find_reader(path: Path) -> Reader:
     )
 
 
+def find_url_reader(url: str) -> Reader:
+    """Choose the reader of a file in a store by its name; one without an ending is a zarr group.
+
+    Raises
+    ------
+    DataError
+        If files of this format cannot be read from a store.
+    """
+    name = url.split(",", maxsplit=1)[0].rstrip("/").rpartition("/")[2].lower()
+    if "." not in name:
+        return READERS[".zarr"]
+    for ending in READERS:
+        if name.endswith(ending) and READERS[ending].urls:
+            return READERS[ending]
+    known = ", ".join(ending for ending in READERS if READERS[ending].urls)
+    raise DataError(
+        f"{url} cannot be read where it is: in a store there may be {known}; copy it here, or "
+        f"convert it"
+    )
+
+
 def open_bytes(name: str) -> IO[bytes]:
     """Open a file for reading bytes, unpacking it when its name ends in .gz."""
     if name.lower().endswith(".gz"):
         return cast("IO[bytes]", gzip.open(name))
     return Path(name).open("rb")
-
-
-@contextmanager
-def reading(name: str) -> Iterator[None]:
-    """Turn whatever goes wrong while the file `name` is read into a `DataError` that names it."""
-    try:
-        yield
-    except DataError:
-        raise
-    except PermissionError:
-        raise DataError(f"cannot read {name}: no permission") from None
-    except IsADirectoryError:
-        raise DataError(f"cannot read {name}: it is a directory") from None
-    except (
-        EOFError,
-        KeyError,
-        NotImplementedError,
-        OSError,
-        ValueError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
-        raise DataError(
-            f"cannot read {name}: it is damaged, cut short or of another format "
-            f"({type(error).__name__}: {error})"
-        ) from None

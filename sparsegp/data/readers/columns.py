@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from sparsegp.data.readers.base import LabelColumn, Request
+from sparsegp.data.storage import printable
 from sparsegp.errors import DataError
 
 
@@ -68,5 +69,5 @@ def _place(wanted: LabelColumn, width: int, names: Sequence[str] | None, source:
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:20])
+    shown = printable(", ".join(names[:20]))
     return shown if len(names) <= 20 else f"{shown}, ... ({len(names)} in all)"

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.data.blocks import from_function, from_memory, row_blocks
-from sparsegp.data.readers.base import Request, open_bytes, reader, reading
+from sparsegp.data.readers.base import Request, open_bytes, reader
+from sparsegp.data.storage import read_range, read_whole, reading, version
 from sparsegp.data.table import Dataset, Table, check_table
 from sparsegp.errors import DataError
 
@@ -55,11 +56,11 @@ def refuse_labels(name: str, request: Request) -> Dataset:
     )
 
 
-def read_rows(name: str, stamp: int, start: int, stop: int, p: int) -> NDArray[Any]:
+def read_rows(name: str, stamp: str, start: int, stop: int, p: int) -> NDArray[Any]:
     """Read images start..stop-1 of p pixels; `stamp` tells versions of the file apart."""
-    with reading(name), Path(name).open("rb") as file:
-        file.seek(16 + start * p)
-        return np.frombuffer(file.read((stop - start) * p), np.uint8).reshape(stop - start, p)
+    with reading(name):
+        content = read_range(name, 16 + start * p, 16 + stop * p)
+        return np.frombuffer(content, np.uint8).reshape(-1, p)
 
 
 def _table(images: Path, labels: Path | None) -> Table:
@@ -71,12 +72,14 @@ def _table(images: Path, labels: Path | None) -> Table:
         count = _shape(str(labels), LABELS)
         y = _content(str(labels), 8, count[0]).astype(np.int64)
     if name.lower().endswith(".gz"):
-        return check_table(Table(from_memory(_content(name, 16, n * p).reshape(n, p)), y, name))
-    if images.stat().st_size != 16 + n * p:
-        raise _wrong_length(name, 16 + n * p, images.stat().st_size)
-    blocks = row_blocks(n, p)
-    given = [(name, images.stat().st_mtime_ns, start, stop, p) for start, stop in blocks]
-    X = from_function(read_rows, given, [b - a for a, b in blocks], p, np.uint8)
+        content = _content(name, 16, n * p).reshape(n, p)
+        return check_table(Table(from_memory(content, name), y, name))
+    size, stamp = version(name)
+    if size != 16 + n * p:
+        raise _wrong_length(name, 16 + n * p, size)
+    blocks = row_blocks(n, p, name)
+    given = [(name, stamp, start, stop, p) for start, stop in blocks]
+    X = from_function(read_rows, given, [b - a for a, b in blocks], p, np.uint8, name)
     return check_table(Table(X, y, name))
 
 
@@ -95,9 +98,10 @@ def _shape(name: str, magic: bytes) -> tuple[int, ...]:
 
 def _content(name: str, offset: int, size: int) -> NDArray[np.uint8]:
     with reading(name), open_bytes(name) as file:
-        content = file.read()
-    if len(content) != offset + size:
-        raise _wrong_length(name, offset + size, len(content))
+        content = read_whole(file, offset + size, name)
+        found = len(content) + len(file.read(1))
+    if found != offset + size:
+        raise _wrong_length(name, offset + size, found)
     return np.frombuffer(content, np.uint8, offset=offset)
 
 

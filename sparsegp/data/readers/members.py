@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+from sparsegp.data.storage import printable
 from sparsegp.data.table import Dataset, Table
 from sparsegp.errors import DataError
 
@@ -41,4 +42,4 @@ def dataset_from_members(
 
 
 def _listed(names: list[str]) -> str:
-    return ", ".join(names[:20]) or "nothing"
+    return printable(", ".join(names[:20])) or "nothing"

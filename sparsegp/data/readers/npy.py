@@ -1,4 +1,4 @@
-"""Reader of .npy pairs. Rows stay on disk: each task maps the file and copies its rows."""
+"""Reader of .npy pairs. Rows stay where they are: a task reads the bytes of its own."""
 
 import re
 from pathlib import Path
@@ -8,15 +8,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.data.blocks import from_function, row_blocks
-from sparsegp.data.readers.base import Request, reader, reading
+from sparsegp.data.readers.array_header import Header, read_header
+from sparsegp.data.readers.base import Request, reader
+from sparsegp.data.storage import (
+    is_file,
+    is_url,
+    open_plain,
+    read_range,
+    read_whole,
+    reading,
+    sibling,
+    version,
+)
 from sparsegp.data.table import Dataset, Table, check_table, table_from_arrays, tidy_labels
 from sparsegp.errors import DataError
 
 LONE_X = re.compile(r"(?<![A-Za-z0-9])X(?![A-Za-z0-9])")
 """The X of X.npy, X_train.npy, foo_X.npy."""
 
+TRAIN = re.compile("train")
 
-@reader(".npy", magic=b"\x93NUMPY")
+
+@reader(".npy", magic=b"\x93NUMPY", urls=True)
 def read_npy(name: str, request: Request) -> Dataset:
     """Read "X.npy,y.npy", or X.npy with the y.npy beside it.
 
@@ -28,59 +41,73 @@ def read_npy(name: str, request: Request) -> Dataset:
     DataError
         If a file is missing, damaged, or holds Python objects.
     """
-    if "," in name and not Path(name).exists():
-        parts = [part.strip() for part in name.split(",")]
-        for part in parts:
-            if not Path(part).expanduser().is_file():
-                raise DataError(f"no such file {part!r}; a pair of arrays is given as X.npy,y.npy")
-        if len(parts) != 2 or not all(part.lower().endswith(".npy") for part in parts):
-            raise DataError(f"a pair of arrays is given as X.npy,y.npy; found {name!r}")
-        inputs, labels = (Path(part).expanduser() for part in parts)
-        return Dataset(_table(inputs, labels))
-    inputs = Path(name)
-    labels = _renamed(inputs, LONE_X, "y")
-    train = _table(inputs, labels if labels.is_file() and labels != inputs else None)
-    inputs, labels = (_renamed(path, re.compile("train"), "test") for path in (inputs, labels))
-    if labels == inputs or inputs == Path(name) or not (inputs.is_file() and labels.is_file()):
+    if "," in name and not is_file(name):
+        return Dataset(_table(*_pair(name)))
+    inputs, labels = name, _renamed(name, LONE_X, "y")
+    train = _table(inputs, labels if labels != inputs else None)
+    inputs, labels = _renamed(inputs, TRAIN, "test"), _renamed(labels, TRAIN, "test")
+    if inputs in {labels, name} or not (is_file(inputs) and is_file(labels)):
         return Dataset(train)
     return Dataset(train, _table(inputs, labels))
 
 
-def read_rows(name: str, stamp: int, start: int, stop: int) -> NDArray[Any]:
-    """Read rows start..stop-1 of a .npy file; `stamp` tells versions of the file apart."""
+def read_rows(name: str, stamp: str, header: Header, start: int, stop: int) -> NDArray[Any]:
+    """Read rows start..stop-1 of an array; `stamp` tells versions of the file apart."""
     with reading(name):
-        return np.array(np.load(name, mmap_mode="r", allow_pickle=False)[start:stop])
+        if header.fortran:  # its rows are scattered over the file
+            mapped = np.memmap(name, header.dtype, "r", header.offset, header.shape, "F")
+            return np.array(mapped[start:stop])
+        row = header.nbytes // header.shape[0]
+        content = read_range(name, header.offset + start * row, header.offset + stop * row)
+        return np.frombuffer(content, header.dtype).reshape(-1, header.shape[1])
 
 
-def _table(inputs: Path, labels: Path | None) -> Table:
-    name = str(inputs)
-    y = None if labels is None else tidy_labels(np.array(_mapped(str(labels))), str(labels))
-    X = _mapped(name)
-    if X.ndim != 2 or X.dtype.kind == "U":
-        return table_from_arrays(X, y, name)
-    stamp = inputs.stat().st_mtime_ns
-    blocks = row_blocks(*X.shape)
-    given = [(name, stamp, start, stop) for start, stop in blocks]
-    rows = from_function(read_rows, given, [b - a for a, b in blocks], X.shape[1], X.dtype)
-    return check_table(Table(rows, y, name))
+def _pair(name: str) -> tuple[str, str]:
+    parts = [part.strip() for part in name.split(",")]
+    parts = [part if is_url(part) else str(Path(part).expanduser()) for part in parts]
+    for part in parts:
+        if not is_file(part):
+            raise DataError(f"no such file {part!r}; a pair of arrays is given as X.npy,y.npy")
+    if len(parts) != 2 or not all(part.lower().endswith(".npy") for part in parts):
+        raise DataError(f"a pair of arrays is given as X.npy,y.npy; found {name!r}")
+    return parts[0], parts[1]
 
 
-def _mapped(name: str) -> NDArray[Any]:
-    with reading(name):
-        try:
-            array: Any = np.load(name, mmap_mode="r", allow_pickle=False)
-        except ValueError as error:
-            if "Python objects" not in str(error):
-                raise
-            raise DataError(
-                f"{name} is an array of Python objects, which is not read because it could run "
-                f"code; store numbers or strings, for example with .astype(float) or .astype(str)"
-            ) from None
-    if not isinstance(array, np.ndarray):
-        array.close()
-        raise DataError(f"{name} is an archive of arrays; call it .npz")
-    return array
+def _table(inputs: str, labels: str | None) -> Table:
+    """Make a table of two files, of which that of the labels need not be there."""
+    header, stamp = _header(inputs)
+    y = None
+    if labels is not None and is_file(labels):
+        y = tidy_labels(_whole(labels, _header(labels)[0]), labels)
+    if len(header.shape) != 2 or header.dtype.kind in "SU":
+        return table_from_arrays(_whole(inputs, header), y, inputs)
+    if header.fortran and is_url(inputs):
+        raise DataError(
+            f"{inputs} is stored column by column, so that its rows cannot be fetched alone; "
+            f"store np.ascontiguousarray(X)"
+        )
+    n, p = header.shape
+    blocks = row_blocks(n, p, inputs)
+    given = [(inputs, stamp, header, start, stop) for start, stop in blocks]
+    X = from_function(read_rows, given, [b - a for a, b in blocks], p, header.dtype, inputs)
+    return check_table(Table(X, y, inputs))
 
 
-def _renamed(path: Path, pattern: re.Pattern[str], text: str) -> Path:
-    return path.with_name(pattern.sub(text, path.stem) + path.suffix)
+def _header(name: str) -> tuple[Header, str]:
+    size, stamp = version(name)
+    with reading(name), open_plain(name) as file:
+        if file.read(4) == b"PK\x03\x04":
+            raise DataError(f"{name} is an archive of arrays; call it .npz")
+        file.seek(0)
+        return read_header(file, name, size), stamp
+
+
+def _whole(name: str, header: Header) -> NDArray[Any]:
+    with reading(name), open_plain(name) as file:
+        file.seek(header.offset)
+        return header.array(read_whole(file, header.nbytes, name))
+
+
+def _renamed(name: str, pattern: re.Pattern[str], text: str) -> str:
+    stem, dot, ending = name.rpartition("/")[2].rpartition(".")
+    return sibling(name, pattern.sub(text, stem) + dot + ending)

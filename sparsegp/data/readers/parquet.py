@@ -1,19 +1,21 @@
 """Reader of parquet files. A group of rows is read inside the task that needs it."""
 
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.data.blocks import from_function
-from sparsegp.data.readers.base import Request, reader, reading
+from sparsegp.data.readers.base import Request, reader
 from sparsegp.data.readers.columns import label_index
+from sparsegp.data.storage import is_url, open_plain, reading, version
 from sparsegp.data.table import Dataset, Table, check_table, tidy_labels
 from sparsegp.errors import DataError
 
 
-@reader(".parquet", magic=b"PAR1", columns=True)
+@reader(".parquet", magic=b"PAR1", columns=True, urls=True)
 def read_parquet(name: str, request: Request) -> Dataset:
     """Read columns of numbers and one of labels; missing numbers become NaN.
 
@@ -23,8 +25,8 @@ def read_parquet(name: str, request: Request) -> Dataset:
         If the file is damaged, a column other than the label holds no numbers, the label column
         is not there, or pyarrow is not installed.
     """
-    parquet = _pyarrow_parquet()
-    with reading(name), parquet.ParquetFile(name) as file:
+    stamp = version(name).stamp
+    with _opened(name) as file:
         columns = [
             column for column in file.schema_arrow.names if not column.startswith("__index_level_")
         ]
@@ -39,22 +41,35 @@ def read_parquet(name: str, request: Request) -> Dataset:
             y = tidy_labels(np.array(values, dtype=object), name)
     if not sizes:
         raise DataError(f"{name} has no rows")
-    stamp = Path(name).stat().st_mtime_ns
     given = [(name, stamp, group, tuple(features), dtype) for group in groups]
-    X = from_function(read_rows, given, sizes, len(features), dtype)
+    X = from_function(read_rows, given, sizes, len(features), dtype, name)
     return Dataset(check_table(Table(X, y, name)))
 
 
 def read_rows(
-    name: str, stamp: int, group: int, columns: tuple[str, ...], dtype: str
+    name: str, stamp: str, group: int, columns: tuple[str, ...], dtype: str
 ) -> NDArray[Any]:
     """Read one group of rows (rows, p); `stamp` tells versions of the file apart."""
-    with reading(name), _pyarrow_parquet().ParquetFile(name) as file:
+    with _opened(name) as file:
         table = file.read_row_group(group, columns=list(columns))
         X = np.empty((table.num_rows, len(columns)), dtype)
         for place, column in enumerate(columns):
             X[:, place] = table.column(column).to_numpy()
         return X
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[Any]:
+    """Open a file with pyarrow, whose errors all become those of `reading`."""
+    parquet = _pyarrow_parquet()
+    from pyarrow import ArrowException  # noqa: PLC0415
+
+    with reading(name), ExitStack() as stack:
+        source = stack.enter_context(open_plain(name)) if is_url(name) else name
+        try:
+            yield stack.enter_context(parquet.ParquetFile(source))
+        except ArrowException as error:
+            raise ValueError(str(error)) from None
 
 
 def _dtype(schema: Any, columns: list[str], name: str) -> str:

@@ -4,7 +4,8 @@ import io
 from typing import Any
 
 from sparsegp.data.labels import labels_from_text
-from sparsegp.data.readers.base import Request, open_bytes, reader, reading
+from sparsegp.data.readers.base import Request, open_bytes, reader
+from sparsegp.data.storage import reading
 from sparsegp.data.table import Dataset, table_from_arrays
 from sparsegp.errors import DataError
 
@@ -26,7 +27,7 @@ def read_svmlight(name: str, request: Request) -> Dataset:
     with reading(name):
         try:
             X, y = load_svmlight_file(name, n_features=request.n_features)
-        except (IndexError, ValueError) as error:
+        except (IndexError, OverflowError, ValueError) as error:
             _find_fault(name, load_svmlight_file)
             raise DataError(f"cannot read {name}: {error}") from None
     labels = labels_from_text([repr(float(label)) for label in y])
@@ -39,7 +40,7 @@ def _find_fault(name: str, load: Any) -> None:
         for number, line in enumerate(file, start=1):
             try:
                 load(io.BytesIO(line), n_features=1 << 30)
-            except (IndexError, ValueError) as error:
+            except (IndexError, OverflowError, ValueError) as error:
                 raise DataError(
                     f"{name}, line {number}: {error}; 'label column:value ...' is expected, found "
                     f"{line.decode(errors='replace').strip()[:60]!r}"

@@ -16,8 +16,9 @@ from typing import IO, Any
 import numpy as np
 
 from sparsegp.data.labels import labels_from_text
-from sparsegp.data.readers.base import Request, reader, reading
+from sparsegp.data.readers.base import Request, reader
 from sparsegp.data.readers.columns import label_index
+from sparsegp.data.storage import reading
 from sparsegp.data.table import Dataset, table_from_arrays
 from sparsegp.errors import DataError
 from sparsegp.types import Doubles
@@ -52,7 +53,7 @@ class Layout:
 
     def field(self, place: int) -> str:
         """Say which field, counted from 1, with its name if there is one."""
-        named = f" ({self.names[place]!r})" if self.names else ""
+        named = f" ({self.names[place][:40]!r})" if self.names else ""
         return f"field {place + 1}{named}"
 
 
@@ -217,7 +218,11 @@ def _lines(name: str, layout: Layout) -> Iterator[tuple[int, list[str]]]:
 def _split(line: str, delimiter: str | None) -> list[str]:
     if delimiter is None:
         return [field.strip('"') for field in line.split()]
-    fields = next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter, skipinitialspace=True))
+    row = csv.reader([line.rstrip("\r\n")], delimiter=delimiter, skipinitialspace=True)
+    try:
+        fields = next(row)
+    except csv.Error as error:
+        raise ValueError(str(error)) from None
     return [field.strip() for field in fields]
 
 

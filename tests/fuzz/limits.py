@@ -1,0 +1,76 @@
+"""What holds for every reader: an error of ours at most, in little memory and time."""
+
+import os
+import resource
+import signal
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sparsegp.errors import SparseGPError
+
+MEMORY = 1 << 30
+"""Bytes that a reader may ask for, all of its libraries together."""
+
+HELD = 1 << 26
+"""Bytes that Python and numpy may hold at once, where a reader promises nothing else."""
+
+SECONDS = 60.0
+
+
+class TooLongError(BaseException):
+    """A reader that does not come back; no reader catches it."""
+
+
+@contextmanager
+def limited() -> Iterator[None]:
+    """Allow a little more memory than there is in use, and a minute."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    before = signal.signal(signal.SIGALRM, _too_long)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * os.sysconf("SC_PAGE_SIZE") + MEMORY, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def outcome(read: Callable[[], Any], *named: str, most: int = HELD) -> Any:
+    """Return what a reader gives, or the error that it raises, which must be ours and say where.
+
+    Parameters
+    ----------
+    read : callable
+    named : str
+        One of these is in the message.
+    most : int
+        Bytes that Python and numpy may hold.
+    """
+    if (
+        not tracemalloc.is_tracing()
+    ):  # never stopped: threads of libraries may be at work, and crash
+        tracemalloc.start()
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    try:
+        with limited():
+            found = read()
+    except SparseGPError as error:
+        text = str(error)
+        assert text.isprintable(), repr(text)
+        assert len(text) < 3000, text[:500]
+        assert any(name in text for name in named), text
+        found = error
+    finally:
+        held = tracemalloc.get_traced_memory()[1] - before
+    assert held < most, f"{held / 1e6:.0f} MB were held"
+    return found
+
+
+def _too_long(*_: object) -> None:
+    raise TooLongError(f"no answer in {SECONDS} s")

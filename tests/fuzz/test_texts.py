@@ -1,0 +1,79 @@
+"""Texts of kernels and likelihoods are read back the same, or refused with a `SettingsError`."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sparsegp.errors import SettingsError
+from sparsegp.kernels import KERNELS, parse
+from sparsegp.likelihoods import LIKELIHOODS
+from sparsegp.likelihoods.parse import parse as parse_likelihood
+
+LONG = int(os.environ.get("SPARSEGP_FUZZ", "20000"))
+"""Texts of each kind in the long campaign."""
+
+NUMBERS = ["1", "-2", "0", "1e999", "1e-400", "nan", "9" * 30, "1" + "0" * 400, "9" * 5000, "2j"]
+NUMBERS += ["0x10", "1_0", "07", "1if", ".5", "1.", "True", "None", "'a'", "b'a'", "...", "\uff11"]
+MARKS = ["+", "*", "-", "~", "(", ")", "[", "]", "{", "}", ",", ";", ":", "=", ".", "#", "\\", "\n"]
+MARKS += ["\0", "\t", " ", "\x0c", "é", "\ud800", "\u202e", "lambda", "for", "in", "if", "await"]
+MARKS += ["f'{", '"', "'", "-" * 3000, "(" * 150, "[" * 3000, "+1" * 3000, "not ", "@", ":=", "**"]
+
+
+def words(names):
+    parts = st.sampled_from([*names, *(f"{name}(" for name in names), *NUMBERS, *MARKS])
+    arguments = st.lists(st.sampled_from(NUMBERS) | parts, max_size=4).map(", ".join)
+    calls = st.builds("{}({})".format, st.sampled_from(names), arguments)
+    return st.lists(parts | calls, max_size=8).map("".join) | calls | st.text(max_size=20)
+
+
+def read_kernel(text):
+    return parse(text), parse
+
+
+def read_likelihood(text):
+    return parse_likelihood(text).given, lambda text: parse_likelihood(text).given
+
+
+KINDS = {
+    "kernel": (words(list(KERNELS)), read_kernel),
+    "likelihood": (words(list(LIKELIHOODS)), read_likelihood),
+}
+
+
+def campaign(kind, examples):
+    strategy, read = KINDS[kind]
+
+    @settings(
+        max_examples=examples,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def run(text):
+        try:
+            found, again = read(text)
+        except SettingsError as error:
+            said = str(error)
+        else:
+            said = str(found)
+            if found is not None:  # else the name stands alone, for what is not learnt yet
+                assert again(said) in {found, None}
+        assert said.isprintable()
+        assert len(said) < 2000
+
+    run()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_texts(kind):
+    campaign(kind, 200)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_texts(kind):
+    campaign(kind, LONG)
