@@ -209,7 +209,7 @@ def unusual(settings: dict[str, Any]) -> str:
 def probabilities(record: dict[str, Any]) -> list[tuple[str, str]]:
     """Return in words how the posterior was found, and how it becomes probabilities."""
     calibration, report = dict(record["calibration"]), dict(record["posterior"])
-    means = f"latent means divided by {calibration['temperature']:.4g} (temperature)"
+    means = f"latent means and biases divided by {calibration['temperature']:.4g} (temperature)"
     variances = f"latent variances times {calibration['variance_weight']:.4g} (variance weight)"
     scale = f"prior variances times {calibration['prior_scale']:.4g}"
     found = []
@@ -238,9 +238,10 @@ def print_learning(steps: list[dict[str, Any]]) -> None:
             if f"heldout_{name}" in step
         ]
         values = step["criterion"]
+        bound = f"; at its bound: {', '.join(step['bounded'])}" if step.get("bounded") else ""
         click.echo(
             f"step {number}: criterion {values[0]:.2f} to {values[-1]:.2f} nats in "
-            f"{step['evaluations']} evaluations{''.join(held_out)}; then {step['kernel']}"
+            f"{step['evaluations']} evaluations{''.join(held_out)}; then {step['kernel']}{bound}"
         )
 
 

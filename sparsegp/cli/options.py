@@ -181,7 +181,8 @@ DENSE: dict[str, Callable[[Any], Any]] = {
         "--steps",
         type=int,
         metavar="N",
-        help="With --method and --learn: line searches of evidence, or samples of hmc.  [100]",
+        help="With --method and --learn: line searches of evidence, or draws of each chain of "
+        "hmc.  [100]",
     ),
     "averaged": click.option(
         "--map",
@@ -217,6 +218,12 @@ WHERE: dict[str, Callable[[Any], Any]] = {
     ),
     "scheduler_file": click.option(
         "--scheduler-file", metavar="FILE", help="Use the dask scheduler that wrote this file."
+    ),
+    "tls": click.option(
+        "--tls", metavar="DIR", help="Certificate of that scheduler, see `sparsegp certificate`."
+    ),
+    "cluster": click.option(
+        "--cluster", metavar="FILE", help="Use or start the cluster that a YAML file describes."
     ),
 }
 """Options of where the row blocks live."""

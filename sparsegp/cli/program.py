@@ -26,6 +26,7 @@ COMMANDS = {
     "inspect": Lazy("sparsegp.cli.inspect:inspect", "Show what a run holds, finished or not."),
     "reproduce": Lazy("sparsegp.cli.reproduce:command", "Run a pipeline; compare with the paper."),
     "estimate": Lazy("sparsegp.cli.estimate:estimate", "Tell memory and work before a run."),
+    "certificate": Lazy("sparsegp.cli.certificate:certificate", "Make a certificate for clusters."),
 }
 
 FAILED, STOPPED, KILLED = 2, 75, 130
@@ -43,7 +44,7 @@ class Program(LazyGroup):
             _say(str(stopped))
             ctx.exit(STOPPED)
         except SparseGPError as error:
-            _say(f"error: {error}")
+            _say(f"error: {error}{_place(error)}")
             ctx.exit(FAILED)
         except MemoryError as error:
             reason = str(error) or type(error).__name__
@@ -66,6 +67,12 @@ class Program(LazyGroup):
 @click.version_option(sparsegp.__version__, prog_name="sparsegp")
 def main() -> None:
     """Sparse Gaussian process classifiers by the informative vector machine."""
+
+
+def _place(error: SparseGPError) -> str:
+    """Return in which row block or task an error was raised, if in one."""
+    notes = [note for note in getattr(error, "__notes__", ()) if note.startswith("raised by ")]
+    return f" ({notes[0]})" if notes else ""
 
 
 def _say(text: str) -> None:

@@ -19,6 +19,8 @@ def open_runtime(
     workers: int | None = None,
     scheduler: str | None = None,
     scheduler_file: str | os.PathLike[str] | None = None,
+    tls: str | os.PathLike[str] | None = None,
+    cluster: str | os.PathLike[str] | None = None,
 ) -> Runtime:
     """Open the runtime that the given option asks for; without options, threads.
 
@@ -32,6 +34,10 @@ def open_runtime(
         Address of a running dask scheduler.
     scheduler_file : path, optional
         File that a running dask scheduler wrote.
+    tls : path, optional
+        Folder with the certificate of that scheduler: ``ca.pem``, ``cert.pem``, ``key.pem``.
+    cluster : path, optional
+        YAML file that says which cluster to use or start, see `sparsegp.execution.cluster_file`.
 
     Returns
     -------
@@ -41,7 +47,7 @@ def open_runtime(
     Raises
     ------
     SettingsError
-        If more than one option is given, or a number is less than 1.
+        If more than one option is given, a number is less than 1, or a file is wrong.
     ClusterError
         If the scheduler does not answer or workers do not start.
     """
@@ -50,10 +56,13 @@ def open_runtime(
         "workers": workers,
         "scheduler": scheduler,
         "scheduler_file": scheduler_file,
+        "cluster": cluster,
     }
     given = [name for name, value in options.items() if value is not None]
     if len(given) > 1:
         raise SettingsError(f"give only one of {', '.join(options)}; got {' and '.join(given)}")
+    if tls is not None and scheduler is None and scheduler_file is None:
+        raise SettingsError("tls goes with scheduler or scheduler_file; give one, or leave it out")
     if not given or threads is not None:
         from sparsegp.execution.threads import ThreadRuntime  # noqa: PLC0415
 
@@ -62,4 +71,13 @@ def open_runtime(
 
     if workers is not None:
         return DaskRuntime.local(workers)
-    return DaskRuntime.connect(scheduler, None if scheduler_file is None else Path(scheduler_file))
+    if cluster is not None:
+        from sparsegp.execution.cluster_file import open_cluster_file  # noqa: PLC0415
+
+        return DaskRuntime.own(open_cluster_file(Path(cluster)))
+    from sparsegp.execution.clusters import connect  # noqa: PLC0415
+    from sparsegp.execution.security import Certificate  # noqa: PLC0415
+
+    certificate = None if tls is None else Certificate.in_folder(tls)
+    file = None if scheduler_file is None else Path(scheduler_file)
+    return DaskRuntime.own(connect(scheduler, file, certificate=certificate))

@@ -2,7 +2,8 @@
 
 One actor per worker (`Host`) holds all blocks of that worker, so a round costs one call per worker.
 Nothing restarts a lost actor: its blocks are built again on living workers, brought to the present
-by the driver's `recovery` messages, and asked again. Every wait has a limit.
+by the driver's `recovery` messages, and asked again. In the same way blocks move between two
+rounds: away from a worker that is to leave, and to workers that have come. Every wait has a limit.
 """
 
 import logging
@@ -10,7 +11,6 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,42 +18,19 @@ from sparsegp.errors import ClusterError
 from sparsegp.execution.base import Part, Runtime, check_index, check_parts, name_block
 from sparsegp.execution.clusters import Connection, connect, leave, start_local
 from sparsegp.execution.host import Answer, pack, pack_part
-from sparsegp.execution.remote import HostLostError, RemoteHost, living_workers
+from sparsegp.execution.limits import Limits
+from sparsegp.execution.remote import HostLostError, RemoteHost
+from sparsegp.execution.roster import Roster
 from sparsegp.execution.tasks import run_on_cluster
 
 logger = logging.getLogger(__name__)
 
+LOOK_SECONDS = 2.0
+"""How often to look, between two rounds, for workers that have come."""
 
-@dataclass(frozen=True)
-class Limits:
-    """How long to wait and how much to bear.
-
-    Parameters
-    ----------
-    call_seconds : float
-        A worker that takes longer for one call counts as lost.
-    rejoin_seconds : float
-        How long to wait for a replacement of a lost worker; three times as long if none is left.
-    max_losses : int
-        Losses of workers in all, after which a run is given up.
-    max_losses_in_a_row : int
-        Losses while the same block was waited for, without an answer between them.
-    """
-
-    call_seconds: float = 600.0
-    rejoin_seconds: float = 10.0
-    max_losses: int = 100
-    max_losses_in_a_row: int = 3
-
-
-@dataclass(frozen=True)
-class Loss:
-    """A lost host, to be reported when its blocks live again."""
-
-    address: str
-    reason: str
-    blocks: tuple[int, ...]
-    moment: float
+SETTLED = 10.0
+"""Blocks move to workers that have come when so many times as long has passed as blocks took to be
+built last, so that a run spends a tenth of its time on moves at most."""
 
 
 class DaskRuntime(Runtime):
@@ -70,10 +47,9 @@ class DaskRuntime(Runtime):
 
     def __init__(self, client: Any, limits: Limits | None = None) -> None:
         super().__init__()
-        self.limits = limits or Limits()
         self._client = client
+        self._roster = Roster(client, limits or Limits())
         self._close: Callable[[], None] = leave
-        self._replenish: Callable[[int], None] = leave
         self._place = f"dask cluster at {client.scheduler.address}"
         self._lock = threading.RLock()
         self._factory: Callable[..., Any] = leave
@@ -81,12 +57,7 @@ class DaskRuntime(Runtime):
         self._hosts: dict[str, RemoteHost] = {}
         self._home: dict[int, RemoteHost] = {}
         self._present: set[int] = set()
-        self._expected = max(1, len(living_workers(client)))
-        self._avoided: set[str] = set()
-        self._hung: set[str] = set()
-        self._losses: list[Loss] = []
-        self._n_losses = 0
-        self._in_a_row: Counter[int] = Counter()
+        self._next_look = self._next_move = 0.0
 
     @classmethod
     def local(cls, n_workers: int, limits: Limits | None = None, *, timeout: float = 60.0) -> Self:
@@ -99,7 +70,7 @@ class DaskRuntime(Runtime):
         ClusterError
             If they do not start within `timeout` seconds.
         """
-        runtime = cls._own(start_local(n_workers, timeout), limits)
+        runtime = cls.own(start_local(n_workers, timeout), limits)
         runtime._place = "worker processes of this machine"
         return runtime
 
@@ -122,17 +93,27 @@ class DaskRuntime(Runtime):
         ClusterError
             If the file is missing, or scheduler or workers do not answer within `timeout` seconds.
         """
-        return cls._own(connect(address, scheduler_file, n_workers, timeout), limits)
+        return cls.own(connect(address, scheduler_file, n_workers, timeout), limits)
 
     @classmethod
-    def _own(cls, connection: Connection, limits: Limits | None) -> Self:
+    def own(cls, connection: Connection, limits: Limits | None = None) -> Self:
+        """Take over a connection; `close` ends it."""
         try:
             runtime = cls(connection.client, limits)
         except BaseException:
             connection.close()
             raise
-        runtime._close, runtime._replenish = connection.close, connection.replenish
+        runtime._close, runtime._roster.replenish = connection.close, connection.replenish
         return runtime
+
+    @property
+    def limits(self) -> Limits:
+        """How long to wait and how much to bear."""
+        return self._roster.limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        self._roster.limits = limits
 
     @property
     def n_blocks(self) -> int:
@@ -142,20 +123,24 @@ class DaskRuntime(Runtime):
     @property
     def n_workers(self) -> int:
         """Number of workers, as last seen."""
-        return self._expected
+        return self._roster.expected
 
     def describe(self) -> str:
         """Say which cluster this is and how many workers it has."""
-        return f"{self._place}, {self._expected} worker{'s' if self._expected > 1 else ''}"
+        n = self.n_workers
+        return f"{self._place}, {n} worker{'s' if n > 1 else ''}"
 
     def build(self, factory: Callable[..., Any], parts: Sequence[Part]) -> None:
         """Build one block from each part, on workers dealt in order and evenly."""
         check_parts(parts)
         with self._lock:
+            self._roster.answered(range(self.n_blocks))
             self._parts = ()
             self._home.clear()
             self._present.clear()
-            self._in_a_row.clear()
+            self._let_go()
+            if not parts:
+                self._release_hosts()
             self._each_host(dict.fromkeys(self._hosts.values(), ("reset",)))
             self._factory, self._parts = factory, tuple(parts)
             try:
@@ -179,15 +164,11 @@ class DaskRuntime(Runtime):
         self, function: Callable[[Any, Any], Any], shared: Any, tasks: Sequence[Any]
     ) -> Generator[tuple[int, Any], None, None]:
         """Call a function once for each task, as dask places them on the workers."""
-        yield from run_on_cluster(
-            self._client, function, shared, tasks, patience=3 * self.limits.rejoin_seconds
-        )
+        yield from run_on_cluster(self._client, function, shared, tasks, self.limits)
 
     def close(self) -> None:
         """Drop the blocks; end what this runtime started."""
-        for host in self._hosts.values():
-            host.release()
-        self._hosts.clear()
+        self._release_hosts()
         self._home.clear()
         self._present.clear()
         self._parts = ()
@@ -199,14 +180,14 @@ class DaskRuntime(Runtime):
         packed = pack((method, args))
         answers: dict[int, Any] = {}
         with self._lock:
+            self._adapt()
             while any(index not in answers for index in indices):
                 for index in self._settle(replay=True):
                     answers.pop(index, None)  # its successor has not heard the message
                 missing = [index for index in indices if index not in answers]
                 answers |= self._round(packed, method, missing)
-            for index in indices:
-                self._in_a_row.pop(index, None)
-            self._report()
+            self._roster.answered(indices)
+            self._roster.report()
         return answers
 
     def _round(
@@ -243,6 +224,7 @@ class DaskRuntime(Runtime):
     def _settle(self, replay: bool) -> set[int]:
         """Bring every block to the present, on a worker that lives; return those rebuilt."""
         rebuilt: set[int] = set()
+        began = time.monotonic()
         while absent := [part.index for part in self._parts if part.index not in self._present]:
             rebuilt.update(absent)
             self._find_homes([index for index in absent if index not in self._home])
@@ -250,7 +232,10 @@ class DaskRuntime(Runtime):
             for method, args in self.recovery() if replay else ():
                 self._round(pack((method, args)), method, built, keep=False)
             self._present.update(index for index in built if index in self._home)
-        self._report()
+        if rebuilt:
+            now = time.monotonic()
+            self._next_move = now + SETTLED * (now - began)
+        self._roster.report()
         return rebuilt
 
     def _build_at_home(self, indices: Sequence[int]) -> list[int]:
@@ -274,7 +259,7 @@ class DaskRuntime(Runtime):
     def _find_homes(self, homeless: Sequence[int]) -> None:
         """Deal blocks evenly and in order at first; later to the hosts that hold the fewest."""
         while homeless:
-            hosts = [host for host in map(self._host, self._find_workers()) if host is not None]
+            hosts = [host for host in map(self._host, self._roster.find()) if host is not None]
             if not hosts:
                 continue
             if not self._home:
@@ -292,76 +277,86 @@ class DaskRuntime(Runtime):
     def _host(self, address: str) -> RemoteHost | None:
         if address not in self._hosts:
             try:
-                host = RemoteHost(self._client, address, self.limits.call_seconds)
+                host = RemoteHost(self._client, address, self.limits)
             except HostLostError as loss:
-                self._count_loss(address, loss, ())
+                self._roster.lose(address, loss, ())
                 return None
             self._hosts[address] = host
+            self._roster.watch(address)
         return self._hosts[address]
 
-    def _find_workers(self) -> list[str]:
-        """Return living workers, in order, after waiting for replacements of lost ones."""
-        patience = self.limits.rejoin_seconds
-        start = time.monotonic()
-        replenished = False
-        while True:
-            living = living_workers(self._client) - self._hung
-            waited = time.monotonic() - start
-            usable = living - self._avoided
-            if waited >= patience and not usable:
-                usable = living  # out of contact once, but the scheduler still has them
-            if len(usable) >= self._expected or (usable and waited >= patience):
-                self._expected = len(usable)
-                return sorted(usable)
-            if waited >= patience / 2 and not replenished:
-                self._replenish(self._expected - len(usable))
-                replenished = True
-            if waited >= 3 * patience:
-                seen = self._losses[-1].reason if self._losses else "none was ever there"
-                raise ClusterError(
-                    f"no worker is left and none joined within {waited:.0f} s ({seen}); "
-                    "start workers and resume from the last checkpoint"
-                )
-            time.sleep(0.05)
-
     def _lose(self, host: RemoteHost, loss: HostLostError) -> None:
-        """Forget a host, so that its blocks will be built elsewhere."""
+        """Forget a host that was lost, so that its blocks will be built elsewhere."""
+        self._roster.lose(host.address, loss, self._evict(host))
+
+    def _release_hosts(self) -> None:
+        for address, host in self._hosts.items():
+            self._roster.unwatch(address)
+            host.release()
+        self._hosts.clear()
+
+    def _evict(self, host: RemoteHost) -> tuple[int, ...]:
+        """Forget a host; return the blocks that have to be built elsewhere."""
         self._hosts.pop(host.address, None)
         host.release()
-        blocks = tuple(index for index, home in self._home.items() if home is host)
+        return self._displace(index for index, home in self._home.items() if home is host)
+
+    def _displace(self, indices: Iterable[int]) -> tuple[int, ...]:
+        blocks = tuple(indices)
         for index in blocks:
             del self._home[index]
             self._present.discard(index)
-        self._count_loss(host.address, loss, blocks)
+        return blocks
 
-    def _count_loss(self, address: str, loss: HostLostError, blocks: tuple[int, ...]) -> None:
-        (self._hung if loss.hung else self._avoided).add(address)
-        self._losses.append(Loss(address, str(loss), blocks, time.monotonic()))
-        self._n_losses += 1
-        self._in_a_row.update(blocks)
-        worst = max(blocks, key=self._in_a_row.__getitem__, default=None)
-        if worst is not None and self._in_a_row[worst] >= self.limits.max_losses_in_a_row:
-            raise ClusterError(
-                f"block {worst} lost its worker {self._in_a_row[worst]} times without an answer "
-                f"(last: {loss}); check the memory of the workers, use more and smaller blocks"
-            )
-        if self._n_losses >= self.limits.max_losses:
-            raise ClusterError(
-                f"{self._n_losses} workers were lost (last: {loss}); check the cluster and resume "
-                "from the last checkpoint"
-            )
+    # -- moves between two rounds ------------------------------------------------------------------
 
-    def _report(self) -> None:
-        """Log the losses that are mended, one line each."""
-        for loss in self._losses:
-            logger.warning(
-                "worker %s lost (%s); blocks %s rebuilt, %.1f s lost",
-                loss.address,
-                loss.reason,
-                list(loss.blocks),
-                time.monotonic() - loss.moment,
-            )
-        self._losses.clear()
+    def _adapt(self) -> None:
+        """Leave workers that are to go, and use those that have come."""
+        now = time.monotonic()
+        if not self._parts or (now < self._next_look and not self._roster.is_told()):
+            return
+        self._next_look = now + LOOK_SECONDS
+        self._let_go()
+        usable = self._roster.usable()
+        if now >= self._next_move:
+            self._spread(usable)
+
+    def _let_go(self) -> None:
+        """Leave workers that are to go, unless there are no others."""
+        leaving = self._roster.to_leave(self._hosts)
+        if leaving and self._roster.usable():
+            for address in leaving:
+                self._roster.let_go(address, self._evict(self._hosts[address]))
+
+    def _spread(self, usable: set[str]) -> None:
+        """Take blocks from the workers that hold the most, if there are workers that hold fewer."""
+        if not usable or self._most() <= -(-self.n_blocks // len(usable)):
+            return
+        for address in sorted(usable - self._hosts.keys()):
+            self._welcome(address)
+        most = -(-self.n_blocks // max(1, len(usable & self._hosts.keys())))
+        surplus: dict[RemoteHost, tuple[Any, ...]] = {}
+        for host, blocks in self._held().items():
+            if len(blocks) > most:
+                surplus[host] = ("drop", list(self._displace(blocks[most:])))
+        self._each_host(surplus)
+
+    def _welcome(self, address: str) -> None:
+        """Take up a worker; if it cannot hold blocks, the run goes on with the others."""
+        try:
+            self._host(address)
+        except ClusterError as error:
+            self._roster.ban(address)
+            logger.warning("worker %s joined but is not used: %s", address, error)
+
+    def _held(self) -> dict[RemoteHost, list[int]]:
+        held: dict[RemoteHost, list[int]] = {}
+        for index, host in sorted(self._home.items()):
+            held.setdefault(host, []).append(index)
+        return held
+
+    def _most(self) -> int:
+        return max(map(len, self._held().values()), default=0)
 
 
 def _raise_first(answers: dict[RemoteHost, Answer], doing: str) -> None:

@@ -72,6 +72,11 @@ class Host:
         """Drop all blocks."""
         self._blocks.clear()
 
+    def drop(self, indices: list[int]) -> None:
+        """Drop some blocks."""
+        for index in indices:
+            self._blocks.pop(index, None)
+
     def build(self, index: int, packed: bytes) -> bytes:
         """Build one block; its lazy inputs are computed here."""
         self._blocks.pop(index, None)

@@ -1,22 +1,25 @@
 """The driver's side of one host: calls with a limit, and one exception for every way to lose it."""
 
+import asyncio
 import contextlib
 import pickle
 import time
+from collections.abc import Iterable
 from concurrent.futures import CancelledError as ThreadCancelledError
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from distributed.actor import Actor
+from distributed.actor import Actor, ProxyRPC
 from distributed.client import FutureCancelledError
 from distributed.scheduler import KilledWorker
 
 from sparsegp.errors import ClusterError
 from sparsegp.execution.host import Answer, Host
+from sparsegp.execution.limits import Limits
 
-POLL_SECONDS = 5.0
-"""How often a silent call asks the scheduler whether its worker still exists."""
+RETIRE_ATTEMPTS = 20
+"""How often a retirement is asked for, a little later each time."""
 
 GRACE_SECONDS = 0.1
 """How long to wait for an answer that may have come while another host was waited for."""
@@ -36,12 +39,14 @@ class HostLostError(Exception):
     reason : str
         What was seen.
     hung : bool
-        Whether the worker may still exist but does not answer in time.
+        Whether the worker lives, but is busy with a call that it does not end in time.
+    silent : bool
+        Whether the worker may still exist, but gives no sign of life.
     """
 
-    def __init__(self, reason: str, hung: bool = False) -> None:
+    def __init__(self, reason: str, hung: bool = False, silent: bool = False) -> None:
         super().__init__(reason)
-        self.hung = hung
+        self.hung, self.silent = hung, silent
 
 
 @dataclass(frozen=True)
@@ -61,14 +66,69 @@ def living_workers(client: Any) -> set[str]:
     ClusterError
         If the scheduler does not answer.
     """
+    return _ask_scheduler(client, "ncores")
+
+
+def running_workers(client: Any) -> set[str]:
+    """Ask the scheduler for the addresses of those workers that begin new work.
+
+    Others are paused, or about to close.
+
+    Raises
+    ------
+    ClusterError
+        If the scheduler does not answer.
+    """
+    return _ask_scheduler(client, "ncores_running")
+
+
+def _ask_scheduler(client: Any, question: str) -> set[str]:
     try:
-        found = client.sync(client.scheduler.ncores, callback_timeout=SCHEDULER_SECONDS)
+        ask = getattr(client.scheduler, question)
+        found = client.sync(ask, callback_timeout=SCHEDULER_SECONDS)
     except (*LOST, AttributeError, ValueError) as error:
         raise ClusterError(
             f"the dask scheduler does not answer any more ({error!r}); start the cluster again "
             "and resume from the last checkpoint"
         ) from error
     return set(found)
+
+
+def answering(client: Any, addresses: Iterable[str], seconds: float) -> set[str]:
+    """Return which workers give a sign of life in time, asked the way that blocks are called.
+
+    A worker answers while its blocks compute, as that is another thread's affair.
+    """
+
+    async def knock(address: str) -> str | None:
+        direct = client.direct_to_workers
+        worker: Any = client.rpc(address) if direct else ProxyRPC(client.scheduler, address)  # type: ignore[no-untyped-call]
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(worker.echo(data=0), seconds)
+            return address
+        return None
+
+    async def knock_everywhere() -> list[str | None]:
+        return await asyncio.gather(*map(knock, addresses))
+
+    try:
+        answers = client.sync(knock_everywhere, callback_timeout=2 * seconds)
+    except LOST:
+        return set()
+    return {address for address in answers if address is not None}
+
+
+def retire(client: Any, address: str) -> None:
+    """Have the scheduler retire a worker, as soon as it holds no actor; returns at once."""
+
+    async def ask() -> None:
+        with contextlib.suppress(Exception):  # whoever wants it away will ask again
+            for attempt in range(1, RETIRE_ATTEMPTS + 1):
+                await asyncio.sleep(0.05 * attempt)
+                if await client.scheduler.retire_workers(workers=[address], close_workers=True):
+                    return
+
+    client.loop.add_callback(ask)
 
 
 class RemoteHost:
@@ -80,8 +140,8 @@ class RemoteHost:
         The connection to the cluster.
     address : str
         The worker to live on.
-    call_seconds : float
-        A call that takes longer counts as lost.
+    limits : Limits
+        A host that takes longer for a call, or gives no sign of life for so long, counts as lost.
 
     Raises
     ------
@@ -91,10 +151,10 @@ class RemoteHost:
         If the worker cannot import this package, or the scheduler is gone.
     """
 
-    def __init__(self, client: Any, address: str, call_seconds: float) -> None:
+    def __init__(self, client: Any, address: str, limits: Limits) -> None:
         self.address = address
         self._client = client
-        self._call_seconds = call_seconds
+        self._limits = limits
         try:
             self._future = client.submit(
                 Host,
@@ -149,25 +209,43 @@ class RemoteHost:
 
     def release(self) -> None:
         """Let the worker drop the host, if it can still be reached."""
-        with contextlib.suppress(*LOST):
-            self._future.release()
+        with contextlib.suppress(Exception):  # not release: the actor refers to its future too
+            self._client.cancel([self._future], force=True)
 
     def _deadline(self) -> float:
-        return time.monotonic() + self._call_seconds
+        return time.monotonic() + self._limits.call_seconds
 
     def _collect(self, call: Call) -> Any:
+        heard = time.monotonic()
         while True:
             left = max(call.deadline - time.monotonic(), GRACE_SECONDS)
             try:
-                return _unpack(call.future.result(timeout=min(left, POLL_SECONDS)))
+                return _unpack(call.future.result(timeout=min(left, self._limits.pulse_seconds)))
             except TimeoutError:
-                if self.address not in living_workers(self._client):
-                    raise HostLostError(f"{call.operation}: the worker is gone") from None
-                if time.monotonic() >= call.deadline:
-                    reason = f"{call.operation} took longer than {self._call_seconds:g} s"
-                    raise HostLostError(reason, hung=True) from None
+                heard = self._look(call, heard)
             except LOST as error:
                 raise HostLostError(f"{call.operation}: {error}") from error
+
+    def _look(self, call: Call, heard: float) -> float:
+        """Return when the worker last gave a sign of life.
+
+        Raises
+        ------
+        HostLostError
+            If it is gone, if that was too long ago, or if the call takes too long.
+        """
+        if self.address not in living_workers(self._client):
+            raise HostLostError(f"{call.operation}: the worker is gone") from None
+        if time.monotonic() >= call.deadline:
+            reason = f"{call.operation} took longer than {self._limits.call_seconds:g} s"
+            raise HostLostError(reason, hung=True) from None
+        if answering(self._client, [self.address], self._limits.pulse_seconds):
+            return time.monotonic()
+        silence = time.monotonic() - heard
+        if silence >= self._limits.silent_seconds:
+            reason = f"{call.operation}: no sign of life for {silence:.0f} s"
+            raise HostLostError(reason, silent=True) from None
+        return heard
 
 
 def _unpack(answer: Any) -> Any:

@@ -15,10 +15,18 @@ from sparsegp.errors import ClusterError
 from sparsegp.execution.base import name_task
 from sparsegp.execution.host import Answer, pack, portable
 from sparsegp.execution.inputs import SingleThreadedBLAS
-from sparsegp.execution.remote import LOST, POLL_SECONDS, living_workers
+from sparsegp.execution.limits import Limits
+from sparsegp.execution.remote import (
+    LOST,
+    SCHEDULER_SECONDS,
+    answering,
+    living_workers,
+    running_workers,
+)
+from sparsegp.execution.shared import share
 
 ATTEMPTS = 3
-"""How often tasks are sent again after what they share was lost with its last worker."""
+"""How often tasks are sent that workers took away with them when they went silent."""
 
 wait: Any = distributed.wait  # distributed is typed in part
 
@@ -32,7 +40,7 @@ def run_on_cluster(
     function: Callable[[Any, Any], Any],
     shared: Any,
     tasks: Sequence[Any],
-    patience: float,
+    limits: Limits,
 ) -> Generator[tuple[int, Any], None, None]:
     """Yield index and answer of each task as they end; see `Runtime.run_tasks`.
 
@@ -42,14 +50,14 @@ def run_on_cluster(
     function : callable
     shared : object
     tasks : sequence
-    patience : float
-        Seconds without any worker after which the tasks are given up.
+    limits : Limits
+        Tasks of a worker that gives no sign of life go to others. They are given up when there was
+        no worker for `absent_seconds`.
     """
     missing = list(range(len(tasks)))
-    packed = cloudpickle.dumps((function, shared))
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            for index, value in _attempt(client, packed, tasks, list(missing), patience):
+            for index, value in _attempt(client, function, shared, tasks, missing, limits):
                 missing.remove(index)
                 yield index, value
             return
@@ -63,37 +71,115 @@ def run_on_cluster(
 
 
 def _attempt(
-    client: Any, packed: bytes, tasks: Sequence[Any], indices: list[int], patience: float
+    client: Any,
+    function: Callable[[Any, Any], Any],
+    shared: Any,
+    tasks: Sequence[Any],
+    indices: Sequence[int],
+    limits: Limits,
 ) -> Generator[tuple[int, Any], None, None]:
     """Send tasks once and yield the answers; raises TasksLostError if dask gives up."""
+    watch = Watch(client, limits)
+    workers, some_hang = watch.find()
+    where = {"workers": workers, "allow_other_workers": True} if some_hang else {}
     try:
-        common = client.scatter(packed, hash=False)
+        common = share(client, cloudpickle.dumps((function, shared)), **where)
         pending = {
-            client.submit(_perform, common, cloudpickle.dumps(tasks[index]), pure=False): index
+            client.submit(
+                _perform, common, cloudpickle.dumps(tasks[index]), pure=False, **where
+            ): index
             for index in indices
         }
-    except (*LOST, TimeoutError) as error:
+    except LOST as error:
         raise TasksLostError(repr(error)) from error
     try:
-        alone_since = None
         while pending:
             with contextlib.suppress(TimeoutError, FuturesCancelledError), client.as_current():
-                wait(list(pending), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
+                wait(list(pending), timeout=limits.pulse_seconds, return_when="FIRST_COMPLETED")
             done = [future for future in pending if future.done()]
             for future in sorted(done, key=pending.__getitem__):
                 index = pending.pop(future)
-                yield index, _answer(future, index)
-            if done or living_workers(client):
-                alone_since = None
-            else:
-                alone_since = alone_since or time.monotonic()
-                if time.monotonic() - alone_since > patience:
-                    raise ClusterError(
-                        f"no worker was left for {patience:.0f} s; start workers and try again"
-                    )
+                yield index, _answer(future, index, limits.silent_seconds)
+            if not done:
+                watch.look({common.key, *(future.key for future in pending)})
     finally:
         with contextlib.suppress(*LOST):
             client.cancel(list(pending), force=True)
+
+
+class Watch:
+    """Looks after workers while nothing comes from them.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    limits : Limits
+    """
+
+    def __init__(self, client: Any, limits: Limits) -> None:
+        self._client, self._limits = client, limits
+        self._alone_since: float | None = None
+        self._silent_since: dict[str, float] = {}
+
+    def find(self) -> tuple[list[str], bool]:
+        """Return workers that answer, after waiting for some, and whether there are others.
+
+        Raises
+        ------
+        ClusterError
+            If there are none for long.
+        """
+        while True:
+            running = running_workers(self._client)
+            found = answering(self._client, running, self._limits.pulse_seconds)
+            self._count_alone(not found)
+            if found:
+                return sorted(found), found != running
+            time.sleep(0.05)
+
+    def look(self, keys: set[str]) -> None:
+        """Look for workers that are silent.
+
+        Parameters
+        ----------
+        keys : set of str
+            Of what is waited for.
+
+        Raises
+        ------
+        TasksLostError
+            If a worker that holds or computes one of the keys has been silent for too long.
+        ClusterError
+            If there was no worker for long.
+        """
+        living = living_workers(self._client)
+        self._count_alone(not living)
+        now = time.monotonic()
+        silent = living - answering(self._client, living, self._limits.pulse_seconds)
+        self._silent_since = {name: self._silent_since.get(name, now) for name in sorted(silent)}
+        for name, since in self._silent_since.items():
+            if now - since >= self._limits.silent_seconds and keys & self._keys_at(name):
+                raise TasksLostError(f"worker {name}: no sign of life for {now - since:.0f} s")
+
+    def _count_alone(self, alone: bool) -> None:
+        now = time.monotonic()
+        self._alone_since = (self._alone_since or now) if alone else None
+        patience = self._limits.absent_seconds
+        if self._alone_since is not None and now - self._alone_since > patience:
+            raise ClusterError(
+                f"no worker was left for {patience:.0f} s; start workers and try again"
+            )
+
+    def _keys_at(self, address: str) -> set[str]:
+        """Ask the scheduler what a worker holds or computes."""
+        scheduler, keys = self._client.scheduler, set()
+        for question in (scheduler.processing, scheduler.has_what):
+            with contextlib.suppress(*LOST):
+                told = self._client.sync(
+                    question, workers=[address], callback_timeout=SCHEDULER_SECONDS
+                )
+                keys |= set(told[address])
+        return keys
 
 
 def _perform(packed: bytes, task: bytes) -> bytes:
@@ -109,10 +195,10 @@ def _perform(packed: bytes, task: bytes) -> bytes:
         blas.restore()
 
 
-def _answer(future: Any, index: int) -> Any:
+def _answer(future: Any, index: int, seconds: float) -> Any:
     """Return the answer of a task that has ended, or raise what it raised."""
     try:
-        answer = pickle.loads(future.result())
+        answer = pickle.loads(future.result(timeout=seconds))  # who holds it may hang since
     except KilledWorker as error:
         raise ClusterError(
             f"task {index} lost its worker again and again ({error}); check the memory of the "

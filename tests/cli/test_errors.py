@@ -7,10 +7,10 @@ import socket
 import pytest
 
 from sparsegp.checkpoint import Generations
-from sparsegp.execution.dask import DaskRuntime
+from sparsegp.execution.clusters import connect
 
 FILES = [
-    ("nothing.npz", r"no such file '.*nothing\.npz'; DATA is a file or one of: digits, toy"),
+    ("nothing.npz", r"no such file '.*nothing\.npz'; DATA is a file or one of: digits, iris, toy"),
     ("what.xyz", r"the format of '.*what\.xyz' is not known"),
     ("cut.npz", r"cannot read .*cut\.npz: it is damaged, cut short"),
     ("ragged.csv", r"ragged\.csv, line 2 has 2 fields; 3 are expected"),
@@ -284,7 +284,7 @@ class TestResume:
 
 
 def test_silent_scheduler(files, invoke, tmp_path, monkeypatch):
-    monkeypatch.setitem(DaskRuntime.connect.__func__.__kwdefaults__, "timeout", 0.5)
+    monkeypatch.setattr(connect, "__defaults__", (*connect.__defaults__[:-1], 0.5))
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
         arguments = ("--scheduler", address, "--out", tmp_path / "run", "--quiet")

@@ -66,6 +66,13 @@ def test_settings_come_along(files, invoke, tmp_path, last_json):
     assert words[words.index("--tolerance") + 1] == "0.001"
 
 
+def test_the_task_may_be_named(files, invoke, tmp_path, last_json):
+    arguments = ("--task", "classification", "--max-seconds", 1e-9, "--quiet", "--json")
+    for command in (("tune",), ("train", "--tune", "--n-active", 20)):
+        arguments_of = (*command, files / "pair.npz", "--out", tmp_path / command[0], *arguments)
+        assert last_json(invoke(*arguments_of).stdout)["rows"] == 300
+
+
 def test_table(files, invoke, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = invoke("tune", files / "pair.npz", *SMALL, "--quiet").stdout.splitlines()
@@ -178,6 +185,18 @@ def test_stopped_and_resumed(workers, number, longer, files, start, invoke, last
     assert record["kernels"] == [longer]
 
 
+BOUND = r"do not heed a bound on stub entries; tune without --stub-entries and --stub-memory, then"
+IGNORED = [
+    (("--task", "regression"), "classification by .* got likelihood=gaussian with sites=moments"),
+    (("--likelihood", "probit"), r"got likelihood=probit with .*; leave the tuning out, and give"),
+    (("--sites", "moments", "--kernel-per-class"), "got likelihood=multinomial_probit with sites"),
+    (("--active-per-class",), "got likelihood=multinomial_probit with sites=moments; leave"),
+    (("--posterior", "adf", "--stub-entries", 5000), BOUND),
+    (("--posterior", "adf", "--stub-memory", "1MB"), BOUND),
+    (("--likelihood", "probit", "--learn", "evidence"), "tuning is for classification by"),
+]
+
+
 @pytest.mark.parametrize(
     ("command", "options", "pattern"),
     [
@@ -193,6 +212,11 @@ def test_stopped_and_resumed(workers, number, longer, files, start, invoke, last
         ("tune", ("--kernel", "nix"), r"unknown kernel"),
         ("tune", ("--n-active", 999), r"n_active=999 exceeds the 300 training rows"),
         ("tune", ("--workers", 0), r"workers must be at least 1, got 0"),
+        *(
+            (command, (*options, *tuned), pattern)
+            for command, tuned in (("tune", ()), ("train", ("--tune",)))
+            for options, pattern in IGNORED
+        ),
     ],
 )
 def test_errors(command, options, pattern, files, invoke, tmp_path):

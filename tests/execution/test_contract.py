@@ -103,8 +103,8 @@ def test_a_runtime_stays_in_its_process(runtime: Runtime) -> None:
 
 
 def test_describe(runtime: Runtime) -> None:
-    assert runtime.describe().count("2 ") == 1 or "1 worker" in runtime.describe()
-    assert runtime.n_workers in (1, 2)
+    n = runtime.n_workers  # some may have been lost, or started, in other tests
+    assert f"{n} worker" in runtime.describe() or f"{n} thread" in runtime.describe()
 
 
 def test_all_runtimes_give_the_same_numbers(

@@ -9,13 +9,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import dask
-import numpy as np
 import psutil
 import pytest
 from distributed import Client, LocalCluster
@@ -25,34 +22,10 @@ from sparsegp.execution import Part
 from sparsegp.execution.base import Message, Runtime
 from sparsegp.execution.dask import DaskRuntime, Limits
 from sparsegp.execution.threads import ThreadRuntime
-from tests.execution.blocks import Tally, parts
+from tests.execution.blocks import parts
 from tests.execution.conftest import LIMITS
+from tests.execution.rounds import FACTORY, run, undisturbed
 from tests.processes import environment, wait_until, worker_processes
-
-FACTORY = partial(Tally, rows=np.zeros(6))
-
-
-def run(
-    runtime: Runtime,
-    n_steps: int,
-    seconds: float = 0.0,
-    before: Callable[[int], None] = lambda step: None,
-) -> list[list[float]]:
-    """Do some steps; the driver's recovery repeats the steps done so far."""
-    done: list[Message] = []
-    runtime.recovery = lambda: list(done)
-    runtime.build(FACTORY, parts(5))
-    answers = []
-    for step in range(1, n_steps + 1):
-        before(step)
-        answers.append(runtime.map_blocks("add", step, seconds))
-        done.append(("add", (step,)))
-    return answers
-
-
-def undisturbed(n_steps: int) -> list[list[float]]:
-    with ThreadRuntime(1) as runtime:
-        return run(runtime, n_steps)
 
 
 def test_worker_killed_between_calls(cluster: Runtime, caplog: pytest.LogCaptureFixture) -> None:
@@ -115,39 +88,41 @@ def test_survivor_lost_after_its_answer(local_runtime: DaskRuntime) -> None:
     assert answers == undisturbed(3)
 
 
-def kill_at_random(stop: threading.Event, seed: int, kills: list[float], every: float) -> None:
-    """Kill one of this process's workers now and then."""
+def kill_at_random(
+    stop: threading.Event, seed: int, most: int, steps: list[int], kills: list[int]
+) -> None:
+    """Kill one of this process's workers now and then, when the run has gone on since the last."""
     rng = random.Random(seed)
-    while not stop.wait(every * rng.uniform(0.5, 1.5)):
-        if workers := worker_processes(os.getpid()):
+    while len(kills) <= most and not stop.wait(rng.uniform(0.1, 1.5)):
+        if (step := steps[-1]) > kills[-1] and (workers := worker_processes(os.getpid())):
             with contextlib.suppress(psutil.NoSuchProcess):
                 rng.choice(workers).kill()
-                kills.append(time.monotonic())
+                kills.append(step)
 
 
-def disturbed(runtime: Runtime, n_steps: int, seed: int, every: float) -> int:
+def disturbed(runtime: Runtime, n_steps: int, seed: int, most: int) -> int:
     """Do some steps while workers are killed, check the answers and return the number of kills."""
-    stop, kills = threading.Event(), []
-    killer = threading.Thread(target=kill_at_random, args=(stop, seed, kills, every))
+    stop, steps, kills = threading.Event(), [0], [0]
+    killer = threading.Thread(target=kill_at_random, args=(stop, seed, most, steps, kills))
     killer.start()
     try:
-        answers = run(runtime, n_steps, seconds=0.01)
+        answers = run(runtime, n_steps, seconds=0.01, before=steps.append)
     finally:
         stop.set()
         killer.join()
     assert answers == undisturbed(n_steps)
-    return len(kills)
+    return len(kills) - 1
 
 
 def test_workers_killed_at_random_instants(local_runtime: Runtime) -> None:
-    assert disturbed(local_runtime, n_steps=80, seed=1, every=1.0) >= 1
+    assert disturbed(local_runtime, n_steps=80, seed=1, most=3) >= 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_series_of_kills(seed: int) -> None:
     with DaskRuntime.local(2, Limits(max_losses_in_a_row=20)) as runtime:
-        assert disturbed(runtime, n_steps=250, seed=seed, every=1.5) >= 2
+        assert disturbed(runtime, n_steps=250, seed=seed, most=20) >= 2
 
 
 def test_block_that_kills_every_worker_is_given_up(local_runtime: Runtime) -> None:
@@ -177,7 +152,7 @@ def test_all_workers_gone_for_good(tmp_path: Path) -> None:
         ) as inside,
         Client(inside, set_as_default=False) as client,
     ):  # fmt: skip
-        runtime = DaskRuntime(client, Limits(rejoin_seconds=0.3))
+        runtime = DaskRuntime(client, Limits(rejoin_seconds=0.3, absent_seconds=1.0))
         runtime.build(FACTORY, parts(2))
         inside.scale(0)
         assert wait_until(lambda: not client.nthreads(), 10)

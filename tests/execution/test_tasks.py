@@ -14,9 +14,11 @@ import pytest
 from sparsegp.errors import ClusterError
 from sparsegp.execution.base import Runtime
 from sparsegp.execution.dask import DaskRuntime
+from sparsegp.execution.shared import share
 from sparsegp.execution.threads import ThreadRuntime
 from tests.execution.blocks import Tally, parts
 from tests.execution.conftest import LIMITS
+from tests.processes import wait_until
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -87,11 +89,14 @@ def test_closed_early_it_begins_no_more(runtime: Runtime, tmp_path: Path) -> Non
     tasks = runtime.run_tasks(nap_and_note, (0.05, str(tmp_path)), range(40))
     next(tasks)
     tasks.close()
-    time.sleep(0.3)  # for tasks on workers that could not be abandoned
-    begun = len(list(tmp_path.iterdir()))
-    assert begun < 40
-    time.sleep(0.3)
-    assert len(list(tmp_path.iterdir())) == begun
+
+    def at_rest() -> bool:  # tasks on workers may not be abandoned at once
+        begun = len(list(tmp_path.iterdir()))
+        time.sleep(0.5)
+        return len(list(tmp_path.iterdir())) == begun
+
+    assert wait_until(at_rest, 15)
+    assert len(list(tmp_path.iterdir())) < 40
 
 
 def test_tasks_of_a_lost_worker_are_done_elsewhere(local_runtime: Runtime, tmp_path: Path) -> None:
@@ -100,6 +105,15 @@ def test_tasks_of_a_lost_worker_are_done_elsewhere(local_runtime: Runtime, tmp_p
     answers = dict(local_runtime.run_tasks(die_at_first, str(mark), range(6)))
     assert mark.exists()
     assert answers == {index: 10 * index for index in range(6)}
+
+
+def test_what_tasks_share_outlives_its_worker(local_runtime: DaskRuntime) -> None:
+    client = local_runtime._client
+    shared = share(client, bytes(9 << 20))
+    assert client.submit(len, shared, pure=False).result(timeout=60) == 9 << 20
+    for holder in client.who_has([shared])[shared.key]:
+        os.kill(client.run(os.getpid, workers=[holder])[holder], signal.SIGKILL)
+    assert client.submit(len, shared, pure=False).result(timeout=60) == 9 << 20
 
 
 def test_workers_that_are_gone_for_good_end_it() -> None:
