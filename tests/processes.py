@@ -43,21 +43,25 @@ def worker_processes(of: int) -> list[psutil.Process]:
 
 
 @contextmanager
-def dask_cluster(folder: Path) -> Iterator[Path]:
-    """Start `dask scheduler` and two `dask worker`, each a process of its own.
+def dask_cluster(folder: Path, *options: str) -> Iterator[Path]:
+    """Start `dask scheduler` and two `dask worker`, each a process of its own, with more options.
 
     Yields the file that the scheduler writes. In the end they go at once, with their children.
     """
     path = folder / "scheduler.json"
     common = ["--scheduler-file", str(path), "--host", "127.0.0.1"]
-    common += ["--dashboard-address", "127.0.0.1:0"]
+    common += ["--dashboard-address", "127.0.0.1:0", *options]
     worker = ["--nthreads", "1", "--memory-limit", "0", "--local-directory", str(folder)]
     with ExitStack() as stack:
         _start_dask(stack, "scheduler", "--port", "0", *common)
         _start_dask(stack, "worker", *common, *worker)
         _start_dask(stack, "worker", *common, *worker)
-        assert wait_until(path.exists, 30), "the scheduler did not start"
+        assert wait_until(lambda: is_written(path), 30), "the scheduler did not start"
         yield path
+
+
+def is_written(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
 
 
 def _start_dask(stack: ExitStack, *arguments: str) -> None:

@@ -19,5 +19,6 @@ from sparsegp.dense.exact import Exact as Exact
 from sparsegp.dense.gibbs import Gibbs as Gibbs
 from sparsegp.dense.laplace import Laplace as Laplace
 from sparsegp.dense.learning import maximise as maximise
+from sparsegp.dense.online import Online as Online
 from sparsegp.dense.softmax_ep import SoftmaxEP as SoftmaxEP
 from sparsegp.dense.variational import Variational as Variational

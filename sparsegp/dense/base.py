@@ -216,8 +216,11 @@ class Method(ABC):
             f"{', '.join(having)}"
         )
 
-    def matrices(self, n_kernels: int, n_latent: int) -> int:
-        """Return how many (n, n) matrices of doubles it holds at a time."""
+    def matrices(self, n_kernels: int, n_latent: int, likelihood: str = "") -> int:
+        """Return how many (n, n) matrices of doubles it holds at a time.
+
+        `likelihood` is a name; the default one if empty.
+        """
         return 2 * n_kernels + 3
 
     def __str__(self) -> str:

@@ -95,35 +95,36 @@ class EP(Method, name="ep"):
 
     def matrices(self, n_kernels: int, n_latent: int, likelihood: str = "") -> int:
         """Return how many (n, n) matrices it holds; see `Method`."""
-        return 6
+        return 8
 
     def _converge(
         self, problem: Problem, covariance: Doubles, start: NDArray[Any] | None, watch: Watch
-    ) -> "Progress":
+    ) -> "Sweeps":
         if problem.n_latent != 1:
             raise SettingsError(
                 f"method=ep is for one latent value a row, got {problem.n_latent} with "
                 f"likelihood={problem.likelihood.name}; use laplace"
             )
         sweep = _sequential if self.schedule == "sequential" else _parallel
-        state = Progress.begin(len(covariance), start, watch.former)
+        state = Sweeps.begin(len(covariance), start, watch.former)
         while not state.residuals or state.residuals[-1] > self.tolerance:
             done = len(state.residuals)
             if done >= self.max_sweeps:
+                other = ", or schedule='sequential'" if self.schedule == "parallel" else ""
                 raise NumericalError(
                     f"ep must converge in max_sweeps={self.max_sweeps} sweeps, found marginals "
                     f"that differ by {state.residuals[-1]:g} from the tilted ones, more than "
-                    f"tolerance={self.tolerance:g}; allow more sweeps, damping={self.damping / 2:g}"
-                    ", or schedule='sequential'"
+                    f"tolerance={self.tolerance:g}; allow more sweeps, or use "
+                    f"damping={self.damping / 2:g}{other}"
                 )
             sites, residual = sweep(problem, covariance, state.sites, self.damping)
-            state = Progress(sites, (*state.residuals, residual))
+            state = Sweeps(sites, (*state.residuals, residual))
             watch.say(done + 1, 0, state.arrays, residual=residual)
         return state
 
 
 @dataclass(frozen=True)
-class Progress:
+class Sweeps:
     """How far the sweeps are.
 
     Attributes
@@ -140,7 +141,7 @@ class Progress:
     @classmethod
     def begin(
         cls, n: int, start: NDArray[Any] | None, former: Mapping[str, NDArray[Any]]
-    ) -> "Progress":
+    ) -> "Sweeps":
         """Return what was reached before, or sites that are given, or none."""
         if "ep_sites" in former:
             return cls(former["ep_sites"], tuple(former["ep_residuals"].tolist()))

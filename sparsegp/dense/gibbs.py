@@ -7,9 +7,12 @@ tell the largest or the sign. A sweep draws (GR appendix D)
     M given Y: normal, covariances K (I + K)^-1 and means K (I + K)^-1 y
     Y given M: normal, in the cones of the labels
 
-and, before M, the common scale of Y: cones do not change when Y is multiplied by g, so that g^2 is
-chi-squared with n R degrees of freedom over y' (I + K)^-1 y (Liu & Sabatti 2000). Without it chains
-are slow where the variance of the kernel is large.
+and, before M, what the labels leave free of Y. The values of a row may all move by one number: with
+one kernel for all classes their means are independent of the rest, and are drawn from the prior.
+And cones do not change when Y is multiplied by g, so that g^2 is chi-squared with n R degrees of
+freedom over y' (I + K)^-1 y (Liu & Sabatti 2000). Chains are slow all the same where the variance
+of the kernel is large: M moves by steps of the size of the noise. The report tells how well they
+have mixed.
 
 Given Y a new latent value is Gaussian with mean k' (I + K)^-1 y: each draw kept is a member of the
 mixture that predicts, and no new latent values need to be drawn.
@@ -70,8 +73,8 @@ class Gibbs(Method, name="gibbs"):
 
     chains: int = 4
     samples: int = 250
-    burn_in: int = 500
-    thin: int = 4
+    burn_in: int = 1000
+    thin: int = 8
     metropolis: bool = False
     spread: float = 2.0
     particles: int = 500
@@ -104,19 +107,20 @@ class Gibbs(Method, name="gibbs"):
             watch.say(course.sweep, self.sweeps, course.arrays, **figures)
         kept = course.kept()
         report: dict[str, Any] = {"mean": _mixing(kept["means"])}
-        value = float("nan")
+        value, trace = float("nan"), []
         if self.metropolis:
+            trace = _trace(problem, kept["logs"])
             report["parameters"] = _mixing(kept["logs"])
             report["accepted"] = course.accepted
         elif self.particles:
             found = log_evidence(problem, self.particles, self.chains, watch)
             value = float(log_sum_exp(found) - np.log(len(found)))
             report["log_evidence_estimates"] = found.tolist()
-        return Fit(_components(problem, kept), value, _trace(problem, kept["logs"]), report)
+        return Fit(_components(problem, kept), value, trace, report)
 
-    def matrices(self, n_kernels: int, n_latent: int) -> int:
-        """Return how many (n, n) matrices it holds: covariances, vectors, and what LAPACK needs."""
-        return 2 * n_kernels + 3
+    def matrices(self, n_kernels: int, n_latent: int, likelihood: str = "") -> int:
+        """Return how many (n, n) matrices it holds, the estimate of the evidence the most."""
+        return 3 * n_kernels + 3
 
 
 @dataclass(frozen=True)
@@ -218,20 +222,19 @@ def _move(
     method: Gibbs, problem: Problem, chain: Chain, spectrum: Spectrum, rng: np.random.Generator
 ) -> tuple[Chain, Spectrum]:
     """Make a Metropolis step of the parameters of the kernels, given Y."""
-    step = np.exp(chain.log_step) * rng.standard_normal(len(chain.logs))
-    centre, proposed = problem.parameters(), chain.logs + step
-    pair = np.array([chain.logs, proposed])
-    log_p = log_weights((problem, chain.y), pair).sum(axis=1)
-    log_p -= 0.5 * np.square((pair - centre) / method.spread).sum(axis=1)
-    share = float(np.exp(min(0.0, log_p[1] - log_p[0])))
+    proposed = chain.logs + np.exp(chain.log_step) * rng.standard_normal(len(chain.logs))
+    away = np.square((np.array([chain.logs, proposed]) - problem.parameters()) / method.spread)
+    here = -0.5 * (spectrum.quadratic(chain.y) + spectrum.log_det + away[0].sum())
+    there = log_weights((problem, chain.y), proposed[np.newaxis]).sum() - 0.5 * away[1].sum()
+    share = float(np.exp(min(0.0, there - here)))
     if chain.sweep < method.burn_in:
         rise = (share - ACCEPTED) / (chain.sweep + 1.0) ** 0.6
         chain = replace(chain, log_step=chain.log_step + rise)
     if rng.random() >= share:
         return chain, spectrum
-    there = problem.with_parameters(proposed)
+    covariances = problem.with_parameters(proposed).covariances()
     chain = replace(chain, logs=proposed, accepted=chain.accepted + 1)
-    return chain, Spectrum(there.covariances(), problem.n_latent)
+    return chain, Spectrum(covariances, problem.n_latent)
 
 
 @dataclass
@@ -312,10 +315,14 @@ def _components(problem: Problem, kept: Mapping[str, Doubles]) -> list[Component
 
 
 def _mixing(draws: Doubles) -> dict[str, float]:
-    """Return the worst figures of convergence over all quantities."""
+    """Return the worst figures of convergence over all quantities that have changed."""
+    reduction, effective = r_hat(draws), effective_draws(draws)
+    changed = np.isfinite(reduction) & np.isfinite(effective)
+    if not changed.any():
+        return {}
     return {
-        "r_hat": float(np.nanmax(r_hat(draws))),
-        "effective_draws": float(np.nanmin(effective_draws(draws))),
+        "r_hat": float(reduction[changed].max()),
+        "effective_draws": float(effective[changed].min()),
     }
 
 

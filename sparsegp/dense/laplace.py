@@ -106,18 +106,15 @@ class Laplace(Method, name="laplace"):
         pull = s - _columns(sites, times(covariances, s))  # (I - V K) s
         weights = np.zeros_like(covariances)
         for r in range(a.shape[1]):
+            weights[r % len(weights)] += np.outer(0.5 * a[:, r] + pull[:, r], a[:, r])
             weights[r % len(weights)] -= 0.5 * sites.block(r)
-        for r, (left, right) in enumerate(zip((0.5 * a + pull).T, a.T, strict=True)):
-            weights[r % len(weights)] += np.outer(left, right)
         return Evidence(mode.log_evidence, problem.pull_back(list(weights)), a)
 
     def matrices(self, n_kernels: int, n_latent: int, likelihood: str = "") -> int:
         """Return how many (n, n) matrices it holds; see `Method`."""
-        if n_latent == 1:
-            return 6
         if likelihood == MultinomialProbit.name:
-            return 3 * n_latent**2 + n_kernels
-        return 3 * n_latent + 2 * n_kernels + 3
+            return 3 * n_latent**2 + n_kernels + 2
+        return (n_latent if n_latent > 1 else 0) + 2 * n_kernels + 6
 
     def _mode(
         self,
@@ -135,6 +132,7 @@ class Laplace(Method, name="laplace"):
                 evidence = climb.height - 0.5 * sites.log_det
                 return Mode(climb.coefficients, climb.latent, sites, evidence, climb.steps)
             watch.say(climb.steps, 0, climb.arrays, height=climb.height)
+            del sites  # before the next ones are made: with several classes they are the memory
         raise NumericalError(
             f"the posterior mode must be found in max_steps={self.max_steps} Newton steps, found "
             f"log p(y|u) - a'u/2 = {climb.height:g} still rising; allow more, or use a kernel of "

@@ -160,7 +160,7 @@ class Sweep:
         """Return new sites, and the largest difference of posterior and tilted moments."""
         projected, first = self.posterior(sites)
         size = first.size
-        covariance = projected._solve(np.eye(size))
+        covariance = projected.solve(np.eye(size))
         mean = first.ravel()
         across = contrasts(self.problem.target, self.problem.n_latent)
         prior = np.diagonal(self.covariances, axis1=1, axis2=2)

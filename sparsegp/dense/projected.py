@@ -57,7 +57,7 @@ class Projected(Precisions, name="projected"):
     def mean(self, natural: Doubles) -> Doubles:
         """Return E[w], (R, b), for sites whose shifts are (n, R)."""
         right = np.einsum("rbi,ir->rb", self.features, natural, optimize=True)
-        return self._solve(right.reshape(-1, 1)).reshape(right.shape)
+        return self.solve(right.reshape(-1, 1)).reshape(right.shape)
 
     def coefficients(self, mean: Doubles) -> Doubles:
         """Return K^-1 of a mean of w (R, b) for all rows, (n, R); zero but for the basis."""
@@ -67,7 +67,7 @@ class Projected(Precisions, name="projected"):
             out[self.basis, r] = solve_lower(lower, each, transposed=True)
         return out
 
-    def _solve(self, right: Doubles) -> Doubles:
+    def solve(self, right: Doubles) -> Doubles:
         """Return A^-1 applied to (R b, q)."""
         return solve_lower(self.factor, solve_lower(self.factor, right), transposed=True)
 
@@ -79,7 +79,7 @@ class Projected(Precisions, name="projected"):
         """Return V applied to (n, R, q): P - P Phi' A^-1 Phi P."""
         weighed = self.precision @ right
         inner = np.einsum("rbi,irq->rbq", self.features, weighed, optimize=True)
-        solved = self._solve(inner.reshape(-1, right.shape[-1])).reshape(inner.shape)
+        solved = self.solve(inner.reshape(-1, right.shape[-1])).reshape(inner.shape)
         back = np.einsum("rbi,rbq->irq", self.features, solved, optimize=True)
         return np.asarray(weighed - self.precision @ back)
 

@@ -57,6 +57,10 @@ class Spectrum:
         """Return (I + K)^-1 R for R (n, R)."""
         return self.back(self.turn(right) / (1.0 + self.values))
 
+    def quadratic(self, right: Doubles) -> float:
+        """Return R' (I + K)^-1 R for R (n, R), all latent values together."""
+        return float((np.square(self.turn(right)) / (1.0 + self.values)).sum())
+
     @staticmethod
     def _times(matrices: Doubles, right: Doubles) -> Doubles:
         if len(matrices) == 1:

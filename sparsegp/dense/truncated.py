@@ -83,9 +83,9 @@ def cone(mean: Doubles, scale: Doubles, target: Integers, rng: np.random.Generat
 
 def _largest(gap: Doubles, ratio: Doubles, rng: np.random.Generator) -> Doubles:
     """Return u (n,) from exp(f), with gaps and ratios (K - 1, n)."""
-    mode = product_mode(gap, ratio)[0]
+    mode = np.asarray(product_mode(gap, ratio)[0], np.float64)
     z = np.asarray(ratio * mode + gap)
-    slope = (ratio * hazard(z)).sum(axis=0) - mode
+    slope = np.asarray((ratio * hazard(z)).sum(axis=0) - mode)
     # f(u) - f(mode) <= slope (u - mode) - (u - mode)^2 / 2, a parabola about mode + slope
     height = log_cdf(z).sum(axis=0) - 0.5 * mode**2 + 0.5 * slope**2
     centre = mode + slope

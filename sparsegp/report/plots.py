@@ -35,6 +35,9 @@ FEW = 25
 LEAST_KEPT = 20
 """The error of fewer rows than this is not drawn: one row would move it by more than 5 %."""
 
+CONTOURS = 12
+"""Levels of a picture of contours, between which there are equally many points."""
+
 READABLE = 40
 """Classes up to which a confusion matrix has its numbers written into it."""
 
@@ -81,6 +84,47 @@ def learning_curve(
     axes.set_ylabel(ylabel)
     _tidy(axes)
     axes.legend(frameon=False)
+    _save(figure, path)
+
+
+def contours(
+    x: tuple[str, Sequence[float]],
+    y: tuple[str, Sequence[float]],
+    surfaces: Mapping[str, Doubles],
+    path: str | os.PathLike[str],
+) -> None:
+    """Draw functions of two variables beside each other, with a cross at the highest point of each.
+
+    Parameters
+    ----------
+    x, y : (str, sequence of float)
+        Name and values of the variables, (a,) and (b,).
+    surfaces : mapping
+        Values of a function, (b, a), by its name.
+    path : path
+        Picture to write; its suffix tells the format (.png, .svg, .pdf).
+
+    Raises
+    ------
+    SettingsError
+        If matplotlib is not installed or does not know the format.
+    StoreError
+        If the picture cannot be written.
+    """
+    figure = _canvas(path, (4.2 * len(surfaces), 3.8))
+    for axes, (name, values) in zip(
+        figure.subplots(1, len(surfaces), squeeze=False)[0], surfaces.items(), strict=True
+    ):
+        levels = np.unique(np.quantile(values, np.linspace(0.0, 1.0, CONTOURS)))
+        if len(levels) > 1:
+            drawn = axes.contour(x[1], y[1], values, levels=levels, cmap="viridis", linewidths=1.0)
+            axes.clabel(drawn, fmt="%.3g", fontsize=7)
+        row, column = divmod(int(values.argmax()), values.shape[1])
+        axes.plot(x[1][column], y[1][row], "x", color="black")
+        axes.set_title(_plain(name))
+        axes.set_xlabel(_plain(x[0]))
+        axes.set_ylabel(_plain(y[0]))
+        _tidy(axes)
     _save(figure, path)
 
 

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from sparsegp.data import CATALOG, Dataset, open_dataset, table_from_arrays, toy
+from sparsegp.data import CATALOG, Dataset, nine_gaussians, open_dataset, table_from_arrays, toy
 from sparsegp.errors import DataError
 from sparsegp.registry import Registry
 from sparsegp.reproduce.toml import Section
@@ -29,11 +29,19 @@ def draw_toy(seed: int, n_train: int = 1000, n_test: int = 2385) -> Dataset:
     )
 
 
+@GENERATORS.register("nine-gaussians")
+def draw_nine_gaussians(seed: int, n_train: int = 500, n_test: int = 500) -> Dataset:
+    """Draw the problem of Cseke & Csato (2005); see `sparsegp.data.nine_gaussians`."""
+    return nine_gaussians(n_train, n_test, seed)
+
+
 class Source(ABC):
     """Data of one kind, by the seed they are drawn with where they are drawn."""
 
-    seeded: ClassVar[bool] = False
-    """Whether the data depend on the data seed."""
+    @property
+    def seeded(self) -> bool:
+        """Whether the data depend on the data seed."""
+        return False
 
     @abstractmethod
     def to_json(self, seed: int | None) -> dict[str, Any]:
@@ -68,7 +76,11 @@ class Drawn(Source):
 
     name: str
     parameters: tuple[tuple[str, int], ...] = ()
-    seeded: ClassVar[bool] = True
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the data depend on the data seed: they do."""
+        return True
 
     def to_json(self, seed: int | None) -> dict[str, Any]:
         """Return name, parameters and seed."""

@@ -1,11 +1,13 @@
 """Tasks made of other data: one class against the rest, random splits."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
+from scipy.ndimage import gaussian_filter
 
 from sparsegp.data import Dataset, Table, encode, encode_with, table_from_arrays
 from sparsegp.data.numbers import as_numbers
@@ -13,7 +15,7 @@ from sparsegp.errors import DataError
 from sparsegp.registry import Registry
 from sparsegp.reproduce.sources import Source, read_source
 from sparsegp.reproduce.toml import Section
-from sparsegp.types import Doubles
+from sparsegp.types import Doubles, Floats
 
 VIEWS: Registry[Callable[..., Dataset]] = Registry("view")
 """From a data set and the data seed of a cell to the task of that cell."""
@@ -22,24 +24,32 @@ MANY = 2**31
 
 
 @VIEWS.register("against-rest")
-def against_rest(dataset: Dataset, seed: int) -> Dataset:
-    """Return the task to tell class number `seed`, in the order of the labels, from all others.
+def against_rest(dataset: Dataset, seed: int, class_number: int | None = None) -> Dataset:
+    """Return the task to tell one class from all others.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    seed : int
+    class_number : int, optional
+        Of the class, in the order of the labels; `seed` if left out.
 
     Raises
     ------
     DataError
         If there is no such class.
     """
+    name, one = ("data seed", seed) if class_number is None else ("class_number", class_number)
     classes, codes = encode(dataset.train.y, dataset.train.source)
-    if seed >= len(classes):
+    if not 0 <= one < len(classes):
         raise DataError(
-            f"data seed {seed} must be the number of a class of {dataset.train.source}, from 0 to "
+            f"{name} {one} must be the number of a class of {dataset.train.source}, from 0 to "
             f"{len(classes) - 1}"
         )
 
     def told(table: Table, codes: Any) -> Table:
-        source = f"{table.source}, {classes[seed]} against the rest"
-        return Table(table.X, (codes == seed).astype(np.int64), source)
+        source = f"{table.source}, {classes[one]} against the rest"
+        return Table(table.X, (codes == one).astype(np.int64), source)
 
     test = dataset.test
     if test is not None:
@@ -48,7 +58,14 @@ def against_rest(dataset: Dataset, seed: int) -> Dataset:
 
 
 @VIEWS.register("split")
-def split(dataset: Dataset, seed: int, test_rows: int, detrend: bool = False) -> Dataset:
+def split(
+    dataset: Dataset,
+    seed: int,
+    test_rows: int,
+    detrend: bool = False,
+    labels: Sequence[Any] = (),
+    smooth: float = 0.0,
+) -> Dataset:
     """Return a random split of all rows, keyed by the seed.
 
     Parameters
@@ -59,11 +76,16 @@ def split(dataset: Dataset, seed: int, test_rows: int, detrend: bool = False) ->
     detrend : bool
         For regressions: take the residuals of the least squares fit by a linear function to all
         rows, of variance one, in place of the labels (SLH section 6.3).
+    labels : sequence
+        Of both parts only the rows with these labels are kept, if any are named.
+    smooth : float
+        Width in pixels of a Gaussian by which square images are smoothed.
 
     Raises
     ------
     DataError
-        If there are not so many rows, or labels to detrend are no numbers.
+        If there are not so many rows, labels to detrend are no numbers, no row has a label, or
+        images to smooth are not square.
     """
     parts = [table for table in (dataset.train, dataset.test) if table is not None]
     X = np.concatenate([np.asarray(table.X) for table in parts])
@@ -73,12 +95,34 @@ def split(dataset: Dataset, seed: int, test_rows: int, detrend: bool = False) ->
         raise DataError(f"test_rows must be from 1 to {len(X) - 1} for {source}, got {test_rows}")
     if detrend:
         y = residuals(X, as_numbers(y, source))
+    if smooth:
+        X = smoothed(X, smooth, source)
     order = np.random.default_rng([seed, MANY]).permutation(len(X))
     test, train = order[:test_rows], np.sort(order[test_rows:])
+    if labels:
+        missing = [label for label in labels if not (y == label).any()]
+        if missing:
+            raise DataError(f"labels must be those of rows of {source}, got {missing}")
+        test, train = (part[np.isin(y[part], list(labels))] for part in (test, train))
     return Dataset(
         table_from_arrays(X[train], y[train], f"{source} (train, split {seed})"),
         table_from_arrays(X[test], y[test], f"{source} (test, split {seed})"),
     )
+
+
+def smoothed(X: Floats, width: float, source: str) -> Floats:
+    """Return square images (n, p) convolved with a Gaussian; at edges their border goes on.
+
+    Raises
+    ------
+    DataError
+        If p is no square number.
+    """
+    side = math.isqrt(X.shape[1])
+    if side * side != X.shape[1]:
+        raise DataError(f"columns of {source} must be square images, got {X.shape[1]} columns")
+    images = X.reshape(-1, side, side)
+    return np.asarray(gaussian_filter(images, (0.0, width, width), mode="nearest")).reshape(X.shape)
 
 
 def residuals(X: Doubles, y: Doubles) -> Doubles:
@@ -103,7 +147,11 @@ class Viewed(Source):
     base: Source
     view: str
     parameters: tuple[tuple[str, Any], ...] = ()
-    seeded: ClassVar[bool] = True
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the task depends on the data seed: it does, unless its class is named."""
+        return "class_number" not in dict(self.parameters)
 
     def to_json(self, seed: int | None) -> dict[str, Any]:
         """Return what the base and the view depend on."""
@@ -137,7 +185,14 @@ def read_viewed(section: Section) -> Source:
     if view not in VIEWS:
         raise section.error("view", f"is {view!r}; known: {', '.join(VIEWS)}")
     parameters: list[tuple[str, Any]] = []
+    number = section.maybe("class_number", int) if view == "against-rest" else None
+    if number is not None:
+        parameters.append(("class_number", number))
     if view == "split":
         parameters.append(("test_rows", section.take("test_rows", int)))
         parameters.append(("detrend", section.take("detrend", bool, False)))
+        if "labels" in section:
+            parameters.append(("labels", tuple(section.take("labels", list))))
+        if "smooth" in section:
+            parameters.append(("smooth", section.take("smooth", float)))
     return Viewed(read_source(section), view, tuple(parameters))

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import log_ndtr, log_softmax
 
-from sparsegp.dense import Alone, Problem
-from sparsegp.dense.annealing import Ladder, LogMarginal, log_marginal
+from sparsegp.dense import METHODS, Alone, Mixture, Problem, SoftmaxEP
+from sparsegp.dense.annealing import Base, Ladder, LogMarginal, log_marginal
 from sparsegp.dense.exact import Exact
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import RBF
@@ -27,20 +27,43 @@ def test_gaussian_noise_in_closed_form() -> None:
     assert found.value == pytest.approx(exact, abs=3.5 * found.error)
 
 
+def test_from_the_exact_posterior_all_weights_are_the_evidence() -> None:
+    some = Problem(np.arange(5.0)[:, np.newaxis], np.ones(5), [3.0 * RBF(1.0)], Gaussian(0.1), 1)
+    fit = Exact().fit(some, Alone())
+    found = log_marginal(some, None, Ladder(runs=4, temperatures=3), fit.components[0])
+    assert_allclose(found.log_weights, fit.log_evidence, atol=1e-9)
+    assert found.error < 1e-9
+
+
+def test_the_base_is_the_gaussian_that_it_says() -> None:
+    rng = np.random.default_rng(3)
+    some = Problem(rng.normal(size=(4, 1)), np.array([0, 1, 2, 0]), [2.0 * RBF(1.0)], Softmax(), 3)
+    component = SoftmaxEP().fit(some, Alone()).components[0]
+    base = Base(some, component)
+    draws = np.array([base.away(np.random.default_rng([1, k])) for k in range(4000)])
+    mean, variance = Mixture([component], some.x).latent(some.x)
+    assert_allclose(base.mean, mean, atol=1e-10)
+    assert_allclose(draws.mean(axis=0), 0.0, atol=0.08)
+    assert_allclose(draws.var(axis=0), variance, rtol=0.12)
+
+
 @pytest.mark.parametrize("likelihood", [Probit(bias=0.3), Logistic()])
-def test_three_rows_of_two_classes(likelihood: Likelihood) -> None:
+@pytest.mark.parametrize("method", ["", "laplace"])
+def test_three_rows_of_two_classes(likelihood: Likelihood, method: str) -> None:
     x, target = np.array([[0.0], [0.4], [1.5]]), np.array([1, 0, 1])
     some = Problem(x, target, [6.0 * RBF(1.0)], likelihood, 1)
     points, log_weights = product_rule(60, 3)
     u = points @ np.linalg.cholesky(some.covariances()[0]).T
     log_p = likelihood.log_density(u[..., np.newaxis], target).sum(axis=1)
     exact = np.log(np.exp(log_p + log_weights).sum())
-    found = log_marginal(some, ladder=Ladder(runs=20, temperatures=150))
-    assert found.error < 0.1
+    component = METHODS[method]().fit(some, Alone()).components[0] if method else None
+    found = log_marginal(some, None, Ladder(runs=20, temperatures=150), component)
+    assert found.error < (0.02 if method else 0.1)
     assert found.value == pytest.approx(exact, abs=3.5 * found.error)
 
 
-def test_two_rows_of_three_classes_with_a_kernel_each() -> None:
+@pytest.mark.parametrize("method", ["", "laplace", "softmax_ep"])
+def test_two_rows_of_three_classes_with_a_kernel_each(method: str) -> None:
     x, target = np.array([[0.0], [0.7]]), np.array([0, 2])
     some = Problem(x, target, [v * RBF(1.0) for v in (1.0, 2.0, 4.0)], Softmax(), 3)
     points, log_weights = product_rule(8, 6)
@@ -48,8 +71,9 @@ def test_two_rows_of_three_classes_with_a_kernel_each() -> None:
     u = np.einsum("cij,qcj->qic", factors, points.reshape(-1, 3, 2))
     log_p = log_softmax(u, axis=2)[:, np.arange(2), target].sum(axis=1)
     exact = np.log(np.exp(log_p + log_weights).sum())
-    found = log_marginal(some, ladder=Ladder(runs=20, temperatures=150))
-    assert found.error < 0.1
+    component = METHODS[method]().fit(some, Alone()).components[0] if method else None
+    found = log_marginal(some, None, Ladder(runs=20, temperatures=100), component)
+    assert found.error < (0.05 if method else 0.12)
     assert found.value == pytest.approx(exact, abs=3.5 * found.error)
 
 

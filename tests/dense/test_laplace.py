@@ -1,5 +1,7 @@
 """Laplace's approximation against optimisers, finite differences, quadrature and scikit-learn."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -231,3 +233,17 @@ def test_refusals() -> None:
     gaussian = Problem(some.x, some.target, some.kernels, Gaussian(0.1), 1)
     with pytest.raises(SettingsError, match="method=laplace is for likelihood=logistic or"):
         Laplace().fit(gaussian, Alone())
+
+
+@pytest.mark.parametrize(
+    ("name", "n_kernels"),
+    [("probit", 1), ("softmax", 1), ("softmax", 3), ("multinomial_probit", 1)],
+)
+def test_memory_is_what_it_says(name: str, n_kernels: int) -> None:
+    some = problem(name, n=250, n_kernels=n_kernels)
+    said = Laplace().matrices(n_kernels, some.n_latent, name)
+    tracemalloc.start()
+    Laplace().evidence(some)
+    matrices = tracemalloc.get_traced_memory()[1] / (8 * 250 * 250)
+    tracemalloc.stop()
+    assert 0.6 * said < matrices <= said

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from sparsegp.dense.precisions import FORMS
+from sparsegp.dense.projected import marked
 from sparsegp.kernels import RBF
 from sparsegp.types import Doubles
 
@@ -14,15 +15,18 @@ def blocks(form: str, precision: Doubles) -> Doubles:
     """Return site precisions as (n, R, R)."""
     if form == "full":
         return precision
+    if form == "projected":  # with all rows in the basis
+        return precision[:, :R]
     if form == "independent":
         return np.stack([np.diag(np.broadcast_to(row, (R,))) for row in precision])
     return np.stack([np.diag(row) - np.outer(row, row) / row.sum() for row in precision])
 
 
 def precisions(form: str, columns: int, rng: np.random.Generator) -> Doubles:
-    if form == "full":
+    if form in {"full", "projected"}:
         half = rng.normal(size=(N, R, R))
-        return np.asarray(half @ half.transpose(0, 2, 1))
+        full = np.asarray(half @ half.transpose(0, 2, 1))
+        return full if form == "full" else marked(full, np.arange(N))
     return rng.uniform(0.1, 2.0, size=(N, R if form == "simplex" else columns))
 
 
@@ -51,6 +55,11 @@ def test_against_the_inverse_of_everything(form: str, shared: bool) -> None:
     right = rng.normal(size=(N, R, 2))
     expected = (v @ right.reshape(N * R, 2)).reshape(right.shape)
     np.testing.assert_allclose(sites.apply(right), expected, atol=1e-10)
+    weighed = (p @ right[:, :, 0].ravel()).reshape(N, R)
+    np.testing.assert_allclose(sites.weigh(right[:, :, 0]), weighed, atol=1e-12)
+    for r in range(R):
+        block = v.reshape(N, R, N, R)[:, r, :, r]
+        np.testing.assert_allclose(sites.block(r), block, atol=1e-10)
 
     found = sites.covariance(
         np.stack([kernel(x, new) for kernel in kernels]),

@@ -59,6 +59,29 @@ def test_sites_match_the_tilted_moments() -> None:
         assert_allclose(ahead, tilted_mean - biases, atol=2e-5)
 
 
+def test_moments_under_a_wide_cavity() -> None:
+    """The term cuts off a part of the cavity; in its own units nothing is lost."""
+    basis = contrasts(np.array([1]), 3)[0]
+    covariance = basis.T @ np.diag([16.0, 9.0, 25.0]) @ basis
+    mean, axis = np.array([4.0, 1.0]), np.linspace(-8.0, 8.0, 501)
+    x = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    z = mean + x @ np.linalg.cholesky(covariance).T
+    weight = np.exp(-0.5 * np.square(x).sum(axis=1)) / (1.0 + np.exp(z).sum(axis=1))
+    log_z = np.log(weight.sum() * (axis[1] - axis[0]) ** 2 / (2.0 * np.pi))
+    tilted_mean = weight @ z / weight.sum()
+    away = z - tilted_mean
+    tilted = (away * weight[:, np.newaxis]).T @ away / weight.sum()
+
+    found = by_quadrature(mean[np.newaxis], covariance[np.newaxis], np.array([1]), np.zeros(3), 25)
+    precision = np.linalg.inv(covariance)
+    here = np.linalg.inv(precision + found.precision[0])
+    units = np.linalg.cholesky(np.linalg.inv(tilted))
+    ahead = here @ (precision @ mean + found.shift[0])
+    assert found.log_z[0] == pytest.approx(log_z, abs=0.01)
+    assert_allclose(units.T @ (ahead - tilted_mean), 0.0, atol=0.02)
+    assert_allclose(units.T @ here @ units, np.eye(2), atol=0.03)
+
+
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 def test_sites_are_semidefinite_whatever_the_scale(scale: float) -> None:
     rng = np.random.default_rng(2)

@@ -25,7 +25,8 @@ class Watched(Alone):
         self, done: int, total: int, state: Callable[[], dict[str, NDArray[Any]]], **figures: float
     ) -> None:
         """Keep the state, as a checkpoint would."""
-        assert 0 < done <= total
+        assert done > 0
+        assert not 0 < total < done  # zero is not known
         assert all(np.isfinite(value) for value in figures.values())
         self.states.append({name: np.array(array) for name, array in state().items()})
         if len(self.states) > self.last:

@@ -9,7 +9,14 @@ import pytest
 from matplotlib.image import imread
 
 from sparsegp.errors import SettingsError, StoreError
-from sparsegp.report import History, evaluate, evaluation_pictures, learning_curve, plots
+from sparsegp.report import (
+    History,
+    contours,
+    evaluate,
+    evaluation_pictures,
+    learning_curve,
+    plots,
+)
 
 ROWS = np.array([1, 50, 100, 200, 400])
 
@@ -31,6 +38,18 @@ def test_pictures_are_written(tmp_path, suffix):
     assert path.stat().st_size > 5000
     if suffix == "png":
         assert imread(path).std() > 0.01
+
+
+def test_contours_beside_each_other_with_a_cross_at_the_highest_point(tmp_path, drawn):
+    x, y = np.linspace(0.0, 2.0, 9), np.linspace(-1.0, 1.0, 5)
+    hill = -np.square(x - 1.5) - np.square(y[:, np.newaxis] + 0.5)
+    contours(("log l", x), ("log s", y), {"hill": hill, "flat": 0 * hill}, tmp_path / "c.png")
+    hill_axes, flat_axes = drawn[0].axes
+    cross = hill_axes.lines[-1].get_xydata()
+    np.testing.assert_allclose(cross, [[1.5, -0.5]])
+    assert (hill_axes.get_xlabel(), hill_axes.get_ylabel()) == ("log l", "log s")
+    assert (hill_axes.get_title(), flat_axes.get_title()) == ("hill", "flat")
+    assert imread(tmp_path / "c.png").std() > 0.01
 
 
 def test_imports_wait_until_they_are_needed(tmp_path):

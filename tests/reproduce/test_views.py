@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import sparsegp
 from sparsegp.data import Dataset, table_from_arrays
 from sparsegp.errors import DataError, SettingsError
 from sparsegp.kernels import parse
@@ -39,6 +40,16 @@ def test_one_class_against_the_rest() -> None:
         VIEWS["against-rest"](whole, 3)
 
 
+def test_a_class_that_is_named_is_told_from_the_rest_whatever_the_seed() -> None:
+    whole = dataset()
+    for seed in (0, 7):
+        task = VIEWS["against-rest"](whole, seed, class_number=1)
+        np.testing.assert_array_equal(task.train.y == 1, np.asarray(whole.train.y) == "b")
+    for number in (-1, 3):
+        with pytest.raises(DataError, match=f"class_number {number} must be the number of a cl"):
+            VIEWS["against-rest"](whole, 0, class_number=number)
+
+
 def test_a_split_deals_every_row_once_and_by_its_seed() -> None:
     whole = dataset()
     every = np.concatenate([np.asarray(whole.train.X), np.asarray(whole.test.X)])  # type: ignore[union-attr]
@@ -55,6 +66,35 @@ def test_a_split_deals_every_row_once_and_by_its_seed() -> None:
     assert not np.array_equal(parts[0], parts[1])
     with pytest.raises(DataError, match="test_rows must be from 1 to 59 for t, got 60"):
         VIEWS["split"](whole, 0, test_rows=60)
+
+
+def test_a_split_may_keep_some_labels_alone() -> None:
+    whole = dataset()
+    every, some = (VIEWS["split"](whole, 3, test_rows=20, labels=kept) for kept in ((), ("a", "c")))
+    for one, other in ((every.train, some.train), (every.test, some.test)):
+        assert one is not None
+        assert other is not None
+        rows = np.isin(np.asarray(one.y), ["a", "c"])
+        np.testing.assert_array_equal(np.asarray(one.X)[rows], np.asarray(other.X))
+        np.testing.assert_array_equal(np.asarray(one.y)[rows], np.asarray(other.y))
+    with pytest.raises(DataError, match=r"labels must be those of rows of t, got \['d'\]"):
+        VIEWS["split"](whole, 3, test_rows=20, labels=("a", "d"))
+
+
+def test_a_split_may_smooth_images() -> None:
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(12, 25)), np.arange(12) % 2
+    whole = Dataset(table_from_arrays(X, y, "t"), None)
+    plain, some = (VIEWS["split"](whole, 0, test_rows=4, smooth=width) for width in (0.0, 0.7))
+    # the definition: a product of two rows of weights, cut off at four widths, on padded images
+    weight = np.exp(-0.5 * (np.arange(-3, 4) / 0.7) ** 2)
+    weight /= weight.sum()
+    images = np.pad(np.asarray(plain.train.X).reshape(8, 5, 5), ((0, 0), (3, 3), (3, 3)), "edge")
+    windows = np.lib.stride_tricks.sliding_window_view(images, (7, 7), axis=(1, 2))
+    expected = np.einsum("nabij,i,j->nab", windows, weight, weight).reshape(8, 25)
+    np.testing.assert_allclose(np.asarray(some.train.X), expected, atol=1e-12)
+    with pytest.raises(DataError, match="columns of t must be square images, got 3 columns"):
+        VIEWS["split"](dataset(), 0, test_rows=20, smooth=1.0)
 
 
 def test_residuals_are_what_no_linear_function_tells() -> None:
@@ -134,6 +174,55 @@ def test_a_pipeline_of_tasks(view: str, tmp_path: Path) -> None:
         assert all(len(result["learning"]) == 1 for result in results)
         assert "test log likelihood, uncalibrated" in text
     assert results[0]["model"] != results[1]["model"]
+
+
+def test_seeds_repeat_the_task_of_a_class_that_is_named(tmp_path: Path) -> None:
+    rng = np.random.default_rng(11)
+    X, y = rng.normal(size=(240, 3)), np.arange(240) % 3
+    X[:, 0] += 1.5 * (y == 1)
+    np.savez(
+        tmp_path / "three.npz", X_train=X[:160], y_train=y[:160], X_test=X[160:], y_test=y[160:]
+    )
+    path = tmp_path / "three.toml"
+    case = {
+        "more": "class_number = 1",
+        "settings": 'likelihood = "probit"\nstub_entries = 1500\nshrink_every = 5',
+        "what": '"test error %"',
+    }
+    path.write_text(PIPELINE.format(view="against-rest", **case))
+    cells = read_pipeline(path).cells
+    assert [cell.data_seed for cell in cells] == [None, None]
+    outcome = reproduce(path, data=tmp_path, out=tmp_path / "out", cells="one-2")
+    assert list(outcome.run) == ["one-2"]
+    outcome = reproduce(path, data=tmp_path, out=tmp_path / "out")
+    assert list(outcome.run) == ["one-0"]  # the other cell is there already
+    (row,) = outcome.rows
+    wrong = []
+    for seed in (0, 2):
+        model = sparsegp.train(
+            X[:160],
+            (y[:160] == 1).astype(int),
+            likelihood="probit",
+            stub_entries=1500,
+            shrink_every=5,
+            n_active=20,
+            report_every=10,
+            seed=seed,
+        )
+        wrong.append(100.0 * np.mean((model.predict(X[160:]) == 1) != (y[160:] == 1)))
+    assert row.values == pytest.approx(wrong)
+
+
+def test_a_class_that_is_named_is_a_number(tmp_path: Path) -> None:
+    path = tmp_path / "three.toml"
+    case = {**CASES["against-rest"], "more": 'class_number = "b"'}
+    path.write_text(PIPELINE.format(view="against-rest", **case))
+    with pytest.raises(SettingsError, match=r"data\.class_number must be a whole number, got 'b'"):
+        read_pipeline(path)
+    case = {**CASES["split"], "more": "test_rows = 15\nclass_number = 1"}
+    path.write_text(PIPELINE.format(view="split", **case))
+    with pytest.raises(SettingsError, match=r"data\.class_number is not known"):
+        read_pipeline(path)
 
 
 def test_an_unknown_view_is_refused(tmp_path: Path) -> None:

@@ -4,6 +4,9 @@ from sparsegp.reproduce.kinds.base import KINDS as KINDS
 from sparsegp.reproduce.kinds.base import Bench as Bench
 from sparsegp.reproduce.kinds.base import Kind as Kind
 from sparsegp.reproduce.kinds.benchmark import Benchmark as Benchmark
+from sparsegp.reproduce.kinds.grid import Grid as Grid
+from sparsegp.reproduce.kinds.rounds import Rounds as Rounds
+from sparsegp.reproduce.kinds.same_kernel import SameKernel as SameKernel
 from sparsegp.reproduce.kinds.selection_work import SelectionWork as SelectionWork
 from sparsegp.reproduce.kinds.train import Train as Train
 from sparsegp.reproduce.kinds.virtual import Virtual as Virtual

@@ -1,0 +1,37 @@
+"""Integrals over the latent values of two or three rows, for dense methods to be compared with."""
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from sparsegp.dense import Problem
+from sparsegp.math.quadrature import log_sum_exp
+from sparsegp.types import Doubles
+
+POINTS = 2**13
+
+
+def integrated(problem: Problem, new: Doubles, n_classes: int) -> tuple[float, Doubles]:
+    """Return the log marginal likelihood, and class probabilities (m, K) of new rows (m, p).
+
+    Sobol points of the prior of all latent values, those of the new rows too, weighed by the
+    likelihood of the rows.
+    """
+    n, m, n_latent = len(problem.x), len(new), problem.n_latent
+    both = np.concatenate([problem.x, new])
+    points = ndtri(qmc.Sobol((n + m) * n_latent, rng=1).random(POINTS)).reshape(
+        POINTS, -1, n_latent
+    )
+    latent = np.empty_like(points)
+    for r in range(n_latent):
+        kernel = problem.kernels[r % len(problem.kernels)]
+        factor = np.linalg.cholesky(kernel(both, both) + 1e-12 * np.eye(n + m))
+        latent[:, :, r] = points[:, :, r] @ factor.T
+    log_p = problem.likelihood.log_density(latent[:, :n], problem.target).sum(axis=1)
+    weight = np.exp(log_p - log_sum_exp(log_p))
+    each = [
+        np.exp(problem.likelihood.log_density(latent[:, n:], np.full(m, code)))
+        for code in range(n_classes)
+    ]
+    probabilities = np.einsum("s,csm->mc", weight, np.array(each))
+    return float(log_sum_exp(log_p) - np.log(POINTS)), probabilities

@@ -1,0 +1,165 @@
+"""The Gibbs sampler by simulation, against integrals, and its estimate of the evidence."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.integrate import trapezoid
+from scipy.stats import chisquare
+
+from sparsegp.dense import Alone, Gibbs, Mixture, Problem, Variational
+from sparsegp.dense.orthant import estimate
+from sparsegp.errors import SettingsError
+from sparsegp.kernels import RBF, Linear
+from sparsegp.likelihoods import Likelihood, MultinomialProbit, Probit
+from tests.dense.references import integrated
+from tests.dense.test_variational import CASES, problem
+from tests.dense.watches import StoppedError, Watched
+
+BINS = 10
+
+
+def simulated(groups: int, rows: int, kind: str) -> tuple[Problem, np.ndarray]:
+    """Draw many small problems as one, in groups so far apart that they are independent.
+
+    Returns
+    -------
+    problem : Problem
+    weights : (groups rows, R)
+        (I + K)^-1 y of the noisy latent values from which the labels come.
+    """
+    rng = np.random.default_rng(11)
+    x = rng.normal(size=(groups, rows, 1)) + 1000.0 * np.arange(groups)[:, np.newaxis, np.newaxis]
+    x = x.reshape(-1, 1)
+    kernels = [v * RBF(w) for v, w in ((4.0, 1.0), (1.0, 0.5), (9.0, 2.0))]
+    n_latent = 1 if kind == "binary" else 3
+    kernels = kernels if kind == "per class" else kernels[:1]
+    shift = {"biased": (0.8, 0.0, -0.8), "binary": (0.5,)}.get(kind, (0.0,) * 3)
+    likelihood: Likelihood = Probit(0.5) if kind == "binary" else MultinomialProbit(12, shift)
+    y, weights = np.empty((2, len(x), n_latent))
+    for r in range(n_latent):
+        covariance = kernels[r % len(kernels)](x, x) + np.eye(len(x))
+        y[:, r] = np.linalg.cholesky(covariance) @ rng.normal(size=len(x))
+        weights[:, r] = np.linalg.solve(covariance, y[:, r])
+    labels = y + np.array(shift)
+    target = labels.argmax(axis=1) if n_latent > 1 else (labels[:, 0] > 0).astype(int)
+    return Problem(x, target, kernels, likelihood, n_latent, seed=4), weights
+
+
+def check_ranks(some: Problem, weights: np.ndarray, rows: int, method: Gibbs) -> None:
+    """Compare with uniform ranks those of the true weights among draws, one row of each group."""
+    found = method.fit(some, Alone()).components[0].coefficients
+    contrast = np.array([1.0, -0.5, -0.5]) if some.n_latent == 3 else np.ones(1)
+    for row in range(2):
+        truth, draws = weights[row::rows] @ contrast, found[:, row::rows] @ contrast
+        rank = (draws < truth).sum(axis=0)
+        count = np.bincount(rank * BINS // (len(draws) + 1), minlength=BINS)
+        assert chisquare(count).pvalue > 0.01
+
+
+@pytest.mark.parametrize("kind", ["shared", "per class", "biased", "binary"])
+def test_calibration_by_simulation(kind: str) -> None:
+    some, weights = simulated(80, 4, kind)
+    check_ranks(some, weights, 4, Gibbs(chains=1, samples=39, burn_in=30, thin=5, particles=0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["shared", "per class", "biased", "binary"])
+def test_calibration_by_many_simulations(kind: str) -> None:
+    some, weights = simulated(200, 4, kind)
+    check_ranks(some, weights, 4, Gibbs(chains=1, samples=99, burn_in=200, thin=20, particles=0))
+
+
+@pytest.mark.parametrize(("per_class", "binary"), CASES)
+def test_against_integrals(per_class: bool, binary: bool) -> None:
+    some = problem(2, per_class, binary)
+    new = np.array([[0.3, -0.2], [1.0, 1.0]])
+    exact, probabilities = integrated(some, new, 2 if binary else 3)
+    found = Gibbs(chains=2, samples=300, burn_in=100, thin=2, particles=1000).fit(some, Alone())
+    assert found.log_evidence == pytest.approx(exact, abs=0.02)
+    log_p = Mixture(found.components, some.x).log_probabilities(new, probabilities.shape[1])
+    assert_allclose(np.exp(log_p), probabilities, atol=0.025)
+    assert found.report["mean"]["r_hat"] < 1.05
+    assert found.report["mean"]["effective_draws"] > 100
+
+
+@pytest.mark.parametrize(("per_class", "binary"), CASES)
+def test_estimate_of_the_evidence_of_three_rows(per_class: bool, binary: bool) -> None:
+    some = problem(3, per_class, binary)
+    exact, _ = integrated(some, some.x[:1], 2 if binary else 3)
+    assert estimate((some, 8000), 0) == pytest.approx(exact, abs=0.015)
+
+
+def test_estimates_have_the_right_mean_for_few_particles() -> None:
+    """Also with particles drawn anew, which 12 rows and 20 particles bring about."""
+    some = problem(12, variance=5.0)
+    many = estimate((some, 10_000), 0)
+    few = np.exp([estimate((some, 20), number) - many for number in range(1, 101)])
+    assert few.mean() == pytest.approx(1.0, abs=4.0 * few.std() / 10.0 + 0.02)
+    assert few.std() > 0.2
+    assert Variational().fit(some, Alone()).log_evidence < many
+
+
+def test_kernel_parameters_against_their_density() -> None:
+    """Two rows of one class: p(t) = 1/4 + asin(k / (1 + v)) / (2 pi) for covariance k."""
+    x = np.array([[0.0], [1.0]])
+    some = Problem(x, np.array([1, 1]), [RBF(1.0)], Probit(), 1, seed=3)
+    method = Gibbs(chains=2, samples=600, burn_in=200, thin=2, metropolis=True, spread=1.5)
+    found = method.fit(some, Alone())
+    logs = np.log([draw["0:rbf.length_scale"] for draw in found.trace])
+    grid = np.linspace(-8.0, 8.0, 2001)
+    covariance = np.exp(-0.5 * np.exp(-2.0 * grid))
+    density = (0.25 + np.arcsin(covariance / 2.0) / (2.0 * np.pi)) * np.exp(
+        -0.5 * (grid / 1.5) ** 2
+    )
+    density /= trapezoid(density, grid)
+    mean = trapezoid(grid * density, grid)
+    spread = np.sqrt(trapezoid((grid - mean) ** 2 * density, grid))
+    effective = found.report["parameters"]["effective_draws"]
+    assert effective > 100
+    assert logs.mean() == pytest.approx(mean, abs=4.0 * spread / np.sqrt(effective))
+    assert logs.std() == pytest.approx(spread, rel=0.15)
+    assert 0.15 < found.report["accepted"] < 0.5
+    assert np.isnan(found.log_evidence)
+    drawn = [c.kernels[0].parameters()[0] for c in found.components for _ in c.coefficients]
+    assert_allclose(np.sort(drawn), np.sort(logs), atol=1e-12)
+    assert len(found.components) < len(logs)  # where a step is refused the kernel stays
+
+
+@pytest.mark.parametrize("metropolis", [False, True])
+def test_goes_on_with_the_same_bits(metropolis: bool) -> None:
+    some = problem(10)
+    method = Gibbs(chains=2, samples=40, burn_in=300, thin=3, metropolis=metropolis, particles=20)
+    whole, watch = method.fit(some, Alone()), Watched()
+    dealt = method.fit(some, watch)  # chains in another order, in other processes
+    assert len(watch.states) == 3
+    stopped = Watched(last=1)
+    with pytest.raises(StoppedError):
+        method.fit(some, stopped)
+    again = method.fit(some, Watched(stopped.states[-1]))
+    for other in (dealt, again):
+        assert_array_equal(other.log_evidence, whole.log_evidence)
+        assert other.report == whole.report
+        for one, two in zip(whole.components, other.components, strict=True):
+            assert_array_equal(one.coefficients, two.coefficients)
+            assert one.kernels == two.kernels
+
+
+@pytest.mark.parametrize(
+    "options", [{"chains": 0}, {"samples": 3}, {"thin": 0}, {"burn_in": -1}, {"spread": 0.0}]
+)
+def test_options_out_of_range(options: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match=f"{next(iter(options))} must"):
+        Gibbs(**options)
+
+
+def test_a_row_without_variance_has_no_figures_of_its_own() -> None:
+    some = problem(8)
+    x = np.concatenate([some.x, np.zeros((1, 2))])
+    linear = Problem(x, np.append(some.target, 0), [Linear()], some.likelihood, 3, seed=1)
+    found = Gibbs(chains=2, samples=60, burn_in=50, thin=2, particles=10).fit(linear, Alone())
+    assert np.isfinite(list(found.report["mean"].values())).all()
+    new = np.zeros((1, 2))  # where all latent values are zero
+    log_p = Mixture(found.components, x).log_probabilities(new, 3)
+    assert_allclose(np.exp(log_p), 1.0 / 3.0, atol=1e-5)

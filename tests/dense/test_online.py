@@ -1,0 +1,161 @@
+"""The sparse online process against dense inference row by row, and against softmax EP."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from sparsegp.dense import Alone, Mixture, Online, Problem, SoftmaxEP
+from sparsegp.dense.online import Sweep, choose_basis
+from sparsegp.dense.projected import Projected, marked
+from sparsegp.dense.softmax_ep import Sites
+from sparsegp.dense.tilted_softmax import Rule, by_quadrature, contrasts
+from sparsegp.errors import SettingsError
+from sparsegp.kernels import RBF
+from sparsegp.likelihoods import Softmax
+from sparsegp.types import Doubles
+
+
+def problem(n: int, each: bool = False, seed: int = 0) -> Problem:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 2))
+    target = (x @ rng.normal(size=(2, 3)) + 0.5 * rng.normal(size=(n, 3))).argmax(axis=1)
+    kernels = [v * RBF(v) for v in (1.0, 2.0, 3.0)] if each else [4.0 * RBF(1.2)]
+    return Problem(x, target, kernels, Softmax(biases=(0.1, 0.0, -0.2)), 3, seed=seed)
+
+
+def test_one_sweep_is_assumed_density_filtering() -> None:
+    some = problem(14, each=True)
+    prior = np.zeros((14, 3, 14, 3))
+    for r, each in enumerate(some.covariances()):
+        prior[:, r, :, r] = each
+    covariance, mean = prior.reshape(42, 42), np.zeros(42)
+    order = np.random.default_rng(1).permutation(14)
+    biases = np.array(some.likelihood.parameters())
+    for i in order:
+        rows, basis = slice(3 * i, 3 * i + 3), contrasts(some.target[i : i + 1], 3)[0]
+        found = by_quadrature(
+            (basis.T @ mean[rows])[np.newaxis],
+            (basis.T @ covariance[rows, rows] @ basis)[np.newaxis],
+            some.target[i : i + 1],
+            biases,
+            7,
+        )
+        site = np.zeros((42, 42))
+        site[rows, rows] = basis @ found.precision[0] @ basis.T
+        shift = np.zeros(42)
+        shift[rows] = basis @ found.shift[0]
+        new = covariance @ np.linalg.inv(np.eye(42) + site @ covariance)
+        mean, covariance = new @ (np.linalg.solve(covariance, mean) + shift), new
+
+    everything = np.arange(14)
+    sweep = Sweep(some, Rule("quadrature", 7), some.covariances(), everything)
+    sites, _ = sweep(Sites.none(14, 2), order)
+    projected, weights = sweep.posterior(sites)
+    assert_allclose(np.einsum("rbi,rb->ir", projected.features, weights).ravel(), mean, atol=1e-7)
+    variances = np.stack([kernel.diag(some.x) for kernel in some.kernels])
+    found_covariance = projected.covariance(some.covariances(), variances)
+    own = np.array([covariance[3 * i : 3 * i + 3, 3 * i : 3 * i + 3] for i in range(14)])
+    assert_allclose(found_covariance, own, atol=1e-7)
+
+
+@pytest.mark.parametrize("moments", ["quadrature", "laplace"])
+def test_sweeps_over_all_rows_end_at_expectation_propagation(moments: str) -> None:
+    some = problem(20, each=True)
+    new = np.random.default_rng(5).normal(size=(9, 2))
+    dense = SoftmaxEP(moments=moments, tolerance=1e-8).fit(some, Alone())
+    online = Online(novelty=1e-12, moments=moments, tolerance=1e-8, sweeps=40).fit(some, Alone())
+    assert online.report["basis"] == 20
+    assert online.report["sweeps"] < 20
+    wanted = Mixture(dense.components, some.x)
+    found = Mixture(online.components, some.x)
+    for one, two in zip(wanted.latent(new), found.latent(new), strict=True):
+        assert_allclose(one, two, atol=1e-5)
+
+
+def test_a_smaller_basis_costs_accuracy_little_by_little() -> None:
+    some = problem(50)
+    new = np.random.default_rng(6).normal(size=(30, 2))
+    dense = SoftmaxEP(moments="laplace", damping=1.0).fit(some, Alone())
+    exact = np.exp(Mixture(dense.components, some.x).log_probabilities(new, 3))
+    errors, sizes = [], []
+    for novelty in (1e-1, 1e-2, 1e-5):
+        fit = Online(novelty=novelty, moments="laplace").fit(some, Alone())
+        found = np.exp(Mixture(fit.components, some.x).log_probabilities(new, 3))
+        errors.append(np.abs(found - exact).max())
+        sizes.append(fit.report["basis"])
+    assert sizes == sorted(set(sizes))
+    assert sizes[-1] < 50
+    assert errors[0] < 0.2
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] < 5e-4
+
+
+def test_the_basis_is_what_the_rows_before_do_not_tell() -> None:
+    some = problem(40, each=True)
+    covariances, order = some.covariances(), np.random.default_rng(2).permutation(40)
+    basis = set(choose_basis(covariances, order, 0.05).tolist())
+    assert 3 < len(basis) < 40
+    before: list[int] = []
+    for row in order.tolist():
+        left = [
+            each[row, row]
+            - each[row, before] @ np.linalg.solve(each[np.ix_(before, before)], each[before, row])
+            for each in covariances
+        ]
+        shares = np.array(left) / [each[row, row] for each in covariances]
+        assert (row in basis) == (shares > 0.05).any()
+        before += [row] if row in basis else []
+
+
+def direct(some: Problem, basis: Doubles, blocks: Doubles) -> tuple[Doubles, Doubles]:
+    """Return the prior covariance of projections Q and P, both (n R, n R)."""
+    n = len(some.x)
+    q, p = np.zeros((n, 3, n, 3)), np.zeros((n, 3, n, 3))
+    for r, each in enumerate(some.covariances()):
+        own = each[:, basis]
+        q[:, r, :, r] = own @ np.linalg.solve(own[basis], own.T)
+    for i, block in enumerate(blocks):
+        p[i, :, i] = block
+    return q.reshape(3 * n, 3 * n), p.reshape(3 * n, 3 * n)
+
+
+def test_projected_sites_by_full_matrices() -> None:
+    some, rng = problem(9, each=True), np.random.default_rng(3)
+    half = rng.normal(size=(9, 3, 3))
+    blocks = half @ half.transpose(0, 2, 1)
+    basis = np.array([1, 4, 5, 8])
+    sites = Projected(marked(blocks, basis), some.covariances(), 3)
+    q, p = direct(some, basis, blocks)
+    assert sites.log_det == pytest.approx(np.linalg.slogdet(np.eye(27) + q @ p)[1])
+    v = p @ np.linalg.inv(np.eye(27) + q @ p)
+    right = rng.normal(size=(9, 3, 2))
+    assert_allclose(sites.apply(right).reshape(27, 2), v @ right.reshape(27, 2), atol=1e-9)
+    assert_allclose(sites.block(1), v.reshape(9, 3, 9, 3)[:, 1, :, 1], atol=1e-9)
+
+    natural = rng.normal(size=(9, 3))
+    coefficients = sites.coefficients(sites.mean(natural))
+    assert not coefficients[[0, 2, 3, 6, 7]].any()
+    latent = np.stack([k @ coefficients[:, r] for r, k in enumerate(some.covariances())], axis=1)
+    assert_allclose(
+        latent.ravel(), q @ np.linalg.solve(np.eye(27) + p @ q, natural.ravel()), atol=1e-9
+    )
+    # of the rows themselves: what the basis leaves, and the posterior of the projections
+    variances = np.stack([kernel.diag(some.x) for kernel in some.kernels])
+    posterior = (q - q @ v @ q).reshape(9, 3, 9, 3)
+    left = variances.T - np.diag(q).reshape(9, 3)
+    for i, found in enumerate(sites.covariance(some.covariances(), variances)):
+        assert_allclose(found, posterior[i, :, i] + np.diag(left[i]), atol=1e-9)
+
+
+def test_refusals() -> None:
+    for options, text in (
+        ({"novelty": 0.0}, "novelty must be at least 1e-12 and below 1"),
+        ({"sweeps": 0}, "sweeps must be at least 1"),
+        ({"tolerance": 0.0}, "tolerance must be positive"),
+        ({"moments": "exact"}, "quadrature or laplace"),
+    ):
+        with pytest.raises(SettingsError, match=text):
+            Online(**options)  # type: ignore[arg-type]
+    some = Problem(np.zeros((8, 1)), np.arange(8), [RBF(1.0)], Softmax(), 8)
+    with pytest.raises(SettingsError, match="more than 20000"):
+        Online().fit(some, Alone())

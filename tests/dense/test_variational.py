@@ -1,0 +1,205 @@
+"""Variational inference against integrals, its own iteration, and the sparse posterior."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.integrate import trapezoid
+from scipy.stats import norm
+
+import sparsegp
+from sparsegp.data import toy
+from sparsegp.dense import Alone, Mixture, Problem, Variational
+from sparsegp.dense.length_scales import log_weights
+from sparsegp.errors import NumericalError, SettingsError
+from sparsegp.kernels import ARD, RBF, Linear
+from sparsegp.likelihoods import Likelihood, MultinomialProbit, Probit
+from tests.dense.references import integrated
+from tests.dense.watches import StoppedError, Watched
+
+
+def problem(
+    n: int, per_class: bool = False, binary: bool = False, variance: float = 3.0
+) -> Problem:
+    rng = np.random.default_rng(n)
+    x = rng.normal(size=(n, 2))
+    kernels = [variance * RBF(1.0)]
+    if per_class:
+        kernels = [v * RBF(w) for v, w in ((variance, 1.0), (0.5, 2.0), (1.5, 0.7))]
+    target = np.arange(n) % (2 if binary else 3)
+    likelihood: Likelihood = Probit() if binary else MultinomialProbit(24)
+    return Problem(x, target, kernels, likelihood, 1 if binary else 3, seed=2)
+
+
+def means(some: Problem, coefficients: np.ndarray) -> np.ndarray:
+    every = np.broadcast_to(some.covariances(), (some.n_latent, len(some.x), len(some.x)))
+    return np.einsum("rij,jr->ir", every, coefficients)
+
+
+CASES = [(False, False), (True, False), (False, True)]
+
+
+@pytest.mark.parametrize(("per_class", "binary"), CASES)
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_bound_is_below_the_log_marginal_likelihood(n: int, per_class: bool, binary: bool) -> None:
+    some = problem(n, per_class, binary)
+    new = np.array([[0.3, -0.2]])
+    exact, probabilities = integrated(some, new, 2 if binary else 3)
+    found = Variational().fit(some, Alone())
+    assert exact - 5.0 < found.log_evidence < exact - 1e-2
+    log_p = Mixture(found.components, some.x).log_probabilities(new, probabilities.shape[1])
+    assert_allclose(np.exp(log_p), probabilities, atol=0.05)
+
+
+def test_bound_of_one_row_by_hand() -> None:
+    some = Problem(np.zeros((1, 1)), np.array([1]), [3.0 * RBF(1.0)], Probit(), 1)
+    found = Variational(tolerance=1e-14).fit(some, Alone())
+    m, variance = 0.0, 0.75  # of Q(m) = N(m, 3 / 4)
+    for _ in range(200):  # GR eq. 4.9
+        m = 0.75 * (m + norm.pdf(m) / norm.cdf(m))
+    # E[log p(t, y, m) - log Q(y) - log Q(m)] with Q(y) = N(m, 1) where y > 0
+    y = np.linspace(0.0, m + 12.0, 100_001)
+    density = norm.pdf(y, m) / norm.cdf(m)
+    log_joint = norm.logpdf(y, m) - 0.5 * variance
+    expected = trapezoid(density * (log_joint - np.log(density)), y)
+    expected += -0.5 * np.log(2.0 * np.pi * 3.0) - (m * m + variance) / 6.0
+    expected += 0.5 * np.log(2.0 * np.pi * np.e * variance)
+    assert found.log_evidence == pytest.approx(expected, abs=1e-7)
+    assert found.components[0].coefficients[0, 0, 0] == pytest.approx(m / 3.0, rel=1e-6)
+
+
+@pytest.mark.parametrize(("per_class", "binary"), CASES)
+@pytest.mark.parametrize("variance", [0.3, 30.0])
+def test_bound_never_falls(variance: float, per_class: bool, binary: bool) -> None:
+    found = Variational().fit(problem(60, per_class, binary, variance), Alone())
+    bounds = [step["log_evidence"] for step in found.trace]
+    assert len(bounds) > 5
+    assert (np.diff(bounds) >= 0.0).all()
+    assert found.report["bound_within"] <= 1e-8
+    loose = Variational(tolerance=1e-2).fit(problem(60, per_class, binary, variance), Alone())
+    assert len(loose.trace) < len(bounds)
+    assert 0.0 <= found.log_evidence - loose.log_evidence <= loose.report["bound_within"] + 1e-8
+
+
+@pytest.mark.parametrize(("per_class", "binary"), CASES)
+def test_it_is_the_fixed_point(per_class: bool, binary: bool) -> None:
+    some = problem(25, per_class, binary, variance=1.0)
+    found = Variational(tolerance=1e-15).fit(some, Alone())
+    mean = np.zeros((25, some.n_latent))
+    every = np.broadcast_to(some.covariances(), (some.n_latent, 25, 25))
+    smooth = [np.linalg.solve(k + np.eye(25), k) for k in every]
+    for _ in range(600):  # GR eq. 4.6 and 4.9
+        moments = some.likelihood.moments(mean, np.zeros_like(mean), some.target)
+        site = mean + moments.slope
+        mean = np.stack([s @ column for s, column in zip(smooth, site.T, strict=True)], axis=1)
+    assert_allclose(means(some, found.components[0].coefficients[0]), mean, atol=1e-6)
+
+
+def test_it_is_the_sparse_posterior_with_all_rows_active() -> None:
+    some = problem(60)
+    settings: dict[str, Any] = {"posterior": "all", "precision": "float64", "tolerance": 1e-13}
+    settings |= {"calibration": "none", "scaling": "none", "n_nodes": 24}
+    kernel = str(some.kernels[0])
+    model = sparsegp.train(some.x, some.target, n_active=60, kernel=kernel, **settings)
+    new = np.random.default_rng(0).normal(size=(40, 2))
+    found = Variational(tolerance=1e-15).fit(some, Alone())
+    mean, variance = Mixture(found.components, some.x).latent(new)
+    sparse = model.latent_mean_and_variance(new)
+    assert_allclose(mean, sparse[0], atol=1e-5)
+    assert_allclose(variance, np.broadcast_to(sparse[1], variance.shape), atol=2e-3)
+
+
+def test_biases_are_those_of_the_means() -> None:
+    plain, biases = problem(20), (0.7, -0.4, 0.0)
+    some = Problem(plain.x, plain.target, plain.kernels, MultinomialProbit(24, biases), 3)
+    found = Variational(tolerance=1e-14).fit(some, Alone())
+    mean = means(some, found.components[0].coefficients[0])
+    slope = some.likelihood.moments(mean, np.zeros_like(mean), some.target).slope
+    assert_allclose(found.components[0].coefficients[0], slope, atol=1e-6)
+
+
+def test_too_few_steps() -> None:
+    with pytest.raises(NumericalError, match="raise steps=2"):
+        Variational(steps=2).fit(problem(60, variance=30.0), Alone())
+
+
+@pytest.mark.parametrize(
+    "options", [{"tolerance": 0.0}, {"steps": 0}, {"importance": -1}, {"shape": -1.0}]
+)
+def test_options_out_of_range(options: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match=f"{next(iter(options))} must"):
+        Variational(**options)
+
+
+# -- length scales -------------------------------------------------------------------------------
+
+
+def test_weights_are_normal_densities() -> None:
+    some = problem(12, per_class=True)
+    site = np.random.default_rng(0).normal(size=(12, 3))
+    logs = some.parameters() + np.random.default_rng(1).normal(size=(2, len(some.parameters())))
+    found = log_weights((some, site), logs)
+    for c in range(3):
+        wanted = []
+        for row in logs:
+            covariance = np.eye(12) + some.with_parameters(row).covariances()[c]
+            quadratic = site[:, c] @ np.linalg.solve(covariance, site[:, c])
+            wanted.append(-0.5 * (quadratic + np.linalg.slogdet(covariance)[1]))
+        assert_allclose(found[:, c], wanted)
+    shared = Problem(some.x, some.target, some.kernels[:1], some.likelihood, 3)
+    whole = log_weights((shared, site), logs[:, :2])
+    covariance = np.eye(12) + shared.with_parameters(logs[0, :2]).covariances()[0]
+    quadratic = np.vdot(site, np.linalg.solve(covariance, site))
+    assert_allclose(whole[0], -0.5 * (quadratic + 3.0 * np.linalg.slogdet(covariance)[1]))
+
+
+def test_length_scales_of_the_relevant_inputs() -> None:
+    X, y = toy(120, 3)
+    some = Problem(X[:, :4], y - 1, [ARD((0.7,) * 4)], MultinomialProbit(), 3, seed=1)
+    watch = Watched()
+    chosen = Variational(importance=48, rounds=10, rise=-1.0)
+    found = chosen.fit(some, watch)
+    phi = 0.5 * np.exp(-2.0 * found.components[0].kernels[0].parameters())
+    assert (phi[:2] > 1.0).all()
+    assert (phi[2:] < 0.05).all()
+    assert found.log_evidence > Variational().fit(some, Alone()).log_evidence + 20.0
+    assert found.trace[0]["phi_0"] == pytest.approx(0.5 / 0.7**2)
+
+    for last in (3, 9):
+        stopped = Watched(last=last)
+        with pytest.raises(StoppedError):
+            chosen.fit(some, stopped)
+        again = chosen.fit(some, Watched(stopped.states[-1]))
+        assert_array_equal(again.components[0].coefficients, found.components[0].coefficients)
+        assert again.components[0].kernels == found.components[0].kernels
+        assert again.trace == found.trace
+
+
+def test_rounds_end_when_the_bound_has_settled() -> None:
+    some = problem(60)
+    found = Variational(importance=32, rise=0.05).fit(some, Alone())
+    rounds = [step["log_evidence"] for step in found.trace if "phi_0" in step]
+    best = np.maximum.accumulate(rounds)
+    rises = best[3:] - best[:-3]
+    assert 1 <= len(rises) < 47
+    assert (rises[:-1] >= 3.0).all()
+    assert rises[-1] < 3.0  # 0.05 nats a row
+    assert found.log_evidence == pytest.approx(best[-1], abs=1e-6)  # what lowers it is not kept
+
+
+def test_every_class_has_length_scales_of_its_own() -> None:
+    some = problem(45, per_class=True)
+    found = Variational(importance=16, rounds=3, rise=-1.0).fit(some, Alone())
+    before = [kernel.parameters() for kernel in some.kernels]
+    after = [kernel.parameters() for kernel in found.components[0].kernels]
+    for one, other in zip(before, after, strict=True):
+        assert one[0] == other[0]  # the variance
+        assert one[1] != other[1]
+
+
+def test_a_kernel_without_length_scales() -> None:
+    some = problem(6)
+    other = Problem(some.x, some.target, [Linear()], some.likelihood, 3)
+    with pytest.raises(SettingsError, match="leave importance at 0"):
+        Variational(importance=8).fit(other, Alone())
