@@ -303,7 +303,7 @@ class TestEstimate:
         monkeypatch.setattr("sparsegp.cli.estimate.available_bytes", lambda: 10**6)
         text = invoke("estimate", files / "pair.npz").stdout
         assert "not even one active row would fit" in text
-        monkeypatch.setattr("sparsegp.estimate.PROCESS_BYTES", 0)
+        monkeypatch.setattr("sparsegp.estimate.sparse.PROCESS_BYTES", 0)
         monkeypatch.setattr("sparsegp.cli.estimate.available_bytes", lambda: 3 * 10**6)
         text = invoke("estimate", files / "pair.npz", "--threads", 1).stdout
         assert "would fit" in text

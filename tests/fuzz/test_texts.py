@@ -70,7 +70,7 @@ def campaign(kind, examples):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_texts(kind):
-    campaign(kind, 200)
+    campaign(kind, 50)
 
 
 @pytest.mark.slow
