@@ -1,6 +1,10 @@
 """Command ``reproduce``: run a pipeline."""
 
+from typing import Any
+
 import click
+
+from sparsegp.cli import options as shared
 
 
 @click.command("reproduce")
@@ -29,6 +33,7 @@ import click
     type=click.Path(),
     help="Run nothing: write a page of what is finished of all pipelines, with their pictures.",
 )
+@shared.where_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
 def command(
     pipelines: tuple[str, ...],
@@ -37,13 +42,15 @@ def command(
     cells: str,
     report: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Run what is missing of pipelines and print our figures beside the paper's.
 
     A pipeline is a TOML file such as pipelines/girolami-rogers-2006/isolet.toml. Every finished
     cell is kept; an interrupted call is gone on with by the same command. table.csv is written
     beside the cells; so are curves.csv and, with the extra "plot", curves.png, or summary.csv for
-    a benchmark.
+    a benchmark. Row blocks may live on a cluster, with the same result; a measurement of time stays
+    in this process.
     """
     import json
     from pathlib import Path
@@ -59,9 +66,12 @@ def command(
         page = write_page(outcomes, Path(report))
         click.echo(json.dumps({"page": str(page)}) if as_json else f"written: {page}")
         return
+    where = shared.given(options, shared.WHERE)
     for pipeline in pipelines:
         with Progress() as progress:
-            outcome = reproduce(pipeline, data=data, out=out, cells=cells, progress=progress)
+            outcome = reproduce(
+                pipeline, data=data, out=out, cells=cells, progress=progress, **where
+            )
         if as_json:
             click.echo(json.dumps(outcome.to_json()))
         else:

@@ -10,6 +10,7 @@ from typing import Any
 
 from sparsegp.checkpoint import RunLock
 from sparsegp.errors import Interrupted, SettingsError, StoreError
+from sparsegp.execution import open_runtime
 from sparsegp.interrupt import StopRequest
 from sparsegp.report import NullProgress, Progress
 from sparsegp.reproduce.cell import Cell
@@ -82,6 +83,7 @@ def reproduce(
     out: str | os.PathLike[str] | None = None,
     cells: str = "*",
     progress: Progress | None = None,
+    **where: Any,
 ) -> Outcome:
     """Run the missing cells of a pipeline, and compare with what was published.
 
@@ -99,6 +101,9 @@ def reproduce(
     cells : str
         Run only cells whose names match, with wildcards as in a shell.
     progress : Progress, optional
+    **where
+        Arguments of `sparsegp.execution.open_runtime`, such as `workers` or `cluster`: where the
+        row blocks of the cells live. Only for kinds of pipelines that can be run anywhere.
 
     Returns
     -------
@@ -106,12 +111,17 @@ def reproduce(
 
     Raises
     ------
-    SettingsError, DataError, StoreError
+    SettingsError, DataError, StoreError, ClusterError
         What must be mended, in one sentence.
     Interrupted
         On SIGTERM or Ctrl-C.
     """
     pipeline = read_pipeline(Path(path))
+    if where and not pipeline.kind.moves:
+        raise SettingsError(
+            f"pipelines of kind={pipeline.kind_name} run in threads of this process; leave out "
+            f"{' and '.join(where)}"
+        )
     folder = data_folder(data)
     store = CellStore(Path(out) if out is not None else Path("results") / pipeline.name)
     chosen = [cell for cell in pipeline.cells if fnmatchcase(cell.name, cells)]
@@ -127,7 +137,8 @@ def reproduce(
         stop = stack.enter_context(StopRequest())
         total = sum(cell.n_active for cell in missing)
         shown = stack.enter_context(progress or NullProgress())
-        bench = Bench(pipeline.path, folder, store.runs, shown, stop, total)
+        runtime = stack.enter_context(open_runtime(**where)) if where and missing else None
+        bench = Bench(pipeline.path, folder, store.runs, shown, stop, total, runtime=runtime)
         _run(pipeline, missing, bench, store, digests)
         return _conclude(pipeline, store, digests, [cell.name for cell in missing])
 

@@ -12,6 +12,7 @@ from sparsegp.cli.reproduce import command
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.reproduce import read_pipeline, reproduce
 from sparsegp.reproduce.table import Row, as_text, number, tabulate
+from tests.processes import ROOT
 
 
 def read_csv(path):
@@ -196,3 +197,20 @@ def test_command_prints_the_table_or_json(small, out):
     assert answer["finished"] == ["random-0"]
     assert answer["run"] == []
     assert len(answer["table"]) == 8
+
+
+def test_cells_on_worker_processes_give_the_same_figures(small, tmp_path):
+    here = reproduce(small(), out=tmp_path / "here", cells="informative-0")
+    there = reproduce(small(), out=tmp_path / "there", cells="informative-0", workers=2)
+    for one, other in zip(here.rows, there.rows, strict=True):
+        assert one.values == other.values
+    cells = [
+        json.loads((tmp_path / p / "cells/informative-0.json").read_text())
+        for p in ("here", "there")
+    ]
+    assert cells[0]["result"]["model"] == cells[1]["result"]["model"]
+
+
+def test_measurements_stay_in_this_process(tmp_path):
+    with pytest.raises(SettingsError, match="kind=rounds run in threads of this process"):
+        reproduce(ROOT / "pipelines/benchmark/rounds.toml", out=tmp_path, workers=2)

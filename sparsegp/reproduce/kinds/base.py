@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 from sparsegp.data import Dataset
+from sparsegp.execution import Runtime
 from sparsegp.interrupt import StopRequest
 from sparsegp.registry import Registry
 from sparsegp.report import Progress
@@ -36,6 +37,8 @@ class Bench:
         Rows to include in all cells of this session.
     done : int
         Rows included in its finished cells.
+    runtime : Runtime, optional
+        Where runs have their row blocks; each opens threads of its own if left out.
     """
 
     pipeline: Path
@@ -45,6 +48,7 @@ class Bench:
     stop: StopRequest
     total: int
     done: int = 0
+    runtime: Runtime | None = None
     started: bool = field(default=False, init=False)
     _last: tuple[Any, Dataset] | None = field(default=None, init=False)
 
@@ -68,6 +72,9 @@ class Kind(ABC):
         What is tabulated if the pipeline does not say.
     has_curves : bool
         There are figures before the last inclusion too.
+    moves : bool
+        Its cells can be run on a cluster; otherwise they measure, or need, the threads of this
+        process.
     has_summary : bool
         A table with a line for each variant says more than one with a line for each figure.
     """
@@ -75,6 +82,7 @@ class Kind(ABC):
     figures: ClassVar[Sequence[str]]
     default_figures: ClassVar[Sequence[str]]
     has_curves: ClassVar[bool]
+    moves: ClassVar[bool] = False
     has_summary: ClassVar[bool] = False
 
     def read_options(self, section: Section) -> dict[str, Any]:

@@ -56,6 +56,7 @@ class SameKernel(Train):
             bench.dataset(cell).train,
             out=bench.runs / f"kernel-{digest.hexdigest()}",
             resume=True,
+            runtime=bench.runtime,
             progress=CellProgress(bench, f"{cell.name}, kernel"),
             **learning.to_json(),
         )

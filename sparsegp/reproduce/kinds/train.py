@@ -97,6 +97,7 @@ class Train(Kind):
     figures = tuple(FIGURES)
     default_figures = ("test error %", "test NLPP")
     has_curves = True
+    moves = True
 
     def run(self, cell: Cell, bench: Bench) -> Result:
         """Train in a run directory of the cell, which a later call would go on with."""
@@ -108,6 +109,7 @@ class Train(Kind):
             test=dataset.test,
             out=bench.runs / cell.run_name,
             resume=True,
+            runtime=bench.runtime,
             progress=CellProgress(bench, cell.name),
             **cell.settings.to_json(),
         )

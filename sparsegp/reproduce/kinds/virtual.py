@@ -43,6 +43,7 @@ class Virtual(Kind):
     )
     default_figures = ("test error %", "test error %, without copies")
     has_curves = False
+    moves = True
 
     def read_options(self, section: Section) -> dict[str, Any]:
         """Take how many rows are active at first, and the transformation."""
@@ -120,6 +121,7 @@ def _train(table: Table, cell: Cell, bench: Bench, stage: str, settings: dict[st
         table,
         out=bench.runs / cell.run_name / stage,
         resume=True,
+        runtime=bench.runtime,
         progress=CellProgress(bench, f"{cell.name}, {stage}"),
         **settings,
     )
