@@ -26,6 +26,8 @@ from sparsegp.types import Doubles
 DEFAULT_N_ACTIVE = 1000
 DEFAULT_PANEL = 16
 LEAST_ASIDE, MOST_ASIDE = 30, 4000
+MOST_NODES = 500
+"""The weights of more Gauss-Hermite nodes do not fit double precision."""
 
 LEAST = {
     "report_every": 1,
@@ -186,6 +188,11 @@ class TrainSettings:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise SettingsError(f"{name} must be at least {least}, got {value}")
+        if self.n_nodes > MOST_NODES:
+            raise SettingsError(
+                f"n_nodes must be at most {MOST_NODES}, got {self.n_nodes}; from some dozens on "
+                "more make no difference"
+            )
         if not 0.0 <= self.keep_best <= 1.0:
             raise SettingsError(f"keep_best must be in [0, 1], got {self.keep_best}")
 
