@@ -62,10 +62,7 @@ def estimate_dense(
     SettingsError
         If the method is not for so many classes.
     """
-    likelihood = settings.choose_likelihood(n_classes)
-    n_latent = likelihood.n_latent(n_classes)
-    n_kernels = n_latent if settings.kernel_per_class else 1
-    matrices = settings.build_method().matrices(n_kernels, n_latent, likelihood.name)
+    n_kernels, matrices = settings.sizes(n_classes)
     return DenseEstimate(
         rows=n,
         columns=p,

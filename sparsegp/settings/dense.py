@@ -98,6 +98,19 @@ class DenseSettings:
         """
         return likelihood_for(type(self.build_method()), n_classes, self.likelihood)
 
+    def sizes(self, n_classes: int) -> tuple[int, int]:
+        """Return how many kernels there are, and (n, n) matrices that are held at a time.
+
+        Raises
+        ------
+        SettingsError
+            If the method is not for so many classes.
+        """
+        likelihood = self.choose_likelihood(n_classes)
+        n_latent = likelihood.n_latent(n_classes)
+        n_kernels = n_latent if self.kernel_per_class else 1
+        return n_kernels, self.build_method().matrices(n_kernels, n_latent, likelihood.name)
+
     def rows_to_include(self, n: int) -> int:
         """Return the number of rows that the model holds: all."""
         return n

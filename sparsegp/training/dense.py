@@ -246,14 +246,11 @@ def require_memory(n: int, n_classes: int, settings: DenseSettings) -> None:
     ------
     SettingsError
     """
-    method, likelihood = settings.build_method(), settings.choose_likelihood(n_classes)
-    n_latent = likelihood.n_latent(n_classes)
-    n_kernels = n_latent if settings.kernel_per_class else 1
-    a_row = 8 * method.matrices(n_kernels, n_latent, likelihood.name)
+    a_row = 8 * settings.sizes(n_classes)[1]
     needed, free = a_row * n * n, free_memory()
     if needed > free:
         raise SettingsError(
-            f"method={method.name} holds {needed / 1e9:.1f} GB for {n} rows, and {free / 1e9:.1f} "
-            f"GB are free; give at most {int(np.sqrt(free / a_row))} rows, or use method=ivm, "
+            f"method={settings.method} holds {needed / 1e9:.1f} GB for {n} rows, and "
+            f"{free / 1e9:.1f} GB are free; give at most {int(np.sqrt(free / a_row))} rows, or use method=ivm, "
             "which takes any number"
         )

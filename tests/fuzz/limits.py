@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hypothesis import HealthCheck, given, settings
+
 from sparsegp.errors import SparseGPError
 
 MEMORY = 1 << 30
@@ -38,6 +40,23 @@ def limited() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def campaign(strategy: Any, check: Callable[[Any], None], examples: int) -> None:
+    """Check so many inputs of a strategy, always the same ones."""
+
+    @settings(
+        max_examples=examples,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def run(content: Any) -> None:
+        check(content)
+
+    run()
 
 
 def outcome(read: Callable[[], Any], *named: str, most: int = HELD) -> Any:

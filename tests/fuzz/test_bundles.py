@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 if sys.platform != "linux":
@@ -21,7 +20,7 @@ from sparsegp.checkpoint import read_bundle, write_bundle
 from sparsegp.checkpoint.manifest import MANIFEST, entry_of, spell_manifest
 from sparsegp.errors import SparseGPError, StoreError
 from tests.fuzz.damage import DEEP, altered, altered_folder, nasty
-from tests.fuzz.limits import outcome
+from tests.fuzz.limits import campaign, outcome
 
 KIND = "sparsegp-checkpoint"
 LONG = int(os.environ.get("SPARSEGP_FUZZ", "500"))
@@ -181,23 +180,6 @@ def kinds():
     }
 
 
-def campaign(kind, examples):
-    strategy, check = kinds()[kind]
-
-    @settings(
-        max_examples=examples,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(strategy)
-    def run(files):
-        check(files)
-
-    run()
-
-
 @pytest.fixture(scope="module", autouse=True)
 def imported():
     """Libraries are imported before memory is limited, and undamaged bundles are read."""
@@ -210,10 +192,10 @@ KINDS = ["damaged", "forged", "forged model", "misnamed", "model"]
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_bundles(kind):
-    campaign(kind, 30)
+    campaign(*kinds()[kind], 30)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_bundles(kind):
-    campaign(kind, LONG)
+    campaign(*kinds()[kind], LONG)

@@ -4,10 +4,10 @@ import os
 import shutil
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 
 pytest.importorskip("pyarrow")
 if sys.platform != "linux":
@@ -16,7 +16,7 @@ if sys.platform != "linux":
 from sparsegp.data import encode, open_dataset, summarise
 from sparsegp.errors import DataError
 from tests.fuzz.data_files import FORMATS, whole
-from tests.fuzz.limits import HELD, MEMORY, outcome
+from tests.fuzz.limits import HELD, MEMORY, campaign, outcome
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:overflow encountered in cast:RuntimeWarning"  # of zarr, for a fill value like 1e308
@@ -79,27 +79,12 @@ def imported():
             assert len(classes) in {2, 3}
 
 
-def campaign(kind, examples):
-    @settings(
-        max_examples=examples,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(FORMATS[kind][1])
-    def run(content):
-        check(kind, content)
-
-    run()
-
-
 @pytest.mark.parametrize("kind", FORMATS)
 def test_damaged_files(kind):
-    campaign(kind, QUICK[kind])
+    campaign(FORMATS[kind][1], partial(check, kind), QUICK[kind])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMATS)
 def test_many_damaged_files(kind):
-    campaign(kind, LONG)
+    campaign(FORMATS[kind][1], partial(check, kind), LONG)
