@@ -251,6 +251,6 @@ def require_memory(n: int, n_classes: int, settings: DenseSettings) -> None:
     if needed > free:
         raise SettingsError(
             f"method={settings.method} holds {needed / 1e9:.1f} GB for {n} rows, and "
-            f"{free / 1e9:.1f} GB are free; give at most {int(np.sqrt(free / a_row))} rows, or use method=ivm, "
-            "which takes any number"
+            f"{free / 1e9:.1f} GB are free; give at most {int(np.sqrt(free / a_row))} "
+            "rows, or use method=ivm, which takes any number"
         )
