@@ -13,6 +13,7 @@ import sparsegp
 from sparsegp.errors import DataError, Interrupted, SettingsError
 from sparsegp.execution import Runtime, open_runtime
 from sparsegp.settings import TrainSettings
+from sparsegp.training.progress import Quiet
 from tests.runs import outcome, select_some
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -183,6 +184,38 @@ def test_settings_that_do_not_go_together_are_refused(case: str) -> None:
     X, y, _, _ = data_for("pairs")
     with pytest.raises(SettingsError, match=message):
         sparsegp.train(X, y, **settings)
+
+
+class Told(Quiet):
+    """Keeps what is told."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def message(self, text: str) -> None:
+        self.texts.append(text)
+
+
+def test_variances_lost_by_rounding_end_a_selection_in_good_order() -> None:
+    """Without noise float32 cannot tell what is left of the variances; nothing else goes wrong."""
+    data, told = data_for("regression"), Told()
+    y, options = 5.0 * np.sin(2.0 * data.X[:, 0]), {"task": "regression", "kernel": "10*rbf"}
+    test = (data.X_test, 5.0 * np.sin(2.0 * data.X_test[:, 0]))
+    model = sparsegp.train(
+        data.X,
+        y,
+        test=test,
+        likelihood="gaussian(1e-10)",
+        n_active=600,
+        progress=told,
+        **options,
+    )
+    assert len(model.rows) < 600
+    (text,) = told.texts
+    assert f"{len(model.rows)} rows included" in text
+    assert text.endswith("latent variance left in float32")
+    assert np.mean(np.square(model.predict(test[0]) - test[1])) < 1e-3 * test[1].var()
+    assert all(np.isfinite(list(record.values())).all() for record in model.history)
 
 
 def test_labels_of_a_regression_are_finite_numbers() -> None:

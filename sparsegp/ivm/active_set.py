@@ -6,7 +6,6 @@ nothing else.
 """
 
 from collections.abc import Mapping
-from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from sparsegp.errors import StoreError
 from sparsegp.ivm.inclusions import Inclusions
-from sparsegp.ivm.shrink import Keep
+from sparsegp.ivm.shrink import Keep, in_order, kept_arrays, kept_from, room
 from sparsegp.types import Doubles, Floats, Integers
 
 
@@ -37,14 +36,11 @@ class ActiveSet:
     @property
     def room(self) -> int:
         """Active rows for which the candidates last kept are there."""
-        return self.kept[-1].room if self.kept else 0
+        return room(self.kept)
 
     def recovery(self) -> list[tuple[str, tuple[Any, ...]]]:
         """Return the messages that bring a new block to the present."""
-        keeps = [(keep.start, 0, ("keep", (keep,))) for keep in self.kept]
-        batches = [(batch.start, 1, ("include", (batch,))) for batch in self.batches]
-        steps = sorted([*keeps, *batches], key=lambda step: step[:2])
-        return [message for _, _, message in steps]
+        return in_order(self.kept, {batch.start: batch for batch in self.batches})
 
     def _filled(self, name: str) -> NDArray[Any]:
         return np.concatenate([getattr(batch, name)[: batch.count] for batch in self.batches])
@@ -97,9 +93,7 @@ class ActiveSet:
             "factor": np.concatenate(rows, axis=1),
             "counts": np.array([batch.count for batch in self.batches]),
         }
-        if self.kept:
-            arrays["kept"] = np.array([astuple(keep) for keep in self.kept], dtype=np.uint64)
-        return arrays
+        return arrays | kept_arrays(self.kept)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], slots: int) -> "ActiveSet":
@@ -111,7 +105,7 @@ class ActiveSet:
             If the arrays do not fit together.
         """
         active, step, factor = cls(), arrays["step"], arrays["factor"]
-        active.kept = [Keep(*words) for words in arrays.get("kept", np.empty((0, 5))).tolist()]
+        active.kept = kept_from(arrays)
         precision = arrays.get("precision")  # checkpoints of version 0.1 had sites of precision 1
         if precision is None:
             precision = np.ones((len(arrays["rows"]), len(factor)))

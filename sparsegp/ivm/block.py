@@ -3,7 +3,7 @@
 Every method can be repeated: a batch that was applied is not applied again.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,28 +11,26 @@ import numpy as np
 from sparsegp.ivm import features
 from sparsegp.ivm.evidence_rows import Representation, RowSums
 from sparsegp.ivm.inclusions import Candidates, Inclusions
-from sparsegp.ivm.rows import GROUP, TILE, Rows
-from sparsegp.ivm.shrink import Keep, Ranking, move, pack
+from sparsegp.ivm.rows import TILE
+from sparsegp.ivm.thinning import ThinnedRows
 from sparsegp.ivm.verify import first_overtaken
 from sparsegp.math.linalg import inverse_lower
 from sparsegp.math.products import thin_times
 from sparsegp.math.summation import snap
 from sparsegp.selection.criteria import Marginals
-from sparsegp.selection.lazy import Scores, quantise
-from sparsegp.types import Booleans, Doubles, Floats, Integers
+from sparsegp.selection.lazy import Scores
+from sparsegp.types import Doubles, Floats, Integers
 
 
-class RowBlock(Rows):
+class RowBlock(ThinnedRows):
     """Consecutive rows and their state; every process has the same active set."""
 
     def _begin(self) -> None:
         super()._begin()
-        settings, self.n_active = self.settings, 0
-        self.stubs: list[Floats] = []  # panels of columns, (C, tiles, columns, width) each
-        self.room = 0  # columns in them
+        settings = self.settings
+        self.stubs: list[Floats] = []  # panels of `room` columns, (C, tiles, columns, width) each
         if settings.bound is None:
             self._add_columns(settings.capacity)
-        self._ranking: tuple[int, Ranking] | None = None
         self.scores = Scores(
             settings.criterion,
             settings.rule,
@@ -112,15 +110,6 @@ class RowBlock(Rows):
                 np.matmul(within, residual, out=columns[c, tiles])
         return columns
 
-    def _inputs(self, tiles: slice) -> tuple[Floats, Floats]:
-        """Return the inputs in some tiles, (tiles, width, p), and |x|^2 / 2 of them."""
-        X, half_norms = self.X.reshape(-1, self.X.shape[2]), self.half_norms.reshape(-1)
-        index: Any = slice(tiles.start * self.width, tiles.stop * self.width)
-        if self.moved:
-            index = self.rows[index] - self.first_row
-        shape = (-1, self.width)
-        return X[index].reshape(*shape, X.shape[1]), half_norms[index].reshape(shape)
-
     def _panels(self, t: int) -> Iterator[tuple[slice, Floats]]:
         """Yield the panels that hold the first t stub columns, and which of them each holds."""
         start = 0
@@ -134,7 +123,7 @@ class RowBlock(Rows):
         """Make room for more stub columns."""
         shape = (len(self.settings.kernels), self.n_tiles, count, self.width)
         self.stubs.append(self.settings.allocate(shape, self.X.dtype))
-        self.room += count
+        super()._add_columns(count)
 
     def _pending_columns(self, batch: Inclusions) -> Floats:
         pending, self._pending = self._pending, None
@@ -146,68 +135,16 @@ class RowBlock(Rows):
                 return pending[1]
         return self._columns(batch)
 
-    def _require(self, n_active: int) -> None:
-        if self.n_active != n_active:
-            raise RuntimeError(
-                f"row block at {self.first_row} holds {self.n_active} inclusions, not {n_active}"
-            )
+    # -- candidates that leave ---------------------------------------------------------------------
 
-    # -- randomised greedy selection ---------------------------------------------------------------
+    def _evaluate(self, index: Integers, marginals: Marginals) -> Doubles:
+        return self.scores.evaluate(index, marginals)
 
-    def keep(self, keep: Keep) -> None:
-        """Let go of the candidates that do not stay, and make room for the coming inclusions.
-
-        Held-out rows follow the selection: all of them stay.
-        """
-        if self.room >= keep.room:
-            return  # a message that comes twice
-        self._require(keep.start)
-        if not self.held_out:
-            stay = self.open.copy()
-            if keep.score:
-                stay[stay] = self._rank().stay(keep)
-            if not np.array_equal(stay, self.real):
-                self._hold(stay)
-        self._ranking = None
-        self._add_columns(keep.room - keep.start)
-
-    def count(self, n_active: int) -> int:
-        """Return how many rows may be included."""
-        self._require(n_active)
-        return int(self.open.sum())
-
-    def tally(self, n_active: int, found: Sequence[int], prefix: int, shift: int) -> Integers:
-        """Return what a threshold of `Keep` is found from: see `Ranking.tally`."""
-        self._require(n_active)
-        return self._rank().tally(found, prefix, shift)
-
-    def _rank(self) -> Ranking:
-        """Return the ranking of the open rows by their scores of the present."""
-        if self._ranking is None or self._ranking[0] != self.n_active:
-            open_, marginals = np.flatnonzero(self.open), self._marginals()
-            scores = np.empty(len(open_))
-            for start in range(0, len(open_), GROUP * TILE):
-                some = slice(start, start + GROUP * TILE)
-                scores[some] = self.scores.evaluate(open_[some], marginals.take(open_[some]))
-            seed = self.settings.criterion.seed
-            ranking = Ranking(quantise(scores), self.rows[open_], seed, self.n_active)
-            self._ranking = self.n_active, ranking
-        return self._ranking[1]
-
-    def _hold(self, stay: Booleans) -> None:
-        """Go on with some of the rows alone."""
-        group = (self.rows - self.first_row) // (self.settings.unit * TILE)
-        places, self.real = pack(stay, group, self.width)
-        for name in ("rows", "target", "scored_target", "mean", "variance"):
-            setattr(self, name, getattr(self, name)[places])
-        self.open = self.real.copy()
+    def _follow(self, places: Integers) -> None:
         self.scores.hold(places)
         self._pending = None
-        self.n_tiles, self.moved = len(places) // self.width, True
-        for k, old in enumerate(self.stubs):
-            shape = (len(old), self.n_tiles, *old.shape[2:])
-            self.stubs[k] = self.settings.allocate(shape, old.dtype)
-            move(old, self.stubs[k], places, self.group)
+        for k, panel in enumerate(self.stubs):
+            self.stubs[k] = self._moved(panel, places)
 
     # -- answers -----------------------------------------------------------------------------------
 
@@ -256,17 +193,13 @@ class RowBlock(Rows):
 
         They are not a number for rows that are no candidates any more.
         """
-        places = self.rows[self.real] - self.first_row
-        if name == "stub":
-            stub = np.full((self.n_active, self.n_rows), np.nan, dtype=self.X.dtype)
-            for these, panel in self._panels(self.n_active):
-                some = panel[process, :, : these.stop - these.start].swapaxes(0, 1)
-                stub[these, places] = some.reshape(len(stub[these]), -1)[:, self.real]
-            return stub
-        state: Any = {"mean": self.mean, "variance": self.variance}[name]
-        every = np.full((self.n_rows, state.shape[1]), np.nan)
-        every[places] = state[self.real]
-        return every
+        if name != "stub":
+            return self._of_all_rows({"mean": self.mean, "variance": self.variance}[name])
+        stub = np.empty((self.n_active, self.n_rows), dtype=self.X.dtype)
+        for these, panel in self._panels(self.n_active):
+            some = panel[process, :, : these.stop - these.start].swapaxes(1, 2)
+            stub[these] = self._of_all_rows(some.reshape(len(self.rows), some.shape[2])).T
+        return stub
 
     # -- all-data posterior ------------------------------------------------------------------------
 

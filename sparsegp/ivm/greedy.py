@@ -22,7 +22,7 @@ from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.inclusions import Candidates, Inclusions, merge
 from sparsegp.ivm.pool import Pool
 from sparsegp.ivm.rows import BlockSettings
-from sparsegp.ivm.shrink import Bound, Keep, thresholds
+from sparsegp.ivm.shrink import Keep, thresholds
 from sparsegp.types import Integers
 
 POOL_PER_SLOT = (4, 8)
@@ -78,6 +78,49 @@ class Order:
         return POOL_PER_SLOT[n_rows >= MANY_ROWS] * self.lookahead if self.lookahead > 1 else 1
 
 
+class Thinned(Protocol):
+    """What a thinning needs of an active set."""
+
+    kept: list[Keep]
+
+    @property
+    def room(self) -> int:
+        """Inclusions for which the candidates last kept are there."""
+        ...
+
+    def __len__(self) -> int: ...
+
+
+def make_room(blocks: Blocks, settings: BlockSettings, active: Thinned, n_processes: int) -> int:
+    """Return up to how many inclusions the blocks may go on, after candidates left if they had to.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    settings : BlockSettings
+    active : ActiveSet or PairSet
+    n_processes : int
+        Stub columns of an inclusion.
+    """
+    bound, start = settings.bound, len(active)
+    if bound is None:
+        return settings.capacity
+    if start == active.room:
+        keep = Keep(start, bound.room(start, settings.capacity))
+        most = bound.size(keep.room, n_processes)
+        if sum(blocks.map_blocks("count", start)) > most:
+
+            def ask(found: Sequence[int], prefix: int, shift: int) -> Integers:
+                tallies = blocks.map_blocks("tally", start, found, prefix, shift)
+                return np.asarray(np.sum(tallies, axis=0))
+
+            words = thresholds(ask, most, math.floor(bound.best * most))
+            keep = Keep(start, keep.room, *words)
+        blocks.map_blocks("keep", keep)
+        active.kept.append(keep)
+    return active.room
+
+
 class Selection:
     """The state of a selection on the driver, and its next round.
 
@@ -120,7 +163,7 @@ class Selection:
         bool
             Whether there was a row that may be included.
         """
-        room = self._room()
+        room = make_room(self.blocks, self.settings, self.active, len(self.settings.kernels))
         stop, last = min(stop, room), min(last or stop, room)
         criterion, order = self.settings.criterion, self.order
         count = order.pool_size(criterion.static, self.n_rows)
@@ -137,31 +180,6 @@ class Selection:
         self._best = best if more else None
         self.active.append(batch)
         return True
-
-    def _room(self) -> int:
-        """Return up to how many active rows the blocks may go on as they are."""
-        settings, active = self.settings, self.active
-        if settings.bound is None:
-            return settings.capacity
-        if len(active) == active.room:
-            keep = self._keep(settings.bound)
-            self.blocks.map_blocks("keep", keep)
-            active.kept.append(keep)
-        return active.room
-
-    def _keep(self, bound: Bound) -> Keep:
-        """Return which candidates stay for the next block of inclusions."""
-        start = len(self.active)
-        room = bound.room(start, self.settings.capacity)
-        most = bound.size(room, len(self.settings.kernels))
-        if sum(self.blocks.map_blocks("count", start)) <= most:
-            return Keep(start, room)
-
-        def ask(found: Sequence[int], prefix: int, shift: int) -> Integers:
-            tallies = self.blocks.map_blocks("tally", start, found, prefix, shift)
-            return np.asarray(np.sum(tallies, axis=0))
-
-        return Keep(start, room, *thresholds(ask, most, math.floor(bound.best * most)))
 
     def forget(self) -> None:
         """Ask for candidates anew: the scores have changed."""

@@ -162,7 +162,8 @@ class Rows:
     def standing(self) -> Standing:
         """Return the loss of the current marginals, and log probabilities for held-out rows."""
         rows, likelihood = self.real, self.settings.likelihood
-        target, mean, variance = self.target[rows], self.mean[rows], self.variance[rows]
+        target, mean = self.target[rows], self.mean[rows]
+        variance = np.maximum(self.variance[rows], 0.0)  # it may be lost by rounding
         loss = float(likelihood.loss(mean, variance, target).sum())
         known = np.full(len(target), True) if likelihood.numeric else target >= 0
         total = 0.0

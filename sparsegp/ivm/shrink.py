@@ -12,8 +12,9 @@ again. Equal scores are told apart by the random number: a file sorted by class 
 its last classes when nothing is known yet.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,6 +115,28 @@ class Keep:
     def stop(self) -> int:
         """Active rows after it."""
         return self.start
+
+
+def room(kept: Sequence[Keep]) -> int:
+    """Return the inclusions for which the candidates last kept are there."""
+    return kept[-1].room if kept else 0
+
+
+def in_order(kept: Sequence[Keep], included: Mapping[int, Any]) -> list[tuple[str, tuple[Any]]]:
+    """Return the messages to a new block, from what was included after so many inclusions each."""
+    keeps = [(keep.start, 0, ("keep", (keep,))) for keep in kept]
+    others = [(start, 1, ("include", (message,))) for start, message in included.items()]
+    return [message for _, _, message in sorted([*keeps, *others], key=lambda step: step[:2])]
+
+
+def kept_arrays(kept: Sequence[Keep]) -> dict[str, NDArray[np.uint64]]:
+    """Return thinnings as an array, if there are any."""
+    return {"kept": np.array([astuple(k) for k in kept], dtype=np.uint64)} if kept else {}
+
+
+def kept_from(arrays: Mapping[str, NDArray[Any]]) -> list[Keep]:
+    """Rebuild what `kept_arrays` returned."""
+    return [Keep(*words) for words in arrays.get("kept", np.empty((0, 5))).tolist()]
 
 
 class Ranking:

@@ -62,13 +62,16 @@ def variational(likelihood: Any, mean: Doubles, variance: Doubles, target: Any) 
 
 @RULES.register("moments")
 def moments(likelihood: Any, mean: Doubles, variance: Doubles, target: Any) -> Sites:
-    """Return the sites that match the moments of the tilted marginals (SLH eq. 7, appendix B.1)."""
-    found = likelihood.moments(mean, variance, target)
+    """Return the sites that match the moments of the tilted marginals (SLH eq. 7, appendix B.1).
+
+    A row says nothing where log Z does not bend, or where no variance is left after rounding.
+    """
+    found = likelihood.moments(mean, np.maximum(variance, 0.0), target)
     alpha, nu = found.slope, found.curvature
     with np.errstate(divide="ignore", invalid="ignore"):
         length = 1.0 / np.sqrt(nu)
         site = Sites(mean + alpha / nu, nu / (1.0 - variance * nu), length, alpha * length)
-    silent = ~(nu > 0.0)  # log Z does not bend here: the row says nothing, and is not included
+    silent = ~(nu > 0.0) | (variance <= 0.0)
     return Sites(
         np.where(silent, mean, site.mean),
         np.where(silent, 0.0, site.precision),

@@ -244,7 +244,6 @@ class TrainSettings:
         for name, value, instead in (
             ("posterior", POSTERIORS[self.posterior].listens, "give --posterior adf or active"),
             ("criterion", CRITERIA[self.criterion].refitted, "give --criterion predictive"),
-            ("active_per_class", self.active_per_class, "leave out --active-per-class"),
         ):
             if value:
                 raise SettingsError(
@@ -264,7 +263,8 @@ class TrainSettings:
         if self.stub_entries is None:
             return None
         bound = Bound(self.stub_entries, self.shrink_every, self.keep_best)
-        return bound.for_run(n - self.rows_aside(n), n_active, n_kernels)
+        columns = 1 if self.active_per_class else n_kernels  # of an inclusion
+        return bound.for_run(n - self.rows_aside(n), n_active, columns)
 
     def rule(self, n_classes: int) -> SiteRule:
         """Return the likelihood for so many classes, and its sites.

@@ -197,7 +197,8 @@ class Training(RunBlocks):
             if not selection.round(report_at, self.n_active):
                 self.progress.message(
                     f"{len(self.active)} rows included: no other candidate has a site of precision "
-                    f"above {self.settings.epsilon:g}"
+                    f"above {self.settings.epsilon:g} and latent variance left in "
+                    f"{self.settings.precision}"
                 )
                 self.n_active = report_at = len(self.active)
             if len(self.active) == report_at:

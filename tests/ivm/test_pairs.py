@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from sparsegp.errors import StoreError
-from sparsegp.ivm.pairs import PairBlock, PairSelection, PairSet
-from sparsegp.ivm.rows import TILE, BlockSettings
+from sparsegp.ivm.greedy import make_room
+from sparsegp.ivm.pairs import NARROW_PANEL, PairBlock, PairSelection, PairSet
+from sparsegp.ivm.rows import NARROW, TILE, BlockSettings
+from sparsegp.ivm.shrink import Bound
 from sparsegp.kernels import parse
 from sparsegp.likelihoods import MultinomialProbit, Probit, SiteRule
 from sparsegp.posterior import POSTERIORS, ActiveRows, Posterior
@@ -18,13 +20,14 @@ N_PAIRS = 70
 """More than one panel of stub columns, for a class at least."""
 
 
-def settings(texts=KERNELS, likelihood=None, criterion="information"):
+def settings(texts=KERNELS, likelihood=None, criterion="information", bound=None):
     return BlockSettings(
         kernels=[parse(text) for text in texts],
         rule=SiteRule(likelihood or MultinomialProbit(), "moments", 1e-8),
         criterion=CRITERIA[criterion](),
         n_latent=len(texts),
         capacity=N_PAIRS,
+        bound=bound,
     )
 
 
@@ -127,11 +130,11 @@ def test_a_message_that_comes_twice_is_answered_as_at_first(local_blocks, rings)
     X, target = rings(300)
     selection = go_on(begin(local_blocks, X, target, settings()), 9)
     (block,) = selection.blocks.blocks
-    before = block.state_digest()
+    before, next_ = block.state_digest(), block.advance(None, 9)
     again = block.advance(selection.active.pairs[-1], 9)
     assert block.state_digest() == before
-    assert again.row == selection._offered[0].row
-    with pytest.raises(RuntimeError, match="holds 9 pairs, not 4"):
+    assert (again.row, again.process) == (next_.row, next_.process)
+    with pytest.raises(RuntimeError, match="holds 9 inclusions, not 4"):
         block.advance(None, 4)
 
 
@@ -140,3 +143,98 @@ def test_factors_that_do_not_add_up_are_refused(local_blocks, rings):
     arrays = go_on(begin(local_blocks, X, target, settings()), 5).active.arrays()
     with pytest.raises(StoreError, match="factors have"):
         PairSet.from_arrays({**arrays, "factor": arrays["factor"][:-1]})
+
+
+# -- candidates get fewer ------------------------------------------------------------------------
+
+BOUND = Bound(entries=10_500, every=20, best=0.5)
+"""Of 1015 rows 525, 262, 175 and 150 may be candidates in the four blocks of inclusions."""
+
+
+def candidates(selection):
+    return np.concatenate([block.rows[block.open] for block in selection.blocks.blocks])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_under_a_bound_the_number_of_blocks_changes_no_bit(local_blocks, rings, dtype):
+    X, target = rings(4 * TILE - 9)
+    found = [
+        go_on(begin(local_blocks, X.astype(dtype), target, settings(bound=BOUND), n), N_PAIRS)
+        for n in (1, 2, 4)
+    ]
+    assert len(found[0].active) == N_PAIRS
+    for other in found[1:]:
+        assert other.active.kept == found[0].active.kept
+        for name, array in found[0].active.arrays().items():
+            assert np.array_equal(other.active.arrays()[name], array), name
+        for name in ("mean", "variance"):
+            assert np.array_equal(state(other, name), state(found[0], name), equal_nan=True)
+
+
+def test_rows_that_stay_are_the_best_by_their_best_pair_and_some_drawn(local_blocks, rings):
+    X, target = rings(4 * TILE - 9)
+    of = settings(bound=BOUND)
+    selection, thinnings, again = begin(local_blocks, X, target, of, 2), 0, 0
+    while len(selection.active) < N_PAIRS:
+        d, before = len(selection.active), candidates(selection)
+        if d == selection.active.room:
+            blocks = selection.blocks.blocks
+            scores = np.concatenate(
+                [b._evaluate(np.flatnonzero(b.open), b._marginals().take(b.open)) for b in blocks]
+            )
+            make_room(selection.blocks, of, selection.active, n_processes=1)
+            stayed, most = candidates(selection), BOUND.entries // selection.active.room
+            assert len(stayed) == min(most, len(before))
+            worst = np.sort(scores)[::-1][most // 2 - 1]
+            clear = np.log(scores.clip(min=1e-30)) > np.log(max(worst, 1e-30)) + 0.001
+            assert set(before[clear]) <= set(stayed)
+            assert len(np.setdiff1d(stayed, before[scores >= worst])) > most // 4  # drawn
+            thinnings += 1
+        assert selection.round(N_PAIRS)
+        assert len(candidates(selection)) * len(selection.active) <= BOUND.entries
+        again += len(np.intersect1d(candidates(selection), selection.active.rows)) > 0
+    assert thinnings == 4
+    assert again  # active for one class, and a candidate for others
+
+
+def test_rows_that_stay_are_what_they_would_be_among_all(local_blocks, rings):
+    X, target = rings(4 * TILE - 9)
+    selection = go_on(begin(local_blocks, X, target, settings(bound=BOUND), 3), N_PAIRS)
+    (whole,) = begin(local_blocks, X, target, settings()).blocks.blocks
+    for pair in selection.active.pairs:
+        whole.include(pair)
+    held = np.flatnonzero(np.isfinite(state(selection, "mean")).all(axis=1))
+    assert set(candidates(selection)) <= set(held)
+    assert len(held) < 200
+    for name in ("mean", "variance"):
+        np.testing.assert_allclose(
+            state(selection, name)[held], whole.array(name)[held], atol=1e-10
+        )
+    for c in range(3):
+        stub = np.concatenate([b.array("stub", c) for b in selection.blocks.blocks], axis=1)
+        np.testing.assert_allclose(stub[:, held], whole.array("stub", c)[:, held], atol=1e-10)
+
+
+def test_a_stored_set_goes_on_under_a_bound(local_blocks, rings):
+    X, target = rings(2 * TILE)
+    of = settings(bound=Bound(entries=6000, every=15, best=0.5))
+    whole = go_on(begin(local_blocks, X, target, of), N_PAIRS)
+    for stop in (30, 33):
+        part = go_on(begin(local_blocks, X, target, of), stop)
+        stored = PairSet.from_arrays(part.active.arrays())
+        other = go_on(begin(local_blocks, X, target, of, 2, stored), N_PAIRS)
+        assert np.array_equal(state(other, "mean"), state(whole, "mean"), equal_nan=True)
+        for name, array in whole.active.arrays().items():
+            assert np.array_equal(other.active.arrays()[name], array), name
+
+
+def test_memory_keeps_to_the_bound_but_for_filling(local_blocks, rings):
+    X, target = rings(4 * TILE - 9)
+    selection = begin(local_blocks, X, target, settings(bound=BOUND))
+    while len(selection.active) < N_PAIRS:
+        selection.round(N_PAIRS)
+        (block,) = selection.blocks.blocks
+        stub = sum(panel.nbytes for panels in block.stubs for panel in panels) // X.itemsize
+        rows = block.n_tiles * NARROW
+        assert rows <= len(candidates(selection)) + 20 + 4 * NARROW  # of four groups of tiles
+        assert stub <= rows * (len(selection.active) + 3 * NARROW_PANEL)

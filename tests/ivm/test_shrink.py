@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sparsegp.errors import SettingsError
 from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.block import RowBlock
+from sparsegp.ivm.greedy import make_room
 from sparsegp.ivm.rows import NARROW, TILE
 from sparsegp.ivm.shrink import Bound, Keep, Ranking, move, ordered, pack, thresholds
 from sparsegp.kernels import parse
@@ -132,7 +133,7 @@ def test_who_stays_is_what_the_paper_says(make, case):
                 for name in ("rows", "target", "mean", "variance")
             )
             before = [np.array(values) for values in whole]
-        selection._room()
+        make_room(selection.blocks, selection.settings, selection.active, len(run.kernels))
         if before is not None:
             _check_choice(run, selection, before)
             seen += 1
@@ -166,7 +167,7 @@ def test_equal_scores_do_not_favour_the_first_rows(make):
     """When nothing is included yet, a table sorted by class would lose its last classes."""
     run = make("lookahead", Bound(entries=12_000, every=15, best=1.0))
     selection = run.begin()
-    selection._room()
+    make_room(selection.blocks, selection.settings, selection.active, n_processes=1)
     rows = candidates(selection)
     assert len(rows) == 800
     assert abs(rows.mean() - N / 2) < 4 * N / np.sqrt(12 * 800)
