@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from sparsegp.augmentation import same_settings as same_settings
     from sparsegp.augmentation import virtual_rows as virtual_rows
     from sparsegp.estimator import DenseGPClassifier as DenseGPClassifier
+    from sparsegp.estimator import DenseGPRegressor as DenseGPRegressor
     from sparsegp.estimator import SparseGPClassifier as SparseGPClassifier
     from sparsegp.estimator import SparseGPRegressor as SparseGPRegressor
     from sparsegp.model import Model as Model
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "DenseGPClassifier": "sparsegp.estimator",
+    "DenseGPRegressor": "sparsegp.estimator",
     "Model": "sparsegp.model",
     "SparseGPClassifier": "sparsegp.estimator",
     "SparseGPRegressor": "sparsegp.estimator",
@@ -31,6 +33,7 @@ _HOMES = {
 
 __all__ = [
     "DenseGPClassifier",
+    "DenseGPRegressor",
     "Model",
     "SparseGPClassifier",
     "SparseGPRegressor",

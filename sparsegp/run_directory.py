@@ -1,9 +1,10 @@
-"""The directory of a run: what it was asked, its checkpoints, and the model when it is done.
+"""The directory of a run, or its place in a store: what was asked, its checkpoints, its model.
 
 run.json        settings and data, written before anything else
 tuning/         how the kernel was chosen, if it was tuned (tuning/records.py)
 checkpoints/    numbered generations of the active set
 model/          the fitted model
+progress.json   how far the command is, for `sparsegp attach` (report/journal.py)
 """
 
 import json
@@ -15,7 +16,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.checkpoint import Bundle, Generations, RunLock
+from sparsegp.checkpoint import (
+    Bundle,
+    Generations,
+    LeaseLostError,
+    Place,
+    StorePath,
+    is_bundle,
+    lock_of,
+    place_of,
+    sweep_bundle,
+)
 from sparsegp.checkpoint.files import sync_directory
 from sparsegp.errors import SettingsError, StoreError
 
@@ -25,11 +36,11 @@ class RunDirectory:
 
     Parameters
     ----------
-    path : path
+    path : path or URL
     keep_last : int
         Checkpoints kept.
     on_warning : callable
-        Told about checkpoints that cannot be read or written.
+        Told about checkpoints that cannot be read or written, and about waiting for a lease.
     """
 
     def __init__(
@@ -37,11 +48,11 @@ class RunDirectory:
     ) -> None:
         if keep_last < 1:
             raise SettingsError(f"keep_last must be at least 1, got {keep_last}")
-        self.path = Path(path)
+        self.path = place_of(path)
         self.model_path = self.path / "model"
         self.on_warning = on_warning
         self.generations = Generations(self.path / "checkpoints", keep_last, on_warning=on_warning)
-        self._lock = RunLock(self.path / "lock")
+        self._lock = lock_of(self.path, on_warning)
 
     def open(self, run: Mapping[str, Any], resume: bool) -> None:
         """Claim the directory for a run.
@@ -76,6 +87,7 @@ class RunDirectory:
         except OSError as error:
             raise StoreError(f"cannot write to {self.path}: {error}") from error
         self.generations.sweep()
+        sweep_bundle(self.model_path)
 
     def check_free(self, resume: bool) -> None:
         """Refuse a directory that holds another run, before any data are read.
@@ -90,6 +102,20 @@ class RunDirectory:
                 f"{self.path} holds another run; choose another --out, or go on with it by --resume"
             )
 
+    def is_finished(self) -> bool:
+        """Tell whether there is a model."""
+        return is_bundle(self.model_path)
+
+    def check_held(self) -> None:
+        """Make sure, before something is written, that this process still has the directory.
+
+        Raises
+        ------
+        LeaseLostError, StoreError
+            If another has it, or that cannot be told; in a store of objects alone.
+        """
+        self._lock.check()
+
     def close(self) -> None:
         """Let other processes have the directory."""
         self._lock.release()
@@ -99,9 +125,18 @@ class RunDirectory:
         return self.generations.load()
 
     def save(self, step: int, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bool:
-        """Write a checkpoint; where that fails, warn and keep the former ones."""
+        """Write a checkpoint; where that fails, warn and keep the former ones.
+
+        Raises
+        ------
+        LeaseLostError
+            If another process has taken the run over.
+        """
         try:
+            self.check_held()
             self.generations.save(step, meta, arrays)
+        except LeaseLostError:
+            raise
         except StoreError as error:
             self.on_warning(f"no checkpoint at {step}, the run goes on: {error}")
             return False
@@ -113,13 +148,13 @@ class RunDirectory:
             return False
         if not self.path.is_dir():
             raise StoreError(f"{self.path} is not a directory; choose another --out")
-        ours = {self._lock.path.name, _beside(self.path / "run.json").name, "tuning"}
+        ours = {self._lock.path.name, _beside(Path("run.json")).name, "tuning"}
         try:
             return any(entry.name not in ours for entry in self.path.iterdir())
         except OSError as error:
             raise StoreError(f"cannot list {self.path}: {error.strerror}") from error
 
-    def _require_same(self, manifest: Path, run: Mapping[str, Any]) -> None:
+    def _require_same(self, manifest: Place, run: Mapping[str, Any]) -> None:
         try:
             stored = json.loads(manifest.read_text())
             found = differences(stored["settings"], run["settings"])
@@ -136,14 +171,17 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.tmp")
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a file whole or not at all, on the disk when this returns.
+def write_json(path: Place, content: Mapping[str, Any]) -> None:
+    """Write a file whole or not at all, on the disk or in its store when this returns.
 
     Raises
     ------
     OSError
         If it cannot be written.
     """
+    if isinstance(path, StorePath):
+        path.write_bytes(json.dumps(content, indent=1).encode())
+        return
     beside = _beside(path)
     with beside.open("w") as file:
         json.dump(content, file, indent=1)

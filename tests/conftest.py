@@ -11,6 +11,7 @@ import pytest
 
 from sparsegp.interrupt import StopRequest
 from tests import processes
+from tests.s3 import s3, s3_keys, s3_server  # noqa: F401 - fixtures
 
 
 class StopAfter(StopRequest):

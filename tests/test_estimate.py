@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from sparsegp.data import table_from_arrays
-from sparsegp.estimate.sparse import TILE, deal, estimate, most_active
+from sparsegp.estimate.dealing import deal
+from sparsegp.estimate.sparse import TILE, estimate, most_active
 from sparsegp.execution import open_runtime
 from sparsegp.settings import TrainSettings
 from sparsegp.training import Training

@@ -67,12 +67,15 @@ def encoded(arrays: Mapping[str, "NDArray[Any]"]) -> Iterator[tuple[str, memoryv
         yield key, _bytes(pending.pop(key))
 
 
-def decoded(path: Path, files: Mapping[str, int]) -> "dict[str, NDArray[Any]]":
-    """Load all arrays of the group at `path`.
+def decoded(
+    group: Path | Mapping[str, bytes], files: Mapping[str, int]
+) -> "dict[str, NDArray[Any]]":
+    """Load all arrays of a group.
 
     Parameters
     ----------
-    path : Path
+    group : Path or mapping
+        Its directory, or the contents of its files by name.
     files : mapping
         Sizes in bytes of its files, by their names relative to the group.
 
@@ -82,12 +85,20 @@ def decoded(path: Path, files: Mapping[str, int]) -> "dict[str, NDArray[Any]]":
         If a file is missing or is not what `encoded` wrote.
     """
     import zarr  # noqa: PLC0415 - 0.3 s, only when something is loaded
-    from zarr.storage import LocalStore  # noqa: PLC0415
+    from zarr.buffer.cpu import Buffer  # noqa: PLC0415
+    from zarr.storage import LocalStore, MemoryStore  # noqa: PLC0415
 
-    store = LocalStore(path, read_only=True)
+    store: LocalStore | MemoryStore
+    if isinstance(group, Path):
+        store = LocalStore(group, read_only=True)
+    else:
+        held: dict[str, Any] = {name: Buffer.from_bytes(each) for name, each in group.items()}
+        store = MemoryStore(held, read_only=True)
     loaded = {}
     for name in sorted(file.partition("/")[0] for file in files if file.endswith(f"/{_METADATA}")):
-        _check(json.loads((path / name / _METADATA).read_bytes()), name, files)
+        file = f"{name}/{_METADATA}"
+        raw = (group / file).read_bytes() if isinstance(group, Path) else group[file]
+        _check(json.loads(raw), name, files)
         array = zarr.open_array(store, path=name, mode="r", zarr_format=3)
         loaded[name] = np.asarray(array[...])
     return loaded

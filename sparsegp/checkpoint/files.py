@@ -14,9 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sparsegp.errors import StoreError
-
-_STORE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _BESIDE = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{32}\.(?P<suffix>tmp|old)")
 
 
@@ -26,21 +23,6 @@ class Beside(NamedTuple):
     path: Path
     name: str
     suffix: str
-
-
-def require_local(path: Path) -> None:
-    """Refuse the URL of a store, which as a path would be a folder called `s3:`.
-
-    Raises
-    ------
-    StoreError
-    """
-    if _STORE.match(str(path)):
-        url = str(path).replace(":/", "://", 1)
-        raise StoreError(
-            f"{url} names a store; runs, checkpoints and models are locked, synced and renamed, "
-            f"for which they need a directory of this machine: give one, and copy it afterwards"
-        )
 
 
 def write_file(path: Path, data: bytes | memoryview) -> None:

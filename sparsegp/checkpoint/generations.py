@@ -1,15 +1,13 @@
-"""The last few checkpoints of a run, and the lock of its directory."""
+"""The last few checkpoints of a run."""
 
 import logging
-import os
 import re
-import socket
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from sparsegp.checkpoint.files import find_beside, require_local
+from sparsegp.checkpoint.files import find_beside
+from sparsegp.checkpoint.manifest import MANIFEST
+from sparsegp.checkpoint.places import Place, StorePath, place_of
 from sparsegp.checkpoint.store import (
     Bundle,
     check_bundle,
@@ -30,12 +28,12 @@ _NUMBER = re.compile(r"[0-9]{8,}")
 
 
 class Generations:
-    """Numbered bundles in one directory: `root/00000120` is the state with 120 active rows.
+    """Numbered bundles in one place: `root/00000120` is the state with 120 active rows.
 
     Parameters
     ----------
-    root : Path
-        The directory; it is made by the first `save`.
+    root : Path or StorePath
+        The directory, which is made by the first `save`, or a place in a store of objects.
     keep_last : int
         How many of the newest are kept.
     on_warning : callable
@@ -49,14 +47,14 @@ class Generations:
 
     def __init__(
         self,
-        root: Path,
+        root: Place,
         keep_last: int,
         *,
         on_warning: Callable[[str], None] = _log.warning,
     ) -> None:
         if keep_last < 1:
             raise SettingsError(f"keep_last must be at least 1, got {keep_last}")
-        self.root = Path(root)
+        self.root = place_of(root)
         self.keep_last = keep_last
         self.on_warning = on_warning
         self._broken: set[int] = set()
@@ -64,14 +62,17 @@ class Generations:
     def steps(self) -> list[int]:
         """Return the numbers of the checkpoints that are there, in rising order, unverified.
 
+        In a store of objects what has no manifest is not there: it was never finished.
+
         Raises
         ------
         StoreError
             If the directory cannot be listed.
         """
         try:
-            names = {entry.name for entry in self.root.iterdir()} if self.root.exists() else set()
-            names |= {item.name for item in find_beside(self.root) if item.suffix == "old"}
+            names = self._names()
+        except StoreError:
+            raise
         except OSError as error:
             raise StoreError(f"cannot list {self.root}: {error.strerror or error}") from error
         numbers = {int(name) for name in names if _NUMBER.fullmatch(name)}
@@ -130,7 +131,7 @@ class Generations:
         return None
 
     def sweep(self) -> None:
-        """Remove what killed writers left in the directory; to be called by the only writer.
+        """Remove what killed writers left; to be called by the only writer.
 
         Raises
         ------
@@ -138,19 +139,37 @@ class Generations:
             If something cannot be removed.
         """
         try:
-            names = {item.name for item in find_beside(self.root)}
+            entries = (
+                self.root.iterdir() if isinstance(self.root, StorePath) else find_beside(self.root)
+            )
+            names = {entry.name for entry in entries}
+        except StoreError:
+            raise
         except OSError as error:
             raise StoreError(f"cannot list {self.root}: {error.strerror or error}") from error
         for name in sorted(names):
-            if _NUMBER.fullmatch(name):
-                sweep_bundle(self.root / name)
+            if _NUMBER.fullmatch(name) and sweep_bundle(self.root / name):
+                self.on_warning(
+                    f"checkpoint {self.root / name} was not finished, or has lost its manifest; "
+                    "what was left of it is removed"
+                )
 
-    def _path(self, step: int) -> Path:
+    def _names(self) -> set[str]:
+        if isinstance(self.root, StorePath):
+            ends = (name.split("/") for name in self.root.find())
+            return {parts[0] for parts in ends if parts[1:] == [MANIFEST]}
+        names = {entry.name for entry in self.root.iterdir()} if self.root.exists() else set()
+        return names | {item.name for item in find_beside(self.root) if item.suffix == "old"}
+
+    def _path(self, step: int) -> Place:
         return self.root / f"{step:08d}"
 
-    def _clear_broken(self, path: Path) -> None:
-        """Remove an incomplete checkpoint of the same number, whatever is left of it."""
-        if not path.exists():
+    def _clear_broken(self, path: Place) -> None:
+        """Remove an incomplete checkpoint of the same number, whatever is left of it.
+
+        In a store the put of a manifest replaces it; one that is only away would look like it.
+        """
+        if isinstance(path, StorePath) or not path.exists():
             return
         try:
             check_bundle(path)
@@ -168,82 +187,3 @@ class Generations:
                 remove_bundle(self._path(step))
             except StoreError as error:
                 self.on_warning(f"an old checkpoint stays: {error}")
-
-
-class RunLock:
-    """Keeps a second process out of a run directory; a context manager.
-
-    The lock is an advisory `flock` on a file, which the system releases when the process ends in
-    whatever way. The file itself stays. Children made by a bare fork share the lock.
-
-    Parameters
-    ----------
-    path : Path
-        The lock file; its directory is made if missing.
-
-    Raises
-    ------
-    StoreError
-        If it is in a store of objects.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = Path(path)
-        require_local(self.path.parent)
-        self._handle: int | None = None
-
-    def acquire(self) -> None:
-        """Take the lock without waiting.
-
-        Raises
-        ------
-        StoreError
-            If somebody holds it, or the file cannot be made or locked.
-        """
-        import fcntl  # noqa: PLC0415 - not on every system, and only needed to train
-
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise StoreError(f"cannot open {self.path}: {error.strerror or error}") from error
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = os.read(handle, 200).decode(errors="replace").strip() or "another process"
-            os.close(handle)
-            raise StoreError(
-                f"{self.path} is held by {holder}; wait for it or use another directory"
-            ) from error
-        except OSError as error:
-            os.close(handle)
-            raise StoreError(f"cannot lock {self.path}: {error.strerror or error}") from error
-        self._handle = handle
-        self._sign(handle)
-
-    def release(self) -> None:
-        """Give the lock back; nothing happens if it is not held."""
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
-
-    def __enter__(self) -> Self:
-        self.acquire()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.release()
-
-    @staticmethod
-    def _sign(handle: int) -> None:
-        """Say who holds the lock, for the message to others; a full disk does not matter here."""
-        try:
-            os.ftruncate(handle, 0)
-            os.write(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
-        except OSError:
-            _log.debug("the lock file could not be signed")

@@ -2,6 +2,8 @@
 
 The list carries a digest of itself and has one spelling only: a reader spells it again from what it
 lists and compares the bytes, so that no altered bit of the list passes either.
+
+In a store of objects the files are in a folder beside the manifest (see `objects`).
 """
 
 import hashlib
@@ -11,14 +13,20 @@ import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sparsegp.errors import StoreError
+
+if TYPE_CHECKING:
+    from sparsegp.checkpoint.places import Place
 
 MANIFEST = "manifest.json"
 ADVICE = "restore it from a copy or write it anew"
 LARGEST = 1 << 28
 """Bytes of a manifest, or of other JSON, that are read."""
+
+FOLDER = re.compile(r"[0-9a-f]{32}")
+"""What the folder of the files of a bundle is called that was written in a store of objects."""
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
@@ -42,7 +50,7 @@ def spell_manifest(files: Mapping[str, Entry]) -> bytes:
     return _dump({"files": listed, "sha256": seal})
 
 
-def parse_manifest(raw: bytes, bundle: Path) -> dict[str, Entry]:
+def parse_manifest(raw: bytes, bundle: "Place") -> dict[str, Entry]:
     """Read the content of a manifest.
 
     Raises
@@ -63,6 +71,13 @@ def parse_manifest(raw: bytes, bundle: Path) -> dict[str, Entry]:
         if not all(_PART.fullmatch(part) for part in name.split("/")):
             raise StoreError(f"{bundle / MANIFEST} names a file outside its directory: {name!r}")
     return files
+
+
+def inner_folder(files: Mapping[str, Entry]) -> str:
+    """Return the beginning that the names of all files share: a folder and a slash, or nothing."""
+    folders = {name.partition("/")[0] for name in files}
+    folder = folders.pop() if len(folders) == 1 else ""
+    return f"{folder}/" if FOLDER.fullmatch(folder) else ""
 
 
 def verify_files(bundle: Path, files: Mapping[str, Entry], *, digests: bool = True) -> None:

@@ -6,12 +6,12 @@ restores objects from one checks the arrays here, and turns what else does not f
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparsegp.checkpoint.manifest import ADVICE, shown
+from sparsegp.checkpoint.places import Place
 from sparsegp.errors import SparseGPError, StoreError
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ _MISFITS = (
 
 
 def check_arrays(
-    place: Path, arrays: Mapping[str, "NDArray[Any]"], wanted: Mapping[str, str]
+    place: Place, arrays: Mapping[str, "NDArray[Any]"], wanted: Mapping[str, str]
 ) -> dict[str, int]:
     """Check kinds, shapes and values of arrays, and return the lengths of their axes by name.
 
     Parameters
     ----------
-    place : Path
+    place : Path or StorePath
         The bundle, for messages.
     arrays : mapping
         As they were read.
@@ -70,7 +70,7 @@ def check_arrays(
 
 
 @contextmanager
-def restoring(place: Path) -> Iterator[None]:
+def restoring(place: Place) -> Iterator[None]:
     """Turn what does not fit, while objects are made of a bundle, into a `StoreError` of its place.
 
     Raises

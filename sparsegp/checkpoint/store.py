@@ -1,22 +1,23 @@
-"""Bundles: one directory of arrays and JSON that is written whole or not at all.
+"""Bundles: arrays and JSON in one place, which are written whole or not at all.
 
 A bundle holds `arrays.zarr` (see `arrays`), `meta.json` and, written last, `manifest.json` with the
-size and SHA-256 of every other file. It is filled and synced under a temporary name beside its
-place, then renamed. Nothing is ever pickled.
+size and SHA-256 of every other file. Nothing is ever pickled. How it is put into a store of objects
+says `objects`; a directory is filled and synced under a temporary name beside its place, then
+renamed.
 
-What a reader sees when the writer is killed: before the rename, what was there before. A bundle
-that replaces another needs two renames; killed between them, the place is empty and the former
-bundle, whole, lies beside it: `read_bundle` reads that one, the next `write_bundle` or
-`sweep_bundle` puts it back. After the second rename, the new one. One writer at a time is assumed;
-readers may be many and read again when the bundle is replaced under them.
+What a reader of a directory sees when the writer is killed: before the rename, what was there
+before. A bundle that replaces another needs two renames; killed between them, the place is empty
+and the former bundle, whole, lies beside it: `read_bundle` reads that one, the next `write_bundle`
+or `sweep_bundle` puts it back. After the second rename, the new one. One writer at a time is
+assumed; readers may be many and read again when the bundle is replaced under them.
 """
 
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparsegp.checkpoint.arrays import checked, decoded, encoded
 from sparsegp.checkpoint.files import (
@@ -26,7 +27,6 @@ from sparsegp.checkpoint.files import (
     make_directory,
     replace,
     replaced,
-    require_local,
     settle,
     sync_directories,
     sync_directory,
@@ -36,16 +36,28 @@ from sparsegp.checkpoint.manifest import (
     LARGEST,
     MANIFEST,
     entry_of,
+    inner_folder,
     parse_manifest,
     shown,
     size_of,
     spell_manifest,
     verify_files,
 )
+from sparsegp.checkpoint.objects import (
+    check_objects,
+    delete_bundle,
+    fetch_bundle,
+    is_sealed,
+    put_bundle,
+    sweep_objects,
+)
+from sparsegp.checkpoint.places import Place, StorePath, place_of
 from sparsegp.errors import StoreError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+T = TypeVar("T")
 
 ARRAYS = "arrays.zarr"
 META = "meta.json"
@@ -74,7 +86,7 @@ class Bundle:
 
 
 def write_bundle(
-    path: Path,
+    path: Place,
     meta: Mapping[str, Any],
     arrays: Mapping[str, "NDArray[Any]"],
     *,
@@ -85,8 +97,8 @@ def write_bundle(
 
     Parameters
     ----------
-    path : Path
-        The directory; missing parents are made.
+    path : Path or StorePath
+        Its place; missing parents of a directory are made.
     meta : mapping
         JSON values, finite numbers only; not the keys `format` and `format_version`.
     arrays : mapping
@@ -111,6 +123,9 @@ def write_bundle(
     content = {"format": kind, "format_version": version, **meta}
     text = (json.dumps(content, indent=1, allow_nan=False) + "\n").encode()
     native = checked(arrays)
+    if isinstance(path, StorePath):
+        put_bundle(path, _files(text, native))
+        return
     fresh = beside(path, "tmp")
     try:
         _refuse_foreign(path)
@@ -128,13 +143,13 @@ def write_bundle(
         raise
 
 
-def read_bundle(path: Path, *, kind: str, versions: Collection[int]) -> Bundle:
+def read_bundle(path: Place, *, kind: str, versions: Collection[int]) -> Bundle:
     """Load a bundle after every file of it was verified.
 
     Parameters
     ----------
-    path : Path
-        The directory.
+    path : Path or StorePath
+        Its place.
     kind : str
         What the bundle must be.
     versions : collection of int
@@ -162,7 +177,12 @@ def read_bundle(path: Path, *, kind: str, versions: Collection[int]) -> Bundle:
     raise StoreError(f"{path} was replaced {_ATTEMPTS} times while it was read; try again")
 
 
-def check_bundle(path: Path) -> None:
+def is_bundle(path: Place) -> bool:
+    """Tell whether there is a bundle at a place, or at least a directory; nothing is verified."""
+    return is_sealed(path) if isinstance(path, StorePath) else path.is_dir()
+
+
+def check_bundle(path: Place) -> None:
     """Check that every file of a bundle is there and of the right size, without reading them.
 
     Raises
@@ -172,10 +192,13 @@ def check_bundle(path: Path) -> None:
     """
     place = _absolute(path)
     listed = parse_manifest(_read(place, MANIFEST), place)
-    verify_files(place, listed, digests=False)
+    if isinstance(place, StorePath):
+        check_objects(place, listed)
+    else:
+        verify_files(place, listed, digests=False)
 
 
-def remove_bundle(path: Path) -> None:
+def remove_bundle(path: Place) -> None:
     """Delete a bundle; killed at any instant it is whole or gone for every reader.
 
     Raises
@@ -184,6 +207,9 @@ def remove_bundle(path: Path) -> None:
         If it cannot be removed.
     """
     path = _absolute(path)
+    if isinstance(path, StorePath):
+        delete_bundle(path)
+        return
     try:
         for old in replaced(path):
             discard(old)
@@ -194,8 +220,13 @@ def remove_bundle(path: Path) -> None:
         raise StoreError(f"cannot remove {path}: {error.strerror or error}") from error
 
 
-def sweep_bundle(path: Path) -> None:
-    """Remove what killed writers of this bundle left beside it; no writer may be at work.
+def sweep_bundle(path: Place) -> bool:
+    """Remove what killed writers of this bundle left; no writer may be at work.
+
+    Returns
+    -------
+    bool
+        Whether files of a bundle are gone that was never finished, or had lost its manifest.
 
     Raises
     ------
@@ -203,6 +234,8 @@ def sweep_bundle(path: Path) -> None:
         If something cannot be renamed or removed.
     """
     path = _absolute(path)
+    if isinstance(path, StorePath):
+        return sweep_objects(path)
     try:
         settle(path)
         for item in find_beside(path.parent):
@@ -210,45 +243,63 @@ def sweep_bundle(path: Path) -> None:
                 discard(item.path)
     except OSError as error:
         raise StoreError(f"cannot clean up beside {path}: {error.strerror or error}") from error
+    return False
+
+
+def _files(
+    text: bytes, arrays: Mapping[str, "NDArray[Any]"]
+) -> Iterator[tuple[str, bytes | memoryview]]:
+    """Yield name and content of all files of a bundle but the manifest."""
+    yield META, text
+    for key, data in encoded(arrays):
+        yield f"{ARRAYS}/{key}", data
 
 
 def _fill(fresh: Path, text: bytes, arrays: Mapping[str, "NDArray[Any]"]) -> None:
     """Write and sync all files of a bundle, the manifest last."""
     fresh.mkdir()
-    listed = {META: entry_of(text)}
-    write_file(fresh / META, text)
-    for key, data in encoded(arrays):
-        name = f"{ARRAYS}/{key}"
+    listed = {}
+    for name, data in _files(text, arrays):
         listed[name] = entry_of(data)
         write_file(fresh / name, data)
     write_file(fresh / MANIFEST, spell_manifest(listed))
     sync_directories(fresh)
 
 
-def _load(place: Path, seal: bytes, kind: str, versions: Collection[int]) -> Bundle:
+def _load(place: Place, seal: bytes, kind: str, versions: Collection[int]) -> Bundle:
     listed = parse_manifest(seal, place)
-    verify_files(place, listed)
+    folder, contents = inner_folder(listed), dict[str, bytes]()
+    if isinstance(place, StorePath):
+        contents = fetch_bundle(place, listed)
+    else:
+        verify_files(place, listed)
+    meta_name, inside = f"{folder}{META}", f"{folder}{ARRAYS}/"
     try:
-        meta = json.loads(_read(place, META), parse_constant=_refuse_constant)
+        raw = contents[meta_name] if isinstance(place, StorePath) else _read(place, meta_name)
+        meta = json.loads(raw, parse_constant=_refuse_constant)
         found, version = (meta.pop(key) for key in _RESERVED)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise StoreError(f"{place / META} is not the description of a bundle") from error
+        raise StoreError(f"{place / meta_name} is not the description of a bundle") from error
     _check_format(place, (found, version), kind, versions)
-    inside = f"{ARRAYS}/"
-    ours = {
-        name.removeprefix(inside): entry.size
-        for name, entry in listed.items()
-        if name.startswith(inside)
-    }
+    ours = {name: entry.size for name, entry in _below(inside, listed).items()}
+    where = place / inside.rstrip("/")
+    group = where if isinstance(where, Path) else _below(inside, contents)
     try:
-        arrays = decoded(place / ARRAYS, ours)
+        arrays = decoded(group, ours)
     except _NO_ARRAYS as error:
-        raise StoreError(f"{place / ARRAYS} cannot be read: {shown(error)}") from error
+        raise StoreError(f"{where} cannot be read: {shown(error)}") from error
     return Bundle(meta, arrays, version)
 
 
+def _below(folder: str, named: Mapping[str, T]) -> dict[str, T]:
+    """Return what has a name in a folder, by its name there."""
+    return {
+        name.removeprefix(folder): value for name, value in named.items() if name.startswith(folder)
+    }
+
+
 def _check_format(
-    place: Path, found: tuple[Any, Any], kind: str, versions: Collection[int]
+    place: Place, found: tuple[Any, Any], kind: str, versions: Collection[int]
 ) -> None:
     if found[0] != kind:
         raise StoreError(f"{place} must be a {kind}, but is a {shown(found[0])}; give another path")
@@ -263,9 +314,9 @@ def _check_format(
     )
 
 
-def _place(path: Path) -> Path:
+def _place(path: Place) -> Place:
     """Return where the bundle is: at its path, or beside it if a replacement was killed."""
-    if os.path.exists(path):
+    if isinstance(path, StorePath) or os.path.exists(path):
         return path
     try:
         old = replaced(path)
@@ -276,16 +327,18 @@ def _place(path: Path) -> Path:
     return old[-1]
 
 
-def _seal_now(path: Path) -> bytes | None:
+def _seal_now(path: Place) -> bytes | None:
     try:
         return _read(_place(path), MANIFEST)
     except StoreError:
         return None
 
 
-def _read(bundle: Path, name: str) -> bytes:
+def _read(bundle: Place, name: str) -> bytes:
     path = bundle / name
     try:
+        if isinstance(bundle, StorePath):
+            return path.read_bytes()
         size = size_of(bundle, name)
         if size > LARGEST:
             raise StoreError(f"{path} has {size} bytes, and is altered: at most {LARGEST} are read")
@@ -318,6 +371,6 @@ def _drop(fresh: Path) -> None:
         discard(fresh)
 
 
-def _absolute(path: Path) -> Path:
-    require_local(path)
-    return Path(os.path.abspath(path))
+def _absolute(path: Place) -> Place:
+    place = place_of(path)
+    return place if isinstance(place, StorePath) else Path(os.path.abspath(place))

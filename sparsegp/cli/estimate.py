@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 @shared.WHERE["threads"]
 @shared.WHERE["workers"]
 @shared.WHERE["cluster"]
+@click.option("--block-rows", type=int, metavar="N", help="Rows in a block.")
+@click.option("--scratch", is_flag=True, help="Inputs and stub matrices are in files.")
 @shared.label_column
 @shared.as_json
 def estimate(
@@ -41,10 +43,11 @@ def estimate(
     if isinstance(settings, DenseSettings):
         tell_dense(settings, sizes, as_json)
         return
-    wanted = settings.rows_to_include(sizes["n"])
+    sizes["n_active"] = settings.rows_to_include(sizes["n"])
     processes, elsewhere = places(options["threads"], options["workers"], options["cluster"])
-    sizes |= {"settings": settings, **processes}
-    found = foretell(n_active=wanted, **sizes)
+    sizes |= {"settings": settings, "block_rows": options["block_rows"], **processes}
+    sizes["scratch"] = options["scratch"]
+    found = foretell(**sizes)
     room = compare(found, sizes, elsewhere)
     if as_json:
         print_json({**found.to_json(), **room})
@@ -86,6 +89,7 @@ def measure(data: str, test: str | None, label_column: str | None, numeric: bool
 
     from sparsegp.cli.train import open_tables
     from sparsegp.data import Numbers, encode, table_from_arrays
+    from sparsegp.training.blocks import held_bytes
 
     table_from_arrays([[0.0]])  # loads dask, which is not to be counted
     process = psutil.Process()
@@ -96,14 +100,16 @@ def measure(data: str, test: str | None, label_column: str | None, numeric: bool
     n_classes = 0 if numeric else len(encode(train.y, train.source)[0])
     n, p = train.X.shape
     grown = process.memory_info().rss - before  # modules were imported too
+    held = held_bytes(train.X)
     nbytes = train.X.nbytes + (0 if held_out is None else held_out.X.nbytes)
     return {
         "n": int(n),
         "p": int(p),
         "n_classes": n_classes,
         "n_test": 0 if held_out is None else int(held_out.X.shape[0]),
-        "source_bytes": int(min(max(grown, 0), 2 * nbytes)),
+        "source_bytes": held and max(held, min(grown, 2 * nbytes)),
         "source_itemsize": train.X.dtype.itemsize,
+        "chunk_rows": max(train.X.chunks[0]),
     }
 
 
@@ -135,15 +141,23 @@ def places(
 
 def compare(found: "Estimate", sizes: dict[str, Any], elsewhere: bool) -> dict[str, Any]:
     """Return the memory there is here, whether what runs here fits, the active rows that would."""
-    from sparsegp.estimate import most_active
+    from sparsegp.estimate import Places, most_active, remedies
+    from sparsegp.execution.memory import Room
 
     limit, most = available_bytes(), found.n_active
     if elsewhere:
         return {"available_bytes": limit, "fits": found.driver_bytes <= limit, "elsewhere": True}
-    fits = found.total_bytes <= limit
+    fits, would_fit = found.total_bytes <= limit, []
     if not fits:
-        most = most_active(limit, most, **sizes)
-    return {"available_bytes": limit, "fits": fits, "most_active": most}
+        most = most_active(limit, **sizes)
+        here = Room("this machine", "here", limit)
+        would_fit = list(remedies(Places(here, [here] * found.n_workers), **sizes))
+    return {
+        "available_bytes": limit,
+        "fits": fits,
+        "most_active": most,
+        "would_fit": would_fit,
+    }
 
 
 def available_bytes() -> int:
@@ -157,6 +171,7 @@ def work(found: "Estimate") -> list[tuple[str, str]]:
     """Return sizes and work in words."""
     total = found.kernel_flops + found.stub_flops
     rows = plural(found.rows, "row")
+    seconds = f", about {found.message_seconds:.2g} s in all" if found.n_workers else ""
     held_out = f" and {found.held_out} held out" if found.held_out else ""
     kernels = plural(found.kernels, "kernel")
     labels = f"{found.classes} classes" if found.classes else "a regression"
@@ -171,7 +186,7 @@ def work(found: "Estimate") -> list[tuple[str, str]]:
         (
             "messages",
             f"at least {found.rounds} rounds, {found.messages} calls to each worker, of up to "
-            f"{size(found.message_bytes)}",
+            f"{size(found.message_bytes)}{seconds}",
         ),
         ("checkpoint", size(found.checkpoint_bytes)),
     ]
@@ -210,6 +225,6 @@ def verdict(found: "Estimate", room: dict[str, Any]) -> list[tuple[str, str]]:
         ]
     if room["fits"]:
         return [("fits", f"yes, in {free}")]
-    most = room["most_active"]
-    advice = f"--n-active {most} would fit" if most else "not even one active row would fit"
+    advice = ", or ".join(room["would_fit"])
+    advice = f"{advice} would fit" if advice else "not even one active row would fit"
     return [("fits", f"no: {size(found.total_bytes)} exceed {free}; {advice}")]

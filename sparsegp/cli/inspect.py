@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +10,7 @@ from sparsegp.cli import options as shared
 from sparsegp.cli.output import listed, print_json, print_pairs, size
 
 if TYPE_CHECKING:
+    from sparsegp.checkpoint import Place
     from sparsegp.model import Model
 
 FIGURES = (
@@ -38,14 +38,15 @@ def inspect(run: str, as_json: bool) -> None:
 
     A run that is not finished is shown as of its newest checkpoint, also while it goes on.
     """
+    from sparsegp.checkpoint import is_bundle, place_of
     from sparsegp.model import load
     from sparsegp.tuning import read_records
 
-    path = Path(run)
-    tuning = read_records(path)
-    if (path / "run.json").is_file() and not (path / "model").is_dir():
+    path = place_of(run)
+    tuning, is_finished = read_records(path), is_bundle(path / "model")
+    if (path / "run.json").is_file() and not is_finished:
         record = unfinished(path)
-    elif tuning is None or (path / "model").is_dir():
+    elif tuning is None or is_finished:
         record = finished(path, load(path))
     else:
         record = tuned_only(path, tuning)
@@ -56,7 +57,7 @@ def inspect(run: str, as_json: bool) -> None:
         print_record(record)
 
 
-def finished(path: Path, model: "Model") -> dict[str, Any]:
+def finished(path: "Place", model: "Model") -> dict[str, Any]:
     """Return what a model tells."""
     history = [dict(point) for point in model.history]
     return {
@@ -78,7 +79,7 @@ def finished(path: Path, model: "Model") -> dict[str, Any]:
     }
 
 
-def tuned_only(path: Path, tuning: dict[str, Any]) -> dict[str, Any]:
+def tuned_only(path: "Place", tuning: dict[str, Any]) -> dict[str, Any]:
     """Return what is known before a run: what its tuning was asked."""
     state = "being tuned" if tuning["chosen"] is None else "tuned, not trained"
     return {**not_begun(path, state), **outline(tuning["settings"], tuning["data"])}
@@ -96,7 +97,7 @@ def outline(settings: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def unfinished(path: Path) -> dict[str, Any]:
+def unfinished(path: "Place") -> dict[str, Any]:
     """Return what the newest checkpoint tells, or the settings alone if there is none."""
     from sparsegp.checkpoint import Generations
 
@@ -115,7 +116,7 @@ def unfinished(path: Path) -> dict[str, Any]:
     }
 
 
-def not_begun(path: Path, state: str) -> dict[str, Any]:
+def not_begun(path: "Place", state: str) -> dict[str, Any]:
     """Return a record that holds no results."""
     return {
         "run": str(path),
@@ -137,7 +138,7 @@ def warn(text: str) -> None:
     click.echo(f"warning: {text}", err=True)
 
 
-def read_run(manifest: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_run(manifest: "Place") -> tuple[dict[str, Any], dict[str, Any]]:
     """Return settings and data of a run.
 
     Raises
@@ -155,9 +156,9 @@ def read_run(manifest: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise StoreError(f"{manifest} cannot be read ({error!r}); restore it from a copy") from None
 
 
-def sizes(path: Path) -> dict[str, int]:
+def sizes(path: "Place") -> dict[str, int]:
     """Return the bytes of a run's parts; of a lone model, its own."""
-    from sparsegp.cli.train import folder_bytes
+    from sparsegp.checkpoint import folder_bytes
 
     parts = ("model", "checkpoints", "tuning")
     found = {part: folder_bytes(path / part) for part in parts if (path / part).is_dir()}

@@ -228,6 +228,9 @@ WHERE: dict[str, Callable[[Any], Any]] = {
 }
 """Options of where the row blocks live."""
 
+REACH = {name: WHERE[name] for name in ("scheduler", "scheduler_file", "tls", "cluster")}
+"""Those of them that name a scheduler which may outlive the command."""
+
 TUNING: dict[str, Callable[[Any], Any]] = {
     "max_trials": click.option(
         "--max-trials", type=int, metavar="N", help="Trials of a tuning, in all.  [40]"
@@ -271,6 +274,11 @@ def task_option(function: F) -> F:
 def where_options(function: F) -> F:
     """Add all options of `WHERE`."""
     return add_family(WHERE, function)
+
+
+def reach_options(function: F) -> F:
+    """Add all options of `REACH`."""
+    return add_family(REACH, function)
 
 
 def tuning_options(function: F) -> F:

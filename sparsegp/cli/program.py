@@ -3,7 +3,7 @@
 0    done
 2    something is the user's to mend: one line on standard error says what
 75   stopped on request, to be continued by --resume
-130  interrupted at once, by a second Ctrl-C
+130  interrupted at once, by a second Ctrl-C; or detached from a run that goes on elsewhere
 """
 
 import logging
@@ -16,11 +16,12 @@ import click
 
 import sparsegp
 from sparsegp.cli.lazy import Lazy, LazyGroup
-from sparsegp.errors import Interrupted, SparseGPError
+from sparsegp.cli.verdict import verdict
 
 COMMANDS = {
     "train": Lazy("sparsegp.cli.train:train", "Train a classifier."),
     "tune": Lazy("sparsegp.cli.tune:tune", "Choose the kernel by rows held out."),
+    "attach": Lazy("sparsegp.cli.attach:attach", "Show a run that goes on elsewhere, to its end."),
     "predict": Lazy("sparsegp.cli.predict:predict", "Write labels and probabilities of new rows."),
     "evaluate": Lazy("sparsegp.cli.evaluate:evaluate", "Compare predictions with true labels."),
     "inspect": Lazy("sparsegp.cli.inspect:inspect", "Show what a run holds, finished or not."),
@@ -28,8 +29,6 @@ COMMANDS = {
     "estimate": Lazy("sparsegp.cli.estimate:estimate", "Tell memory and work before a run."),
     "certificate": Lazy("sparsegp.cli.certificate:certificate", "Make a certificate for clusters."),
 }
-
-FAILED, STOPPED, KILLED = 2, 75, 130
 
 
 class Program(LazyGroup):
@@ -40,43 +39,24 @@ class Program(LazyGroup):
         try:
             with _warnings_shown():
                 return super().invoke(ctx)
-        except Interrupted as stopped:
-            _say(str(stopped))
-            ctx.exit(STOPPED)
-        except SparseGPError as error:
-            _say(f"error: {error}{_place(error)}")
-            ctx.exit(FAILED)
-        except MemoryError as error:
-            reason = str(error) or type(error).__name__
-            _say(
-                f"error: memory is full ({reason}); lower --n-active, or see what fits by "
-                "`sparsegp estimate`"
-            )
-            ctx.exit(FAILED)
-        except KeyboardInterrupt:
-            _say("interrupted")
-            ctx.exit(KILLED)
+        except (Exception, KeyboardInterrupt) as error:
+            if (found := verdict(error)) is None:
+                raise
+            code, line = found
+            click.echo(" ".join(line.split()), err=True)
+            ctx.exit(code)
 
 
 @click.command(
     cls=Program,
     lazy=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done, 2 error, 75 stopped on request (go on by --resume).",
+    epilog="Exit codes: 0 done, 2 error, 75 stopped on request (go on by --resume), 130 "
+    "interrupted or detached.",
 )
 @click.version_option(sparsegp.__version__, prog_name="sparsegp")
 def main() -> None:
     """Sparse Gaussian process classifiers by the informative vector machine."""
-
-
-def _place(error: SparseGPError) -> str:
-    """Return in which row block or task an error was raised, if in one."""
-    notes = [note for note in getattr(error, "__notes__", ()) if note.startswith("raised by ")]
-    return f" ({notes[0]})" if notes else ""
-
-
-def _say(text: str) -> None:
-    click.echo(" ".join(text.split()), err=True)
 
 
 @contextmanager

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparsegp.cli import options as shared
+from sparsegp.cli.driver import drive, driver_options, is_elsewhere
 from sparsegp.cli.output import percent, plural, print_json, print_pairs, size
 from sparsegp.cli.virtual import prepare, virtual_options
 
 if TYPE_CHECKING:
+    from sparsegp.checkpoint import Place
     from sparsegp.cli.stages import Stages
     from sparsegp.data import Table
     from sparsegp.model import Model
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("data")
 @click.option("--test", metavar="DATA", help="Held-out rows; the test part of DATA if left out.")
-@click.option("--out", metavar="DIR", help="Directory of the run.  [sparsegp-run-<name of DATA>]")
+@click.option(
+    "--out", metavar="DIR", help="Directory or URL of the run.  [sparsegp-run-<name of DATA>]"
+)
 @shared.task_option
 @shared.settings_options
 @shared.dense_options
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
 @shared.tuning_options
 @virtual_options
 @shared.where_options
+@driver_options
 @shared.label_column
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 @shared.as_json
@@ -62,6 +67,7 @@ def train(
     in the last column (.csv, .data, .txt, also .gz); svmlight; IDX; zarr; parquet. The run goes to
     a directory, from which it can be resumed when it was stopped or killed.
     """
+    from sparsegp.checkpoint import place_of
     from sparsegp.cli.signals import stoppable
     from sparsegp.cli.stages import Stages
     from sparsegp.execution import open_runtime
@@ -70,12 +76,18 @@ def train(
     from sparsegp.tuning import tune as choose
 
     named = shared.given(options, shared.TASK, shared.SETTINGS, shared.DENSE)
-    enlarge, settings = prepare(options, named, tuned)
-    (tunable if tuned else settings_given)(**settings)  # refuses before anything is read
     limits = shared.given(options, shared.TUNING)
     refuse_limits(limits, tuned)
-    directory = Path(out or f"sparsegp-run-{stem(data)}")
-    with stoppable(), Stages(quiet) as stages, ExitStack() as stack:
+    check = tunable if tuned else settings_given
+    if is_elsewhere(options):
+        if options["virtual"] is None:  # else a run there tells what is not given
+            check(**named)
+        drive(click.get_current_context())
+        return
+    enlarge, settings = prepare(options, named, tuned)
+    check(**settings)  # refuses before anything is read
+    directory = place_of(out or f"sparsegp-run-{stem(data)}")
+    with stoppable(), Stages(quiet, directory) as stages, ExitStack() as stack:
         stages.begin("read")
         table, held_out = open_tables(data, test, label_column)
         table = enlarge(table)
@@ -101,11 +113,13 @@ def train(
         evaluation = None if held_out is None else evaluate(model, held_out)
         record = describe(model, table, held_out, evaluation, directory)
         record["tuning"] = outcome and {**outcome.to_json(), "trials": len(outcome.trials)}
-    record["seconds"] = stages.taken()
+        record["seconds"] = stages.taken()
+        pairs = summary(record, evaluation)
+        stages.done(record, pairs)
     if as_json:
         print_json(record)
     else:
-        print_pairs(summary(record, evaluation))
+        print_pairs(pairs)
 
 
 RUN_OPTIONS = dict.fromkeys(("block_rows", "scratch", "checkpoint_every", "keep_last"))
@@ -154,7 +168,7 @@ def open_tables(
 
 
 def run(
-    table: "Table", held_out: "Table | None", directory: Path, stages: "Stages", **options: Any
+    table: "Table", held_out: "Table | None", directory: "Place", stages: "Stages", **options: Any
 ) -> "Model":
     """Train, and write the learning curve beside the model."""
     import sparsegp
@@ -177,9 +191,11 @@ def describe(
     table: "Table",
     held_out: "Table | None",
     evaluation: "Evaluation | RegressionEvaluation | None",
-    directory: Path,
+    directory: "Place",
 ) -> dict[str, Any]:
     """Return the record of a finished run."""
+    from sparsegp.checkpoint import folder_bytes
+
     last = model.history[-1]
     names = (
         ("n", "mse", "r2", "nlpp")
@@ -207,11 +223,6 @@ def describe(
         "history": str(directory / "history.csv"),
         "model_bytes": folder_bytes(directory / "model"),
     }
-
-
-def folder_bytes(folder: Path) -> int:
-    """Return the bytes of the files in a directory and below."""
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def summary(

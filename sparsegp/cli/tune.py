@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import click
@@ -20,7 +19,7 @@ WIDTH = 60
 @click.command()
 @click.argument("data")
 @click.option(
-    "--out", metavar="DIR", help="Directory of the records.  [sparsegp-tune-<name of DATA>]"
+    "--out", metavar="DIR", help="Directory or URL of the records.  [sparsegp-tune-<name of DATA>]"
 )
 @shared.tuning_options
 @shared.task_option
@@ -46,6 +45,7 @@ def tune(
     subsample. The records go to a directory, from which a tuning that was stopped or killed goes
     on. Rows of a test part are not looked at.
     """
+    from sparsegp.checkpoint import place_of
     from sparsegp.cli.signals import stoppable
     from sparsegp.cli.stages import Stages
     from sparsegp.cli.train import open_tables, stem
@@ -54,8 +54,8 @@ def tune(
 
     settings = shared.given(options, shared.TASK, shared.SETTINGS)
     tunable(**settings)  # refuses before anything is read
-    directory = Path(out or f"sparsegp-tune-{stem(data)}")
-    with stoppable(), Stages(quiet) as stages:
+    directory = place_of(out or f"sparsegp-tune-{stem(data)}")
+    with stoppable(), Stages(quiet, directory) as stages:
         stages.begin("read")
         table, _ = open_tables(data, None, label_column)
         stages.begin("prepare")
@@ -67,16 +67,17 @@ def tune(
             **settings,
             **shared.given(options, shared.WHERE, shared.TUNING),
         )
-    command = train_command(data, label_column, {**settings, "kernel": tuned.kernel})
-    record = {
-        "source": table.source,
-        "rows": int(table.X.shape[0]),
-        "columns": int(table.X.shape[1]),
-        **tuned.to_json(),
-        "run": str(directory),
-        "train": command,
-        "seconds": stages.taken(),
-    }
+        command = train_command(data, label_column, {**settings, "kernel": tuned.kernel})
+        record = {
+            "source": table.source,
+            "rows": int(table.X.shape[0]),
+            "columns": int(table.X.shape[1]),
+            **tuned.to_json(),
+            "run": str(directory),
+            "train": command,
+            "seconds": stages.taken(),
+        }
+        stages.done(record, summary(record))
     if as_json:
         print_json(record)
         return

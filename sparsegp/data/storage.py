@@ -62,7 +62,7 @@ def version(name: str) -> Version:
         if not is_url(name):
             status = os.stat(name)
             return Version(status.st_size, str(status.st_mtime_ns))
-        fs, path = _store(name)
+        fs, path = store_of(name)
         return Version(int(fs.info(path)["size"]), str(fs.checksum(path)))
 
 
@@ -77,7 +77,7 @@ def is_file(name: str) -> bool:
     if not is_url(name):
         return Path(name).is_file()
     with reading(name):
-        fs, path = _store(name)
+        fs, path = store_of(name)
         try:
             return bool(fs.info(path)["type"] == "file")
         except FileNotFoundError:
@@ -88,7 +88,7 @@ def open_plain(name: str) -> IO[bytes]:
     """Open a file for reading bytes at any place; of a store, only those asked for are fetched."""
     if not is_url(name):
         return Path(name).open("rb")
-    fs, path = _store(name)
+    fs, path = store_of(name)
     return cast("IO[bytes]", fs.open(path, "rb"))
 
 
@@ -98,7 +98,7 @@ def read_range(name: str, start: int, stop: int) -> bytes:
         with Path(name).open("rb") as file:
             file.seek(start)
             return file.read(stop - start)
-    fs, path = _store(name)
+    fs, path = store_of(name)
     return bytes(fs.cat_file(path, start=start, end=stop))
 
 
@@ -117,7 +117,7 @@ def read_json(name: str) -> Any:
         try:
             return json.loads(read_range(name, 0, size))
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{name} is damaged, it is no JSON ({_said(error)})") from None
+            raise DataError(f"{name} is damaged, it is no JSON ({said(error)})") from None
 
 
 def entries(name: str) -> list[str]:
@@ -131,7 +131,7 @@ def entries(name: str) -> list[str]:
     with reading(name):
         if not is_url(name):
             return sorted(os.listdir(name))
-        fs, path = _store(name)
+        fs, path = store_of(name)
         found = fs.ls(path, detail=False)
         return sorted({each.rstrip("/").rpartition("/")[2] for each in found})
 
@@ -197,13 +197,13 @@ def reading(name: str) -> Iterator[None]:
         zlib.error,
     ) as error:
         raise DataError(
-            f"cannot read {name}: it is damaged, cut short or of another format ({_said(error)})"
+            f"cannot read {name}: it is damaged, cut short or of another format ({said(error)})"
         ) from None
     except Exception as error:
         if not is_url(name):
             raise
         # the libraries behind fsspec have errors of their own, with no base in common
-        raise DataError(f"cannot read {name}: its store failed ({_said(error)})") from None
+        raise DataError(f"cannot read {name}: its store failed ({said(error)})") from None
 
 
 def require_protocol(url: str) -> None:
@@ -213,11 +213,17 @@ def require_protocol(url: str) -> None:
     ------
     DataError
     """
-    _store(url)
+    store_of(url)
 
 
-def _store(url: str) -> tuple[Any, str]:
-    """Return the store of a URL, and the path in it."""
+def store_of(url: str) -> tuple[Any, str]:
+    """Return the store of a URL, and the path in it.
+
+    Raises
+    ------
+    DataError
+        If its protocol is unknown, or needs a package that is not installed.
+    """
     from fsspec.core import url_to_fs  # noqa: PLC0415 - only where there is a URL
 
     protocol = url.partition("://")[0].rpartition("::")[2]
@@ -238,5 +244,6 @@ def printable(text: str) -> str:
     return shown if len(shown) <= 400 else f"{shown[:397]}..."
 
 
-def _said(error: Exception) -> str:
+def said(error: Exception) -> str:
+    """Return in one line what an error of a library says."""
     return printable(f"{type(error).__name__}: {error}".strip())

@@ -8,6 +8,7 @@ options; ``class EP(Method, name="ep")`` enters it in `METHODS`.
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar, Protocol, Self
 
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 from sparsegp.dense.component import Component
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import Kernel
-from sparsegp.likelihoods import LIKELIHOODS, Likelihood
+from sparsegp.likelihoods import Likelihood
+from sparsegp.likelihoods.parse import parse as parse_likelihood
 from sparsegp.registry import Registry
 from sparsegp.types import Doubles
 
@@ -39,6 +41,8 @@ class Problem:
         R, the latent values of a row.
     seed : int
         Key of whatever is random.
+    learns_likelihood : bool
+        Whether the parameters of the likelihood are among those to be learnt.
     """
 
     x: Doubles
@@ -47,23 +51,30 @@ class Problem:
     likelihood: Likelihood
     n_latent: int
     seed: int = 0
+    learns_likelihood: bool = False
 
     def covariances(self) -> Doubles:
         """Return the prior covariance of the rows under each kernel, (C, n, n)."""
         return np.stack([np.asarray(kernel(self.x, self.x), np.float64) for kernel in self.kernels])
 
     def parameters(self) -> Doubles:
-        """Return the logarithms of the parameters of all kernels, one after the other, (q,)."""
-        return np.concatenate([kernel.parameters() for kernel in self.kernels])
+        """Return the free parameters of all kernels, then those learnt of the likelihood, (q,)."""
+        own = [kernel.parameters() for kernel in self.kernels]
+        return np.concatenate([*own, *([self.likelihood.parameters()] * self.learns_likelihood)])
 
-    def with_parameters(self, logs: Doubles) -> Self:
-        """Return the same problem with other parameters of its kernels, (q,)."""
-        ends = np.cumsum([len(kernel.parameters()) for kernel in self.kernels])[:-1]
-        pairs = zip(self.kernels, np.split(logs, ends), strict=True)
-        return replace(self, kernels=[kernel.with_parameters(some) for kernel, some in pairs])
+    def with_parameters(self, values: Doubles) -> Self:
+        """Return the same problem with other `parameters`, (q,)."""
+        ends = np.cumsum([len(kernel.parameters()) for kernel in self.kernels])
+        *own, others = np.split(values, ends)
+        pairs = zip(self.kernels, own, strict=True)
+        kernels = [kernel.with_parameters(some) for kernel, some in pairs]
+        if not self.learns_likelihood:
+            return replace(self, kernels=kernels)
+        likelihood = self.likelihood.with_parameters(others)
+        return replace(self, kernels=kernels, likelihood=likelihood)
 
     def pull_back(self, weights: Sequence[Doubles]) -> Doubles:
-        """Return the gradient in `parameters` of a function of the covariances, (q,).
+        """Return the gradient in the parameters of kernels of a function of the covariances, (q,).
 
         Parameters
         ----------
@@ -300,17 +311,45 @@ def likelihood_for(method: type[Method], n_classes: int, wanted: str = "") -> Li
     SettingsError
         If the method is not for it, or it is not for so many classes.
     """
-    if wanted and wanted not in method.likelihoods:
+    named = parse_likelihood(wanted).family.name if wanted else ""
+    if wanted and named not in method.likelihoods:
         raise SettingsError(
             f"method={method.name} is for likelihood={' or '.join(method.likelihoods)}, "
             f"got {wanted}"
         )
     refusals = []
     for name in (wanted,) if wanted else method.likelihoods:
-        family: Any = LIKELIHOODS[name]
         try:
-            # all that dense methods ask of softmax is its density, for any number of classes
-            return family() if name == "softmax" else family.start(n_classes)  # type: ignore[no-any-return]
+            return _started(name, n_classes)
         except SettingsError as error:
             refusals.append(str(error))
-    raise SettingsError("; ".join(refusals))
+    suited = _suited(method, n_classes)
+    others = [name for name in METHODS if _suited(METHODS[name], n_classes)]
+    if not others:
+        raise SettingsError("; ".join(refusals))
+    reasons = "; ".join(text.partition(";")[0] for text in refusals)  # without advice of their own
+    advice = f"likelihood={' or '.join(suited)}" if suited else f"method={' or '.join(others)}"
+    raise SettingsError(f"method={method.name}: {reasons}; use {advice}")
+
+
+def _started(text: str, n_classes: int) -> Likelihood:
+    """Return a likelihood by its text.
+
+    Raises
+    ------
+    SettingsError
+        If it is not for so many classes.
+    """
+    wanted = parse_likelihood(text)
+    # all that dense methods ask of softmax is its density, for any number of classes
+    return wanted.family() if wanted.family.name == "softmax" else wanted.start(n_classes)
+
+
+def _suited(method: type[Method], n_classes: int) -> list[str]:
+    """Return the likelihoods of a method that are for so many classes."""
+    found = []
+    for name in method.likelihoods:
+        with suppress(SettingsError):
+            if not _started(name, n_classes).numeric:
+                found.append(name)
+    return found

@@ -17,7 +17,7 @@ class Exact(Method, name="exact"):
 
     With A = K + s I the log marginal likelihood is -y' A^-1 y / 2 - log |A| / 2 - n log(2 pi) / 2
     (Rasmussen & Williams 2006, eq. 2.30); its gradient is that of tr((a a' - A^-1) K) / 2 with
-    a = A^-1 y (eq. 5.9).
+    a = A^-1 y (eq. 5.9), and that in log s is s times the trace of (a a' - A^-1) / 2.
     """
 
     likelihoods: ClassVar[tuple[str, ...]] = ("gaussian",)
@@ -40,6 +40,9 @@ class Exact(Method, name="exact"):
         inverse = sites.apply(np.eye(len(problem.x))[:, np.newaxis])[:, 0]
         weights = 0.5 * (np.outer(coefficients, coefficients) - inverse)
         gradient = problem.pull_back([weights])
+        if problem.learns_likelihood:
+            noise: Any = problem.likelihood
+            gradient = np.append(gradient, noise.noise_variance * np.trace(weights))
         return Evidence(_log_evidence(problem, sites, coefficients), gradient, np.empty(0))
 
 

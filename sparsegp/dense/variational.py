@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sparsegp.dense.base import Alone, Evidence, Fit, Method, Problem, Watch
 from sparsegp.dense.bound import Bound, ascend, left
 from sparsegp.dense.component import Component
-from sparsegp.dense.length_scales import Hyperprior, LengthScales
+from sparsegp.dense.length_scales import WEIGHTS, Hyperprior, LengthScales
 from sparsegp.errors import SettingsError
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.types import Doubles
@@ -30,11 +30,11 @@ class Course:
     Attributes
     ----------
     logs : Doubles (q,)
-        Parameters of the kernels of the highest bound so far.
+        Parameters of the kernels of the last round; of the highest bound so far for `site`.
     rates : Doubles (s,)
         Means of psi, where length scales are learnt.
-    site : Doubles (n, R)
-        Their y~.
+    site, latent : Doubles (n, R)
+        Their y~ and m~.
     rounds : list of (bound, effective draws, phi ...)
         Of the importance sampling; the first is that of the kernels given.
     bounds : list of float
@@ -45,6 +45,7 @@ class Course:
     logs: Doubles
     rates: Doubles
     site: Doubles
+    latent: Doubles
     rounds: list[list[float]] = field(default_factory=list)
     bounds: list[float] = field(default_factory=list)
     ascent: Ascent | None = None
@@ -55,9 +56,9 @@ class Course:
     ) -> "Course":
         """Return the one that was interrupted, or a new one."""
         if not former:
-            site = np.zeros((len(problem.x), problem.n_latent))
-            return cls(problem.parameters(), rates, site)
-        course = cls(former["logs"], former["rates"], former["site"])
+            zero = np.zeros((len(problem.x), problem.n_latent))
+            return cls(problem.parameters(), rates, zero, zero)
+        course = cls(former["logs"], former["rates"], former["site"], former["latent"])
         course.rounds, course.bounds = former["rounds"].tolist(), former["bounds"].tolist()
         if "point" in former:
             course.ascent = Ascent.from_arrays(former)
@@ -74,6 +75,7 @@ class Course:
             "logs": self.logs,
             "rates": self.rates,
             "site": self.site,
+            "latent": self.latent,
             "rounds": np.array(self.rounds).reshape(len(self.rounds), 2 + len(self.rates)),
             "bounds": np.array(self.bounds),
         } | (self.ascent.arrays() if self.ascent else {})
@@ -91,12 +93,15 @@ class Variational(Method, name="variational"):
         At most, of one ascent.
     importance : int
         Draws of the length scales in a round; with 0 the kernel stays.
+    weights : str
+        Of these draws: "latent", as in the program of GR, or "site", with which the rounds climb
+        the bound: one that lowers it is made again (length_scales.py).
     rounds : int
-        Of the importance sampling, at most. A round that lowers the bound is made again.
+        Of the importance sampling, at most.
     rise : float
-        Nats a row by which three rounds together must raise the bound, or they are the last. One
-        percent of the bound, as GR (section 6.5) have it, comes to about as much. Later rounds
-        raise it by dropping ever more inputs, and predictions get worse.
+        Nats a row by which three rounds together must raise the bound, or they are the last, once
+        it has risen as much above that of the start. One percent of the bound, as GR (section 6.5)
+        have it, comes to about as much. With a negative number all rounds are made.
     shape, rate : float
         Of the gamma prior of the rate of an inverse length scale; vague if small.
     """
@@ -104,6 +109,7 @@ class Variational(Method, name="variational"):
     tolerance: float = 1e-8
     steps: int = 1000
     importance: int = 0
+    weights: str = "latent"
     rounds: int = 50
     rise: float = 0.02
     shape: float = 1e-3
@@ -117,11 +123,14 @@ class Variational(Method, name="variational"):
                 raise SettingsError(f"{name} must be positive, got {getattr(self, name)}")
         if self.importance < 0:
             raise SettingsError(f"importance must not be negative, got {self.importance}")
+        if self.weights not in WEIGHTS:
+            raise SettingsError(f"weights must be {' or '.join(WEIGHTS)}, got {self.weights!r}")
 
     def fit(self, problem: Problem, watch: Watch) -> Fit:
         """Return the posterior; its log evidence is the bound."""
         course = self._learn(problem, watch)
-        problem = problem.with_parameters(course.logs)
+        if self.importance:  # a kernel that stays is the one given, to the last bit
+            problem = problem.with_parameters(course.logs)
         bound = Bound(problem)
         ascent = self._climb(bound, course, watch)
         component = Component(
@@ -140,7 +149,7 @@ class Variational(Method, name="variational"):
         """Return the bound and its gradient, from K_k: (c_k c_k' - (I + K_k)^-1) / 2, m = K c."""
         bound = Bound(problem)
         site = np.zeros((len(problem.x), problem.n_latent)) if start is None else start
-        course = Course(problem.parameters(), np.empty(0), site)
+        course = Course(problem.parameters(), np.empty(0), site, site)
         ascent = self._climb(bound, course, Alone())
         site = bound.site(ascent.point)
         coefficients, spectrum = bound.spectrum.smooth(site), bound.spectrum
@@ -166,18 +175,23 @@ class Variational(Method, name="variational"):
         while course.ascent is None:
             number, logs, effective = len(course.rounds), course.logs, 0.0
             if number:
-                here = problem.with_parameters(logs)
                 phi, effective = scales.mean(
-                    here, course.site, course.rates, self.importance, number, watch
+                    problem.with_parameters(logs),
+                    course.latent if self.weights == "latent" else course.site,
+                    course.rates,
+                    self.importance,
+                    number,
+                    watch,
+                    self.weights,
                 )
                 logs = scales.put(logs, phi)
             bound = Bound(problem.with_parameters(logs))
             start = Ascent.at(bound.regressed(course.site), bound)
             ascent = ascend(bound, start, self.tolerance, self.steps)
             phi = scales.inverse(logs)
-            if not number or ascent.value > max(course.reached):
+            if not number or self.weights != "site" or ascent.value > max(course.reached):
                 course.logs, course.rates = logs, prior.rates(phi)
-                course.site = bound.site(ascent.point)
+                course.site, course.latent = bound.site(ascent.point), bound.mean(ascent.point)
             course.rounds.append([ascent.value, effective, *phi.tolist()])
             if number == self.rounds or self._settled(course):
                 break
@@ -185,9 +199,16 @@ class Variational(Method, name="variational"):
         return course
 
     def _settled(self, course: Course) -> bool:
-        """Return whether the last rounds have raised the bound too little to go on."""
+        """Return whether the last rounds have raised the bound too little to go on.
+
+        Not while the kernel tells as little as that of the start: where rows are too far from each
+        other all draws weigh alike, and phi wanders until an input is found that matters.
+        """
         before, last = course.reached[:-PATIENCE], course.reached[-PATIENCE:]
-        return bool(before) and max(last) - max(before) < self.rise * len(course.site)
+        enough = self.rise * len(course.site)
+        if not before or max(course.reached) - course.reached[0] < enough:
+            return False
+        return max(last) - max(before) < enough
 
     def _climb(self, bound: Bound, course: Course, watch: Watch) -> Ascent:
         """Make the last ascent, or what is left of it, and tell of every step."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.estimate.sparse import DOUBLE, PROCESS_BYTES
+from sparsegp.estimate.memory import DOUBLE, PROCESS_BYTES
 from sparsegp.settings import DenseSettings
 
 

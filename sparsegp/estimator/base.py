@@ -167,7 +167,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
 
         Parameters
         ----------
-        path : path
+        path : path or URL
 
         Raises
         ------
@@ -183,11 +183,11 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read an estimator from a directory.
+        """Read an estimator from a directory or a store.
 
         Parameters
         ----------
-        path : path
+        path : path or URL
             What `save` wrote, or a model or run directory of `sparsegp.train` or the command line.
 
         Returns

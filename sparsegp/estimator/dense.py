@@ -1,4 +1,4 @@
-"""The classifier of the dense methods for scikit-learn."""
+"""Classifier and regressor of the dense methods for scikit-learn."""
 
 import os
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from sparsegp.dense import parse_method
 from sparsegp.errors import SettingsError
 from sparsegp.estimator.classes import Classifier
+from sparsegp.estimator.noisy import Regressor
 from sparsegp.estimator.parameters import named_settings
 from sparsegp.likelihoods import LIKELIHOODS
 from sparsegp.likelihoods.binary import Binary
@@ -122,3 +123,94 @@ class DenseGPClassifier(Classifier):
     @property
     def _what(self) -> str:
         return f"likelihood={self.likelihood}" if self.likelihood else f"method={self.method}"
+
+
+class DenseGPRegressor(Regressor):
+    """Gaussian process regressor in closed form: all rows at once, in O(n^3).
+
+    For a few thousand rows. Labels are standardised for training; predictions have their units.
+    NumPy arrays and data frames give NumPy arrays; dask collections are read into memory, and give
+    lazy dask arrays as predictions.
+
+    Parameters
+    ----------
+    kernel : str or Kernel
+        Where learning starts, for labels of variance one. A length scale left out is chosen from
+        the data.
+    likelihood : str
+        "gaussian" with the noise variance where learning starts, for labels of variance one.
+    learn : str
+        "evidence": kernel and noise of the highest marginal likelihood, times the hyperprior;
+        "none"; "hmc": samples of the kernel by hybrid Monte Carlo, over which predictions are
+        averaged, with the noise as it is.
+    steps : int
+        Line searches of "evidence", at most; draws of each chain of "hmc".
+    hyperprior : str
+        With `learn`: prior densities of what is learnt. The default keeps the noise of labels that
+        have none from vanishing; see `SparseGPRegressor`.
+    scaling : str
+        Of the inputs: "auto", "standard", "range" or "none".
+    random_state : int, RandomState instance or None
+        Seed of whatever is random. Fits are the same again unless it is None or an instance.
+    n_jobs, client, checkpoint_dir, resume, verbose
+        Where a fit computes, what it keeps and what it shows: see `SparseGPClassifier`.
+
+    Attributes
+    ----------
+    active_indices_ : array (n,)
+        Numbers of the rows that the model holds: all.
+    kernel_ : str
+        The kernel as it was learnt, of standardised labels; length scales refer to scaled inputs.
+    noise_variance_ : float
+        In squared units of the labels.
+    history_ : list of dict
+        One record, of the end: n_active, seconds, train_mse, train_nlpp.
+    model_ : Model
+    n_features_in_ : int
+    feature_names_in_ : array (p,)
+        Only if all columns of the training data have names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sparsegp import DenseGPRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> regressor = DenseGPRegressor().fit(X[:300], y[:300])
+    >>> mean, std = regressor.predict(X[300:], return_std=True)
+    >>> bool(regressor.score(X[300:], y[300:]) > 0.45)
+    True
+    """
+
+    _settings_type = DenseSettings
+
+    def __init__(  # noqa: PLR0913 - scikit-learn wants every parameter by its name
+        self,
+        *,
+        kernel: Any = "1*rbf",
+        likelihood: str = "gaussian(0.3)",
+        learn: str = "evidence",
+        steps: int = DenseSettings.steps,
+        hyperprior: str = "1/noise: gamma(20, 0.02)",
+        scaling: str = DenseSettings.scaling,
+        random_state: Any = DenseSettings.seed,
+        n_jobs: int | None = None,
+        client: Any = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.likelihood = likelihood
+        self.learn = learn
+        self.steps = steps
+        self.hyperprior = hyperprior
+        self.scaling = scaling
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.client = client
+        self.checkpoint_dir = checkpoint_dir
+        self.resume = resume
+        self.verbose = verbose
+
+    def _settings(self, n: int, n_classes: int) -> DenseSettings:
+        return DenseSettings.given(task=self._task, method="exact", **named_settings(self))

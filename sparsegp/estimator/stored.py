@@ -1,10 +1,9 @@
 """A fitted estimator on disk: its model, and beside it what scikit-learn knows and it does not."""
 
 import os
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from sparsegp.checkpoint import read_bundle, remove_bundle, write_bundle
+from sparsegp.checkpoint import is_bundle, place_of, read_bundle, remove_bundle, write_bundle
 from sparsegp.estimator.parameters import parameters_from
 from sparsegp.model import Model
 from sparsegp.settings import settings_from_json
@@ -23,7 +22,7 @@ class Stored(NamedTuple):
 
 
 def write(path: str | os.PathLike[str], stored: Stored) -> None:
-    """Write an estimator to a directory; one that is there is replaced.
+    """Write an estimator to a directory or a store; one that is there is replaced.
 
     Raises
     ------
@@ -38,7 +37,7 @@ def write(path: str | os.PathLike[str], stored: Stored) -> None:
         "classes_dtype": dtype.str if dtype.kind in "biufU" else "O",
         "feature_names": stored.feature_names,
     }
-    place = Path(path)
+    place = place_of(path)
     remove_bundle(place / "estimator")  # never beside another model than its own
     stored.model.save(place / "model")
     write_bundle(place / "estimator", meta, {}, kind=KIND, version=VERSION)
@@ -52,8 +51,8 @@ def read(path: str | os.PathLike[str]) -> Stored:
     StoreError
         If there is none, or it was altered, or a newer version wrote it.
     """
-    model, place = Model.load(path), Path(path) / "estimator"
-    if not place.is_dir():
+    model, place = Model.load(path), place_of(path) / "estimator"
+    if not is_bundle(place):
         known = parameters_from(settings_from_json(model.settings))
         return Stored(model, known, model.classes, None)
     meta = read_bundle(place, kind=KIND, versions={VERSION}).meta

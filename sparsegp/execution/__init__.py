@@ -51,18 +51,14 @@ def open_runtime(
     ClusterError
         If the scheduler does not answer or workers do not start.
     """
-    options = {
-        "threads": threads,
-        "workers": workers,
-        "scheduler": scheduler,
-        "scheduler_file": scheduler_file,
-        "cluster": cluster,
-    }
-    given = [name for name, value in options.items() if value is not None]
-    if len(given) > 1:
-        raise SettingsError(f"give only one of {', '.join(options)}; got {' and '.join(given)}")
-    if tls is not None and scheduler is None and scheduler_file is None:
-        raise SettingsError("tls goes with scheduler or scheduler_file; give one, or leave it out")
+    given = require_one(
+        threads=threads,
+        workers=workers,
+        scheduler=scheduler,
+        scheduler_file=scheduler_file,
+        tls=tls,
+        cluster=cluster,
+    )
     if not given or threads is not None:
         from sparsegp.execution.threads import ThreadRuntime  # noqa: PLC0415
 
@@ -81,3 +77,19 @@ def open_runtime(
     certificate = None if tls is None else Certificate.in_folder(tls)
     file = None if scheduler_file is None else Path(scheduler_file)
     return DaskRuntime.own(connect(scheduler, file, certificate=certificate))
+
+
+def require_one(*, tls: object = None, **places: object) -> list[str]:
+    """Return the names of the places that are given (not None): one, or none.
+
+    Raises
+    ------
+    SettingsError
+        If there are more, or a certificate is given for none of those that take one.
+    """
+    given = [name for name, value in places.items() if value is not None]
+    if len(given) > 1:
+        raise SettingsError(f"give only one of {', '.join(places)}; got {' and '.join(given)}")
+    if tls is not None and given not in (["scheduler"], ["scheduler_file"]):
+        raise SettingsError("tls goes with scheduler or scheduler_file; give one, or leave it out")
+    return given

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeAlias
 
+from sparsegp.execution.memory import Room
+
 Message: TypeAlias = tuple[str, tuple[Any, ...]]
 """A method of the blocks and its arguments."""
 
@@ -99,6 +101,26 @@ class Runtime(ABC):
         """
 
     @abstractmethod
+    def sum_blocks(self, indices: Sequence[int], method: str, *args: Any) -> Any:
+        """Call a method that changes nothing on some blocks, and return the sum of the answers.
+
+        Answers are added where the blocks are, and then as they come, so that few of them are in
+        memory at a time. The order of the sum is not defined: it must not matter.
+
+        Parameters
+        ----------
+        indices : sequence of int
+            At least one.
+        method : str
+        *args
+
+        Raises
+        ------
+        ClusterError
+            If workers were lost for good.
+        """
+
+    @abstractmethod
     def run_tasks(
         self, function: Callable[[Any, Any], Any], shared: Any, tasks: Sequence[Any]
     ) -> Generator[tuple[int, Any], None, None]:
@@ -139,6 +161,16 @@ class Runtime(ABC):
     @abstractmethod
     def n_workers(self) -> int:
         """Number of threads or workers that answer at the same time."""
+
+    @abstractmethod
+    def rooms(self) -> list[Room]:
+        """Return what memory the processes may take in which blocks would be built now.
+
+        Raises
+        ------
+        ClusterError
+            If no worker is left.
+        """
 
     @abstractmethod
     def describe(self) -> str:

@@ -236,6 +236,7 @@ def connect(
     address, scheduler_file : str or path, optional
         Exactly one of them.
     n_workers : int
+        None are waited for if it is 0.
     timeout : float
         Seconds for the scheduler to answer, and again for the workers to be there.
     certificate : Certificate, optional
@@ -280,7 +281,8 @@ def connect(
             f"check the address and that the scheduler runs{_tls_advice(str(address), certificate)}"
         ) from error
     try:
-        client.wait_for_workers(n_workers, timeout=timeout)
+        if n_workers:
+            client.wait_for_workers(n_workers, timeout=timeout)
     except TimeoutError:
         found = len(client.nthreads())
         client.close()

@@ -18,7 +18,8 @@ from sparsegp.errors import ClusterError
 from sparsegp.execution.base import Part, Runtime, check_index, check_parts, name_block
 from sparsegp.execution.clusters import Connection, connect, leave, start_local
 from sparsegp.execution.host import Answer, pack, pack_part
-from sparsegp.execution.limits import Limits
+from sparsegp.execution.limits import HOSTS_AT_A_TIME, Limits
+from sparsegp.execution.memory import Room
 from sparsegp.execution.remote import HostLostError, RemoteHost
 from sparsegp.execution.roster import Roster
 from sparsegp.execution.tasks import run_on_cluster
@@ -125,6 +126,14 @@ class DaskRuntime(Runtime):
         """Number of workers, as last seen."""
         return self._roster.expected
 
+    def rooms(self) -> list[Room]:
+        """Return what memory the workers may take that are there now."""
+        with self._lock:
+            hosts = [host for host in map(self._host, self._roster.find()) if host is not None]
+            answers = self._each_host(dict.fromkeys(hosts, ("room",)))
+        _raise_first(answers, "a look at its memory")
+        return [room for answer in answers.values() for room in answer.values]
+
     def describe(self) -> str:
         """Say which cluster this is and how many workers it has."""
         n = self.n_workers
@@ -159,6 +168,25 @@ class DaskRuntime(Runtime):
         """Call one method on one block."""
         check_index(index, self.n_blocks)
         return self._ask([index], method, args)[index]
+
+    def sum_blocks(self, indices: Sequence[int], method: str, *args: Any) -> Any:
+        """Call a method on some blocks and return the sum of the answers."""
+        packed, total = pack((method, args)), None
+        with self._lock:
+            self._adapt()
+            missing = set(indices)
+            while missing:
+                self._settle(replay=True)
+                held = {h: [i for i in these if i in missing] for h, these in self._held().items()}
+                few = [host for host in held if held[host]][:HOSTS_AT_A_TIME]
+                answers = self._each_host({host: ("total", packed, held[host]) for host in few})
+                _raise_first(answers, method)
+                for host, answer in answers.items():
+                    total = answer.values[0] if total is None else total + answer.values[0]
+                    missing.difference_update(held[host])
+            self._roster.answered(indices)
+            self._roster.report()
+        return total
 
     def run_tasks(
         self, function: Callable[[Any, Any], Any], shared: Any, tasks: Sequence[Any]

@@ -15,6 +15,7 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 
 from sparsegp.execution.inputs import SingleThreadedBLAS, compute_inputs, is_lazy
+from sparsegp.execution.memory import Room
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,17 @@ class Host:
         for index in indices:
             self._blocks.pop(index, None)
 
+    def room(self) -> bytes:
+        """Return what memory this process may take, before Dask pauses it."""
+        from dask import config  # noqa: PLC0415 - a driver imports this module too
+        from distributed import get_worker  # noqa: PLC0415
+
+        worker: Any = get_worker()
+        limit, rules = worker.memory_manager.memory_limit, config.get("distributed.worker.memory")
+        shares = [rules.get(action) or 1.0 for action in ("pause", "terminate")]
+        name = f"worker {worker.address}"
+        return pack(Answer([Room.of_this_process(name, limit and int(min(shares) * limit))]))
+
     def build(self, index: int, packed: bytes) -> bytes:
         """Build one block; its lazy inputs are computed here."""
         self._blocks.pop(index, None)
@@ -99,6 +111,18 @@ class Host:
                 value = getattr(self._blocks[index], method)(*args)
                 values.append(value if keep else None)
             return pack(Answer(values))
+        except Exception as error:
+            return pack(Answer([], portable(error), index))
+
+    def total(self, packed: bytes, indices: list[int]) -> bytes:
+        """Call one method on some blocks, and return the sum of their answers."""
+        value, index = None, indices[0]
+        try:
+            method, args = pickle.loads(packed)
+            for index in indices:
+                found = getattr(self._blocks[index], method)(*args)
+                value = found if value is None else value + found
+            return pack(Answer([value]))
         except Exception as error:
             return pack(Answer([], portable(error), index))
 

@@ -1,5 +1,7 @@
 """Inputs of blocks: dask collections are replaced by their values, BLAS is kept to one thread."""
 
+import math
+import sys
 import threading
 from contextlib import ExitStack
 from typing import Any, ClassVar
@@ -14,14 +16,31 @@ def is_lazy(value: Any) -> bool:
 
 
 def compute_inputs(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Replace the dask collections among `inputs` by their values, computed in this thread."""
+    """Replace the dask collections among `inputs` by their values, computed in this thread.
+
+    An array is filled chunk by chunk, so that it is in memory once, with one of its chunks.
+    """
     lazy = {name: value for name, value in inputs.items() if is_lazy(value)}
     if not lazy:
         return dict(inputs)
+    import numpy as np  # noqa: PLC0415
     from dask.base import compute  # noqa: PLC0415 - dask is loaded only where it is used
 
-    values = compute(*lazy.values(), scheduler="synchronous")  # type: ignore[no-untyped-call]
-    return inputs | dict(zip(lazy, values, strict=True))
+    arrays = {name: value for name, value in lazy.items() if _is_whole(value)}
+    found: dict[str, Any] = {}
+    for name, array in arrays.items():
+        found[name] = np.empty(array.shape, array.dtype)
+        array.store(found[name], lock=False, scheduler="synchronous")
+    others = {name: value for name, value in lazy.items() if name not in arrays}
+    values = compute(*others.values(), scheduler="synchronous")  # type: ignore[no-untyped-call]
+    return inputs | found | dict(zip(others, values, strict=True))
+
+
+def _is_whole(value: Any) -> bool:
+    """Tell whether `value` is a dask array of known sizes with more than one chunk."""
+    arrays: Any = sys.modules.get("dask.array")  # loaded where there is one
+    is_array = arrays is not None and isinstance(value, arrays.Array)
+    return is_array and value.npartitions > 1 and all(map(math.isfinite, value.shape))
 
 
 class SingleThreadedBLAS:

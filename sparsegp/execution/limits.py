@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 MAX_PULSE_SECONDS = 5.0
 
+HOSTS_AT_A_TIME = 32
+"""Workers whose sums are in the memory of the driver side by side."""
+
 
 @dataclass(frozen=True)
 class Limits:

@@ -15,6 +15,7 @@ from sparsegp.execution.base import (
     name_task,
 )
 from sparsegp.execution.inputs import SingleThreadedBLAS, compute_inputs, limit_this_thread
+from sparsegp.execution.memory import Room
 
 
 def usable_cpus() -> int:
@@ -64,6 +65,10 @@ class ThreadRuntime(Runtime):
         """Number of threads."""
         return self._n_threads
 
+    def rooms(self) -> list[Room]:
+        """Return what memory this process may take."""
+        return [Room.of_this_process("this process")]
+
     def describe(self) -> str:
         """Say how many threads there are."""
         return f"{self._n_threads} thread{'s' if self._n_threads > 1 else ''} of this process"
@@ -83,6 +88,15 @@ class ThreadRuntime(Runtime):
         """Call one method on one block, in the thread of the caller."""
         check_index(index, self.n_blocks)
         return self._call(index, method, args)
+
+    def sum_blocks(self, indices: Sequence[int], method: str, *args: Any) -> Any:
+        """Call a method on some blocks and return the sum of the answers."""
+        total: Any = None
+        for start in range(0, len(indices), self._n_threads):
+            some = indices[start : start + self._n_threads]
+            for value in self._run(lambda index: self._call(index, method, args), some):
+                total = value if total is None else total + value
+        return total
 
     def run_tasks(
         self, function: Callable[[Any, Any], Any], shared: Any, tasks: Sequence[Any]

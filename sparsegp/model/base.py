@@ -6,7 +6,6 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from sparsegp.checkpoint import read_bundle, write_bundle
+from sparsegp.checkpoint import is_bundle, place_of, read_bundle, write_bundle
 from sparsegp.checkpoint.schema import check_arrays, restoring
 from sparsegp.data.labels import classes_from_json, classes_to_json
 from sparsegp.data.numbers import Numbers
@@ -195,7 +194,7 @@ class Model(ABC):
         return self._map(self._labels, X, None, self.classes.dtype)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a directory, whole or not at all.
+        """Write the model to a directory, or to a store by a URL, whole or not at all.
 
         Raises
         ------
@@ -211,19 +210,21 @@ class Model(ABC):
             "history": [dict(record) for record in self.history],
             "numbers": None if self.numbers is None else asdict(self.numbers),
         }
-        write_bundle(Path(path), meta, {**arrays, "rows": self.rows}, kind=KIND, version=VERSION)
+        write_bundle(
+            place_of(path), meta, {**arrays, "rows": self.rows}, kind=KIND, version=VERSION
+        )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Model":
-        """Read a model directory, or the model in a run directory.
+        """Read a model, or the model of a run, from a directory or by a URL.
 
         Raises
         ------
         StoreError
             If there is none, or it was altered, or a newer version wrote it.
         """
-        place = Path(path)
-        if (place / "model").is_dir():
+        place = place_of(path)
+        if is_bundle(place / "model"):
             place = place / "model"
         elif (place / "run.json").is_file():
             raise StoreError(f"{place} holds no finished model; go on with `train --resume`")

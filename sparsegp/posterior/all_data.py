@@ -186,8 +186,7 @@ class Problem:
         for factor in self.factors:
             inverse = solve_lower(factor, np.eye(len(factor)))
             self.whole.append(np.eye(len(factor)) - inverse @ inverse.T)
-        answers = self.rows.map_blocks("gram", len(x), self.grains["gram"])
-        self.gram = np.sum(answers, axis=0)
+        self.gram: Doubles = self.rows.sum_blocks("gram", len(x), self.grains["gram"])
         self.scale = 0.0
         self.set_scale(1.0)
 

@@ -154,6 +154,10 @@ class Rows(Protocol):
         """Call a method on the blocks of training rows."""
         ...
 
+    def sum_blocks(self, method: str, *args: Any) -> Any:
+        """Call a method on the row blocks of training rows and return the sum of the answers."""
+        ...
+
     def say(self, state: Callable[[], dict[str, Any]], **figures: float) -> None:
         """Tell that a round is done, and how to go on from there; may raise Interrupted."""
         ...

@@ -7,11 +7,11 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Self, TypeAlias
 
 import numpy as np
 
+from sparsegp.checkpoint import StorePath, place_of
 from sparsegp.errors import DataError, StoreError
 from sparsegp.types import Doubles
 
@@ -78,7 +78,7 @@ class History:
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write a table with a line of names; missing values are empty, numbers exact.
 
-        A file of that name is replaced whole or not at all.
+        A file of that name is replaced whole or not at all; `path` may be the URL of an object.
 
         Raises
         ------
@@ -89,7 +89,10 @@ class History:
         writer = csv.DictWriter(text, self.columns, restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows(self._records)
-        path = Path(path)
+        path = place_of(path)
+        if isinstance(path, StorePath):
+            path.write_bytes(text.getvalue().encode())
+            return
         beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
         try:
             beside.write_text(text.getvalue(), encoding="utf-8")

@@ -174,12 +174,24 @@ def error_reject(confidence: Doubles, right: Booleans) -> tuple[Doubles, Doubles
     error : array (m,)
         Share of wrong answers among the rows that are kept.
     """
-    order = np.argsort(confidence, kind="stable")
+    return rejecting(confidence, (~right).astype(np.float64))
+
+
+def rejecting(certainty: Doubles, values: Doubles) -> tuple[Doubles, Doubles]:
+    """Return the shares of rows rejected, (m,), and the mean value of the rows kept, (m,).
+
+    Parameters
+    ----------
+    certainty : array (n,)
+        The least certain rows are rejected first, those of one certainty together.
+    values : array (n,)
+    """
+    order = np.argsort(certainty, kind="stable")
     left = np.arange(len(order), 0, -1)
-    wrong = np.cumsum(~right[order][::-1])[::-1]
-    ranked = confidence[order]
+    sums = np.cumsum(values[order][::-1])[::-1]
+    ranked = certainty[order]
     first = np.concatenate([[True], ranked[1:] != ranked[:-1]])
-    return 1.0 - left[first] / len(order), wrong[first] / left[first]
+    return 1.0 - left[first] / len(order), sums[first] / left[first]
 
 
 def _nlpp(logs: Doubles, codes: Integers) -> float:

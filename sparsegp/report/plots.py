@@ -195,6 +195,36 @@ def error_reject_curve(evaluation: Evaluation, path: str | os.PathLike[str]) -> 
     _save(figure, path)
 
 
+def reject_curves(curves: Mapping[str, Mapping[str, Curve]], path: str | os.PathLike[str]) -> None:
+    """Draw means over the rows kept against the share rejected, as `error_reject_curve` does.
+
+    Parameters
+    ----------
+    curves : mapping
+        By what is averaged, in a picture each, and by the name in the legend: shares rejected (m,)
+        and means (m,).
+    path : path
+        Picture to write; its suffix tells the format (.png, .svg, .pdf).
+
+    Raises
+    ------
+    SettingsError
+        If matplotlib is not installed or does not know the format.
+    StoreError
+        If the picture cannot be written.
+    """
+    figure = _canvas(path, (5.2 * len(curves), 4.2))
+    every = figure.subplots(1, len(curves), squeeze=False)[0]
+    for axes, (what, drawn) in zip(every, curves.items(), strict=True):
+        for (name, (x, y)), colour in zip(drawn.items(), cycle(COLOURS), strict=False):
+            axes.plot(x, y, color=colour, drawstyle="steps-post", label=_plain(name))
+        axes.set(xlabel="share of rows rejected, the least certain first", ylabel=what)
+        _tidy(axes)
+    handles, names = every[0].get_legend_handles_labels()
+    figure.legend(handles, names, frameon=False, loc="outside upper center", ncols=7)
+    _save(figure, path)
+
+
 def confusion_matrix(evaluation: Evaluation, path: str | os.PathLike[str]) -> None:
     """Draw the numbers of rows by true and predicted class; colours are shares of the true class.
 

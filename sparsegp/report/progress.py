@@ -91,6 +91,10 @@ class Progress:
         self.description = description
         self._screen = self._open()
 
+    def turn_to(self, description: str) -> None:
+        """Name the next part of a piece of work; the figures of the former one are forgotten."""
+        self.description, self._figures = description, {}
+
     def update(self, done: int, **figures: float) -> None:
         """Tell that `done` units are complete, and the latest figures (``heldout_error=0.05``)."""
         if self._screen is None:

@@ -9,14 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from threadpoolctl import threadpool_limits
 
-from sparsegp.data import Table, encode_with
-from sparsegp.errors import DataError
-from sparsegp.report import Evaluation, Progress, evaluate
+from sparsegp.report import Progress
 from sparsegp.reproduce.cell import Cell
-from sparsegp.reproduce.contestants import CONTESTANTS, Fitted, in_memory
+from sparsegp.reproduce.contestants import CONTESTANTS, in_memory
+from sparsegp.reproduce.judge import Predictions, held_out
 from sparsegp.reproduce.work import main, peak_bytes
 
 
@@ -30,8 +28,7 @@ def measure(cell: Cell, folder: Path | None, progress: Progress) -> dict[str, An
         none; processor and wall seconds of the fit, and peak memory. Settings in words.
     """
     dataset = in_memory(cell.source.load(folder, cell.data_seed))
-    if dataset.test is None:
-        raise DataError(f"{dataset.train.source} has no test rows; a pipeline needs them")
+    test = held_out(dataset)
     contestant = CONTESTANTS[cell.options["model"]]
     with threadpool_limits(1):
         fit = contestant.prepare(dataset.train, cell, progress)
@@ -40,28 +37,15 @@ def measure(cell: Cell, folder: Path | None, progress: Progress) -> dict[str, An
         fitted = fit()
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
         peak = peak_bytes()
-        figures = judge(fitted, dataset.test).to_json()
-    names = ("error", "nlpp", "brier", "ece") if fitted.log_probabilities else ("error",)
-    kept = {name: figures[name] for name in names}
+        figures = Predictions.of(fitted, test).figures(dataset)
     stages = {f"{name}_cpu_s": seconds for name, seconds in fitted.stages.items()}
     return {
-        "figures": {**kept, "cpu_s": cpu, "wall_s": wall, "peak_bytes": peak, **stages},
+        "figures": {**figures, "cpu_s": cpu, "wall_s": wall, "peak_bytes": peak, **stages},
         "n_train": dataset.train.X.shape[0],
-        "n_test": figures["n"],
+        "n_test": test.X.shape[0],
         "settings": fitted.settings,
         "details": fitted.details,
     }
-
-
-def judge(fitted: Fitted, test: Table) -> Evaluation:
-    """Evaluate on test rows; labels alone are taken as certain."""
-    X = np.asarray(test.X)
-    target, _ = encode_with(fitted.classes, test.y, test.source)
-    if fitted.log_probabilities is not None:
-        return evaluate(fitted.log_probabilities(X), target, fitted.classes)
-    logs = np.full((len(X), len(fitted.classes)), -np.inf)
-    logs[np.arange(len(X)), fitted.codes(X)] = 0.0
-    return evaluate(logs, target, fitted.classes)
 
 
 def forget_peak() -> None:

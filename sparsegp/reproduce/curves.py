@@ -66,7 +66,8 @@ def _mean_curve(
     pipeline: Pipeline, results: Mapping[str, Mapping[str, Any]], variant: str, what: str
 ) -> tuple[list[int], list[float]]:
     cells = [results[c.name] for c in pipeline.variants[variant] if c.name in results]
-    steps = sorted({record["n_active"] for cell in cells for record in cell.get("curve", ())})
+    cells = [cell for cell in cells if len(cell.get("curve", ())) > 1]  # methods that include rows
+    steps = sorted({record["n_active"] for cell in cells for record in cell["curve"]})
     means = {}
     for n in steps:
         values = [pipeline.kind.figure(cell, what, n) for cell in cells]

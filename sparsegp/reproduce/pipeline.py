@@ -8,13 +8,17 @@ from typing import Any, get_args, get_type_hints
 
 from sparsegp.errors import SettingsError
 from sparsegp.reproduce.cell import Cell
-from sparsegp.reproduce.kinds import KINDS, Kind
+from sparsegp.reproduce.contestants import CONTESTANTS
+from sparsegp.reproduce.kinds import KINDS, Bench, Kind, Result
 from sparsegp.reproduce.sources import Source
 from sparsegp.reproduce.toml import Section, read_toml
 from sparsegp.reproduce.views import read_viewed
 from sparsegp.settings import SPARSE, DenseSettings, TrainSettings, settings_given
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+LIKE_DENSE = ("scaling",)
+"""Settings of a rival that takes all rows, in a pipeline that is not of rivals alone."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,8 @@ class Claim:
         An upper bound, not the figure itself.
     where : str
         Its place in the paper; empty for a goal.
+    within : float, optional
+        How far from the value a goal may be missed on either side; without, the value is a bound.
     """
 
     variant: str
@@ -38,6 +44,7 @@ class Claim:
     value: float
     bound: bool
     where: str = ""
+    within: float | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,12 @@ class Pipeline:
     def kind(self) -> Kind:
         """How its cells are run."""
         return KINDS[self.kind_name]
+
+    def run(self, cell: Cell, bench: Bench) -> Result:
+        """Run a cell; see `Kind.run`."""
+        if self.kind.compares and "model" in cell.options:
+            return self.kind.run_rival(cell, bench)
+        return self.kind.run(cell, bench)
 
     @property
     def variants(self) -> dict[str, list[Cell]]:
@@ -143,12 +156,11 @@ def _read_cells(file: Section, kind: str) -> Iterator[Cell]:
         seen.add(name)
         data = "" if set(sources) == {""} else section.take("data", str)
         source = _choose_source(section, sources, data)
-        options = KINDS[kind].read_options(section)
-        used = KINDS[kind].settings_used(options)
+        options, used = _read_options(section, KINDS[kind])
         given = {k: v for k, v in common.items() if used is None or k in used}
         given |= _read_settings(section, used)
         for seed, data_seed in zip(seeds, data_seeds, strict=True):
-            settings = _settings(section, given | {"seed": seed})
+            settings = _settings(section, given | {"seed": seed}, dense=used == LIKE_DENSE)
             drawn_with = data_seed if source.seeded else None
             yield Cell(
                 name=f"{name}-{seed}",
@@ -161,6 +173,20 @@ def _read_cells(file: Section, kind: str) -> Iterator[Cell]:
                 options=options,
                 used=used,
             )
+
+
+def _read_options(section: Section, kind: Kind) -> tuple[dict[str, Any], Collection[str] | None]:
+    """Return what a variant says besides its settings, and the names of those it depends on."""
+    model = section.maybe("model", str) if kind.compares else None
+    if model is None:
+        options = kind.read_options(section)
+        return options, kind.settings_used(options)
+    rivals = [name for name in CONTESTANTS if CONTESTANTS[name].settings_used is not None]
+    if model not in rivals:
+        raise section.error("model", f"is {model!r}; known: {', '.join(rivals)}")
+    rival = CONTESTANTS[model]
+    options = {"model": model, **rival.read(section)}
+    return options, LIKE_DENSE if rival.takes_all_rows else rival.settings_used
 
 
 def _read_sources(section: Section) -> dict[str, Source]:
@@ -198,11 +224,13 @@ def _types() -> dict[str, type]:
     return {name: next(iter(get_args(hint)), hint) for name, hint in hints.items()}
 
 
-def _settings(section: Section, given: dict[str, Any]) -> TrainSettings | DenseSettings:
-    if "n_active" not in given and given.get("method", SPARSE) == SPARSE:
+def _settings(
+    section: Section, given: dict[str, Any], dense: bool
+) -> TrainSettings | DenseSettings:
+    if "n_active" not in given and given.get("method", SPARSE) == SPARSE and not dense:
         raise section.error("n_active", "is missing, here and in train")
     try:
-        return settings_given(**given)
+        return DenseSettings.given(**given) if dense else settings_given(**given)
     except SettingsError as error:
         raise SettingsError(f"{section.file}: train and {section.place}: {error}") from None
 
@@ -251,7 +279,12 @@ class _Claims:
         n_active = section.take("n_active", int, cell.n_active)
         _check_step(section, n_active, self.kind, cell)
         if goal:
-            claim = Claim(cell.variant, what, n_active, section.take("at_most", float), bound=True)
+            within = section.take("within", float) if "near" in section else None
+            if within is not None and not within >= 0.0:
+                raise section.error("within", f"must not be negative, got {within:g}")
+            value = section.take("at_most" if within is None else "near", float)
+            bound = within is None
+            claim = Claim(cell.variant, what, n_active, value, bound, within=within)
         else:
             bound = "below" in section
             value = section.take("below" if bound else "value", float)

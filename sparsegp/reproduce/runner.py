@@ -180,7 +180,7 @@ def _run(
         _go_on(bench.stop, cell)
         store.drop_runs(cell, keep=cell.run_name)
         try:
-            result = pipeline.kind.run(cell, bench)
+            result = pipeline.run(cell, bench)
         except Interrupted:
             _go_on(bench.stop, cell)
             raise
@@ -198,14 +198,14 @@ def _go_on(stop: StopRequest, cell: Cell) -> None:
 
 def _draw(pipeline: Pipeline, results: Mapping[str, Mapping[str, Any]], out: Path) -> str:
     """Draw what the kind of pipeline draws of each cell; return why there is nothing, if so."""
-    note = ""
-    for cell in pipeline.cells:
-        if cell.name in results:
-            try:
-                pipeline.kind.draw(cell, results[cell.name], out)
-            except (SettingsError, StoreError) as error:
-                note = f"no picture: {error}"
-    return note
+    finished = [cell for cell in pipeline.cells if cell.name in results]
+    try:
+        for cell in finished:
+            pipeline.kind.draw(cell, results[cell.name], out)
+        pipeline.kind.draw_together(finished, results, out)
+    except (SettingsError, StoreError) as error:
+        return f"no picture: {error}"
+    return ""
 
 
 def _conclude(
@@ -230,7 +230,7 @@ def _conclude(
     if pipeline.kind.has_curves:
         write_curves(pipeline, results, store.out / "curves.csv")
         try:
-            _, note = draw_curves(pipeline, results, store.out)
+            note = draw_curves(pipeline, results, store.out)[1] or note
         except StoreError as error:
             note = str(error)
     return Outcome(pipeline, store.out, rows, list(results), run, note, summary)

@@ -22,6 +22,7 @@ COLUMNS = (
     "difference_in_se",
     "where",
     "goal",
+    "goal_within",
     "goal_met",
 )
 
@@ -82,6 +83,8 @@ class Row:
         """Whether our figure is as wanted."""
         if self.goal is None or self.ours is None:
             return None
+        if self.goal.within is not None:
+            return abs(self.ours - self.goal.value) <= self.goal.within
         return self.ours <= self.goal.value
 
     def to_json(self) -> dict[str, Any]:
@@ -100,6 +103,7 @@ class Row:
             "difference_in_se": self.difference_in_se,
             "where": self.published and self.published.where,
             "goal": self.goal and self.goal.value,
+            "goal_within": self.goal and self.goal.within,
             "goal_met": self.goal_met,
         }
 
@@ -160,7 +164,9 @@ def shown_row(row: Row) -> tuple[str, ...]:
         difference += f" ({row.difference_in_se:+.1f} s.e.)"
     if row.goal is not None:
         state = {True: ", met", False: ", missed", None: ""}[row.goal_met]
-        goal = f"<= {row.goal.value:g}{state}"
+        near = row.goal.within is not None
+        wanted = f"{row.goal.value:g} +- {row.goal.within:g}" if near else f"<= {row.goal.value:g}"
+        goal = wanted + state
     return row.variant, str(row.rows or "all"), row.what, ours, published, difference, place, goal
 
 

@@ -1,4 +1,4 @@
-"""Tasks made of other data: one class against the rest, random splits."""
+"""Tasks made of other data: one class against the rest, random splits, folds, groups of classes."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from sparsegp.errors import DataError
 from sparsegp.registry import Registry
 from sparsegp.reproduce.sources import Source, read_source
 from sparsegp.reproduce.toml import Section
-from sparsegp.types import Doubles, Floats
+from sparsegp.types import Booleans, Doubles, Floats
 
 VIEWS: Registry[Callable[..., Dataset]] = Registry("view")
 """From a data set and the data seed of a cell to the task of that cell."""
@@ -110,6 +110,96 @@ def split(
     )
 
 
+@VIEWS.register("fold")
+def fold(dataset: Dataset, seed: int, folds: int) -> Dataset:
+    """Return one part of a cross-validation: the rows of fold number `seed` are the test rows.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Its training rows are dealt out at random, always in the same way.
+    seed : int
+    folds : int
+
+    Raises
+    ------
+    DataError
+        If there is no such fold, or there are fewer than two, or fewer rows than folds.
+    """
+    table, n = dataset.train, dataset.train.X.shape[0]
+    if not 2 <= folds <= n:
+        raise DataError(f"folds must be from 2 to {n} for {table.source}, got {folds}")
+    if seed >= folds:
+        raise DataError(f"data seed {seed} must be the number of a fold, from 0 to {folds - 1}")
+    test = np.zeros(n, dtype=bool)
+    test[np.array_split(np.random.default_rng(MANY).permutation(n), folds)[seed]] = True
+    return _parted(table, np.asarray(table.y), ~test, f"fold {seed}")
+
+
+@VIEWS.register("grouped")
+def grouped(
+    dataset: Dataset,
+    seed: int,
+    train_rows: int,
+    classes: Sequence[Sequence[Any]],
+    column: Sequence[Sequence[Any]] = (),
+) -> Dataset:
+    """Return a random split with so many training rows of every label, and groups as classes.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Its training rows are split.
+    seed : int
+    train_rows : int
+        Of every label.
+    classes : sequence of sequences
+        The labels that make a class, each in one place; the new label is the place.
+    column : sequence of sequences
+        The same for one more column of the inputs, if any.
+
+    Raises
+    ------
+    DataError
+        If a label is not in just one place, or has no row for the test.
+    """
+    table = dataset.train
+    labels, codes, counts = np.unique(np.asarray(table.y), return_inverse=True, return_counts=True)
+    if not 0 < train_rows < counts.min():
+        raise DataError(
+            f"train_rows must be from 1 to {counts.min() - 1} for {table.source}, got {train_rows}"
+        )
+    if column:
+        own = _places(labels, column, "column", table.source)[codes]
+        X = np.concatenate([np.asarray(table.X), own[:, np.newaxis]], axis=1)
+        table = table_from_arrays(X, table.y, table.source)
+    rng, train = np.random.default_rng([seed, MANY]), np.zeros(len(codes), dtype=bool)
+    for code in range(len(labels)):
+        train[rng.permutation(np.flatnonzero(codes == code))[:train_rows]] = True
+    y = _places(labels, classes, "classes", table.source)[codes]
+    return _parted(table, y, train, f"split {seed}")
+
+
+def _places(labels: Any, groups: Sequence[Sequence[Any]], name: str, source: str) -> Any:
+    """Return the number of the group of each label, (K,)."""
+    places = [[i for i, group in enumerate(groups) if label in group] for label in labels.tolist()]
+    if any(len(place) != 1 for place in places) or sum(map(len, groups)) != len(labels):
+        raise DataError(
+            f"{name} must name each label of {source} once ({labels.tolist()}), got "
+            f"{[list(group) for group in groups]}"
+        )
+    return np.array([place[0] for place in places])
+
+
+def _parted(table: Table, y: Any, train: Booleans, name: str) -> Dataset:
+    """Return rows as training rows, and the others as test rows."""
+    X = np.asarray(table.X)
+    return Dataset(
+        table_from_arrays(X[train], y[train], f"{table.source} (train, {name})"),
+        table_from_arrays(X[~train], y[~train], f"{table.source} (test, {name})"),
+    )
+
+
 def smoothed(X: Floats, width: float, source: str) -> Floats:
     """Return square images (n, p) convolved with a Gaussian; at edges their border goes on.
 
@@ -184,15 +274,41 @@ def read_viewed(section: Section) -> Source:
         return read_source(section)
     if view not in VIEWS:
         raise section.error("view", f"is {view!r}; known: {', '.join(VIEWS)}")
-    parameters: list[tuple[str, Any]] = []
-    number = section.maybe("class_number", int) if view == "against-rest" else None
-    if number is not None:
-        parameters.append(("class_number", number))
-    if view == "split":
-        parameters.append(("test_rows", section.take("test_rows", int)))
-        parameters.append(("detrend", section.take("detrend", bool, False)))
-        if "labels" in section:
-            parameters.append(("labels", tuple(section.take("labels", list))))
-        if "smooth" in section:
-            parameters.append(("smooth", section.take("smooth", float)))
-    return Viewed(read_source(section), view, tuple(parameters))
+    parameters = PARAMETERS[view](section)
+    return Viewed(read_source(section), view, tuple(parameters.items()))
+
+
+def _of_class(section: Section) -> dict[str, Any]:
+    number = section.maybe("class_number", int)
+    return {} if number is None else {"class_number": number}
+
+
+def _of_split(section: Section) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "test_rows": section.take("test_rows", int),
+        "detrend": section.take("detrend", bool, False),
+    }
+    if "labels" in section:
+        found["labels"] = tuple(section.take("labels", list))
+    if "smooth" in section:
+        found["smooth"] = section.take("smooth", float)
+    return found
+
+
+def _of_fold(section: Section) -> dict[str, Any]:
+    return {"folds": section.take("folds", int)}
+
+
+def _of_groups(section: Section) -> dict[str, Any]:
+    names = [name for name in ("classes", "column") if name == "classes" or name in section]
+    groups = {name: tuple(map(tuple, section.take_list(name, list))) for name in names}
+    return {"train_rows": section.take("train_rows", int), **groups}
+
+
+PARAMETERS: dict[str, Callable[[Section], dict[str, Any]]] = {
+    "against-rest": _of_class,
+    "split": _of_split,
+    "fold": _of_fold,
+    "grouped": _of_groups,
+}
+"""What is read of each view."""

@@ -10,7 +10,8 @@ from sparsegp.dense import METHODS, Method, likelihood_for, parse_method
 from sparsegp.dense.sampling import LEAST_DRAWS
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import InputScale, Kernel, parse, parse_many
-from sparsegp.likelihoods import LIKELIHOODS, Likelihood
+from sparsegp.likelihoods import Likelihood
+from sparsegp.likelihoods.parse import parse as parse_likelihood
 from sparsegp.types import Doubles
 
 LEARN = ("none", "evidence", "hmc")
@@ -30,6 +31,7 @@ class DenseSettings:
         One kernel for every class. The text may then name them all, separated by semicolons.
     likelihood : str
         Name in `LIKELIHOODS`; the first of the method's that suits the number of classes if empty.
+        "gaussian(0.3)" has that noise variance, of labels of variance one; "evidence" starts there.
     learn : str
         "none"; "evidence": kernels of the highest marginal likelihood, times the hyperprior; "hmc":
         samples of them by hybrid Monte Carlo, over which predictions are averaged.
@@ -60,8 +62,7 @@ class DenseSettings:
         from sparsegp.data import SCALINGS  # noqa: PLC0415 - names only
 
         SCALINGS[self.scaling]  # raises for an unknown name
-        if self.likelihood:
-            LIKELIHOODS[self.likelihood]
+        self._check_likelihood()
         method = self.build_method()
         if self.learn not in LEARN:
             raise SettingsError(f"learn must be one of {', '.join(LEARN)}, got {self.learn!r}")
@@ -78,6 +79,16 @@ class DenseSettings:
         if not self.kernel_per_class:
             parse(self.kernel)
 
+    def _check_likelihood(self) -> None:
+        if not self.likelihood:
+            return
+        wanted = parse_likelihood(self.likelihood)
+        if wanted.given is not None and not wanted.family.numeric:
+            raise SettingsError(
+                f"in dense methods numbers of a likelihood are for gaussian, got "
+                f"{self.likelihood}; leave them out"
+            )
+
     def build_method(self) -> Method:
         """Return the method with its options."""
         return parse_method(self.method)
@@ -85,8 +96,13 @@ class DenseSettings:
     @property
     def is_regression(self) -> bool:
         """Whether labels are numbers."""
-        names = [self.likelihood] if self.likelihood else self.build_method().likelihoods
-        return LIKELIHOODS[names[0]].numeric
+        text = self.likelihood or self.build_method().likelihoods[0]
+        return parse_likelihood(text).family.numeric
+
+    @property
+    def learns_likelihood(self) -> bool:
+        """Whether the noise variance of a regression is learnt; "hmc" samples kernels alone."""
+        return self.is_regression and self.learn == "evidence"
 
     def choose_likelihood(self, n_classes: int) -> Likelihood:
         """Return the likelihood for so many classes.
@@ -140,7 +156,10 @@ class DenseSettings:
         task = named.pop("task", None)
         settings = cls.from_json(named)
         if task is not None and (task == "regression") != settings.is_regression:
-            raise SettingsError(f"method={settings.method} is not for task={task}; use another")
+            what = "likelihood" if settings.likelihood else "method"
+            raise SettingsError(
+                f"{what}={getattr(settings, what)} is not for task={task}; use another"
+            )
         return settings
 
     @classmethod

@@ -47,8 +47,8 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
         Labels: integers or strings.
     test : pair (X, y) or Table, optional
         Held-out rows whose error is followed along the learning curve.
-    out : path, optional
-        Directory for checkpoints and the model.
+    out : path or URL, optional
+        Directory for checkpoints and the model, or a place in a store, such as s3://bucket/run.
     resume : bool
         Go on with the run in `out`, if there is one.
     checkpoint_every, keep_last : int
@@ -125,7 +125,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
                 progress=shown,
             )
         )
-        if resume and directory is not None and directory.model_path.is_dir():
+        if resume and directory is not None and directory.is_finished():
             shown.message(f"the run in {directory.path} is finished; nothing to do")
             return Model.load(directory.model_path)
         run.build()

@@ -10,14 +10,19 @@ from numpy.typing import NDArray
 
 from sparsegp.data import Table
 from sparsegp.errors import SettingsError
+from sparsegp.estimate import Places, require_room
+from sparsegp.estimate.dealing import default_block_rows, tiles_together
 from sparsegp.execution import Part, Runtime
 from sparsegp.execution.base import Message
+from sparsegp.execution.host import pack_part
+from sparsegp.execution.memory import Room
 from sparsegp.execution.scratch import Scratch
+from sparsegp.execution.threads import ThreadRuntime
 from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.block import RowBlock
-from sparsegp.ivm.greedy import MANY_ROWS, Selection
+from sparsegp.ivm.greedy import Selection
 from sparsegp.ivm.pairs import PairBlock, PairSelection, PairSet
-from sparsegp.ivm.rows import GROUP, TILE, BlockSettings, Standing
+from sparsegp.ivm.rows import TILE, BlockSettings, Standing
 from sparsegp.learning.objective import with_parameters
 from sparsegp.posterior.refits import Refits
 from sparsegp.selection.criteria import CRITERIA
@@ -30,11 +35,6 @@ from sparsegp.types import Booleans, Doubles, Integers
 if TYPE_CHECKING:
     import dask.array as da
 
-BLOCKS_PER_WORKER = 2
-MAX_BLOCK_ROWS = 65536
-FEW_BLOCK_ROWS = 4096
-"""Blocks of fewer rows keep threads waiting for each other rather than for products."""
-
 
 class Kind(NamedTuple):
     """Row blocks and what a run remembers of their inclusions."""
@@ -46,15 +46,10 @@ class Kind(NamedTuple):
 ROWS, PAIRS = Kind(RowBlock, ActiveSet), Kind(PairBlock, PairSet)
 
 
-def default_block_rows(n: int, n_workers: int) -> int:
-    """Return rows in a block: two blocks a worker, or one where they would be small."""
-    blocks = min(BLOCKS_PER_WORKER * n_workers, max(n_workers, -(-n // FEW_BLOCK_ROWS)))
-    return min(-(-n // blocks), MAX_BLOCK_ROWS)
-
-
-def tiles_together(n: int, bounded: bool) -> int:
-    """Return how many tiles stay together in a block."""
-    return GROUP if n >= MANY_ROWS or bounded else 1
+def held_bytes(X: "da.Array") -> int:
+    """Return the bytes of rows that travel with their tasks; none of those read from files."""
+    first = X.blocks[0]
+    return int(X.nbytes) if 2 * len(pack_part(len, {"X": first})) > first.nbytes else 0
 
 
 class RunBlocks:
@@ -94,7 +89,16 @@ class RunBlocks:
             raise SettingsError(f"block_rows must be at least 1, got {block_rows}")
         self.settings, self.runtime = settings, runtime
         self.kind = PAIRS if settings.active_per_class else ROWS
-        self.data = prepare(train, held_out, settings.scaling, runtime, settings.is_regression)
+
+        numeric, place = settings.is_regression, (block_rows, scratch is not None)
+        self.data = prepare(
+            train,
+            held_out,
+            settings.scaling,
+            runtime,
+            numeric,
+            lambda n_classes: self._require_room(train, held_out, n_classes, *place),
+        )
         self.aside = choose_aside(self.data.summary.n, settings, train.origin)
         self.n_active = settings.rows_to_include(self.data.summary.n)
         rule = settings.rule(len(self.data.classes))
@@ -119,6 +123,34 @@ class RunBlocks:
         self.active: ActiveSet | PairSet = self.kind.active()
         self.refits: Refits | None = None
         self.learnt = Learnt()
+
+    def _require_room(
+        self,
+        train: Table,
+        held_out: Table | None,
+        n_classes: int,
+        block_rows: int | None,
+        scratch: bool,
+    ) -> None:
+        """Refuse a run that does not fit the memory of its processes."""
+        (n, p), rooms = train.X.shape, self.runtime.rooms()
+        apart = not isinstance(self.runtime, ThreadRuntime)
+        require_room(
+            Places(Room.of_this_process("this process"), rooms if apart else ()),
+            n=n,
+            p=p,
+            n_classes=n_classes,
+            n_active=self.settings.rows_to_include(n),
+            settings=self.settings,
+            n_workers=len(rooms) if apart else 0,
+            n_threads=1 if apart else self.runtime.n_workers,
+            n_test=0 if held_out is None else held_out.X.shape[0],
+            source_bytes=held_bytes(train.X) if apart else 0,
+            source_itemsize=train.X.dtype.itemsize,
+            chunk_rows=max(train.X.chunks[0]),
+            block_rows=block_rows,
+            scratch=scratch,
+        )
 
     def place(self) -> None:
         """Build the blocks, those of the training rows first."""
@@ -162,7 +194,7 @@ class RunBlocks:
             Part(
                 first_index + i,
                 {
-                    "X": X[start : start + self.block_rows].rechunk(-1),
+                    "X": X[start : start + self.block_rows],
                     "target": target[start : start + self.block_rows],
                     "first_row": start,
                     "held_out": aside is None,
@@ -185,6 +217,10 @@ class RunBlocks:
     def ask_training_blocks(self, method: str, *args: Any) -> list[Any]:
         """Call a method on the blocks of training rows."""
         return self.runtime.map_blocks(method, *args)[: self.n_train_blocks]
+
+    def sum_training_blocks(self, method: str, *args: Any) -> Any:
+        """Return the sum of what the blocks of training rows answer, in whatever order."""
+        return self.runtime.sum_blocks(range(self.n_train_blocks), method, *args)
 
     def selection(self) -> Selection | PairSelection:
         """Return what makes the rounds."""

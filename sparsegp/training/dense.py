@@ -90,10 +90,11 @@ class DenseRun:
             stack.callback(self.directory.close)
             run = {"settings": self.settings.to_json(), "data": self.data.to_json()}
             self.directory.open(run, self.resume)
-            if self.resume and self.directory.model_path.is_dir():
+            if self.resume and self.directory.is_finished():
                 self.progress.message(f"the run in {self.directory.path} is finished")
                 return Model.load(self.directory.model_path)
             model = self._train()
+            self.directory.check_held()
             model.save(self.directory.model_path)
             return model
 
@@ -106,7 +107,15 @@ class DenseRun:
         likelihood = settings.choose_likelihood(count)
         n_latent = likelihood.n_latent(count)
         kernels = settings.kernels(n_latent, self.data.scaled_variances)
-        problem = Problem(x, self.data.target, kernels, likelihood, n_latent, settings.seed)
+        problem = Problem(
+            x,
+            self.data.target,
+            kernels,
+            likelihood,
+            n_latent,
+            settings.seed,
+            settings.learns_likelihood,
+        )
         fit = self._fit(problem)
         self.progress.finish()
         mixture = Mixture(fit.components, x, settings.averaged)

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,13 +75,27 @@ class Prepared:
 
 
 def prepare(
-    train: Table, held_out: Table | None, scaling: str, runtime: Runtime, numeric: bool = False
+    train: Table,
+    held_out: Table | None,
+    scaling: str,
+    runtime: Runtime,
+    numeric: bool = False,
+    check: Callable[[int], None] = lambda n_classes: None,
 ) -> Prepared:
     """Encode the labels, look through the inputs once and choose their scaling.
 
-    Labels are classes, or numbers if `numeric`.
-
     A run in the threads of this process also looks through them there, whatever dask would use.
+
+    Parameters
+    ----------
+    train, held_out : Table
+    scaling : str
+        Name in `SCALINGS`.
+    runtime : Runtime
+    numeric : bool
+        Labels are numbers, not classes.
+    check : callable
+        Called with the number of classes before any row is read.
 
     Raises
     ------
@@ -95,6 +110,7 @@ def prepare(
         target = numbers.encode(train.y, train.source)
     else:
         numbers, (classes, target) = None, encode(train.y, train.source)
+    check(len(classes))
     scheduler = "threads" if isinstance(runtime, ThreadRuntime) else None
     summary = summarise(train.X, train.source, scheduler)
     held_out_target: Any = None

@@ -32,6 +32,10 @@ class TrainingRows:
         """Call a method on the blocks of training rows."""
         return self.run.ask_training_blocks(method, *args)
 
+    def sum_blocks(self, method: str, *args: Any) -> Any:
+        """Return the sum of the answers of the blocks of training rows."""
+        return self.run.sum_training_blocks(method, *args)
+
     def say(self, state: Callable[[], dict[str, NDArray[Any]]], **figures: float) -> None:
         """Count a round, show progress, write a checkpoint now and then, and stop if asked to.
 

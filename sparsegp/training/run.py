@@ -268,6 +268,7 @@ class Training(RunBlocks):
             numbers=self.data.numbers,
         )
         if self.directory is not None:
+            self.directory.check_held()
             model.save(self.directory.model_path)
         return model
 

@@ -53,8 +53,8 @@ def tune(  # noqa: PLR0913 - the one place where everything can be said
         Inputs.
     y : array (n,)
         Labels: integers or strings.
-    out : path, optional
-        Directory for the records of the trials; `train` can have the same.
+    out : path or URL, optional
+        Directory, or place in a store, for the records of the trials; `train` can have the same.
     resume : bool
         Go on with the tuning in `out`, if there is one.
     max_trials : int

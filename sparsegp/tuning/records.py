@@ -4,18 +4,17 @@ tuning/tuning.json     settings, data and limits, written before anything else
 tuning/<rung>-<n>.json trial n of a rung, when it is finished
 tuning/chosen.json     the outcome, at the end
 
-Each file is written beside its place, flushed to the disk and renamed, so that a killed tuning
-loses the trials that were running and nothing else.
+Each file is written beside its place, flushed to the disk and renamed; in a store it is one object.
+So a killed tuning loses the trials that were running and nothing else.
 """
 
 import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-from sparsegp.checkpoint import RunLock
+from sparsegp.checkpoint import Place, lock_of, place_of
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.run_directory import differences, write_json
 from sparsegp.tuning.trial import Outcome, Trial
@@ -29,14 +28,14 @@ class Records:
 
     Parameters
     ----------
-    path : path
+    path : path or URL
         The directory of the run; the records are in its folder `tuning`.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = place_of(path)
         self.folder = self.path / FOLDER
-        self._lock = RunLock(self.path / "lock")
+        self._lock = lock_of(self.path)
 
     def check_free(self, resume: bool) -> None:
         """Refuse a directory that holds another tuning or run, before any data are read.
@@ -116,7 +115,8 @@ class Records:
     def trials(self) -> list[dict[str, Any]]:
         """Return all finished trials, each with its outcome in one, by rung and number."""
         found = []
-        for file in sorted(self.folder.glob("[0-9]*-[0-9]*.json")):
+        files: list[Place] = [*self.folder.glob("[0-9]*-[0-9]*.json")]
+        for file in sorted(files, key=str):
             with suppress(OSError, ValueError, KeyError, TypeError):
                 stored = json.loads(file.read_text())
                 found.append({**stored["trial"], **stored["outcome"]})
@@ -138,18 +138,21 @@ class Records:
         """
         self._write(self.folder / CHOSEN, outcome)
 
-    def _file(self, trial: Trial) -> Path:
+    def _file(self, trial: Trial) -> Place:
         return self.folder / f"{trial.rung}-{trial.number:04d}.json"
 
-    def _write(self, path: Path, content: Mapping[str, Any]) -> None:
+    def _write(self, path: Place, content: Mapping[str, Any]) -> None:
         try:
+            self._lock.check()
             write_json(path, content)
+        except StoreError:
+            raise
         except OSError as error:
             raise StoreError(
                 f"cannot write {path} ({error.strerror or error}); make room and go on by --resume"
             ) from error
 
-    def _require_same(self, manifest: Path, asked: Mapping[str, Any]) -> None:
+    def _require_same(self, manifest: Place, asked: Mapping[str, Any]) -> None:
         stored = read_manifest(manifest)
         found = [line for part in asked for line in differences(stored.get(part, {}), asked[part])]
         if found:
@@ -159,7 +162,7 @@ class Records:
             )
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
+def read_manifest(path: Place) -> dict[str, Any]:
     """Return what a tuning was asked.
 
     Raises

@@ -227,5 +227,9 @@ class SampleRows:
         """Call a method on the block."""
         return self.runtime.map_blocks(method, *args)
 
+    def sum_blocks(self, method: str, *args: Any) -> Any:
+        """Call a method on the block."""
+        return self.runtime.sum_blocks([0], method, *args)
+
     def say(self, state: Callable[[], dict[str, Any]], **figures: float) -> None:
         """Keep nothing: a trial is repeated if it is interrupted."""

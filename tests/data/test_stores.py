@@ -1,13 +1,10 @@
 """Data in stores of fsspec: the same rows by URL, fetched lazily, and what cannot be reached."""
 
-import os
 import pickle
 import re
 import socket
 import subprocess
 import sys
-import time
-import urllib.request
 from pathlib import Path
 from uuid import uuid4
 
@@ -20,8 +17,7 @@ from fsspec.registry import _registry
 from sparsegp.data import blocks as blocks_module
 from sparsegp.data import open_dataset
 from sparsegp.errors import DataError
-
-KEYS = {"AWS_ACCESS_KEY_ID": "somebody", "AWS_SECRET_ACCESS_KEY": "secret"}
+from tests.s3 import require_keys
 
 
 def write_npy(url, X, y):
@@ -46,54 +42,6 @@ def write_parquet(url, X, y):
 
 
 FORMATS = {"X.npy": write_npy, "a.zarr": write_zarr, "a.parquet": write_parquet}
-
-
-@pytest.fixture(scope="session")
-def s3_server(tmp_path_factory):
-    """The address of an S3 server, a process of its own that speaks HTTP."""
-    for package in ("moto.server", "s3fs"):
-        pytest.importorskip(package)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    address = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with (tmp_path_factory.mktemp("s3") / "log").open("wb") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | KEYS)
-        try:
-            wait_for(address)
-            yield address
-        finally:
-            server.terminate()
-            server.wait(30)
-
-
-def wait_for(address):
-    for _ in range(300):
-        try:
-            urllib.request.urlopen(f"{address}/moto-api", timeout=5).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise AssertionError(f"nobody answers at {address}")
-
-
-@pytest.fixture(scope="session")
-def s3_keys(s3_server):
-    """The environment by which a process reaches the server; this one has it, too."""
-    keys = KEYS | {"AWS_ENDPOINT_URL": s3_server, "AWS_MAX_ATTEMPTS": "1"}
-    with pytest.MonkeyPatch.context() as patch:
-        for key, value in keys.items():
-            patch.setenv(key, value)
-        yield keys
-
-
-@pytest.fixture
-def s3(s3_keys):
-    """The URL of a new bucket."""
-    bucket = f"bucket-{uuid4().hex}"
-    fsspec.filesystem("s3").mkdir(bucket)
-    return f"s3://{bucket}"
 
 
 @pytest.fixture(params=["memory", "file", "s3"])
@@ -231,13 +179,3 @@ class TestS3:
 def saved_arrays(model):
     files = sorted((model / "arrays.zarr").rglob("*"))
     return {file.relative_to(model): file.read_bytes() for file in files if Path(file).is_file()}
-
-
-def require_keys(address, after):
-    """Let the server ask for known keys after so many requests."""
-    request = urllib.request.Request(
-        f"{address}/moto-api/reset-auth",
-        data=str(after).encode(),
-        headers={"Content-Type": "text/plain"},
-    )
-    urllib.request.urlopen(request, timeout=10).close()

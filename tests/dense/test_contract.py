@@ -171,3 +171,26 @@ def test_texts(method: str) -> None:
         parse_method(f"{method}(nothing=1)")
     with pytest.raises(SettingsError, match="cannot read method"):
         parse_method(f"{method}(1)")
+
+
+@pytest.mark.parametrize(
+    ("method", "wanted", "advice"),
+    [
+        ("ep", "", "method=gibbs or laplace or online or softmax_ep or variational"),
+        ("ep", "probit", "method=gibbs or laplace or online or softmax_ep or variational"),
+        ("laplace", "probit", "likelihood=softmax or multinomial_probit"),
+        ("gibbs", "probit", "likelihood=multinomial_probit"),
+    ],
+)
+def test_advice_for_three_classes_can_be_followed(method: str, wanted: str, advice: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        likelihood_for(METHODS[method], 3, wanted)
+    message = str(caught.value)
+    assert "likelihood=probit needs exactly 2 classes, got 3" in message
+    assert message.endswith(f"; use {advice}")
+    what, _, names = advice.partition("=")
+    for name in names.split(" or "):
+        if what == "method":
+            likelihood_for(METHODS[name], 3)
+        else:
+            likelihood_for(METHODS[method], 3, name)

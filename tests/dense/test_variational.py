@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.integrate import trapezoid
-from scipy.stats import norm
+from scipy.stats import multivariate_normal, norm
 
 import sparsegp
 from sparsegp.data import toy
 from sparsegp.dense import Alone, Mixture, Problem, Variational
-from sparsegp.dense.length_scales import log_weights
+from sparsegp.dense.length_scales import KEY, exponents, log_weights
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.kernels import ARD, RBF, Linear
 from sparsegp.likelihoods import Likelihood, MultinomialProbit, Probit
@@ -125,7 +125,8 @@ def test_too_few_steps() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"tolerance": 0.0}, {"steps": 0}, {"importance": -1}, {"shape": -1.0}]
+    "options",
+    [{"tolerance": 0.0}, {"steps": 0}, {"importance": -1}, {"shape": -1.0}, {"weights": "y"}],
 )
 def test_options_out_of_range(options: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match=f"{next(iter(options))} must"):
@@ -152,6 +153,49 @@ def test_weights_are_normal_densities() -> None:
     covariance = np.eye(12) + shared.with_parameters(logs[0, :2]).covariances()[0]
     quadratic = np.vdot(site, np.linalg.solve(covariance, site))
     assert_allclose(whole[0], -0.5 * (quadratic + 3.0 * np.linalg.slogdet(covariance)[1]))
+    assert_allclose(exponents((shared, site), logs[:, :2])[0], -0.5 * quadratic)
+
+
+@pytest.mark.parametrize("weights", ["latent", "site"])
+def test_a_round_by_hand(weights: str) -> None:
+    some = problem(20)
+    latent = np.zeros((20, 3))
+    (covariance,) = some.covariances()
+    site = latent
+    for _ in range(600):  # GR eq. 4.6
+        site = latent + some.likelihood.moments(latent, np.zeros_like(latent), some.target).slope
+        latent = covariance @ np.linalg.solve(covariance + np.eye(20), site)
+    rate = (1e-3 + 1.0) / (1e-3 + 0.5)  # GR eq. 4.8, of the length scale of one
+    draws = np.random.default_rng([some.seed, KEY, 1]).standard_exponential((40, 1)) / rate
+    logs = []
+    for phi in draws[:, 0]:
+        k = np.eye(20) + (3.0 * RBF(np.sqrt(0.5 / phi)))(some.x, some.x)
+        if weights == "latent":
+            logs.append(-0.5 * np.vdot(latent, np.linalg.solve(k, latent)))
+        else:
+            logs.append(multivariate_normal(cov=k).logpdf(site.T).sum())
+    share = np.exp(np.array(logs) - max(logs))
+    found = Variational(importance=40, weights=weights, rounds=1, tolerance=1e-14)
+    trace = found.fit(some, Alone()).trace
+    assert trace[1]["phi_0"] == pytest.approx(float(share @ draws[:, 0] / share.sum()), rel=1e-5)
+    effective = float(share.sum() ** 2 / np.square(share).sum())
+    assert trace[1]["effective_draws"] == pytest.approx(effective, rel=1e-4)
+
+
+def test_latent_weights_end_at_shorter_length_scales_that_predict_better() -> None:
+    X, y = toy(90, 5)
+    new, labels = toy(600, 6)
+    some = Problem(X[:, :2], y - 1, [RBF(0.7)], MultinomialProbit(), 3)
+    told, scales, bounds = [], [], []
+    for weights in ("latent", "site"):
+        found = Variational(importance=48, weights=weights).fit(some, Alone())
+        log_p = Mixture(found.components, some.x).log_probabilities(new[:, :2], 3)
+        told.append(log_p[np.arange(600), labels - 1].mean())
+        scales.append(np.exp(found.components[0].kernels[0].parameters())[0])
+        bounds.append(found.log_evidence)
+    assert scales[0] < 0.8 * scales[1]
+    assert bounds[0] < bounds[1] - 1.0
+    assert told[0] > told[1] + 0.05
 
 
 def test_length_scales_of_the_relevant_inputs() -> None:
@@ -178,7 +222,9 @@ def test_length_scales_of_the_relevant_inputs() -> None:
 
 def test_rounds_end_when_the_bound_has_settled() -> None:
     some = problem(60)
-    found = Variational(importance=32, rise=0.05).fit(some, Alone())
+    chosen = Variational(importance=32, weights="site", rise=0.05)
+    watch = Watched()
+    found = chosen.fit(some, watch)
     rounds = [step["log_evidence"] for step in found.trace if "phi_0" in step]
     best = np.maximum.accumulate(rounds)
     rises = best[3:] - best[:-3]
@@ -186,6 +232,7 @@ def test_rounds_end_when_the_bound_has_settled() -> None:
     assert (rises[:-1] >= 3.0).all()
     assert rises[-1] < 3.0  # 0.05 nats a row
     assert found.log_evidence == pytest.approx(best[-1], abs=1e-6)  # what lowers it is not kept
+    assert chosen.fit(some, Watched(watch.states[4])).trace == found.trace
 
 
 def test_every_class_has_length_scales_of_its_own() -> None:

@@ -5,7 +5,12 @@ from typing import Any
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sparsegp import DenseGPClassifier, SparseGPClassifier, SparseGPRegressor
+from sparsegp import (
+    DenseGPClassifier,
+    DenseGPRegressor,
+    SparseGPClassifier,
+    SparseGPRegressor,
+)
 
 
 @parametrize_with_checks(
@@ -19,6 +24,7 @@ from sparsegp import DenseGPClassifier, SparseGPClassifier, SparseGPRegressor
         SparseGPClassifier(n_active=90, active_per_class=True, n_jobs=1),
         DenseGPClassifier(n_jobs=1),
         DenseGPClassifier(method="ep", n_jobs=1),
+        DenseGPRegressor(n_jobs=1),
         SparseGPRegressor(n_jobs=1),
         SparseGPRegressor(n_active=50, kernel="1*ard", learn="none", precision="float64"),
     ]

@@ -1,18 +1,23 @@
 """SLURM for real: one node, jobs whose walltime is shorter than the run, jobs as workers."""
 
+import json
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from click.testing import CliRunner
 
 import sparsegp
+from sparsegp.cli import main
 from sparsegp.data import open_dataset
 from sparsegp.execution import Part, open_runtime
+from sparsegp.execution.glimpse import look
 from tests.execution.blocks import Tally
 from tests.execution.slurm import AVAILABLE, ask, one_node_slurm
 from tests.processes import ROOT, environment, wait_until
@@ -124,6 +129,18 @@ def test_a_run_longer_than_walltime_finishes(commands: dict[str, str], tmp_path:
     job = Job(commands, "one-node.sh", tmp_path, ["--time=1", "--signal=B:TERM@30"], LONG)
     assert wait_until(lambda: not job.goes_on(), 900), job.printed()
     check(job, LONG)
+
+
+def test_a_job_is_seen_from_outside(commands: dict[str, str], tmp_path: Path) -> None:
+    """`sparsegp attach` needs nothing but the disk."""
+    job, run = Job(commands, "one-node.sh", tmp_path, ["--time=60"], SHORT), tmp_path / "run"
+    begun = partial(look, run, False)
+    assert wait_until(lambda: begun()["progress"] or not job.goes_on(), 300), job.printed()
+    result = CliRunner().invoke(main, ["attach", str(run), "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout.splitlines()[-1])["n_active"] == 400
+    assert wait_until(lambda: not job.goes_on(), 60), job.printed()
+    assert job.states[-1].startswith("COMPLETED"), job.printed()
 
 
 def running(names: dict[str, str]) -> list[str]:

@@ -74,6 +74,9 @@ class Run:
         self.told.append((method, args))
         return [getattr(block, method)(*args) for block in self.blocks]
 
+    def sum_blocks(self, method: str, *args: Any) -> Any:
+        return sum(self.map_blocks(method, *args))
+
     def select(self, stop: int) -> "Run":
         while len(self.active) < stop:
             self.refits.keep_up()

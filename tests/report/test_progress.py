@@ -181,6 +181,16 @@ def test_figures_stay_until_they_are_replaced(clock):
     assert progress.figures == ""
 
 
+def test_parts_of_a_piece_have_figures_of_their_own(clock):
+    progress = Progress(io.StringIO(), clock=clock)
+    progress.start(10, "rows", "first")
+    progress.update(1, log_evidence=-3.0)
+    progress.turn_to("second")
+    assert progress.line == "second 1/10 rows"
+    progress.update(2, accepted=0.5)
+    assert progress.figures == "accepted 0.5000"
+
+
 def test_work_without_a_stage(clock):
     stream = io.StringIO()
     with Progress(stream, clock=clock) as progress:

@@ -52,7 +52,7 @@ def test_fingerprint_depends_on_settings_and_data_alone(small):
         ('title = "Small"', "", "title is missing; it is a text"),
         ('title = "Small"', "title = 3", "title must be a text, got 3"),
         ('title = "Small"', 'title = "Small"\ntile = 1', "tile is not known; known: data, "),
-        ('title = "Small"', 'title = "Small"\nkind = "x"', "kind is 'x'; known: benchmark, grid"),
+        ('title = "Small"', 'title = "Small"\nkind = "x"', "kind is 'x'; known: annealed, ben"),
         ('title = "Small"', "title = ", "is not valid TOML: Invalid value (at line 2, column 9)"),
         ("seeds = [0, 1]", "seeds = [0, 0]", "seeds must be different numbers from 0 on, got [0"),
         ("seeds = [0, 1]", "seeds = []", "seeds must be different numbers from 0 on, got []"),

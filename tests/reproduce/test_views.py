@@ -50,6 +50,101 @@ def test_a_class_that_is_named_is_told_from_the_rest_whatever_the_seed() -> None
             VIEWS["against-rest"](whole, 0, class_number=number)
 
 
+def test_folds_deal_every_row_once() -> None:
+    whole = dataset()
+    every = np.asarray(whole.train.X)
+    tested, sizes = [], []
+    for seed in range(4):
+        task = VIEWS["fold"](whole, seed, folds=4)
+        assert task.test is not None
+        train, test = np.asarray(task.train.X), np.asarray(task.test.X)
+        for x, y in zip(test, np.asarray(task.test.y), strict=True):
+            assert np.asarray(whole.train.y)[(every == x).all(axis=1)] == [y]
+        np.testing.assert_array_equal(
+            np.sort(np.concatenate([train, test]), axis=0), np.sort(every, axis=0)
+        )
+        tested.append(test)
+        sizes.append(len(test))
+    np.testing.assert_array_equal(np.sort(np.concatenate(tested), axis=0), np.sort(every, axis=0))
+    assert sorted(sizes) == [11, 11, 11, 12]
+    for seed, folds, message in (
+        (4, 4, "data seed 4 must be the number of a fold, from 0 to 3"),
+        (0, 1, "folds must be from 2 to 45 for t, got 1"),
+        (0, 46, "folds must be from 2 to 45 for t, got 46"),
+    ):
+        with pytest.raises(DataError, match=message):
+            VIEWS["fold"](whole, seed, folds=folds)
+
+
+def test_groups_of_labels_and_so_many_training_rows_of_each() -> None:
+    whole = dataset()
+    every, labels = np.asarray(whole.train.X), np.asarray(whole.train.y)
+    drawn = []
+    for seed in (0, 1):
+        task = VIEWS["grouped"](whole, seed, 4, (("a", "c"), ("b",)), (("b",), ("a",), ("c",)))
+        assert task.test is not None
+        train = np.asarray(task.train.X)
+        rows = [int(np.flatnonzero((every == x[:3]).all(axis=1))[0]) for x in train]
+        assert np.unique(labels[rows], return_counts=True)[1].tolist() == [4, 4, 4]
+        np.testing.assert_array_equal(np.asarray(task.train.y), labels[rows] == "b")
+        column = [{"b": 0, "a": 1, "c": 2}[label] for label in labels[rows].tolist()]
+        np.testing.assert_array_equal(train[:, 3], column)
+        assert task.test.X.shape == (33, 4)
+        rest = np.delete(every, rows, axis=0)
+        np.testing.assert_array_equal(np.asarray(task.test.X)[:, :3], rest)
+        drawn.append(rows)
+    assert drawn[0] != drawn[1]
+    plain = VIEWS["grouped"](whole, 0, 4, (("a", "c"), ("b",)))
+    assert plain.train.X.shape == (12, 3)
+    for rows, classes, message in (
+        (15, (("a", "c"), ("b",)), "train_rows must be from 1 to 14 for t, got 15"),
+        (4, (("a", "c"),), "classes must name each label of t once"),
+        (4, (("a", "c"), ("b", "a")), "classes must name each label of t once"),
+        (4, (("a", "c"), ("b", "d")), "classes must name each label of t once"),
+    ):
+        with pytest.raises(DataError, match=message):
+            VIEWS["grouped"](whole, 0, rows, classes)
+
+
+def test_views_of_a_pipeline_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "iris.toml"
+    text = """
+title = "Iris"
+seeds = [1]
+[data.fold]
+view = "fold"
+folds = 5
+name = "iris"
+[data.grouped]
+view = "grouped"
+train_rows = 10
+classes = [[0], [1, 2]]
+name = "iris"
+[train]
+method = "laplace"
+[[variants]]
+name = "fold"
+data = "fold"
+[[variants]]
+name = "grouped"
+data = "grouped"
+"""
+    path.write_text(text)
+    fold, grouped = read_pipeline(path).cells
+    assert fold.source.load(None, 1).train.X.shape == (120, 4)
+    told = grouped.source.load(None, 1)
+    assert np.unique(np.asarray(told.train.y), return_counts=True)[1].tolist() == [10, 20]
+    assert json.loads(json.dumps(grouped.source.to_json(1)))["classes"] == [[0], [1, 2]]
+    for old, new, message in (
+        ("folds = 5\n", "", "data.fold.folds is missing"),
+        ("train_rows = 10", "folds = 10", "data.grouped.train_rows is missing"),
+        ("[[0], [1, 2]]", "[0]", "classes.0. must be a list"),
+    ):
+        path.write_text(text.replace(old, new))
+        with pytest.raises(SettingsError, match=message):
+            read_pipeline(path)
+
+
 def test_a_split_deals_every_row_once_and_by_its_seed() -> None:
     whole = dataset()
     every = np.concatenate([np.asarray(whole.train.X), np.asarray(whole.test.X)])  # type: ignore[union-attr]
@@ -228,5 +323,5 @@ def test_a_class_that_is_named_is_a_number(tmp_path: Path) -> None:
 def test_an_unknown_view_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "three.toml"
     path.write_text(PIPELINE.format(view="side", **CASES["split"]))
-    with pytest.raises(SettingsError, match=r"data.view is 'side'; known: against-rest, split"):
+    with pytest.raises(SettingsError, match=r"data.view is 'side'; known: against-rest, fold"):
         read_pipeline(path)

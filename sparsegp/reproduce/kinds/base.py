@@ -77,6 +77,8 @@ class Kind(ABC):
         process.
     has_summary : bool
         A table with a line for each variant says more than one with a line for each figure.
+    compares : bool
+        A variant may be a classifier of a library, a `model` of `CONTESTANTS` (`run_rival`).
     """
 
     figures: ClassVar[Sequence[str]]
@@ -84,6 +86,7 @@ class Kind(ABC):
     has_curves: ClassVar[bool]
     moves: ClassVar[bool] = False
     has_summary: ClassVar[bool] = False
+    compares: ClassVar[bool] = False
 
     def read_options(self, section: Section) -> dict[str, Any]:
         """Take from a variant what is no setting, as plain JSON; nothing unless overridden.
@@ -132,6 +135,16 @@ class Kind(ABC):
             If a picture cannot be drawn or written.
         """
         del cell, result, out
+
+    def draw_together(
+        self, cells: Sequence[Cell], results: Mapping[str, Mapping[str, Any]], out: Path
+    ) -> None:
+        """Write pictures of all finished cells; none unless overridden. Raises as `draw` does."""
+        del cells, results, out
+
+    def run_rival(self, cell: Cell, bench: Bench) -> Result:
+        """Fit the classifier of a library that a cell names, where the kind `compares`."""
+        raise NotImplementedError
 
     @abstractmethod
     def run(self, cell: Cell, bench: Bench) -> Result:

@@ -25,6 +25,7 @@ FIGURES = {
     "test NLPP": "nlpp",
     "test Brier score": "brier",
     "test ECE": "ece",
+    "test information bits": "information",
     "CPU seconds": "cpu_s",
     "selection, CPU seconds": "select_cpu_s",
     "posterior, CPU seconds": "posterior_cpu_s",

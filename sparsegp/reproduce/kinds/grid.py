@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,8 +18,9 @@ from sparsegp.errors import DataError, Interrupted
 from sparsegp.report import contours
 from sparsegp.reproduce.cell import Cell
 from sparsegp.reproduce.files import write_csv, write_text
+from sparsegp.reproduce.judge import information
 from sparsegp.reproduce.kinds.base import KINDS, Bench, Kind, Result
-from sparsegp.reproduce.kinds.train import evaluate_on, information
+from sparsegp.reproduce.kinds.train import evaluate_on
 from sparsegp.reproduce.toml import Section
 from sparsegp.settings import DenseSettings
 from sparsegp.training import train
@@ -27,11 +28,14 @@ from sparsegp.training import train
 AXES = {"log_length_scale": "log l", "log_deviation": "log s"}
 """Keys of a variant, and what they are on pictures: the least value, the greatest, how many."""
 
+FAR = 1e9
+"""Length scale of a column that the kernel does not look at."""
+
 
 class Grid(Kind):
     """Fits at every point of a grid, and evaluates each posterior on the test rows."""
 
-    figures = (
+    figures: ClassVar[Sequence[str]] = (
         "highest log evidence",
         "log length scale there",
         "log deviation there",
@@ -40,8 +44,9 @@ class Grid(Kind):
         "highest test information bits",
         "least test error %",
     )
-    default_figures = figures
+    default_figures: ClassVar[Sequence[str]] = figures
     has_curves = False
+    needs_evidence: ClassVar[bool] = True
 
     def read_options(self, section: Section) -> dict[str, Any]:
         """Take both axes."""
@@ -63,13 +68,16 @@ class Grid(Kind):
         return float(values[0]), float(values[1]), int(values[2])
 
     def check(self, file: Section, cells: Sequence[Cell]) -> None:
-        """Refuse methods that have no log evidence."""
+        """Refuse methods that do not take all rows, and those without a needed log evidence."""
         for cell in cells:
             settings = cell.settings
-            if not isinstance(settings, DenseSettings) or not settings.build_method().has_evidence:
-                raise file.error(
-                    "variants", f"must have a method with a log evidence, {cell.variant} has not"
-                )
+            if not isinstance(settings, DenseSettings):
+                what = "a method that takes all rows"
+            elif self.needs_evidence and not settings.build_method().has_evidence:
+                what = "a method with a log evidence"
+            else:
+                continue
+            raise file.error("variants", f"must have {what}, {cell.variant} has not")
 
     def settings_used(self, options: Mapping[str, Any]) -> Collection[str] | None:
         """Return all but the kernel and what learns it."""
@@ -86,7 +94,8 @@ class Grid(Kind):
         bench.progress.start(len(every), "points", f"{bench.pipeline.stem}: {cell.name}")
         for log_l, log_s in every[len(points) :]:
             points.append(evaluate_at(cell, dataset, log_l, log_s))
-            bench.progress.update(len(points), log_evidence=points[-1]["log_evidence"])
+            figures = {k: v for k, v in points[-1].items() if k == "log_evidence"}
+            bench.progress.update(len(points), **figures)
             if bench.stop.requested:
                 write_text(kept, json.dumps(points))
                 raise Interrupted(f"stopped by {bench.stop.requested}")
@@ -114,10 +123,11 @@ class Grid(Kind):
         axes = [cell.options[name] for name in AXES]
         values = {name: np.array([point[name] for point in points]) for name in points[0]}
         surfaces = {
-            "log evidence": values["log_evidence"],
             "test information, bits": values["information"],
             "correct, %": 100.0 * (1.0 - values["error"]),
         }
+        if "log_evidence" in values:
+            surfaces = {"log evidence": values["log_evidence"], **surfaces}
         shaped = {name: each.reshape(len(axes[0]), -1).T for name, each in surfaces.items()}
         x, y = zip(AXES.values(), axes, strict=True)
         contours(x, y, shaped, out / f"grid-{cell.name}.png")
@@ -131,14 +141,18 @@ def evaluate_at(cell: Cell, dataset: Dataset, log_l: float, log_s: float) -> dic
     if dataset.test is None:
         raise DataError(f"{dataset.train.source} has no test rows; a pipeline needs them")
     assert isinstance(cell.settings, DenseSettings)  # checked when the pipeline was read
-    kernel = f"{math.exp(2.0 * log_s)!r}*rbf({math.exp(log_l)!r})"
-    settings = replace(cell.settings, kernel=kernel)
+    columns, scale = cell.options.get("columns"), math.exp(log_l)
+    shape = f"rbf({scale!r})"
+    if columns is not None:
+        scales = [scale if c in columns else FAR for c in range(dataset.train.X.shape[1])]
+        shape = f"ard({', '.join(map(repr, scales))})"
+    settings = replace(cell.settings, kernel=f"{math.exp(2.0 * log_s)!r}*{shape}")
     model = train(dataset.train, **settings.to_json())
-    figures = evaluate_on(model, dataset.test).to_json()
+    figures, evidence = evaluate_on(model, dataset.test).to_json(), model.report.get("log_evidence")
     return {
         "log_length_scale": log_l,
         "log_deviation": log_s,
-        "log_evidence": float(model.report["log_evidence"]),
+        **({} if evidence is None else {"log_evidence": float(evidence)}),
         "error": float(figures["error"]),
         "information": information(dataset, figures)["information"],
     }

@@ -22,7 +22,7 @@ from sparsegp.settings import DenseSettings
 from sparsegp.training import train
 
 LIKELIHOOD = "test log likelihood, all rows"
-DEFAULT = "variational(importance=300)"
+DEFAULT = "variational(importance=300, rise=-1.0)"
 
 
 class SameKernel(Train):
@@ -67,7 +67,8 @@ class SameKernel(Train):
     def figure(self, result: Mapping[str, Any], what: str, n_active: int) -> float | None:
         """Return a figure of `Train`, or the sum of log p of the test labels."""
         if what == LIKELIHOOD:
-            return -float(result["model"]["nlpp"]) * int(result["n_test"])
+            nlpp = result["model"].get("nlpp")
+            return None if nlpp is None else -float(nlpp) * int(result["n_test"])
         return super().figure(result, what, n_active)
 
 

@@ -1,20 +1,22 @@
 """Pipelines that train, and report error and predictive probability along the way."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from sparsegp.data import Dataset, Table, encode_with
 from sparsegp.data.numbers import as_numbers
-from sparsegp.errors import DataError
 from sparsegp.kernels import Kernel
 from sparsegp.model import Model
-from sparsegp.report import Evaluation, evaluate
+from sparsegp.report import Evaluation, NullProgress, evaluate
 from sparsegp.report.regression import RegressionEvaluation, evaluate_regression
 from sparsegp.reproduce.cell import Cell
+from sparsegp.reproduce.contestants import CONTESTANTS, in_memory
+from sparsegp.reproduce.judge import Predictions, held_out, information
 from sparsegp.reproduce.kinds.base import KINDS, Bench, Kind, Result
 from sparsegp.training import train
 from sparsegp.types import Doubles
@@ -77,7 +79,7 @@ class CellProgress:
         if not self.bench.started:
             self.bench.started = True
             self.shown.start(self.bench.total, unit, self.bench.pipeline.stem)
-        self.shown.description = f"{self.bench.pipeline.stem}: {self.name}"
+        self.shown.turn_to(f"{self.bench.pipeline.stem}: {self.name}")
 
     def update(self, done: int, **figures: float) -> None:
         """Pass on how many rows are included."""
@@ -94,26 +96,26 @@ class CellProgress:
 class Train(Kind):
     """Trains, and evaluates the finished model on the test rows."""
 
-    figures = tuple(FIGURES)
-    default_figures = ("test error %", "test NLPP")
+    figures: ClassVar[Sequence[str]] = tuple(FIGURES)
+    default_figures: ClassVar[Sequence[str]] = ("test error %", "test NLPP")
     has_curves = True
     moves = True
+    compares = True
 
     def run(self, cell: Cell, bench: Bench) -> Result:
         """Train in a run directory of the cell, which a later call would go on with."""
         dataset = bench.dataset(cell)
-        if dataset.test is None:
-            raise DataError(f"{dataset.train.source} has no test rows; a pipeline needs them")
+        test = held_out(dataset)
         model = train(
             dataset.train,
-            test=dataset.test,
+            test=test,
             out=bench.runs / cell.run_name,
             resume=True,
             runtime=bench.runtime,
             progress=CellProgress(bench, cell.name),
             **cell.settings.to_json(),
         )
-        figures = evaluate_on(model, dataset.test).to_json()
+        figures = evaluate_on(model, test).to_json()
         learning, evidence = model.report.get("learning", []), model.report.get("log_evidence")
         relevant = relevant_columns(model.kernels[0])
         return {
@@ -130,7 +132,33 @@ class Train(Kind):
             },
             "learning": learning,
             "curve": [dict(record) for record in model.history],
+            **self.kept_rows(lambda: predictions_of(model, test), dataset),
         }
+
+    def run_rival(self, cell: Cell, bench: Bench) -> Result:
+        """Fit a classifier of a library on one thread; its result is like that of `run`."""
+        dataset = in_memory(bench.dataset(cell))
+        bench.progress.message(f"{cell.name}: {CONTESTANTS[cell.options['model']].title}")
+        with threadpool_limits(1):
+            fitted = CONTESTANTS[cell.options["model"]].prepare(
+                dataset.train, cell, NullProgress()
+            )()
+            predictions = Predictions.of(fitted, held_out(dataset))
+        n_train = int(dataset.train.X.shape[0])
+        return {
+            "n_train": n_train,
+            "n_test": len(predictions.codes),
+            "settings": fitted.settings,
+            "details": fitted.details,
+            "model": predictions.figures(dataset),
+            "curve": [{"n_active": cell.n_active or n_train}],
+            **self.kept_rows(lambda: predictions, dataset),
+        }
+
+    def kept_rows(self, predictions: Callable[[], Predictions], dataset: Dataset) -> Result:
+        """Return what is kept of single test rows; nothing unless overridden."""
+        del predictions, dataset
+        return {}
 
     def figure(self, result: Mapping[str, Any], what: str, n_active: int) -> float | None:
         """Look in the finished model after the last inclusion, else in the learning curve."""
@@ -154,20 +182,6 @@ def relevant_columns(kernel: Kernel) -> list[int]:
     return [column for column, log in enumerate(logs) if log < math.log(RELEVANT)]
 
 
-def information(dataset: Dataset, figures: Mapping[str, Any]) -> dict[str, float]:
-    """Return what predictions tell of the test labels, in bits a row.
-
-    The mean of log2 p, less that of the shares of the labels in the training rows (Rasmussen &
-    Williams 2006, eq. 3.76).
-    """
-    if "nlpp" not in figures or "error" not in figures or dataset.test is None:
-        return {}
-    classes, counts = np.unique(np.asarray(dataset.train.y), return_counts=True)
-    codes, _ = encode_with(classes, dataset.test.y, dataset.test.source)
-    shares = counts[codes[codes >= 0]] / counts.sum()
-    return {"information": -(float(np.log(shares).mean()) + figures["nlpp"]) / math.log(2.0)}
-
-
 def evaluate_on(model: Model, test: Table) -> Evaluation | RegressionEvaluation:
     """Evaluate a model on test rows, one chunk of them at a time."""
     if model.is_regression:
@@ -182,3 +196,9 @@ def log_probabilities_on(model: Model, test: Table) -> Doubles:
     """Return log probabilities of the classes of test rows, (n, K), by one chunk at a time."""
     chunks: Any = test.X.blocks
     return np.concatenate([model.predict_log_proba(np.asarray(chunk)) for chunk in chunks])
+
+
+def predictions_of(model: Model, test: Table) -> Predictions:
+    """Return what a classifier of ours tells of test rows."""
+    logs = log_probabilities_on(model, test)
+    return Predictions(model.classes, logs.argmax(axis=1), logs)

@@ -1,0 +1,157 @@
+"""Pipelines of one run on many rows, larger than the memory it is given, with a known least error.
+
+Rows are drawn from `sparsegp.data.mixture` into a zarr group, from which the run reads them. Each
+cell is measured in a process of its own (sparsegp/reproduce/scale.py) on one thread. `complete`
+adds by how much processor time grows with rows and with columns. The data of a cell are not looked
+at.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsegp.data.blocks import row_blocks
+from sparsegp.data.mixture import CHUNK_ROWS, N_CLASSES
+from sparsegp.estimate import estimate
+from sparsegp.execution.memory import read_size
+from sparsegp.reproduce.cell import Cell
+from sparsegp.reproduce.kinds.base import KINDS, Bench, Kind, Result
+from sparsegp.reproduce.kinds.benchmark import ONE_THREAD
+from sparsegp.reproduce.kinds.process import answer_of
+from sparsegp.reproduce.toml import Section
+
+MIB = 2.0**20
+LEAST = {"rows": 1, "held_out": 1, "columns": 4}
+WORK = ("read", "select", "posterior")
+"""Stages of a run that grow with its rows; held-out rows are as many in every cell."""
+
+GROWTH = {"rows": "growth with rows", "columns": "growth with columns"}
+"""Exponents of processor seconds, by the size that alone differs between cells."""
+
+
+class Scale(Kind):
+    """Trains on rows that do not fit into memory."""
+
+    figures = (
+        "rows / s",
+        "rows / CPU s",
+        "seconds",
+        *(f"{name}, CPU seconds" for name in WORK),
+        "data, MiB",
+        "memory given, MiB",
+        "private memory, MiB",
+        "private memory / promised",
+        "test error %",
+        "least test error %",
+        "test NLPP",
+        "least test NLPP",
+        *GROWTH.values(),
+    )
+    default_figures = figures
+    has_curves = False
+
+    def read_options(self, section: Section) -> dict[str, Any]:
+        """Take sizes, the memory given to the process, and where files go."""
+        options: dict[str, Any] = {
+            "rows": section.take("rows", int),
+            "held_out": section.take("held_out", int, 20000),
+            "columns": section.take("columns", int),
+            "memory": section.take("memory", str, ""),
+            "scratch": section.take("scratch", bool, False),
+            "folder": section.take("folder", str, ""),
+        }
+        for name, least in LEAST.items():
+            if options[name] < least:
+                raise section.error(name, f"must be at least {least}, got {options[name]}")
+        if options["memory"]:
+            try:
+                read_size(options["memory"])
+            except ValueError as error:
+                raise section.error("memory", f"must be a size such as 1GB: {error}") from None
+        return options
+
+    def run(self, cell: Cell, bench: Bench) -> Result:
+        """Measure in another process, which shows its own progress."""
+        return answer_of("sparsegp.reproduce.scale", cell, bench, ONE_THREAD)
+
+    def complete(
+        self, cells: Sequence[Cell], results: Mapping[str, Mapping[str, Any]]
+    ) -> Mapping[str, Mapping[str, Any]]:
+        """Add what was promised, and the exponents to the largest cell of each series."""
+        done = [cell for cell in cells if cell.name in results]
+        completed: dict[str, dict[str, Any]] = {
+            cell.name: {**results[cell.name], "sizes": dict(cell.options), **promised(cell)}
+            for cell in done
+        }
+        for what, figure in GROWTH.items():
+            for cell in done:
+                series = [other for other in done if alike(cell, other, what)]
+                sizes = [other.options[what] for other in series]
+                if len(set(sizes)) > 1 and cell.options[what] == max(sizes):
+                    seconds = [_cpu(results[other.name]) for other in series]
+                    completed[cell.name][figure] = exponent(sizes, seconds)
+        return completed
+
+    def figure(self, result: Mapping[str, Any], what: str, n_active: int) -> float | None:
+        """Look among what was measured."""
+        del n_active
+        return _figures(result).get(what)
+
+
+KINDS.register("scale")(Scale())
+
+
+def promised(cell: Cell) -> dict[str, float]:
+    """Return the bytes that `sparsegp estimate` promises for a cell."""
+    options = cell.options
+    sizes = options["rows"], options["columns"]
+    start, stop = row_blocks(*sizes, cell.name, CHUNK_ROWS)[0]
+    found = estimate(
+        *sizes,
+        N_CLASSES,
+        cell.n_active,
+        cell.sparse_settings,
+        source_itemsize=4,
+        chunk_rows=stop - start,
+        scratch=options["scratch"],
+    )
+    return {"promised_bytes": found.total_bytes}
+
+
+def alike(one: Cell, other: Cell, what: str) -> bool:
+    """Return whether two cells differ in one size only."""
+    same = {key: value for key, value in one.options.items() if key != what}
+    return one.settings == other.settings and all(other.options[k] == v for k, v in same.items())
+
+
+def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
+    """Return b of seconds = a size^b, by least squares of logarithms."""
+    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+
+
+def _cpu(result: Mapping[str, Any]) -> float:
+    return math.fsum(result["cpu_seconds"][name] for name in WORK)
+
+
+def _figures(result: Mapping[str, Any]) -> dict[str, float]:
+    """Return the values of `Scale.figures` that there are."""
+    sizes, cpu, own = result["sizes"], result["cpu_seconds"], result["figures"]
+    wall = math.fsum(result["seconds"][name] for name in WORK)
+    private = result["private_bytes"]
+    return {
+        "rows / s": sizes["rows"] / wall,
+        "rows / CPU s": sizes["rows"] / _cpu(result),
+        "seconds": wall,
+        **{f"{name}, CPU seconds": cpu[name] for name in WORK},
+        "data, MiB": result["data_bytes"] / MIB,
+        **({"memory given, MiB": read_size(sizes["memory"]) / MIB} if sizes["memory"] else {}),
+        "private memory, MiB": private / MIB,
+        "private memory / promised": private / result["promised_bytes"],
+        "test error %": 100.0 * own["error"],
+        "least test error %": 100.0 * own["least_error"],
+        "test NLPP": own["nlpp"],
+        "least test NLPP": own["least_nlpp"],
+        **{name: result[name] for name in GROWTH.values() if name in result},
+    }
