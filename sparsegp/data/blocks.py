@@ -137,12 +137,14 @@ def from_sparse(X: Any, source: str = "X") -> "da.Array":
 
 
 def map_chunks(
-    function: Callable[[NDArray[Any]], T], X: "da.Array", scheduler: str | None = None
+    function: Callable[[NDArray[Any]], T],
+    X: "da.Array",
+    scheduler: str | Callable[..., Any] | None = None,
 ) -> tuple[T, ...]:
     """Apply a module level function to every chunk of X and collect the small results in order.
 
-    Runs on the named scheduler of dask. None is that of the moment: threads, or a cluster when a
-    client is connected.
+    Runs on the named scheduler of dask, or on a callable that `dask.compute` takes as one. None is
+    that of the moment: threads, or a cluster when a client is connected.
     """
     dask = _dask()
     task = dask.delayed(function, pure=True)

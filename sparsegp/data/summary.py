@@ -1,5 +1,6 @@
 """What one pass over the rows tells: range, mean and variance of each column, and bad values."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -81,7 +82,9 @@ class Partial:
     first_bad: tuple[int, int, float] | None = None
 
 
-def summarise(X: "da.Array", source: str, scheduler: str | None = None) -> Summary:
+def summarise(
+    X: "da.Array", source: str, scheduler: str | Callable[..., Any] | None = None
+) -> Summary:
     """Summarise X in one lazy pass over its chunks.
 
     Partial statistics of the chunks are combined by the formula of Chan, Golub and LeVeque, in
@@ -97,7 +100,7 @@ def summarise(X: "da.Array", source: str, scheduler: str | None = None) -> Summa
         Chunked by rows only.
     source : str
         Where the rows come from, for messages.
-    scheduler : str, optional
+    scheduler : str or callable, optional
         Of dask, such as "threads"; see `map_chunks`.
 
     Returns

@@ -173,6 +173,10 @@ class Runtime(ABC):
         """
 
     @abstractmethod
+    def scheduler(self) -> str | Callable[..., Any] | None:
+        """Return what `dask.compute` is to use while rows are looked through before a run."""
+
+    @abstractmethod
     def describe(self) -> str:
         """Say in a few words where the blocks live."""
 

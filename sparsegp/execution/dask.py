@@ -14,15 +14,17 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import distributed
+
 from sparsegp.errors import ClusterError
-from sparsegp.execution.base import Part, Runtime, check_index, check_parts, name_block
+from sparsegp.execution.base import Part, Runtime, check_index, check_parts
 from sparsegp.execution.clusters import Connection, connect, leave, start_local
 from sparsegp.execution.host import Answer, pack, pack_part
 from sparsegp.execution.limits import HOSTS_AT_A_TIME, Limits
 from sparsegp.execution.memory import Room
-from sparsegp.execution.remote import HostLostError, RemoteHost
+from sparsegp.execution.remote import HostLostError, RemoteHost, raise_first
 from sparsegp.execution.roster import Roster
-from sparsegp.execution.tasks import run_on_cluster
+from sparsegp.execution.tasks import computing, run_on_cluster
 
 logger = logging.getLogger(__name__)
 
@@ -131,8 +133,16 @@ class DaskRuntime(Runtime):
         with self._lock:
             hosts = [host for host in map(self._host, self._roster.find()) if host is not None]
             answers = self._each_host(dict.fromkeys(hosts, ("room",)))
-        _raise_first(answers, "a look at its memory")
+        raise_first(answers, "a look at its memory")
         return [room for answer in answers.values() for room in answer.values]
+
+    def scheduler(self) -> Callable[..., Any] | None:
+        """Return the cluster of the client in use, if there is one: dask's default."""
+        default_client: Any = distributed.default_client  # distributed is typed in part
+        try:
+            return computing(default_client(), self.limits)
+        except ValueError:
+            return None
 
     def describe(self) -> str:
         """Say which cluster this is and how many workers it has."""
@@ -180,7 +190,7 @@ class DaskRuntime(Runtime):
                 held = {h: [i for i in these if i in missing] for h, these in self._held().items()}
                 few = [host for host in held if held[host]][:HOSTS_AT_A_TIME]
                 answers = self._each_host({host: ("total", packed, held[host]) for host in few})
-                _raise_first(answers, method)
+                raise_first(answers, method)
                 for host, answer in answers.items():
                     total = answer.values[0] if total is None else total + answer.values[0]
                     missing.difference_update(held[host])
@@ -227,7 +237,7 @@ class DaskRuntime(Runtime):
             if index in self._home:
                 held.setdefault(self._home[index], []).append(index)
         answers = self._each_host({host: ("call", packed, held[host], keep) for host in held})
-        _raise_first(answers, method)
+        raise_first(answers, method)
         return {
             index: value
             for host, answer in answers.items()
@@ -276,7 +286,7 @@ class DaskRuntime(Runtime):
             answers = self._each_host(
                 {host: ("build", queue[0], self._pack(queue[0])) for host, queue in queues.items()}
             )
-            _raise_first(answers, "its construction")
+            raise_first(answers, "its construction")
             built += [queues[host].popleft() for host in answers]
             queues = {host: queues[host] for host in answers if queues[host]}
         return [index for index in built if index in self._home]
@@ -385,14 +395,3 @@ class DaskRuntime(Runtime):
 
     def _most(self) -> int:
         return max(map(len, self._held().values()), default=0)
-
-
-def _raise_first(answers: dict[RemoteHost, Answer], doing: str) -> None:
-    """Raise what the first block raised, if any did."""
-    failed = [(answer.index, host, answer) for host, answer in answers.items() if answer.error]
-    if not failed:
-        return
-    index, host, answer = min(failed, key=lambda item: item[0])
-    assert answer.error is not None
-    name_block(answer.error, index, doing, f" on worker {host.address}")
-    raise answer.error

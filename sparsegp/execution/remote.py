@@ -15,6 +15,7 @@ from distributed.client import FutureCancelledError
 from distributed.scheduler import KilledWorker
 
 from sparsegp.errors import ClusterError
+from sparsegp.execution.base import name_block
 from sparsegp.execution.host import Answer, Host
 from sparsegp.execution.limits import Limits
 
@@ -250,3 +251,14 @@ class RemoteHost:
 
 def _unpack(answer: Any) -> Any:
     return pickle.loads(answer) if isinstance(answer, bytes) else answer
+
+
+def raise_first(answers: dict[RemoteHost, Answer], doing: str) -> None:
+    """Raise what the first block raised, if any did."""
+    failed = [(answer.index, host, answer) for host, answer in answers.items() if answer.error]
+    if not failed:
+        return
+    index, host, answer = min(failed, key=lambda item: item[0])
+    assert answer.error is not None
+    name_block(answer.error, index, doing, f" on worker {host.address}")
+    raise answer.error

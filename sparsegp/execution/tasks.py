@@ -3,7 +3,7 @@
 import contextlib
 import pickle
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -28,7 +28,10 @@ from sparsegp.execution.shared import share
 ATTEMPTS = 3
 """How often tasks are sent that workers took away with them when they went silent."""
 
+ADVICE = "check the memory of the workers"
+
 wait: Any = distributed.wait  # distributed is typed in part
+futures_of: Any = distributed.futures_of
 
 
 class TasksLostError(Exception):
@@ -62,12 +65,77 @@ def run_on_cluster(
                 yield index, value
             return
         except TasksLostError as lost:
-            living_workers(client)  # raises where the scheduler is gone
-            if attempt == ATTEMPTS:
-                raise ClusterError(
-                    f"tasks lost their workers {ATTEMPTS} times (last: {lost}); check the memory "
-                    "of the workers"
-                ) from lost
+            _require_more(client, attempt, lost)
+
+
+def computing(client: Any, limits: Limits) -> Callable[..., Any]:
+    """Return what `dask.compute` may take as `scheduler`: a cluster, with a limit to every wait.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    limits : Limits
+        As for `run_on_cluster`.
+    """
+
+    def get(graph: Any, keys: Any, **options: Any) -> Any:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return _compute(client, limits, graph, keys, options)
+            except TasksLostError as lost:
+                _require_more(client, attempt, lost)
+        raise AssertionError  # the last attempt returns or raises
+
+    return get
+
+
+def _compute(
+    client: Any, limits: Limits, graph: Any, keys: Any, options: dict[str, Any]
+) -> list[Any]:
+    """Compute keys of a graph once; raises TasksLostError if dask gives up."""
+    watch = Watch(client, limits)
+    watch.find()
+    try:
+        futures = client.get(graph, keys, sync=False, **options)
+    except LOST as error:
+        raise TasksLostError(repr(error)) from error
+    pending = set(futures_of(futures))
+    try:
+        while pending:
+            done = _wait(client, pending, limits.pulse_seconds)
+            pending.difference_update(done)
+            if not done:
+                watch.look({future.key for future in pending})
+        return [_nested(future, limits.silent_seconds) for future in futures]
+    finally:
+        with contextlib.suppress(*LOST):
+            client.cancel(list(pending), force=True)
+
+
+def _nested(found: Any, seconds: float) -> Any:
+    """Return the values of futures in lists of lists."""
+    if not isinstance(found, distributed.Future):
+        return [_nested(each, seconds) for each in found] if isinstance(found, list) else found
+    try:
+        return found.result(timeout=seconds)
+    except KilledWorker as error:
+        raise ClusterError(f"a task lost its worker again and again ({error}); {ADVICE}") from error
+    except LOST as error:
+        raise TasksLostError(repr(error)) from error
+
+
+def _wait(client: Any, pending: Collection[Any], seconds: float) -> list[Any]:
+    """Return those of some futures that have ended, after waiting for one at least."""
+    with contextlib.suppress(TimeoutError, FuturesCancelledError), client.as_current():
+        wait(list(pending), timeout=seconds, return_when="FIRST_COMPLETED")
+    return [future for future in pending if future.done()]
+
+
+def _require_more(client: Any, attempt: int, lost: TasksLostError) -> None:
+    """Go on after a loss, unless the scheduler is gone or it was the last attempt."""
+    living_workers(client)  # raises where the scheduler is gone
+    if attempt == ATTEMPTS:
+        raise ClusterError(f"tasks lost their workers {ATTEMPTS} times (last: {lost}); {ADVICE}")
 
 
 def _attempt(
@@ -94,9 +162,7 @@ def _attempt(
         raise TasksLostError(repr(error)) from error
     try:
         while pending:
-            with contextlib.suppress(TimeoutError, FuturesCancelledError), client.as_current():
-                wait(list(pending), timeout=limits.pulse_seconds, return_when="FIRST_COMPLETED")
-            done = [future for future in pending if future.done()]
+            done = _wait(client, pending, limits.pulse_seconds)
             for future in sorted(done, key=pending.__getitem__):
                 index = pending.pop(future)
                 yield index, _answer(future, index, limits.silent_seconds)
@@ -201,8 +267,7 @@ def _answer(future: Any, index: int, seconds: float) -> Any:
         answer = pickle.loads(future.result(timeout=seconds))  # who holds it may hang since
     except KilledWorker as error:
         raise ClusterError(
-            f"task {index} lost its worker again and again ({error}); check the memory of the "
-            "workers"
+            f"task {index} lost its worker again and again ({error}); {ADVICE}"
         ) from error
     except LOST as error:
         raise TasksLostError(repr(error)) from error

@@ -69,6 +69,10 @@ class ThreadRuntime(Runtime):
         """Return what memory this process may take."""
         return [Room.of_this_process("this process")]
 
+    def scheduler(self) -> str:
+        """Return threads, whatever dask would use."""
+        return "threads"
+
     def describe(self) -> str:
         """Say how many threads there are."""
         return f"{self._n_threads} thread{'s' if self._n_threads > 1 else ''} of this process"

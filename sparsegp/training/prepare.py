@@ -21,7 +21,6 @@ from sparsegp.data import (
 )
 from sparsegp.errors import DataError
 from sparsegp.execution import Runtime
-from sparsegp.execution.threads import ThreadRuntime
 from sparsegp.types import Doubles, Integers, Labels
 
 logger = logging.getLogger(__name__)
@@ -111,7 +110,7 @@ def prepare(
     else:
         numbers, (classes, target) = None, encode(train.y, train.source)
     check(len(classes))
-    scheduler = "threads" if isinstance(runtime, ThreadRuntime) else None
+    scheduler = runtime.scheduler()
     summary = summarise(train.X, train.source, scheduler)
     held_out_target: Any = None
     if held_out is not None:

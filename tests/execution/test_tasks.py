@@ -4,19 +4,25 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
+import dask
+import dask.array as da
 import numpy as np
 import pytest
 
-from sparsegp.errors import ClusterError
+from sparsegp.data import summarise
+from sparsegp.errors import ClusterError, DataError
 from sparsegp.execution.base import Runtime
 from sparsegp.execution.dask import DaskRuntime
 from sparsegp.execution.shared import share
+from sparsegp.execution.tasks import computing
 from sparsegp.execution.threads import ThreadRuntime
 from tests.execution.blocks import Tally, parts
+from tests.execution.by_hand import Cluster
 from tests.execution.conftest import LIMITS
 from tests.processes import wait_until
 
@@ -120,3 +126,63 @@ def test_workers_that_are_gone_for_good_end_it() -> None:
     reasons = r"task 0 lost its worker|lost their workers 3 times"
     with DaskRuntime.local(1, LIMITS) as runtime, pytest.raises(ClusterError, match=reasons):
         list(runtime.run_tasks(die, None, [0]))
+
+
+# -- graphs of dask ------------------------------------------------------------------------------
+
+
+def lazily(function: Any, *tasks: Any) -> list[Any]:
+    """Calls of a function of this module, by value: workers cannot import it."""
+
+    def by_value(task: Any) -> Any:
+        return function(task)
+
+    return [dask.delayed(by_value, pure=False)(task) for task in tasks]
+
+
+def ten_times(task: int) -> int:
+    return 10 * task
+
+
+def refuse(task: int) -> int:
+    raise DataError(f"row {task} is bad")
+
+
+def end_at_first(task: tuple[str, int]) -> int:
+    return die_at_first(*task)
+
+
+def end(task: Any) -> None:
+    die(None, task)
+
+
+def test_a_graph_is_computed_as_dask_would(local_runtime: DaskRuntime, tmp_path: Path) -> None:
+    """Also through the loss of a worker; what a task raises reaches the caller as itself."""
+    get = computing(local_runtime._client, LIMITS)
+    rows = da.arange(100, chunks=30)
+    found = dask.compute(*lazily(ten_times, 1, 2), {"sum": rows.sum(), "all": rows}, scheduler=get)
+    assert found[:2] == (10, 20)
+    assert found[2]["sum"] == 4950
+    np.testing.assert_array_equal(found[2]["all"], np.arange(100))
+    with pytest.raises(DataError, match="row 3 is bad"):
+        dask.compute(*lazily(refuse, 3), scheduler=get)
+    tasks = [(str(tmp_path / "died"), index) for index in range(4)]
+    assert dask.compute(*lazily(end_at_first, *tasks), scheduler=get) == (0, 10, 20, 30)
+    assert (tmp_path / "died").exists()
+
+
+def test_a_graph_is_given_up_when_workers_are_gone_for_good(tmp_path: Path) -> None:
+    """Dask itself would wait for workers without end."""
+    with Cluster(tmp_path, n_workers=1) as cluster:
+        get = computing(cluster.client, replace(LIMITS, absent_seconds=1.0, silent_seconds=1.5))
+        with pytest.raises(ClusterError, match="no worker was left for 1 s"):
+            dask.compute(*lazily(end, 0), scheduler=get)
+
+
+def test_rows_are_looked_through_by_the_client_in_use(local_runtime: DaskRuntime) -> None:
+    assert local_runtime.scheduler() is None
+    with local_runtime._client.as_current():
+        get = local_runtime.scheduler()
+        assert get is not None
+        X = da.from_array(np.arange(12.0).reshape(6, 2), chunks=(2, 2))
+        assert summarise(X, "X", get).maximum == 11.0
