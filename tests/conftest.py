@@ -1,5 +1,6 @@
 """What tests of several parts share."""
 
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,10 @@ import pytest
 from sparsegp.interrupt import StopRequest
 from tests import processes
 from tests.s3 import s3, s3_keys, s3_server  # noqa: F401 - fixtures
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # as in a job in the background of a shell; programs that tests start would ignore it too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class StopAfter(StopRequest):

@@ -64,7 +64,7 @@ def first_overtaken(run, blocks, batch, pool):
 def test_a_batch_is_cut_at_the_first_row_that_would_have_won(
     problem, rings, monkeypatch, texts, lazy, group
 ):
-    monkeypatch.setattr("sparsegp.ivm.block.GROUP", group)
+    monkeypatch.setattr("sparsegp.ivm.rows.GROUP", group)
     kept = []
     for seed in range(3):
         X, target = rings(600, seed)
