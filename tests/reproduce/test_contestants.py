@@ -11,8 +11,10 @@ from numpy.testing import assert_allclose
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict, cross_val_score
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC
 
+from sparsegp import SparseGPClassifier
 from sparsegp.data import Dataset, table_from_arrays
 from sparsegp.errors import SettingsError
 from sparsegp.interrupt import StopRequest
@@ -100,6 +102,33 @@ def arrays(dataset: Dataset) -> tuple[np.ndarray, ...]:
         for table in (dataset.train, dataset.test)
         for part in (np.asarray(table.X, np.float64), table.y)
     )
+
+
+def test_one_against_the_rest_is_that_of_scikit_learn(dense: Callable[..., Path]) -> None:
+    """Its meta-estimator normalises the same probabilities, of our own binary classifiers."""
+    path = dense(
+        ('method = "laplace"\nlikelihood = "softmax"\n', ""),
+        (
+            'name = "laplace"\n',
+            'name = "rest"\nmodel = "one-against-rest"\nlikelihood = "probit"\nn_active = 20\n',
+        ),
+    )
+    found, dataset = fitted(cell_of(path, "rest"))
+    X, y, new, _ = arrays(dataset)
+    ours = SparseGPClassifier(
+        likelihood="probit",
+        sites="moments",
+        criterion="information",
+        posterior="adf",
+        kernel="10*rbf(0.5)",
+        scaling="none",
+        n_active=20,
+    )
+    expected = OneVsRestClassifier(ours).fit(X, y).predict_proba(new)
+    assert found.log_probabilities is not None
+    assert_allclose(np.exp(found.log_probabilities(new)), expected, rtol=1e-9)
+    np.testing.assert_array_equal(found.codes(new), expected.argmax(axis=1))
+    assert found.details == {"active_rows": [20, 20, 20]}
 
 
 def test_one_neighbour_by_all_distances(dense: Callable[..., Path]) -> None:

@@ -9,10 +9,6 @@ from sparsegp.reproduce.kinds.scale import exponent
 PIPELINE = """
 kind = "scale"
 title = "Scale"
-variants = [
-  { name = "small", rows = 2000, columns = 20, held_out = 500, memory = "400MB", scratch = true },
-  { name = "large", rows = 8000, columns = 20, held_out = 500, memory = "400MB", scratch = true },
-]
 [data]
 name = "toy"
 n_train = 50
@@ -21,6 +17,28 @@ n_test = 10
 n_active = 40
 posterior = "adf"
 kernel = "rbf"
+[[variants]]
+name = "small"
+rows = 2000
+columns = 20
+held_out = 500
+memory = "400MB"
+scratch = true
+[[variants]]
+name = "large"
+rows = 8000
+columns = 20
+held_out = 500
+memory = "400MB"
+scratch = true
+[[variants]]
+name = "fewer"
+n_active = 10
+rows = 2000
+columns = 20
+held_out = 500
+memory = "400MB"
+scratch = true
 """
 
 
@@ -47,6 +65,9 @@ def test_two_sizes(pipeline, tmp_path, monkeypatch):
         assert figures[variant, "rows / s"] == pytest.approx(count / seconds)
     assert figures["small", "growth with rows"] is None
     assert figures["large", "growth with rows"] is not None
+    assert figures["large", "growth with active rows"] is None
+    assert figures["small", "growth with active rows"] is not None
+    assert figures["fewer", "growth with active rows"] is None
     assert list((tmp_path / "temporary").iterdir()) == []
 
 

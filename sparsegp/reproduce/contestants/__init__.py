@@ -1,5 +1,6 @@
 """Classifiers that pipelines compare: ours, and those of libraries that users would take."""
 
+from sparsegp.reproduce.contestants.against_rest import OneAgainstRest as OneAgainstRest
 from sparsegp.reproduce.contestants.base import CONTESTANTS as CONTESTANTS
 from sparsegp.reproduce.contestants.base import Contestant as Contestant
 from sparsegp.reproduce.contestants.base import Fitted as Fitted

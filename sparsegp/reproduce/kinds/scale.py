@@ -2,8 +2,8 @@
 
 Rows are drawn from `sparsegp.data.mixture` into a zarr group, from which the run reads them. Each
 cell is measured in a process of its own (sparsegp/reproduce/scale.py) on one thread. `complete`
-adds by how much processor time grows with rows and with columns. The data of a cell are not looked
-at.
+adds by how much processor time grows with rows, columns and active rows. The data of a cell are not
+looked at.
 """
 
 import math
@@ -27,7 +27,11 @@ LEAST = {"rows": 1, "held_out": 1, "columns": 4}
 WORK = ("read", "select", "posterior")
 """Stages of a run that grow with its rows; held-out rows are as many in every cell."""
 
-GROWTH = {"rows": "growth with rows", "columns": "growth with columns"}
+GROWTH = {
+    "rows": "growth with rows",
+    "columns": "growth with columns",
+    "n_active": "growth with active rows",
+}
 """Exponents of processor seconds, by the size that alone differs between cells."""
 
 
@@ -88,8 +92,8 @@ class Scale(Kind):
         for what, figure in GROWTH.items():
             for cell in done:
                 series = [other for other in done if alike(cell, other, what)]
-                sizes = [other.options[what] for other in series]
-                if len(set(sizes)) > 1 and cell.options[what] == max(sizes):
+                sizes = [what_differs(other)[what] for other in series]
+                if len(set(sizes)) > 1 and what_differs(cell)[what] == max(sizes):
                     seconds = [_cpu(results[other.name]) for other in series]
                     completed[cell.name][figure] = exponent(sizes, seconds)
         return completed
@@ -120,10 +124,15 @@ def promised(cell: Cell) -> dict[str, float]:
     return {"promised_bytes": found.total_bytes}
 
 
+def what_differs(cell: Cell) -> dict[str, Any]:
+    """Return all that may differ between cells, by name."""
+    return {**cell.settings.to_json(), **cell.options, "n_active": cell.n_active}
+
+
 def alike(one: Cell, other: Cell, what: str) -> bool:
     """Return whether two cells differ in one size only."""
-    same = {key: value for key, value in one.options.items() if key != what}
-    return one.settings == other.settings and all(other.options[k] == v for k, v in same.items())
+    ours, theirs = what_differs(one), what_differs(other)
+    return all(theirs[name] == value for name, value in ours.items() if name != what)
 
 
 def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
