@@ -1,6 +1,7 @@
 """Files of predictions, written batch by batch beside their place and renamed when complete."""
 
 import csv
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -203,6 +204,10 @@ def check_target(path: Path, force: bool) -> None:
         raise SettingsError(f"{path} is no file of predictions; choose another --out")
 
 
+DROP_ATTEMPTS, STAYS_AWAY, DROP_PAUSE = 50, 3, 0.02
+"""How often to look whether what was deleted is gone, how often in a row, and seconds between."""
+
+
 @contextmanager
 def writing(path: Path, layout: Layout, rows: int) -> Iterator[Writer]:
     """Open a writer; what it wrote appears at the path when all went well, else nothing does.
@@ -230,5 +235,18 @@ def writing(path: Path, layout: Layout, rows: int) -> Iterator[Writer]:
 
 
 def _drop(fresh: Path) -> None:
-    if fresh.exists():
-        files.discard(fresh)
+    """Delete what was begun, as often as it comes back.
+
+    A chunk of zarr that cannot be written does not keep those that are written beside it from
+    coming after.
+    """
+    if not fresh.exists():
+        return
+    gone = 0
+    for _ in range(DROP_ATTEMPTS):
+        if fresh.exists():
+            files.discard(fresh)
+            gone = 0
+        elif (gone := gone + 1) == STAYS_AWAY:
+            return
+        time.sleep(DROP_PAUSE)
