@@ -116,7 +116,7 @@ class Lease:
         holder = None if newest is None else _read(newest)
         if holder is None or _told(holder).get("token") != self._token:
             raise LeaseLostError(
-                f"{self.path} is no longer held by {_me()}, but by {_owner(holder)}: there was no "
+                f"{self.path} is no longer held by {signed()}, but by {_owner(holder)}: there was no "
                 f"sign of life for {self.seconds:g} s; let the other go on, or stop it and go on "
                 "by --resume"
             )
@@ -190,7 +190,7 @@ class Lease:
         )
 
     def _sign(self) -> bytes:
-        told = {"owner": _me(), "pid": os.getpid(), "home": _home(), "token": self._token}
+        told = {"owner": signed(), "pid": os.getpid(), "home": _home(), "token": self._token}
         return json.dumps({**told, "time": time.time(), "sign": uuid.uuid4().hex}).encode()
 
 
@@ -215,7 +215,8 @@ def _owner(holder: bytes | None) -> str:
     return "another process" if found is None else shown(found)
 
 
-def _me() -> str:
+def signed() -> str:
+    """Return who this process is, for messages to others."""
     return f"process {os.getpid()} on {socket.gethostname()}"
 
 

@@ -2,13 +2,12 @@
 
 import logging
 import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from sparsegp.checkpoint.lease import Lease
+from sparsegp.checkpoint.lease import Lease, signed
 from sparsegp.checkpoint.places import Place, StorePath, place_of
 from sparsegp.errors import StoreError
 
@@ -111,6 +110,6 @@ class RunLock:
         """Say who holds the lock, for the message to others; a full disk does not matter here."""
         try:
             os.ftruncate(handle, 0)
-            os.write(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+            os.write(handle, f"{signed()}\n".encode())
         except OSError:
             _log.debug("the lock file could not be signed")
