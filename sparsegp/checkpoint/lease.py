@@ -116,8 +116,8 @@ class Lease:
         holder = None if newest is None else _read(newest)
         if holder is None or _told(holder).get("token") != self._token:
             raise LeaseLostError(
-                f"{self.path} is no longer held by {signed()}, but by {_owner(holder)}: there was no "
-                f"sign of life for {self.seconds:g} s; let the other go on, or stop it and go on "
+                f"{self.path} is no longer held by {signed()}, but by {_owner(holder)}: there was "
+                f"no sign of life for {self.seconds:g} s; let the other go on, or stop it and go on "
                 "by --resume"
             )
 
