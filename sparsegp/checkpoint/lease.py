@@ -117,8 +117,8 @@ class Lease:
         if holder is None or _told(holder).get("token") != self._token:
             raise LeaseLostError(
                 f"{self.path} is no longer held by {signed()}, but by {_owner(holder)}: there was "
-                f"no sign of life for {self.seconds:g} s; let the other go on, or stop it and go on "
-                "by --resume"
+                f"no sign of life for {self.seconds:g} s; let the other go on, or stop it and go "
+                "on by --resume"
             )
 
     def release(self) -> None:
