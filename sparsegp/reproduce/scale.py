@@ -78,7 +78,7 @@ def train(
     stop: StopRequest,
     seconds: "Stages",
 ) -> Model:
-    """Train on one thread, stage by stage."""
+    """Train on one thread or so many workers, stage by stage."""
 
     def begun() -> Training:
         run = Training(
@@ -91,7 +91,9 @@ def train(
         run.build()
         return run
 
-    with open_runtime(threads=1) as runtime, seconds.timed("read", begun) as run:
+    workers = cell.options["workers"]
+    place = {"workers": workers} if workers else {"threads": 1}
+    with open_runtime(**place) as runtime, seconds.timed("read", begun) as run:
         leave(stop)
         seconds.timed("select", lambda: run.select(stop))
         return seconds.timed("posterior", lambda: run.finish(stop, keep_blocks=False))

@@ -41,6 +41,31 @@ memory = "400MB"
 scratch = true
 """
 
+WORKERS = """
+kind = "scale"
+title = "Workers"
+[data]
+name = "toy"
+n_train = 50
+n_test = 10
+[train]
+n_active = 20
+posterior = "adf"
+kernel = "rbf"
+[[variants]]
+name = "one"
+rows = 2000
+columns = 20
+held_out = 500
+workers = 1
+[[variants]]
+name = "two"
+rows = 2000
+columns = 20
+held_out = 500
+workers = 2
+"""
+
 
 @pytest.fixture
 def pipeline(tmp_path):
@@ -69,6 +94,20 @@ def test_two_sizes(pipeline, tmp_path, monkeypatch):
     assert figures["small", "growth with active rows"] is not None
     assert figures["fewer", "growth with active rows"] is None
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_workers_are_processes_whose_seconds_are_compared(pipeline, tmp_path):
+    pipeline.write_text(WORKERS)
+    rows = reproduce(pipeline, out=tmp_path / "out").rows
+    figures = {(row.variant, row.what): row.ours for row in rows}
+    assert figures["one", "test error %"] == figures["two", "test error %"]
+    for stage in ("read", "select", "posterior"):
+        faster = f"{stage}, times as fast as with fewest workers"
+        ratio = figures["one", f"{stage}, seconds"] / figures["two", f"{stage}, seconds"]
+        assert figures["two", faster] == pytest.approx(ratio)
+        assert figures["one", faster] is None
+        assert figures["one", f"{stage}, CPU seconds"] is None
+    assert figures["one", "private memory / promised"] is None
 
 
 def test_memory_that_is_not_enough_is_an_error(pipeline, tmp_path):

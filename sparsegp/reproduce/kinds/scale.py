@@ -1,9 +1,10 @@
 """Pipelines of one run on many rows, larger than the memory it is given, with a known least error.
 
 Rows are drawn from `sparsegp.data.mixture` into a zarr group, from which the run reads them. Each
-cell is measured in a process of its own (sparsegp/reproduce/scale.py) on one thread. `complete`
-adds by how much processor time grows with rows, columns and active rows. The data of a cell are not
-looked at.
+cell is measured in a process of its own (sparsegp/reproduce/scale.py) on one thread, or with that
+process as the driver of `workers` others. `complete` adds by how much processor time grows with
+rows, columns and active rows, and how much sooner a stage is done with more workers. The data of a
+cell are not looked at.
 """
 
 import math
@@ -23,7 +24,7 @@ from sparsegp.reproduce.kinds.process import answer_of
 from sparsegp.reproduce.toml import Section
 
 MIB = 2.0**20
-LEAST = {"rows": 1, "held_out": 1, "columns": 4}
+LEAST = {"rows": 1, "held_out": 1, "columns": 4, "workers": 0}
 WORK = ("read", "select", "posterior")
 """Stages of a run that grow with its rows; held-out rows are as many in every cell."""
 
@@ -34,6 +35,9 @@ GROWTH = {
 }
 """Exponents of processor seconds, by the size that alone differs between cells."""
 
+SPEED_UPS = {name: f"{name}, times as fast as with fewest workers" for name in WORK}
+"""Ratios of seconds between cells of which the number of workers alone differs."""
+
 
 class Scale(Kind):
     """Trains on rows that do not fit into memory."""
@@ -42,6 +46,7 @@ class Scale(Kind):
         "rows / s",
         "rows / CPU s",
         "seconds",
+        *(f"{name}, seconds" for name in WORK),
         *(f"{name}, CPU seconds" for name in WORK),
         "data, MiB",
         "memory given, MiB",
@@ -52,16 +57,18 @@ class Scale(Kind):
         "test NLPP",
         "least test NLPP",
         *GROWTH.values(),
+        *SPEED_UPS.values(),
     )
     default_figures = figures
     has_curves = False
 
     def read_options(self, section: Section) -> dict[str, Any]:
-        """Take sizes, the memory given to the process, and where files go."""
+        """Take sizes, workers, the memory given to the process, and where files go."""
         options: dict[str, Any] = {
             "rows": section.take("rows", int),
             "held_out": section.take("held_out", int, 20000),
             "columns": section.take("columns", int),
+            "workers": section.take("workers", int, 0),
             "memory": section.take("memory", str, ""),
             "scratch": section.take("scratch", bool, False),
             "folder": section.take("folder", str, ""),
@@ -83,12 +90,19 @@ class Scale(Kind):
     def complete(
         self, cells: Sequence[Cell], results: Mapping[str, Mapping[str, Any]]
     ) -> Mapping[str, Mapping[str, Any]]:
-        """Add what was promised, and the exponents to the largest cell of each series."""
+        """Add what was promised, speed-ups, and exponents to the largest cell of each series."""
         done = [cell for cell in cells if cell.name in results]
         completed: dict[str, dict[str, Any]] = {
             cell.name: {**results[cell.name], "sizes": dict(cell.options), **promised(cell)}
             for cell in done
         }
+        for cell in done:
+            series = [other for other in done if alike(cell, other, "workers")]
+            fewest = min(series, key=lambda other: other.options["workers"])
+            if 0 < fewest.options["workers"] < cell.options["workers"]:
+                ours, theirs = (results[one.name]["seconds"] for one in (cell, fewest))
+                for name, figure in SPEED_UPS.items():
+                    completed[cell.name][figure] = theirs[name] / ours[name]
         for what, figure in GROWTH.items():
             for cell in done:
                 series = [other for other in done if alike(cell, other, what)]
@@ -146,21 +160,30 @@ def _cpu(result: Mapping[str, Any]) -> float:
 
 def _figures(result: Mapping[str, Any]) -> dict[str, float]:
     """Return the values of `Scale.figures` that there are."""
-    sizes, cpu, own = result["sizes"], result["cpu_seconds"], result["figures"]
-    wall = math.fsum(result["seconds"][name] for name in WORK)
-    private = result["private_bytes"]
+    sizes, own, seconds = result["sizes"], result["figures"], result["seconds"]
+    wall = math.fsum(seconds[name] for name in WORK)
+    derived = (*GROWTH.values(), *SPEED_UPS.values())
     return {
         "rows / s": sizes["rows"] / wall,
-        "rows / CPU s": sizes["rows"] / _cpu(result),
         "seconds": wall,
-        **{f"{name}, CPU seconds": cpu[name] for name in WORK},
+        **{f"{name}, seconds": seconds[name] for name in WORK},
         "data, MiB": result["data_bytes"] / MIB,
         **({"memory given, MiB": read_size(sizes["memory"]) / MIB} if sizes["memory"] else {}),
-        "private memory, MiB": private / MIB,
-        "private memory / promised": private / result["promised_bytes"],
         "test error %": 100.0 * own["error"],
         "least test error %": 100.0 * own["least_error"],
         "test NLPP": own["nlpp"],
         "least test NLPP": own["least_nlpp"],
-        **{name: result[name] for name in GROWTH.values() if name in result},
+        **({} if sizes["workers"] else _of_one_process(result)),
+        **{name: result[name] for name in derived if name in result},
+    }
+
+
+def _of_one_process(result: Mapping[str, Any]) -> dict[str, float]:
+    """Return processor time and memory, which are known where no other process works."""
+    private = result["private_bytes"]
+    return {
+        "rows / CPU s": result["sizes"]["rows"] / _cpu(result),
+        **{f"{name}, CPU seconds": result["cpu_seconds"][name] for name in WORK},
+        "private memory, MiB": private / MIB,
+        "private memory / promised": private / result["promised_bytes"],
     }
