@@ -9,7 +9,7 @@ from typing import Any, get_args, get_type_hints
 from sparsegp.errors import SettingsError
 from sparsegp.reproduce.cell import Cell
 from sparsegp.reproduce.contestants import CONTESTANTS
-from sparsegp.reproduce.kinds import KINDS, Bench, Kind, Result
+from sparsegp.reproduce.kinds import KINDS, Kind
 from sparsegp.reproduce.sources import Source
 from sparsegp.reproduce.toml import Section, read_toml
 from sparsegp.reproduce.views import read_viewed
@@ -77,12 +77,6 @@ class Pipeline:
     def kind(self) -> Kind:
         """How its cells are run."""
         return KINDS[self.kind_name]
-
-    def run(self, cell: Cell, bench: Bench) -> Result:
-        """Run a cell; see `Kind.run`."""
-        if self.kind.compares and "model" in cell.options:
-            return self.kind.run_rival(cell, bench)
-        return self.kind.run(cell, bench)
 
     @property
     def variants(self) -> dict[str, list[Cell]]:

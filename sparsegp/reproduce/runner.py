@@ -13,6 +13,7 @@ from sparsegp.errors import Interrupted, SettingsError, StoreError
 from sparsegp.execution import open_runtime
 from sparsegp.interrupt import StopRequest
 from sparsegp.report import NullProgress, Progress
+from sparsegp.reproduce.apart import run_apart, tasks_of
 from sparsegp.reproduce.cell import Cell
 from sparsegp.reproduce.curves import draw_curves, write_curves
 from sparsegp.reproduce.files import CellStore, write_csv
@@ -177,22 +178,32 @@ def _run(
     digests: Mapping[Source, Mapping[str, str]],
 ) -> None:
     for cell in missing:
-        _go_on(bench.stop, cell)
         store.drop_runs(cell, keep=cell.run_name)
+    tasks = tasks_of(pipeline.kind, missing) if bench.runtime is not None else []
+    if len(tasks) > 1:
+        missing = [cell for cell in missing if pipeline.kind.task_of(cell) is None]
         try:
-            result = pipeline.run(cell, bench)
+            for cell, result in run_apart(tasks, bench):
+                store.save(cell, digests[cell.source], result)
         except Interrupted:
-            _go_on(bench.stop, cell)
+            _go_on(bench.stop, "cells side by side")
+            raise
+    for cell in missing:
+        _go_on(bench.stop, cell.name)
+        try:
+            result = pipeline.kind.perform(cell, bench)
+        except Interrupted:
+            _go_on(bench.stop, cell.name)
             raise
         bench.done += cell.n_active
         store.save(cell, digests[cell.source], result)
     bench.progress.description = pipeline.name
 
 
-def _go_on(stop: StopRequest, cell: Cell) -> None:
+def _go_on(stop: StopRequest, where: str) -> None:
     if stop.requested:
         raise Interrupted(
-            f"stopped by {stop.requested} at {cell.name}; the same command goes on from here"
+            f"stopped by {stop.requested} at {where}; the same command goes on from here"
         )
 
 

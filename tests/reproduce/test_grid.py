@@ -105,8 +105,9 @@ def test_an_interrupted_cell_goes_on(
     with pytest.raises(Interrupted):
         pipeline.kind.run(cell, bench(2, "parts"))
     kept = json.loads((tmp_path / "parts" / cell.run_name / "points.json").read_text())
-    assert kept == whole["points"][: len(kept)]
-    assert 0 < len(kept) < 6
+    known = [index for index, point in enumerate(kept) if point is not None]
+    assert 0 < len(known) < len(kept) == 6
+    assert all(kept[index] == whole["points"][index] for index in known)
     assert pipeline.kind.run(cell, bench(10**9, "parts")) == whole
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -133,3 +134,16 @@ def test_stop_requests_inside_one_another_share_the_request():
             assert inner.requested == outer.requested == "SIGTERM"
         with StopRequest() as later:
             assert later.requested == "SIGTERM"
+
+
+def test_other_threads_have_the_request_of_the_main_one():
+    def looked():
+        with StopRequest() as stop:
+            return stop.requested
+
+    with ThreadPoolExecutor(1) as executor:
+        assert executor.submit(looked).result() == ""
+        with StopRequest():
+            assert executor.submit(looked).result() == ""
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert executor.submit(looked).result() == "SIGTERM"

@@ -4,11 +4,9 @@ As in figure 3.12 of Rasmussen & Williams (2006). The method of a variant gives 
 which the runs of `sparsegp.dense.annealing` set out; `compared` names further methods.
 """
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +16,12 @@ from threadpoolctl import threadpool_limits
 from sparsegp.data import Dataset, encode
 from sparsegp.dense import Problem, parse_method
 from sparsegp.dense.annealing import Ladder, log_marginal
-from sparsegp.errors import Interrupted, SettingsError
+from sparsegp.errors import SettingsError
 from sparsegp.model import DenseModel
 from sparsegp.report import contours
 from sparsegp.reproduce.cell import Cell
-from sparsegp.reproduce.files import write_csv, write_text
-from sparsegp.reproduce.kinds.base import KINDS, Bench, Result
+from sparsegp.reproduce.files import write_csv
+from sparsegp.reproduce.kinds.base import KINDS
 from sparsegp.reproduce.kinds.grid import AXES, Grid
 from sparsegp.reproduce.toml import Section
 from sparsegp.settings import DenseSettings
@@ -64,20 +62,10 @@ class Annealed(Grid):
             raise section.error("runs, temperatures or compared", f"cannot be: {error}") from None
         return {**super().read_options(section), **ladder, "compared": other}
 
-    def run(self, cell: Cell, bench: Bench) -> Result:
-        """Go from point to point; those of an interrupted run are in its directory."""
-        dataset = bench.dataset(cell)
-        kept = bench.runs / cell.run_name / "points.json"
-        points: list[dict[str, float]] = json.loads(kept.read_text()) if kept.exists() else []
-        every = list(product(*(cell.options[name] for name in AXES)))
-        bench.progress.start(len(every), "points", f"{bench.pipeline.stem}: {cell.name}")
-        for log_l, log_s in every[len(points) :]:
-            points.append(evidences_at(cell, dataset, log_l, log_s))
-            bench.progress.update(len(points), log_evidence=points[-1]["annealed"])
-            write_text(kept, json.dumps(points))
-            if bench.stop.requested:
-                raise Interrupted(f"stopped by {bench.stop.requested}")
-        return {"n_train": int(dataset.train.X.shape[0]), "points": points}
+    @staticmethod
+    def evaluate(cell: Cell, dataset: Dataset, log_l: float, log_s: float) -> dict[str, float]:
+        """Return what is kept of a point."""
+        return evidences_at(cell, dataset, log_l, log_s)
 
     def figure(self, result: Mapping[str, Any], what: str, n_active: int) -> float | None:
         """Return a figure of the best point by the annealed estimate, or of all points."""
@@ -128,7 +116,7 @@ def evidences_at(cell: Cell, dataset: Dataset, log_l: float, log_s: float) -> di
     kernel = f"{math.exp(2.0 * log_s)!r}*rbf({math.exp(log_l)!r})"
     settings = replace(cell.settings, kernel=kernel)
     model, other = (
-        train(dataset.train, **replace(settings, method=method).to_json())
+        train(dataset.train, threads=1, **replace(settings, method=method).to_json())
         for method in (settings.method, cell.options["compared"])
     )
     assert isinstance(model, DenseModel)

@@ -1,13 +1,14 @@
 """What a kind of pipeline is."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 from sparsegp.data import Dataset
-from sparsegp.execution import Runtime
+from sparsegp.execution import Runtime, open_runtime
 from sparsegp.interrupt import StopRequest
 from sparsegp.registry import Registry
 from sparsegp.report import Progress
@@ -59,6 +60,15 @@ class Bench:
             self._last = None
             self._last = (key, cell.source.load(self.folder, cell.data_seed))
         return self._last[1]
+
+    @contextmanager
+    def opened_runtime(self) -> Iterator[Runtime]:
+        """Yield the runtime in use, or threads for as long as this lasts."""
+        if self.runtime is not None:
+            yield self.runtime
+            return
+        with open_runtime() as runtime:
+            yield runtime
 
 
 class Kind(ABC):
@@ -141,6 +151,21 @@ class Kind(ABC):
     ) -> None:
         """Write pictures of all finished cells; none unless overridden. Raises as `draw` does."""
         del cells, results, out
+
+    def task_of(self, cell: Cell) -> str | None:
+        """Return the name of the task that a cell is a part of, where one thread is enough for it.
+
+        Tasks may be done side by side, and the cells of one of them are run in their order. None,
+        unless overridden: the cell is for the whole runtime.
+        """
+        del cell
+        return None
+
+    def perform(self, cell: Cell, bench: Bench) -> Result:
+        """Run a cell, or fit the classifier of a library that it names."""
+        if self.compares and "model" in cell.options:
+            return self.run_rival(cell, bench)
+        return self.run(cell, bench)
 
     def run_rival(self, cell: Cell, bench: Bench) -> Result:
         """Fit the classifier of a library that a cell names, where the kind `compares`."""

@@ -6,6 +6,7 @@ The kernel of all points is s^2 exp(-|x - z|^2 / 2 l^2), with log l and log s on
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -46,7 +47,13 @@ class Grid(Kind):
     )
     default_figures: ClassVar[Sequence[str]] = figures
     has_curves = False
+    moves = True
     needs_evidence: ClassVar[bool] = True
+
+    @staticmethod
+    def evaluate(cell: Cell, dataset: Dataset, log_l: float, log_s: float) -> dict[str, float]:
+        """Return what is kept of a point."""
+        return evaluate_at(cell, dataset, log_l, log_s)
 
     def read_options(self, section: Section) -> dict[str, Any]:
         """Take both axes."""
@@ -86,19 +93,25 @@ class Grid(Kind):
         return DenseSettings().to_json().keys() - left_out
 
     def run(self, cell: Cell, bench: Bench) -> Result:
-        """Fit point after point; those of an interrupted run are in its directory."""
-        dataset = bench.dataset(cell)
-        kept = bench.runs / cell.run_name / "points.json"
-        points: list[dict[str, float]] = json.loads(kept.read_text()) if kept.exists() else []
+        """Fit at all points, side by side; those of an interrupted run are in its directory."""
+        dataset, kept = bench.dataset(cell), bench.runs / cell.run_name / "points.json"
         every = list(product(*(cell.options[name] for name in AXES)))
+        points: list[dict[str, float] | None] = [None] * len(every)
+        if kept.exists():
+            former = json.loads(kept.read_text())
+            points[: len(former)] = former
+        missing = [index for index, point in enumerate(points) if point is None]
         bench.progress.start(len(every), "points", f"{bench.pipeline.stem}: {cell.name}")
-        for log_l, log_s in every[len(points) :]:
-            points.append(evaluate_at(cell, dataset, log_l, log_s))
-            figures = {k: v for k, v in points[-1].items() if k == "log_evidence"}
-            bench.progress.update(len(points), **figures)
-            if bench.stop.requested:
+        todo, work = [every[index] for index in missing], (self.evaluate, cell, dataset)
+        with ExitStack() as stack:
+            runtime = stack.enter_context(bench.opened_runtime())
+            ended = stack.enter_context(closing(runtime.run_tasks(_at_point, work, todo)))
+            for index, point in ended:
+                points[missing[index]] = point
+                bench.progress.update(len(every) - points.count(None))
                 write_text(kept, json.dumps(points))
-                raise Interrupted(f"stopped by {bench.stop.requested}")
+                if bench.stop.requested and None in points:
+                    raise Interrupted(f"stopped by {bench.stop.requested}")
         return {"n_train": int(dataset.train.X.shape[0]), "points": points}
 
     def figure(self, result: Mapping[str, Any], what: str, n_active: int) -> float | None:
@@ -136,6 +149,13 @@ class Grid(Kind):
 KINDS.register("grid")(Grid())
 
 
+def _at_point(work: Any, place: tuple[float, float]) -> dict[str, float]:
+    """Evaluate one point, as a task."""
+    evaluate, cell, dataset = work
+    found: dict[str, float] = evaluate(cell, dataset, *place)
+    return found
+
+
 def evaluate_at(cell: Cell, dataset: Dataset, log_l: float, log_s: float) -> dict[str, float]:
     """Return log evidence, error and information of the kernel at a point."""
     if dataset.test is None:
@@ -147,7 +167,7 @@ def evaluate_at(cell: Cell, dataset: Dataset, log_l: float, log_s: float) -> dic
         scales = [scale if c in columns else FAR for c in range(dataset.train.X.shape[1])]
         shape = f"ard({', '.join(map(repr, scales))})"
     settings = replace(cell.settings, kernel=f"{math.exp(2.0 * log_s)!r}*{shape}")
-    model = train(dataset.train, **settings.to_json())
+    model = train(dataset.train, threads=1, **settings.to_json())
     figures, evidence = evaluate_on(model, dataset.test).to_json(), model.report.get("log_evidence")
     return {
         "log_length_scale": log_l,

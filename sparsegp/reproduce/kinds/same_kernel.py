@@ -40,28 +40,25 @@ class SameKernel(Train):
             raise section.error("kernel_method", f"is {text!r}: {error}") from None
         return {"kernel_method": text}
 
+    def task_of(self, cell: Cell) -> str | None:
+        """Return a task for all variants with the same rows and the same kernel."""
+        if "model" in cell.options:
+            return super().task_of(cell)
+        return _kernel_run(cell, _learning(cell))
+
     def run(self, cell: Cell, bench: Bench) -> Result:
         """Train twice in run directories, with which a later call goes on."""
-        settings = cell.settings
-        if not isinstance(settings, DenseSettings) or settings.kernel_per_class:
-            raise SettingsError(
-                f"kind={cell.kind} compares dense methods with one kernel, got other settings in "
-                f"variant {cell.variant}; give method, and no kernel_per_class"
-            )
-        text = cell.options["kernel_method"]
-        learning = replace(settings, method=text, likelihood="", learn="none")
-        content = [cell.source.to_json(cell.data_seed), learning.to_json()]
-        digest = hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=12)
+        learning = _learning(cell)
         learnt = train(
             bench.dataset(cell).train,
-            out=bench.runs / f"kernel-{digest.hexdigest()}",
+            out=bench.runs / _kernel_run(cell, learning),
             resume=True,
             runtime=bench.runtime,
             progress=CellProgress(bench, f"{cell.name}, kernel"),
             **learning.to_json(),
         )
         assert isinstance(learnt, DenseModel)
-        fixed = replace(settings, kernel=str(learnt.kernels[0]))
+        fixed = replace(cell.settings, kernel=str(learnt.kernels[0]))
         return super().run(replace(cell, settings=fixed), bench)
 
     def figure(self, result: Mapping[str, Any], what: str, n_active: int) -> float | None:
@@ -73,3 +70,26 @@ class SameKernel(Train):
 
 
 KINDS.register("same-kernel")(SameKernel())
+
+
+def _learning(cell: Cell) -> DenseSettings:
+    """Return the settings that learn the kernel of a cell.
+
+    Raises
+    ------
+    SettingsError
+    """
+    settings = cell.settings
+    if not isinstance(settings, DenseSettings) or settings.kernel_per_class:
+        raise SettingsError(
+            f"kind={cell.kind} compares dense methods with one kernel, got other settings in "
+            f"variant {cell.variant}; give method, and no kernel_per_class"
+        )
+    return replace(settings, method=cell.options["kernel_method"], likelihood="", learn="none")
+
+
+def _kernel_run(cell: Cell, learning: DenseSettings) -> str:
+    """Return the name of the run directory in which the kernel is learnt."""
+    content = [cell.source.to_json(cell.data_seed), learning.to_json()]
+    digest = hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=12)
+    return f"kernel-{digest.hexdigest()}"

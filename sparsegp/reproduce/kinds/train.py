@@ -18,6 +18,7 @@ from sparsegp.reproduce.cell import Cell
 from sparsegp.reproduce.contestants import CONTESTANTS, in_memory
 from sparsegp.reproduce.judge import Predictions, held_out, information
 from sparsegp.reproduce.kinds.base import KINDS, Bench, Kind, Result
+from sparsegp.settings import DenseSettings
 from sparsegp.training import train
 from sparsegp.types import Doubles
 
@@ -101,6 +102,11 @@ class Train(Kind):
     has_curves = True
     moves = True
     compares = True
+
+    def task_of(self, cell: Cell) -> str | None:
+        """Return a task of its own for what takes all rows, which is small."""
+        dense = isinstance(cell.settings, DenseSettings)
+        return cell.name if dense or "model" in cell.options else None
 
     def run(self, cell: Cell, bench: Bench) -> Result:
         """Train in a run directory of the cell, which a later call would go on with."""
