@@ -14,11 +14,12 @@ from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.greedy import Order, Selection
 from sparsegp.ivm.rows import TILE, BlockSettings
 from sparsegp.ivm.shrink import Bound
-from sparsegp.kernels import Kernel
+from sparsegp.kernels import Kernel, parse
 from sparsegp.likelihoods.base import Likelihood
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.likelihoods.sites import SiteRule
 from sparsegp.selection.criteria import Criterion, Predictive
+from tests.ivm.shrinking import BOUND, CASES, N_ACTIVE, N
 
 
 @dataclass
@@ -139,3 +140,21 @@ def _rings() -> Callable[..., tuple[np.ndarray, np.ndarray]]:
 def digits() -> tuple[np.ndarray, np.ndarray]:
     X, y = load_digits(return_X_y=True)
     return X / 16.0, y.astype(np.int64)
+
+
+@pytest.fixture
+def make(problem, rings):
+    """From a case of `shrinking` to the problem of selecting under the bound."""
+
+    def make(case, bound=BOUND, n=N, n_active=N_ACTIVE, **changed):
+        options = {**CASES[case], **changed}
+        X, target = rings(n, seed=1)
+        if "rule" in options:
+            target = (target == 1).astype(np.int64)
+        kernels = [parse(text) for text in options.pop("texts", ["3*rbf(1.5)"])]
+        if bound is not None:
+            bound = Bound(bound.entries * len(kernels), bound.every, bound.best)
+        X = X.astype(options.pop("dtype", np.float32))
+        return problem(X, target, kernels, n_active, bound=bound, **options)
+
+    return make

@@ -10,66 +10,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sparsegp.errors import SettingsError
-from sparsegp.ivm.active_set import ActiveSet
-from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.greedy import make_room
 from sparsegp.ivm.rows import NARROW, TILE
 from sparsegp.ivm.shrink import Bound, Keep, Ranking, move, ordered, pack, thresholds
-from sparsegp.kernels import parse
-from sparsegp.likelihoods.probit import Probit
-from sparsegp.likelihoods.sites import SiteRule
-from sparsegp.selection.criteria import Entropy, Information, Marginals, Predictive, Random
+from sparsegp.selection.criteria import Marginals, Predictive
 from sparsegp.selection.lazy import quantise
-
-N, N_ACTIVE, BOUND = 6 * TILE + 100, 60, Bound(entries=20_000, every=15, best=0.5)
-"""1636 rows, of which 1333, 666, 444 and 333 may be candidates in the four blocks of inclusions."""
-
-CASES = {
-    "one by one": {"lookahead": 1},
-    "lookahead": {"lookahead": 8},
-    "all scores": {"lookahead": 8, "lazy": False},
-    "panel": {"panel": 8},
-    "random": {"lookahead": 16, "criterion": Random(5)},
-    "information": {"criterion": Information(), "rule": SiteRule(Probit(), "moments", 1e-8)},
-    "entropy": {"criterion": Entropy(), "rule": SiteRule(Probit(), "moments", 1e-8), "panel": 4},
-    "per class": {"texts": ["3*rbf(1.5)", "matern32(1.0) + 0.2", "linear + 2*rbf(2.0)"]},
-    "per class, double": {"texts": ["3*rbf(1.5)"] * 3, "dtype": np.float64, "lookahead": 1},
-}
-cases = pytest.mark.parametrize("case", CASES)
-
-
-@pytest.fixture
-def make(problem, rings):
-    """From a case to the problem of selecting under the bound."""
-
-    def make(case, bound=BOUND, n=N, n_active=N_ACTIVE, **changed):
-        options = {**CASES[case], **changed}
-        X, target = rings(n, seed=1)
-        if "rule" in options:
-            target = (target == 1).astype(np.int64)
-        kernels = [parse(text) for text in options.pop("texts", ["3*rbf(1.5)"])]
-        if bound is not None:
-            bound = Bound(bound.entries * len(kernels), bound.every, bound.best)
-        X = X.astype(options.pop("dtype", np.float32))
-        return problem(X, target, kernels, n_active, bound=bound, **options)
-
-    return make
-
-
-def candidates(selection):
-    """Row numbers of the candidates, in order."""
-    return np.concatenate([block.rows[block.open] for block in selection.blocks.blocks])
-
-
-def held(selection):
-    """Bits of all that the blocks hold."""
-    arrays = ["mean", "variance", *range(len(selection.settings.kernels))]
-    blocks = selection.blocks.blocks
-    return [
-        np.concatenate([b.array(a) if isinstance(a, str) else b.array("stub", a).T for b in blocks])
-        for a in arrays
-    ]
-
+from tests.ivm.shrinking import BOUND, N_ACTIVE, N, candidates, cases, held
 
 # -- who stays ---------------------------------------------------------------------------------
 
@@ -316,104 +262,6 @@ def test_pack_and_move():
     move(old, new, places, step=2)
     flat = [M.transpose(0, 2, 1, 3).reshape(2, 5, -1) for M in (old, new)]
     assert_array_equal(flat[1], flat[0][:, :, places])
-
-
-# -- what is remembered ------------------------------------------------------------------------
-
-
-@cases
-def test_new_blocks_reach_the_same_bits_by_what_is_remembered(make, case):
-    run = make(case, n_blocks=2)
-    selection = run.finish()
-    stored = {name: values.copy() for name, values in selection.active.arrays().items()}
-    again = run.begin(ActiveSet.from_arrays(stored, run.order.slots))
-    assert again.active.kept == selection.active.kept
-    for mine, other in zip(held(again), held(selection), strict=True):
-        assert_array_equal(mine, other)
-    assert_array_equal(candidates(again), candidates(selection))
-
-
-@pytest.mark.parametrize("case", ["lookahead", "panel", "per class"])
-def test_a_resumed_selection_is_the_one_that_never_stopped(make, case):
-    run = make(case, n_blocks=2)
-    whole = run.finish()
-    for stop in (1, 15, 23, 45):
-        begun = run.begin()
-        while len(begun.active) < stop:
-            begun.round(N_ACTIVE)
-        stored = begun.active.arrays()
-        resumed = run.begin(ActiveSet.from_arrays(stored, run.order.slots))
-        while len(resumed.active) < N_ACTIVE:
-            resumed.round(N_ACTIVE)
-        assert resumed.active.kept == whole.active.kept
-        assert_array_equal(resumed.active.rows, whole.active.rows)
-        for mine, other in zip(held(resumed), held(whole), strict=True):
-            assert_array_equal(mine, other)
-
-
-class Twice:
-    """Sends every message two times and wants the same answer and state."""
-
-    def __init__(self, blocks):
-        self.blocks, self.sent = blocks, set()
-
-    def map_blocks(self, method, *args):
-        states, answers = [], []
-        for _ in range(2):
-            answers.append([getattr(block, method)(*args) for block in self.blocks])
-            states.append([block.state_digest() for block in self.blocks])
-            states[-1] += [block.rows[block.open].tobytes() for block in self.blocks]
-            states[-1] += [block.room for block in self.blocks]
-        assert states[0] == states[1], method
-        if method in {"count", "tally"}:
-            assert_array_equal(*answers)
-        self.sent.add(method)
-        return answers[0]
-
-
-@cases
-def test_every_message_may_come_twice(make, case):
-    once, twice = make(case, n_blocks=2).finish(), make(case, n_blocks=2, runtime=Twice).finish()
-    assert_array_equal(twice.active.rows, once.active.rows)
-    assert twice.active.kept == once.active.kept
-    assert {"count", "tally", "keep"} <= twice.blocks.sent
-
-
-def test_restart_brings_all_rows_back(make):
-    run = make("lookahead")
-    selection = run.finish()
-    (block,) = selection.blocks.blocks
-    before = held(selection)
-    block.restart(run.kernels, run.settings.rule)
-    assert block.count(0) == N
-    assert block.standing().rows == N
-    for batch_or_keep in selection.active.recovery():
-        getattr(block, batch_or_keep[0])(*batch_or_keep[1])
-    for mine, other in zip(held(selection), before, strict=True):
-        assert_array_equal(mine, other)
-
-
-# -- rows that are no candidates ----------------------------------------------------------------
-
-
-def test_held_out_rows_follow_and_rows_kept_aside_leave(make):
-    run, free = make("lookahead"), make("lookahead", bound=None)
-    aside = np.arange(N) % 10 == 3
-    (first,) = run.finish().active.kept[:1]
-    block = RowBlock(run.settings, run.X, run.target, 0, aside=aside)
-    block.keep(Keep(0, 15))
-    assert block.count(0) == N - aside.sum()
-    assert not aside[block.rows[block.open]].any()
-    mine, other = (RowBlock(p.settings, run.X, run.target, 0, held_out=True) for p in (run, free))
-    selection = run.finish()
-    for method, args in selection.active.recovery():
-        getattr(mine, method)(*args)
-        if method == "include":
-            other.include(*args)
-    assert mine.standing().rows == other.standing().rows == N
-    assert mine.standing().log_z == pytest.approx(other.standing().log_z, rel=1e-5)
-    assert_allclose(mine.array("mean"), other.array("mean"), rtol=1e-3, atol=1e-3)
-    assert first.room == 15
 
 
 # -- the bound ---------------------------------------------------------------------------------
