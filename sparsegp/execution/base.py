@@ -43,6 +43,10 @@ class Part:
     inputs: dict[str, Any] = field(default_factory=dict)
 
 
+def nothing() -> None:
+    """Do nothing."""
+
+
 class Runtime(ABC):
     """Holds row blocks and carries messages to them. Use it as a context manager.
 
@@ -122,7 +126,11 @@ class Runtime(ABC):
 
     @abstractmethod
     def run_tasks(
-        self, function: Callable[[Any, Any], Any], shared: Any, tasks: Sequence[Any]
+        self,
+        function: Callable[[Any, Any], Any],
+        shared: Any,
+        tasks: Sequence[Any],
+        check: Callable[[], None] = nothing,
     ) -> Generator[tuple[int, Any], None, None]:
         """Call a pure function once for each task, side by side, apart from all blocks.
 
@@ -137,6 +145,8 @@ class Runtime(ABC):
         shared : object
             What all tasks need; it travels once to each worker.
         tasks : sequence
+        check : callable
+            Called every few seconds while none ends; what it raises ends the iteration.
 
         Yields
         ------

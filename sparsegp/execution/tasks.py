@@ -44,6 +44,7 @@ def run_on_cluster(
     shared: Any,
     tasks: Sequence[Any],
     limits: Limits,
+    check: Callable[[], None],
 ) -> Generator[tuple[int, Any], None, None]:
     """Yield index and answer of each task as they end; see `Runtime.run_tasks`.
 
@@ -56,11 +57,12 @@ def run_on_cluster(
     limits : Limits
         Tasks of a worker that gives no sign of life go to others. They are given up when there was
         no worker for `absent_seconds`.
+    check : callable
     """
     missing = list(range(len(tasks)))
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            for index, value in _attempt(client, function, shared, tasks, missing, limits):
+            for index, value in _attempt(client, function, shared, tasks, missing, limits, check):
                 missing.remove(index)
                 yield index, value
             return
@@ -145,6 +147,7 @@ def _attempt(
     tasks: Sequence[Any],
     indices: Sequence[int],
     limits: Limits,
+    check: Callable[[], None],
 ) -> Generator[tuple[int, Any], None, None]:
     """Send tasks once and yield the answers; raises TasksLostError if dask gives up."""
     watch = Watch(client, limits)
@@ -167,6 +170,7 @@ def _attempt(
                 index = pending.pop(future)
                 yield index, _answer(future, index, limits.silent_seconds)
             if not done:
+                check()
                 watch.look({common.key, *(future.key for future in pending)})
     finally:
         with contextlib.suppress(*LOST):

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from sparsegp.errors import SettingsError
@@ -13,9 +13,12 @@ from sparsegp.execution.base import (
     check_parts,
     name_block,
     name_task,
+    nothing,
 )
 from sparsegp.execution.inputs import SingleThreadedBLAS, compute_inputs, limit_this_thread
 from sparsegp.execution.memory import Room
+
+CHECK_SECONDS = 1.0
 
 
 def usable_cpus() -> int:
@@ -103,7 +106,11 @@ class ThreadRuntime(Runtime):
         return total
 
     def run_tasks(
-        self, function: Callable[[Any, Any], Any], shared: Any, tasks: Sequence[Any]
+        self,
+        function: Callable[[Any, Any], Any],
+        shared: Any,
+        tasks: Sequence[Any],
+        check: Callable[[], None] = nothing,
     ) -> Generator[tuple[int, Any], None, None]:
         """Call a function once for each task, as many at a time as there are threads."""
 
@@ -118,9 +125,14 @@ class ThreadRuntime(Runtime):
             yield from ((index, work(index)) for index in range(len(tasks)))
             return
         futures = {self._pool.submit(work, index): index for index in range(len(tasks))}
+        going = set(futures)
         try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
+            while going:
+                ended, going = wait(going, CHECK_SECONDS, return_when=FIRST_COMPLETED)
+                for future in sorted(ended, key=futures.__getitem__):
+                    yield futures[future], future.result()
+                if not ended:
+                    check()
         finally:
             _abandon(list(futures))
 

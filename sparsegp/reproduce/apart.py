@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from sparsegp.errors import Interrupted
 from sparsegp.execution import open_runtime
 from sparsegp.interrupt import StopRequest
 from sparsegp.report import NullProgress
@@ -55,15 +54,15 @@ def run_apart(tasks: Sequence[Sequence[Cell]], bench: Bench) -> Iterator[tuple[C
     done = 0
     with bench.opened_runtime() as runtime, _seen(bench.runs) as token:
         shared = (bench.pipeline, bench.folder, token)
-        with closing(runtime.run_tasks(_perform, shared, tasks)) as ended:
+        with closing(runtime.run_tasks(_perform, shared, tasks, bench.check)) as ended:
             for index, (results, texts) in ended:
                 for text in texts:
                     bench.progress.message(text)
                 yield from zip(tasks[index], results, strict=True)
                 done += len(results)
                 bench.progress.update(done)
-                if bench.stop.requested and done < total:
-                    raise Interrupted(f"stopped by {bench.stop.requested}")
+                if done < total:
+                    bench.check()
     bench.progress.finish()
 
 

@@ -177,7 +177,8 @@ class Tuning:
         self.progress.update(len(outcomes), **_least(outcomes))
         if missing and not self._must_end():
             work = functools.partial(run_trial, self.settings)
-            with closing(self.runtime.run_tasks(work, self.sample, missing)) as ended:
+            going = self.runtime.run_tasks(work, self.sample, missing, self._leave)
+            with closing(going) as ended:
                 for index, outcome in ended:
                     if self.records is not None:
                         self.records.add(missing[index], outcome)
@@ -193,12 +194,16 @@ class Tuning:
         self.trials.append({**trial.to_json(), **outcome.to_json()})
 
     def _must_end(self) -> bool:
-        """Whether time has run out.
+        """Whether time has run out; raises Interrupted if a stop was requested."""
+        self._leave()
+        return self.out_of_time()
+
+    def _leave(self) -> None:
+        """End here if a stop was requested.
 
         Raises
         ------
         Interrupted
-            If a stop was requested.
         """
         reason = "" if self.stop is None else self.stop.requested
         if reason:
@@ -206,7 +211,6 @@ class Tuning:
             if self.records is None:
                 raise Interrupted(f"{done}; nothing was kept, as there is no --out")
             raise Interrupted(f"{done}; go on by --resume")
-        return self.out_of_time()
 
 
 def can_search(n: int, p: int) -> bool:

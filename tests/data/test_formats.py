@@ -345,9 +345,8 @@ class TestZarr:
         assert open_dataset(tmp_path / "b").train.X.shape == (11, 4)
 
     def test_wrong_groups(self, tmp_path):
-        zarr.open_group(str(tmp_path / "a.zarr"), mode="w").create_array(
-            "Z", shape=(2,), dtype="f4"
-        )
+        group = zarr.open_group(str(tmp_path / "a.zarr"), mode="w")
+        group.create_array("Z", shape=(2,), dtype="f4")
         with pytest.raises(DataError, match=r"a\.zarr must hold X and y, .*found: Z"):
             open_dataset(tmp_path / "a.zarr")
         zarr.create_array(str(tmp_path / "b.zarr"), shape=(2, 2), dtype="f4")

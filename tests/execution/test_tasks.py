@@ -105,6 +105,16 @@ def test_closed_early_it_begins_no_more(runtime: Runtime, tmp_path: Path) -> Non
     assert len(list(tmp_path.iterdir())) < 40
 
 
+def test_what_is_raised_by_a_check_ends_it(runtime: Runtime, tmp_path: Path) -> None:
+    def stop() -> None:
+        raise KeyError("enough")
+
+    tasks = runtime.run_tasks(nap_and_note, (6.0, str(tmp_path)), range(12), stop)
+    with pytest.raises(KeyError, match="enough"):
+        next(tasks)
+    assert len(list(tmp_path.iterdir())) < 12
+
+
 def test_tasks_of_a_lost_worker_are_done_elsewhere(local_runtime: Runtime, tmp_path: Path) -> None:
     """The worker of one task is killed in its midst, once; what all share is sent again if lost."""
     mark = tmp_path / "died"

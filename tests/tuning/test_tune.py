@@ -159,7 +159,7 @@ def test_stopped_and_resumed(
 ) -> None:
     run = tmp_path / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sparsegp.tuning.api.StopRequest", lambda: stop_after(7))
+        patch.setattr("sparsegp.tuning.api.StopRequest", lambda: stop_after(5))
         with pytest.raises(Interrupted, match="by SIGTERM after 4 trials; go on by --resume"):
             small(*data, out=run)
     before = {file: file.stat().st_mtime_ns for file in (run / "tuning").glob("[0-9]*.json")}

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sparsegp.data import Dataset
-from sparsegp.errors import DataError, Interrupted
+from sparsegp.errors import DataError
 from sparsegp.report import contours
 from sparsegp.reproduce.cell import Cell
 from sparsegp.reproduce.files import write_csv, write_text
@@ -105,13 +105,14 @@ class Grid(Kind):
         todo, work = [every[index] for index in missing], (self.evaluate, cell, dataset)
         with ExitStack() as stack:
             runtime = stack.enter_context(bench.opened_runtime())
-            ended = stack.enter_context(closing(runtime.run_tasks(_at_point, work, todo)))
+            going = runtime.run_tasks(_at_point, work, todo, bench.check)
+            ended = stack.enter_context(closing(going))
             for index, point in ended:
                 points[missing[index]] = point
                 bench.progress.update(len(every) - points.count(None))
                 write_text(kept, json.dumps(points))
-                if bench.stop.requested and None in points:
-                    raise Interrupted(f"stopped by {bench.stop.requested}")
+                if None in points:
+                    bench.check()
         return {"n_train": int(dataset.train.X.shape[0]), "points": points}
 
     def figure(self, result: Mapping[str, Any], what: str, n_active: int) -> float | None:
