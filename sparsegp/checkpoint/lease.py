@@ -20,6 +20,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -80,7 +81,7 @@ class Lease:
         StoreError
             If somebody holds it, or it cannot be written.
         """
-        newest = self._newest()
+        newest = _newest(self.path)
         if newest is not None:
             self._outlive(newest)
         mine = self.path / f"{1 if newest is None else int(newest.name) + 1:08d}"
@@ -112,7 +113,7 @@ class Lease:
         """
         if self._mine is None:
             return
-        newest = self._newest()
+        newest = _newest(self.path)
         holder = None if newest is None else _read(newest)
         if holder is None or _told(holder).get("token") != self._token:
             raise LeaseLostError(
@@ -180,10 +181,6 @@ class Lease:
             if now != first:
                 raise self._held(now)
 
-    def _newest(self) -> StorePath | None:
-        numbers = [name for name in self.path.find() if _NUMBER.fullmatch(name)]
-        return self.path / max(numbers, key=int) if numbers else None
-
     def _held(self, holder: bytes | None) -> StoreError:
         return StoreError(
             f"{self.path} is held by {_owner(holder)}; wait for it or use another directory"
@@ -192,6 +189,57 @@ class Lease:
     def _sign(self) -> bytes:
         told = {"owner": signed(), "pid": os.getpid(), "home": _home(), "token": self._token}
         return json.dumps({**told, "time": time.time(), "sign": uuid.uuid4().hex}).encode()
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a lease, as far as can be told.
+
+    Parameters
+    ----------
+    owner : str
+        In words.
+    pid : int
+    token : str
+        Of this holder alone.
+    here : bool
+        Whether it is a process that this one can see.
+    """
+
+    owner: str
+    pid: int
+    token: str
+    here: bool
+
+
+def holder_of(path: StorePath, seconds: float = SECONDS) -> Holder | None:
+    """Return who holds a lease; None if nobody does, or a process that is certainly dead.
+
+    Parameters
+    ----------
+    path : StorePath
+        Of the lease.
+    seconds : float
+        As for `Lease`.
+
+    Raises
+    ------
+    StoreError
+        If the store cannot be asked.
+    """
+    newest = _newest(path)
+    content = None if newest is None else _read(newest)
+    told = {} if content is None else _told(content)
+    pid = told.get("pid")
+    if content is None or type(pid) is not int or _is_dead(told, seconds):
+        return None
+    here = bool(_home()) and told.get("home") == _home()
+    return Holder(_owner(content), pid, str(told.get("token")), here)
+
+
+def _newest(path: StorePath) -> StorePath | None:
+    numbers = [name for name in path.find() if _NUMBER.fullmatch(name)]
+    return path / max(numbers, key=int) if numbers else None
 
 
 def _read(path: StorePath) -> bytes | None:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from sparsegp.report.journal import Ending
 
 
+STORE_PAUSES = 4
+"""By how much less often a store of objects is looked at than a disk."""
+
+
 @click.command()
 @click.argument("run")
 @click.option("--stop", is_flag=True, help="Ask it to end with a checkpoint, for --resume.")
@@ -24,16 +28,15 @@ if TYPE_CHECKING:
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 @shared.as_json
 def attach(run: str, stop: bool, quiet: bool, as_json: bool, **options: Any) -> None:
-    """Show the run in the directory RUN, which goes on elsewhere, until it ends.
+    """Show the run in RUN, a directory or URL, which goes on elsewhere, until it ends.
 
     It ends as that run does: with its figures, or its error and exit code. Where this machine does
-    not see the disk, a scheduler on a machine that does is named; RUN is then a path there.
-    Ctrl-C ends this command alone.
+    not see the disk or store, a scheduler on a machine that does is named; RUN is then a place
+    there. Ctrl-C ends this command alone.
     """
     from sparsegp.errors import StoreError
 
     where = shared.given(options, shared.REACH)
-    require_directory(run, "RUN")
     if where:
         run = path_there(run, "RUN")
     with watcher(where) as there:
@@ -75,7 +78,7 @@ def watcher(where: dict[str, Any]) -> Iterator[Watcher]:
 
 
 def path_there(path: str, name: str) -> str:
-    """Return a path of the scheduler's machine in its shortest form.
+    """Return a path of the scheduler's machine in its shortest form; a URL is one as it is.
 
     Raises
     ------
@@ -83,8 +86,10 @@ def path_there(path: str, name: str) -> str:
         If it depends on the folder of a command.
     """
     from sparsegp.errors import SettingsError
+    from sparsegp.execution.glimpse import in_store
 
-    require_directory(path, name)
+    if in_store(path):
+        return path.rstrip("/")
     if not posixpath.isabs(path):
         raise SettingsError(
             f"{name} must be an absolute path, as it is one of the scheduler's machine; got "
@@ -93,29 +98,14 @@ def path_there(path: str, name: str) -> str:
     return posixpath.normpath(path)
 
 
-def require_directory(path: str, name: str) -> None:
-    """Refuse a run in a store of objects, which writes no progress.
-
-    Raises
-    ------
-    SettingsError
-    """
-    from sparsegp.data.storage import is_url
-    from sparsegp.errors import SettingsError
-
-    if is_url(path):
-        raise SettingsError(
-            f"{name} must be a directory, got {path!r}: a run in a store of objects is led by the "
-            "command itself, and others see it by `sparsegp inspect`"
-        )
-
-
 def attend(run: str, there: Watcher, quiet: bool, *, until_begun: bool = False) -> "Ending | None":
     """Show a run to its end, to a Ctrl-C, or until it has begun; None if it goes on."""
-    from sparsegp.report.follow import Follower, Mirror, follow
+    from sparsegp.execution.glimpse import in_store
+    from sparsegp.report.follow import Follower, Mirror, Patience, follow
     from sparsegp.report.journal import Ending
 
-    follower = Follower(run, Mirror(say if quiet else None))
+    pause = Patience().pause * (STORE_PAUSES if in_store(run) else 1)
+    follower = Follower(run, Mirror(say if quiet else None), Patience(pause=pause))
     try:
         return follow(partial(there.look, run), follower, until_begun=until_begun)
     except KeyboardInterrupt:

@@ -112,7 +112,9 @@ def require_paths(given: dict[str, Any]) -> str:
     from sparsegp.errors import SettingsError
 
     if given["out"] is None:
-        raise SettingsError("--driver cluster needs --out, a directory of the scheduler's machine")
+        raise SettingsError(
+            "--driver cluster needs --out, a directory of the scheduler's machine or a URL"
+        )
     for name in PATHS:
         label = "DATA" if name == "data" else f"--{name}"
         for part in (given[name] or "").split(","):

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,12 +23,12 @@ class Stages:
     quiet : bool
         Show nothing but warnings.
     run : Path or StorePath, optional
-        The run; where it is a directory `sparsegp attach` finds the progress there.
+        The run, where `sparsegp attach` finds the progress.
     """
 
     def __init__(self, quiet: bool, run: "Place | None" = None) -> None:
         self.quiet = quiet
-        self.journal = Journal(run) if isinstance(run, Path) else None
+        self.journal = None if run is None else Journal(run)
         self.ending = Ending(0)
         self.shown = NullProgress() if quiet else Progress()
         self.seconds: dict[str, float] = {}

@@ -10,6 +10,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,7 @@ from sparsegp.errors import ClusterError, SettingsError
 from sparsegp.execution import require_one
 from sparsegp.execution.cluster_file import read_cluster_file
 from sparsegp.execution.clusters import connect
-from sparsegp.execution.glimpse import look, stop
+from sparsegp.execution.glimpse import in_store, look, stop
 from sparsegp.execution.kinds.scheduler import start as connect_by_file
 from sparsegp.execution.remote import LOST
 from sparsegp.execution.security import Certificate
@@ -144,7 +145,7 @@ class Drivers(distributed.SchedulerPlugin):
             raise SettingsError(
                 f"process {former.process.pid} drives {run} already; see it by `sparsegp attach`"
             )
-        log = Path(f"{run}.log")  # beside it: the run wants to find its directory empty
+        log = log_of(run)
         log.parent.mkdir(parents=True, exist_ok=True)
         address = self.scheduler.address
         environment = {**os.environ, **tls_environment(address, self.scheduler.security)}
@@ -162,6 +163,16 @@ class Drivers(distributed.SchedulerPlugin):
         threading.Thread(target=driver.process.wait, daemon=True).start()  # leaves no zombie
         self.drivers[run] = driver
         return {"host": socket.gethostname(), **driver.to_json()}
+
+
+def log_of(run: str) -> Path:
+    """Return where the output of a driver goes: beside a directory, which is to be empty at first.
+
+    For a run in a store it is in a new folder among the temporary ones of this machine.
+    """
+    if not in_store(run):
+        return Path(f"{run}.log")
+    return Path(tempfile.mkdtemp(prefix="sparsegp-")) / "driver.log"
 
 
 def tls_environment(address: str, security: Any) -> dict[str, str]:

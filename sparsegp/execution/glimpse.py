@@ -1,7 +1,8 @@
 """What can be seen of a run from outside: the progress that its driver writes, and who holds it.
 
 The driver replaces one small file again and again (`sparsegp.report.journal`), so whoever sees the
-disk can follow the run. Whether it still goes on is told by the lock of its directory.
+disk can follow the run. Whether it still goes on is told by the lock of its directory. Of runs in a
+store of objects `glimpse_store` tells the same.
 """
 
 import json
@@ -10,7 +11,7 @@ import re
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,12 @@ from sparsegp.errors import StoreError
 PROGRESS = "progress.json"
 MOST_BYTES = 1 << 24
 """Of a progress file; more is not read."""
+
+
+def in_store(run: str | os.PathLike[str]) -> bool:
+    """Tell whether a run is in a store of objects, and not in a directory."""
+    name = os.fspath(run)
+    return "://" in name and not name.startswith(("file://", "local://"))
 
 
 def progress_file(run: Path) -> Path:
@@ -75,6 +82,10 @@ def look(run: str | os.PathLike[str], probe: bool) -> dict[str, Any]:
     StoreError
         If the directory cannot be read.
     """
+    if in_store(run):
+        from sparsegp.execution import glimpse_store  # noqa: PLC0415 - attach is to be quick
+
+        return glimpse_store.look(os.fspath(run), probe)
     path = Path(run)
     with _reading(path):
         return {
@@ -99,16 +110,37 @@ def stop(run: str | os.PathLike[str]) -> bool:
     StoreError
         If the directory cannot be read.
     """
+    if in_store(run):
+        from sparsegp.execution import glimpse_store  # noqa: PLC0415
+
+        return glimpse_store.stop(os.fspath(run))
     path = Path(run)
     with _reading(path):
         held = re.fullmatch(r"process (\d+) on (.*)", _holder(path) or "")
     if held is None or held[2] != socket.gethostname():
         return False
+    return terminate(int(held[1]))
+
+
+def terminate(pid: int) -> bool:
+    """Ask a process of this machine to end; return whether there is one of this user."""
     try:
-        os.kill(int(held[1]), signal.SIGTERM)
+        os.kill(pid, signal.SIGTERM)
     except (ProcessLookupError, PermissionError):
         return False
     return True
+
+
+def write_progress(run: Path, text: str) -> None:
+    """Replace the progress of a run; nothing happens where that cannot be done."""
+    path = progress_file(run)
+    beside = path.with_name(f".{path.name}.tmp")
+    try:
+        beside.write_text(text)
+        beside.replace(path)
+    except OSError:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 One small file in the run directory is replaced a few times a second at most, by a thread of its own
 and without waiting for the disk: it costs the run nothing, and a disk that is full does not end it.
+In a store of objects it is an object, which is put every few seconds.
 """
 
 import json
@@ -11,20 +12,24 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from sparsegp.errors import StoreError
-from sparsegp.execution.glimpse import is_mine, last_claim, progress_file
+from sparsegp.execution import glimpse
+
+if TYPE_CHECKING:
+    from sparsegp.checkpoint import Place
 
 VERSION = 1
 
-PAUSE_SECONDS = 0.4
-"""Between two writings, at least."""
+PAUSE_SECONDS, STORE_PAUSE_SECONDS = 0.4, 3.0
+"""Between two writings, at least: to a disk, to a store of objects."""
 
-BEAT_SECONDS = 2.0
+SOON_SECONDS = 1.0
+"""Before another stage is told to a store."""
+
+BEAT_SECONDS, STORE_BEAT_SECONDS = 2.0, 15.0
 """Between two writings, at most: a sign of life where there is no news."""
 
 CLOSING_SECONDS = 5.0
@@ -198,16 +203,23 @@ class Journal:
 
     Parameters
     ----------
-    run : Path
-        The directory of the run.
+    run : Path or StorePath
+        The directory of the run, or its place in a store.
     """
 
-    def __init__(self, run: Path) -> None:
-        self.run, self._before = run, last_claim(run)
+    def __init__(self, run: "Place") -> None:
+        self._sight: Any = glimpse
+        self._pause, self._beat = PAUSE_SECONDS, BEAT_SECONDS
+        if glimpse.in_store(run):
+            from sparsegp.execution import glimpse_store  # noqa: PLC0415 - attach is to be quick
+
+            self._sight = glimpse_store
+            self._pause, self._beat = STORE_PAUSE_SECONDS, STORE_BEAT_SECONDS
+        self.run, self._before = run, self._sight.last_claim(run)
         self.account = Account(os.getpid(), socket.gethostname(), time.time())
         self._started = self._written = time.monotonic()
         self._lock = threading.Lock()
-        self._news = self._claimed = False
+        self._news = self._soon = self._claimed = False
         self._n_works = self._n_messages = 0
         self._warnings = Warnings(self.message)
         self._over = threading.Event()
@@ -221,7 +233,7 @@ class Journal:
     def begin(self, stage: str) -> None:
         """Name what is done now."""
         with self._lock:
-            self.account.stage, self._news = stage, True
+            self.account.stage, self._news, self._soon = stage, True, True
 
     def start(self, total: int, unit: str, description: str) -> None:
         """Begin a piece of work."""
@@ -269,24 +281,20 @@ class Journal:
 
     def _keep(self) -> None:
         while not self._over.wait(PAUSE_SECONDS):
-            if self._news or time.monotonic() - self._written >= BEAT_SECONDS:
+            pause = self._pause if self._news else self._beat
+            if self._soon or not self._claimed:
+                pause = min(self._pause, SOON_SECONDS)
+            if time.monotonic() - self._written >= pause:
                 self._write()
 
     def _write(self) -> None:
-        self._claimed = self._claimed or is_mine(self.run, self._before)
+        self._written = time.monotonic()
+        self._claimed = self._claimed or self._sight.is_mine(self.run, self._before)
         if not self._claimed:
             return
         with self._lock:
             self.account.beat += 1
             self.account.seconds = self._now()
             text = json.dumps(self.account.to_json(), default=float)
-            self._news = False
-        self._written = time.monotonic()
-        path = progress_file(self.run)
-        beside = path.with_name(f".{path.name}.tmp")
-        try:
-            beside.write_text(text)
-            beside.replace(path)
-        except OSError:
-            with suppress(OSError):
-                beside.unlink(missing_ok=True)
+            self._news = self._soon = False
+        self._sight.write_progress(self.run, text)

@@ -27,11 +27,11 @@ def blobs(n, seed, n_classes=3, p=4):
 def start(environment):
     """Start the program; returns the process."""
 
-    def start(*arguments, cwd, **options):
+    def start(*arguments, cwd, keys=None, **options):
         return subprocess.Popen(
             [*COMMAND, *map(str, arguments)],
             cwd=cwd,
-            env=environment,
+            env=environment | (keys or {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

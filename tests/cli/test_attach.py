@@ -1,15 +1,17 @@
-"""`sparsegp attach` to runs of other processes on the same disk."""
+"""`sparsegp attach` to runs of other processes on the same disk or in the same store."""
 
 import contextlib
+import functools
 import os
 import signal
 import socket
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sparsegp.checkpoint import RunLock
+from sparsegp.checkpoint import RunLock, place_of
 from sparsegp.cli.stages import Stages
 from sparsegp.errors import ClusterError
 from sparsegp.execution.glimpse import look
@@ -50,8 +52,22 @@ def selecting(start, data, run, *options):
             process.kill()
 
 
-def test_detached_and_attached_to_the_end(start, invoke, data, last_json):
-    run = data.parent / "run"
+@pytest.fixture(params=["directory", "store"])
+def run(request, data):
+    """Where a run is to be."""
+    if request.param == "directory":
+        return data.parent / "run"
+    return place_of(f"{request.getfixturevalue('s3')}/run")
+
+
+@pytest.fixture
+def start(start, run, request):
+    """Start the program with the keys of the store that the run is in."""
+    keys = None if isinstance(run, Path) else request.getfixturevalue("s3_keys")
+    return functools.partial(start, keys=keys)
+
+
+def test_detached_and_attached_to_the_end(start, invoke, data, run, last_json):
     with selecting(start, data, run, "--json") as process:
         with start("attach", run, cwd=data.parent, start_new_session=True) as attached:
             assert attached.stderr.readline() == f"select: {N_ACTIVE} rows\n"
@@ -70,8 +86,7 @@ def test_detached_and_attached_to_the_end(start, invoke, data, last_json):
     assert f"model           {run / 'model'}" in again.stdout
 
 
-def test_stopped_and_killed_runs(start, invoke, data):
-    run = data.parent / "run"
+def test_stopped_and_killed_runs(start, invoke, data, run):
     with selecting(start, data, run) as process:
         threading.Timer(0.5, process.send_signal, [signal.SIGCONT]).start()
         result = invoke("attach", run, "--stop", code=75)
