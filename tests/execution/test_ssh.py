@@ -1,5 +1,6 @@
 """A cluster over SSH, for real: a server on loopback, machines that are all this one."""
 
+import json
 import os
 import re
 import signal
@@ -14,7 +15,10 @@ import yaml
 
 from sparsegp.errors import ClusterError
 from sparsegp.execution import Part, open_runtime
+from sparsegp.execution.base import nothing_to_replay
+from sparsegp.execution.leash import found_at, listening_at
 from tests.execution.blocks import Tally
+from tests.execution.machines import CAN_BE, Machines, machines
 from tests.execution.sshd import SSHD, Server, ssh_server
 from tests.processes import ROOT, environment, wait_until
 
@@ -28,7 +32,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-def cluster_file(folder: Path, server: Server, **more: object) -> Path:
+def cluster_file(folder: Path, server: Server | Machines, **more: object) -> Path:
     path = folder / "ssh.yaml"
     python = f"env PYTHONPATH={environment()['PYTHONPATH']} {sys.executable}"
     content = {
@@ -123,3 +127,45 @@ def test_leash() -> None:
         assert process.poll() is None
         process.stdin.close()
         assert process.wait(20) == -signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    ("connection", "address"),
+    [
+        ("10.0.0.9 51234 10.0.0.5 22", "10.0.0.5"),
+        ("fd00::9 51234 fd00::5 22", "fd00::5"),
+        ("127.0.0.1 51234 127.0.0.1 22", ""),
+        ("::1 51234 ::1 22", ""),
+        ("fe80::9%eth0 51234 fe80::5%eth0 22", ""),
+        ("", ""),
+        ("x y z", ""),
+    ],
+)
+def test_servers_are_where_ssh_found_the_machine(connection: str, address: str) -> None:
+    assert found_at(connection) == address
+
+
+@pytest.mark.parametrize("told", [{"host": "a"}, {"interface": "ib0"}, {"contact_address": "b"}])
+def test_servers_that_were_told_where_are_there(told: dict[str, str]) -> None:
+    one, other = {"cls": "A", "opts": {"port": 0}}, {"cls": "B", "opts": told}
+    found = json.loads(listening_at("10.0.0.5", json.dumps({"0": one, "1": other})))
+    assert found["0"]["opts"] == {"port": 0, "host": "10.0.0.5"}
+    assert found["1"] == other
+    assert json.loads(listening_at("10.0.0.5", json.dumps(one))) == found["0"]
+    assert json.loads(listening_at("", json.dumps(one))) == one
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CAN_BE, reason="machines need root, ip and unshare")
+def test_machines_in_a_network_of_their_own(tmp_path: Path) -> None:
+    """They reach each other, with TLS; one is cut off, and its block goes to the other."""
+    with machines(tmp_path, 2) as two:
+        path = cluster_file(tmp_path, two, hosts=two.addresses)
+        with open_runtime(cluster=path) as runtime:
+            assert f"tls://{two.addresses[0]}" in runtime.describe()
+            runtime.build(Tally, [Part(k, {"index": k}) for k in range(2)])
+            runtime.recovery = nothing_to_replay
+            assert runtime.map_blocks("name") == ["block 0", "block 1"]
+            two.cut_off(1)
+            assert runtime.map_blocks("name") == ["block 0", "block 1"]
+            assert runtime.n_workers == 1
