@@ -24,9 +24,10 @@ from sparsegp.tuning.trial import Outcome, Sample, Trial, run_trial
 
 ALL_RUNGS, OUT_OF_TIME = "all rungs", "max_seconds"
 
-MOST_COLUMNS, ROWS_A_COLUMN = 64, 50
-"""The search for a length scale for every column takes too long with more columns than this, and
-finds too little with fewer rows for each."""
+MOST_COLUMNS, ROWS_A_COLUMN, LEAST_ROWS = 256, 8, 400
+"""The search for a length scale for every column takes too long with more columns than this, and is
+not tried with fewer rows for each. With fewer rows in all those held out cannot tell it from
+chance."""
 
 MOST_TRIALS_WITHOUT_SEARCH = 2 * len(SHARES)
 """So many trials or fewer are not spent on the search."""
@@ -51,7 +52,7 @@ class Tuned:
         What ended it: `ALL_RUNGS` or `OUT_OF_TIME`.
     trials : tuple of dict
         Every trial and how it went, in order: number, kernel, rung, rows, n_active, nlpp, error,
-        ece, seconds (of processor time), failure.
+        ece, seconds (of processor time), failure, and whether it `leads`.
     """
 
     kernel: str
@@ -151,6 +152,8 @@ class Tuning:
             return standing, ALL_RUNGS
         trial = Trial(len(texts), texts[start], len(self.rungs), rung.rows, rung.n_active, STEPS)
         outcomes = self._run([trial], f"search for {self.sample.X.shape[1]} length scales")
+        if outcomes and not outcomes[trial.number].leads:
+            return standing, ALL_RUNGS
         return standing.after(rung, outcomes), ALL_RUNGS if outcomes else OUT_OF_TIME
 
     def _whom_to_try(self, standing: "Standing", rung: Rung) -> list[int]:
@@ -215,7 +218,7 @@ class Tuning:
 
 def can_search(n: int, p: int) -> bool:
     """Whether n rows of p columns are fit for a search for a length scale for every column."""
-    return p <= MOST_COLUMNS and n >= ROWS_A_COLUMN * p
+    return p <= MOST_COLUMNS and n >= max(LEAST_ROWS, ROWS_A_COLUMN * p)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ no dask inside; it runs as well in a thread as in a worker of a cluster.
 
 import functools
 import hashlib
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -114,6 +115,9 @@ class Outcome:
         Of processor time.
     failure : str
         Why there are no figures.
+    leads : bool
+        Whether it may be chosen: what a search found has to be better than its start by more than
+        a standard error.
     """
 
     kernel: str
@@ -122,6 +126,7 @@ class Outcome:
     ece: float | None
     seconds: float
     failure: str = ""
+    leads: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -136,12 +141,21 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
     """
     began, kernel = time.thread_time(), trial.kernel
     try:
+        found, leading = held_out(settings, sample, trial), True
         if trial.steps:
-            kernel = refined(settings, sample, trial)
-        nlpp, error, ece = compare(settings, sample, replace(trial, kernel=kernel))
+            kernel, start = refined(settings, sample, trial), found
+            found = held_out(settings, sample, replace(trial, kernel=kernel))
+            leading = leads(found.log_p - start.log_p)
     except (NumericalError, SettingsError) as failure:
         return Outcome(kernel, None, None, None, time.thread_time() - began, str(failure))
-    return Outcome(kernel, nlpp, error, ece, time.thread_time() - began)
+    nlpp, error = -float(found.log_p.mean()), float(np.mean(~found.right))
+    ece = calibration_error(found.confidence, found.right)
+    return Outcome(kernel, nlpp, error, ece, time.thread_time() - began, leads=leading)
+
+
+def leads(gains: Doubles) -> bool:
+    """Tell whether gains on single rows are more on average than their standard error."""
+    return float(gains.mean()) > float(gains.std()) / math.sqrt(len(gains))
 
 
 def refined(settings: TrainSettings, sample: Sample, trial: Trial) -> str:
@@ -161,8 +175,27 @@ def refined(settings: TrainSettings, sample: Sample, trial: Trial) -> str:
     return kernel
 
 
-def compare(settings: TrainSettings, sample: Sample, trial: Trial) -> tuple[float, float, float]:
-    """Return nlpp, error and calibration error of a trial on the held-out rows.
+@dataclass(frozen=True)
+class HeldOut:
+    """What a kernel says of the held-out rows.
+
+    Attributes
+    ----------
+    log_p : Doubles (m,)
+        Of the true class.
+    confidence : Doubles (m,)
+        Probability of the likeliest class.
+    right : array (m,)
+        Whether that is the true one.
+    """
+
+    log_p: Doubles
+    confidence: Doubles
+    right: NDArray[np.bool_]
+
+
+def held_out(settings: TrainSettings, sample: Sample, trial: Trial) -> HeldOut:
+    """Train with the kernel of a trial, and return what it says of the held-out rows.
 
     Only the probabilities of the true and of the likeliest class are computed. They are not
     normalised over the classes, which would change them by the error of the quadrature.
@@ -172,9 +205,7 @@ def compare(settings: TrainSettings, sample: Sample, trial: Trial) -> tuple[floa
     likeliest = mean.argmax(axis=1)  # the classes share the variance
     log_p = likelihood.log_z(mean, variance, sample.target_held)
     confidence = np.exp(likelihood.log_z(mean, variance, likeliest))
-    right = likeliest == sample.target_held
-    ece = calibration_error(confidence, right)
-    return -float(log_p.mean()), float(np.mean(~right)), ece
+    return HeldOut(log_p, confidence, likeliest == sample.target_held)
 
 
 def latent(settings: TrainSettings, sample: Sample, trial: Trial) -> tuple[Doubles, Doubles]:

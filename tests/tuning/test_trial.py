@@ -1,6 +1,7 @@
 """A trial against a run of the package on the same rows."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 import sparsegp
 from sparsegp.report import evaluate
 from sparsegp.settings import TrainSettings
-from sparsegp.tuning.trial import Sample, Trial, run_trial
+from sparsegp.tuning.trial import Sample, Trial, held_out, leads, run_trial
 from tests.tuning.conftest import Arrays, waves
 
 KERNEL = "30.0*matern32(1.5)"
@@ -64,6 +65,20 @@ def test_a_search_gives_another_kernel_and_its_figures(sample: Sample) -> None:
     again = run_trial(TrainSettings(), sample, Trial(7, found.kernel, 3, 450, 80))
     assert again.kernel == found.kernel
     assert (again.nlpp, again.error, again.ece) == (found.nlpp, found.error, found.ece)
+
+
+def test_a_search_leads_by_more_than_a_standard_error(sample: Sample) -> None:
+    start = Trial(7, "100*rbf(0.7)", 3, 450, 80, steps=4)
+    found = run_trial(TrainSettings(), sample, start)
+    logs = [
+        held_out(TrainSettings(), sample, replace(start, kernel=kernel)).log_p
+        for kernel in (start.kernel, found.kernel)
+    ]
+    gains = logs[1] - logs[0]
+    assert found.leads == (gains.mean() > gains.std() / np.sqrt(gains.size))
+    assert leads(np.array([0.1, 0.2, 0.1]))
+    assert not leads(np.array([1.0, -1.2, 0.5]))
+    assert not leads(np.zeros(3))
 
 
 def test_all_of_it_travels(sample: Sample) -> None:
