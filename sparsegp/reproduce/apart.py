@@ -53,7 +53,8 @@ def run_apart(tasks: Sequence[Sequence[Cell]], bench: Bench) -> Iterator[tuple[C
     bench.progress.start(total, "cells", bench.pipeline.stem)
     done = 0
     with bench.opened_runtime() as runtime, _seen(bench.runs) as token:
-        shared = (bench.pipeline, bench.folder, token)
+        folder = None if bench.folder is None else bench.folder.absolute()
+        shared = (bench.pipeline, folder, token)
         with closing(runtime.run_tasks(_perform, shared, tasks, bench.check)) as ended:
             for index, (results, texts) in ended:
                 for text in texts:

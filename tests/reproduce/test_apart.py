@@ -76,11 +76,13 @@ def test_cells_that_share_a_kernel_are_one_task(pipeline: Path) -> None:
 
 
 class Stopped(StopRequest):
-    """A stop was requested before anything began."""
+    """A stop is requested when the test says so."""
+
+    now = False
 
     @property
     def requested(self) -> str:
-        return "SIGTERM"
+        return "SIGTERM" if self.now else ""
 
 
 @pytest.fixture
@@ -91,11 +93,13 @@ def threads() -> Any:
 
 def test_a_stop_drops_what_has_not_ended(pipeline: Path, tmp_path: Path, threads: Runtime) -> None:
     read = read_pipeline(pipeline)
-    bench = Bench(pipeline, None, tmp_path / "runs", NullProgress(), Stopped(), 0, runtime=threads)
+    stop = Stopped()
+    bench = Bench(pipeline, None, tmp_path / "runs", NullProgress(), stop, 0, runtime=threads)
     tasks = tasks_of(read.kind, read.cells)
     going = run_apart(tasks, bench)
     ended = [next(going)[0].name, next(going)[0].name]
     assert ended in [[cell.name for cell in task] for task in tasks]
+    stop.now = True
     with pytest.raises(Interrupted, match="SIGTERM"):
         next(going)
 
