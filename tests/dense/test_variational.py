@@ -210,14 +210,13 @@ def test_length_scales_of_the_relevant_inputs() -> None:
     assert found.log_evidence > Variational().fit(some, Alone()).log_evidence + 20.0
     assert found.trace[0]["phi_0"] == pytest.approx(0.5 / 0.7**2)
 
-    for last in (3, 9):
-        stopped = Watched(last=last)
-        with pytest.raises(StoppedError):
-            chosen.fit(some, stopped)
-        again = chosen.fit(some, Watched(stopped.states[-1]))
-        assert_array_equal(again.components[0].coefficients, found.components[0].coefficients)
-        assert again.components[0].kernels == found.components[0].kernels
-        assert again.trace == found.trace
+    stopped = Watched(last=7)
+    with pytest.raises(StoppedError):
+        chosen.fit(some, stopped)
+    again = chosen.fit(some, Watched(stopped.states[-1]))
+    assert_array_equal(again.components[0].coefficients, found.components[0].coefficients)
+    assert again.components[0].kernels == found.components[0].kernels
+    assert again.trace == found.trace
 
 
 def test_rounds_end_when_the_bound_has_settled() -> None:
