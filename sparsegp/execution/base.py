@@ -43,6 +43,10 @@ class Part:
     inputs: dict[str, Any] = field(default_factory=dict)
 
 
+Work: TypeAlias = Callable[[Any, Any], Any]
+"""A task as a function of what all tasks share and of what is its own."""
+
+
 def nothing() -> None:
     """Do nothing."""
 
@@ -127,7 +131,7 @@ class Runtime(ABC):
     @abstractmethod
     def run_tasks(
         self,
-        function: Callable[[Any, Any], Any],
+        function: Work,
         shared: Any,
         tasks: Sequence[Any],
         check: Callable[[], None] = nothing,

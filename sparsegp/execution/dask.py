@@ -17,7 +17,7 @@ from typing import Any, Self
 import distributed
 
 from sparsegp.errors import ClusterError
-from sparsegp.execution.base import Part, Runtime, check_index, check_parts, nothing
+from sparsegp.execution.base import Part, Runtime, Work, check_index, check_parts, nothing
 from sparsegp.execution.clusters import Connection, connect, leave, start_local
 from sparsegp.execution.host import Answer, pack, pack_part
 from sparsegp.execution.limits import HOSTS_AT_A_TIME, Limits
@@ -200,7 +200,7 @@ class DaskRuntime(Runtime):
 
     def run_tasks(
         self,
-        function: Callable[[Any, Any], Any],
+        function: Work,
         shared: Any,
         tasks: Sequence[Any],
         check: Callable[[], None] = nothing,
@@ -265,8 +265,7 @@ class DaskRuntime(Runtime):
 
     def _settle(self, replay: bool) -> set[int]:
         """Bring every block to the present, on a worker that lives; return those rebuilt."""
-        rebuilt: set[int] = set()
-        began = time.monotonic()
+        rebuilt, began = set[int](), time.monotonic()
         while absent := [part.index for part in self._parts if part.index not in self._present]:
             rebuilt.update(absent)
             self._find_homes([index for index in absent if index not in self._home])

@@ -9,6 +9,7 @@ from sparsegp.errors import SettingsError
 from sparsegp.execution.base import (
     Part,
     Runtime,
+    Work,
     check_index,
     check_parts,
     name_block,
@@ -107,7 +108,7 @@ class ThreadRuntime(Runtime):
 
     def run_tasks(
         self,
-        function: Callable[[Any, Any], Any],
+        function: Work,
         shared: Any,
         tasks: Sequence[Any],
         check: Callable[[], None] = nothing,
