@@ -5,6 +5,8 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from sparsegp.errors import Interrupted
+
 
 class StopRequest:
     """Context manager: the first signal sets `requested`, a second one interrupts at once.
@@ -24,6 +26,16 @@ class StopRequest:
     def requested(self) -> str:
         """Name of the signal that came, or nothing."""
         return self._of_main.requested if self._of_main is not None else self._requested
+
+    def check(self) -> None:
+        """End here if a signal came.
+
+        Raises
+        ------
+        Interrupted
+        """
+        if reason := self.requested:
+            raise Interrupted(f"stopped by {reason}")
 
     def __enter__(self) -> Self:
         if threading.current_thread() is not threading.main_thread():

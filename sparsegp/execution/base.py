@@ -46,6 +46,8 @@ class Part:
 Work: TypeAlias = Callable[[Any, Any], Any]
 """A task as a function of what all tasks share and of what is its own."""
 
+Check: TypeAlias = Callable[[], None]
+
 
 def nothing() -> None:
     """Do nothing."""
@@ -130,11 +132,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def run_tasks(
-        self,
-        function: Work,
-        shared: Any,
-        tasks: Sequence[Any],
-        check: Callable[[], None] = nothing,
+        self, function: Work, shared: Any, tasks: Sequence[Any], check: Check = nothing
     ) -> Generator[tuple[int, Any], None, None]:
         """Call a pure function once for each task, side by side, apart from all blocks.
 

@@ -17,7 +17,7 @@ from typing import Any, Self
 import distributed
 
 from sparsegp.errors import ClusterError
-from sparsegp.execution.base import Part, Runtime, Work, check_index, check_parts, nothing
+from sparsegp.execution.base import Check, Part, Runtime, Work, check_index, check_parts, nothing
 from sparsegp.execution.clusters import Connection, connect, leave, start_local
 from sparsegp.execution.host import Answer, pack, pack_part
 from sparsegp.execution.limits import HOSTS_AT_A_TIME, Limits
@@ -199,11 +199,7 @@ class DaskRuntime(Runtime):
         return total
 
     def run_tasks(
-        self,
-        function: Work,
-        shared: Any,
-        tasks: Sequence[Any],
-        check: Callable[[], None] = nothing,
+        self, function: Work, shared: Any, tasks: Sequence[Any], check: Check = nothing
     ) -> Generator[tuple[int, Any], None, None]:
         """Call a function once for each task, as dask places them on the workers."""
         yield from run_on_cluster(self._client, function, shared, tasks, self.limits, check)

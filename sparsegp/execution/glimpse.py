@@ -13,9 +13,14 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparsegp.errors import StoreError
+
+if TYPE_CHECKING:
+    from sparsegp.checkpoint import StorePath
+
+P = TypeVar("P", Path, "StorePath")
 
 PROGRESS = "progress.json"
 MOST_BYTES = 1 << 24
@@ -25,10 +30,14 @@ MOST_BYTES = 1 << 24
 def in_store(run: str | os.PathLike[str]) -> bool:
     """Tell whether a run is in a store of objects, and not in a directory."""
     name = os.fspath(run)
-    return "://" in name and not name.startswith(("file://", "local://"))
+    if "://" not in name:
+        return False  # nothing has to be loaded to see that
+    from sparsegp.data.storage import is_url, plain  # noqa: PLC0415 - attach is to be quick
+
+    return is_url(plain(name))
 
 
-def progress_file(run: Path) -> Path:
+def progress_file(run: P) -> P:
     """Return where the driver of a run writes its progress.
 
     While a kernel is tuned there is no ``run.json`` yet, and a directory that is to become that of

@@ -9,7 +9,7 @@ from typing import Any
 from sparsegp.checkpoint import StorePath, is_bundle, place_of
 from sparsegp.checkpoint.lease import Holder, holder_of
 from sparsegp.errors import StoreError
-from sparsegp.execution.glimpse import MOST_BYTES, PROGRESS, terminate
+from sparsegp.execution.glimpse import MOST_BYTES, progress_file, terminate
 
 
 def _place(run: str) -> StorePath:
@@ -20,11 +20,6 @@ def _place(run: str) -> StorePath:
 
 def _holder(place: StorePath) -> Holder | None:
     return holder_of(place / "lease")
-
-
-def _progress_place(place: StorePath) -> StorePath:
-    """Return where the driver writes; beside a tuning as long as there is no run yet."""
-    return (place if (place / "run.json").exists() else place / "tuning") / PROGRESS
 
 
 def last_claim(place: StorePath) -> str | None:
@@ -39,15 +34,16 @@ def is_mine(place: StorePath, before: str | None) -> bool:
     """Tell whether this process has taken a run, since a `last_claim`, for a run to do."""
     with suppress(StoreError):
         holder = _holder(place)
-        mine = holder is not None and holder.here and holder.pid == os.getpid()
-        return mine and last_claim(place) != before and not is_bundle(place / "model")
+        if holder is None or holder.token == before:
+            return False
+        return holder.here and holder.pid == os.getpid() and not is_bundle(place / "model")
     return False
 
 
 def write_progress(place: StorePath, text: str) -> None:
     """Replace the progress of a run; nothing happens where that cannot be done."""
     with suppress(StoreError):
-        _progress_place(place).write_bytes(text.encode())
+        progress_file(place).write_bytes(text.encode())
 
 
 def look(run: str, probe: bool) -> dict[str, Any]:
@@ -66,7 +62,7 @@ def look(run: str, probe: bool) -> dict[str, Any]:
         "host": socket.gethostname(),
         "exists": place.exists(),
         "finished": is_bundle(place / "model"),
-        "progress": _read(_progress_place(place)),
+        "progress": _read(progress_file(place)),
         "holder": holder,
     }
 

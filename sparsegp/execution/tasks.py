@@ -12,7 +12,7 @@ from distributed.client import FuturesCancelledError
 from distributed.scheduler import KilledWorker
 
 from sparsegp.errors import ClusterError
-from sparsegp.execution.base import name_task
+from sparsegp.execution.base import Check, Work, name_task
 from sparsegp.execution.host import Answer, pack, portable
 from sparsegp.execution.inputs import SingleThreadedBLAS
 from sparsegp.execution.limits import Limits
@@ -40,11 +40,11 @@ class TasksLostError(Exception):
 
 def run_on_cluster(
     client: Any,
-    function: Callable[[Any, Any], Any],
+    function: Work,
     shared: Any,
     tasks: Sequence[Any],
     limits: Limits,
-    check: Callable[[], None],
+    check: Check,
 ) -> Generator[tuple[int, Any], None, None]:
     """Yield index and answer of each task as they end; see `Runtime.run_tasks`.
 
@@ -142,12 +142,12 @@ def _require_more(client: Any, attempt: int, lost: TasksLostError) -> None:
 
 def _attempt(
     client: Any,
-    function: Callable[[Any, Any], Any],
+    function: Work,
     shared: Any,
     tasks: Sequence[Any],
     indices: Sequence[int],
     limits: Limits,
-    check: Callable[[], None],
+    check: Check,
 ) -> Generator[tuple[int, Any], None, None]:
     """Send tasks once and yield the answers; raises TasksLostError if dask gives up."""
     watch = Watch(client, limits)

@@ -7,6 +7,7 @@ from typing import Any
 
 from sparsegp.errors import SettingsError
 from sparsegp.execution.base import (
+    Check,
     Part,
     Runtime,
     Work,
@@ -20,6 +21,7 @@ from sparsegp.execution.inputs import SingleThreadedBLAS, compute_inputs, limit_
 from sparsegp.execution.memory import Room
 
 CHECK_SECONDS = 1.0
+"""How long a call of `check` may have to wait."""
 
 
 def usable_cpus() -> int:
@@ -107,11 +109,7 @@ class ThreadRuntime(Runtime):
         return total
 
     def run_tasks(
-        self,
-        function: Work,
-        shared: Any,
-        tasks: Sequence[Any],
-        check: Callable[[], None] = nothing,
+        self, function: Work, shared: Any, tasks: Sequence[Any], check: Check = nothing
     ) -> Generator[tuple[int, Any], None, None]:
         """Call a function once for each task, as many at a time as there are threads."""
 

@@ -55,7 +55,7 @@ def run_apart(tasks: Sequence[Sequence[Cell]], bench: Bench) -> Iterator[tuple[C
     with bench.opened_runtime() as runtime, _seen(bench.runs) as token:
         folder = None if bench.folder is None else bench.folder.absolute()
         shared = (bench.pipeline, folder, token)
-        with closing(runtime.run_tasks(_perform, shared, tasks, bench.check)) as ended:
+        with closing(runtime.run_tasks(_perform, shared, tasks, bench.stop.check)) as ended:
             for index, (results, texts) in ended:
                 for text in texts:
                     bench.progress.message(text)
@@ -63,7 +63,7 @@ def run_apart(tasks: Sequence[Sequence[Cell]], bench: Bench) -> Iterator[tuple[C
                 done += len(results)
                 bench.progress.update(done)
                 if done < total:
-                    bench.check()
+                    bench.stop.check()
     bench.progress.finish()
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from sparsegp.data import Dataset, open_dataset
 from sparsegp.data.mixture import Mixture
-from sparsegp.errors import Interrupted, SettingsError
+from sparsegp.errors import SettingsError
 from sparsegp.execution import open_runtime
 from sparsegp.execution.memory import read_size
 from sparsegp.interrupt import StopRequest
@@ -54,7 +54,7 @@ def measure(cell: Cell, folder: Path | None, progress: Progress) -> dict[str, An
         store, seconds = Path(room) / "rows.zarr", Stages()
         with PrivateMemory() as memory, StopRequest() as stop:
             seconds.timed("draw", lambda: truth.write(store, options["rows"], options["held_out"]))
-            leave(stop)
+            stop.check()
             dataset = open_dataset(str(store))
             scratch = room if options["scratch"] else None
             model = train(dataset, cell, scratch, progress, stop, seconds)
@@ -94,20 +94,9 @@ def train(
     workers = cell.options["workers"]
     place = {"workers": workers} if workers else {"threads": 1}
     with open_runtime(**place) as runtime, seconds.timed("read", begun) as run:
-        leave(stop)
+        stop.check()
         seconds.timed("select", lambda: run.select(stop))
         return seconds.timed("posterior", lambda: run.finish(stop, keep_blocks=False))
-
-
-def leave(stop: StopRequest) -> None:
-    """End here if a stop was requested.
-
-    Raises
-    ------
-    Interrupted
-    """
-    if stop.requested:
-        raise Interrupted(f"stopped by {stop.requested}")
 
 
 def judge(model: Model, truth: Mixture, n_rows: int) -> dict[str, float]:

@@ -143,6 +143,7 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
     try:
         found, leading = held_out(settings, sample, trial), True
         if trial.steps:
+            # of the trial that this begins at, only means over the rows were kept
             kernel, start = refined(settings, sample, trial), found
             found = held_out(settings, sample, replace(trial, kernel=kernel))
             leading = leads(found.log_p - start.log_p)

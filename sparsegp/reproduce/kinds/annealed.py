@@ -64,8 +64,36 @@ class Annealed(Grid):
 
     @staticmethod
     def evaluate(cell: Cell, dataset: Dataset, log_l: float, log_s: float) -> dict[str, float]:
-        """Return what is kept of a point."""
-        return evidences_at(cell, dataset, log_l, log_s)
+        """Return the annealed estimate at a point, and what the methods say."""
+        assert isinstance(cell.settings, DenseSettings)  # checked when the pipeline was read
+        kernel = f"{math.exp(2.0 * log_s)!r}*rbf({math.exp(log_l)!r})"
+        settings = replace(cell.settings, kernel=kernel)
+        model, other = (
+            train(dataset.train, threads=1, **replace(settings, method=method).to_json())
+            for method in (settings.method, cell.options["compared"])
+        )
+        assert isinstance(model, DenseModel)
+        component, (_, target) = model.mixture.components[0], encode(dataset.train.y, "")
+        problem = Problem(
+            model.mixture.x,
+            target,
+            component.kernels,
+            component.likelihood,
+            model.n_latent,
+            settings.seed,
+        )
+        ladder = Ladder(**{name: cell.options[name] for name in ("runs", "temperatures")})
+        with threadpool_limits(1):
+            found = log_marginal(problem, ladder=ladder, component=component)
+        return {
+            "log_length_scale": log_l,
+            "log_deviation": log_s,
+            "annealed": found.value,
+            "standard_error": found.error,
+            "effective_runs": found.effective_runs,
+            "method": model.log_evidence,
+            OTHER: float(other.report["log_evidence"]),
+        }
 
     def figure(self, result: Mapping[str, Any], what: str, n_active: int) -> float | None:
         """Return a figure of the best point by the annealed estimate, or of all points."""
@@ -108,39 +136,6 @@ def columns_of(result: Mapping[str, Any]) -> dict[str, Doubles]:
     """Return the points by their columns, (points,)."""
     points = result["points"]
     return {name: np.array([point[name] for point in points]) for name in points[0]}
-
-
-def evidences_at(cell: Cell, dataset: Dataset, log_l: float, log_s: float) -> dict[str, float]:
-    """Return the annealed estimate at a point, and what the methods say."""
-    assert isinstance(cell.settings, DenseSettings)  # checked when the pipeline was read
-    kernel = f"{math.exp(2.0 * log_s)!r}*rbf({math.exp(log_l)!r})"
-    settings = replace(cell.settings, kernel=kernel)
-    model, other = (
-        train(dataset.train, threads=1, **replace(settings, method=method).to_json())
-        for method in (settings.method, cell.options["compared"])
-    )
-    assert isinstance(model, DenseModel)
-    component, (_, target) = model.mixture.components[0], encode(dataset.train.y, "")
-    problem = Problem(
-        model.mixture.x,
-        target,
-        component.kernels,
-        component.likelihood,
-        model.n_latent,
-        settings.seed,
-    )
-    ladder = Ladder(**{name: cell.options[name] for name in ("runs", "temperatures")})
-    with threadpool_limits(1):
-        found = log_marginal(problem, ladder=ladder, component=component)
-    return {
-        "log_length_scale": log_l,
-        "log_deviation": log_s,
-        "annealed": found.value,
-        "standard_error": found.error,
-        "effective_runs": found.effective_runs,
-        "method": model.log_evidence,
-        OTHER: float(other.report["log_evidence"]),
-    }
 
 
 KINDS.register("annealed")(Annealed())

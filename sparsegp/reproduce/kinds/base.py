@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 from sparsegp.data import Dataset
-from sparsegp.errors import Interrupted
 from sparsegp.execution import Runtime, open_runtime
 from sparsegp.interrupt import StopRequest
 from sparsegp.registry import Registry
@@ -61,16 +60,6 @@ class Bench:
             self._last = None
             self._last = (key, cell.source.load(self.folder, cell.data_seed))
         return self._last[1]
-
-    def check(self) -> None:
-        """End here if a stop was requested.
-
-        Raises
-        ------
-        Interrupted
-        """
-        if self.stop.requested:
-            raise Interrupted(f"stopped by {self.stop.requested}")
 
     @contextmanager
     def opened_runtime(self) -> Iterator[Runtime]:

@@ -52,8 +52,28 @@ class Grid(Kind):
 
     @staticmethod
     def evaluate(cell: Cell, dataset: Dataset, log_l: float, log_s: float) -> dict[str, float]:
-        """Return what is kept of a point."""
-        return evaluate_at(cell, dataset, log_l, log_s)
+        """Return log evidence, error and information of the kernel at a point."""
+        if dataset.test is None:
+            raise DataError(f"{dataset.train.source} has no test rows; a pipeline needs them")
+        assert isinstance(cell.settings, DenseSettings)  # checked when the pipeline was read
+        columns, scale = cell.options.get("columns"), math.exp(log_l)
+        shape = f"rbf({scale!r})"
+        if columns is not None:
+            scales = [scale if c in columns else FAR for c in range(dataset.train.X.shape[1])]
+            shape = f"ard({', '.join(map(repr, scales))})"
+        settings = replace(cell.settings, kernel=f"{math.exp(2.0 * log_s)!r}*{shape}")
+        model = train(dataset.train, threads=1, **settings.to_json())
+        figures, evidence = (
+            evaluate_on(model, dataset.test).to_json(),
+            model.report.get("log_evidence"),
+        )
+        return {
+            "log_length_scale": log_l,
+            "log_deviation": log_s,
+            **({} if evidence is None else {"log_evidence": float(evidence)}),
+            "error": float(figures["error"]),
+            "information": information(dataset, figures)["information"],
+        }
 
     def read_options(self, section: Section) -> dict[str, Any]:
         """Take both axes."""
@@ -105,14 +125,14 @@ class Grid(Kind):
         todo, work = [every[index] for index in missing], (self.evaluate, cell, dataset)
         with ExitStack() as stack:
             runtime = stack.enter_context(bench.opened_runtime())
-            going = runtime.run_tasks(_at_point, work, todo, bench.check)
+            going = runtime.run_tasks(_at_point, work, todo, bench.stop.check)
             ended = stack.enter_context(closing(going))
             for index, point in ended:
                 points[missing[index]] = point
                 bench.progress.update(len(every) - points.count(None))
                 write_text(kept, json.dumps(points))
                 if None in points:
-                    bench.check()
+                    bench.stop.check()
         return {"n_train": int(dataset.train.X.shape[0]), "points": points}
 
     def figure(self, result: Mapping[str, Any], what: str, n_active: int) -> float | None:
@@ -155,25 +175,3 @@ def _at_point(work: Any, place: tuple[float, float]) -> dict[str, float]:
     evaluate, cell, dataset = work
     found: dict[str, float] = evaluate(cell, dataset, *place)
     return found
-
-
-def evaluate_at(cell: Cell, dataset: Dataset, log_l: float, log_s: float) -> dict[str, float]:
-    """Return log evidence, error and information of the kernel at a point."""
-    if dataset.test is None:
-        raise DataError(f"{dataset.train.source} has no test rows; a pipeline needs them")
-    assert isinstance(cell.settings, DenseSettings)  # checked when the pipeline was read
-    columns, scale = cell.options.get("columns"), math.exp(log_l)
-    shape = f"rbf({scale!r})"
-    if columns is not None:
-        scales = [scale if c in columns else FAR for c in range(dataset.train.X.shape[1])]
-        shape = f"ard({', '.join(map(repr, scales))})"
-    settings = replace(cell.settings, kernel=f"{math.exp(2.0 * log_s)!r}*{shape}")
-    model = train(dataset.train, threads=1, **settings.to_json())
-    figures, evidence = evaluate_on(model, dataset.test).to_json(), model.report.get("log_evidence")
-    return {
-        "log_length_scale": log_l,
-        "log_deviation": log_s,
-        **({} if evidence is None else {"log_evidence": float(evidence)}),
-        "error": float(figures["error"]),
-        "information": information(dataset, figures)["information"],
-    }
