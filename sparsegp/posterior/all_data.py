@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 MAX_ROUNDS = 500
 MEAN_ONLY = Calibration(temperature=1.0, variance_weight=0.0)
 """Without calibration the latent variance is left out: all of it is far too much."""
-PRIOR = np.log([1.0, 0.01]), np.array([0.04, 2.0])
+PRIOR = np.log([1.0, 0.01]), np.array([0.1, 2.0])
 """Means and standard deviations of the logarithms of temperature and variance weight. The first is
 narrow: rows kept aside are drawn like those that were learnt from, and new rows seldom are."""
 SAFE_VARIANCE_RANGE = 1024.0

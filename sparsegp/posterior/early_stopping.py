@@ -2,14 +2,16 @@
 
 The maximum of the all-data objective (posterior/all_data.py) predicts less well than points on the
 way to it: an ascent that starts at zero first finds what many rows agree on, and only later what
-few rows ask for. So each ascent is stopped where the rows kept aside are told most, and ascents are
-compared for several scales of the prior variance, a factor of the square root of ten apart.
+few rows ask for. So each ascent is stopped where the rows kept aside are told most, as far as so
+few can tell, and ascents are compared for several scales of the prior variance, a factor of the
+square root of ten apart.
 
 The first half of an ascent hardly depends on the scale. So an ascent at another scale sets out
 halfway to the best round of the best ascent so far. The objectives differ by a quadratic, so what
 the quasi-Newton method knows at that point carries over exactly.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +27,9 @@ FARTHEST = 6
 """Steps from the kernel's own scale, up or down."""
 PATIENCE = 2
 """Rounds without a better one after which an ascent ends."""
+SURE = 2.0
+"""Standard errors by which a round must lead an earlier one to be better: new rows are seldom quite
+like those kept aside, and fewer rounds rely less on either."""
 LEAD = 0.01
 """Of the nlpp: by how much less a larger prior variance must leave for another ascent to be worth
 its rounds."""
@@ -33,6 +38,12 @@ its rounds."""
 def scale_of(step: int) -> float:
     """Return the factor of the prior variance at a step from the kernel's own."""
     return float(STEP**step)
+
+
+def lead_of(log_z: Doubles, other: Doubles) -> tuple[float, float]:
+    """Return by how much the first is larger on average, and the standard error of that."""
+    leads = log_z - other
+    return float(leads.mean()), float(leads.std()) / math.sqrt(len(leads))
 
 
 @dataclass(frozen=True)
@@ -67,14 +78,14 @@ class Peak:
     def is_ahead_of(self, other: "Peak") -> bool:
         """Return whether to prefer it.
 
-        A larger prior variance must be ahead by a standard error of the paired difference, and by
-        `LEAD`; for a smaller one, which promises less, any lead will do.
+        A larger prior variance must be ahead by a standard error, and by `LEAD`; for a smaller
+        one, which promises less, any lead will do. A later round must be ahead by `SURE` standard
+        errors.
         """
-        lead = self.log_z - other.log_z
-        if self.step < other.step:
-            return bool(lead.mean() > 0.0)
-        error = float(lead.std()) / np.sqrt(len(lead))
-        return bool(lead.mean() > max(error, LEAD * other.nlpp))
+        lead, error = lead_of(self.log_z, other.log_z)
+        if self.step == other.step:
+            return lead > SURE * error
+        return lead > (0.0 if self.step < other.step else max(error, LEAD * other.nlpp))
 
     def arrays(self, name: str) -> dict[str, Any]:
         """Return it as arrays with names of their own."""
@@ -197,9 +208,9 @@ class Search:
             Whether the ascent has not arrived yet.
         """
         self.rounds += 1
-        leader = self.leader
-        if leader is None or log_z.mean() > leader.log_z.mean():
-            self.leader = leader = Peak(self.step, self.rounds, log_z, point)
+        peak, leader = Peak(self.step, self.rounds, log_z, point), self.leader
+        if leader is None or peak.is_ahead_of(leader):
+            self.leader = leader = peak
         if going and self.rounds - leader.rounds < PATIENCE:
             return
         self.tried[self.step] = leader.nlpp

@@ -25,7 +25,8 @@ from sparsegp.types import Doubles
 
 DEFAULT_N_ACTIVE = 1000
 DEFAULT_PANEL = 16
-LEAST_ASIDE, MOST_ASIDE = 30, 4000
+LEAST_ASIDE, ENOUGH_ASIDE, MOST_ASIDE = 30, 1500, 4000
+"""Rows kept aside: fewer tell nothing, enough for a small table, and at most."""
 MOST_NODES = 500
 """The weights of more Gauss-Hermite nodes do not fit double precision."""
 
@@ -112,7 +113,7 @@ class TrainSettings:
     tolerance : float
         Of the posterior `all`: nats a row by which a round must raise the objective to go on.
     calibration : str
-        "learned" from a tenth of the rows, kept aside, or "none". For the posterior `all` "none"
+        "learned" from rows kept aside (`rows_aside`), or "none". For the posterior `all` "none"
         iterates to convergence and leaves the latent variance out of the probabilities; for the
         sites "moments" it is the predictive distribution of the paper. With fewer than 300 rows
         nothing is learned; neither in a regression, nor for `adf` and `active` otherwise.
@@ -319,9 +320,16 @@ class TrainSettings:
         return np.dtype(self.precision)
 
     def rows_aside(self, n: int) -> int:
-        """Return how many of n training rows are kept aside for calibration at first."""
-        enough = self.keeps_rows_aside and n // 10 >= LEAST_ASIDE
-        return min(n // 10, MOST_ASIDE) if enough else 0
+        """Return how many of n training rows are kept aside for calibration at first.
+
+        A tenth. The posterior `all` asks more of them, and learns from all rows in the end: of
+        small tables it keeps a fifth of the rows that are not to become active.
+        """
+        if not self.keeps_rows_aside or n // 10 < LEAST_ASIDE:
+            return 0
+        wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
+        fifth = min((n - wanted) // 5, ENOUGH_ASIDE) if self.posterior == "all" else 0
+        return min(max(n // 10, fifth), MOST_ASIDE)
 
     def rows_to_include(self, n: int) -> int:
         """Return the number of active rows for n training rows.

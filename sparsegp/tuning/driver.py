@@ -29,8 +29,8 @@ MOST_COLUMNS, ROWS_A_COLUMN, LEAST_ROWS = 256, 8, 400
 not tried with fewer rows for each. With fewer rows in all those held out cannot tell it from
 chance."""
 
-MOST_TRIALS_WITHOUT_SEARCH = 2 * len(SHARES)
-"""So many trials or fewer are not spent on the search."""
+LEAST_TRIALS = 2 * len(SHARES) + 2
+"""With fewer none is spent on the search, nor on the duel at the end."""
 
 STEPS = 24
 """Of the search: evaluations of its gradient."""
@@ -111,8 +111,10 @@ class Tuning:
         self.out_of_time, self.stop = out_of_time, stop
         self.candidates = Candidates(settings.kernel, scale, settings.seed)
         n, p = sample.X.shape
-        self.search = max_trials > MOST_TRIALS_WITHOUT_SEARCH and can_search(n, p)
-        self.rungs = plan(n, n_active, max_trials - self.search, settings.rows_aside)
+        self.duel = max_trials >= LEAST_TRIALS
+        self.search = self.duel and can_search(n, p)
+        left = max_trials - self.search - self.duel
+        self.rungs = plan(n, n_active, left, settings.rows_aside)
         self.trials: list[dict[str, Any]] = []
 
     def run(self) -> Tuned:
@@ -138,6 +140,8 @@ class Tuning:
         if self.search and ended == ALL_RUNGS:
             standing, ended = self._search(standing)
         winner = standing.ranking[0]
+        if self.duel and ended == ALL_RUNGS and not self._is_sure(winner, standing):
+            winner = 0
         self.trials.sort(key=lambda trial: (trial["rung"], trial["number"]))
         if winner not in standing.outcomes:
             return Tuned(self.candidates.texts[winner], None, ended, tuple(self.trials))
@@ -155,6 +159,20 @@ class Tuning:
         if outcomes and not outcomes[trial.number].leads:
             return standing, ALL_RUNGS
         return standing.after(rung, outcomes), ALL_RUNGS if outcomes else OUT_OF_TIME
+
+    def _is_sure(self, winner: int, standing: "Standing") -> bool:
+        """Tell whether the best of many leads the kernel of the settings by more than chance."""
+        outcomes, rung = standing.outcomes, standing.rung
+        if winner == 0 or rung is None or 0 not in outcomes or outcomes[0].nlpp is None:
+            return True
+        kernel, rival, place = (
+            outcomes[winner].kernel,
+            self.candidates.texts[0],
+            len(self.rungs) + 1,
+        )
+        trial = Trial(winner, kernel, place, rung.rows, rung.n_active, rival=rival)
+        ended = self._run([trial], "the best against the kernel of the settings")
+        return not ended or ended[winner].leads
 
     def _whom_to_try(self, standing: "Standing", rung: Rung) -> list[int]:
         if standing.rung is None:

@@ -83,6 +83,8 @@ class Trial:
     n_active : int
     steps : int
         Of the search for a length scale for every column, which begins at the kernel; 0 for none.
+    rival : str
+        Kernel that this one has to beat, if any.
     """
 
     number: int
@@ -91,6 +93,7 @@ class Trial:
     rows: int
     n_active: int
     steps: int = 0
+    rival: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -117,7 +120,7 @@ class Outcome:
         Why there are no figures.
     leads : bool
         Whether it may be chosen: what a search found has to be better than its start by more than
-        a standard error.
+        a standard error, and so has a kernel than its rival.
     """
 
     kernel: str
@@ -147,6 +150,9 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
             kernel, start = refined(settings, sample, trial), found
             found = held_out(settings, sample, replace(trial, kernel=kernel))
             leading = leads(found.log_p - start.log_p)
+        if trial.rival:
+            other = held_out(settings, sample, replace(trial, kernel=trial.rival))
+            leading = leads(found.log_p - other.log_p)
     except (NumericalError, SettingsError) as failure:
         return Outcome(kernel, None, None, None, time.thread_time() - began, str(failure))
     nlpp, error = -float(found.log_p.mean()), float(np.mean(~found.right))
@@ -223,7 +229,7 @@ def latent(settings: TrainSettings, sample: Sample, trial: Trial) -> tuple[Doubl
         "X": sample.X[: trial.rows],
         "target": sample.target[: trial.rows],
         "first_row": 0,
-        "aside": choose_aside(trial.rows, settings),
+        "aside": choose_aside(trial.rows, replace(settings, n_active=trial.n_active)),
     }
     active = ActiveSet()
     with ThreadRuntime(1) as runtime:

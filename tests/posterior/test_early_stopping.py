@@ -7,7 +7,7 @@ import pytest
 
 import sparsegp
 from sparsegp.math.lbfgs import Ascent
-from sparsegp.posterior.early_stopping import FARTHEST, LEAD, PATIENCE, STEP, Peak, Search
+from sparsegp.posterior.early_stopping import FARTHEST, LEAD, PATIENCE, STEP, SURE, Peak, Search
 
 ROWS = 400
 
@@ -95,6 +95,18 @@ def test_a_larger_variance_must_be_ahead_by_a_standard_error() -> None:
         assert larger.is_ahead_of(base) is expected
         assert smaller.is_ahead_of(base) is True
     assert not base.is_ahead_of(base)
+
+
+@pytest.mark.parametrize(("lead", "rounds"), [(0.9 * SURE, 1), (1.1 * SURE, 2)])
+def test_more_rounds_must_be_ahead_by_two_standard_errors(lead: float, rounds: int) -> None:
+    spread = 2.0
+    told_so = (told(1.0), told(1.0 - lead * spread / np.sqrt(ROWS), spread))
+    search = Search()
+    for log_z in told_so:
+        search.begun(lambda: Ascent(np.zeros(3), 0.0, np.ones(3)), lambda state, _: state)
+        search.note(log_z, np.zeros(3), True)
+    assert search.leader is not None
+    assert search.leader.rounds == rounds
 
 
 @pytest.mark.parametrize(("lead", "expected"), [(0.9 * LEAD, False), (1.1 * LEAD, True)])

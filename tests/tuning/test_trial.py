@@ -81,6 +81,22 @@ def test_a_search_leads_by_more_than_a_standard_error(sample: Sample) -> None:
     assert not leads(np.zeros(3))
 
 
+def test_it_leads_a_rival_by_more_than_a_standard_error(sample: Sample) -> None:
+    kernels = ("100*rbf(0.7)", "100*rbf(0.6)", "100*rbf(5)")
+    logs = [
+        held_out(TrainSettings(), sample, Trial(1, kernel, 3, 450, 80)).log_p for kernel in kernels
+    ]
+    seen = set()
+    for kernel, log_p in zip(kernels, logs, strict=True):
+        for rival, other in zip(kernels, logs, strict=True):
+            found = run_trial(TrainSettings(), sample, Trial(1, kernel, 3, 450, 80, rival=rival))
+            gains = log_p - other
+            assert found.leads == (gains.mean() > gains.std() / np.sqrt(gains.size))
+            assert found.nlpp == -log_p.mean()
+            seen.add(found.leads)
+    assert seen == {True, False}
+
+
 def test_all_of_it_travels(sample: Sample) -> None:
     trial = Trial(1, KERNEL, 0, 200, 30)
     first = run_trial(TrainSettings(), sample, trial)

@@ -33,6 +33,7 @@ searching = functools.partial(small, max_trials=12)
 """With a search for a length scale for every column at the end."""
 FIGURES = (
     "number", "kernel", "rung", "rows", "n_active", "nlpp", "error", "ece", "failure", "leads",
+    "rival",
 )  # fmt: skip
 
 
@@ -62,7 +63,8 @@ def test_same_choice_on_any_runtime(
     data: Arrays, expected: list[Any], workers: Runtime, tmp_path: Path
 ) -> None:
     assert len(expected[3]) == 12
-    assert "ard(" in expected[3][-1][1]
+    assert "ard(" in expected[3][-2][1]
+    assert [trial[-1] for trial in expected[3]] == [""] * 11 + [expected[3][0][1]]
     assert told(searching(*data, threads=2)) == expected
     assert told(searching(*data, runtime=workers, out=tmp_path / "run")) == expected
     records = read_records(tmp_path / "run")
@@ -96,16 +98,30 @@ def test_chosen_is_the_best_on_the_last_subsample_and_no_worse_than_the_given(
     kernel, nlpp, ended, trials = expected
     last = [dict(zip(FIGURES, trial, strict=True)) for trial in trials]
     size = (last[-1]["rows"], last[-1]["n_active"])
-    comparable = [t for t in last if (t["rows"], t["n_active"]) == size]
+    comparable = [t for t in last if (t["rows"], t["n_active"]) == size and not t["rival"]]
     leading = [trial for trial in comparable if trial["leads"]]
     best = min(leading, key=lambda trial: (trial["nlpp"], trial["number"]))
-    assert (best["kernel"], best["nlpp"], ended) == (kernel, nlpp, "all rungs")
-    assert any(trial["number"] == 0 for trial in comparable)
-    keys = [(t["kernel"], t["rows"], t["n_active"]) for t in last]
+    given = next(trial for trial in comparable if trial["number"] == 0)
+    duel = last[-1]
+    assert (duel["kernel"], duel["nlpp"]) == (best["kernel"], best["nlpp"])
+    chosen = best if duel["leads"] else given
+    assert (chosen["kernel"], chosen["nlpp"], ended) == (kernel, nlpp, "all rungs")
+    keys = [(t["kernel"], t["rows"], t["n_active"], t["rival"]) for t in last]
     assert len(set(keys)) == len(keys)  # nothing is tried twice
 
 
-@pytest.mark.parametrize("max_trials", [1, 3, 9])
+def test_what_leads_by_chance_is_not_chosen(data: Arrays) -> None:
+    X, _ = data
+    found = tune(
+        X, np.random.default_rng(4).integers(0, 3, len(X)), n_active=60, max_trials=10, threads=1
+    )
+    given, duel = found.trials[0], found.trials[-1]
+    assert duel["rival"] == given["kernel"] == found.kernel
+    assert not duel["leads"]
+    assert duel["nlpp"] < found.nlpp
+
+
+@pytest.mark.parametrize("max_trials", [1, 3, 10])
 def test_number_of_trials_is_bounded(max_trials: int, data: Arrays) -> None:
     found = small(*data, max_trials=max_trials)
     assert len(found.trials) == max_trials
@@ -132,7 +148,7 @@ def test_time_that_runs_out_leaves_the_best_so_far(data: Arrays, tmp_path: Path)
 
 
 def test_no_rung_counts_that_was_not_completed(data: Arrays, expected: list[Any]) -> None:
-    """Time runs out after 6 trials, in the second rung."""
+    """Time runs out after 5 trials, in the second rung."""
     first = [trial for trial in expected[3] if trial[2] == 0]
     settings = TrainSettings(n_active=60)
     with open_runtime(threads=1) as runtime:
@@ -146,11 +162,11 @@ def test_no_rung_counts_that_was_not_completed(data: Arrays, expected: list[Any]
             max_trials=12,
             runtime=runtime,
             progress=Quiet(),
-            out_of_time=lambda: next(looks) >= 6,
+            out_of_time=lambda: next(looks) >= 5,
         )
         found = tuning.run()
     assert found.ended == "max_seconds"
-    assert len(first) < len(found.trials) == 6
+    assert len(first) < len(found.trials) == 5
     best = min(first, key=lambda trial: (trial[5], trial[0]))
     assert (found.kernel, found.nlpp) == (best[1], best[5])
 
