@@ -157,6 +157,8 @@ class Search:
         Its state; None before it has begun.
     leader : Peak, optional
         Its best round so far.
+    least, waited : float, int
+        The least nlpp of its rounds, and how many there have been since.
     over : bool
         No ascent goes on.
     """
@@ -168,6 +170,8 @@ class Search:
     rounds: int = 0
     ascent: Ascent | None = None
     leader: Peak | None = None
+    least: float = math.inf
+    waited: int = 0
     over: bool = False
 
     @property
@@ -188,10 +192,10 @@ class Search:
             From a state, and the prior scale that it was for, to one for the scale of this ascent.
         """
         if self.ascent is None and self.fork is None:
-            self.ascent, self.rounds, self.leader = start(), 0, None
+            self.ascent, self.rounds = start(), 0
         elif self.ascent is None and self.fork is not None:
             self.ascent = carry(self.fork.ascent, scale_of(self.fork.step))
-            self.rounds, self.leader = self.fork.rounds, None
+            self.rounds = self.fork.rounds
         assert self.ascent is not None  # begun
         return self.ascent
 
@@ -211,12 +215,14 @@ class Search:
         peak, leader = Peak(self.step, self.rounds, log_z, point), self.leader
         if leader is None or peak.is_ahead_of(leader):
             self.leader = leader = peak
-        if going and self.rounds - leader.rounds < PATIENCE:
+        self.waited = 0 if peak.nlpp < self.least else self.waited + 1
+        self.least = min(peak.nlpp, self.least)
+        if going and self.waited < PATIENCE:
             return
         self.tried[self.step] = leader.nlpp
         if self.best is None or leader.is_ahead_of(self.best):
             self.best, self.fork = leader, self._halfway(leader)
-        self.ascent, self.leader = None, None
+        self.ascent, self.leader, self.least, self.waited = None, None, math.inf, 0
         self._turn(self.best.step)
 
     def _halfway(self, leader: Peak) -> Fork:
@@ -236,7 +242,8 @@ class Search:
         found: dict[str, Any] = {
             "search_steps": np.array(list(self.tried), dtype=np.int64),
             "search_nlpp": np.array(list(self.tried.values())),
-            "search_place": np.array([self.step, self.rounds, self.over]),
+            "search_place": np.array([self.step, self.rounds, self.waited, self.over]),
+            "search_least": np.array(self.least),
         }
         for name, peak in (("best", self.best), ("leader", self.leader)):
             found |= {} if peak is None else peak.arrays(name)
@@ -248,7 +255,7 @@ class Search:
         """Restore what `arrays` gave; nothing is a search that has not begun."""
         if "search_place" not in arrays:
             return cls()
-        step, rounds, over = arrays["search_place"].tolist()
+        step, rounds, waited, over = arrays["search_place"].tolist()
         pairs = zip(arrays["search_steps"].tolist(), arrays["search_nlpp"].tolist(), strict=True)
         return cls(
             dict(pairs),
@@ -258,5 +265,7 @@ class Search:
             rounds,
             Ascent.from_arrays(arrays) if "gradient" in arrays else None,
             Peak.from_arrays(arrays, "leader"),
+            float(arrays["search_least"]),
+            waited,
             bool(over),
         )
