@@ -67,7 +67,7 @@ def tune(  # noqa: PLR0913 - the one place where everything can be said
     progress : Progress, optional
     **settings
         Fields of `TrainSettings` for the run that will use the kernel. Its own kernel is tried on
-        every subsample, and stays unless another leads it by a standard error on the held-out
+        every subsample, and stays unless another leads it by two standard errors on the held-out
         rows. What trials would not heed is refused: see `tunable`.
 
     Returns

@@ -37,6 +37,10 @@ from sparsegp.types import Doubles, Floats, Integers
 SEARCH_ROWS, SEARCH_ACTIVE = 2000, 200
 """Size of the search for a length scale for every column, at most."""
 
+SURE = 2.0
+"""Standard errors by which a kernel has to lead its rival: the best of many often leads by one that
+is no better."""
+
 
 @dataclass(frozen=True, eq=False)
 class Sample:
@@ -120,7 +124,7 @@ class Outcome:
         Why there are no figures.
     leads : bool
         Whether it may be chosen: what a search found has to be better than its start by more than
-        a standard error, and so has a kernel than its rival.
+        a standard error, and a kernel than its rival by more than `SURE` of them.
     """
 
     kernel: str
@@ -149,10 +153,10 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
             # of the trial that this begins at, only means over the rows were kept
             kernel, start = refined(settings, sample, trial), found
             found = held_out(settings, sample, replace(trial, kernel=kernel))
-            leading = leads(found.log_p - start.log_p)
+            leading = leads(found.log_p - start.log_p, 1.0)
         if trial.rival:
             other = held_out(settings, sample, replace(trial, kernel=trial.rival))
-            leading = leads(found.log_p - other.log_p)
+            leading = leads(found.log_p - other.log_p, SURE)
     except (NumericalError, SettingsError) as failure:
         return Outcome(kernel, None, None, None, time.thread_time() - began, str(failure))
     nlpp, error = -float(found.log_p.mean()), float(np.mean(~found.right))
@@ -160,9 +164,9 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
     return Outcome(kernel, nlpp, error, ece, time.thread_time() - began, leads=leading)
 
 
-def leads(gains: Doubles) -> bool:
-    """Tell whether gains on single rows are more on average than their standard error."""
-    return float(gains.mean()) > float(gains.std()) / math.sqrt(len(gains))
+def leads(gains: Doubles, errors: float) -> bool:
+    """Tell whether gains on single rows are more on average than so many standard errors."""
+    return float(gains.mean()) > errors * float(gains.std()) / math.sqrt(len(gains))
 
 
 def refined(settings: TrainSettings, sample: Sample, trial: Trial) -> str:
