@@ -67,8 +67,8 @@ def tune(  # noqa: PLR0913 - the one place where everything can be said
     progress : Progress, optional
     **settings
         Fields of `TrainSettings` for the run that will use the kernel. Its own kernel is tried on
-        every subsample, and stays unless another leads it by two standard errors on the held-out
-        rows. What trials would not heed is refused: see `tunable`.
+        every subsample, and stays unless another leads it by a standard error on held-out rows
+        that have not chosen either. What trials would not heed is refused: see `tunable`.
 
     Returns
     -------

@@ -37,10 +37,6 @@ from sparsegp.types import Doubles, Floats, Integers
 SEARCH_ROWS, SEARCH_ACTIVE = 2000, 200
 """Size of the search for a length scale for every column, at most."""
 
-SURE = 2.0
-"""Standard errors by which a kernel has to lead its rival: the best of many often leads by one that
-is no better."""
-
 
 @dataclass(frozen=True, eq=False)
 class Sample:
@@ -62,6 +58,13 @@ class Sample:
     X_held: Floats
     target_held: Integers
     n_classes: int
+
+    def turned(self) -> "Sample":
+        """Return the same rows, of which others are held out: the last of those to train on."""
+        n = len(self.X)
+        X = np.concatenate((self.X_held, self.X))
+        target = np.concatenate((self.target_held, self.target))
+        return Sample(X[:n], target[:n], X[n:], target[n:], self.n_classes)
 
     def digest(self) -> str:
         """Return a digest of all values."""
@@ -88,7 +91,7 @@ class Trial:
     steps : int
         Of the search for a length scale for every column, which begins at the kernel; 0 for none.
     rival : str
-        Kernel that this one has to beat, if any.
+        Kernel that this one has to beat, if any, on rows that have chosen neither.
     """
 
     number: int
@@ -124,7 +127,7 @@ class Outcome:
         Why there are no figures.
     leads : bool
         Whether it may be chosen: what a search found has to be better than its start by more than
-        a standard error, and a kernel than its rival by more than `SURE` of them.
+        a standard error, and so has a kernel than its rival.
     """
 
     kernel: str
@@ -147,16 +150,18 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
     precision, or has no length scale that could be one for every column.
     """
     began, kernel = time.thread_time(), trial.kernel
+    if trial.rival:
+        sample = sample.turned()
     try:
         found, leading = held_out(settings, sample, trial), True
         if trial.steps:
             # of the trial that this begins at, only means over the rows were kept
             kernel, start = refined(settings, sample, trial), found
             found = held_out(settings, sample, replace(trial, kernel=kernel))
-            leading = leads(found.log_p - start.log_p, 1.0)
+            leading = leads(found.log_p - start.log_p)
         if trial.rival:
             other = held_out(settings, sample, replace(trial, kernel=trial.rival))
-            leading = leads(found.log_p - other.log_p, SURE)
+            leading = leads(found.log_p - other.log_p)
     except (NumericalError, SettingsError) as failure:
         return Outcome(kernel, None, None, None, time.thread_time() - began, str(failure))
     nlpp, error = -float(found.log_p.mean()), float(np.mean(~found.right))
@@ -164,9 +169,9 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
     return Outcome(kernel, nlpp, error, ece, time.thread_time() - began, leads=leading)
 
 
-def leads(gains: Doubles, errors: float) -> bool:
-    """Tell whether gains on single rows are more on average than so many standard errors."""
-    return float(gains.mean()) > errors * float(gains.std()) / math.sqrt(len(gains))
+def leads(gains: Doubles) -> bool:
+    """Tell whether gains on single rows are more on average than their standard error."""
+    return float(gains.mean()) > float(gains.std()) / math.sqrt(len(gains))
 
 
 def refined(settings: TrainSettings, sample: Sample, trial: Trial) -> str:
