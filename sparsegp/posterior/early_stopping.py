@@ -26,7 +26,7 @@ STEP = np.sqrt(10.0)
 FARTHEST = 6
 """Steps from the kernel's own scale, up or down."""
 PATIENCE = 2
-"""Rounds without a better one after which an ascent ends."""
+"""Rounds without a smaller nlpp after which an ascent ends."""
 SURE = 2.0
 """Standard errors by which a round must lead an earlier one to be better: new rows are seldom quite
 like those kept aside, and fewer rounds rely less on either."""
@@ -253,7 +253,7 @@ class Search:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> "Search":
         """Restore what `arrays` gave; nothing is a search that has not begun."""
-        if "search_place" not in arrays:
+        if "search_least" not in arrays:
             return cls()
         step, rounds, waited, over = arrays["search_place"].tolist()
         pairs = zip(arrays["search_steps"].tolist(), arrays["search_nlpp"].tolist(), strict=True)

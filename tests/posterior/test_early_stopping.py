@@ -109,6 +109,18 @@ def test_more_rounds_must_be_ahead_by_two_standard_errors(lead: float, rounds: i
     assert search.leader.rounds == rounds
 
 
+def test_an_ascent_goes_on_while_it_gets_better_at_all() -> None:
+    """No round leads the one before by two standard errors, but two together do."""
+    search, noise = Search(), np.random.default_rng(0).normal(size=(5, ROWS))
+    noise -= noise.mean(axis=1, keepdims=True)
+    step = 0.6 * SURE * np.sqrt(2.0 / ROWS)
+    for round_, leading in enumerate((1, 1, 3, 3, 5), 1):
+        search.begun(lambda: Ascent(np.zeros(3), 0.0, np.ones(3)), lambda state, _: state)
+        search.note(told(1.0 - step * round_) + noise[round_ - 1], np.zeros(3), True)
+        assert search.leader is not None
+        assert search.leader.rounds == leading
+
+
 @pytest.mark.parametrize(("lead", "expected"), [(0.9 * LEAD, False), (1.1 * LEAD, True)])
 def test_a_larger_variance_must_be_worth_its_rounds(lead: float, expected: bool) -> None:
     base = Peak(0, 1, told(1.0), np.zeros(1))
