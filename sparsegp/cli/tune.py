@@ -125,12 +125,20 @@ def print_trials(trials: Iterable[Mapping[str, Any]], chosen: str | None) -> Non
     for rung in sorted(rungs):
         ranked = sorted(rungs[rung], key=rank)
         size = f"{ranked[0]['rows']} rows, {ranked[0]['n_active']} of them active"
-        click.echo(f"rung {rung}: {plural(len(ranked), 'trial')} on {size}")
+        click.echo(f"rung {rung}: {plural(len(ranked), 'trial')} on {size}{against(ranked[0])}")
         click.echo("  trial    nlpp    error     ece      cpu  kernel")
         for trial in ranked[:MOST_LINES]:
             click.echo(line(trial, trial["kernel"] == chosen))
         if len(ranked) > MOST_LINES:
             click.echo(f"    ... {len(ranked) - MOST_LINES} more")
+
+
+def against(trial: Mapping[str, Any]) -> str:
+    """Return how a trial went that had a rival."""
+    if not trial.get("rival"):
+        return ""
+    ahead = "ahead" if trial["leads"] else "not ahead"
+    return f", {ahead} of the kernel of the settings on other rows held out"
 
 
 def rank(trial: Mapping[str, Any]) -> tuple[bool, float, int]:

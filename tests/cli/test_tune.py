@@ -9,7 +9,7 @@ import time
 import pytest
 
 import sparsegp
-from sparsegp.cli.tune import shortened
+from sparsegp.cli.tune import against, shortened
 from sparsegp.tuning import MAX_TRIALS
 
 SMALL = ("--max-trials", 8, "--n-active", 40)
@@ -100,6 +100,14 @@ def test_long_kernels_are_cut_in_the_table():
     kernel = f"2.0*ard({', '.join(['1.25'] * 40)})"
     assert shortened("rbf(1.5)") == "rbf(1.5)"
     assert shortened(kernel) == kernel[:57] + "..."
+
+
+def test_what_a_duel_said_is_shown():
+    trial = {"rival": "50.0*rbf(1)", "leads": True}
+    said = "of the kernel of the settings on other rows held out"
+    assert against(trial) == f", ahead {said}"
+    assert against({**trial, "leads": False}) == f", not ahead {said}"
+    assert against({**trial, "rival": ""}) == against({}) == ""
 
 
 def test_inspect_shows_every_trial(tuned, invoke, last_json):
