@@ -73,8 +73,7 @@ class TrainSettings:
         An active set for every class (SLH section 4), for the sites "moments" of a likelihood with
         a latent value a class; `n_active` then counts pairs of a row and a class.
     epsilon : float
-        Rows are included if the precision of their site exceeds it (SLH algorithm 1); for the sites
-        "moments", those of the others are one.
+        For the sites "moments": least precision of the site of a row to include (SLH algorithm 1).
     learn : str
         "none", or "evidence": kernels and likelihood by the criterion of SLH section 3.3, for the
         sites "moments".
@@ -89,9 +88,8 @@ class TrainSettings:
         "v: lognormal(-1, 1); bias: normal(0, 25)".
     stub_entries : int, optional
         Randomised greedy selection (SLH section 3.2): bound on candidates times active rows, for
-        every kernel, at any time. Candidates get fewer as the selection goes. Not for the posterior
-        `all` and the criterion `residual`, which need the stubs of all rows, nor for
-        `active_per_class`. A bound that all rows keep to the end changes nothing.
+        every kernel, at any time. Not for the posterior `all` and the criterion `residual`, which
+        need the stubs of all rows. A bound that all rows keep to the end changes nothing.
     shrink_every : int
         With `stub_entries`: inclusions between two thinnings of the candidates.
     keep_best : float
@@ -103,8 +101,7 @@ class TrainSettings:
         Of inputs and stub matrices: "float32" or "float64".
     panel : int, optional
         Rows included between two scorings; 1 is the order of the paper. Left out, it is 16 for the
-        posterior `all`, which any span of that size serves as well, and for the criterion
-        `residual`, which takes panels only; otherwise 1.
+        posterior `all` and for the criterion `residual`, which takes panels only; otherwise 1.
     lookahead : int
         In the order of the paper: rows that are tried between two questions to the row blocks. The
         active set does not depend on it.
@@ -113,10 +110,10 @@ class TrainSettings:
     tolerance : float
         Of the posterior `all`: nats a row by which a round must raise the objective to go on.
     calibration : str
-        "learned" from rows kept aside (`rows_aside`), or "none". For the posterior `all` "none"
-        iterates to convergence and leaves the latent variance out of the probabilities; for the
-        sites "moments" it is the predictive distribution of the paper. With fewer than 300 rows
-        nothing is learned; neither in a regression, nor for `adf` and `active` otherwise.
+        "learned" from rows kept aside (`rows_aside`), or "none": the posterior `all` goes on to
+        convergence and leaves the latent variance out; the sites "moments" give the predictive
+        distribution of the paper. Nothing is learned from fewer than 300 rows, in a regression,
+        nor for `adf` and `active` with other sites.
     n_nodes : int
         Quadrature nodes.
     report_every : int
@@ -322,8 +319,7 @@ class TrainSettings:
     def rows_aside(self, n: int) -> int:
         """Return how many of n training rows are kept aside for calibration at first.
 
-        A tenth. The posterior `all` asks more of them, and learns from all rows in the end: of
-        small tables it keeps a fifth of the rows that are not to become active.
+        A tenth; for the posterior `all`, of small tables, a fifth of those not to become active.
         """
         if not self.keeps_rows_aside or n // 10 < LEAST_ASIDE:
             return 0

@@ -6,7 +6,6 @@ no dask inside; it runs as well in a thread as in a worker of a cluster.
 
 import functools
 import hashlib
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -26,6 +25,7 @@ from sparsegp.kernels import parse
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.likelihoods.sites import SiteRule
 from sparsegp.posterior import POSTERIORS, ActiveRows, Posterior
+from sparsegp.posterior.early_stopping import lead_of
 from sparsegp.posterior.refits import Refits
 from sparsegp.report.metrics import calibration_error
 from sparsegp.selection.criteria import CRITERIA
@@ -158,20 +158,15 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
             # of the trial that this begins at, only means over the rows were kept
             kernel, start = refined(settings, sample, trial), found
             found = held_out(settings, sample, replace(trial, kernel=kernel))
-            leading = leads(found.log_p - start.log_p)
+            leading = found.leads(start)
         if trial.rival:
             other = held_out(settings, sample, replace(trial, kernel=trial.rival))
-            leading = leads(found.log_p - other.log_p)
+            leading = found.leads(other)
     except (NumericalError, SettingsError) as failure:
         return Outcome(kernel, None, None, None, time.thread_time() - began, str(failure))
     nlpp, error = -float(found.log_p.mean()), float(np.mean(~found.right))
     ece = calibration_error(found.confidence, found.right)
     return Outcome(kernel, nlpp, error, ece, time.thread_time() - began, leads=leading)
-
-
-def leads(gains: Doubles) -> bool:
-    """Tell whether gains on single rows are more on average than their standard error."""
-    return float(gains.mean()) > float(gains.std()) / math.sqrt(len(gains))
 
 
 def refined(settings: TrainSettings, sample: Sample, trial: Trial) -> str:
@@ -208,6 +203,11 @@ class HeldOut:
     log_p: Doubles
     confidence: Doubles
     right: NDArray[np.bool_]
+
+    def leads(self, other: "HeldOut") -> bool:
+        """Tell whether it is better on average by more than a standard error."""
+        lead, error = lead_of(self.log_p, other.log_p)
+        return lead > error
 
 
 def held_out(settings: TrainSettings, sample: Sample, trial: Trial) -> HeldOut:

@@ -9,7 +9,7 @@ import pytest
 import sparsegp
 from sparsegp.report import evaluate
 from sparsegp.settings import TrainSettings
-from sparsegp.tuning.trial import Sample, Trial, held_out, leads, run_trial
+from sparsegp.tuning.trial import HeldOut, Sample, Trial, held_out, run_trial
 from tests.tuning.conftest import Arrays, waves
 
 KERNEL = "30.0*matern32(1.5)"
@@ -76,9 +76,10 @@ def test_a_search_leads_by_more_than_a_standard_error(sample: Sample) -> None:
     ]
     gains = logs[1] - logs[0]
     assert found.leads == (gains.mean() > gains.std() / np.sqrt(gains.size))
-    assert leads(np.array([0.1, 0.2, 0.1]))
-    assert not leads(np.array([1.0, -1.2, 0.5]))
-    assert not leads(np.zeros(3))
+    none = np.zeros(3)
+    for gains, expected in (([0.1, 0.2, 0.1], True), ([1.0, -1.2, 0.5], False), (none, False)):
+        better = HeldOut(np.array(gains) - 1.0, none, none > 0)
+        assert better.leads(HeldOut(none - 1.0, none, none > 0)) is expected
 
 
 def test_it_leads_a_rival_by_more_than_a_standard_error_on_other_rows(sample: Sample) -> None:
