@@ -47,6 +47,7 @@ Work: TypeAlias = Callable[[Any, Any], Any]
 """A task as a function of what all tasks share and of what is its own."""
 
 Check: TypeAlias = Callable[[], None]
+"""What is called now and then while tasks are at work; it ends them by raising."""
 
 
 def nothing() -> None:

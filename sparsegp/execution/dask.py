@@ -261,7 +261,8 @@ class DaskRuntime(Runtime):
 
     def _settle(self, replay: bool) -> set[int]:
         """Bring every block to the present, on a worker that lives; return those rebuilt."""
-        rebuilt, began = set[int](), time.monotonic()
+        rebuilt: set[int] = set()
+        began = time.monotonic()
         while absent := [part.index for part in self._parts if part.index not in self._present]:
             rebuilt.update(absent)
             self._find_homes([index for index in absent if index not in self._home])

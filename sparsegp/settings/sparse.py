@@ -75,8 +75,7 @@ class TrainSettings:
     epsilon : float
         For the sites "moments": least precision of the site of a row to include (SLH algorithm 1).
     learn : str
-        "none", or "evidence": kernels and likelihood by the criterion of SLH section 3.3, for the
-        sites "moments".
+        "none", or "evidence" for the sites "moments": kernels and likelihood (SLH section 3.3).
     major_steps, minor_steps : int
         Times that the active rows are selected anew while learning, and line searches in between,
         at most.
@@ -93,8 +92,7 @@ class TrainSettings:
     shrink_every : int
         With `stub_entries`: inclusions between two thinnings of the candidates.
     keep_best : float
-        With `stub_entries`: share of the candidates kept that are the best by score; the others are
-        drawn at random.
+        With `stub_entries`: share of those kept that are the best; the others are drawn at random.
     scaling : str
         Name in `SCALINGS`.
     precision : str

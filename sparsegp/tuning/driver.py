@@ -52,7 +52,7 @@ class Tuned:
         What ended it: `ALL_RUNGS` or `OUT_OF_TIME`.
     trials : tuple of dict
         Every trial and how it went, in order: number, kernel, rung, rows, n_active, nlpp, error,
-        ece, seconds (of processor time), failure, and whether it `leads`.
+        ece, seconds (of processor time), failure, its rival, and whether it `leads`.
     """
 
     kernel: str
@@ -140,8 +140,8 @@ class Tuning:
         if self.search and ended == ALL_RUNGS:
             standing, ended = self._search(standing)
         winner = standing.ranking[0]
-        if self.duel and ended == ALL_RUNGS and not self._is_sure(winner, standing):
-            winner = 0
+        if self.duel and ended == ALL_RUNGS:
+            winner, ended = self._duel(standing)
         self.trials.sort(key=lambda trial: (trial["rung"], trial["number"]))
         if winner not in standing.outcomes:
             return Tuned(self.candidates.texts[winner], None, ended, tuple(self.trials))
@@ -160,19 +160,18 @@ class Tuning:
             return standing, ALL_RUNGS
         return standing.after(rung, outcomes), ALL_RUNGS if outcomes else OUT_OF_TIME
 
-    def _is_sure(self, winner: int, standing: "Standing") -> bool:
-        """Tell whether the best of many leads the kernel of the settings by more than chance."""
-        outcomes, rung = standing.outcomes, standing.rung
+    def _duel(self, standing: "Standing") -> tuple[int, str]:
+        """Return the best, or the kernel of the settings where it leads that by chance only."""
+        winner, outcomes, rung = standing.ranking[0], standing.outcomes, standing.rung
         if winner == 0 or rung is None or 0 not in outcomes or outcomes[0].nlpp is None:
-            return True
-        kernel, rival, place = (
-            outcomes[winner].kernel,
-            self.candidates.texts[0],
-            len(self.rungs) + 1,
-        )
-        trial = Trial(winner, kernel, place, rung.rows, rung.n_active, rival=rival)
+            return winner, ALL_RUNGS
+        kernel, place = outcomes[winner].kernel, len(self.rungs) + 1
+        given = self.candidates.texts[0]
+        trial = Trial(winner, kernel, place, rung.rows, rung.n_active, rival=given)
         ended = self._run([trial], "the best against the kernel of the settings")
-        return not ended or ended[winner].leads
+        if not ended:
+            return winner, OUT_OF_TIME
+        return winner if ended[winner].leads else 0, ALL_RUNGS
 
     def _whom_to_try(self, standing: "Standing", rung: Rung) -> list[int]:
         if standing.rung is None:
