@@ -1,7 +1,8 @@
 """Variational inference for the multinomial probit and the probit (Girolami & Rogers 2006; GR).
 
 With the kernel fixed it is the maximum of a concave bound (bound.py). Length scales can be learnt
-by importance sampling (length_scales.py), in rounds of an ascent and a choice of length scales.
+by importance sampling (length_scales.py), in rounds of an ascent and a choice of length scales; or,
+as in the paper, of a few updates of the means and a choice.
 """
 
 from collections.abc import Mapping
@@ -96,6 +97,9 @@ class Variational(Method, name="variational"):
     weights : str
         Of these draws: "latent", as in the program of GR, or "site", with which the rounds climb
         the bound: one that lowers it is made again (length_scales.py).
+    updates : int
+        Of the means (GR eq. 4.3, 4.4 and 4.6) in a round. With 0 a round climbs to the maximum.
+        With 1, as GR have it, length scales are first chosen while the means are still small.
     rounds : int
         Of the importance sampling, at most.
     rise : float
@@ -110,6 +114,7 @@ class Variational(Method, name="variational"):
     steps: int = 1000
     importance: int = 0
     weights: str = "latent"
+    updates: int = 0
     rounds: int = 50
     rise: float = 0.02
     shape: float = 1e-3
@@ -121,8 +126,9 @@ class Variational(Method, name="variational"):
         for name in ("tolerance", "steps", "rounds", "shape", "rate"):
             if not getattr(self, name) > 0:
                 raise SettingsError(f"{name} must be positive, got {getattr(self, name)}")
-        if self.importance < 0:
-            raise SettingsError(f"importance must not be negative, got {self.importance}")
+        for name in ("importance", "updates"):
+            if getattr(self, name) < 0:
+                raise SettingsError(f"{name} must not be negative, got {getattr(self, name)}")
         if self.weights not in WEIGHTS:
             raise SettingsError(f"weights must be {' or '.join(WEIGHTS)}, got {self.weights!r}")
 
@@ -186,17 +192,27 @@ class Variational(Method, name="variational"):
                 )
                 logs = scales.put(logs, phi)
             bound = Bound(problem.with_parameters(logs))
-            start = Ascent.at(bound.regressed(course.site), bound)
-            ascent = ascend(bound, start, self.tolerance, self.steps)
+            value, point = self._round(bound, course)
             phi = scales.inverse(logs)
-            if not number or self.weights != "site" or ascent.value > max(course.reached):
+            if not number or self.weights != "site" or value > max(course.reached):
                 course.logs, course.rates = logs, prior.rates(phi)
-                course.site, course.latent = bound.site(ascent.point), bound.mean(ascent.point)
-            course.rounds.append([ascent.value, effective, *phi.tolist()])
+                course.site, course.latent = bound.site(point), bound.mean(point)
+            course.rounds.append([value, effective, *phi.tolist()])
             if number == self.rounds or self._settled(course):
                 break
             watch.say(number + 1, self.rounds + 1, course.arrays, log_evidence=max(course.reached))
         return course
+
+    def _round(self, bound: Bound, course: Course) -> tuple[float, Doubles]:
+        """Return the bound and its point after the ascent or the updates of a round."""
+        point = bound.regressed(course.site)
+        if not self.updates:
+            ascent = ascend(bound, Ascent.at(point, bound), self.tolerance, self.steps)
+            return ascent.value, ascent.point
+        more = self.updates - 1 if course.rounds else self.updates  # the first point is m = 0
+        for _ in range(more):
+            point = bound.regressed(bound.site(point))
+        return bound(point)[0], point
 
     def _settled(self, course: Course) -> bool:
         """Return whether the last rounds have raised the bound too little to go on.

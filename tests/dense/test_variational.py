@@ -182,6 +182,34 @@ def test_a_round_by_hand(weights: str) -> None:
     assert trace[1]["effective_draws"] == pytest.approx(effective, rel=1e-4)
 
 
+def test_updates_alternate_with_choices_of_length_scales() -> None:
+    some = problem(20)
+    none, eye = np.zeros((20, 3)), np.eye(20)
+    latent, rate, phis = none, (1e-3 + 1.0) / (1e-3 + 0.5), [0.5]
+    for step in range(1, 4):
+        for _ in range(2):  # GR eq. 4.3, 4.4, 4.6
+            site = latent + some.likelihood.moments(latent, none, some.target).slope
+            k = (3.0 * RBF(np.sqrt(0.5 / phis[-1])))(some.x, some.x)
+            latent = k @ np.linalg.solve(k + eye, site)
+        phi = np.random.default_rng([some.seed, KEY, step]).standard_exponential(24) / rate
+        covariances = [eye + (3.0 * RBF(np.sqrt(0.5 / one)))(some.x, some.x) for one in phi]
+        logs = [-0.5 * np.vdot(latent, np.linalg.solve(k, latent)) for k in covariances]
+        share = np.exp(np.array(logs) - max(logs))
+        phis.append(float(share @ phi / share.sum()))
+        rate = (1e-3 + 1.0) / (1e-3 + phis[-1])  # eq. 4.8
+    found = Variational(importance=24, updates=2, rounds=3, rise=-1.0).fit(some, Alone())
+    assert_allclose([t["phi_0"] for t in found.trace if "phi_0" in t], phis, rtol=1e-9)
+
+
+def test_many_updates_come_to_the_maximum() -> None:
+    rounds = []
+    for updates in (0, 400):
+        chosen = Variational(importance=16, updates=updates, rounds=2, rise=-1.0, tolerance=1e-12)
+        rounds.append(chosen.fit(problem(20), Alone()).trace[2])
+    assert rounds[1]["phi_0"] == pytest.approx(rounds[0]["phi_0"], rel=1e-4)
+    assert rounds[1]["log_evidence"] == pytest.approx(rounds[0]["log_evidence"], abs=1e-6)
+
+
 def test_latent_weights_end_at_shorter_length_scales_that_predict_better() -> None:
     X, y = toy(90, 5)
     new, labels = toy(600, 6)
