@@ -39,9 +39,10 @@ def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
     """
     classes, codes = np.unique(_uniform(y, source), return_inverse=True)
     if len(classes) < 2:
+        rows = "the only row" if len(codes) == 1 else f"all {len(codes)} rows"
         raise DataError(
-            f"one class only, {repr(classes[0].item())[:60]}, in all {len(codes)} rows of "
-            f"{source}; a classifier needs at least two"
+            f"one class only, {repr(classes[0].item())[:60]}, in {rows} of {source}; a classifier "
+            "needs at least two"
         )
     return classes, codes.astype(np.int64)
 
