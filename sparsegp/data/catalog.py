@@ -57,7 +57,7 @@ def toy_dataset() -> Dataset:
     )
 
 
-def toy(n: int, seed: int) -> tuple[Doubles, Integers]:
+def toy(n: int, seed: int, *, apart: bool = False) -> tuple[Doubles, Integers]:
     """Draw the toy problem of Girolami & Rogers (2006), sec. 6.1.
 
     Classes are equally probable. In the plane of the first two columns, with r^2 = x1^2 + x2^2,
@@ -70,6 +70,9 @@ def toy(n: int, seed: int) -> tuple[Doubles, Integers]:
         Rows.
     seed : int
         Key of the random stream.
+    apart : bool
+        Draw rows of class 3 anew that are among those of the others, r^2 > 0.1, as the authors'
+        program does. Then no row is out of reach of a classifier.
 
     Returns
     -------
@@ -84,6 +87,8 @@ def toy(n: int, seed: int) -> tuple[Doubles, Integers]:
         rows = np.flatnonzero(y == label)
         X[rows, :2] = _ring(rng, len(rows), inner, outer)
     X[y == 3, :2] *= 0.1
+    while apart and (far := (y == 3) & ((X[:, :2] ** 2).sum(axis=1) > 0.1)).any():
+        X[far, :2] = 0.1 * rng.standard_normal((far.sum(), 2))
     return X, y
 
 

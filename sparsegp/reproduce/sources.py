@@ -23,9 +23,20 @@ GENERATORS: Registry[Callable[..., Dataset]] = Registry("generator")
 @GENERATORS.register("toy")
 def draw_toy(seed: int, n_train: int = 1000, n_test: int = 2385) -> Dataset:
     """Draw the toy problem of Girolami & Rogers (2006), sec. 6.1; see `sparsegp.data.toy`."""
+    return _toy(seed, n_train, n_test, apart=False)
+
+
+@GENERATORS.register("toy-apart")
+def draw_toy_apart(seed: int, n_train: int = 1000, n_test: int = 2385) -> Dataset:
+    """Draw it with classes that do not overlap."""
+    return _toy(seed, n_train, n_test, apart=True)
+
+
+def _toy(seed: int, n_train: int, n_test: int, *, apart: bool) -> Dataset:
+    train, test = toy(n_train, 2 * seed, apart=apart), toy(n_test, 2 * seed + 1, apart=apart)
     return Dataset(
-        table_from_arrays(*toy(n_train, 2 * seed), f"toy (train, seed {seed})"),
-        table_from_arrays(*toy(n_test, 2 * seed + 1), f"toy (test, seed {seed})"),
+        table_from_arrays(*train, f"toy (train, seed {seed})"),
+        table_from_arrays(*test, f"toy (test, seed {seed})"),
     )
 
 

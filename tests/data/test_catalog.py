@@ -1,6 +1,7 @@
 """The data sets that need no file."""
 
 import numpy as np
+import pytest
 
 from sparsegp.data import CATALOG, open_dataset, toy
 
@@ -42,6 +43,16 @@ def test_toy_follows_the_paper():
     np.testing.assert_allclose(X[y == 3, :2].std(axis=0), 0.1, rtol=0.03)
     np.testing.assert_allclose(X[:, 2:].std(axis=0), 1.0, rtol=0.03)
     np.testing.assert_allclose(np.bincount(y)[1:] / len(y), 1 / 3, atol=0.01)
+
+
+def test_toy_with_classes_apart():
+    X, y = toy(30000, 1)
+    apart, labels = toy(30000, 1, apart=True)
+    np.testing.assert_array_equal(y, labels)
+    far = (y == 3) & ((X[:, :2] ** 2).sum(axis=1) > 0.1)
+    assert far.mean() == pytest.approx(np.exp(-5.0) / 3, rel=0.3)  # r^2 / 0.02 is exponential
+    np.testing.assert_array_equal(apart[~far], X[~far])
+    assert (apart[y == 3, :2] ** 2).sum(axis=1).max() <= 0.1
 
 
 def test_toy_depends_on_the_seed_only():
