@@ -197,8 +197,10 @@ def test_updates_alternate_with_choices_of_length_scales() -> None:
         share = np.exp(np.array(logs) - max(logs))
         phis.append(float(share @ phi / share.sum()))
         rate = (1e-3 + 1.0) / (1e-3 + phis[-1])  # eq. 4.8
-    found = Variational(importance=24, updates=2, rounds=3, rise=-1.0).fit(some, Alone())
+    chosen, watch = Variational(importance=24, updates=2, rounds=3, rise=-1.0), Watched()
+    found = chosen.fit(some, watch)
     assert_allclose([t["phi_0"] for t in found.trace if "phi_0" in t], phis, rtol=1e-9)
+    assert chosen.fit(some, Watched(watch.states[1])).trace == found.trace
 
 
 def test_many_updates_come_to_the_maximum() -> None:
