@@ -22,14 +22,14 @@ name = "small"
 rows = 2000
 columns = 20
 held_out = 500
-memory = "400MB"
+memory = "600MB"
 scratch = true
 [[variants]]
 name = "large"
 rows = 8000
 columns = 20
 held_out = 500
-memory = "400MB"
+memory = "600MB"
 scratch = true
 [[variants]]
 name = "fewer"
@@ -37,7 +37,7 @@ n_active = 10
 rows = 2000
 columns = 20
 held_out = 500
-memory = "400MB"
+memory = "600MB"
 scratch = true
 """
 
@@ -125,7 +125,7 @@ def test_memory_that_is_not_enough_is_an_error(pipeline, tmp_path):
     ("old", "new", "message"),
     [
         ("columns = 20", "columns = 3", "columns must be at least 4, got 3"),
-        ('"400MB"', '"much"', "memory must be a size such as 1GB"),
+        ('"600MB"', '"much"', "memory must be a size such as 1GB"),
     ],
 )
 def test_sizes_must_make_sense(old, new, message, pipeline):
