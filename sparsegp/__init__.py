@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from sparsegp.augmentation import same_settings as same_settings
-    from sparsegp.augmentation import virtual_rows as virtual_rows
+    from sparsegp.data.virtual import same_settings as same_settings
+    from sparsegp.data.virtual import virtual_rows as virtual_rows
     from sparsegp.estimator import DenseGPClassifier as DenseGPClassifier
     from sparsegp.estimator import DenseGPRegressor as DenseGPRegressor
     from sparsegp.estimator import SparseGPClassifier as SparseGPClassifier
     from sparsegp.estimator import SparseGPRegressor as SparseGPRegressor
+    from sparsegp.fit import Training as Training
+    from sparsegp.fit import train as train
+    from sparsegp.fit.tune import tune as tune
     from sparsegp.model import Model as Model
     from sparsegp.model import load as load
-    from sparsegp.training import Training as Training
-    from sparsegp.training import train as train
-    from sparsegp.tuning import tune as tune
 
 _HOMES = {
     "DenseGPClassifier": "sparsegp.estimator",
@@ -24,11 +24,11 @@ _HOMES = {
     "SparseGPClassifier": "sparsegp.estimator",
     "SparseGPRegressor": "sparsegp.estimator",
     "load": "sparsegp.model",
-    "same_settings": "sparsegp.augmentation",
-    "Training": "sparsegp.training",
-    "train": "sparsegp.training",
-    "tune": "sparsegp.tuning",
-    "virtual_rows": "sparsegp.augmentation",
+    "same_settings": "sparsegp.data.virtual",
+    "Training": "sparsegp.fit",
+    "train": "sparsegp.fit",
+    "tune": "sparsegp.fit.tune",
+    "virtual_rows": "sparsegp.data.virtual",
 }
 
 __all__ = [

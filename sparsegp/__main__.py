@@ -3,4 +3,4 @@
 from sparsegp.cli import main
 
 if __name__ == "__main__":  # worker processes import the main module again
-    main(prog_name="sparsegp")
+    main()

@@ -2,12 +2,44 @@
 
 Every message says what must hold, what was found (name, shape, value, file and line) and what to
 do. Each class also inherits the builtin that Python users would catch. The command line prints the
-message of a `SparseGPError` on one line and exits with code 2.
+message of a `SparseGPError` on one line and exits with its `exit_code`. What a message quotes may
+come from anywhere: it is shown without control characters, and URLs without their credentials.
 """
+
+import re
+from typing import ClassVar
+
+LONGEST_MESSAGE = 2000
+"""Characters of a message."""
+
+_CREDENTIALS = re.compile(r"(?<=://)\S+(?=@)|(?<=\?)[^\s,;'\"]*=[^\s,;'\"]*")
+
+MOST_QUOTED = 120
+"""Characters of a value that a message repeats."""
+
+
+def quoted(value: object) -> str:
+    """Return a value as a message shows it: as Python writes it, cut where it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # whole numbers of thousands of digits
+        text = f"a very large {type(value).__name__}"
+    return text if len(text) <= MOST_QUOTED else f"{text[: MOST_QUOTED - 3]}..."
+
+
+def one_line(text: str) -> str:
+    """Return a text in one printable line, with *** for user names, passwords and keys in URLs."""
+    shown = "".join(mark if mark.isprintable() else " " for mark in _CREDENTIALS.sub("***", text))
+    return shown if len(shown) <= LONGEST_MESSAGE else f"{shown[: LONGEST_MESSAGE - 3]}..."
 
 
 class SparseGPError(Exception):
     """Base of all errors that are the user's to mend."""
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(one_line(message))
 
 
 class DataError(SparseGPError, ValueError):
@@ -42,3 +74,10 @@ class NumericalError(SparseGPError, ArithmeticError):
 
 class Interrupted(SparseGPError):  # noqa: N818 - a state, not a fault
     """The run was asked to stop; it can be resumed from the checkpoint it wrote."""
+
+    exit_code: ClassVar[int] = 75
+
+
+def short(text: str, length: int = 120) -> str:
+    """Return what a user gave, cut where a message would no longer fit a few lines."""
+    return text if len(text) <= length else f"{text[: length - 3]}..."

@@ -8,24 +8,34 @@ from typing import Any, Self
 from sparsegp.errors import Interrupted
 
 
+class StoppedAtOnce(BaseException):
+    """A signal came where there is no state to be saved; no `except Exception` may swallow it."""
+
+
 class StopRequest:
     """Context manager: the first signal sets `requested`, a second one interrupts at once.
 
     One inside another shares its request. Signals are caught in the main thread only; in another
     thread this has the request of the main thread, if that has one.
+
+    Parameters
+    ----------
+    at_once : bool
+        Raise `StoppedAtOnce` at the first signal already, where there is no state to be saved.
     """
 
     SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: bool = False) -> None:
+        self.at_once = at_once
         self._requested = ""
-        self._of_main: StopRequest | None = None
+        self._outer: StopRequest | None = None
         self._former: dict[signal.Signals, Any] = {}
 
     @property
     def requested(self) -> str:
         """Name of the signal that came, or nothing."""
-        return self._of_main.requested if self._of_main is not None else self._requested
+        return self._requested or (self._outer.requested if self._outer is not None else "")
 
     def check(self) -> None:
         """End here if a signal came.
@@ -38,13 +48,11 @@ class StopRequest:
             raise Interrupted(f"stopped by {reason}")
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is not threading.main_thread():
-            self._of_main = _owner(signal.getsignal(signal.SIGTERM))
-            return self
-        for number in self.SIGNALS:
-            self._former[number] = signal.signal(number, self._note)
-            around = _owner(self._former[number])
-            self._requested = self._requested or (around.requested if around else "")
+        owner = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+        self._outer = owner if isinstance(owner, StopRequest) else None
+        if threading.current_thread() is threading.main_thread():
+            for number in self.SIGNALS:
+                self._former[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(
@@ -58,15 +66,14 @@ class StopRequest:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         del frame
-        if self._requested:
+        if self.requested:
             raise KeyboardInterrupt
-        self._requested = signal.Signals(number).name
-        around = _owner(self._former.get(signal.Signals(number)))
-        if around is not None:
-            around._requested = self._requested
-
-
-def _owner(handler: Any) -> StopRequest | None:
-    """Return the request that a handler of signals is of, if it is of one."""
-    owner = getattr(handler, "__self__", None)
-    return owner if isinstance(owner, StopRequest) else None
+        request: StopRequest | None = self
+        while request is not None:
+            request._requested = signal.Signals(number).name
+            request = request._outer
+        if self.at_once:
+            raise StoppedAtOnce(
+                f"stopped by {self._requested} outside of the selection of rows; the last "
+                "checkpoint is as it was, go on by --resume"
+            )

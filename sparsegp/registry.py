@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-from sparsegp.errors import UnknownNameError
+from sparsegp.errors import UnknownNameError, quoted
 
 T = TypeVar("T")
 
@@ -43,7 +43,8 @@ class Registry(Generic[T]):
             return self._members[name]
         except KeyError:
             known = ", ".join(sorted(self._members))
-            raise UnknownNameError(f"unknown {self.family} {name!r}; known: {known}") from None
+            text = f"unknown {self.family} {quoted(name)}; known: {known}"
+            raise UnknownNameError(text) from None
 
     def __contains__(self, name: object) -> bool:
         return name in self._members

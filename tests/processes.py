@@ -31,6 +31,11 @@ def wait_until(happened: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
+def checkpoints(run: Path) -> list[int]:
+    """Return the numbers of the checkpoints of a run, in order."""
+    return sorted(int(path.name[11:19]) for path in run.glob("checkpoint-*.zarr.zip"))
+
+
 def worker_processes(of: int) -> list[psutil.Process]:
     """Return the worker processes below a process: those that its nannies spawned."""
     found = []

@@ -1,50 +1,94 @@
-"""Runs of the library as tests begin them."""
+"""The kinds of runs there are, data for them, and what it means that two models are the same."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+import signal
 from typing import Any
 
 import numpy as np
-import pytest
+from numpy.testing import assert_array_equal
 
 import sparsegp
-from sparsegp.data import table_from_arrays
-from sparsegp.execution import open_runtime
-from sparsegp.run_directory import RunDirectory
-from sparsegp.settings import TrainSettings
-from sparsegp.training import Training
+from sparsegp.progress import Quiet
+
+PLAIN: dict[str, Any] = {"posterior": "adf", "kernel": "10*rbf", "n_active": 60}
+BOUND: dict[str, Any] = {"n_active": 60, "stub_entries": 24_000, "shrink_every": 15}
+LEARN: dict[str, Any] = {"learn": "evidence", "major_steps": 2, "minor_steps": 2}
+PRIOR: dict[str, Any] = {"hyperprior": "v: lognormal(-1, 1); bias: normal(0, 25)", **LEARN}
+REGRESSION: dict[str, Any] = {"task": "regression", "n_active": 60, "kernel": "rbf"}
+PAIRS: dict[str, Any] = {"active_per_class": True, "n_active": 40}
+PER_CLASS: dict[str, Any] = {"sites": "moments", "kernel_per_class": True, "n_active": 25}
+
+KINDS: dict[str, dict[str, Any]] = {
+    "one by one": {**PLAIN, "lookahead": 1},
+    "lookahead": {**PLAIN, "lookahead": 16},
+    "panels": {**PLAIN, "panel": 16},
+    "random": {**PLAIN, "criterion": "random"},
+    "residual": {**PLAIN, "criterion": "residual"},
+    "kernel per class": {**PLAIN, "kernel_per_class": True, "lookahead": 8, "n_active": 40},
+    "active": {**PLAIN, "posterior": "active"},
+    "all": {"n_active": 60, "panel": 8},
+    "probit": {"likelihood": "probit", "n_active": 40},
+    "logistic": {"likelihood": "logistic", "n_active": 40, "criterion": "predictive", "panel": 8},
+    "ordered": {"likelihood": "ordered_probit", "n_active": 60},
+    "regression": REGRESSION,
+    "pairs": PAIRS,
+    "softmax": {"likelihood": "softmax", **PAIRS},
+    "sites per class": PER_CLASS,
+    "bound": {**PLAIN, **BOUND},
+    "bound, active": {**PLAIN, **BOUND, "posterior": "active", "panel": 8},
+    "bound, calibrated": {"likelihood": "logistic", "criterion": "entropy", "panel": 8, **BOUND},
+    "bound, per class": {**PER_CLASS, **BOUND, "stub_entries": 72_000, "panel": 8},
+    "bound, pairs": {**PAIRS, **BOUND, "kernel": "10*rbf", "calibration": "none"},
+    "bound, regression": {**REGRESSION, **BOUND, "criterion": "random"},
+    "learnt, probit": {"likelihood": "probit", "n_active": 40, **PRIOR},
+    "learnt, regression": {**REGRESSION, "kernel": "1*ard", **LEARN, "strategy": "whole"},
+    "learnt, pairs": {**PAIRS, **PRIOR},
+    "learnt, per class": {**PER_CLASS, "kernel": "3*rbf; 2*matern52; 1*ard", **PRIOR},
+    "learnt, bound": {"likelihood": "probit", **BOUND, **LEARN},
+    "laplace": {"method": "laplace", "learn": "evidence", "steps": 4},
+    "gibbs": {"method": "gibbs(chains=2, samples=10, thin=30, burn_in=210, particles=0)"},
+}
+BINARY = {"probit", "logistic", "bound, calibrated", "learnt, probit", "learnt, bound"}
 
 
-@contextmanager
-def begun(
-    X: np.ndarray, y: np.ndarray, settings: dict[str, Any], path: Path, **places: Any
-) -> Iterator[Training]:
-    """Yield a run in a directory, its blocks built; it goes on with what it finds there."""
-    with (
-        open_runtime(**places) as runtime,
-        Training(
-            table_from_arrays(X, y),
-            TrainSettings.given(**settings),
-            runtime=runtime,
-            directory=RunDirectory(path, 2, pytest.fail),
-            resume=True,
-        ) as run,
+def data_for(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of three noisy stripes, sorted by class; their numbers, or whether they are in one."""
+    n = 30 if "method" in KINDS[kind] else 800
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(n + 100, 4))
+    y: Any = np.digitize(X[:, 0] + 0.1 * rng.normal(size=len(X)), [-0.5, 0.5])
+    if KINDS[kind].get("task") == "regression":
+        y = 20.0 + 5.0 * np.sin(2.0 * X[:, 0]) + 0.5 * rng.normal(size=len(X))
+    elif kind in BINARY:
+        y = np.array(["other", "middle"])[(y == 1).astype(int)]
+    order = np.argsort(y[:n], kind="stable")
+    return X[:n][order], y[:n][order], X[n:]
+
+
+def train(kind: str, X: Any, y: np.ndarray, **how: Any) -> sparsegp.Model:
+    settings = {} if "method" in KINDS[kind] else {"report_every": 10}
+    return sparsegp.train(X, y, **{**KINDS[kind], **settings, **how})
+
+
+def assert_same(model: sparsegp.Model, expected: sparsegp.Model, X: np.ndarray) -> None:
+    """Compare rows, kernels and all predictions, to the bit."""
+    assert_array_equal(model.rows, expected.rows)
+    assert list(map(str, model.kernels)) == list(map(str, expected.kernels))
+    for mine, other in zip(
+        model.latent_mean_and_variance(X), expected.latent_mean_and_variance(X), strict=True
     ):
-        run.build()
-        yield run
+        assert_array_equal(mine, other)
+    assert_array_equal(model.predict(X), expected.predict(X))
+    if not model.is_regression:
+        assert_array_equal(model.predict_log_proba(X), expected.predict_log_proba(X))
 
 
-def select_some(
-    X: np.ndarray, y: np.ndarray, settings: dict[str, Any], path: Path, stop: Any
-) -> None:
-    """Select until a stop is requested, which raises `Interrupted`."""
-    with begun(X, y, settings, path) as run:
-        run.select(stop)
+class Stopper(Quiet):
+    """Asks the run to stop, as a queueing system does, at one of its reports."""
 
+    def __init__(self, reports: int) -> None:
+        self.reports = reports
 
-def outcome(model: sparsegp.Model, X: np.ndarray) -> np.ndarray:
-    """Return all that is predicted for rows: log probabilities, or means and variances."""
-    if model.is_regression:
-        return np.stack(model.predictive_mean_and_variance(X), axis=1)
-    return np.asarray(model.predict_log_proba(X))
+    def update(self, done: int, **figures: float) -> None:
+        self.reports -= 1
+        if self.reports == 0:
+            signal.raise_signal(signal.SIGTERM)

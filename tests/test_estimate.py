@@ -11,14 +11,13 @@ import pytest
 from sparsegp.data import table_from_arrays
 from sparsegp.estimate.dealing import deal
 from sparsegp.estimate.sparse import TILE, estimate, most_active
-from sparsegp.execution import open_runtime
+from sparsegp.fit import Training
+from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
-from sparsegp.training import Training
 
 PEAK = """
 import json, resource, sys
 import numpy as np
-from sparsegp.settings import TrainSettings
 from sparsegp import train
 n, p, d, K = 60000, 100, 1000, 10
 options = {"panel": 32}
@@ -30,7 +29,7 @@ del X, y
 from sparsegp.data import open_dataset
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 train(open_dataset(sys.argv[1] + "/X.npy").train, n_active=d, out=sys.argv[1] + "/run",
-      threads=2, **options)
+      runtime="threads=2", **options)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
 
@@ -49,6 +48,7 @@ def rows_of(n, p=6, n_classes=4):
     return rng.standard_normal((n, p)), np.arange(n) % n_classes
 
 
+@pytest.mark.slow
 def test_peak_of_a_process(tmp_path, environment):
     done = subprocess.run(
         [sys.executable, "-c", PEAK, str(tmp_path)],
@@ -71,7 +71,7 @@ def test_arrays_of_the_blocks(options):
     settings = TrainSettings(n_active=20, **options)
     table, held_out = table_from_arrays(*rows_of(1100)), table_from_arrays(*rows_of(300))
     with (
-        open_runtime(threads=2) as runtime,
+        open_runtime("threads=2") as runtime,
         Training(table, settings, held_out=held_out, runtime=runtime) as run,
     ):
         run.build()
@@ -97,7 +97,7 @@ def test_every_task_is_foretold(task, tmp_path):
     n_classes = {"regression": 0, "ordered classes": 4, "a kernel a class": 4}.get(task, 2)
     X, codes = rows_of(1100, n_classes=n_classes or 4)
     table = table_from_arrays(X, X[:, 0] if task == "regression" else codes)
-    with open_runtime(threads=2) as runtime, Training(table, settings, runtime=runtime) as run:
+    with open_runtime("threads=2") as runtime, Training(table, settings, runtime=runtime) as run:
         run.build()
         blocks = runtime._blocks
         found = estimate(1100, 6, n_classes, 20, settings, n_threads=2)
@@ -117,7 +117,7 @@ def test_checkpoints_and_messages(options, tmp_path):
     settings = TrainSettings(n_active=40, **options)
     table = table_from_arrays(*rows_of(600))
     calls = []
-    with open_runtime(threads=1) as runtime, Training(table, settings, runtime=runtime) as run:
+    with open_runtime("threads=1") as runtime, Training(table, settings, runtime=runtime) as run:
         run.build()
         send = runtime.map_blocks
         runtime.map_blocks = lambda method, *args: calls.append(method) or send(method, *args)
@@ -147,7 +147,7 @@ def test_a_bound_on_stub_entries(options):
     )
     table, held_out = table_from_arrays(*rows_of(n)), table_from_arrays(*rows_of(300))
     with (
-        open_runtime(threads=2) as runtime,
+        open_runtime("threads=2") as runtime,
         Training(table, settings, held_out=held_out, runtime=runtime, block_rows=4096) as run,
     ):
         run.build()

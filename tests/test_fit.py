@@ -19,9 +19,9 @@ from sparsegp.data import table_from_arrays
 from sparsegp.errors import SettingsError
 from sparsegp.estimate import Places, estimate, remedies, require_room
 from sparsegp.estimate.fit import words
-from sparsegp.execution import open_runtime
-from sparsegp.execution.dask import DaskRuntime
-from sparsegp.execution.memory import Room, _containers, read_size
+from sparsegp.runtime import open_runtime
+from sparsegp.runtime.dask import DaskRuntime
+from sparsegp.runtime.memory import Room, _containers, read_size
 from sparsegp.settings import TrainSettings
 from tests.processes import worker_processes
 
@@ -146,7 +146,7 @@ def test_a_job_for_threads_is_refused_before_it_reads(tmp_path, environment):
     X, y = rows()
     np.savez(tmp_path / "rows.npz", X=X, y=y)
     program = (
-        "import resource, sys; from sparsegp.cli import main; import sparsegp.training\n"
+        "import resource, sys; from sparsegp.cli import main; import sparsegp.fit\n"
         "text = open('/proc/self/status').read().split('VmData:')[1]\n"
         "limit = int(text.split()[0]) * 1024 + 150_000_000\n"
         "resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))\n"
@@ -168,6 +168,7 @@ def test_a_job_for_threads_is_refused_before_it_reads(tmp_path, environment):
     assert not (tmp_path / "sparsegp-run-rows").exists()
 
 
+@pytest.mark.slow
 def test_workers_with_small_limits_refuse_a_job():
     """Limits of Dask, and of the system on one of the workers."""
     X, y = rows()
@@ -195,7 +196,7 @@ def test_a_job_larger_than_this_machine_is_refused_at_once():
     X, y = rows(20000)
     began = time.monotonic()
     with (
-        open_runtime(threads=1) as runtime,
+        open_runtime("threads=1") as runtime,
         pytest.raises(SettingsError, match=r"on .*, where .* free; what would fit: --n-active"),
     ):
         sparsegp.Training(

@@ -1,4 +1,4 @@
-"""What README.md and cluster/README.md tell to type works, and prints what they show.
+"""What the pages of the documentation tell to type works, and prints what they show.
 
 Every fenced block is one of: commands (`sh`), what the last command printed (`text`), or Python.
 Commands of the program are run in order in one folder, those that need a cluster or large data are
@@ -9,10 +9,10 @@ import contextlib
 import io
 import re
 import shlex
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -21,14 +21,19 @@ import pytest
 from click.testing import CliRunner
 
 import sparsegp
-from sparsegp.cli import main
+from sparsegp.cli.program import program
 
 ROOT = Path(sparsegp.__file__).parents[1]
 pytestmark = pytest.mark.skipif(
     not (ROOT / "README.md").exists(), reason="an installed package has no README"
 )
 
-BEGUN_ELSEWHERE = {"dask", "pip", "python"}
+PAGES = [
+    "README.md",
+    "cluster/README.md",
+    *sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*.md")),
+]
+BEGUN_ELSEWHERE = {"dask", "pip", "python", "sh"}
 NEEDS = ("--scheduler", "--scheduler-file", "--cluster", "--data")
 """Options of commands that can only be parsed here."""
 
@@ -86,17 +91,13 @@ def assert_printed(shown: str, printed: str, where: str) -> None:
 
 def parse_only(words: list[str]) -> None:
     """Check that a command of the program has such options and arguments."""
-    with click.Context(main, info_name="sparsegp") as context:
-        command = main.get_command(context, words[1])
+    with click.Context(program, info_name="sparsegp") as context:
+        command = program.get_command(context, words[1])
         assert command is not None, words
         command.make_context(words[1], words[2:])
 
 
 def can_run(words: list[str]) -> bool:
-    if words[1] == "reproduce" and "--cells" not in words:
-        return False
-    if words[1] == "certificate" and find_spec("cryptography") is None:
-        return False
     return not any(word in NEEDS for word in words)
 
 
@@ -111,6 +112,8 @@ def check_other(words: list[str]) -> None:
     elif words[0] == "python":
         assert words[1:3] == ["-m", "pytest"]
         assert all((ROOT / word).exists() for word in words[3:] if word.startswith("tests/"))
+    elif words[0] == "sh":
+        subprocess.run(["sh", ROOT / words[1], *words[2:]], check=True)
     else:
         from distributed.cli import dask_scheduler, dask_worker  # noqa: PLC0415
 
@@ -132,16 +135,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["README.md", "cluster/README.md"])
+@pytest.mark.parametrize("name", PAGES)
 def test_commands(name: str, folder: Path) -> None:
-    printed, ran = "", 0
+    printed = ""
     for fence in fences(ROOT / name):
         where = f"{name}:{fence.line}"
         if fence.language == "text":
             assert_printed(fence.text, printed, where)
             continue
         if fence.language in {"python", "yaml"}:
-            continue  # test_python, tests/execution/test_cluster_file.py
+            continue  # test_python, tests/runtime/test_cluster_file.py
         assert fence.language == "sh", f"{where}: a block of kind {fence.language!r}"
         printed = ""
         for words in commands(fence.text):
@@ -151,22 +154,21 @@ def test_commands(name: str, folder: Path) -> None:
             elif not can_run(words):
                 parse_only(words)
             else:
-                result = CliRunner().invoke(main, words[1:])
+                result = CliRunner().invoke(program, words[1:])
                 assert result.exit_code == 0, f"{where}: {words}: {result.output}"
                 printed += result.stdout
-                ran += 1
                 if "--out" in words and words[words.index("--out") + 1].endswith(".csv"):
                     printed += Path(words[words.index("--out") + 1]).read_text()
-    assert ran
 
 
-def test_python(folder: Path) -> None:
+@pytest.mark.parametrize("name", ["README.md", "docs/python.md"])
+def test_python(name: str, folder: Path) -> None:
     """All Python blocks, one after the other, in one namespace."""
     names: dict[str, object] = {}
-    blocks = [fence for fence in fences(ROOT / "README.md") if fence.language == "python"]
+    blocks = [fence for fence in fences(ROOT / name) if fence.language == "python"]
     assert blocks
     for fence in blocks:
-        code = compile("\n" * (fence.line - 1) + fence.text, "README.md", "exec")
+        code = compile("\n" * (fence.line - 1) + fence.text, name, "exec")
         with contextlib.redirect_stdout(io.StringIO()) as out:
             exec(code, names)
         shown = re.findall(r"print\(.*\)  # (.*)", fence.text)
@@ -174,7 +176,7 @@ def test_python(folder: Path) -> None:
             assert re.match(r"[a-z]", text) or text in out.getvalue().splitlines(), text
 
 
-@pytest.mark.parametrize("name", ["README.md", "cluster/README.md"])
+@pytest.mark.parametrize("name", PAGES)
 def test_links_and_folders(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
@@ -184,20 +186,20 @@ def test_links_and_folders(name: str) -> None:
 
 
 def test_every_folder_is_described() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/development.md").read_text(encoding="utf-8")
     for folder in sorted(path.parent.name for path in (ROOT / "sparsegp").glob("*/__init__.py")):
         assert f"| `sparsegp/{folder}` |" in text, folder
 
 
-def test_every_option_that_readme_names_exists() -> None:
+def test_every_option_that_a_page_names_exists() -> None:
     """Also those in running text and tables."""
     known = {"--help", "--nthreads", "--memory-limit", "--nworkers", "--version"}
-    with click.Context(main) as context:
-        for name in main.list_commands(context):
-            command = main.get_command(context, name)
+    with click.Context(program) as context:
+        for name in program.list_commands(context):
+            command = program.get_command(context, name)
             assert command is not None
             known |= {option for parameter in command.params for option in parameter.opts}
-    for name in ("README.md", "cluster/README.md"):
+    for name in PAGES:
         text = (ROOT / name).read_text(encoding="utf-8")
         prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
         assert set(re.findall(r"`(--[a-z-]+)", prose)) <= known

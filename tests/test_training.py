@@ -1,33 +1,21 @@
-"""Training as a whole: the same result however it is run, cut short or asked for."""
+"""Training as a whole: what it takes, what it refuses, and what comes out of it."""
 
-import functools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import sparsegp
-from sparsegp.data import Table, open_dataset, table_from_arrays
+from sparsegp.data import open_dataset, table_from_arrays
 from sparsegp.errors import DataError, Interrupted, SettingsError, StoreError
-from sparsegp.execution import Runtime, open_runtime
-from sparsegp.run_directory import RunDirectory
+from sparsegp.progress import Quiet
+from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
-from sparsegp.training import Training
+from tests.runs import KINDS, Stopper, data_for, train
 
-train = functools.partial(sparsegp.train, posterior="adf", kernel="10*rbf")
-
-ORDERS = {
-    "one by one": {"lookahead": 1},
-    "lookahead": {"lookahead": 16},
-    "panels": {"panel": 16},
-    "random": {"criterion": "random"},
-    "residual": {"criterion": "residual"},
-    "per class": {"kernel_per_class": True, "lookahead": 8},
-}
+ADF: dict[str, Any] = {"posterior": "adf", "kernel": "10*rbf"}
 
 
 @pytest.fixture(scope="module")
@@ -39,130 +27,81 @@ def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return data.train.X.compute(), data.train.y, data.test.X.compute(), data.test.y
 
 
-@pytest.fixture(scope="module")
-def workers() -> Iterator[Runtime]:
-    with open_runtime(workers=2) as runtime:
-        yield runtime
+def held_out(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Split the rows of a kind of run into those to train on and others."""
+    X, y, _ = data_for(kind)
+    order = np.random.default_rng(1).permutation(len(X))
+    some, others = order[:600], order[600:]
+    return X[some], y[some], X[others], y[others]
 
 
-@pytest.mark.parametrize("order", ORDERS)
-def test_same_bits_for_any_blocks_threads_and_workers(
-    order: str, digits: tuple[np.ndarray, ...], workers: Runtime
-) -> None:
-    X, y, X_test, _ = digits
-    ways: list[dict[str, Any]] = [
-        {"threads": 1, "block_rows": len(X)},  # one block
-        {"threads": 2, "block_rows": 768},  # two
-        {"threads": 2, "block_rows": 256},  # six
-        {"runtime": workers},
-        {"runtime": workers, "block_rows": 256},
-    ]
-    models = [train(X, y, n_active=80, **ORDERS[order], **way) for way in ways]
-    expected = models[0].predict_log_proba(X_test)
-    for model in models[1:]:
-        assert_array_equal(model.rows, models[0].rows)
-        assert_array_equal(model.predict_log_proba(X_test), expected)
+def nlpp(model: sparsegp.Model, X: np.ndarray, y: np.ndarray) -> float:
+    """Return the mean negative log probability, or log density, of the labels."""
+    if model.is_regression:
+        mean, variance = model.predictive_mean_and_variance(X)
+        density = 0.5 * (np.log(2 * np.pi * variance) + (y - mean) ** 2 / variance)
+        return float(density.mean())
+    codes = np.searchsorted(model.classes, y)
+    return float(-model.predict_log_proba(X)[np.arange(len(codes)), codes].mean())
+
+
+# -- what comes out --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "method" not in KINDS[kind]])
+def test_it_learns_and_the_curve_tells_so(kind: str) -> None:
+    """The curve is that of the marginals, before the posterior and its calibration."""
+    X, y, X_test, y_test = held_out(kind)
+    model = train(kind, X, y, test=(X_test, y_test))
+    last, found = model.history[-1], model.predict(X_test)
+    if model.is_regression:
+        error, least = np.mean((found - y_test) ** 2), y_test.var()
+        curve = last["heldout_mse"]
+    else:
+        assert_allclose(model.predict_proba(X_test).sum(axis=1), 1.0, rtol=1e-12)
+        error, curve = np.mean(found != y_test), last["heldout_error"]
+        least = 1.0 - np.unique(y_test, return_counts=True)[1].max() / len(y_test)
+    assert error < 0.75 * least  # than the mean, or the most frequent class
+    plain = model.settings["posterior"] == "adf" and model.calibration.temperature == 1.0
+    if plain and "learn" not in KINDS[kind] and kind != "bound, active":
+        assert_allclose(curve, error, rtol=1e-4, atol=0.006)
+        rough = kind == "softmax"  # three nodes a class: probabilities sum to one only nearly
+        assert_allclose(
+            last["heldout_nlpp"], nlpp(model, X_test, y_test), rtol=0.1 if rough else 0.01
+        )
+
+
+@pytest.mark.parametrize("kind", ["probit", "ordered", "pairs"])
+def test_calibration_mends_probabilities_that_are_too_soft(kind: str) -> None:
+    X, y, X_test, y_test = held_out(kind)
+    plain, learned = (train(kind, X, y, calibration=name) for name in ("none", "learned"))
+    assert plain.calibration.variance_weight == 1.0
+    assert learned.calibration.variance_weight < 1.0
+    assert nlpp(learned, X_test, y_test) < nlpp(plain, X_test, y_test)
 
 
 def test_lookahead_and_lazy_scores_do_not_change_the_active_set(
     digits: tuple[np.ndarray, ...],
 ) -> None:
-    X, y = digits[:2]
+    X, y = digits[0][:600], digits[1][:600]
     rows = [
-        train(X, y, n_active=150, precision="float64", lookahead=q, lazy=lazy).rows
-        for q in (1, 5, 32)
+        sparsegp.train(
+            X, y, n_active=100, precision="float64", lookahead=lookahead, lazy=lazy, **ADF
+        ).rows
+        for lookahead in (1, 5, 32)
         for lazy in (True, False)
     ]
     for other in rows[1:]:
         assert_array_equal(other, rows[0])
 
 
-def test_dask_arrays_in_any_chunks_are_the_same_data(digits: tuple[np.ndarray, ...]) -> None:
-    X, y = digits[:2]
-    lazy = da.from_array(X, chunks=(101, 7))
-    expected = train(X, y, n_active=40)
-    model = train(lazy, da.from_array(y, chunks=333), n_active=40)
-    assert_array_equal(model.rows, expected.rows)
-    assert_array_equal(model.active.site, expected.active.site)
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_resumed_equals_uninterrupted(
-    order: str, digits: tuple[np.ndarray, ...], tmp_path: Path, stop_after: Any
-) -> None:
-    X, y, X_test, _ = digits
-    settings = {"n_active": 90, "report_every": 7, **ORDERS[order]}
-    expected = train(X, y, **settings)
-    cuts = [1, 3, 8]
-    for cut in cuts:
-        with pytest.raises(Interrupted, match="go on by --resume"):
-            _run_some_rounds(
-                table_from_arrays(X, y),
-                TrainSettings(posterior="adf", kernel="10*rbf", **settings),
-                tmp_path,
-                stop_after(cut),
-            )
-    model = train(X, y, out=tmp_path, resume=True, block_rows=512, **settings)
-    assert_array_equal(model.rows, expected.rows)
-    assert_array_equal(model.active.site, expected.active.site)
-    assert_array_equal(model.predict_proba(X_test), expected.predict_proba(X_test))
-    assert [h["train_error"] for h in model.history] == [h["train_error"] for h in expected.history]
-
-
-def _run_some_rounds(table: Table, settings: TrainSettings, path: Path, stop: Any) -> None:
-    directory = RunDirectory(path, 2, pytest.fail)
-    with (
-        open_runtime() as runtime,
-        Training(
-            table,
-            settings,
-            runtime=runtime,
-            directory=directory,
-            resume=True,
-            checkpoint_every=10**6,
-        ) as run,
-    ):
-        run.build()
-        run.select(stop)
-
-
-def test_refuses_to_resume_with_other_settings_or_data(
-    digits: tuple[np.ndarray, ...], tmp_path: Path, stop_after: Any
-) -> None:
-    X, y = digits[:2]
-    settings = {"n_active": 40, "lookahead": 4}
-    with pytest.raises(Interrupted):
-        _run_some_rounds(
-            table_from_arrays(X, y),
-            TrainSettings(posterior="adf", kernel="10*rbf", **settings),
-            tmp_path,
-            stop_after(3),
-        )
-    with pytest.raises(SettingsError, match="n_active was 40 and is now 41"):
-        train(X, y, out=tmp_path, resume=True, n_active=41, lookahead=4)
-    swapped = X.copy()
-    same = np.flatnonzero(y == y[700])
-    swapped[same[:2]] = X[same[1::-1]]  # the same columns' statistics
-    with pytest.raises(SettingsError, match=r"inputs or labels differ.*first in rows 0 to 255"):
-        train(swapped, y, out=tmp_path, resume=True, **settings)
-    with pytest.raises(SettingsError, match=r"other settings or data: .*rows was 1437"):
-        train(X[:-1], y[:-1], out=tmp_path, resume=True, **settings)
-    with pytest.raises(StoreError, match="holds another run"):
-        train(X, y, out=tmp_path, **settings)
-
-
-@pytest.mark.parametrize(("criterion", "scored_by"), [("residual", [64]), ("predictive", [])])
-def test_recovery_brings_the_scores_back(
-    criterion: str, scored_by: list[int], digits: tuple[np.ndarray, ...]
-) -> None:
-    settings = TrainSettings(n_active=80, criterion=criterion, panel=16, report_every=80)
-    table = table_from_arrays(*digits[:2])
-    with open_runtime(threads=1) as runtime, Training(table, settings, runtime=runtime) as run:
-        run.build()
-        run.select()
-        messages = runtime.recovery()
-    assert [name for name, _ in messages] == ["include"] * 5 + ["rescore"] * len(scored_by)
-    assert [args[0].shape[1] for name, args in messages if name == "rescore"] == scored_by
+def test_units_of_numbers_do_not_matter() -> None:
+    X, y, X_test = data_for("regression")
+    one, other = train("regression", X, y), train("regression", X, 1000.0 * y - 7.0)
+    mean, variance = one.predictive_mean_and_variance(X_test)
+    found = other.predictive_mean_and_variance(X_test)
+    assert_allclose(found[0], 1000.0 * mean - 7.0, rtol=1e-4)
+    assert_allclose(found[1], 1e6 * variance, rtol=1e-4)
 
 
 def test_state_is_shown_as_dask_arrays(digits: tuple[np.ndarray, ...]) -> None:
@@ -172,7 +111,9 @@ def test_state_is_shown_as_dask_arrays(digits: tuple[np.ndarray, ...]) -> None:
     )
     with (
         open_runtime() as runtime,
-        Training(table_from_arrays(X / 16, y), settings, runtime=runtime, block_rows=512) as run,
+        sparsegp.Training(
+            table_from_arrays(X / 16, y), settings, runtime=runtime, block_rows=512
+        ) as run,
     ):
         run.build()
         run.select()
@@ -180,24 +121,13 @@ def test_state_is_shown_as_dask_arrays(digits: tuple[np.ndarray, ...]) -> None:
         assert stub.chunks == ((30,), (512, 512, 413))
         assert means.chunks == ((512, 512, 413), (10,))
         stub, means, variances = stub.compute(), means.compute(), variances.compute()
-        kernel = run.block_settings.kernels[0]
-        rows, site = run.active.rows, run.active.site
+        model = run.finish()
+    (kernel,), rows = model.kernels, model.rows
     cross = kernel(X / 16, X[rows] / 16)
-    covariance = kernel(X[rows] / 16, X[rows] / 16)
-    gain = np.linalg.solve(covariance + np.eye(30), cross.T)
+    gain = np.linalg.solve(kernel(X[rows] / 16, X[rows] / 16) + np.eye(30), cross.T)
     assert_allclose(stub.T @ stub, cross @ gain, atol=1e-10)
-    assert_allclose(means, gain.T @ site, atol=1e-10)
+    assert_allclose(means, model.latent_mean_and_variance(X / 16)[0], atol=1e-9)
     assert_allclose(variances[:, 0], 2.0 - (cross.T * gain).sum(axis=0), atol=1e-10)
-
-
-def test_followed_error_is_that_of_the_model(digits: tuple[np.ndarray, ...]) -> None:
-    X, y, X_test, y_test = digits
-    model = train(X, y, test=(X_test, y_test), n_active=60, report_every=20, precision="float64")
-    assert [h["n_active"] for h in model.history] == [20, 40, 60]
-    log_p = model.predict_log_proba(X_test)
-    assert model.history[-1]["heldout_error"] == np.mean(model.predict(X_test) != y_test)
-    nlpp = -log_p[np.arange(len(y_test)), y_test].mean()
-    assert_allclose(model.history[-1]["heldout_nlpp"], nlpp, rtol=1e-4)
 
 
 @pytest.mark.parametrize("labels", [["a", "b", "c"], [-3, 0, 10**12], [True, False, True]])
@@ -206,7 +136,7 @@ def test_labels_of_any_kind_come_back(labels: list[Any], tmp_path: Path) -> None
     codes = rng.integers(0, 3, 200)
     X = rng.normal(size=(200, 2)) + 6.0 * np.array([[0, 0], [1, 0], [0, 1]])[codes]
     y = np.array(labels)[codes]
-    train(X, y, n_active=30, out=tmp_path / "run")
+    sparsegp.train(X, y, n_active=30, out=tmp_path / "run", **ADF)
     model = sparsegp.load(tmp_path / "run")
     predicted = model.predict(X)
     assert predicted.dtype.kind == y.dtype.kind
@@ -217,44 +147,180 @@ def test_labels_of_any_kind_come_back(labels: list[Any], tmp_path: Path) -> None
 def test_duplicate_rows_and_constant_columns_are_harmless(
     digits: tuple[np.ndarray, ...],
 ) -> None:
-    X, y = digits[:2]
-    doubled = np.concatenate([X, X])
-    padded = np.concatenate([doubled, np.full((len(doubled), 2), 7.0)], axis=1)
-    model = train(padded, np.concatenate([y, y]), n_active=60, scaling="standard")
+    X, y = np.tile(digits[0], (2, 1)), np.tile(digits[1], 2)
+    padded = np.concatenate([X, np.full((len(X), 2), 7.0)], axis=1)
+    model = sparsegp.train(padded, y, n_active=60, scaling="standard", **ADF)
     assert np.isfinite(model.predict_log_proba(padded)).all()
-    first = train(padded, np.concatenate([y, y]), n_active=60, scaling="standard", threads=1)
-    assert_array_equal(model.rows, first.rows)
+    assert len(set(model.rows)) == 60
 
 
 def test_active_posterior_is_the_fixed_point_of_eq_4_6(digits: tuple[np.ndarray, ...]) -> None:
     X, y = digits[0] / 16, digits[1]
-    model = train(X, y, n_active=60, posterior="active", kernel="2*rbf(3)", scaling="none")
-    x = X[model.rows]
-    covariance = model.active.kernels[0](x, x)
+    model = sparsegp.train(X, y, n_active=60, posterior="active", kernel="2*rbf(3)", scaling="none")
+    x, target = X[model.rows], y[model.rows]
+    covariance = model.kernels[0](x, x)
     smoother = covariance @ np.linalg.inv(covariance + np.eye(60))
     mean = np.zeros((60, 10))
-    zero = np.zeros((60, 1))
     for _ in range(2000):
-        p = model.active.likelihood.gradient(mean, zero, model.active.target)[1]
-        mean = smoother @ (mean + p)
+        mean = smoother @ (mean + model.likelihood.gradient(mean, np.zeros((60, 1)), target)[1])
     assert_allclose(model.latent_mean_and_variance(x)[0], mean, atol=2e-6)
 
 
-def test_bad_input_is_named(digits: tuple[np.ndarray, ...]) -> None:
+# -- a bound on stub entries -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["bound", "bound, active", "bound, pairs", "bound, regression"])
+def test_candidates_keep_to_the_bound(kind: str) -> None:
+    X, y, _ = data_for(kind)
+    settings = TrainSettings.given(**KINDS[kind])
+    with (
+        open_runtime("threads=2") as runtime,
+        sparsegp.Training(
+            table_from_arrays(X, y), settings, runtime=runtime, block_rows=256
+        ) as run,
+    ):
+        run.build()
+        run.select()
+        held = np.isfinite(run.means().compute()).all(axis=1).sum()
+    assert settings.n_active is not None
+    assert held == (settings.stub_entries or 0) // settings.n_active < len(X)
+
+
+@pytest.mark.parametrize("entries", [800 * 60, 10**12])
+def test_a_bound_that_is_not_felt_changes_nothing(entries: int) -> None:
+    X, y, X_test = data_for("bound")
+    free = sparsegp.train(X, y, n_active=60, **ADF)
+    bounded = sparsegp.train(X, y, n_active=60, stub_entries=entries, **ADF)
+    assert_array_equal(bounded.rows, free.rows)
+    assert_array_equal(bounded.predict_proba(X_test), free.predict_proba(X_test))
+
+
+def test_the_curve_leaves_out_what_is_not_known() -> None:
+    """Of training rows nothing is told any more when some of them have left."""
+    X, y, X_test, y_test = held_out("bound")
+    model = train("bound", X, y, test=(X_test, y_test), stub_entries=20_000)
+    free = train("bound", X, y, test=(X_test, y_test), stub_entries=None)
+    told = ["train_error" in record for record in model.history]
+    assert told == sorted(told, reverse=True)
+    assert set(told) == {True, False}
+    assert all({"heldout_error", "heldout_nlpp"} <= set(record) for record in model.history)
+    assert model.history[0]["train_error"] == pytest.approx(free.history[0]["train_error"])
+
+
+# -- what is refused, and what goes wrong ----------------------------------------------------------
+
+
+def test_runs_with_other_settings_or_data_are_not_resumed(
+    digits: tuple[np.ndarray, ...], tmp_path: Path
+) -> None:
     X, y = digits[:2]
-    with pytest.raises(SettingsError, match="n_active=2000 exceeds the 1437 training rows"):
-        train(X, y, n_active=2000)
+    settings = {"n_active": 40, "lookahead": 4, **ADF}
+    how: dict[str, Any] = {"out": tmp_path, "resume": True}
+    with pytest.raises(Interrupted):
+        sparsegp.train(X, y, **settings, out=tmp_path, progress=Stopper(3))
+    with pytest.raises(SettingsError, match="n_active was 40 and is now 41"):
+        sparsegp.train(X, y, **{**settings, "n_active": 41}, **how)
+    swapped = X.copy()
+    same = np.flatnonzero(y == y[700])
+    swapped[same[:2]] = X[same[1::-1]]  # the same columns' statistics
+    with pytest.raises(SettingsError, match="inputs or labels differ"):
+        sparsegp.train(swapped, y, **settings, **how)
+    with pytest.raises(SettingsError, match="rows was 1437"):
+        sparsegp.train(X[:-1], y[:-1], **settings, **how)
+    with pytest.raises(StoreError, match="holds another run"):
+        sparsegp.train(X, y, **settings, out=tmp_path)
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "too many active rows": {"n_active": 2000},
+    "unknown criterion": {"criterion": "best"},
+    "unknown likelihood": {"likelihood": "cauchy"},
+    "kernel that cannot be read": {"kernel": "10*rfb"},
+    "unknown task": {"task": "ranking"},
+    "likelihood for another task": {"task": "regression", "likelihood": "probit"},
+    "likelihood of another number of classes": {"likelihood": "probit"},
+    "sites for another likelihood": {"likelihood": "probit", "sites": "variational"},
+    "posterior for other sites": {"likelihood": "probit", "posterior": "all"},
+    "criterion for other sites": {"likelihood": "probit", "criterion": "residual", "panel": 8},
+    "criterion without a score a class": {"active_per_class": True, "criterion": "predictive"},
+    "one kernel for sites that differ": {"sites": "moments"},
+    "sites of no precision": {"likelihood": "probit", "epsilon": 0.0},
+    "a bound for all rows": {"stub_entries": 10**6},
+    "a bound for refits": {**ADF, "stub_entries": 10**6, "criterion": "residual", "panel": 4},
+    "a bound of nothing": {**ADF, "stub_entries": 0},
+    "too small a bound": {**ADF, "n_active": 60, "stub_entries": 1599},
+    "a share above one": {**ADF, "keep_best": 1.5},
+    "learning for other sites": {"learn": "evidence"},
+    "unknown learning": {"likelihood": "probit", "learn": "love"},
+    "strategy for one latent value": {
+        **KINDS["learnt, pairs"],
+        "strategy": "whole",
+    },
+    "hyperprior that cannot be read": {**KINDS["learnt, pairs"], "hyperprior": "v = 3"},
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_settings_that_do_not_fit_are_refused_in_one_line(case: str) -> None:
+    X, y, _ = data_for("pairs")
+    with pytest.raises(SettingsError) as refusal:
+        sparsegp.train(X, y, **REFUSED[case])
+    assert "\n" not in str(refusal.value)
+
+
+def test_rows_that_do_not_fit_are_named(digits: tuple[np.ndarray, ...]) -> None:
+    X, y = digits[:2]
     with pytest.raises(DataError, match="one class only"):
-        train(X, np.zeros(len(X)))
+        sparsegp.train(X, np.zeros(len(X)))
     broken = X.astype(float)
     broken[1000, 5] = np.nan
     with pytest.raises(DataError, match=r"row 1000.*column 5"):
-        train(broken, y)
+        sparsegp.train(broken, y)
     with pytest.raises(DataError, match="65 columns"):
-        train(X, y, test=(np.ones((3, 65)), y[:3]), n_active=10)
-    with pytest.raises(
-        SettingsError, match="unknown criterion 'best'; known: entropy, information"
-    ):
-        train(X, y, criterion="best")
-    with pytest.raises(SettingsError, match="position 4"):
-        train(X, y, kernel="10*rfb")
+        sparsegp.train(X, y, test=(np.ones((3, 65)), y[:3]), n_active=10)
+    with pytest.raises(DataError, match="numbers"):
+        sparsegp.train(X, y.astype(str), task="regression")
+    numbers = y.astype(float)
+    numbers[17] = np.nan
+    with pytest.raises(DataError, match="row 17"):
+        sparsegp.train(X, numbers, task="regression")
+
+
+def test_each_kind_of_model_has_its_own_predictions() -> None:
+    X, y, X_test = data_for("regression")
+    with pytest.raises(SettingsError, match="regression"):
+        train("regression", X, y).predict_proba(X_test)
+    X, y, X_test = data_for("probit")
+    with pytest.raises(SettingsError, match="classifier"):
+        train("probit", X, y).predictive_mean_and_variance(X_test)
+
+
+class Messages(Quiet):
+    """Keeps messages."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def message(self, text: str) -> None:
+        self.texts.append(text)
+
+
+def test_variances_lost_by_rounding_end_a_selection_in_good_order() -> None:
+    """Without noise float32 cannot tell what is left of the variances; nothing else goes wrong."""
+    X, _, X_test = data_for("regression")
+    y, y_test = (5.0 * np.sin(2.0 * rows[:, 0]) for rows in (X, X_test))
+    messages = Messages()
+    model = sparsegp.train(
+        X,
+        y,
+        test=(X_test, y_test),
+        task="regression",
+        kernel="10*rbf",
+        likelihood="gaussian(1e-10)",
+        n_active=700,
+        progress=messages,
+    )
+    assert len(model.rows) < 700
+    assert f"{len(model.rows)} rows included" in messages.texts[0]
+    assert np.mean(np.square(model.predict(X_test) - y_test)) < 5e-3 * y_test.var()
+    assert all(np.isfinite(list(record.values())).all() for record in model.history)

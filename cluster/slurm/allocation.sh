@@ -26,7 +26,11 @@ clean() {
 }
 trap clean EXIT
 export DASK_LOGGING__DISTRIBUTED=error
-sparsegp certificate tls || exit 1
+mkdir tls && (
+    cd tls && umask 077 && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 \
+        -subj /CN=sparsegp -addext keyUsage=critical,digitalSignature,keyCertSign \
+        -keyout key.pem -out cert.pem 2> /dev/null && cp cert.pem ca.pem
+) || exit 1
 tls="--tls-ca-file $shared/tls/ca.pem --tls-cert $shared/tls/cert.pem --tls-key $shared/tls/key.pem"
 common="--scheduler-file $shared/scheduler.json --protocol tls --dashboard-address 127.0.0.1:0 $tls"
 
@@ -37,11 +41,10 @@ srun --ntasks=$workers dask worker $common --nthreads 1 --memory-limit 0 --death
 for _ in $(seq 120); do [ -s scheduler.json ] || sleep 1; done
 
 cat > cluster.yaml << END
-kind: scheduler
-file: scheduler.json
+scheduler_file: scheduler.json
+tls: tls
 workers: $workers
 seconds: 600
-security: {tls_ca_file: tls/ca.pem, tls_cert: tls/cert.pem, tls_key: tls/key.pem}
 END
 cd "$OLDPWD" || exit 1
 sparsegp train "$data" --out "$run" --resume --cluster "$shared/cluster.yaml" "$@" &
@@ -54,7 +57,7 @@ if [ $code -gt 128 ]; then # the signal ended the wait, not the driver
     code=0
     wait $driver || code=$?
 fi
-if [ $code -eq 75 ]; then # stopped with a checkpoint
+if [ $code -eq 75 ] || [ $code -eq 143 ]; then # stopped, with a checkpoint or before there was one
     trap - TERM
     clean
     scontrol requeue "$SLURM_JOB_ID" && sleep 120 # SLURM ends this script; its own end would count

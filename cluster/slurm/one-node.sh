@@ -24,7 +24,7 @@ if [ $code -gt 128 ]; then # the signal ended the wait, not the driver
     code=0
     wait $driver || code=$?
 fi
-if [ $code -eq 75 ]; then # stopped with a checkpoint
+if [ $code -eq 75 ] || [ $code -eq 143 ]; then # stopped, with a checkpoint or before there was one
     trap - TERM
     scontrol requeue "$SLURM_JOB_ID" && sleep 120 # SLURM ends this script; its own end would count
 fi

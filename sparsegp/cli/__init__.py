@@ -4,4 +4,19 @@ A command is one file with one entry in `program.COMMANDS`. What is slow to impo
 command runs, so that `--help` answers at once.
 """
 
-from sparsegp.cli.program import main as main
+import sys
+
+from sparsegp.errors import Interrupted
+from sparsegp.interrupt import StoppedAtOnce, StopRequest
+
+
+def main() -> None:
+    """Run the program; signals are caught before anything slow is imported."""
+    try:
+        with StopRequest(at_once=True):
+            from sparsegp.cli.program import program
+
+            program(prog_name="sparsegp")
+    except StoppedAtOnce as stop:
+        sys.stderr.write(f"{stop}\n")
+        sys.exit(Interrupted.exit_code)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparsegp.cli import options as shared
-from sparsegp.cli.output import plural, print_json, print_pairs, size
+from sparsegp.cli.output import json_line, pairs, plural, show, size
 
 if TYPE_CHECKING:
     from sparsegp.estimate import Estimate
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("data")
-@click.option("--test", metavar="DATA", help="Held-out rows; the test part of DATA if left out.")
-@shared.task_option
-@shared.settings_options
-@shared.dense_options
-@shared.WHERE["threads"]
-@shared.WHERE["workers"]
-@shared.WHERE["cluster"]
+@shared.test
+@shared.task
+@shared.settings
+@shared.dense
+@shared.threads
+@shared.workers
+@shared.cluster
 @click.option("--block-rows", type=int, metavar="N", help="Rows in a block.")
 @click.option("--scratch", is_flag=True, help="Inputs and stub matrices are in files.")
 @shared.label_column
@@ -37,8 +37,7 @@ def estimate(
     from sparsegp.estimate import estimate as foretell
     from sparsegp.settings import DenseSettings, settings_given
 
-    named = shared.given(options, shared.TASK, shared.SETTINGS, shared.DENSE)
-    settings = settings_given(**named)
+    settings = settings_given(**shared.settings_of(options))
     sizes = measure(data, test, label_column, settings.is_regression)
     if isinstance(settings, DenseSettings):
         tell_dense(settings, sizes, as_json)
@@ -49,10 +48,8 @@ def estimate(
     sizes["scratch"] = options["scratch"]
     found = foretell(**sizes)
     room = compare(found, sizes, elsewhere)
-    if as_json:
-        print_json({**found.to_json(), **room})
-    else:
-        print_pairs([*work(found), *memory(found), *verdict(found, room)])
+    lines = pairs([*work(found), *memory(found), *verdict(found, room)])
+    show([json_line({**found.to_json(), **room})] if as_json else lines)
 
 
 def tell_dense(settings: "DenseSettings", sizes: dict[str, Any], as_json: bool) -> None:
@@ -65,19 +62,18 @@ def tell_dense(settings: "DenseSettings", sizes: dict[str, Any], as_json: bool) 
     fits, most = found.total_bytes <= limit, found.most_rows(limit)
     if as_json:
         room = {"available_bytes": limit, "fits": fits, "most_rows": most}
-        print_json({**found.to_json(), **room})
+        show([json_line({**found.to_json(), **room})])
         return
     labels = f"{found.classes} classes" if found.classes else "a regression"
     free = f"the {size(limit)} that are free on this machine"
     no = f"no: {size(found.total_bytes)} exceed {free}; {most} rows would fit"
-    print_pairs(
-        [
-            ("data", f"{plural(found.rows, 'row')}, {plural(found.columns, 'column')}, {labels}"),
-            ("products", f"{found.flops:.3g} floating-point operations for every factorisation"),
-            ("memory", f"{size(found.total_bytes)}, {found.matrices} matrices of all rows"),
-            ("fits", f"yes, in {free}; up to {most} rows would" if fits else no),
-        ]
-    )
+    named = [
+        ("data", f"{plural(found.rows, 'row')}, {plural(found.columns, 'column')}, {labels}"),
+        ("products", f"{found.flops:.3g} floating-point operations for every factorisation"),
+        ("memory", f"{size(found.total_bytes)}, {found.matrices} matrices of all rows"),
+        ("fits", f"yes, in {free}; up to {most} rows would" if fits else no),
+    ]
+    show(pairs(named))
 
 
 def measure(data: str, test: str | None, label_column: str | None, numeric: bool) -> dict[str, Any]:
@@ -87,14 +83,14 @@ def measure(data: str, test: str | None, label_column: str | None, numeric: bool
     """
     import psutil  # type: ignore[import-untyped]
 
-    from sparsegp.cli.train import open_tables
+    from sparsegp.cli.tables import training_tables
     from sparsegp.data import Numbers, encode, table_from_arrays
-    from sparsegp.training.blocks import held_bytes
+    from sparsegp.fit.training import held_bytes
 
     table_from_arrays([[0.0]])  # loads dask, which is not to be counted
     process = psutil.Process()
     before = process.memory_info().rss
-    train, held_out = open_tables(data, test, label_column)
+    train, held_out = training_tables(data, test, label_column)
     if numeric:
         Numbers.of(train.y, train.source)  # refuses what are none
     n_classes = 0 if numeric else len(encode(train.y, train.source)[0])
@@ -124,15 +120,16 @@ def places(
         If numbers are not positive, more than one is given, or the cluster file is wrong.
     """
     from sparsegp.errors import SettingsError
-    from sparsegp.execution.threads import usable_cpus
+    from sparsegp.runtime.threads import usable_cpus
 
     if sum(option is not None for option in (threads, workers, cluster)) > 1:
         raise SettingsError("give only one of threads, workers and cluster")
     if cluster is not None:
-        from sparsegp.execution.cluster_file import read_cluster_file
+        from sparsegp.runtime.clusters import read_cluster_file
 
         file = read_cluster_file(Path(cluster))
-        return {"n_workers": file.workers, "n_threads": 1}, file.kind != "local"
+        local = str(file.get("class")).endswith("LocalCluster")
+        return {"n_workers": file["workers"], "n_threads": 1}, not local
     for name, value in (("threads", threads), ("workers", workers)):
         if value is not None and value < 1:
             raise SettingsError(f"the number of {name} must be at least 1, got {value}")
@@ -142,7 +139,7 @@ def places(
 def compare(found: "Estimate", sizes: dict[str, Any], elsewhere: bool) -> dict[str, Any]:
     """Return the memory there is here, whether what runs here fits, the active rows that would."""
     from sparsegp.estimate import Places, most_active, remedies
-    from sparsegp.execution.memory import Room
+    from sparsegp.runtime.memory import Room
 
     limit, most = available_bytes(), found.n_active
     if elsewhere:
@@ -162,7 +159,7 @@ def compare(found: "Estimate", sizes: dict[str, Any], elsewhere: bool) -> dict[s
 
 def available_bytes() -> int:
     """Return the memory that is free on this machine, and within the limit of its container."""
-    from sparsegp.execution.memory import free_memory
+    from sparsegp.runtime.memory import free_memory
 
     return free_memory()
 
@@ -171,7 +168,6 @@ def work(found: "Estimate") -> list[tuple[str, str]]:
     """Return sizes and work in words."""
     total = found.kernel_flops + found.stub_flops
     rows = plural(found.rows, "row")
-    seconds = f", about {found.message_seconds:.2g} s in all" if found.n_workers else ""
     held_out = f" and {found.held_out} held out" if found.held_out else ""
     kernels = plural(found.kernels, "kernel")
     labels = f"{found.classes} classes" if found.classes else "a regression"
@@ -186,7 +182,7 @@ def work(found: "Estimate") -> list[tuple[str, str]]:
         (
             "messages",
             f"at least {found.rounds} rounds, {found.messages} calls to each worker, of up to "
-            f"{size(found.message_bytes)}{seconds}",
+            f"{size(found.message_bytes)}",
         ),
         ("checkpoint", size(found.checkpoint_bytes)),
     ]

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sparsegp.cli import options as shared
-from sparsegp.cli.output import listed, print_json, print_pairs
+from sparsegp.cli.output import json_line, listed, pairs, show
+from sparsegp.errors import SettingsError
 
 if TYPE_CHECKING:
     from sparsegp.report import Evaluation
@@ -36,56 +37,52 @@ def evaluate(
     Where DATA has a test part, that part is taken. Labels that were never seen in training count as
     errors. nlpp is the mean negative log predictive probability in nats; ece has 15 equal bins.
     """
-    from sparsegp.cli.scoring import figures, open_for, score
-    from sparsegp.errors import SettingsError
+    from sparsegp.cli.tables import figures, score, table_for
     from sparsegp.model import load
-    from sparsegp.report import History, evaluation_pictures
+    from sparsegp.report import evaluation_pictures
     from sparsegp.report.regression import RegressionEvaluation
 
     model = load(run)
-    table = open_for(model, data, label_column)
+    table = table_for(model, data, label_column)
     evaluation, unseen = score(model, table)
     if unseen:
-        click.echo(
+        warning = (
             f"warning: {table.source} has labels that the model does not know: {listed(unseen)}; "
-            f"they count as errors",
-            err=True,
+            "they count as errors"
         )
+        show([warning], err=True)
     pictures = []
     if plots is not None:
         if isinstance(evaluation, RegressionEvaluation):
             raise SettingsError("--plots draws pictures of classifiers; leave it out")
-        history = History.from_records(model.history)
-        pictures = [str(path) for path in evaluation_pictures(evaluation, history, plots)]
+        pictures = [str(path) for path in evaluation_pictures(evaluation, model.history, plots)]
     if as_json:
         record = {"run": run, "source": table.source, **evaluation.to_json(), "unseen": unseen}
-        print_json({**record, "pictures": pictures})
+        show([json_line({**record, "pictures": pictures})])
         return
-    print_pairs([("data", table.source), *figures(evaluation)])
+    lines = pairs([("data", table.source), *figures(evaluation)])
     if not isinstance(evaluation, RegressionEvaluation):
-        click.echo(confusions(evaluation))
-    for picture in pictures:
-        click.echo(f"picture: {picture}")
+        lines += confusions(evaluation)
+    show([*lines, *(f"picture: {picture}" for picture in pictures)])
 
 
-def confusions(evaluation: "Evaluation") -> str:
+def confusions(evaluation: "Evaluation") -> list[str]:
     """Return the table of confusions, or the most frequent ones where it would be too large."""
-    names = [str(label) for label in evaluation.classes.tolist()]
-    counts = evaluation.confusion.tolist()
+    import numpy as np
+
+    names, counts = [str(label) for label in evaluation.classes.tolist()], evaluation.confusion
     if len(names) > WIDEST:
-        wrong = [
-            (count, names[i], names[j])
-            for i, row in enumerate(counts)
-            for j, count in enumerate(row)
-            if i != j and count
+        wrong = counts * (1 - np.eye(len(names), dtype=int))
+        most = np.argsort(-wrong, axis=None, kind="stable")[:MOST]
+        cells = [divmod(int(cell), len(names)) for cell in most]
+        lines = [
+            f"  {names[i]} taken for {names[j]}: {wrong[i, j]}" for i, j in cells if wrong[i, j]
         ]
-        wrong.sort(key=lambda item: -item[0])
-        lines = [f"  {true} taken for {taken}: {count}" for count, true, taken in wrong[:MOST]]
-        return "\n".join(["most frequent confusions", *lines])
-    width = max(len(text) for row in [names, *counts] for text in map(str, row))
+        return ["most frequent confusions", *lines]
+    width = max(len(text) for text in map(str, [*names, *counts.ravel().tolist()]))
     left = max(map(len, names))
+    rows = zip(["", *names], [names, *counts.tolist()], strict=True)
     lines = [
-        f"  {name:>{left}} " + " ".join(f"{value:>{width}}" for value in row)
-        for name, row in zip(["", *names], [names, *counts], strict=True)
+        f"  {name:>{left}} " + " ".join(f"{value:>{width}}" for value in row) for name, row in rows
     ]
-    return "\n".join(["confusion (true class down, predicted across)", *lines])
+    return ["confusion (true class down, predicted across)", *lines]

@@ -1,16 +1,17 @@
 """`sparsegp inspect`."""
 
 import json
+import os
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from sparsegp.cli import options as shared
-from sparsegp.cli.output import listed, print_json, print_pairs, size
+from sparsegp.cli.output import json_line, listed, pairs, show, size
 
 if TYPE_CHECKING:
-    from sparsegp.checkpoint import Place
     from sparsegp.model import Model
 
 FIGURES = (
@@ -30,6 +31,17 @@ GO_ON = {
 }
 
 
+NOTHING: dict[str, Any] = {
+    **dict.fromkeys(("kernels", "scaling", "calibration", "posterior", "seconds", "progress")),
+    "n_active": 0,
+    "active_rows": [],
+    "names": [],
+    "history": [],
+    "learning": [],
+}
+"""What is known of results before there are any."""
+
+
 @click.command()
 @click.argument("run")
 @shared.as_json
@@ -38,30 +50,28 @@ def inspect(run: str, as_json: bool) -> None:
 
     A run that is not finished is shown as of its newest checkpoint, also while it goes on.
     """
-    from sparsegp.checkpoint import is_bundle, place_of
+    from sparsegp.fit.records import read_records
     from sparsegp.model import load
-    from sparsegp.tuning import read_records
+    from sparsegp.store import MODEL_FILE, RUN_FILE, folder_of
 
-    path = place_of(run)
-    tuning, is_finished = read_records(path), is_bundle(path / "model")
-    if (path / "run.json").is_file() and not is_finished:
-        record = unfinished(path)
-    elif tuning is None or is_finished:
-        record = finished(path, load(path))
+    folder, tuning = folder_of(run), read_records(run)
+    files = folder.sizes()
+    if MODEL_FILE in files or (RUN_FILE not in files and tuning is None):
+        found = finished(load(run))
+    elif RUN_FILE in files:
+        found = unfinished(run)
     else:
-        record = tuned_only(path, tuning)
-    record |= {"sizes": sizes(path), "tuning": tuning}
-    if as_json:
-        print_json(record)
-    else:
-        print_record(record)
+        assert tuning is not None
+        state = "being tuned" if tuning["chosen"] is None else "tuned, not trained"
+        found = {"state": state, **outline(tuning["settings"], tuning["data"])}
+    record = {"run": str(folder), **NOTHING, **found, "sizes": sizes(run), "tuning": tuning}
+    show([json_line(record)] if as_json else in_words(record))
 
 
-def finished(path: "Place", model: "Model") -> dict[str, Any]:
+def finished(model: "Model") -> dict[str, Any]:
     """Return what a model tells."""
     history = [dict(point) for point in model.history]
     return {
-        "run": str(path),
         "state": "finished",
         "settings": dict(model.settings),
         "kernels": [str(kernel) for kernel in model.kernels],
@@ -70,6 +80,7 @@ def finished(path: "Place", model: "Model") -> dict[str, Any]:
         "posterior": {name: value for name, value in model.report.items() if name != "learning"},
         "classes": model.classes.tolist(),
         "columns": model.n_features,
+        "names": list(model.names or ()),
         "n_active": len(model.rows),
         "n_wanted": len(model.rows),
         "active_rows": model.rows.tolist(),
@@ -79,10 +90,40 @@ def finished(path: "Place", model: "Model") -> dict[str, Any]:
     }
 
 
-def tuned_only(path: "Place", tuning: dict[str, Any]) -> dict[str, Any]:
-    """Return what is known before a run: what its tuning was asked."""
-    state = "being tuned" if tuning["chosen"] is None else "tuned, not trained"
-    return {**not_begun(path, state), **outline(tuning["settings"], tuning["data"])}
+def unfinished(run: str) -> dict[str, Any]:
+    """Return what the newest checkpoint tells, or the settings alone if there is none.
+
+    Raises
+    ------
+    StoreError
+        If a file is damaged.
+    """
+    from sparsegp.store import (
+        RUN_FILE,
+        RunDirectory,
+        folder_of,
+        read,
+        read_progress,
+        restoring,
+    )
+
+    folder = folder_of(run)
+    newest = RunDirectory(run, 1, lambda text: show([f"warning: {text}"], err=True)).load()
+    meta = {} if newest is None else newest[1].meta
+    arrays = {} if newest is None else newest[1].arrays
+    rows = [int(row) for row in arrays.get("rows", ())]  # none while it learns
+    with restoring(f"{folder}/{RUN_FILE}"):
+        asked = json.loads(read(folder, RUN_FILE))
+        known = outline(dict(asked["settings"]), dict(asked["data"]))
+    kept = ("history", "learning", "seconds")
+    return {
+        "state": "unfinished",
+        **known,
+        **{name: value for name, value in meta.items() if name in kept},
+        "n_active": len(rows),
+        "active_rows": rows,
+        "progress": read_progress(run),
+    }
 
 
 def outline(settings: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
@@ -97,105 +138,55 @@ def outline(settings: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def unfinished(path: "Place") -> dict[str, Any]:
-    """Return what the newest checkpoint tells, or the settings alone if there is none."""
-    from sparsegp.checkpoint import Generations
-
-    found = Generations(path / "checkpoints", 1, on_warning=warn).load()
-    meta = {} if found is None else found[1].meta
-    arrays = {} if found is None else found[1].arrays
-    rows = [int(row) for row in arrays.get("rows", ())]  # none while it learns
-    return {
-        **not_begun(path, "unfinished"),
-        **outline(*read_run(path / "run.json")),
-        "n_active": len(rows),
-        "active_rows": rows,
-        "history": meta.get("history", []),
-        "learning": meta.get("learning", []),
-        "seconds": meta.get("seconds"),
-    }
-
-
-def not_begun(path: "Place", state: str) -> dict[str, Any]:
-    """Return a record that holds no results."""
-    return {
-        "run": str(path),
-        "state": state,
-        "kernels": None,
-        "scaling": None,
-        "calibration": None,
-        "posterior": None,
-        "n_active": 0,
-        "active_rows": [],
-        "history": [],
-        "learning": [],
-        "seconds": None,
-    }
-
-
-def warn(text: str) -> None:
-    """Write a warning."""
-    click.echo(f"warning: {text}", err=True)
-
-
-def read_run(manifest: "Place") -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return settings and data of a run.
-
-    Raises
-    ------
-    StoreError
-        If the file is damaged.
-    """
-    from sparsegp.errors import StoreError
-
-    try:
-        content = json.loads(manifest.read_text())
-        settings, data = dict(content["settings"]), dict(content["data"])
-        return settings, {name: data[name] for name in ("rows", "columns", "classes")}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{manifest} cannot be read ({error!r}); restore it from a copy") from None
-
-
-def sizes(path: "Place") -> dict[str, int]:
+def sizes(run: str) -> dict[str, int]:
     """Return the bytes of a run's parts; of a lone model, its own."""
-    from sparsegp.checkpoint import folder_bytes
+    from sparsegp.store import CHECKPOINT_FILE, MODEL_FILE, TUNING, file_of, folder_of
 
-    parts = ("model", "checkpoints", "tuning")
-    found = {part: folder_bytes(path / part) for part in parts if (path / part).is_dir()}
-    return found or {"model": folder_bytes(path)}
+    folder = folder_of(run)
+    files, tuning = folder.sizes(), folder_of(os.path.join(run, TUNING)).sizes()
+    if not files and not tuning:
+        folder, name = file_of(run, MODEL_FILE)
+        return {"model": folder.sizes()[name]}
+    each = {
+        "model": [files[MODEL_FILE]] if MODEL_FILE in files else [],
+        "checkpoints": [size for file, size in files.items() if CHECKPOINT_FILE.fullmatch(file)],
+        "tuning": list(tuning.values()),
+    }
+    return {part: sum(found) for part, found in each.items() if found}
 
 
-def print_record(record: dict[str, Any]) -> None:
-    """Print the record in words."""
-    settings = unusual(record["settings"])
-    state, seconds = record["state"], record["seconds"]
+def in_words(record: dict[str, Any]) -> list[str]:
+    """Return the lines of a record."""
+    state, seconds, tuning = record["state"], record["seconds"], record["tuning"]
     if state in GO_ON:
         state += f"; go on by {GO_ON[state]}"
-    pairs = [
+    names = f": {listed(record['names'])}" if record["names"] else ""
+    named = [
         ("run", f"{record['run']}: {state}"),
-        ("settings", settings),
+        ("settings", unusual(record["settings"])),
         ("classes", f"{len(record['classes'])}: {listed(record['classes'])}"),
-        ("columns", str(record["columns"])),
+        ("columns", f"{record['columns']}{names}"),
         ("active rows", f"{record['n_active']} of {record['n_wanted']}"),
     ]
+    if progress := record["progress"]:
+        words = [str(progress.get(name)) for name in ("stage", "done", "total", "unit")]
+        named.append(("progress", f"{words[0]}: {words[1]} of {words[2]} {words[3]}"))
     if record["active_rows"]:
-        pairs.append(("  in order", listed(record["active_rows"])))
+        named.append(("  in order", listed(record["active_rows"])))
     if record["kernels"]:
-        pairs.append(("kernel", "; ".join(dict.fromkeys(record["kernels"]))))
-        pairs.append(("scaling", record["scaling"]))
-        pairs += probabilities(record)
-    pairs += [(name, size(count)) for name, count in record["sizes"].items()]
+        named.append(("kernel", "; ".join(dict.fromkeys(record["kernels"]))))
+        named.append(("scaling", record["scaling"]))
+        named += probabilities(record)
+    named += [(name, size(count)) for name, count in record["sizes"].items()]
     if seconds is not None:
         what = "the method" if "method" in record["settings"] else "the selection"
-        pairs.append(("time", f"{seconds:.1f} s for {what}"))
-    print_pairs(pairs)
-    print_learning(record["learning"])
-    print_curve(record["history"])
-    if record["tuning"] is not None:
-        from sparsegp.cli.tune import print_trials
+        named.append(("time", f"{seconds:.1f} s for {what}"))
+    lines = [*pairs(named), *steps(record["learning"]), *curve(record["history"])]
+    if tuning is not None:
+        from sparsegp.cli.tune import trial_lines
 
-        chosen = record["tuning"]["chosen"] or {"kernel": None}
-        print_trials(record["tuning"]["trials"], chosen["kernel"])
+        lines += trial_lines(tuning["trials"], (tuning["chosen"] or {"kernel": None})["kernel"])
+    return lines
 
 
 def unusual(settings: dict[str, Any]) -> str:
@@ -207,53 +198,50 @@ def unusual(settings: dict[str, Any]) -> str:
     return ", ".join(others) or "the default ones"
 
 
+REPORT = {
+    "log_evidence": "log evidence {:.6g} nats",
+    "components": "{} components",
+    "rounds": "{} rounds",
+    "objective": "objective {:.6g} nats",
+    "jitter_of_metric": "jitter of its metric {:.3g}",
+    "jitter": "jitter of the active rows' covariance {:.3g}",
+}
+"""What is told of the posterior."""
+
+
 def probabilities(record: dict[str, Any]) -> list[tuple[str, str]]:
     """Return in words how the posterior was found, and how it becomes probabilities."""
     calibration, report = dict(record["calibration"]), dict(record["posterior"])
-    means = f"latent means and biases divided by {calibration['temperature']:.4g} (temperature)"
-    variances = f"latent variances times {calibration['variance_weight']:.4g} (variance weight)"
-    scale = f"prior variances times {calibration['prior_scale']:.4g}"
-    found = []
-    if "log_evidence" in report:
-        found.append(f"log evidence {report['log_evidence']:.6g} nats")
-    if report.get("components", 1) > 1:
-        found.append(f"{report['components']} components")
-    if "rounds" in report:
-        found.append(f"{report['rounds']} rounds")
-    if "objective" in report:
-        found.append(f"objective {report['objective']:.6g} nats")
-    if "jitter_of_metric" in report:
-        found.append(f"jitter of its metric {report['jitter_of_metric']:.3g}")
-    if "jitter" in report:
-        found.append(f"jitter of the active rows' covariance {report['jitter']:.3g}")
+    if report.get("components") == 1:
+        del report["components"]
+    found = [text.format(report[name]) for name, text in REPORT.items() if name in report]
+    calibrated = (
+        f"prior variances times {calibration['prior_scale']:.4g}, latent means and biases divided "
+        f"by {calibration['temperature']:.4g} (temperature), latent variances times "
+        f"{calibration['variance_weight']:.4g} (variance weight)"
+    )
     posterior = [("posterior", ", ".join(found))] if found else []
-    return [*posterior, ("calibration", f"{scale}, {means}, {variances}")]
+    return [*posterior, ("calibration", calibrated)]
 
 
-def print_learning(steps: list[dict[str, Any]]) -> None:
-    """Print the major steps of learning, a line for each."""
-    for number, step in enumerate(steps, 1):
-        held_out = [
-            f", held-out {name} {step[f'heldout_{name}']:.5g}"
-            for name in ("error", "mse", "nlpp")
-            if f"heldout_{name}" in step
-        ]
+def steps(learning: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield a line for every major step of learning."""
+    for number, step in enumerate(learning, 1):
+        names = [name for name in ("error", "mse", "nlpp") if f"heldout_{name}" in step]
+        held_out = [f", held-out {name} {step[f'heldout_{name}']:.5g}" for name in names]
         values = step["criterion"]
         bound = f"; at its bound: {', '.join(step['bounded'])}" if step.get("bounded") else ""
-        click.echo(
+        yield (
             f"step {number}: criterion {values[0]:.2f} to {values[-1]:.2f} nats in "
             f"{step['evaluations']} evaluations{''.join(held_out)}; then {step['kernel']}{bound}"
         )
 
 
-def print_curve(history: list[dict[str, float]]) -> None:
-    """Print the learning curve, a line for every point."""
+def curve(history: list[dict[str, float]]) -> list[str]:
+    """Return the learning curve as a table, a line for every point."""
     names = [name for name in FIGURES if any(name in point for point in history)]
-    widths = [max(len(name), 9) for name in names]
-    if names:
-        header = (f"{name:>{width}}" for name, width in zip(names, widths, strict=True))
-        click.echo("  ".join(header))
-    for point in history:
-        values = ("" if name not in point else f"{point[name]:.5g}" for name in names)
-        line = (f"{value:>{width}}" for value, width in zip(values, widths, strict=True))
-        click.echo("  ".join(line))
+    rows = [[f"{point[name]:.5g}" if name in point else "" for name in names] for point in history]
+    return [
+        "  ".join(f"{value:>{max(len(name), 9)}}" for name, value in zip(names, row, strict=True))
+        for row in ([names, *rows] if names else [])
+    ]

@@ -1,14 +1,17 @@
 """`sparsegp predict`."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from sparsegp.cli import options as shared
-from sparsegp.cli.output import plural
+from sparsegp.cli.output import plural, show
+from sparsegp.errors import SettingsError
 
 if TYPE_CHECKING:
+    from sparsegp.data import Table
     from sparsegp.model import Model
 
 
@@ -39,57 +42,52 @@ def predict(
     Where DATA has a test part, that part is taken; labels are not needed. A .csv has the columns
     row, label, p_<class>...; .npz and .zarr have the arrays labels, probabilities and classes. In a
     regression the label is the mean, and its variance, noise included, replaces probabilities.
-    With --reject-below there is `rejected` too: 1 or 0 in a .csv, true or false in arrays.
+    With --reject-below there is `rejected` too: 1 or 0 in a .csv, true or false in arrays. Labels
+    are written as they are; a spreadsheet may take one that begins with = for a formula.
     """
-    from sparsegp.cli.predictions import Layout, check_target, writing
-    from sparsegp.cli.scoring import batches, open_for
-    from sparsegp.errors import SettingsError
+    if reject_below is not None and not 0.0 < reject_below <= 1.0:
+        raise SettingsError(f"--reject-below must be above 0 and at most 1, got {reject_below:g}")
+    from sparsegp.cli.predictions import check_target, write
+    from sparsegp.cli.tables import table_for
     from sparsegp.model import load
 
-    path, rejects = Path(out), reject_below is not None
-    check_probability(reject_below)
+    path = Path(out)
     check_target(path, force)
     model = load(run)
-    table = open_for(model, data, label_column)
-    rows, rejected = int(table.X.shape[0]), 0
-    if rejects and model.is_regression:
+    table = table_for(model, data, label_column)
+    if reject_below is not None and model.is_regression:
         raise SettingsError("--reject-below is for classifiers; leave it out")
-    layout = Layout.of(model, latent, rejects)
-    with writing(path, layout, rows) as writer:
-        for first, X in batches(table):
-            found = predictions(model, X, latent)
-            if rejects:
-                found["rejected"] = found["probabilities"].max(axis=1) < reject_below
-                rejected += int(found["rejected"].sum())
-            writer.write(first, found)
-    said = f", {rejected} of them rejected (probability below {reject_below})" if rejects else ""
-    click.echo(f"{plural(rows, 'row')} of {table.source} predicted{said}: {path}")
+    rejected: list[int] = []
+    rows = int(table.X.shape[0])
+    batches = predictions(model, table, latent, reject_below, rejected)
+    write(path, rows, model.classes, batches)
+    note = f", {sum(rejected)} of them rejected (probability below {reject_below})"
+    done = f"{plural(rows, 'row')} of {table.source} predicted"
+    show([f"{done}{note if rejected else ''}: {path}"])
 
 
-def check_probability(value: float | None) -> None:
-    """Check a least probability.
-
-    Raises
-    ------
-    SettingsError
-        If it is out of range.
-    """
-    from sparsegp.errors import SettingsError
-
-    if value is not None and not 0.0 < value <= 1.0:
-        raise SettingsError(f"--reject-below must be above 0 and at most 1, got {value:g}")
-
-
-def predictions(model: "Model", X: Any, latent: bool) -> dict[str, Any]:
-    """Return the arrays that are written for some rows, in the order of their columns."""
+def predictions(
+    model: "Model",
+    table: "Table",
+    latent: bool,
+    reject_below: float | None,
+    rejected: list[int],
+) -> Iterator[dict[str, Any]]:
+    """Yield what is written for one batch of rows after another, and count those rejected."""
     import numpy as np
 
-    if model.is_regression:
-        mean, variance = model.predictive_mean_and_variance(X)
-        found = {"labels": mean, "variance": variance[:, np.newaxis]}
-    else:
-        logs = model.predict_log_proba(X)
-        found = {"labels": model.classes[logs.argmax(axis=1)], "probabilities": np.exp(logs)}
-    if latent:
-        found["latent_mean"], found["latent_variance"] = model.latent_mean_and_variance(X)
-    return found
+    from sparsegp.cli.tables import batches
+
+    for X in batches(table):
+        if model.is_regression:
+            mean, variance = model.predictive_mean_and_variance(X)
+            found = {"labels": mean, "variance": variance[:, np.newaxis]}
+        else:
+            logs = model.predict_log_proba(X)
+            found = {"labels": model.classes[logs.argmax(axis=1)], "probabilities": np.exp(logs)}
+        if latent:
+            found["latent_mean"], found["latent_variance"] = model.latent_mean_and_variance(X)
+        if reject_below is not None:
+            found["rejected"] = found["probabilities"].max(axis=1) < reject_below
+            rejected.append(int(found["rejected"].sum()))
+        yield found

@@ -1,34 +1,42 @@
 """`sparsegp train`."""
 
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from sparsegp.cli import options as shared
-from sparsegp.cli.driver import drive, driver_options, is_elsewhere
-from sparsegp.cli.output import percent, plural, print_json, print_pairs, size
-from sparsegp.cli.virtual import prepare, virtual_options
+from sparsegp.cli import virtual
+from sparsegp.cli.output import (
+    json_line,
+    listed,
+    pairs,
+    percent,
+    plural,
+    seconds_of,
+    show,
+    size,
+)
+from sparsegp.errors import SettingsError
 
 if TYPE_CHECKING:
-    from sparsegp.checkpoint import Place
-    from sparsegp.cli.stages import Stages
     from sparsegp.data import Table
     from sparsegp.model import Model
     from sparsegp.report import Evaluation
     from sparsegp.report.regression import RegressionEvaluation
 
+RUN = ("block_rows", "scratch", "checkpoint_every", "keep_last")
+
 
 @click.command()
 @click.argument("data")
-@click.option("--test", metavar="DATA", help="Held-out rows; the test part of DATA if left out.")
+@shared.test
 @click.option(
     "--out", metavar="DIR", help="Directory or URL of the run.  [sparsegp-run-<name of DATA>]"
 )
-@shared.task_option
-@shared.settings_options
-@shared.dense_options
+@shared.task
+@shared.settings
+@shared.dense
 @click.option("--block-rows", type=int, metavar="N", help="Rows in a block; changes no result.")
 @click.option(
     "--scratch",
@@ -43,12 +51,11 @@ if TYPE_CHECKING:
 @click.option(
     "--tune", "tuned", is_flag=True, help="Choose the kernel first, as `sparsegp tune` does."
 )
-@shared.tuning_options
-@virtual_options
-@shared.where_options
-@driver_options
+@shared.limits
+@virtual.options
+@shared.where
 @shared.label_column
-@click.option("--quiet", is_flag=True, help="No progress on standard error.")
+@shared.quiet
 @shared.as_json
 def train(
     data: str,
@@ -67,77 +74,116 @@ def train(
     in the last column (.csv, .data, .txt, also .gz); svmlight; IDX; zarr; parquet. The run goes to
     a directory, from which it can be resumed when it was stopped or killed.
     """
-    from sparsegp.checkpoint import place_of
-    from sparsegp.cli.signals import stoppable
-    from sparsegp.cli.stages import Stages
-    from sparsegp.execution import open_runtime
-    from sparsegp.settings import settings_given
-    from sparsegp.tuning import tunable
-    from sparsegp.tuning import tune as choose
-
-    named = shared.given(options, shared.TASK, shared.SETTINGS, shared.DENSE)
-    limits = shared.given(options, shared.TUNING)
-    refuse_limits(limits, tuned)
-    check = tunable if tuned else settings_given
-    if is_elsewhere(options):
-        if options["virtual"] is None:  # else a run there tells what is not given
-            check(**named)
-        drive(click.get_current_context())
-        return
-    enlarge, settings = prepare(options, named, tuned)
-    check(**settings)  # refuses before anything is read
-    directory = place_of(out or f"sparsegp-run-{stem(data)}")
-    with stoppable(), Stages(quiet, directory) as stages, ExitStack() as stack:
-        stages.begin("read")
-        table, held_out = open_tables(data, test, label_column)
-        table = enlarge(table)
-        stages.begin("prepare")
-        where, outcome = shared.given(options, shared.WHERE), None
-        if tuned:
-            where = {"runtime": stack.enter_context(open_runtime(**where))}
-            limits |= {"out": directory, "resume": resume, "progress": stages}
-            outcome = choose(table, **limits, **where, **settings)
-            settings["kernel"] = outcome.kernel
-            stages.begin("prepare")
-        model = run(
-            table,
-            held_out,
-            directory,
-            stages,
-            resume=resume,
-            **settings,
-            **where,
-            **shared.given(options, RUN_OPTIONS),
-        )
-        stages.begin("evaluate")
-        evaluation = None if held_out is None else evaluate(model, held_out)
-        record = describe(model, table, held_out, evaluation, directory)
-        record["tuning"] = outcome and {**outcome.to_json(), "trials": len(outcome.trials)}
-        record["seconds"] = stages.taken()
-        pairs = summary(record, evaluation)
-        stages.done(record, pairs)
-    if as_json:
-        print_json(record)
-    else:
-        print_pairs(pairs)
-
-
-RUN_OPTIONS = dict.fromkeys(("block_rows", "scratch", "checkpoint_every", "keep_last"))
-
-
-def refuse_limits(limits: dict[str, Any], tuned: bool) -> None:
-    """Refuse limits of a tuning where there is none.
-
-    Raises
-    ------
-    SettingsError
-        If there are such.
-    """
-    from sparsegp.errors import SettingsError
-
+    limits = shared.given(options, shared.LIMITS)
     if limits and not tuned:
         names = " and ".join(f"--{name.replace('_', '-')}" for name in limits)
         raise SettingsError(f"{names} limits a tuning; give --tune too, or leave it out")
+    import sparsegp
+    from sparsegp.cli.stages import Stages
+    from sparsegp.cli.tables import score, stem, training_tables
+    from sparsegp.fit.tune import tunable
+    from sparsegp.report import write_history
+    from sparsegp.runtime import open_runtime
+    from sparsegp.settings import settings_given
+
+    named = shared.settings_of(options)
+    enlarge, settings = virtual.prepare(options, named, tuned)
+    (tunable if tuned else settings_given)(**settings)  # refuses before anything is read
+    place = shared.place(options)
+    directory = out or f"sparsegp-run-{stem(data)}"
+    with Stages(quiet) as stages, ExitStack() as stack:
+        stages.begin("read")
+        table, held_out = training_tables(data, test, label_column)
+        table = enlarge(table)
+        stages.begin("prepare")
+        choice = None
+        run: dict[str, Any] = {"out": directory, "resume": resume, "progress": stages}
+        run["runtime"] = stack.enter_context(open_runtime(**place))
+        if tuned:
+            choice = sparsegp.tune(table, **limits, **run, **settings)
+            settings["kernel"] = choice.kernel
+            stages.begin("prepare")
+        run |= shared.given(options, RUN)
+        model = sparsegp.train(table, test=held_out, **run, **settings)
+        write_history(model.history, f"{directory}/history.csv")
+        stages.begin("evaluate")
+        evaluation = None if held_out is None else score(model, held_out)[0]
+        record = {
+            **record_of(model, table, directory),
+            "held_out": None if held_out is None else held_out.source,
+            **figures_of(model, evaluation),
+            "tuning": choice and {**choice.to_json(), "trials": len(choice.trials)},
+            "seconds": stages.taken(),
+        }
+    show([json_line(record)] if as_json else pairs(summary(record, evaluation)))
+
+
+def record_of(model: "Model", table: "Table", directory: str) -> dict[str, Any]:
+    """Return the record of a finished run."""
+    from sparsegp.store import MODEL_FILE, folder_of
+
+    last, folder = model.history[-1], folder_of(directory)
+    return {
+        "source": table.source,
+        "rows": int(table.X.shape[0]),
+        "columns": model.n_features,
+        "names": list(model.names or ()),
+        "classes": model.classes.tolist(),
+        "n_active": len(model.rows),
+        "kernels": [str(kernel) for kernel in model.kernels],
+        "scaling": model.scaling.name,
+        "settings": dict(model.settings),
+        **{name: last[name] for name in ("train_error", "train_mse") if name in last},
+        "likelihood": model.likelihood.to_json(),
+        "run": str(folder),
+        "model": f"{folder}/{MODEL_FILE}",
+        "history": f"{folder}/history.csv",
+        "model_bytes": folder.sizes()[MODEL_FILE],
+    }
+
+
+def figures_of(
+    model: "Model", evaluation: "Evaluation | RegressionEvaluation | None"
+) -> dict[str, Any]:
+    """Return the figures of held-out rows; None where there are no such rows."""
+    if evaluation is not None:
+        return evaluation.to_json()
+    names = ("mse", "r2", "nlpp") if model.is_regression else ("error", "nlpp", "brier", "ece")
+    return dict.fromkeys(("n", *names))
+
+
+def summary(
+    record: dict[str, Any], evaluation: "Evaluation | RegressionEvaluation | None"
+) -> list[tuple[str, str]]:
+    """Return the record in words."""
+    from sparsegp.cli.tables import figures
+
+    rows, columns = plural(record["rows"], "row"), plural(record["columns"], "column")
+    kernels = "; ".join(dict.fromkeys(record["kernels"]))
+    stage = "fit" if "method" in record["settings"] else "selection"
+    labels = "a regression" if "mse" in record else f"{len(record['classes'])} classes"
+    found = [
+        ("trained on", f"{record['source']}: {rows}, {columns}, {labels}"),
+        *([("columns", listed(record["names"]))] if record["names"] else []),
+        ("kernel", f"{kernels} of inputs scaled by rule {record['scaling']!r}"),
+    ]
+    if record["tuning"]:
+        found.append(("  chosen", chosen(record["tuning"])))
+    found.append(("active rows", str(record["n_active"])))
+    if "train_mse" in record:
+        found.append(("training mse", f"{record['train_mse']:.5g} at the end of the {stage}"))
+    if "train_error" in record:  # not where candidates left on the way
+        error = percent(record["train_error"])
+        found.append(("training error", f"{error} at the end of the {stage}"))
+    if evaluation is not None:
+        found.append(("held out", record["held_out"]))
+        found += [(f"  {name}", value) for name, value in figures(evaluation)]
+    return [
+        *found,
+        ("time", seconds_of(record["seconds"])),
+        ("model", f"{record['model']} ({size(record['model_bytes'])})"),
+        ("next", f"sparsegp predict {record['run']} DATA --out predictions.csv"),
+    ]
 
 
 def chosen(tuning: dict[str, Any]) -> str:
@@ -146,118 +192,3 @@ def chosen(tuning: dict[str, Any]) -> str:
 
     nlpp = "" if tuning["nlpp"] is None else f", nlpp {tuning['nlpp']:.4f} nats on rows held out"
     return f"by {extent(tuning['trials'], tuning['ended'])}{nlpp}"
-
-
-def stem(data: str) -> str:
-    """Return a name for the run on some data, from the name of its first file."""
-    name = Path(data.split(",", maxsplit=1)[0].rstrip("/")).name.lower()
-    return Path(name.removesuffix(".gz")).stem or "data"
-
-
-def open_tables(
-    data: str, test: str | None, label_column: str | None
-) -> tuple["Table", "Table | None"]:
-    """Return the training table and, where there is one, the held-out table."""
-    from sparsegp.cli.scoring import test_part
-    from sparsegp.data import open_dataset
-
-    dataset = open_dataset(data, label_column=label_column)
-    if test is None:
-        return dataset.train, dataset.test
-    return dataset.train, test_part(open_dataset(test, label_column=label_column))
-
-
-def run(
-    table: "Table", held_out: "Table | None", directory: "Place", stages: "Stages", **options: Any
-) -> "Model":
-    """Train, and write the learning curve beside the model."""
-    import sparsegp
-    from sparsegp.report import History
-
-    model = sparsegp.train(table, test=held_out, out=directory, progress=stages, **options)
-    History.from_records(model.history).to_csv(directory / "history.csv")
-    return model
-
-
-def evaluate(model: "Model", held_out: "Table") -> "Evaluation | RegressionEvaluation":
-    """Compare the final model with the held-out labels; unknown ones were reported already."""
-    from sparsegp.cli.scoring import score
-
-    return score(model, held_out)[0]
-
-
-def describe(
-    model: "Model",
-    table: "Table",
-    held_out: "Table | None",
-    evaluation: "Evaluation | RegressionEvaluation | None",
-    directory: "Place",
-) -> dict[str, Any]:
-    """Return the record of a finished run."""
-    from sparsegp.checkpoint import folder_bytes
-
-    last = model.history[-1]
-    names = (
-        ("n", "mse", "r2", "nlpp")
-        if model.is_regression
-        else ("n", "error", "nlpp", "brier", "ece")
-    )
-    figures: dict[str, Any] = dict.fromkeys(names)
-    if evaluation is not None:
-        figures = evaluation.to_json()
-    return {
-        "source": table.source,
-        "rows": int(table.X.shape[0]),
-        "columns": model.n_features,
-        "classes": model.classes.tolist(),
-        "n_active": len(model.rows),
-        "kernels": [str(kernel) for kernel in model.kernels],
-        "scaling": model.scaling.name,
-        "settings": dict(model.settings),
-        **{name: last[name] for name in ("train_error", "train_mse") if name in last},
-        "likelihood": model.likelihood.to_json(),
-        "held_out": None if held_out is None else held_out.source,
-        **figures,
-        "run": str(directory),
-        "model": str(directory / "model"),
-        "history": str(directory / "history.csv"),
-        "model_bytes": folder_bytes(directory / "model"),
-    }
-
-
-def summary(
-    record: dict[str, Any], evaluation: "Evaluation | RegressionEvaluation | None"
-) -> list[tuple[str, str]]:
-    """Return the record in words."""
-    from sparsegp.cli.scoring import figures
-
-    kernels = list(dict.fromkeys(record["kernels"]))
-    rows, columns = plural(record["rows"], "row"), plural(record["columns"], "column")
-    tuning, regression = record["tuning"], "mse" in record
-    stage = "fit" if "method" in record["settings"] else "selection"
-    labels = "a regression" if regression else f"{len(record['classes'])} classes"
-    fits = [
-        (f"training {word}", f"{text(record[name])} at the end of the {stage}")
-        for name, word, text in (
-            ("train_mse", "mse", "{:.5g}".format),
-            ("train_error", "error", percent),
-        )
-        if name in record  # not where candidates left on the way
-    ]
-    pairs = [
-        ("trained on", f"{record['source']}: {rows}, {columns}, {labels}"),
-        ("kernel", f"{'; '.join(kernels)} of inputs scaled by rule {record['scaling']!r}"),
-        *([("  chosen", chosen(tuning))] if tuning else []),
-        ("active rows", str(record["n_active"])),
-        *fits,
-    ]
-    if evaluation is not None:
-        pairs.append(("held out", record["held_out"]))
-        pairs += [(f"  {name}", value) for name, value in figures(evaluation)]
-    times = ", ".join(f"{name} {value:.1f} s" for name, value in record["seconds"].items())
-    return [
-        *pairs,
-        ("time", times),
-        ("model", f"{record['model']} ({size(record['model_bytes'])})"),
-        ("next", f"sparsegp predict {record['run']} DATA --out predictions.csv"),
-    ]

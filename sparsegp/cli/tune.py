@@ -1,13 +1,14 @@
 """`sparsegp tune`, and what `train --tune` and `inspect` share with it."""
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 import click
 
 from sparsegp.cli import options as shared
-from sparsegp.cli.output import percent, plural, print_json, print_pairs
+from sparsegp.cli.output import json_line, pairs, percent, plural, seconds_of, show
 
 MOST_LINES = 10
 """Trials that are shown of each rung."""
@@ -21,13 +22,13 @@ WIDTH = 60
 @click.option(
     "--out", metavar="DIR", help="Directory or URL of the records.  [sparsegp-tune-<name of DATA>]"
 )
-@shared.tuning_options
-@shared.task_option
-@shared.settings_options
+@shared.limits
+@shared.task
+@shared.settings
 @click.option("--resume", is_flag=True, help="Go on with the tuning in the directory.")
-@shared.where_options
+@shared.where
 @shared.label_column
-@click.option("--quiet", is_flag=True, help="No progress on standard error.")
+@shared.quiet
 @shared.as_json
 def tune(
     data: str,
@@ -45,44 +46,37 @@ def tune(
     subsample. The records go to a directory, from which a tuning that was stopped or killed goes
     on. Rows of a test part are not looked at.
     """
-    from sparsegp.checkpoint import place_of
-    from sparsegp.cli.signals import stoppable
+    import sparsegp
     from sparsegp.cli.stages import Stages
-    from sparsegp.cli.train import open_tables, stem
-    from sparsegp.tuning import tunable
-    from sparsegp.tuning import tune as choose
+    from sparsegp.cli.tables import stem, training_tables
+    from sparsegp.fit.tune import tunable
+    from sparsegp.runtime import open_runtime
+    from sparsegp.store import folder_of
 
-    settings = shared.given(options, shared.TASK, shared.SETTINGS)
+    settings = shared.settings_of(options)
     tunable(**settings)  # refuses before anything is read
-    directory = place_of(out or f"sparsegp-tune-{stem(data)}")
-    with stoppable(), Stages(quiet, directory) as stages:
+    place, limits = shared.place(options), shared.given(options, shared.LIMITS)
+    directory = out or f"sparsegp-tune-{stem(data)}"
+    with Stages(quiet) as stages:
         stages.begin("read")
-        table, _ = open_tables(data, None, label_column)
+        table, _ = training_tables(data, None, label_column)
         stages.begin("prepare")
-        tuned = choose(
-            table,
-            out=directory,
-            resume=resume,
-            progress=stages,
-            **settings,
-            **shared.given(options, shared.WHERE, shared.TUNING),
-        )
-        command = train_command(data, label_column, {**settings, "kernel": tuned.kernel})
+        run: dict[str, Any] = {"out": directory, "resume": resume, "progress": stages}
+        with open_runtime(**place) as runtime:
+            tuned = sparsegp.tune(table, runtime=runtime, **run, **limits, **settings)
         record = {
             "source": table.source,
             "rows": int(table.X.shape[0]),
             "columns": int(table.X.shape[1]),
             **tuned.to_json(),
-            "run": str(directory),
-            "train": command,
+            "run": str(folder_of(directory)),
+            "train": train_command(data, label_column, {**settings, "kernel": tuned.kernel}),
             "seconds": stages.taken(),
         }
-        stages.done(record, summary(record))
     if as_json:
-        print_json(record)
-        return
-    print_trials(record["trials"], tuned.kernel)
-    print_pairs(summary(record))
+        show([json_line(record)])
+    else:
+        show([*trial_lines(record["trials"], tuned.kernel), *pairs(summary(record))])
 
 
 def train_command(data: str, label_column: str | None, settings: Mapping[str, Any]) -> str:
@@ -91,21 +85,20 @@ def train_command(data: str, label_column: str | None, settings: Mapping[str, An
     if label_column is not None:
         words += ["--label-column", label_column]
     for option in click.get_current_context().command.params:
-        if option.name in shared.SETTINGS and option.name in settings:
+        if option.name in shared.SPARSE_SETTINGS and option.name in settings:
             value = settings[option.name]
-            words += option.opts[:1] if isinstance(value, bool) else [option.opts[0], str(value)]
+            words += [option.opts[0]] if isinstance(value, bool) else [option.opts[0], str(value)]
     return shlex.join(words)
 
 
 def summary(record: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the outcome of a tuning in words."""
     rows, columns = plural(record["rows"], "row"), plural(record["columns"], "column")
-    times = ", ".join(f"{name} {value:.1f} s" for name, value in record["seconds"].items())
     return [
         ("tuned on", f"{record['source']}: {rows}, {columns}"),
         ("trials", extent(len(record["trials"]), record["ended"])),
         ("kernel", record["kernel"]),
-        ("time", times),
+        ("time", seconds_of(record["seconds"])),
         ("records", str(record["run"])),
         ("next", record["train"]),
     ]
@@ -117,47 +110,41 @@ def extent(trials: int, ended: str) -> str:
     return plural(trials, "trial") + cut
 
 
-def print_trials(trials: Iterable[Mapping[str, Any]], chosen: str | None) -> None:
-    """Print a table of trials, the best of each rung first; the chosen kernel has a star."""
-    rungs: dict[int, list[Mapping[str, Any]]] = {}
-    for trial in trials:
-        rungs.setdefault(trial["rung"], []).append(trial)
-    for rung in sorted(rungs):
-        ranked = sorted(rungs[rung], key=rank)
-        size = f"{ranked[0]['rows']} rows, {ranked[0]['n_active']} of them active"
-        click.echo(f"rung {rung}: {plural(len(ranked), 'trial')} on {size}{against(ranked[0])}")
-        click.echo("  trial    nlpp    error     ece      cpu  kernel")
+def trial_lines(trials: Iterable[Mapping[str, Any]], chosen: str | None) -> Iterator[str]:
+    """Yield a table of trials, the best of each rung first; the chosen kernel has a star."""
+    for rung, group in groupby(sorted(trials, key=rank), key=lambda trial: trial["rung"]):
+        ranked = list(group)
+        first = ranked[0]
+        rows = f"{first['rows']} rows, {first['n_active']} of them active"
+        yield f"rung {rung}: {plural(len(ranked), 'trial')} on {rows}{against(first)}"
+        yield "  trial    nlpp    error     ece      cpu  kernel"
         for trial in ranked[:MOST_LINES]:
-            click.echo(line(trial, trial["kernel"] == chosen))
+            yield trial_line(trial, trial["kernel"] == chosen)
         if len(ranked) > MOST_LINES:
-            click.echo(f"    ... {len(ranked) - MOST_LINES} more")
+            yield f"    ... {len(ranked) - MOST_LINES} more"
+
+
+def rank(trial: Mapping[str, Any]) -> tuple[int, bool, float, int]:
+    """Return what trials are sorted by: rungs, then those that did not fail, then nlpp."""
+    failed = trial["nlpp"] is None
+    return trial["rung"], failed, 0.0 if failed else trial["nlpp"], trial["number"]
 
 
 def against(trial: Mapping[str, Any]) -> str:
-    """Return how a trial went that had a rival."""
+    """Return how a trial compared that had a rival."""
     if not trial.get("rival"):
         return ""
     ahead = "ahead" if trial["leads"] else "not ahead"
     return f", {ahead} of the kernel of the settings on other rows held out"
 
 
-def rank(trial: Mapping[str, Any]) -> tuple[bool, float, int]:
-    """Return what trials of a rung are sorted by."""
-    failed = trial["nlpp"] is None
-    return failed, 0.0 if failed else trial["nlpp"], trial["number"]
-
-
-def line(trial: Mapping[str, Any], chosen: bool) -> str:
+def trial_line(trial: Mapping[str, Any], chosen: bool) -> str:
     """Return a line of the table."""
-    star, kernel = "*" if chosen else " ", shortened(trial["kernel"])
+    star, kernel = "*" if chosen else " ", trial["kernel"]
+    kernel = kernel if len(kernel) <= WIDTH else f"{kernel[: WIDTH - 3]}..."
     if trial["nlpp"] is None:
         return f"{star} {trial['number']:>5}  failed: {trial['failure']}  {kernel}"
     return (
         f"{star} {trial['number']:>5}  {trial['nlpp']:.4f}  {percent(trial['error']):>7}  "
         f"{trial['ece']:.4f}  {trial['seconds']:>5.1f} s  {kernel}"
     )
-
-
-def shortened(kernel: str) -> str:
-    """Return the beginning of a text that is too long for a table."""
-    return kernel if len(kernel) <= WIDTH else f"{kernel[: WIDTH - 3]}..."

@@ -3,12 +3,10 @@
 from sparsegp.data.catalog import CATALOG as CATALOG
 from sparsegp.data.catalog import toy as toy
 from sparsegp.data.dataset import open_dataset as open_dataset
-from sparsegp.data.gaussians import nine_gaussians as nine_gaussians
-from sparsegp.data.labels import classes_from_json as classes_from_json
-from sparsegp.data.labels import classes_to_json as classes_to_json
+from sparsegp.data.labels import Numbers as Numbers
+from sparsegp.data.labels import as_numbers as as_numbers
 from sparsegp.data.labels import encode as encode
 from sparsegp.data.labels import encode_with as encode_with
-from sparsegp.data.numbers import Numbers as Numbers
 from sparsegp.data.scaling import SCALINGS as SCALINGS
 from sparsegp.data.scaling import Scaling as Scaling
 from sparsegp.data.scaling import choose_scaling as choose_scaling
@@ -16,6 +14,4 @@ from sparsegp.data.summary import Summary as Summary
 from sparsegp.data.summary import summarise as summarise
 from sparsegp.data.table import Dataset as Dataset
 from sparsegp.data.table import Table as Table
-from sparsegp.data.table import check_table as check_table
-from sparsegp.data.table import join_tables as join_tables
 from sparsegp.data.table import table_from_arrays as table_from_arrays

@@ -36,7 +36,7 @@ def iris() -> Dataset:
     from sklearn.datasets import load_iris  # noqa: PLC0415
 
     X, y = load_iris(return_X_y=True)
-    return Dataset(table_from_arrays(X, y, "iris"), None)
+    return Dataset(table_from_arrays(X, y, "iris"))
 
 
 @CATALOG.register("wine")
@@ -45,7 +45,7 @@ def wine() -> Dataset:
     from sklearn.datasets import load_wine  # noqa: PLC0415
 
     X, y = load_wine(return_X_y=True)
-    return Dataset(table_from_arrays(X, y, "wine"), None)
+    return Dataset(table_from_arrays(X, y, "wine"))
 
 
 @CATALOG.register("toy")

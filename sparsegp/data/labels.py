@@ -1,17 +1,32 @@
-"""Class labels: from what users write to codes 0..K-1, and to JSON and back."""
+"""Labels: of classes, as codes 0..K-1 and back; of a regression, as standardised numbers."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
-from sparsegp.data.table import tidy_labels
 from sparsegp.errors import DataError
-from sparsegp.types import Integers, Labels
+from sparsegp.types import Doubles, Integers, Labels
+
+REAL_KINDS = "biuf"
+"""Kinds of dtype that hold real numbers: bool, integers, floats."""
 
 TOO_LARGE = 2.0**63
 """Whole numbers from here on are no integers of 64 bits."""
+
+LONGEST = 200
+"""Bytes of a label: an array of strings takes as many characters for every row."""
+
+FEW, ROWS_PER_CLASS = 20, 5
+"""More classes than these need so many rows each, or they are taken for numbers."""
+
+REMEDY = (
+    "numbers to predict need a regression (--task regression), and labels in another column "
+    "--label-column"
+)
 
 
 def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
@@ -20,8 +35,8 @@ def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
     Parameters
     ----------
     y : array (n,)
-        Integers, strings, bools or floats; floats that are all whole become integers, and labels
-        of mixed types become strings.
+        Integers, strings, bools, or floats that are whole numbers. Labels of mixed types become
+        strings.
     source : str
         Where the labels come from, for messages.
 
@@ -35,21 +50,27 @@ def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
     Raises
     ------
     DataError
-        If there are no labels, a label is missing (None, NaN), or all are the same.
+        If there are no labels, a label is missing or no name of a class, all are the same, or
+        there are so many that they cannot be classes.
     """
-    classes, codes = np.unique(_uniform(y, source), return_inverse=True)
-    if len(classes) < 2:
-        rows = "the only row" if len(codes) == 1 else f"all {len(codes)} rows"
+    classes, codes = _unique(y, source)
+    n, n_classes = len(codes), len(classes)
+    if n_classes < 2:
         raise DataError(
-            f"one class only, {repr(classes[0].item())[:60]}, in {rows} of {source}; a classifier "
+            f"one class only, {classes[0].item()!r}, in all {n} rows of {source}; a classifier "
             "needs at least two"
         )
-    return classes, codes.astype(np.int64)
+    if n_classes > max(FEW, n / ROWS_PER_CLASS):
+        raise DataError(
+            f"{source} has {n_classes} classes in {n} rows, fewer than {ROWS_PER_CLASS} rows for "
+            f"each; {REMEDY}"
+        )
+    return classes, codes
 
 
 def encode_with(
     classes: Labels, y: Labels | None, source: str = "y"
-) -> tuple[Integers, list[int | str | bool | float]]:
+) -> tuple[Integers, list[int | str | bool]]:
     """Give labels the numbers of the classes of a model.
 
     Labels are compared as strings when only one side is made of strings.
@@ -73,112 +94,167 @@ def encode_with(
     Raises
     ------
     DataError
-        If there are no labels, or a label is missing.
+        If there are no labels, or a label is missing or no name of a class.
     """
-    found, places = np.unique(_uniform(y, source), return_inverse=True)
-    known, wanted = classes, found
+    found, places = _unique(y, source)
+    known, wanted = classes.tolist(), found.tolist()
     if (classes.dtype.kind == "U") != (found.dtype.kind == "U"):
-        known, wanted = _strings(classes), _strings(found)
-    code = {label: number for number, label in enumerate(known.tolist())}
-    codes = np.array([code.get(label, -1) for label in wanted.tolist()], dtype=np.int64)
+        known, wanted = list(map(str, known)), list(map(str, wanted))
+    code = {label: number for number, label in enumerate(known)}
+    codes = np.array([code.get(label, -1) for label in wanted], dtype=np.int64)
     return codes[places], found[codes < 0].tolist()
 
 
-def classes_to_json(classes: Labels) -> list[int | str | bool | float]:
-    """Return the classes (K,) as plain values, which JSON keeps apart by type."""
-    return list(classes.tolist())
+@dataclass(frozen=True)
+class Numbers:
+    """How labels y of a regression become targets (y - offset) / scale of mean 0 and variance 1.
+
+    Parameters
+    ----------
+    offset, scale : float
+        Mean and standard deviation of the training labels; a scale of one if all are the same.
+    """
+
+    offset: float
+    scale: float
+
+    @classmethod
+    def of(cls, y: Labels | None, source: str) -> "Numbers":
+        """Return what standardises the labels of the training rows; see `as_numbers`."""
+        values = as_numbers(y, source)
+        return cls(float(values.mean()), float(values.std()) or 1.0)
+
+    def encode(self, y: Labels | None, source: str) -> Doubles:
+        """Return labels as targets, (n,); see `as_numbers`."""
+        return (as_numbers(y, source) - self.offset) / self.scale
+
+    def decode(self, target: Doubles) -> Doubles:
+        """Return targets as labels, (n,)."""
+        return target * self.scale + self.offset
 
 
-def classes_from_json(stored: Sequence[int | str | bool | float]) -> Labels:
-    """Restore what `classes_to_json` gave.
+def as_numbers(y: Any, source: str) -> Doubles:
+    """Return the labels of a regression as doubles, (n,).
 
     Raises
     ------
     DataError
-        If the values are not all integers, all strings, all bools or all floats.
+        If there are none, or one is missing or not a number.
     """
-    kinds = {type(value) for value in stored}
-    if len(kinds) != 1 or not kinds <= {int, str, bool, float}:
-        names = ", ".join(sorted(kind.__name__ for kind in kinds)) or "nothing"
-        raise DataError(f"stored classes must be values of one type; found {names}")
-    return np.array(stored)
+    labels = tidy_labels(y, source)
+    if labels.dtype.kind not in REAL_KINDS:
+        raise DataError(f"a regression needs numbers as labels; {source} has {labels.dtype}")
+    values = labels.astype(np.float64)
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        raise DataError(
+            f"labels must be finite: {len(bad)} of {source} are not, the first, "
+            f"{values[bad[0]]}, in row {bad[0]} (rows counted from 0)"
+        )
+    return values
 
 
-def labels_from_text(texts: Sequence[str]) -> Labels:
-    """Read labels written as text: integers if all are whole numbers, else floats, else strings.
+def tidy_labels(y: Any, source: str) -> Labels:
+    """Return labels as one flat array (n,) of numbers, strings or objects; None where masked.
 
-    Whole numbers that do not fit 64 bits stay strings.
+    Raises
+    ------
+    DataError
+        If there are none, there is more than one for a row, or their type is none of labels.
     """
-    try:
-        values = [float(text) for text in texts]
-    except ValueError:
-        return np.array(texts, dtype=np.str_)
-    if not all(value.is_integer() for value in values):
-        return np.array(values)
-    if all(abs(value) < TOO_LARGE for value in values):
-        return np.array([_whole(text) for text in texts], dtype=np.int64)
-    return np.array(texts, dtype=np.str_)  # as doubles, some of them could be the same
-
-
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        return int(float(text))
-
-
-def _uniform(y: Labels | None, source: str) -> Labels:
-    """Return labels of one type, none of them missing."""
     if y is None:
         raise DataError(
             f"{source} has no labels; a text or parquet file holds them in a column, other formats "
             f"in an array or a file y beside X"
         )
-    labels = tidy_labels(y, source)
-    if labels.dtype.kind == "O":
-        labels = _one_type(labels, source)
-    if labels.dtype.kind == "f":
-        labels = _whole_floats(labels, source)
-    elif labels.dtype.kind == "u" and labels.size and labels.max() > np.iinfo(np.int64).max:
-        raise DataError(f"label {labels.max()} of {source} does not fit 64 bits with a sign")
-    return labels.astype(np.int64) if labels.dtype.kind in "iu" else labels
+    labels: Labels = np.asarray(y)
+    if isinstance(y, np.ma.MaskedArray):
+        labels = labels.astype(object)
+        labels[np.ma.getmaskarray(y)] = None
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1 or labels.dtype.kind not in f"{REAL_KINDS}SUTO":
+        raise DataError(
+            f"labels must be integers or strings, one for each row; those of {source} are "
+            f"{labels.dtype} of shape {labels.shape}"
+        )
+    if labels.dtype.kind == "S":
+        try:
+            return np.char.decode(labels, "utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(f"labels of {source} must be text in UTF-8: {error}") from None
+    return labels.astype(np.str_) if labels.dtype.kind == "T" else labels
 
 
-def _one_type(labels: Labels, source: str) -> Labels:
-    """Turn objects (n,) into bools, numbers or strings; a missing one is refused."""
-    values = [value.item() if isinstance(value, np.generic) else value for value in labels]
-    for row, value in enumerate(values):
-        if _is_missing(value):
-            raise DataError(_missing(row, value, source))
-    kinds = {type(value) for value in values}
-    if kinds == {bool}:
-        return np.array(values, dtype=np.bool_)
-    if kinds <= {int, float} and all(
-        isinstance(value, float) or abs(value) < TOO_LARGE for value in values
-    ):
-        return np.array(values)
-    return np.array([str(value) for value in values], dtype=np.str_)
+def labels_from_text(texts: Sequence[str], source: str) -> Labels:
+    """Read labels written as text: integers if all are whole numbers, else floats, else strings.
+
+    Whole numbers that do not fit 64 bits stay strings: as doubles, some could be the same.
+
+    Raises
+    ------
+    DataError
+        If a string is no name of a class.
+    """
+    try:
+        values = np.array([float(text) for text in texts])
+    except ValueError:
+        return _names(texts, source)
+    if not np.all(np.isfinite(values) & (values == np.rint(values))):
+        return values
+    if np.any(np.abs(values) >= TOO_LARGE):
+        return _names(texts, source)
+    return np.array([int(Decimal(text)) for text in texts], dtype=np.int64)
 
 
-def _whole_floats(labels: Labels, source: str) -> Labels:
-    finite = np.isfinite(labels)
-    if not finite.all():
-        row = int(np.argmin(finite))
-        raise DataError(_missing(row, labels[row], source))
+def whole_numbers(labels: Doubles) -> Labels:
+    """Return floats (n,) as integers of 64 bits if all are such, else as they are."""
     whole = np.all((labels == np.rint(labels)) & (np.abs(labels) < TOO_LARGE))
     return labels.astype(np.int64) if whole else labels
 
 
-def _is_missing(value: Any) -> bool:
-    """None, NaN, or the marks of data frames for a missing value."""
-    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
-        return True
-    return isinstance(value, float) and math.isnan(value)
+def _unique(y: Labels | None, source: str) -> tuple[Labels, Integers]:
+    """Return what labels of classes there are, all of one type, and the place of each row's."""
+    labels = tidy_labels(y, source)
+    kind = labels.dtype.kind
+    values = labels.tolist() if kind == "O" or (kind == "f" and np.isnan(labels).any()) else []
+    for row, value in enumerate(values):
+        nan = isinstance(value, float) and math.isnan(value)
+        if value is None or nan or type(value).__name__ in {"NAType", "NaTType"}:
+            raise DataError(
+                f"every row needs a label; row {row} of {source} has {value} (rows counted from 0)"
+            )
+    if labels.dtype.kind == "O":
+        labels = _one_type(values, source)
+    if labels.dtype.kind == "f":
+        labels = whole_numbers(labels)
+    found, places = np.unique(labels, return_inverse=True)
+    if found.dtype.kind == "f" or (found.dtype.kind == "u" and found[-1] >= TOO_LARGE):
+        raise DataError(
+            f"classes must be names or whole numbers of 64 bits; {source} has {found[0]} to "
+            f"{found[-1]}; {REMEDY}"
+        )
+    found = _names(found, source) if found.dtype.kind == "U" else found
+    return found.astype(np.int64) if found.dtype.kind in "iu" else found, places.astype(np.int64)
 
 
-def _missing(row: int, value: Any, source: str) -> str:
-    return f"every row needs a label; row {row} of {source} has {value} (rows counted from 0)"
+def _one_type(values: list[Any], source: str) -> Labels:
+    """Turn objects (n,) into bools or numbers, where all are such, else into strings."""
+    values = [value.item() if isinstance(value, np.generic) else value for value in values]
+    kinds = {type(value) for value in values}
+    if kinds == {bool} or kinds <= {int, float}:
+        labels = np.array(values)
+        if labels.dtype.kind in REAL_KINDS:
+            return labels
+    return _names([str(value) for value in values], source)
 
 
-def _strings(labels: Labels) -> Labels:
-    return np.array([str(label) for label in labels.tolist()], dtype=np.str_)
+def _names(texts: Any, source: str) -> Labels:
+    """Return strings as an array (n,), if all of them are Unicode and short."""
+    try:
+        longest = max(len(text.encode()) for text in texts)
+    except (SystemError, ValueError):  # what an array holds is no Unicode
+        longest = LONGEST + 1
+    if longest > LONGEST:
+        raise DataError(f"labels of {source} must be text, in UTF-8 of at most {LONGEST} bytes")
+    return np.array(texts, dtype=np.str_)

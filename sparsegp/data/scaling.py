@@ -48,11 +48,24 @@ class Scaling:
         Doubles.
     name : str
         The rule that was followed: "standard", "range" or "none" (`auto` resolves to one).
+
+    Raises
+    ------
+    DataError
+        If shift and factor are not finite numbers for the same columns.
     """
 
     shift: Doubles
     factor: Doubles
     name: str
+
+    def __post_init__(self) -> None:
+        shift, factor = self.shift, self.factor
+        fitting = shift.ndim == 1 and shift.shape == factor.shape
+        if not (fitting and np.isfinite(shift).all() and np.isfinite(factor).all()):
+            raise DataError(
+                "shift and factor of a scaling must be finite numbers, one of each for a column"
+            )
 
     def apply(self, X: Any, dtype: DTypeLike = np.float64) -> Any:
         """Scale X (n, p), a numpy array at once or a dask array lazily.
@@ -79,38 +92,6 @@ class Scaling:
                 meta=np.empty((0, 0), dtype),
             )
         return scale(np.asarray(X), shift=self.shift, factor=self.factor, to=dtype)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain lists and strings; `from_json` restores the same doubles."""
-        return {
-            "name": self.name,
-            "shift": self.shift.tolist(),
-            "factor": self.factor.tolist(),
-        }
-
-    @classmethod
-    def from_json(cls, stored: dict[str, Any]) -> "Scaling":
-        """Restore what `to_json` gave.
-
-        Raises
-        ------
-        DataError
-            If an entry is missing or is not a list of finite numbers of the same length.
-        """
-        try:
-            shift = np.array(stored["shift"], dtype=np.float64)
-            factor = np.array(stored["factor"], dtype=np.float64)
-            name = str(stored["name"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"a stored scaling needs name, shift and factor: {error!r}") from None
-        if shift.ndim != 1 or shift.shape != factor.shape:
-            raise DataError(
-                f"shift and factor of a stored scaling must be lists of one length; "
-                f"their shapes are {shift.shape} and {factor.shape}"
-            )
-        if not (np.isfinite(shift).all() and np.isfinite(factor).all()):
-            raise DataError("shift and factor of a stored scaling must be finite")
-        return cls(shift, factor, name)
 
 
 SCALINGS: Registry[Callable[[Summary], Scaling]] = Registry("scaling")

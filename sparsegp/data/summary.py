@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.data.blocks import map_chunks
-from sparsegp.data.table import REAL_KINDS
+from sparsegp.data.labels import REAL_KINDS
 from sparsegp.errors import DataError
 from sparsegp.types import Doubles
 
@@ -22,9 +21,11 @@ PIECE_VALUES = 1 << 20
 PRECISION = 24
 """Bits that are kept of a mean and a variance, those of a float32."""
 
-
 SMALLEST = -1074
 """Exponent of the smallest positive double."""
+
+TINY = float(np.finfo(np.float64).tiny)
+"""The smallest double of full precision."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,7 @@ class Summary:
         return float(self.high.max())
 
 
-@dataclass(frozen=True)
-class Partial:
+class Partial(NamedTuple):
     """Statistics of some rows: count, range, mean and sum of squared deviations, bad values.
 
     The mean is counted from the first of the rows, `origin` (p,), so that its error is small
@@ -101,7 +101,8 @@ def summarise(
     source : str
         Where the rows come from, for messages.
     scheduler : str or callable, optional
-        Of dask, such as "threads"; see `map_chunks`.
+        Of dask, such as "threads", or what `dask.compute` takes as one. By default that of the
+        moment: threads, or a cluster when a client is connected.
 
     Returns
     -------
@@ -110,18 +111,33 @@ def summarise(
     Raises
     ------
     DataError
-        If X does not hold real numbers, holds NaN or infinity, or values too large to square.
+        If X does not hold real numbers, holds NaN or infinity, or values too large or too small to
+        square.
     """
     if X.dtype.kind not in REAL_KINDS:
         raise DataError(f"X must hold real numbers; {source} holds {X.dtype}")
-    total = reduce(combine, map_chunks(partial, X, scheduler))
+    from dask.base import compute  # noqa: PLC0415 - slow to import
+    from dask.delayed import delayed  # noqa: PLC0415
+
+    blocks: Any = X
+    task: Any = delayed(partial, pure=True)
+    parts = compute(*map(task, blocks.to_delayed().ravel()), scheduler=scheduler)  # type: ignore[no-untyped-call]
+    total: Partial = reduce(combine, parts)
     if total.first_bad is not None:
-        raise DataError(_bad_values(total, source))
-    if not np.all(np.isfinite(total.squares)):
-        column = int(np.argmin(np.isfinite(total.squares)))
+        row, column, value = total.first_bad
+        count = "1 value that is" if total.n_bad == 1 else f"{total.n_bad} values that are"
         raise DataError(
-            f"{source} has values too large to standardise in column {column}, from "
-            f"{total.low[column]:g} to {total.high[column]:g}; divide the column first"
+            f"{source} has {count} not finite, the first is {value} in row {row}, column {column} "
+            f"(counted from 0); remove or fill in such values"
+        )
+    large = ~np.isfinite(total.squares)
+    small = (total.squares < TINY) & (total.high > total.low)
+    if (large | small).any():
+        column = int(np.argmax(large | small))
+        size, remedy = ("large", "divide") if large[column] else ("small", "multiply")
+        raise DataError(
+            f"{source} has values too {size} to standardise in column {column}, from "
+            f"{total.low[column]:g} to {total.high[column]:g}; {remedy} the column first"
         )
     return _finish(total)
 
@@ -137,33 +153,28 @@ def combine(a: Partial, b: Partial) -> Partial:
     """Statistics of the rows of `a` followed by those of `b`."""
     if a.n == 0 or b.n == 0:
         return b if a.n == 0 else a
-    n = a.n + b.n
-    first = a.first_bad
+    n, first = a.n + b.n, a.first_bad
     if first is None and b.first_bad is not None:
         first = (a.n + b.first_bad[0], *b.first_bad[1:])
     with np.errstate(over="ignore", invalid="ignore"):
         step = (b.origin - a.origin) + b.mean - a.mean
         mean = a.mean + step * (b.n / n)
         squares = a.squares + b.squares + step**2 * (a.n * b.n / n)
-    return Partial(
-        n,
-        np.minimum(a.low, b.low),
-        np.maximum(a.high, b.high),
-        a.origin,
-        mean,
-        squares,
-        a.whole and b.whole,
-        a.n_bad + b.n_bad,
-        first,
-    )
+    low, high = np.minimum(a.low, b.low), np.maximum(a.high, b.high)
+    whole, n_bad = a.whole and b.whole, a.n_bad + b.n_bad
+    return Partial(n, low, high, a.origin, mean, squares, whole, n_bad, first)
 
 
 def _piece(rows: NDArray[Any]) -> Partial:
     X = np.asarray(rows, dtype=np.float64)
-    n = len(X)
-    finite = np.isfinite(X) if rows.dtype.kind == "f" else None
-    if n == 0 or (finite is not None and not finite.all()):
-        return _unusable(X, finite)
+    n, p = X.shape
+    finite, zeros = np.isfinite(X), np.zeros(p)
+    if n == 0:
+        return Partial(0, zeros, zeros, zeros, zeros, zeros, whole=True)
+    if not finite.all():  # moments do not matter any more
+        row, column = divmod(int(np.argmin(finite)), p)  # the first False, by row
+        first, n_bad = (row, column, float(X[row, column])), int(X.size - finite.sum())
+        return Partial(n, zeros, zeros, zeros, zeros, zeros, True, n_bad, first)
     with np.errstate(over="ignore", invalid="ignore"):
         deviation = X - X[0]
         mean = deviation.mean(axis=0)
@@ -173,18 +184,6 @@ def _piece(rows: NDArray[Any]) -> Partial:
     return Partial(n, X.min(axis=0), X.max(axis=0), X[0].copy(), mean, squares, whole)
 
 
-def _unusable(X: Doubles, finite: NDArray[np.bool_] | None) -> Partial:
-    """Statistics of no rows, or of rows with bad values: moments do not matter any more."""
-    n, p = X.shape
-    zeros = np.zeros(p)
-    if n == 0 or finite is None:
-        return Partial(0, zeros, zeros, zeros, zeros, zeros, whole=True)
-    place = int(np.argmin(finite))  # the first False, by row and then by column
-    row, column = divmod(place, p)
-    first = (row, column, float(X[row, column]))
-    return Partial(n, zeros, zeros, zeros, zeros, zeros, True, int(X.size - finite.sum()), first)
-
-
 def _finish(total: Partial) -> Summary:
     _, exponent = np.frexp(total.high - total.low)
     unit = np.ldexp(1.0, np.maximum(exponent - PRECISION, SMALLEST))
@@ -192,13 +191,3 @@ def _finish(total: Partial) -> Summary:
     fraction, exponent = np.frexp(total.squares / total.n)
     variance = np.ldexp(np.rint(np.ldexp(fraction, PRECISION)), exponent - PRECISION)
     return Summary(total.n, len(mean), total.low, total.high, mean, variance, total.whole)
-
-
-def _bad_values(total: Partial, source: str) -> str:
-    assert total.first_bad is not None
-    row, column, value = total.first_bad
-    count = "1 value that is" if total.n_bad == 1 else f"{total.n_bad} values that are"
-    return (
-        f"{source} has {count} not finite, the first is {value} in row {row}, column {column} "
-        f"(counted from 0); remove or fill in such values"
-    )

@@ -1,21 +1,19 @@
-"""Rows with their labels: what every reader gives back, and the checks that all of them share."""
+"""A table: rows of named columns with their labels, and the checks that all of them share."""
 
-import sys
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sparsegp.data.blocks import from_memory, from_sparse
+from sparsegp.data.blocks import from_memory
+from sparsegp.data.labels import REAL_KINDS, tidy_labels
 from sparsegp.errors import DataError
 from sparsegp.types import Integers, Labels
 
 if TYPE_CHECKING:
     import dask.array as da
-
-REAL_KINDS = "biuf"
-"""Kinds of dtype that hold real numbers: bool, integers, floats."""
 
 
 @dataclass(frozen=True)
@@ -33,24 +31,8 @@ class Table:
     origin : Integers (n,), optional
         Where some rows are copies of others: for each row the number of its original, which is its
         own for the originals.
-    """
-
-    X: "da.Array"
-    y: Labels | None
-    source: str
-    origin: Integers | None = None
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """A training table and, where the source has one, its test table."""
-
-    train: Table
-    test: Table | None = None
-
-
-def check_table(table: Table) -> Table:
-    """Return the table when it can be learnt from.
+    names : tuple of str, optional
+        Of the columns, where the source has any.
 
     Raises
     ------
@@ -58,36 +40,65 @@ def check_table(table: Table) -> Table:
         If X is not two-dimensional, does not hold real numbers, has no rows or no columns, or if
         the labels are not one per row.
     """
-    X, y, source = table.X, table.y, table.source
-    if X.ndim != 2:
-        raise DataError(f"X must be two-dimensional, (rows, columns); {source} has shape {X.shape}")
-    if X.dtype.kind not in REAL_KINDS:
-        raise DataError(f"X must hold real numbers; {source} holds {X.dtype}")
-    n, p = X.shape
-    if n == 0:
-        raise DataError(f"{source} has no rows")
-    if p == 0:
-        raise DataError(f"{source} has no columns to learn from")
-    if y is not None and len(y) != n:
-        raise DataError(f"every row needs one label; {source} has {n} rows and {len(y)} labels")
-    return table
+
+    X: "da.Array"
+    y: Labels | None
+    source: str
+    origin: Integers | None = None
+    names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        X, y, source = self.X, self.y, self.source
+        require_two_dimensions(X, source)
+        if X.dtype.kind not in REAL_KINDS:
+            raise DataError(f"X must hold real numbers; {source} holds {X.dtype}")
+        n, p = X.shape
+        if n == 0:
+            raise DataError(f"{source} has no rows")
+        if p == 0:
+            raise DataError(f"{source} has no columns to learn from")
+        if y is not None and len(y) != n:
+            raise DataError(f"every row needs one label; {source} has {n} rows and {len(y)} labels")
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What the columns hold (p,): numbers, so far."""
+        return ("number",) * int(self.X.shape[1])
+
+    def select(self, names: Sequence[str] | None) -> "Table":
+        """Return the table with these columns in this order; as it is where either has no names.
+
+        Raises
+        ------
+        DataError
+            If some are missing; they are named.
+        """
+        if names is None or self.names is None or tuple(names) == self.names:
+            return self
+        places = column_places(names, self.names, self.source)
+        return replace(self, X=self.X[:, places], names=tuple(names))
 
 
-def check_pair(dataset: Dataset) -> Dataset:
-    """Return the data set when its two tables have the same columns.
+@dataclass(frozen=True)
+class Dataset:
+    """A training table and, where the source has one, its test table.
 
     Raises
     ------
     DataError
-        If the numbers of columns differ.
+        If they have different columns.
     """
-    train, test = dataset.train, dataset.test
-    if test is not None and test.X.shape[1] != train.X.shape[1]:
-        raise DataError(
-            f"training and test rows must have the same columns; {train.source} has "
-            f"{train.X.shape[1]} and {test.source} has {test.X.shape[1]}"
-        )
-    return dataset
+
+    train: Table
+    test: Table | None = None
+
+    def __post_init__(self) -> None:
+        train, test = self.train, self.test
+        if test is not None and test.X.shape[1] != train.X.shape[1]:
+            raise DataError(
+                f"training and test rows must have the same columns; {train.source} has "
+                f"{train.X.shape[1]} and {test.source} has {test.X.shape[1]}"
+            )
 
 
 def table_from_arrays(X: Any, y: ArrayLike | None = None, source: str = "X") -> Table:
@@ -111,73 +122,49 @@ def table_from_arrays(X: Any, y: ArrayLike | None = None, source: str = "X") -> 
     Raises
     ------
     DataError
-        If the arrays cannot be learnt from, see `check_table`.
+        If the arrays cannot be learnt from, see `Table`.
     """
-    return check_table(
-        Table(_rows(X, source), None if y is None else tidy_labels(y, source), source)
-    )
+    names = column_names(getattr(X, "columns", ()))
+    labels = None if y is None else tidy_labels(y, source)
+    return Table(_rows(X, source), labels, source, names=names)
 
 
-def join_tables(first: Table, second: Table, source: str) -> Table:
-    """Return the rows of one table followed by those of another, as a table of that name.
+def column_names(found: Iterable[Any]) -> tuple[str, ...] | None:
+    """Return the names of columns if they are strings, none of them empty or twice, else None."""
+    names = list(found)
+    named = all(isinstance(name, str) and name for name in names)
+    return tuple(names) if names and named and len(set(names)) == len(names) else None
+
+
+def column_places(wanted: Sequence[str], found: Sequence[str], source: str) -> list[int]:
+    """Return where the wanted columns are among those that were found.
+
+    Parameters
+    ----------
+    wanted, found : sequence of str
+        Names.
+    source : str
+        Where the columns come from, for messages.
 
     Raises
     ------
     DataError
-        If they have other columns, or one of them alone has labels.
+        If some are missing; they are named.
     """
-    import dask.array as da  # noqa: PLC0415 - slow to import
-
-    if first.X.shape[1] != second.X.shape[1]:
+    places = {name: place for place, name in enumerate(found)}
+    missing = [name for name in wanted if name not in places]
+    if missing:
         raise DataError(
-            f"joined rows must have the same columns; {first.source} has {first.X.shape[1]} and "
-            f"{second.source} has {second.X.shape[1]}"
+            f"{source} must have the columns that were trained on; missing: "
+            f"{', '.join(missing[:20])}; found: {', '.join(found[:20])}"
         )
-    if (first.y is None) != (second.y is None):
-        raise DataError(f"both of {first.source} and {second.source} must have labels, or none")
-    X: da.Array = da.concatenate([first.X, second.X])  # type: ignore[no-untyped-call]
-    y = None if first.y is None else np.concatenate([first.y, second.y])
-    return check_table(Table(X, y, source))
+    return [places[name] for name in wanted]
 
 
-def tidy_labels(y: Any, source: str) -> Labels:
-    """Return labels as one flat array (n,); bytes become strings.
-
-    Raises
-    ------
-    DataError
-        If there is more than one label for a row, or a label is no valid text.
-    """
-    labels = np.asarray(y)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim != 1:
-        raise DataError(
-            f"labels must be one for each row, (rows,); those of {source} have shape {labels.shape}"
-        )
-    if labels.dtype.kind == "S":
-        try:
-            return np.char.decode(labels, "utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(f"labels of {source} must be text in UTF-8: {error}") from None
-    if labels.dtype.kind == "T":
-        return labels.astype(np.str_)
-    if labels.dtype.kind not in REAL_KINDS + "UO":
-        raise DataError(
-            f"labels must be integers or strings; those of {source} are of type {labels.dtype}"
-        )
-    if labels.dtype.kind == "U" and not _is_text(labels):
-        raise DataError(f"labels of {source} must be text; some hold what is no Unicode")
-    return labels
-
-
-def _is_text(labels: Labels) -> bool:
-    """Tell whether all marks of strings (n,) are such as text can hold."""
-    if not labels.itemsize:
-        return True
-    native = np.ascontiguousarray(labels, dtype=labels.dtype.newbyteorder("="))
-    codes = native.view(np.uint32)
-    return not ((codes > sys.maxunicode) | ((codes >= 0xD800) & (codes < 0xE000))).any()
+def require_two_dimensions(X: Any, source: str) -> None:
+    """Raise a `DataError` if X is no array of rows and columns."""
+    if X.ndim != 2:
+        raise DataError(f"X must be two-dimensional, (rows, columns); {source} has shape {X.shape}")
 
 
 def _rows(X: Any, source: str) -> "da.Array":
@@ -187,16 +174,29 @@ def _rows(X: Any, source: str) -> "da.Array":
     if hasattr(X, "dask"):
         return _dask_rows(X, source)
     if hasattr(X, "tocsr"):
-        return from_sparse(X, source)
+        return from_memory(X, source)
+    X = real_numbers(X, source)
+    require_two_dimensions(X, source)
+    return from_memory(X, source)
+
+
+def real_numbers(X: Any, source: str) -> NDArray[Any]:
+    """Return an array of real numbers from whatever holds some: NaN where a value is masked.
+
+    Raises
+    ------
+    DataError
+        If some are no numbers.
+    """
+    if hasattr(X, "toarray"):
+        X = X.toarray()
     if isinstance(X, np.ma.MaskedArray):
         X = np.ma.filled(X.astype(float), np.nan)
     try:
         X = np.asarray(X)
     except ValueError as error:
         raise DataError(f"{source} is no table of numbers: {error}") from None
-    if X.ndim != 2:
-        raise DataError(f"X must be two-dimensional, (rows, columns); {source} has shape {X.shape}")
-    return from_memory(_numbers(X, source) if X.dtype.kind in "OUS" else X, source)
+    return _numbers(X, source) if X.ndim == 2 and X.dtype.kind in "OUS" else X
 
 
 def _dask_rows(X: Any, source: str) -> "da.Array":
@@ -212,23 +212,17 @@ def _dask_rows(X: Any, source: str) -> "da.Array":
 
 def _numbers(X: NDArray[Any], source: str) -> NDArray[np.float64]:
     """Convert objects (n, p) to doubles, or say which one is not a number."""
-    try:
-        if X.dtype.kind in "US":
-            raise ValueError
-        return X.astype(np.float64)
-    except (TypeError, ValueError):
-        row, column, value = next(_not_numbers(X), (0, 0, X.dtype))
-    value = getattr(value, "item", lambda: value)()
-    raise DataError(
-        f"X must hold real numbers; {source} has {value!r} in row {row}, column {column}"
-    )
-
-
-def _not_numbers(X: NDArray[Any]) -> Any:
+    if X.dtype.kind == "O":
+        try:
+            return X.astype(np.float64)
+        except (TypeError, ValueError):
+            pass
     for (row, column), value in np.ndenumerate(X):
         try:
-            if isinstance(value, str | bytes):
-                raise ValueError
-            float(value)
+            float("" if isinstance(value, str | bytes) else value)
         except (TypeError, ValueError):
-            yield row, column, value
+            raise DataError(
+                f"X must hold real numbers; {source} has {str(value)[:60]!r} in row {row}, column "
+                f"{column}"
+            ) from None
+    raise DataError(f"X must hold real numbers; {source} holds {X.dtype}")

@@ -4,21 +4,21 @@ To add a method, write one file with a subclass of `Method` and import it here.
 """
 
 from sparsegp.dense.base import METHODS as METHODS
-from sparsegp.dense.base import Alone as Alone
 from sparsegp.dense.base import Evidence as Evidence
 from sparsegp.dense.base import Fit as Fit
 from sparsegp.dense.base import Method as Method
 from sparsegp.dense.base import Problem as Problem
-from sparsegp.dense.base import Watch as Watch
 from sparsegp.dense.base import likelihood_for as likelihood_for
 from sparsegp.dense.base import parse_method as parse_method
-from sparsegp.dense.component import Component as Component
-from sparsegp.dense.component import Mixture as Mixture
+from sparsegp.dense.driver import Session as Session
+from sparsegp.dense.driver import Status as Status
 from sparsegp.dense.ep import EP as EP
 from sparsegp.dense.exact import Exact as Exact
 from sparsegp.dense.gibbs import Gibbs as Gibbs
 from sparsegp.dense.laplace import Laplace as Laplace
-from sparsegp.dense.learning import maximise as maximise
+from sparsegp.dense.learning import infer as infer
+from sparsegp.dense.mixture import Component as Component
+from sparsegp.dense.mixture import Mixture as Mixture
 from sparsegp.dense.online import Online as Online
 from sparsegp.dense.softmax_ep import SoftmaxEP as SoftmaxEP
 from sparsegp.dense.variational import Variational as Variational

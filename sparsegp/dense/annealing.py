@@ -16,61 +16,88 @@ prior: nothing is to be tuned, and every one of them moves. Runs go side by side
 temperatures at a time. What is drawn is keyed by the seed, the run and the temperature.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sparsegp.dense.base import Alone, Problem, Watch
-from sparsegp.dense.component import Component
+from sparsegp.dense.base import Problem
+from sparsegp.dense.driver import Iterative, RunTasks, Session, Status
+from sparsegp.dense.mixture import Component
+from sparsegp.dense.options import Options, option
 from sparsegp.dense.precisions import FORMS, Full, of_latent
-from sparsegp.errors import SettingsError
 from sparsegp.math.linalg import jittered_cholesky, solve_lower
 from sparsegp.math.quadrature import log_sum_exp
 from sparsegp.types import Doubles
 
-KEY = 47
-ROUND = 100
+KEY, ROUND = 47, 100
 
 
-@dataclass(frozen=True)
-class Ladder:
-    """How the temperature falls.
+class Bridge:
+    """From q = N(mean, (K^-1 + P)^-1) = p(u) exp(h'u - u'P u / 2) / Z_q to a posterior.
 
     Parameters
     ----------
-    runs : int
-        Independent ones.
-    temperatures : int
-        T.
-    slices : int
-        Transitions at each of them.
-    power : float
-        b_t = (t / T)^power.
+    problem : Problem
+    component : Component, optional
+        A posterior, with one mean, that q is; without one it is the prior.
 
-    Raises
-    ------
-    SettingsError
-        If a number is out of range.
+    Attributes
+    ----------
+    mean : Doubles (n, R)
+    log_integral : float
+        log Z_q.
+    jitter : float
+        What was added to the diagonal of a prior covariance at most, relative to its mean.
     """
 
-    runs: int = 8
-    temperatures: int = 2000
-    slices: int = 1
-    power: float = 4.0
+    def __init__(self, problem: Problem, component: Component | None = None) -> None:
+        covariances, n_latent = problem.covariances(), problem.n_latent
+        pairs = [jittered_cholesky(each, "the prior covariance") for each in covariances]
+        self.problem, self.jitter = problem, max(jitter for _, jitter in pairs)
+        self._factors = of_latent(np.stack([factor for factor, _ in pairs]), n_latent)
+        self._sites: Full | None = None
+        self.mean, self.log_integral = np.zeros((len(problem.x), n_latent)), 0.0
+        if component is not None:
+            coefficients, every = component.coefficients[0], of_latent(covariances, n_latent)
+            self.mean = np.einsum("rij,jr->ir", every, coefficients, optimize=True)
+            sites = FORMS[component.form](component.precision, covariances, n_latent)
+            units = np.eye(n_latent)[:, np.newaxis].repeat(len(problem.x), axis=1)
+            blocks = np.stack([sites.weigh(unit) for unit in units], axis=2)
+            self._sites = Full(0.5 * (blocks + blocks.swapaxes(1, 2)), covariances, n_latent)
+            self._shift = self._sites.weigh(self.mean) + coefficients
+            square = float(np.sum(self._shift * self.mean))
+            self.log_integral = 0.5 * (square - self._sites.log_det)
 
-    def __post_init__(self) -> None:
-        for name, least in (("runs", 2), ("temperatures", 1), ("slices", 1)):
-            if getattr(self, name) < least:
-                raise SettingsError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        if not 0.0 < self.power < np.inf:
-            raise SettingsError(f"power must be positive, got {self.power}")
+    def generator(self, number: int, t: int) -> np.random.Generator:
+        """Return that of a run at a temperature."""
+        return np.random.default_rng([self.problem.seed, KEY, number, t])
 
-    def inverse(self, t: int) -> float:
-        """Return b_t."""
-        return float((t / self.temperatures) ** self.power)
+    def deviation(self, rng: np.random.Generator) -> Doubles:
+        """Return a draw of q minus the mean, (n, R)."""
+        shape, lower, upper = self.mean.shape, self._factors, self._factors.swapaxes(1, 2)
+        prior = _times(lower, rng.standard_normal(shape))
+        if self._sites is None:
+            return prior
+        # u - K P^(1/2) B^-1 (P^(1/2) u + e) with B = I + P^(1/2) K P^(1/2), u and e independent
+        root, factor = self._sites.root, self._sites.factor
+        right = np.einsum("irs,is->ir", root, prior) + rng.standard_normal(shape)
+        solved = solve_lower(factor, solve_lower(factor, right.ravel()), transposed=True)
+        back = np.einsum("irs,is->ir", root, solved.reshape(shape))
+        return prior - _times(lower, _times(upper, back))
+
+    def log_ratio(self, latent: Doubles) -> float:
+        """Return log r(u) - log Z_q = log p(y|u) - h'u + u'P u / 2."""
+        log_p = float(self.problem.likelihood.log_density(latent, self.problem.target).sum())
+        if self._sites is None:
+            return log_p
+        return log_p - float(np.sum(latent * (self._shift - 0.5 * self._sites.weigh(latent))))
+
+
+def _times(matrices: Doubles, right: Doubles) -> Doubles:
+    """Return R matrices (R, n, n) times their columns of (n, R)."""
+    return np.asarray((matrices @ right.T[..., np.newaxis])[..., 0].T)
 
 
 @dataclass(frozen=True)
@@ -96,129 +123,66 @@ class LogMarginal:
     log_weights: Doubles
     jitter: float
 
-    @classmethod
-    def of(cls, log_weights: Doubles, jitter: float) -> "LogMarginal":
-        """Return the estimate by the log weights of runs, (runs,)."""
-        count = len(log_weights)
-        value = float(log_sum_exp(log_weights)) - np.log(count)
-        relative = np.exp(log_weights - value)
-        error = float(relative.std(ddof=1) / np.sqrt(count))
-        effective = count**2 / float(np.square(relative).sum())
-        return cls(float(value), error, effective, log_weights, jitter)
+
+@dataclass(frozen=True)
+class Runs:
+    """Latent values (runs, n, R), log weights (runs,), and how many temperatures are done."""
+
+    latent: Doubles
+    log_weights: Doubles
+    done: int = 0
 
 
 @dataclass(frozen=True)
-class Run:
-    """Where a run is.
-
-    Attributes
-    ----------
-    latent : Doubles (n, R)
-    done : int
-        Temperatures behind it.
-    log_weight : float
-    """
-
-    latent: Doubles
-    done: int
-    log_weight: float
-
-
-class Base:
-    """The Gaussian q = N(mean, (K^-1 + P)^-1) = p(u) exp(h'u - u'P u / 2) / Z_q.
+class Ladder(Options, Iterative[Bridge, LogMarginal]):
+    """How the temperature falls.
 
     Parameters
     ----------
-    problem : Problem
-    component : Component, optional
-        The posterior that it is; without one it is the prior.
-
-    Attributes
-    ----------
-    mean : Doubles (n, R)
-    log_integral : float
-        log Z_q.
-    jitter : float
-        What was added to the diagonal of a prior covariance at most, relative to its mean.
+    runs : int
+        Independent ones.
+    temperatures : int
+        T.
     """
 
-    def __init__(self, problem: Problem, component: Component | None) -> None:
-        covariances = problem.covariances()
-        pairs = [jittered_cholesky(each, "the prior covariance") for each in covariances]
-        self.jitter = max(jitter for _, jitter in pairs)
-        self._shape = (len(problem.x), problem.n_latent)
-        self._factors = np.stack([factor for factor, _ in pairs])
-        self._sites: Full | None = None
-        self._shift = self.mean = np.zeros(self._shape)
-        self.log_integral = 0.0
-        if component is not None:
-            coefficients = component.coefficients[0]
-            every = of_latent(covariances, problem.n_latent)
-            self.mean = np.einsum("rij,jr->ir", every, coefficients, optimize=True)
-            self._sites = _full(component, covariances, problem.n_latent)
-            self._shift = self._sites.weigh(self.mean) + coefficients
-            square = float(np.sum(self._shift * self.mean))
-            self.log_integral = 0.5 * (square - self._sites.log_det)
+    State: ClassVar[type] = Runs
 
-    def away(self, rng: np.random.Generator) -> Doubles:
-        """Return a draw minus the mean, (n, R)."""
-        prior = self._times_factor(rng.standard_normal(self._shape))
-        if self._sites is None:
-            return prior
-        # u - K P^(1/2) B^-1 (P^(1/2) u + e) with B = I + P^(1/2) K P^(1/2), u and e independent
-        root, factor = self._sites.root, self._sites.factor
-        right = np.einsum("irs,is->ir", root, prior) + rng.standard_normal(self._shape)
-        solved = solve_lower(factor, solve_lower(factor, right.ravel()), transposed=True)
-        back = np.einsum("irs,is->ir", root, solved.reshape(self._shape))
-        return prior - self._times_factor(self._times_factor(back, transposed=True))
+    runs: int = option(8, least=2)
+    temperatures: int = option(2000, least=1)
 
-    def log_sites(self, latent: Doubles) -> float:
-        """Return h'u - u'P u / 2."""
-        if self._sites is None:
-            return 0.0
-        return float(np.sum(latent * (self._shift - 0.5 * self._sites.weigh(latent))))
+    def start(self, problem: Bridge) -> Runs:
+        """Draw from the Gaussian."""
+        every = (problem.generator(number, 0) for number in range(self.runs))
+        latent = np.array([problem.mean + problem.deviation(rng) for rng in every])
+        return Runs(latent, np.zeros(self.runs))
 
-    def _times_factor(self, right: Doubles, transposed: bool = False) -> Doubles:
-        """Return L, or L', applied to (n, R), with L L' = K."""
-        factors = self._factors.swapaxes(1, 2) if transposed else self._factors
-        every = of_latent(factors, self._shape[1])
-        return np.asarray((every @ right.T[..., np.newaxis])[..., 0].T)
+    def step(self, problem: Bridge, state: Runs, run_tasks: RunTasks) -> Runs:
+        """Take all runs through some more temperatures."""
+        last = min(state.done + ROUND, self.temperatures)
+        inverse = [(t / self.temperatures) ** 4.0 for t in range(state.done, last + 1)]
+        tasks = list(zip(range(self.runs), state.latent, state.log_weights, strict=True))
+        found = run_tasks(_advance, (problem, state.done, inverse), tasks)
+        latent, log_weights = (np.array(column) for column in zip(*found, strict=True))
+        return Runs(latent, log_weights, last)
 
+    def status(self, state: Runs) -> Status:
+        """Return how far it is: the end is at b = 1."""
+        total = self.runs * self.temperatures
+        return Status(self.runs * state.done, total, state.done == self.temperatures)
 
-def _full(component: Component, covariances: Doubles, n_latent: int) -> Full:
-    """Return the sites of a component as blocks."""
-    sites = FORMS[component.form](component.precision, covariances, n_latent)
-    units = np.broadcast_to(
-        np.eye(n_latent)[:, np.newaxis], (n_latent, len(component.precision), n_latent)
-    )
-    blocks = np.stack([sites.weigh(unit) for unit in units], axis=2)
-    return Full(0.5 * (blocks + blocks.swapaxes(1, 2)), covariances, n_latent)
-
-
-@dataclass(frozen=True)
-class Annealing:
-    """What all runs share.
-
-    Attributes
-    ----------
-    problem : Problem
-    base : Base
-    ladder : Ladder
-    """
-
-    problem: Problem
-    base: Base
-    ladder: Ladder
-
-    def log_ratio(self, latent: Doubles) -> float:
-        """Return log r(u) - log Z_q."""
-        density = self.problem.likelihood.log_density(latent, self.problem.target)
-        return float(density.sum()) - self.base.log_sites(latent)
+    def finish(self, problem: Bridge, state: Runs, run_tasks: RunTasks) -> LogMarginal:
+        """Return the estimate."""
+        log_weights = state.log_weights + problem.log_integral
+        value = float(log_sum_exp(log_weights) - np.log(self.runs))
+        relative = np.exp(log_weights - value)
+        error = float(relative.std(ddof=1) / np.sqrt(self.runs))
+        effective = self.runs**2 / float(np.square(relative).sum())
+        return LogMarginal(value, error, effective, log_weights, problem.jitter)
 
 
 def log_marginal(
     problem: Problem,
-    watch: Watch | None = None,
+    session: Session | None = None,
     ladder: Ladder | None = None,
     component: Component | None = None,
 ) -> LogMarginal:
@@ -227,7 +191,7 @@ def log_marginal(
     Parameters
     ----------
     problem : Problem
-    watch : Watch, optional
+    session : Session, optional
     ladder : Ladder, optional
     component : Component, optional
         A posterior of the same rows, with one mean, for the runs to start at: best that of ``ep``
@@ -239,79 +203,38 @@ def log_marginal(
     NumericalError
         If a covariance is not positive definite, a thousandth of its diagonal added.
     Interrupted
-        If the watch asks for it.
+        If the session asks for it.
     """
-    watch, ladder = watch or Alone(), ladder or Ladder()
-    annealing = Annealing(problem, Base(problem, component), ladder)
-    runs = _former(watch.former) or [_begin(annealing, number) for number in range(ladder.runs)]
-    total = ladder.runs * ladder.temperatures
-    while sum(run.done for run in runs) < total:
-        for number, run in watch.map(_round, annealing, list(enumerate(runs))):
-            runs[number] = run
-        state = _state(runs)
-        watch.say(sum(run.done for run in runs), total, state.copy)
-    weights = np.array([run.log_weight for run in runs]) + annealing.base.log_integral
-    return LogMarginal.of(weights, annealing.base.jitter)
+    return (ladder or Ladder()).fit(Bridge(problem, component), session)
 
 
-def _begin(annealing: Annealing, number: int) -> Run:
-    base = annealing.base
-    return Run(base.mean + base.away(_generator(annealing, number, 0)), 0, 0.0)
-
-
-def _round(annealing: Annealing, task: tuple[int, Run]) -> Run:
-    """Return a run after some more temperatures."""
-    number, run = task
-    latent, log_weight, ladder = run.latent, run.log_weight, annealing.ladder
-    last = min(run.done + ROUND, ladder.temperatures)
-    log_ratio = annealing.log_ratio(latent)
-    for t in range(run.done + 1, last + 1):
-        log_weight += (ladder.inverse(t) - ladder.inverse(t - 1)) * log_ratio
-        rng = _generator(annealing, number, t)
-        for _ in range(ladder.slices):
-            latent, log_ratio = _slice(annealing, latent, log_ratio, ladder.inverse(t), rng)
-    return Run(latent, last, log_weight)
+def _advance(
+    shared: tuple[Bridge, int, list[float]], task: tuple[int, Doubles, float]
+) -> tuple[Doubles, float]:
+    """Return latent values and log weight of a run after some more temperatures."""
+    (bridge, done, inverse), (number, latent, log_weight) = shared, task
+    log_ratio = bridge.log_ratio(latent)
+    for k, (former, new) in enumerate(pairwise(inverse), 1):
+        log_weight += (new - former) * log_ratio
+        rng = bridge.generator(number, done + k)
+        latent, log_ratio = _slice(bridge, latent, log_ratio, new, rng)
+    return latent, log_weight
 
 
 def _slice(
-    annealing: Annealing,
-    latent: Doubles,
-    log_ratio: float,
-    inverse: float,
-    rng: np.random.Generator,
+    bridge: Bridge, latent: Doubles, log_ratio: float, inverse: float, rng: np.random.Generator
 ) -> tuple[Doubles, float]:
     """Return latent values and their log ratio after an elliptical slice."""
-    mean = annealing.base.mean
-    away, other = latent - mean, annealing.base.away(rng)
-    bar = inverse * log_ratio + np.log1p(-rng.uniform())
+    deviation, other = latent - bridge.mean, bridge.deviation(rng)
+    level = inverse * log_ratio + np.log1p(-rng.uniform())
     angle = 2.0 * np.pi * rng.uniform()
     low, high = angle - 2.0 * np.pi, angle
     while True:
-        new = mean + away * np.cos(angle) + other * np.sin(angle)
-        found = annealing.log_ratio(new)
-        if inverse * found >= bar:
+        new = bridge.mean + deviation * np.cos(angle) + other * np.sin(angle)
+        found = bridge.log_ratio(new)
+        if inverse * found >= level:
             return new, found
         low, high = (angle, high) if angle < 0.0 else (low, angle)
         if angle == 0.0 or low == high:  # the point itself, but for rounding
             return latent, log_ratio
         angle = low + (high - low) * rng.uniform()
-
-
-def _generator(annealing: Annealing, number: int, t: int) -> np.random.Generator:
-    return np.random.default_rng([annealing.problem.seed, KEY, number, t])
-
-
-def _state(runs: Sequence[Run]) -> dict[str, NDArray[Any]]:
-    return {
-        "annealing_latent": np.array([run.latent for run in runs]),
-        "annealing_done": np.array([run.done for run in runs]),
-        "annealing_log_weight": np.array([run.log_weight for run in runs]),
-    }
-
-
-def _former(former: Mapping[str, NDArray[Any]]) -> list[Run]:
-    """Return the runs of `_state`, or none."""
-    if "annealing_done" not in former:
-        return []
-    columns = (former["annealing_" + name] for name in ("latent", "done", "log_weight"))
-    return [Run(u, int(t), float(w)) for u, t, w in zip(*columns, strict=True)]

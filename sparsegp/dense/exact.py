@@ -5,10 +5,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsegp.dense.base import Evidence, Fit, Method, Problem, Watch
-from sparsegp.dense.component import Component
+from sparsegp.dense.base import Evidence, Fit, Method, Problem
 from sparsegp.dense.precisions import Independent
 from sparsegp.types import Doubles
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A^-1 y, (n,), with A = K + s I; the sites 1 / s, factored; and the log evidence."""
+
+    coefficients: Doubles
+    sites: Independent
+    log_evidence: float
 
 
 @dataclass(frozen=True)
@@ -22,42 +30,28 @@ class Exact(Method, name="exact"):
 
     likelihoods: ClassVar[tuple[str, ...]] = ("gaussian",)
 
-    def fit(self, problem: Problem, watch: Watch) -> Fit:
-        """Return the posterior."""
-        precision, sites, coefficients = _solved(problem)
-        component = Component(
-            problem.kernels,
-            problem.likelihood,
-            coefficients[np.newaxis, :, np.newaxis],
-            sites.name,
-            precision,
-        )
-        return Fit([component], _log_evidence(problem, sites, coefficients))
+    def start(self, problem: Problem, near: Any = None) -> Solved:
+        """Return the solution; see `Method`."""
+        likelihood: Any = problem.likelihood
+        y, noise = np.asarray(problem.target, np.float64), likelihood.noise_variance
+        sites = Independent(np.full((len(y), 1), 1.0 / noise), problem.covariances(), 1)
+        coefficients = sites.apply(y[:, np.newaxis, np.newaxis])[:, 0, 0]
+        log_det = sites.log_det + len(y) * np.log(noise)
+        log_evidence = -0.5 * (float(y @ coefficients) + log_det + len(y) * np.log(2.0 * np.pi))
+        return Solved(coefficients, sites, float(log_evidence))
 
-    def evidence(self, problem: Problem, start: Any = None) -> Evidence:
-        """Return the log marginal likelihood and its gradient."""
-        _, sites, coefficients = _solved(problem)
-        inverse = sites.apply(np.eye(len(problem.x))[:, np.newaxis])[:, 0]
-        weights = 0.5 * (np.outer(coefficients, coefficients) - inverse)
-        gradient = problem.pull_back([weights])
+    def finish(self, problem: Problem, state: Solved, run_tasks: Any) -> Fit:
+        """Return the posterior; see `Method`."""
+        sites, coefficients = state.sites, state.coefficients[np.newaxis, :, np.newaxis]
+        component = problem.posterior(coefficients, sites.name, sites.precision)
+        return Fit([component], state.log_evidence)
+
+    def gradient(self, problem: Problem, state: Solved) -> Evidence:
+        """Return the log marginal likelihood and its gradient; see `Method`."""
+        outer = np.outer(state.coefficients, state.coefficients)
+        weights = 0.5 * (outer - state.sites.block(0))
+        gradient = problem.pull_back([(0, weights)])
         if problem.learns_likelihood:
-            noise: Any = problem.likelihood
-            gradient = np.append(gradient, noise.noise_variance * np.trace(weights))
-        return Evidence(_log_evidence(problem, sites, coefficients), gradient, np.empty(0))
-
-
-def _solved(problem: Problem) -> tuple[Doubles, Independent, Doubles]:
-    """Return site precisions (n, 1), their form, and A^-1 y, (n,)."""
-    likelihood: Any = problem.likelihood
-    precision = np.full((len(problem.x), 1), 1.0 / likelihood.noise_variance)
-    sites = Independent(precision, problem.covariances(), 1)
-    y = np.asarray(problem.target, np.float64)
-    return precision, sites, sites.apply(y[:, np.newaxis, np.newaxis])[:, 0, 0]
-
-
-def _log_evidence(problem: Problem, sites: Independent, coefficients: Doubles) -> float:
-    likelihood: Any = problem.likelihood
-    n = len(problem.x)
-    log_det = sites.log_det + n * np.log(likelihood.noise_variance)
-    fit = float(np.asarray(problem.target) @ coefficients)
-    return float(-0.5 * (fit + log_det + n * np.log(2.0 * np.pi)))
+            likelihood: Any = problem.likelihood
+            gradient = np.append(gradient, likelihood.noise_variance * np.trace(weights))
+        return Evidence(state.log_evidence, gradient, np.empty(0))

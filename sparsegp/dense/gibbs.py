@@ -18,33 +18,78 @@ Given Y a new latent value is Gaussian with mean k' (I + K)^-1 y: each draw kept
 mixture that predicts, and no new latent values need to be drawn.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.random import Generator
 
-from sparsegp.dense.base import Fit, Method, Problem, Watch
-from sparsegp.dense.chains import effective_draws, r_hat
-from sparsegp.dense.component import Component
-from sparsegp.dense.length_scales import log_weights
-from sparsegp.dense.orthant import log_evidence
+from sparsegp.dense.base import Fit, Method, Problem
+from sparsegp.dense.driver import RunTasks, Status
+from sparsegp.dense.length_scales import Weighing
+from sparsegp.dense.mixture import covariances
+from sparsegp.dense.options import option
+from sparsegp.dense.orthant import labelled, log_evidence
+from sparsegp.dense.precisions import of_latent
 from sparsegp.dense.spectrum import Spectrum
-from sparsegp.dense.truncated import biases, labelled
-from sparsegp.errors import SettingsError
+from sparsegp.math.chains import effective_draws, r_hat
 from sparsegp.math.quadrature import log_sum_exp
+from sparsegp.state import UNSAVED
 from sparsegp.types import Doubles
 
 KEY = 23
 SEGMENT = 200
-"""Sweeps of all chains between two looks at whether to stop."""
+"""Sweeps of all chains in a step."""
 MONITORED = 100
 """Rows at most, evenly spaced, whose latent means tell whether the chains have mixed."""
-KEPT = ("weights", "logs", "means")
 FIRST_STEP = 0.1
 ACCEPTED = 0.3
 """Share of Metropolis steps that should be accepted."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Where a chain is.
+
+    Attributes
+    ----------
+    y : Doubles (n, R)
+    logs : Doubles (q,)
+        Parameters of the kernels.
+    log_step : float
+        Logarithm of the length of Metropolis steps.
+    accepted : int
+        Metropolis steps.
+    """
+
+    y: Doubles
+    logs: Doubles
+    log_step: float = float(np.log(FIRST_STEP))
+    accepted: int = 0
+
+
+@dataclass(frozen=True)
+class Course:
+    """All chains, and the draws that they have kept.
+
+    Attributes
+    ----------
+    sweep : int
+        Sweeps of each chain.
+    chains : tuple of Chain
+    weights : Doubles (chains, S, n, R)
+        (I + K)^-1 y of the draws kept.
+    logs : Doubles (chains, S, q)
+        Their parameters of the kernels.
+    spectrum : Spectrum, optional
+        Of kernels that stay.
+    """
+
+    sweep: int
+    chains: tuple[Chain, ...]
+    weights: Doubles
+    logs: Doubles
+    spectrum: Any = field(default=None, metadata=UNSAVED)
 
 
 @dataclass(frozen=True)
@@ -71,250 +116,147 @@ class Gibbs(Method, name="gibbs"):
         the kernels are drawn.
     """
 
-    chains: int = 4
-    samples: int = 250
-    burn_in: int = 1000
-    thin: int = 8
-    metropolis: bool = False
-    spread: float = 2.0
-    particles: int = 500
-
+    State: ClassVar[type] = Course
     likelihoods: ClassVar[tuple[str, ...]] = ("probit", "multinomial_probit")
 
-    def __post_init__(self) -> None:
-        least = {"chains": 1, "samples": 4, "burn_in": 0, "thin": 1, "particles": 0}
-        for name, bound in least.items():
-            if getattr(self, name) < bound:
-                raise SettingsError(f"{name} must be {bound} or more, got {getattr(self, name)}")
-        if not self.spread > 0.0:
-            raise SettingsError(f"spread must be positive, got {self.spread}")
+    chains: int = option(4, least=1)
+    samples: int = option(250, least=4)
+    burn_in: int = option(1000, least=0)
+    thin: int = option(8, least=1)
+    metropolis: bool = False
+    spread: float = option(2.0, above=0.0)
+    particles: int = option(500, least=0)
 
     @property
     def sweeps(self) -> int:
         """Of each chain."""
         return self.burn_in + self.samples * self.thin
 
-    def fit(self, problem: Problem, watch: Watch) -> Fit:
-        """Return the posterior as a mixture of the draws kept."""
-        spectrum = Spectrum(problem.covariances(), problem.n_latent)
-        course = Course.begin(self, problem, spectrum, watch.former)
-        shared = (self, problem, None if self.metropolis else spectrum)
-        while course.sweep < self.sweeps:
-            for number, (chain, kept) in watch.map(advance, shared, course.chains):
-                course.chains[number] = chain
-                course.segments[number].append(kept)
-            figures = {"accepted": course.accepted} if self.metropolis else {}
-            watch.say(course.sweep, self.sweeps, course.arrays, **figures)
-        kept = course.kept()
-        report: dict[str, Any] = {"mean": _mixing(kept["means"])}
-        value, trace = float("nan"), []
+    def start(self, problem: Problem, near: Any = None) -> Course:
+        """Draw M of every chain from the prior, and Y given the labels; see `Method`."""
+        spectrum, logs, chains = Spectrum(problem), problem.parameters(), []
+        shape = len(problem.x), problem.n_latent
+        for number in range(self.chains):
+            rng = np.random.default_rng([problem.seed, KEY, number])
+            noise = rng.standard_normal(shape)
+            mean = spectrum.back(np.sqrt(spectrum.values) * noise)
+            y = labelled(problem, mean, np.ones(shape), problem.target, rng)
+            chains.append(Chain(y, logs))
+        weights, none = np.empty((self.chains, 0, *shape)), np.empty((self.chains, 0, len(logs)))
+        return Course(0, tuple(chains), weights, none, None if self.metropolis else spectrum)
+
+    def step(self, problem: Problem, state: Course, run_tasks: RunTasks) -> Course:
+        """Make the next sweeps of all chains."""
+        spectrum, last = state.spectrum, min(state.sweep + SEGMENT, self.sweeps)
+        if spectrum is None and not self.metropolis:
+            spectrum = Spectrum(problem)
+        shared = self, problem, spectrum, range(state.sweep + 1, last + 1)
+        found = run_tasks(_advance, shared, list(enumerate(state.chains)))
+        chains, weights, logs = zip(*found, strict=True)
+        every_weights = np.concatenate([state.weights, weights], axis=1)
+        every_logs = np.concatenate([state.logs, logs], axis=1)
+        return Course(last, chains, every_weights, every_logs, spectrum)
+
+    def status(self, state: Course) -> Status:
+        """Return how far it is: the end is after the last sweep."""
+        figures = {"accepted": _accepted(state)} if self.metropolis and state.sweep else {}
+        return Status(state.sweep, self.sweeps, state.sweep == self.sweeps, figures)
+
+    def finish(self, problem: Problem, state: Course, run_tasks: RunTasks) -> Fit:
+        """Return the posterior as a mixture of the draws kept, those of the same kernels together.
+
+        What all latent means of a row share, of which labels say nothing, does not count in their
+        figures of convergence.
+        """
+        weights = state.weights.reshape(-1, *state.weights.shape[2:])
+        each, which = np.unique(state.logs.reshape(len(weights), -1), axis=0, return_inverse=True)
+        rows = np.unique(np.linspace(0, len(problem.x) - 1, MONITORED).astype(int))
+        means, components = np.empty((len(weights), len(rows), problem.n_latent)), []
+        precision = np.ones((len(problem.x), len(problem.kernels)))
+        for number, logs in enumerate(each):
+            some, own = problem.with_parameters(logs), which.ravel() == number
+            components.append(some.posterior(weights[own], "independent", precision))
+            cross = of_latent(covariances(some.kernels, some.x[rows], some.x), some.n_latent)
+            means[own] = np.einsum("rmn,snr->smr", cross, weights[own], optimize=True)
+        if problem.n_latent > 1:
+            means -= means.mean(axis=2, keepdims=True)
+        value, trace = float("nan"), list[dict[str, float]]()
+        report: dict[str, Any] = {"mean": _worst(means.reshape(self.chains, -1, *means.shape[1:]))}
         if self.metropolis:
-            trace = _trace(problem, kept["logs"])
-            report["parameters"] = _mixing(kept["logs"])
-            report["accepted"] = course.accepted
+            report |= {"parameters": _worst(state.logs), "accepted": _accepted(state)}
+            own_names = ((c, k.parameter_names) for c, k in enumerate(problem.kernels))
+            names = [f"{c}:{name}" for c, every in own_names for name in every]
+            values = np.exp(state.logs.reshape(-1, len(names))).tolist()
+            trace = [dict(zip(names, some, strict=True)) for some in values]
         elif self.particles:
-            found = log_evidence(problem, self.particles, self.chains, watch)
+            numbers = list(range(self.chains))
+            found = np.array(run_tasks(log_evidence, (problem, self.particles), numbers))
             value = float(log_sum_exp(found) - np.log(len(found)))
             report["log_evidence_estimates"] = found.tolist()
-        return Fit(_components(problem, kept), value, trace, report)
-
-    def matrices(self, n_kernels: int, n_latent: int, likelihood: str = "") -> int:
-        """Return how many (n, n) matrices it holds, the estimate of the evidence the most."""
-        return 3 * n_kernels + 3
+        return Fit(components, value, trace, report)
 
 
-@dataclass(frozen=True)
-class Chain:
-    """Where a chain is.
-
-    Attributes
-    ----------
-    number : int
-    sweep : int
-        Sweeps made.
-    y : Doubles (n, R)
-    logs : Doubles (q,)
-        Parameters of the kernels.
-    log_step : float
-        Logarithm of the length of Metropolis steps.
-    accepted : int
-        Metropolis steps.
-    """
-
-    number: int
-    sweep: int
-    y: Doubles
-    logs: Doubles
-    log_step: float
-    accepted: int
-
-    @classmethod
-    def start(cls, number: int, problem: Problem, spectrum: Spectrum) -> Self:
-        """Draw M from the prior, and Y given the labels."""
-        rng = np.random.default_rng([problem.seed, KEY, number])
-        noise = rng.standard_normal((len(problem.x), problem.n_latent))
-        mean = spectrum.back(np.sqrt(spectrum.values) * noise)
-        y = labelled(problem.likelihood, mean, np.ones_like(mean), problem.target, rng)
-        return cls(number, 0, y, problem.parameters(), np.log(FIRST_STEP), 0)
-
-
-def advance(
-    shared: tuple[Gibbs, Problem, Spectrum | None], chain: Chain
-) -> tuple[Chain, dict[str, Doubles]]:
-    """Make the next sweeps of a chain.
-
-    Parameters
-    ----------
-    shared : (Gibbs, Problem, Spectrum or None)
-        The spectrum of the covariances, where these stay.
-    chain : Chain
-
-    Returns
-    -------
-    chain : Chain
-    kept : dict
-        Of S draws: `weights` (I + K)^-1 y, (S, n, R), `logs` of the parameters of the kernels,
-        (S, q), and `means` of the latent values given y of some rows, (S, rows, R).
-    """
-    method, problem, spectrum = shared
+def _advance(
+    shared: tuple[Gibbs, Problem, Spectrum | None, range], task: tuple[int, Chain]
+) -> tuple[Chain, Doubles, Doubles]:
+    """Make the next sweeps of a chain by its number; return it, weights and logs kept (S, ...)."""
+    (method, problem, spectrum, sweeps), (number, chain) = shared, task
     if spectrum is None:
-        here = problem.with_parameters(chain.logs)
-        spectrum = Spectrum(here.covariances(), problem.n_latent)
-    rows = np.unique(np.linspace(0, len(problem.x) - 1, MONITORED).astype(int))
-    kept: list[tuple[Doubles, Doubles, Doubles]] = []
-    for sweep in range(chain.sweep + 1, min(chain.sweep + SEGMENT, method.sweeps) + 1):
-        # sweeps count from one: a last zero would not change the key
-        rng = np.random.default_rng([problem.seed, KEY, chain.number, sweep])
+        spectrum = Spectrum(problem.with_parameters(chain.logs))
+    weights, logs = [], []
+    for sweep in sweeps:  # from one: a last zero would not change the key
+        rng = np.random.default_rng([problem.seed, KEY, number, sweep])
         if method.metropolis:
-            chain, spectrum = _move(method, problem, chain, spectrum, rng)
-        y = _draw(problem, spectrum, chain.y, rng)
-        chain = replace(chain, sweep=sweep, y=y)
+            chain, spectrum = _move(method, problem, chain, spectrum, sweep, rng)
+        chain = replace(chain, y=_draw(problem, spectrum, chain.y, rng))
         if sweep > method.burn_in and (sweep - method.burn_in) % method.thin == 0:
-            weights = spectrum.smooth(y)
-            kept.append((weights, chain.logs, _contrasts(y - weights)[rows]))
-    shapes = y.shape, chain.logs.shape, (len(rows), y.shape[1])
-    columns = zip(*kept, strict=True) if kept else [[], [], []]
-    parts = zip(KEPT, columns, shapes, strict=True)
-    return chain, {name: np.reshape(part, (len(kept), *shape)) for name, part, shape in parts}
+            weights.append(spectrum.smooth(chain.y))
+            logs.append(chain.logs)
+    shapes = (len(weights), *chain.y.shape), (len(logs), *chain.logs.shape)
+    return chain, np.reshape(weights, shapes[0]), np.reshape(logs, shapes[1])
 
 
-def _contrasts(mean: Doubles) -> Doubles:
-    """Return latent means (n, R) less what all of a row share, of which labels say nothing."""
-    return mean - mean.mean(axis=1, keepdims=True) if mean.shape[1] > 1 else mean
-
-
-def _draw(problem: Problem, spectrum: Spectrum, y: Doubles, rng: np.random.Generator) -> Doubles:
+def _draw(problem: Problem, spectrum: Spectrum, y: Doubles, rng: Generator) -> Doubles:
     """Draw what the labels leave free of Y, then M, then Y, in the basis of the eigenvectors."""
     turned = spectrum.turn(y)
     if y.shape[1] > 1 and len(problem.kernels) == 1:
         common = rng.standard_normal(len(y)) * np.sqrt((1.0 + spectrum.values[:, 0]) / y.shape[1])
         turned = turned - turned.mean(axis=1, keepdims=True) + common[:, np.newaxis]
-    if not biases(problem.likelihood, y.shape[1]).any():
+    if not problem.biases.any():
         square = float((np.square(turned) / (1.0 + spectrum.values)).sum())
         turned = turned * np.sqrt(rng.chisquare(y.size) / square)
     share = spectrum.values / (1.0 + spectrum.values)
     noise = rng.standard_normal(y.shape)
     mean = spectrum.back(share * turned + np.sqrt(share) * noise)
-    return labelled(problem.likelihood, mean, np.ones_like(mean), problem.target, rng)
+    return labelled(problem, mean, np.ones_like(mean), problem.target, rng)
 
 
 def _move(
-    method: Gibbs, problem: Problem, chain: Chain, spectrum: Spectrum, rng: np.random.Generator
+    method: Gibbs, problem: Problem, chain: Chain, spectrum: Spectrum, sweep: int, rng: Generator
 ) -> tuple[Chain, Spectrum]:
     """Make a Metropolis step of the parameters of the kernels, given Y."""
     proposed = chain.logs + np.exp(chain.log_step) * rng.standard_normal(len(chain.logs))
-    away = np.square((np.array([chain.logs, proposed]) - problem.parameters()) / method.spread)
-    here = -0.5 * (spectrum.quadratic(chain.y) + spectrum.log_det + away[0].sum())
-    there = log_weights((problem, chain.y), proposed[np.newaxis]).sum() - 0.5 * away[1].sum()
-    share = float(np.exp(min(0.0, there - here)))
-    if chain.sweep < method.burn_in:
-        rise = (share - ACCEPTED) / (chain.sweep + 1.0) ** 0.6
+    both = np.array([chain.logs, proposed])
+    penalty, rival = np.square((both - problem.parameters()) / method.spread).sum(axis=1)
+    present = -0.5 * (spectrum.quadratic(chain.y) + spectrum.log_det + penalty)
+    weights = Weighing(problem, chain.y).log_weights(proposed[np.newaxis])
+    proposal = weights.sum() - 0.5 * rival
+    share = float(np.exp(min(0.0, proposal - present)))
+    if sweep <= method.burn_in:
+        rise = (share - ACCEPTED) / float(sweep) ** 0.6
         chain = replace(chain, log_step=chain.log_step + rise)
     if rng.random() >= share:
         return chain, spectrum
-    covariances = problem.with_parameters(proposed).covariances()
     chain = replace(chain, logs=proposed, accepted=chain.accepted + 1)
-    return chain, Spectrum(covariances, problem.n_latent)
+    return chain, Spectrum(problem.with_parameters(proposed))
 
 
-@dataclass
-class Course:
-    """What a fit has come to: the chains, and what each has kept in its segments."""
-
-    chains: list[Chain]
-    segments: list[list[dict[str, Doubles]]]
-
-    @classmethod
-    def begin(
-        cls,
-        method: Gibbs,
-        problem: Problem,
-        spectrum: Spectrum,
-        former: Mapping[str, NDArray[Any]],
-    ) -> Self:
-        """Return the one that was interrupted, or a new one."""
-        numbers = range(method.chains)
-        if not former:
-            return cls([Chain.start(c, problem, spectrum) for c in numbers], [[] for _ in numbers])
-        chains = [
-            Chain(
-                c,
-                int(former["sweep"]),
-                former["y"][c],
-                former["parameters"][c],
-                float(former["log_step"][c]),
-                int(former["accepted"][c]),
-            )
-            for c in numbers
-        ]
-        return cls(chains, [[{name: former[name][c] for name in KEPT}] for c in numbers])
-
-    @property
-    def sweep(self) -> int:
-        """Sweeps made of each chain."""
-        return self.chains[0].sweep
-
-    @property
-    def accepted(self) -> float:
-        """Share of the Metropolis steps."""
-        return sum(chain.accepted for chain in self.chains) / (self.sweep * len(self.chains))
-
-    def kept(self) -> dict[str, Doubles]:
-        """Return all that was kept, (chains, S, ...)."""
-        return {
-            name: np.stack([np.concatenate([part[name] for part in own]) for own in self.segments])
-            for name in KEPT
-        }
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all of it, to go on from."""
-        return self.kept() | {
-            "sweep": np.array(self.sweep),
-            "y": np.array([chain.y for chain in self.chains]),
-            "parameters": np.array([chain.logs for chain in self.chains]),
-            "log_step": np.array([chain.log_step for chain in self.chains]),
-            "accepted": np.array([chain.accepted for chain in self.chains]),
-        }
+def _accepted(state: Course) -> float:
+    """Return the share of the Metropolis steps that were accepted."""
+    return sum(chain.accepted for chain in state.chains) / (state.sweep * len(state.chains))
 
 
-def _components(problem: Problem, kept: Mapping[str, Doubles]) -> list[Component]:
-    """Return the draws, those with the same kernels together."""
-    weights, logs = (kept[name].reshape(-1, *kept[name].shape[2:]) for name in ("weights", "logs"))
-    each, which = np.unique(logs, axis=0, return_inverse=True)
-    precision = np.ones((weights.shape[1], len(problem.kernels)))
-    return [
-        Component(
-            problem.with_parameters(some).kernels,
-            problem.likelihood,
-            weights[which.ravel() == number],
-            "independent",
-            precision,
-        )
-        for number, some in enumerate(each)
-    ]
-
-
-def _mixing(draws: Doubles) -> dict[str, float]:
+def _worst(draws: Doubles) -> dict[str, float]:
     """Return the worst figures of convergence over all quantities that have changed."""
     reduction, effective = r_hat(draws), effective_draws(draws)
     changed = np.isfinite(reduction) & np.isfinite(effective)
@@ -324,10 +266,3 @@ def _mixing(draws: Doubles) -> dict[str, float]:
         "r_hat": float(reduction[changed].max()),
         "effective_draws": float(effective[changed].min()),
     }
-
-
-def _trace(problem: Problem, logs: Doubles) -> list[dict[str, float]]:
-    """Return the parameters of each draw kept, one chain after the other."""
-    names = [f"{c}:{name}" for c, k in enumerate(problem.kernels) for name in k.parameter_names]
-    values = np.exp(logs.reshape(-1, logs.shape[2])).tolist()
-    return [dict(zip(names, some, strict=True)) for some in values]

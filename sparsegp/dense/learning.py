@@ -1,27 +1,88 @@
-"""Kernels of the highest marginal likelihood, times a prior density of their parameters.
+"""Inference with kernels as they are, learnt by the evidence, or sampled.
 
-Every evaluation is recorded; a search that was interrupted reads its records and goes on, with the
-same result to the last bit.
+They are learnt by the highest marginal likelihood, times a prior density of their parameters. Every
+evaluation is recorded; a search that was interrupted reads its records and goes on, with the same
+result to the last bit.
 """
 
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from sparsegp.dense.base import Method, Problem, Watch
+from sparsegp.dense.base import Fit, Method, Problem
+from sparsegp.dense.driver import Session, Status
+from sparsegp.dense.sampling import Schedule, Target, kernel_prior
 from sparsegp.errors import NumericalError
 from sparsegp.learning.hyperpriors import Hyperprior
 from sparsegp.learning.optimise import REACH
+from sparsegp.state import from_arrays
 from sparsegp.types import Doubles
+
+
+def infer(
+    method: Method,
+    problem: Problem,
+    learn: str = "none",
+    hyperprior: str = "",
+    steps: int = 100,
+    session: Session | None = None,
+) -> Fit:
+    """Return the posterior, with kernels learnt as asked for.
+
+    Parameters
+    ----------
+    method : Method
+    problem : Problem
+        Its kernels are the start.
+    learn : str
+        "none", "evidence": by `maximise`, or "hmc": by sampling.py.
+    hyperprior : str
+        Prior densities of what is learnt (learning/hyperpriors.py).
+    steps : int
+        Line searches, at most; or draws of each chain, and at most as many steps before these.
+    session : Session, optional
+
+    Raises
+    ------
+    SettingsError
+        If the method cannot learn, or sampling lacks a prior.
+    NumericalError
+        If there is no end.
+    Interrupted
+        If the session asks for it.
+    """
+    if learn == "none":
+        return method.fit(problem, session)
+    prior = kernel_prior(hyperprior, problem)
+    if learn == "hmc":
+        kept = min(Schedule.kept, Schedule.chains * steps)
+        schedule = Schedule(burn_in=min(Schedule.burn_in, steps), draws=steps, kept=kept)
+        return schedule.fit(Target(method, problem, prior), session)
+    problem, trace = maximise(method, problem, prior, session, steps)
+    fit = method.fit(problem)
+    return replace(fit, trace=[*trace, *fit.trace])
+
+
+@dataclass
+class Search:
+    """Evaluations in order, and where the method's last search for its posterior ended.
+
+    A search is deterministic: begun again, it asks for the same points, (q,) each.
+    """
+
+    points: list[Doubles] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    gradients: list[Doubles] = field(default_factory=list)
+    near: Doubles | None = None
 
 
 def maximise(
     method: Method,
     problem: Problem,
     prior: Hyperprior,
-    watch: Watch,
+    session: Session | None = None,
     steps: int = 100,
     reach: float = REACH,
 ) -> tuple[Problem, list[dict[str, Any]]]:
@@ -35,7 +96,7 @@ def maximise(
         Its kernels are the start.
     prior : Hyperprior
         Of `Problem.parameters`.
-    watch : Watch
+    session : Session, optional
     steps : int
         Line searches, at most.
     reach : float
@@ -53,91 +114,42 @@ def maximise(
     NumericalError
         If the method fails for some parameters, or the evidence is not finite.
     Interrupted
-        If the watch asks for it.
+        If the session asks for it.
     """
-    record = Record(method, problem, prior, watch)
-    start = problem.parameters()
-    minimize(
-        record,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(t - reach, t + reach) for t in start],
-        options={"maxiter": steps},
-    )
-    best = int(np.argmax([row["log_posterior"] for row in record.trace]))
-    return problem.with_parameters(record.points[best]), record.trace
+    session = session or Session()
+    search = from_arrays(Search, session.former) if session.former else Search()
+    trace = list[dict[str, Any]]()
 
-
-class Record:
-    """Minus the log posterior density of the parameters, and all that was asked of it.
-
-    Attributes
-    ----------
-    points : list of Doubles (q,)
-    values : list of float
-        Log evidence.
-    gradients : list of Doubles (q,)
-        Its gradients.
-    start : array
-        Where the method's last search for its posterior ended.
-    trace : list of dict
-    """
-
-    def __init__(self, method: Method, problem: Problem, prior: Hyperprior, watch: Watch) -> None:
-        self.method, self.problem, self.prior, self.watch = method, problem, prior, watch
-        self.points: list[Doubles] = []
-        self.values: list[float] = []
-        self.gradients: list[Doubles] = []
-        self.start: NDArray[Any] | None = None
-        self.trace: list[dict[str, Any]] = []
-        self._former = watch.former
-
-    def __call__(self, parameters: Doubles) -> tuple[float, Doubles]:
-        """Return minus the log density and its gradient, (q,)."""
-        value, gradient = self._known(parameters) or self._new(parameters)
-        penalty, slope = self.prior(parameters)
-        row = {"log_evidence": value, "log_posterior": value - penalty}
-        self.trace.append({**row, "parameters": parameters.tolist()})
-        return penalty - value, slope - gradient
-
-    def _new(self, parameters: Doubles) -> tuple[float, Doubles]:
-        found = self.method.evidence(self.problem.with_parameters(parameters), self.start)
+    def ask(parameters: Doubles) -> None:
+        near = search.near if search.points else None
+        found = method.evidence(problem.with_parameters(parameters), near)
         if not (np.isfinite(found.value) and np.isfinite(found.gradient).all()):
             raise NumericalError(
                 f"the log evidence and its gradient must be finite, got {found.value} and "
                 f"{found.gradient} at log parameters {parameters}; start elsewhere"
             )
-        self._note(parameters, found.value, found.gradient)
-        self.start = found.start
-        self.watch.say(len(self.points), 0, self._arrays, log_evidence=found.value)
-        return found.value, found.gradient
+        search.points.append(np.array(parameters))
+        search.values.append(found.value)
+        search.gradients.append(found.gradient)
+        search.near = found.near
+        session.report(Status(len(search.points), 0, False, {"log_evidence": found.value}), search)
 
-    def _note(self, parameters: Doubles, value: float, gradient: Doubles) -> None:
-        self.points.append(np.array(parameters))
-        self.values.append(value)
-        self.gradients.append(gradient)
+    def objective(parameters: Doubles) -> tuple[float, Doubles]:
+        number = len(trace)
+        if not np.array_equal(search.points[number : number + 1], [parameters]):
+            for entries in (search.points, search.values, search.gradients):
+                del entries[number:]  # of another search, if there are any
+            ask(parameters)
+        value, gradient = search.values[number], search.gradients[number]
+        penalty, slope = prior(parameters)
+        row = {"log_evidence": value, "log_posterior": value - penalty}
+        trace.append({**row, "parameters": parameters.tolist()})
+        return penalty - value, slope - gradient
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {
-            "learning_points": np.array(self.points),
-            "learning_values": np.array(self.values),
-            "learning_gradients": np.array(self.gradients),
-            "learning_start": np.asarray(self.start),
-        }
-
-    def _known(self, parameters: Doubles) -> tuple[float, Doubles] | None:
-        """Return the record of this evaluation, if it was made before the search was interrupted.
-
-        The last of them leaves the start for the next one.
-        """
-        former, number = self._former, len(self.points)
-        points = former.get("learning_points", np.empty((0, len(parameters))))
-        if number >= len(points) or not np.array_equal(points[number], parameters):
-            self._former = {}
-            return None
-        value = float(former["learning_values"][number])
-        gradient = former["learning_gradients"][number]
-        self._note(parameters, value, gradient)
-        self.start = former["learning_start"]
-        return value, gradient
+    start = problem.parameters()
+    bounds = [(t - reach, t + reach) for t in start]
+    minimize(
+        objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps}
+    )
+    best = max(trace, key=lambda row: float(row["log_posterior"]))
+    return problem.with_parameters(np.array(best["parameters"])), trace

@@ -25,7 +25,8 @@ from typing import Self
 
 import numpy as np
 
-from sparsegp.dense.base import Problem, Watch
+from sparsegp.dense.base import Problem
+from sparsegp.dense.driver import RunTasks
 from sparsegp.dense.precisions import NAME
 from sparsegp.errors import SettingsError
 from sparsegp.math.linalg import lower_cholesky, solve_lower
@@ -34,24 +35,6 @@ from sparsegp.types import Doubles, Integers
 KEY = 17
 CHUNK = 32
 """Draws that are weighed in one task."""
-
-
-@dataclass(frozen=True)
-class Hyperprior:
-    """The gamma prior of the rates psi: vague as both numbers go to zero.
-
-    Parameters
-    ----------
-    shape, rate : float
-        sigma and tau of GR.
-    """
-
-    shape: float
-    rate: float
-
-    def rates(self, phi: Doubles) -> Doubles:
-        """Return the posterior means of psi (GR eq. 4.8)."""
-        return (self.shape + 1.0) / (self.rate + phi)
 
 
 @dataclass(frozen=True)
@@ -71,30 +54,17 @@ class LengthScales:
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
-        """Find them.
-
-        Raises
-        ------
-        SettingsError
-            If there are none.
-        """
-        names = [
-            (name, number)
-            for number, kernel in enumerate(problem.kernels)
-            for name in kernel.parameter_names
-        ]
-        found = [
-            (i, number)
-            for i, (name, number) in enumerate(names)
-            if name.endswith((".length_scale", ".length_scales"))
-        ]
-        if not found:
+        """Find them; raises a SettingsError if there are none."""
+        owners = [c for c, kernel in enumerate(problem.kernels) for _ in kernel.parameter_names]
+        names = [name for kernel in problem.kernels for name in kernel.parameter_names]
+        ends = (".length_scale", ".length_scales")
+        index = np.array([i for i, name in enumerate(names) if name.endswith(ends)], np.int64)
+        if not len(index):
             raise SettingsError(
                 f"importance sampling needs a kernel with length scales, got "
                 f"'{problem.kernels[0]}'; use rbf or ard, or leave importance at 0"
             )
-        index, owner = np.array(found, np.int64).T
-        return cls(index, owner)
+        return cls(index, np.array(owners)[index])
 
     def inverse(self, logs: Doubles) -> Doubles:
         """Return phi, (..., q), of parameters (..., all)."""
@@ -107,80 +77,46 @@ class LengthScales:
         return out
 
     def mean(
-        self,
-        problem: Problem,
-        latent: Doubles,
-        rates: Doubles,
-        draws: int,
-        step: int,
-        watch: Watch,
-        weights: str = "site",
+        self, weighing: "Weighing", phi: Doubles, run_tasks: RunTasks
     ) -> tuple[Doubles, float]:
         """Return the posterior mean of phi, (q,), and the effective number of draws.
 
         Parameters
         ----------
-        problem : Problem
-        latent : Doubles (n, R)
-            What the draws explain: m~, or y~ for the weights "site".
-        rates : Doubles (q,)
-            Means of psi.
-        draws, step : int
-            The draws are keyed by the seed of the problem and the step.
-        watch : Watch
-        weights : str
-            Name in `WEIGHTS`.
+        weighing : Weighing
+        phi : Doubles (S, q)
+            Draws.
+        run_tasks : RunTasks
         """
-        rng = np.random.default_rng([problem.seed, KEY, step])
-        phi = rng.standard_exponential((draws, len(rates))) / rates
-        logs = self.put(problem.parameters(), phi)
-        parts = np.split(logs, range(CHUNK, draws, CHUNK))
-        found = dict(watch.map(WEIGHTS[weights], (problem, latent), parts))
-        log_weight = np.concatenate([found[number] for number in range(len(parts))])  # (S, C)
+        logs = self.put(weighing.problem.parameters(), phi)
+        parts = np.split(logs, range(CHUNK, len(logs), CHUNK))
+        log_weight = np.concatenate(run_tasks(Weighing.log_weights, weighing, parts))  # (S, C)
         weight = np.exp(log_weight - log_weight.max(axis=0))
         weight /= weight.sum(axis=0)
         effective = 1.0 / np.square(weight).sum(axis=0)
         return (weight[:, self.owner] * phi).sum(axis=0), float(effective.min())
 
 
-def log_weights(shared: tuple[Problem, Doubles], logs: Doubles) -> Doubles:
-    """Return log N(y | 0, I + K) for each kernel, up to a constant, (S, C).
+@dataclass(frozen=True)
+class Weighing:
+    """Draws of the parameters of a problem, weighed by how well they explain y~, or m~, (n, R).
 
-    Parameters
-    ----------
-    shared : (Problem, Doubles (n, R))
-        The problem and y.
-    logs : Doubles (S, all)
-        Parameters of its kernels.
+    Of the weight "latent" the determinant of I + K is not a part.
     """
-    exponent, log_det = _terms(shared, logs)
-    return exponent - 0.5 * log_det
 
+    problem: Problem
+    explained: Doubles
+    determinant: bool = True
 
-def exponents(shared: tuple[Problem, Doubles], logs: Doubles) -> Doubles:
-    """Return -y' (I + K)^-1 y / 2 for each kernel, (S, C); see `log_weights`."""
-    return _terms(shared, logs)[0]
-
-
-WEIGHTS = {"latent": exponents, "site": log_weights}
-"""Logarithms of the weights of draws."""
-
-
-def _terms(shared: tuple[Problem, Doubles], logs: Doubles) -> tuple[Doubles, Doubles]:
-    """Return -y' (I + K)^-1 y / 2, and log |I + K| times the columns of y, (S, C) each."""
-    problem, latent = shared
-    pairs = np.array([_each(problem.with_parameters(some), latent) for some in logs])
-    return pairs[..., 0], pairs[..., 1]
-
-
-def _each(problem: Problem, latent: Doubles) -> list[tuple[float, float]]:
-    """Return both terms of `_terms` for each kernel."""
-    out = []
-    for number, kernel in enumerate(problem.kernels):
-        own = latent if len(problem.kernels) == 1 else latent[:, number : number + 1]
-        covariance = np.asarray(kernel(problem.x, problem.x), np.float64)
-        covariance[np.diag_indices_from(covariance)] += 1.0
-        factor = lower_cholesky(covariance, NAME)
-        log_det = 2.0 * own.shape[1] * float(np.log(np.diag(factor)).sum())
-        out.append((-0.5 * float(np.square(solve_lower(factor, own)).sum()), log_det))
-    return out
+    def log_weights(self, logs: Doubles) -> Doubles:
+        """Return the log weights of draws (S, all) for each kernel, up to a constant, (S, C)."""
+        out = np.empty((len(logs), len(self.problem.kernels)))
+        for row, some in zip(out, logs, strict=True):
+            for c, covariance in enumerate(self.problem.with_parameters(some).covariances()):
+                own = self.explained if len(row) == 1 else self.explained[:, c : c + 1]
+                covariance[np.diag_indices_from(covariance)] += 1.0
+                factor = lower_cholesky(covariance, NAME)
+                row[c] = -0.5 * float(np.square(solve_lower(factor, own)).sum())
+                if self.determinant:
+                    row[c] -= own.shape[1] * float(np.log(np.diag(factor)).sum())
+        return out

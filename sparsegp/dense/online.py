@@ -9,6 +9,10 @@ sweeps a site is taken out before it is set anew, which is expectation propagati
 Of the rows in that order, one joins the basis if its prior variance given the basis so far exceeds
 `novelty` times its prior variance (CO eq. 21). As that hardly depends on the labels, the basis is
 chosen before the first sweep, so that early rows are projected on all of it as well.
+
+With B the rows of the basis, L L' their prior covariance and phi_i = L^-1 k(B, x_i), the site of
+row i acts on phi_i' w, w ~ N(0, I), in place of its latent value: of the prior covariance of the
+rows all that is used is its part of rank b. All costs n (b R)^2.
 """
 
 from dataclasses import dataclass
@@ -16,23 +20,106 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsegp.dense.base import Fit, Method, Problem, Watch
-from sparsegp.dense.component import Component
-from sparsegp.dense.projected import Projected, marked
-from sparsegp.dense.softmax_ep import Sites
-from sparsegp.dense.tilted_softmax import Rule, contrasts
-from sparsegp.errors import NumericalError, SettingsError
+from sparsegp.dense.base import Fit, Method, Problem
+from sparsegp.dense.driver import Status
+from sparsegp.dense.options import option
+from sparsegp.dense.precisions import NAME, Precisions, of_latent, with_prior
+from sparsegp.dense.softmax_ep import Matching
+from sparsegp.likelihoods.softmax_sites import contrasts
+from sparsegp.math.linalg import lower_cholesky, solve_lower
 from sparsegp.types import Doubles, Integers
 
 KEY = 53
 
 
+class Projected(Precisions, name="projected"):
+    """Positive semidefinite precisions (n, R, R), and below each ones if the row is in the basis.
+
+    Attributes
+    ----------
+    basis : Integers (b,)
+        Rows, ascending.
+    features : Doubles (R, b, n)
+        phi of all rows.
+    factor : Doubles (R b, R b)
+        Of A = I + sum_i phi_i phi_i' (x) P_i, the posterior precision of w.
+    """
+
+    def __init__(self, precision: Doubles, covariances: Doubles, n_latent: int) -> None:
+        self.precision = precision[:, :-1]
+        self.basis = np.flatnonzero(precision[:, -1, 0])
+        self.lower = [
+            lower_cholesky(each[np.ix_(self.basis, self.basis)], "the covariance of the basis")
+            for each in covariances
+        ]
+        self.features = self._features(covariances)
+        inner = np.einsum(
+            "rbi,irs,sci->rbsc", self.features, self.precision, self.features, optimize=True
+        )
+        size = n_latent * len(self.basis)
+        self.factor = lower_cholesky(np.eye(size) + inner.reshape(size, size), NAME)
+
+    def _features(self, cross: Doubles) -> Doubles:
+        """Return phi, (R, b, m), from covariances (C, n, m) of the rows with others."""
+        pairs = zip(self.lower, cross[:, self.basis], strict=True)
+        found = np.stack([solve_lower(lower, each) for lower, each in pairs])
+        return of_latent(found, self.precision.shape[1])
+
+    def mean(self, natural: Doubles) -> Doubles:
+        """Return E[w], (R, b), for sites whose shifts are (n, R)."""
+        right = np.einsum("rbi,ir->rb", self.features, natural, optimize=True)
+        return self.solve(right.reshape(-1, 1)).reshape(right.shape)
+
+    def coefficients(self, mean: Doubles) -> Doubles:
+        """Return K^-1 of a mean of w (R, b) for all rows, (n, R); zero but for the basis."""
+        out = np.zeros((len(self.precision), len(mean)))
+        for r, each in enumerate(mean):
+            lower = self.lower[r % len(self.lower)]
+            out[self.basis, r] = solve_lower(lower, each, transposed=True)
+        return out
+
+    def solve(self, right: Doubles) -> Doubles:
+        """Return A^-1 applied to (R b, q)."""
+        return solve_lower(self.factor, solve_lower(self.factor, right), transposed=True)
+
+    def covariance(self, cross: Doubles, prior: Doubles) -> Doubles:
+        """Return covariances (m, R, R)."""
+        features = self._features(cross)
+        n_latent, b, m = features.shape
+        halves = []
+        for r, each in enumerate(features):
+            right = np.zeros((n_latent, b, m))
+            right[r] = each
+            halves.append(solve_lower(self.factor, right.reshape(-1, m)))
+        out = np.asarray(np.einsum("rim,sim->mrs", halves, halves, optimize=True))
+        return with_prior(out, of_latent(prior, n_latent) - np.square(features).sum(axis=1))
+
+
+def marked(blocks: Doubles, basis: Integers) -> Doubles:
+    """Return precisions with the basis marked, (n, R + 1, R), from blocks (n, R, R)."""
+    n, n_latent, _ = blocks.shape
+    marks = np.zeros((n, 1, n_latent))
+    marks[basis] = 1.0
+    return np.concatenate([blocks, marks], axis=1)
+
+
 @dataclass(frozen=True)
-class Online(Method, name="online"):
+class Sweeps:
+    """Basis (b,), sites (n, d, d + 1), and the largest difference of moments in each sweep."""
+
+    basis: Integers
+    sites: Doubles
+    differences: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Online(Matching, Method, name="online"):
     """Sparse online inference for the softmax.
 
     Parameters
     ----------
+    moments, n_nodes
+        See `Matching`.
     novelty : float
         Share of its prior variance that a row of the basis has, given the rows before it; below 1.
     sweeps : int
@@ -40,68 +127,74 @@ class Online(Method, name="online"):
     tolerance : float
         Largest difference of posterior and tilted moments in a sweep, in units of the posterior
         scale, after which there are no more sweeps.
-    moments : str
-        ``quadrature`` or ``laplace``, as in softmax_ep.
-    n_nodes : int
-        Of the product rule, along each of the R - 1 dimensions.
-
-    Raises
-    ------
-    SettingsError
-        If an option is out of range.
     """
 
-    novelty: float = 1e-3
-    sweeps: int = 20
-    tolerance: float = 1e-4
-    moments: str = "quadrature"
-    n_nodes: int = 7
-    likelihoods: ClassVar[tuple[str, ...]] = ("softmax",)
+    State: ClassVar[type] = Sweeps
 
-    def __post_init__(self) -> None:
-        Rule(self.moments, self.n_nodes)  # checks both
-        if not 1e-12 <= self.novelty < 1.0:
-            raise SettingsError(f"novelty must be at least 1e-12 and below 1, got {self.novelty}")
-        if self.sweeps < 1:
-            raise SettingsError(f"sweeps must be at least 1, got {self.sweeps}")
-        if not self.tolerance > 0.0:
-            raise SettingsError(f"tolerance must be positive, got {self.tolerance}")
+    novelty: float = option(1e-3, least=1e-12, below=1.0)
+    sweeps: int = option(20, least=1)
+    tolerance: float = option(1e-4, above=0.0)
 
-    def fit(self, problem: Problem, watch: Watch) -> Fit:
+    def start(self, problem: Problem, near: Any = None) -> Sweeps:
+        """Choose the basis; see `Method`."""
+        self.points(problem.n_latent)  # refuses too many
+        basis = choose_basis(problem.prior, order_of(problem), self.novelty)
+        return Sweeps(basis, np.zeros((len(problem.x), problem.n_latent - 1, problem.n_latent)))
+
+    def step(self, problem: Problem, state: Sweeps, run_tasks: Any) -> Sweeps:
+        """Pass over the rows once, and set the site of each anew."""
+        projected, first = posterior(problem, state)
+        covariance, mean = projected.solve(np.eye(first.size)), first.ravel()
+        across = contrasts(problem.target, problem.n_latent)
+        prior = np.diagonal(problem.prior, axis1=1, axis2=2)
+        rest = prior - np.square(projected.features).sum(axis=1)[: len(prior)]
+        rest = np.maximum(rest, 0.0)  # below zero there is rounding
+        sites, worst = state.sites.copy(), 0.0
+        for i in order_of(problem).tolist():
+            # z_i = slope' w and what the basis leaves of it
+            slope = np.einsum("rb,rd->rbd", projected.features[:, :, i], across[i])
+            slope = slope.reshape(first.size, -1)
+            own = np.broadcast_to(rest[:, i], len(across[i]))
+            extra = across[i].T @ (own[:, np.newaxis] * across[i])
+            half = covariance @ slope
+            at, spread = slope.T @ mean, slope.T @ half
+            moments, row = (at[np.newaxis], spread[np.newaxis]), slice(i, i + 1)
+            target, biases = problem.target[row], problem.biases
+            _, (found,), difference = self._tilted(moments, sites[row], target, biases, extra)
+            change, move = np.split(found - sites[i], [-1], axis=1)
+            gain = np.linalg.solve(np.eye(len(at)) + change @ spread, np.eye(len(at)))
+            covariance -= half @ gain @ change @ half.T
+            mean = mean + half @ gain @ (move[:, 0] - change @ at)
+            sites[i], worst = found, max(worst, difference)
+        return Sweeps(state.basis, sites, (*state.differences, worst))
+
+    def status(self, state: Sweeps) -> Status:
+        """Return how far it is: the end is where the moments match, or after all sweeps."""
+        done, difference = len(state.differences), min(state.differences[-1:], default=np.inf)
+        finished = done == self.sweeps or difference <= self.tolerance
+        return Status(done, self.sweeps, finished, {"difference": difference})
+
+    def finish(self, problem: Problem, state: Sweeps, run_tasks: Any) -> Fit:
         """Return the posterior; see `Method`. There is no log evidence."""
-        rule = Rule(self.moments, self.n_nodes)
-        points, n = rule.points(problem.n_latent), len(problem.x)
-        covariances = problem.covariances()
-        order = np.random.default_rng([problem.seed, KEY]).permutation(n)
-        basis = choose_basis(covariances, order, self.novelty)
-        sites, trace = Sites.none(n, problem.n_latent - 1), list[float]()
-        if "online_sites" in watch.former:
-            sites = Sites.unpacked(watch.former["online_sites"])
-            trace = watch.former["online_trace"].tolist()
-        sweep = Sweep(problem, rule, covariances, basis)
-        while len(trace) < self.sweeps and not (trace and trace[-1] <= self.tolerance):
-            sites, difference = sweep(sites, order)
-            trace.append(difference)
-            state = {"online_sites": sites.packed(), "online_trace": np.array(trace)}
-            watch.say(len(trace), self.sweeps, state.copy, difference=difference)
-        projected, mean = sweep.posterior(sites)
-        component = Component(
-            problem.kernels,
-            problem.likelihood,
-            projected.coefficients(mean)[np.newaxis],
-            Projected.name,
-            marked(projected.precision, basis),
-        )
-        report = {"basis": len(basis), "points": points, "sweeps": len(trace)}
+        projected, mean = posterior(problem, state)
+        coefficients = projected.coefficients(mean)[np.newaxis]
+        precision = marked(projected.precision, state.basis)
+        report = {
+            "basis": len(state.basis),
+            "points": self.points(problem.n_latent),
+            "sweeps": len(state.differences),
+            "difference": state.differences[-1],
+        }
         return Fit(
-            [component],
-            trace=[{"difference": value} for value in trace],
-            report={**report, "difference": trace[-1]},
+            [problem.posterior(coefficients, Projected.name, precision)],
+            trace=[{"difference": value} for value in state.differences],
+            report=report,
         )
 
-    def matrices(self, n_kernels: int, n_latent: int, likelihood: str = "") -> int:
-        """Return how many (n, n) matrices it holds, if all rows join the basis; see `Method`."""
-        return n_kernels + n_latent + 4 * n_latent**2
+
+def order_of(problem: Problem) -> Integers:
+    """Return the order in which the rows come, (n,)."""
+    return np.random.default_rng([problem.seed, KEY]).permutation(len(problem.x))
 
 
 def choose_basis(covariances: Doubles, order: Integers, novelty: float) -> Integers:
@@ -116,113 +209,24 @@ def choose_basis(covariances: Doubles, order: Integers, novelty: float) -> Integ
     novelty : float
     """
     variances = np.diagonal(covariances, axis1=1, axis2=2)
-    left = variances.copy()
+    rest = variances.copy()
     features = np.zeros((len(covariances), 0, len(order)))
     basis: list[int] = []
     for row in order.tolist():
-        if (left[:, row] > novelty * variances[:, row]).any():
+        if (rest[:, row] > novelty * variances[:, row]).any():
             # under a kernel for which it is not new, it is not to be divided by rounding
-            scale = np.sqrt(np.maximum(left[:, row], 1e-12 * variances[:, row]))
+            scale = np.sqrt(np.maximum(rest[:, row], 1e-12 * variances[:, row]))
             explained = np.einsum("cb,cbn->cn", features[:, :, row], features)
             new = (covariances[:, row] - explained) / scale[:, np.newaxis]
             features = np.concatenate([features, new[:, np.newaxis]], axis=1)
-            left = left - new**2
+            rest = rest - new**2
             basis.append(row)
     return np.sort(np.array(basis))
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """One pass over the rows.
-
-    Attributes
-    ----------
-    problem : Problem
-    rule : Rule
-    covariances : Doubles (C, n, n)
-    basis : Integers (b,)
-    """
-
-    problem: Problem
-    rule: Rule
-    covariances: Doubles
-    basis: Integers
-
-    def posterior(self, sites: Sites) -> tuple[Projected, Doubles]:
-        """Return the sites in u, factored, and the mean of w, (R, b)."""
-        across = contrasts(self.problem.target, self.problem.n_latent)
-        blocks = across @ sites.precision @ across.swapaxes(1, 2)
-        n_latent = self.problem.n_latent
-        projected = Projected(marked(blocks, self.basis), self.covariances, n_latent)
-        return projected, projected.mean((across @ sites.shift[..., np.newaxis])[..., 0])
-
-    def __call__(self, sites: Sites, order: Integers) -> tuple[Sites, float]:
-        """Return new sites, and the largest difference of posterior and tilted moments."""
-        projected, first = self.posterior(sites)
-        size = first.size
-        covariance = projected.solve(np.eye(size))
-        mean = first.ravel()
-        across = contrasts(self.problem.target, self.problem.n_latent)
-        prior = np.diagonal(self.covariances, axis1=1, axis2=2)
-        left = prior - np.square(projected.features).sum(axis=1)[: len(prior)]
-        left = np.maximum(left, 0.0)  # below zero there is rounding
-        precision, shift, worst = sites.precision.copy(), sites.shift.copy(), 0.0
-        for i in order.tolist():
-            # z_i = slope' w and what the basis leaves of it
-            slope = np.einsum("rb,rd->rbd", projected.features[:, :, i], across[i])
-            slope = slope.reshape(size, -1)
-            rest = np.broadcast_to(left[:, i], len(across[i]))
-            extra = across[i].T @ (rest[:, np.newaxis] * across[i])
-            half = covariance @ slope
-            here, at = slope.T @ half, slope.T @ mean
-            found, found_shift, difference = self._site(i, at, here, extra, precision[i], shift[i])
-            change, move = found - precision[i], found_shift - shift[i]
-            gain = np.linalg.solve(np.eye(len(at)) + change @ here, np.eye(len(at)))
-            covariance -= half @ gain @ change @ half.T
-            mean = mean + half @ gain @ (move - change @ at)
-            precision[i], shift[i] = found, found_shift
-            worst = max(worst, difference)
-        return Sites(precision, shift), worst
-
-    def _site(
-        self,
-        i: int,
-        at: Doubles,
-        here: Doubles,
-        extra: Doubles,
-        precision: Doubles,
-        shift: Doubles,
-    ) -> tuple[Doubles, Doubles, float]:
-        """Return precision and shift of the site that matches, and the difference of moments.
-
-        Parameters
-        ----------
-        i : int
-            Row.
-        at, here : Doubles (d,), (d, d)
-            Posterior mean and covariance of the projected z.
-        extra : Doubles (d, d)
-            Covariance of what the basis leaves.
-        precision, shift : Doubles (d, d), (d,)
-            Of the site so far.
-        """
-        identity = np.eye(len(at))
-        cavity = np.linalg.solve(identity - here @ precision, here)
-        middle = at + cavity @ (precision @ at - shift)
-        wide = 0.5 * (cavity + cavity.T) + extra
-        likelihood: Any = self.problem.likelihood
-        target = self.problem.target[i : i + 1]
-        try:
-            matched = self.rule(middle[np.newaxis], wide[np.newaxis], target, likelihood.biases)
-        except np.linalg.LinAlgError:
-            raise NumericalError(
-                f"the posterior without row {i} must be a Gaussian, found a covariance that is not "
-                "positive definite after rounding; use a kernel of smaller variance"
-            ) from None
-        found, natural = matched.precision[0], matched.shift[0]
-        tilted = np.linalg.solve(identity + cavity @ found, cavity)
-        ahead = middle + tilted @ (natural - found @ middle)
-        scale = np.sqrt(np.diag(here))
-        by_mean = np.abs(ahead - at) / scale
-        by_covariance = np.abs(tilted - here) / np.outer(scale, scale)
-        return found, natural, float(max(by_mean.max(), by_covariance.max()))
+def posterior(problem: Problem, state: Sweeps) -> tuple[Projected, Doubles]:
+    """Return the sites in u, factored, and the mean of w, (R, b)."""
+    across = contrasts(problem.target, problem.n_latent)
+    blocks = across @ state.sites[..., :-1] @ across.swapaxes(1, 2)
+    projected = Projected(marked(blocks, state.basis), problem.prior, problem.n_latent)
+    return projected, projected.mean((across @ state.sites[..., -1:])[..., 0])

@@ -1,4 +1,13 @@
-"""The marginal likelihood of probit models by sequential importance sampling.
+"""Noisy latent values in the cones of their labels: exact draws, and the marginal likelihood.
+
+A cone is where value i exceeds all others (Girolami & Rogers 2006, section 3). Of y_k ~ N(m_k,
+v_k^2) in the cone of i, u = (y_i - m_i) / v_i has a density of the logarithm, up to a constant,
+
+    f(u) = -u^2 / 2 + sum_{j != i} log Phi((v_i u + m_i - m_j) / v_j)
+
+and given y_i the others are independent, each below y_i. As f'' <= -1, the tangent parabola of
+curvature one at any point lies above f: rejection from a normal density of variance one, which near
+the mode accepts one draw of at most 1 + sum_j (v_i / v_j)^2 on average, and mostly far fewer.
 
 p(t) is the probability that noisy latent values Y ~ N(0, I + K) lie in the cones of their labels.
 Row after row, particles hold draws of the Y so far. Each is weighed by the probability of the next
@@ -11,42 +20,112 @@ rows that others tell much about come first.
 
 import numpy as np
 from scipy.linalg.lapack import dpstrf
+from scipy.special import log_ndtr, ndtri_exp
 
-from sparsegp.dense.base import Problem, Watch
+from sparsegp.dense.base import Problem
 from sparsegp.dense.precisions import NAME, of_latent
-from sparsegp.dense.truncated import labelled
+from sparsegp.likelihoods import Probit
+from sparsegp.likelihoods.binary import sign
 from sparsegp.math.linalg import lower_cholesky
-from sparsegp.math.quadrature import log_sum_exp
+from sparsegp.math.normal import hazard, log_cdf
+from sparsegp.math.quadrature import log_sum_exp, product_mode
 from sparsegp.types import Doubles, Integers
 
 KEY = 29
 
 
-def log_evidence(problem: Problem, particles: int, repeats: int, watch: Watch) -> Doubles:
-    """Return independent estimates of log p(t), (repeats,)."""
-    found = dict(watch.map(estimate, (problem, particles), list(range(repeats))))
-    return np.array([found[number] for number in range(repeats)])
+def labelled(
+    problem: Problem, mean: Doubles, scale: Doubles, target: Integers, rng: np.random.Generator
+) -> Doubles:
+    """Return noisy latent values given their labels, (n, R).
+
+    Parameters
+    ----------
+    problem : Problem
+        With a probit or multinomial probit.
+    mean, scale : Doubles (n, R)
+        Of the normal values.
+    target : Integers (n,)
+        Labels.
+    rng : Generator
+    """
+    centre = mean + problem.biases
+    if isinstance(problem.likelihood, Probit):
+        side = sign(target)[:, np.newaxis]
+        return centre - side * scale * _below(side * centre / scale, rng) - problem.biases
+    return _cone(centre, scale, target, rng) - problem.biases
 
 
-def estimate(shared: tuple[Problem, int], number: int) -> float:
-    """Return one estimate with so many particles."""
+def _below(bound: Doubles, rng: np.random.Generator) -> Doubles:
+    """Return standard normal values given that they are below bounds, of the same shape.
+
+    The distribution function is inverted by its logarithm, which holds as far in the tail as
+    numbers go.
+    """
+    log_share = np.log1p(-rng.random(bound.shape))
+    return np.minimum(ndtri_exp(log_share + log_ndtr(bound)), bound)
+
+
+def _cone(mean: Doubles, scale: Doubles, target: Integers, rng: np.random.Generator) -> Doubles:
+    """Return values N(mean, scale^2), (n, K), given the number of the largest of a row, (n,)."""
+    every = np.arange(len(mean))
+    others = np.asarray(np.arange(mean.shape[1]) != target[:, np.newaxis])
+    rival, spread = (some[others].reshape(len(mean), -1).T for some in (mean, scale))  # (K - 1, n)
+    own, width = mean[every, target], scale[every, target]
+    gap, ratio = (own - rival) / spread, width / spread
+    u = _largest(gap, ratio, rng)
+    out = np.empty_like(mean)
+    out[every, target] = own + width * u
+    out[others] = (rival + spread * _below(ratio * u + gap, rng)).T.ravel()
+    return out
+
+
+def _largest(gap: Doubles, ratio: Doubles, rng: np.random.Generator) -> Doubles:
+    """Return u (n,) from exp(f), with gaps and ratios (K - 1, n)."""
+    mode = np.asarray(product_mode(gap, ratio)[0], np.float64)
+    z = np.asarray(ratio * mode + gap)
+    slope = np.asarray((ratio * hazard(z)).sum(axis=0) - mode)
+    # f(u) - f(mode) <= slope (u - mode) - (u - mode)^2 / 2, a parabola about mode + slope
+    height = log_cdf(z).sum(axis=0) - 0.5 * mode**2 + 0.5 * slope**2
+    centre = mode + slope
+    out, rest = np.empty_like(mode), np.arange(len(mode))
+    while len(rest):
+        step = rng.standard_normal(len(rest))
+        u = centre[rest] + step
+        log_f = log_cdf(ratio[:, rest] * u + gap[:, rest]).sum(axis=0) - 0.5 * u**2
+        accepted = np.log1p(-rng.random(len(rest))) <= log_f - height[rest] + 0.5 * step**2
+        out[rest[accepted]] = u[accepted]
+        rest = rest[~accepted]
+    return out
+
+
+def log_evidence(shared: tuple[Problem, int], number: int) -> float:
+    """Return an estimate of log p(t), of which there may be several by number.
+
+    Parameters
+    ----------
+    shared : (Problem, int)
+        And how many particles.
+    number : int
+        Key of whatever is random.
+    """
     problem, count = shared
     rng = np.random.default_rng([problem.seed, KEY, number])
-    covariances = problem.covariances()
-    order = (
-        np.asarray(dpstrf(np.eye(len(problem.x)) + covariances.sum(axis=0), lower=1)[1])[::-1] - 1
-    )
-    factors = _factors(covariances, order)
+    covariances, identity = problem.covariances(), np.eye(len(problem.x))
+    order = np.asarray(dpstrf(identity + covariances.sum(axis=0), lower=1)[1])[::-1] - 1
+    ordered = covariances[:, order][:, :, order]
+    factors = np.stack([lower_cholesky(identity + some, NAME) for some in ordered])  # (C, n, n)
     innovations = np.empty((len(order), count, problem.n_latent))
     log_weight, total = np.zeros(count), 0.0
     for i, row in enumerate(order):
-        mean = _predicted(factors[:, i, :i], innovations[:i])
-        width = factors[:, i, i]
-        target = np.full(count, problem.target[row])
-        variance = np.maximum(np.square(width) - 1.0, 0.0)
-        log_weight += problem.likelihood.log_z(
-            mean, np.broadcast_to(variance, (count, len(width))), target
-        )
+        pull, former = factors[:, i, :i], innovations[:i]
+        if len(pull) == 1:
+            mean = np.asarray(np.tensordot(pull[0], former, 1))  # (S, R)
+        else:
+            mean = np.asarray(np.einsum("ri,isr->sr", pull, former))
+        width, target = factors[:, i, i], np.full(count, problem.target[row])
+        variance = np.broadcast_to(np.maximum(np.square(width) - 1.0, 0.0), (count, len(width)))
+        log_weight += problem.likelihood.log_z(mean, variance, target)
         level = float(log_sum_exp(log_weight))
         share = np.exp(log_weight - level)
         if np.square(share).sum() > 2.0 / count:
@@ -55,19 +134,6 @@ def estimate(shared: tuple[Problem, int], number: int) -> float:
             innovations[:i], mean = innovations[:i, kept], mean[kept]
             log_weight, total = np.zeros(count), total + level - np.log(count)
         scale = np.broadcast_to(of_latent(width, problem.n_latent), mean.shape)
-        drawn = labelled(problem.likelihood, mean, scale, target, rng)
+        drawn = labelled(problem, mean, scale, target, rng)
         innovations[i] = (drawn - mean) / scale
     return total + float(log_sum_exp(log_weight) - np.log(count))
-
-
-def _factors(covariances: Doubles, order: Integers) -> Doubles:
-    """Return the factors of I + K with the rows in an order, (C, n, n)."""
-    ordered = covariances[:, order][:, :, order]
-    return np.stack([lower_cholesky(np.eye(len(order)) + some, NAME) for some in ordered])
-
-
-def _predicted(weights: Doubles, innovations: Doubles) -> Doubles:
-    """Return the mean of the next y given those before, (S, R)."""
-    if len(weights) == 1:
-        return np.asarray(np.tensordot(weights[0], innovations, 1))
-    return np.asarray(np.einsum("ri,isr->sr", weights, innovations))

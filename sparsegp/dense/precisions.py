@@ -1,6 +1,6 @@
 """Gaussian sites of all rows, and the Gaussian posterior that they make of the prior.
 
-Row i has the site exp(-(u_i' P_i u_i) / 2 + ...) with a precision P_i over its R latent values.
+Row i has the site exp(h_i' u_i - u_i' P_i u_i / 2) with a precision P_i over its R latent values.
 With K the block diagonal prior covariance of all latent values, the posterior covariance of the
 latent values u* of a new row is
 
@@ -12,6 +12,8 @@ others, (n R)^3.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -55,17 +57,9 @@ class Precisions(ABC):
     @abstractmethod
     def __init__(self, precision: Doubles, covariances: Doubles, n_latent: int) -> None: ...
 
-    @abstractmethod
     def weigh(self, right: Doubles) -> Doubles:
-        """Return P applied to (n, R)."""
-
-    @abstractmethod
-    def apply(self, right: Doubles) -> Doubles:
-        """Return V applied to (n, R, q)."""
-
-    @abstractmethod
-    def block(self, r: int) -> Doubles:
-        """Return the block of V that belongs to latent value r, (n, n)."""
+        """Return P applied to (n, R), where it is stored as (n, R, R)."""
+        return np.asarray(np.einsum("irs,is->ir", self.precision, right))
 
     @abstractmethod
     def covariance(self, cross: Doubles, prior: Doubles) -> Doubles:
@@ -84,6 +78,14 @@ class Precisions(ABC):
             Variances where the latent values of a row are independent.
         """
 
+    def apply(self, right: Doubles) -> Doubles:
+        """Return V applied to (n, R, q), where the form has it."""
+        raise NotImplementedError
+
+    def block(self, r: int) -> Doubles:
+        """Return the block of V that belongs to latent value r, (n, n), where the form has it."""
+        raise NotImplementedError
+
 
 FORMS: Registry[type[Precisions]] = Registry("form of site precisions")
 
@@ -93,18 +95,36 @@ def of_latent(values: Doubles, n_latent: int) -> Doubles:
     return np.broadcast_to(values, (n_latent, *values.shape[1:]))
 
 
+def times(matrices: Doubles, right: Doubles) -> Doubles:
+    """Return C matrices (C, n, n) times their columns of (n, R); one (C = 1) times all of them."""
+    if len(matrices) == 1:
+        return np.asarray(matrices[0] @ right)
+    return np.stack([some @ column for some, column in zip(matrices, right.T, strict=True)], axis=1)
+
+
+def with_prior(covariances: Doubles, prior: Doubles) -> Doubles:
+    """Return covariances (m, R, R) with the prior variances (R, m) added to their diagonals."""
+    every = np.arange(len(prior))
+    covariances[:, every, every] += prior.T
+    return covariances
+
+
 class Independent(Precisions, name="independent"):
     """Precisions (n, C) of independent latent values; with C = 1 all share theirs."""
 
     def __init__(self, precision: Doubles, covariances: Doubles, n_latent: int) -> None:
+        if (precision < 0.0).any():
+            raise NumericalError(
+                f"site precisions must not be negative, found {precision.min():g}; use a "
+                "log-concave likelihood"
+            )
         self.precision, self.n_latent = precision, n_latent
-        self.root = _root(precision).T  # (C, n)
+        self.root = np.sqrt(precision).T  # (C, n)
         self.factors = [
             _factor(root[:, np.newaxis] * covariance * root)
             for root, covariance in zip(self.root, covariances, strict=True)
         ]
-        dets = [2.0 * np.log(np.diag(factor)).sum() for factor in self.factors]
-        self.log_det = float(sum(dets)) * n_latent / len(dets)
+        self.log_det = float(sum(map(_log_det, self.factors))) * n_latent / len(self.factors)
 
     def weigh(self, right: Doubles) -> Doubles:
         """Return P applied to (n, R)."""
@@ -115,10 +135,8 @@ class Independent(Precisions, name="independent"):
         out = np.empty_like(right)
         for r in range(self.n_latent):
             c = r % len(self.factors)
-            inner = self.halved(c, right[:, r])
-            out[:, r] = self.root[c][:, np.newaxis] * solve_lower(
-                self.factors[c], inner, transposed=True
-            )
+            half = solve_lower(self.factors[c], self._halved(c, right[:, r]), transposed=True)
+            out[:, r] = self.root[c][:, np.newaxis] * half
         return out
 
     def block(self, r: int) -> Doubles:
@@ -129,14 +147,14 @@ class Independent(Precisions, name="independent"):
         inverse *= self.root[c][:, np.newaxis]
         return inverse
 
-    def halved(self, c: int, right: Doubles) -> Doubles:
-        """Return L^-1 P^(1/2) R, whose square is R' V R, for one kernel; R (n, q)."""
-        return solve_lower(self.factors[c], self.root[c][:, np.newaxis] * right)
-
     def covariance(self, cross: Doubles, prior: Doubles) -> Doubles:
         """Return variances (m, R)."""
-        explained = [np.square(self.halved(c, k)).sum(axis=0) for c, k in enumerate(cross)]
+        explained = [np.square(self._halved(c, k)).sum(axis=0) for c, k in enumerate(cross)]
         return np.asarray(of_latent(prior - np.array(explained), self.n_latent).T)
+
+    def _halved(self, c: int, right: Doubles) -> Doubles:
+        """Return L^-1 P^(1/2) R, whose square is R' V R, for one kernel; R (n, q)."""
+        return solve_lower(self.factors[c], self.root[c][:, np.newaxis] * right)
 
 
 class Simplex(Precisions, name="simplex"):
@@ -154,9 +172,8 @@ class Simplex(Precisions, name="simplex"):
             one = Independent(precision[:, r : r + 1], every[r : r + 1], 1)
             self.explained[r] = one.block(0)
             self.log_det += one.log_det
-        self.factor = _factor(self.explained.sum(axis=0), identity=False)
-        # |I + K P| = |I + K D| |sum_r E_r| / |1' D 1|
-        self.log_det += 2.0 * float(np.log(np.diag(self.factor)).sum())
+        self.factor = lower_cholesky(self.explained.sum(axis=0), NAME)
+        self.log_det += _log_det(self.factor)  # |I + K P| = |I + K D| |sum_r E_r| / |1' D 1|
 
     def weigh(self, right: Doubles) -> Doubles:
         """Return P applied to (n, R)."""
@@ -178,84 +195,118 @@ class Simplex(Precisions, name="simplex"):
 
     def covariance(self, cross: Doubles, prior: Doubles) -> Doubles:
         """Return covariances (m, R, R) (RW algorithm 3.4)."""
-        n_latent = len(self.explained)
-        cross, prior = of_latent(cross, n_latent), of_latent(prior, n_latent)
+        cross, prior = (of_latent(some, len(self.explained)) for some in (cross, prior))
         b = self.explained @ cross
         c = np.stack([solve_lower(self.factor, some) for some in b])
-        out = np.asarray(np.einsum("rim,sim->mrs", c, c))
-        every = np.arange(n_latent)
-        out[:, every, every] += prior.T - np.einsum("rim,rim->mr", cross, b)
-        return out
+        common = np.asarray(np.einsum("rim,sim->mrs", c, c))
+        return with_prior(common, prior - np.einsum("rim,rim->rm", cross, b))
 
 
 class Full(Precisions, name="full"):
     """Any positive semidefinite precisions, (n, R, R)."""
 
     def __init__(self, precision: Doubles, covariances: Doubles, n_latent: int) -> None:
-        self.precision, n = precision, len(precision)
+        self.precision, size = precision, len(precision) * n_latent
         values, vectors = np.linalg.eigh(precision)
         spread = np.abs(values).max(axis=1, keepdims=True)
         if (values < -1e-9 * np.maximum(spread, 1.0)).any():
             raise NumericalError(
                 f"site precisions must be positive semidefinite, found an eigenvalue "
-                f"{values.min():g}"
+                f"{values.min():g}; use a log-concave likelihood"
             )
         rooted = vectors * np.sqrt(np.maximum(values, 0.0))[:, np.newaxis]  # zero within rounding
         self.root = rooted @ vectors.transpose(0, 2, 1)
         every = of_latent(covariances, n_latent)
         inner = np.einsum("irs,sij,jst->irjt", self.root, every, self.root, optimize=True)
-        self.factor = _factor(inner.reshape(n * n_latent, n * n_latent))
-        self.log_det = 2.0 * float(np.log(np.diag(self.factor)).sum())
-
-    def weigh(self, right: Doubles) -> Doubles:
-        """Return P applied to (n, R)."""
-        return np.asarray(np.einsum("irs,is->ir", self.precision, right))
+        self.factor = _factor(inner.reshape(size, size))
+        self.log_det = _log_det(self.factor)
 
     def apply(self, right: Doubles) -> Doubles:
         """Return V applied to (n, R, q)."""
-        half = self.halved(right)
+        inner = np.einsum("irs,isq->irq", self.root, right).reshape(-1, right.shape[-1])
+        half = solve_lower(self.factor, inner)
         back = solve_lower(self.factor, half, transposed=True).reshape(right.shape)
         return np.asarray(np.einsum("irs,isq->irq", self.root, back))
 
     def block(self, r: int) -> Doubles:
         """Return the block of V that belongs to latent value r, (n, n)."""
-        half = self._halved_one(r, np.eye(len(self.root)))
+        half = self.halved(r, np.eye(len(self.root)))
         return np.asarray(half.T @ half)
-
-    def _halved_one(self, r: int, right: Doubles) -> Doubles:
-        """Return `halved` of values (n, q) in latent value r and zeros elsewhere."""
-        every = np.zeros((len(right), self.root.shape[-1], right.shape[-1]))
-        every[:, r] = right
-        return self.halved(every)
-
-    def halved(self, right: Doubles) -> Doubles:
-        """Return L^-1 P^(1/2) R, (n R, q), whose square is R' V R, for R (n, R, q)."""
-        inner = np.einsum("irs,isq->irq", self.root, right)
-        return solve_lower(self.factor, inner.reshape(-1, right.shape[-1]))
 
     def covariance(self, cross: Doubles, prior: Doubles) -> Doubles:
         """Return covariances (m, R, R)."""
-        n_latent = self.root.shape[-1]
-        cross, prior = of_latent(cross, n_latent), of_latent(prior, n_latent)
-        halves = [self._halved_one(r, k) for r, k in enumerate(cross)]
-        out = np.asarray(-np.einsum("rim,sim->mrs", halves, halves, optimize=True))
-        every = np.arange(n_latent)
-        out[:, every, every] += prior.T
-        return out
+        cross, prior = (of_latent(some, self.root.shape[-1]) for some in (cross, prior))
+        halves = [self.halved(r, k) for r, k in enumerate(cross)]
+        explained = np.einsum("rim,sim->mrs", halves, halves, optimize=True)
+        return with_prior(np.asarray(-explained), prior)
+
+    def halved(self, r: int, right: Doubles) -> Doubles:
+        """Return L^-1 P^(1/2) R, (n R, q), whose square is R' V R.
+
+        Parameters
+        ----------
+        r : int
+        right : Doubles (n, q)
+            R in latent value r; elsewhere it is zero.
+        """
+        inner = self.root[:, :, r, np.newaxis] * right[:, np.newaxis]
+        return solve_lower(self.factor, inner.reshape(-1, right.shape[-1]))
 
 
-def _root(precision: Doubles) -> Doubles:
-    if (precision < 0.0).any():
-        raise NumericalError(
-            f"site precisions must not be negative, found {precision.min():g}; use a log-concave "
-            "likelihood"
-        )
-    return np.sqrt(precision)
+class Posterior:
+    """The prior times sites exp(h_i' z_i - z_i' P_i z_i / 2) in linear combinations z_i = B_i' u_i.
+
+    Parameters
+    ----------
+    prior : Doubles (C, n, n)
+    sites : Doubles (n, d, d + 1)
+        P and, as a last column, h.
+    basis : Doubles (n, R, d)
+        B.
+
+    Attributes
+    ----------
+    full : Full
+        The precisions of the sites in u.
+    coefficients : Doubles (n, R)
+        K^-1 of the mean.
+    mean : Doubles (n, d)
+        Of z.
+    log_integral : float
+        Log of the integral of prior times sites.
+    """
+
+    def __init__(self, prior: Doubles, sites: Doubles, basis: Doubles) -> None:
+        across, n_latent = basis.swapaxes(1, 2), basis.shape[1]
+        self.prior, self.basis, every = prior, basis, of_latent(prior, n_latent)
+        self.full = Full(basis @ sites[..., :-1] @ across, prior, n_latent)
+        shift = (basis @ sites[..., -1:])[..., 0]
+        smoothed = np.einsum("rij,jr->ir", every, shift, optimize=True)
+        self.coefficients = shift - self.full.apply(smoothed[..., np.newaxis])[..., 0]
+        mean = np.einsum("rij,jr->ir", every, self.coefficients, optimize=True)
+        self.mean = (across @ mean[..., np.newaxis])[..., 0]
+        square = float(np.sum(sites[..., -1] * self.mean))
+        self.log_integral = 0.5 * square - 0.5 * self.full.log_det
+
+    @cached_property
+    def covariance(self) -> Doubles:
+        """That of the z of each row, (n, d, d)."""
+        variances = np.diagonal(self.prior, axis1=1, axis2=2)
+        inner = self.full.covariance(self.prior, variances)
+        return np.asarray(self.basis.swapaxes(1, 2) @ inner @ self.basis)
+
+    def pull_back(self) -> Iterator[tuple[int, Doubles]]:
+        """Yield r and (a a' - V) / 2, the gradient of the log integral in the prior covariances."""
+        for r, a in enumerate(self.coefficients.T):
+            yield r, 0.5 * (np.outer(a, a) - self.full.block(r))
 
 
-def _factor(matrix: Doubles, identity: bool = True) -> Doubles:
-    """Return the lower Cholesky factor of I + a matrix, or of the matrix."""
-    if identity:
-        matrix = matrix.copy()
-        matrix[np.diag_indices_from(matrix)] += 1.0
+def _factor(matrix: Doubles) -> Doubles:
+    """Return the lower Cholesky factor of I + a matrix, which is overwritten."""
+    matrix[np.diag_indices_from(matrix)] += 1.0
     return lower_cholesky(matrix, NAME)
+
+
+def _log_det(factor: Doubles) -> float:
+    """Return log |L L'|."""
+    return 2.0 * float(np.log(np.diag(factor)).sum())

@@ -10,21 +10,23 @@ Chains go side by side, `ROUND` steps at a time. What a step draws is keyed by t
 and the step, so results depend neither on how chains are dealt out nor on interruptions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.dense.base import Alone, Fit, Method, Problem, Watch
-from sparsegp.dense.chains import effective_draws, r_hat
-from sparsegp.dense.component import Component
+from sparsegp.dense.base import Fit, Method, Problem
+from sparsegp.dense.driver import Iterative, RunTasks, Status
+from sparsegp.dense.mixture import Component
+from sparsegp.dense.options import Options, option
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.learning.hyperpriors import Hyperprior, parse
 from sparsegp.learning.objective import parameter_names
+from sparsegp.math.chains import effective_draws, r_hat
 from sparsegp.math.hmc import Chain, Plan, Point, advance
-from sparsegp.types import Booleans, Doubles
+from sparsegp.types import Doubles
 
 KEY, KEY_OF_STARTS = 41, 43
 ROUND = 10
@@ -36,7 +38,74 @@ LEAST_DRAWS = 4
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Target:
+    """Minus the log posterior density of kernel parameters, up to a constant.
+
+    Parameters
+    ----------
+    method : Method
+        One with an evidence.
+    problem : Problem
+        Its kernels are where the first chain starts.
+    prior : Hyperprior
+        Of every one of `Problem.parameters`: without one, the posterior may have no integral.
+
+    Raises
+    ------
+    SettingsError
+        If the method has no evidence, or a parameter no prior.
+    """
+
+    method: Method
+    problem: Problem
+    prior: Hyperprior
+
+    def __post_init__(self) -> None:
+        if not self.method.has_evidence:
+            self.method.evidence(self.problem)  # says which methods have one
+        known = {index for term in self.prior.terms for index in np.atleast_1d(term.index)}
+        missing = [name for i, name in enumerate(names_of(self.problem)) if i not in known]
+        if missing:
+            raise SettingsError(
+                "every parameter of the kernels must have a hyperprior, or the posterior may have "
+                f"no integral; got none of {', '.join(missing)}; give for example "
+                "'v: lognormal(0, 4); l: lognormal(0, 1)'"
+            )
+
+    def __call__(self, position: Doubles, hint: NDArray[Any]) -> Point:
+        """Return the energy at log parameters (q,); infinite where the method fails."""
+        nowhere = Point(position, np.inf, np.zeros_like(position), hint)
+        try:
+            with np.errstate(over="ignore", under="ignore"):
+                penalty, slope = self.prior(position)
+                some = self.problem.with_parameters(position)
+                found = self.method.evidence(some, hint if hint.size else None)
+        except (NumericalError, SettingsError):  # parameters beyond the range of numbers
+            return nowhere
+        energy, gradient = penalty - found.value, slope - found.gradient
+        finite = np.isfinite(energy) and np.isfinite(gradient).all()
+        return Point(position, energy, gradient, found.near) if finite else nowhere
+
+
+@dataclass(frozen=True)
+class Course:
+    """Chains, none before the first step, and what each has done.
+
+    Attributes
+    ----------
+    chains : tuple of Chain
+    positions : Doubles (chains, steps, q)
+    figures : Doubles (chains, steps, 3)
+        Log posterior density up to a constant, whether accepted, step size.
+    """
+
+    chains: tuple[Chain, ...]
+    positions: Doubles
+    figures: Doubles
+
+
+@dataclass(frozen=True)
+class Schedule(Options, Iterative[Target, Fit]):
     """How long chains are.
 
     Parameters
@@ -52,214 +121,116 @@ class Schedule:
         Evaluations of the evidence in a step, at most.
     acceptance : float
         Rate at which the step size aims.
-
-    Raises
-    ------
-    SettingsError
-        If a number is out of range.
     """
 
-    chains: int = 4
-    burn_in: int = 100
-    draws: int = 250
-    kept: int = 100
-    leapfrogs: int = 10
-    acceptance: float = 0.8
+    State: ClassVar[type] = Course
+
+    chains: int = option(4, least=1)
+    burn_in: int = option(100, least=0)
+    draws: int = option(250, least=LEAST_DRAWS)
+    kept: int = option(100, least=1)
+    leapfrogs: int = option(10, least=1)
+    acceptance: float = option(0.8, above=0.0, below=1.0)
 
     def __post_init__(self) -> None:
-        for name, least in (("chains", 1), ("draws", LEAST_DRAWS), ("kept", 1), ("leapfrogs", 1)):
-            if getattr(self, name) < least:
-                raise SettingsError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        if self.burn_in < 0:
-            raise SettingsError(f"burn_in must not be negative, got {self.burn_in}")
-        if not 0.0 < self.acceptance < 1.0:
-            raise SettingsError(f"acceptance must be between 0 and 1, got {self.acceptance}")
+        super().__post_init__()
         if self.kept > self.chains * self.draws:
             raise SettingsError(
                 f"kept={self.kept} must not exceed chains={self.chains} times draws={self.draws}"
             )
 
-    @property
-    def steps(self) -> int:
-        """Steps of a chain."""
-        return self.burn_in + self.draws
+    def start(self, problem: Target) -> Course:
+        """Return no chains yet."""
+        size = len(problem.problem.parameters())
+        return Course((), np.empty((self.chains, 0, size)), np.empty((self.chains, 0, 3)))
 
-    def plan(self) -> Plan:
-        """Return how chains move."""
-        return Plan(self.burn_in, self.leapfrogs, self.acceptance)
+    def step(self, problem: Target, state: Course, run_tasks: RunTasks) -> Course:
+        """Make some more steps of each chain."""
+        done, plan = state.positions.shape[1], Plan(self.burn_in, self.leapfrogs, self.acceptance)
+        tasks = list(enumerate(state.chains or [None] * self.chains))
+        shared = problem, plan, min(ROUND, self.burn_in + self.draws - done)
+        found = run_tasks(_advance, shared, tasks)
+        chains, positions, figures = zip(*found, strict=True)
+        return Course(
+            chains,
+            np.concatenate([state.positions, positions], axis=1),
+            np.concatenate([state.figures, figures], axis=1),
+        )
 
+    def status(self, state: Course) -> Status:
+        """Return how far it is: the end is after the last step."""
+        done, latest = state.positions.shape[1], state.figures[:, -ROUND:]
+        figures = {}
+        if done:
+            log_posterior, accepted = latest[:, -1, 0].mean(), latest[:, :, 1].mean()
+            figures = {"log_posterior": float(log_posterior), "accepted": float(accepted)}
+        steps = self.burn_in + self.draws
+        return Status(self.chains * done, self.chains * steps, done == steps, figures)
 
-@dataclass(frozen=True)
-class Target:
-    """Minus the log posterior density of kernel parameters, up to a constant."""
+    def finish(self, problem: Target, state: Course, run_tasks: RunTasks) -> Fit:
+        """Return the posterior as a mixture over draws of the kernels' parameters.
 
-    method: Method
-    problem: Problem
-    prior: Hyperprior
-
-    def __call__(self, position: Doubles, hint: NDArray[Any]) -> Point:
-        """Return the energy at log parameters (q,); infinite where the method fails."""
-        try:
-            with np.errstate(over="ignore", under="ignore"):
-                penalty, slope = self.prior(position)
-                found = self.method.evidence(
-                    self.problem.with_parameters(position), hint if hint.size else None
-                )
-        except (NumericalError, SettingsError):  # parameters beyond the range of numbers
-            return Point(position, np.inf, np.zeros_like(position), hint)
-        energy, gradient = penalty - found.value, slope - found.gradient
-        if not (np.isfinite(energy) and np.isfinite(gradient).all()):
-            return Point(position, np.inf, np.zeros_like(position), hint)
-        return Point(position, energy, gradient, np.asarray(found.start))
-
-
-@dataclass(frozen=True)
-class History:
-    """A chain and what it has done.
-
-    Attributes
-    ----------
-    chain : Chain
-    positions : Doubles (steps, q)
-    figures : Doubles (steps, 3)
-        Log posterior density up to a constant, whether accepted, step size.
-    """
-
-    chain: Chain
-    positions: Doubles
-    figures: Doubles
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all of it as arrays."""
-        return {**self.chain.arrays(), "positions": self.positions, "figures": self.figures}
-
-
-def kernel_prior(text: str, problem: Problem) -> Hyperprior:
-    """Return the hyperprior of a text, for the kernels of a problem.
-
-    Raises
-    ------
-    SettingsError
-        If the text cannot be read, or a quantity is not one of the kernels.
-    """
-    return parse(text, _names(problem), problem.x.shape[1])
-
-
-def sample(
-    method: Method,
-    problem: Problem,
-    prior: Hyperprior,
-    watch: Watch,
-    schedule: Schedule | None = None,
-) -> Fit:
-    """Return the posterior as a mixture over draws of the kernels' parameters.
-
-    Parameters
-    ----------
-    method : Method
-        One with an evidence.
-    problem : Problem
-        Its kernels are where the first chain starts.
-    prior : Hyperprior
-        Of every one of `Problem.parameters`, as `kernel_prior` gives it: without one, the posterior
-        may have no integral.
-    watch : Watch
-    schedule : Schedule, optional
-
-    Returns
-    -------
-    Fit
         The trace has a row for every step of every chain. The report tells acceptance rate and step
         size of each chain, and mean, standard deviation, effective number of draws and R-hat of
         each parameter, which is a logarithm.
+        """
+        names = ("log_posterior", "accepted", "step_size")
+        trace = [
+            {"chain": c, "step": k, **dict(zip(names, row, strict=True))}
+            for c, rows in enumerate(state.figures.tolist())
+            for k, row in enumerate(rows)
+        ]
+        # a draw that was not left is a component more than once, and found once
+        pooled = state.positions[:, self.burn_in :].reshape(-1, state.positions.shape[2])
+        kept = (2 * np.arange(self.kept) + 1) * len(pooled) // (2 * self.kept)
+        distinct, numbers = np.unique(pooled[kept], axis=0, return_inverse=True)
+        found = run_tasks(_posterior, (problem.method, problem.problem), list(distinct))
+        components = [component for k in numbers.ravel() for component in found[int(k)]]
+        return Fit(components, trace=trace, report=self._report(problem, state))
 
-    Raises
-    ------
-    SettingsError
-        If the method has no evidence, or a parameter no prior.
-    NumericalError
-        If the method fails at the start.
-    Interrupted
-        If the watch asks for it.
-    """
-    schedule = schedule or Schedule()
-    _check(method, problem, prior)
-    target = Target(method, problem, prior)
-    histories = _former(watch.former) or _starts(target, schedule, watch)
-    total = schedule.chains * schedule.steps
-    while sum(len(each.positions) for each in histories) < total:
-        tasks = list(enumerate(histories))
-        for number, history in watch.map(_round, (target, schedule), tasks):
-            histories[number] = history
-        arrays = _state(histories)
-        figures = [history.figures[-1] for history in histories]
-        watch.say(
-            sum(len(each.positions) for each in histories),
-            total,
-            arrays.copy,
-            log_posterior=float(np.mean([row[0] for row in figures])),
-            accepted=float(np.mean([each.figures[-ROUND:, 1].mean() for each in histories])),
-        )
-    draws = np.array([each.positions[schedule.burn_in :] for each in histories])
-    components = _components(method, problem, draws, schedule, watch)
-    return Fit(
-        components,
-        trace=[
-            {
-                "chain": c,
-                "step": k,
-                "log_posterior": row[0],
-                "accepted": row[1],
-                "step_size": row[2],
-            }
-            for c, each in enumerate(histories)
-            for k, row in enumerate(each.figures.tolist())
-        ],
-        report=_report(target, schedule, histories, draws),
-    )
+    def _report(self, target: Target, state: Course) -> dict[str, Any]:
+        draws, figures = (some[:, self.burn_in :] for some in (state.positions, state.figures))
+        columns = {
+            "name": names_of(target.problem),
+            "mean": draws.mean(axis=(0, 1)).tolist(),
+            "sd": draws.std(axis=(0, 1), ddof=1).tolist(),
+            "effective_draws": effective_draws(draws).tolist(),
+            "r_hat": r_hat(draws).tolist(),
+        }
+        schedule = {name: getattr(self, name) for name in ("chains", "burn_in", "draws", "kept")}
+        return {
+            "method": str(target.method),
+            **schedule,
+            "acceptance": figures[:, :, 1].mean(axis=1).tolist(),
+            "step_size": figures[:, -1, 2].tolist(),
+            "parameters": [
+                dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+            ],
+        }
 
 
-def _names(problem: Problem) -> list[str]:
-    every = parameter_names(problem.kernels, problem.likelihood)
-    return list(every[: len(problem.parameters())])
+def names_of(problem: Problem) -> tuple[str, ...]:
+    """Return the names of `Problem.parameters`."""
+    return parameter_names(problem.kernels, problem.likelihood)[: len(problem.parameters())]
 
 
-def _check(method: Method, problem: Problem, prior: Hyperprior) -> None:
-    if not method.has_evidence:
-        method.evidence(problem)  # says which methods have one
-    names = _names(problem)
-    without: Booleans = np.ones(len(names), dtype=bool)
-    for term in prior.terms:
-        without[term.index] = False
-    if without.any():
-        missing = ", ".join(name for name, lacks in zip(names, without, strict=True) if lacks)
-        raise SettingsError(
-            f"every parameter of the kernels must have a hyperprior, or the posterior may have no "
-            f"integral; got none of {missing}; give for example 'v: lognormal(0, 4); "
-            "l: lognormal(0, 1)'"
-        )
+def kernel_prior(text: str, problem: Problem) -> Hyperprior:
+    """Return the hyperprior of a text, for the parameters of a problem; see `parse`."""
+    return parse(text, list(names_of(problem)), problem.x.shape[1])
 
 
-def _starts(target: Target, schedule: Schedule, watch: Watch) -> list[History]:
-    """Return the chains before their first step."""
-    tasks = list(range(schedule.chains))
-    found: dict[int, History] = dict(watch.map(_start, (target, schedule), tasks))
-    return [found[number] for number in tasks]
-
-
-def _start(shared: tuple[Target, Schedule], number: int) -> History:
-    target, schedule = shared
-    here = target.problem.parameters()
-    away = np.zeros_like(here)
+def _begin(target: Target, plan: Plan, number: int) -> Chain:
+    """Return a chain before its first step, or raise a NumericalError if the method fails there."""
+    given = target.problem.parameters()
+    shift = np.zeros_like(given)
     if number:
         rng = np.random.default_rng([target.problem.seed, KEY_OF_STARTS, number])
-        away = SPREAD * rng.standard_normal(len(here))
+        shift = SPREAD * rng.standard_normal(len(given))
     for _ in range(RETREATS):
-        point = target(here + away, np.empty(0))
+        point = target(given + shift, np.empty(0))
         if np.isfinite(point.energy):
-            chain = Chain.begin(point, schedule.plan())
-            return History(chain, np.empty((0, len(here))), np.empty((0, 3)))
-        away = away / 2
+            return Chain.begin(point, plan)
+        shift = shift / 2
     target.method.evidence(target.problem)  # fails, and says why
     raise NumericalError(
         f"the log evidence of {target.method} and its gradient must be finite where chains start; "
@@ -267,76 +238,20 @@ def _start(shared: tuple[Target, Schedule], number: int) -> History:
     )
 
 
-def _round(shared: tuple[Target, Schedule], task: tuple[int, History]) -> History:
-    """Return a chain after some more steps."""
-    (target, schedule), (number, history) = shared, task
-    chain, positions, figures = history.chain, [], []
-    for _ in range(min(ROUND, schedule.steps - chain.number)):
-        chain, move = advance(target, chain, schedule.plan(), (target.problem.seed, KEY, number))
+def _advance(
+    shared: tuple[Target, Plan, int], task: tuple[int, Chain | None]
+) -> tuple[Chain, list[Doubles], list[list[float]]]:
+    """Return a chain after some more steps, its positions (steps, q) and figures (steps, 3)."""
+    (target, plan, steps), (number, chain) = shared, task
+    chain = chain or _begin(target, plan, number)
+    positions, figures = [], []
+    for _ in range(steps):
+        chain, move = advance(target, chain, plan, (target.problem.seed, KEY, number))
         positions.append(chain.point.position)
         figures.append([-chain.point.energy, float(move.accepted), move.step_size])
-    return History(
-        chain,
-        np.concatenate([history.positions, positions]),
-        np.concatenate([history.figures, figures]),
-    )
-
-
-def _state(histories: Sequence[History]) -> dict[str, NDArray[Any]]:
-    return {
-        f"hmc_{number}_{name}": array
-        for number, history in enumerate(histories)
-        for name, array in history.arrays().items()
-    }
-
-
-def _former(former: Mapping[str, NDArray[Any]]) -> list[History]:
-    """Return the chains of `_state`, or none."""
-    histories: list[History] = []
-    while f"hmc_{len(histories)}_number" in former:
-        start = f"hmc_{len(histories)}_"
-        own = {k.removeprefix(start): v for k, v in former.items() if k.startswith(start)}
-        histories.append(History(Chain.from_arrays(own), own["positions"], own["figures"]))
-    return histories
-
-
-def _components(
-    method: Method, problem: Problem, draws: Doubles, schedule: Schedule, watch: Watch
-) -> list[Component]:
-    """Return the posteriors of the draws that are kept; one that was not left is found once."""
-    every = draws.reshape(-1, draws.shape[2])
-    kept = (2 * np.arange(schedule.kept) + 1) * len(every) // (2 * schedule.kept)
-    distinct, numbers = np.unique(every[kept], axis=0, return_inverse=True)
-    found = dict(watch.map(_posterior, (method, problem), list(distinct)))
-    return [component for number in numbers.ravel() for component in found[int(number)]]
+    return chain, positions, figures
 
 
 def _posterior(shared: tuple[Method, Problem], position: Doubles) -> Sequence[Component]:
     method, problem = shared
-    return method.fit(problem.with_parameters(position), Alone()).components
-
-
-def _report(
-    target: Target, schedule: Schedule, histories: Sequence[History], draws: Doubles
-) -> dict[str, Any]:
-    figures = np.array([each.figures[schedule.burn_in :] for each in histories])
-    pooled = draws.reshape(-1, draws.shape[2])
-    rows = zip(
-        _names(target.problem),
-        pooled.mean(axis=0).tolist(),
-        pooled.std(axis=0, ddof=1).tolist(),
-        effective_draws(draws).tolist(),
-        r_hat(draws).tolist(),
-        strict=True,
-    )
-    fields = ("name", "mean", "sd", "effective_draws", "r_hat")
-    return {
-        "method": str(target.method),
-        "chains": schedule.chains,
-        "burn_in": schedule.burn_in,
-        "draws": schedule.draws,
-        "kept": schedule.kept,
-        "acceptance": figures[:, :, 1].mean(axis=1).tolist(),
-        "step_size": figures[:, -1, 2].tolist(),
-        "parameters": [dict(zip(fields, row, strict=True)) for row in rows],
-    }
+    return method.fit(problem.with_parameters(position)).components

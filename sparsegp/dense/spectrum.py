@@ -5,29 +5,24 @@ inference asks for are products with K, K^(1/2) and (I + K)^-1, and log |I + K|.
 eigenvectors these are diagonal, also where K is singular to rounding.
 """
 
+from functools import cached_property
+
 import numpy as np
 
-from sparsegp.dense.precisions import of_latent
+from sparsegp.dense.base import Problem
+from sparsegp.dense.precisions import of_latent, times
 from sparsegp.errors import NumericalError
 from sparsegp.types import Doubles
 
 
 class Spectrum:
-    """Eigenvalues and eigenvectors of the prior covariances of R latent values of n rows.
-
-    Parameters
-    ----------
-    covariances : Doubles (C, n, n)
-        One for all latent values (C = 1), or one each.
-    n_latent : int
-        R.
+    """Eigenvalues and eigenvectors of the prior covariances of a problem.
 
     Attributes
     ----------
     values : Doubles (n, R)
         Not negative: what is below zero is rounding.
-    log_det : float
-        log |I + K| of all latent values.
+    vectors : Doubles (C, n, n)
 
     Raises
     ------
@@ -35,23 +30,28 @@ class Spectrum:
         If a covariance is not finite.
     """
 
-    def __init__(self, covariances: Doubles, n_latent: int) -> None:
+    def __init__(self, problem: Problem) -> None:
+        covariances = problem.covariances()
         if not np.isfinite(covariances).all():
             raise NumericalError(
                 "the covariance of the rows must be finite; check the kernel and the scale of the "
                 "inputs"
             )
         values, self.vectors = np.linalg.eigh(covariances)
-        self.values = np.maximum(of_latent(values, n_latent).T, 0.0)
-        self.log_det = float(np.log1p(self.values).sum())
+        self.values = np.maximum(of_latent(values, problem.n_latent).T, 0.0)
+
+    @cached_property
+    def log_det(self) -> float:
+        """Log |I + K| of all latent values."""
+        return float(np.log1p(self.values).sum())
 
     def turn(self, right: Doubles) -> Doubles:
         """Return U' R for R (n, R)."""
-        return self._times(self.vectors.transpose(0, 2, 1), right)
+        return times(self.vectors.transpose(0, 2, 1), right)
 
     def back(self, right: Doubles) -> Doubles:
         """Return U R for R (n, R)."""
-        return self._times(self.vectors, right)
+        return times(self.vectors, right)
 
     def smooth(self, right: Doubles) -> Doubles:
         """Return (I + K)^-1 R for R (n, R)."""
@@ -60,9 +60,3 @@ class Spectrum:
     def quadratic(self, right: Doubles) -> float:
         """Return R' (I + K)^-1 R for R (n, R), all latent values together."""
         return float((np.square(self.turn(right)) / (1.0 + self.values)).sum())
-
-    @staticmethod
-    def _times(matrices: Doubles, right: Doubles) -> Doubles:
-        if len(matrices) == 1:
-            return np.asarray(matrices[0] @ right)
-        return np.stack([some @ column for some, column in zip(matrices, right.T, strict=True)], 1)

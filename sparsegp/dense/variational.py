@@ -1,85 +1,133 @@
 """Variational inference for the multinomial probit and the probit (Girolami & Rogers 2006; GR).
 
-With the kernel fixed it is the maximum of a concave bound (bound.py). Length scales can be learnt
-by importance sampling (length_scales.py), in rounds of an ascent and a choice of length scales; or,
-as in the paper, of a few updates of the means and a choice.
+Each latent value m has a noisy copy y ~ N(m, 1), and the label says which of the y of a row is the
+largest (of two classes: the sign of y). With Q(Y) Q(M) in place of the posterior, and y~ the mean
+of Y, Q(M) is that of regression on y~: covariances K (I + K)^-1 and means m = K (I + K)^-1 y~
+(eq. 4.1). The bound on the log marginal likelihood (appendix C) then is
+
+    L = sum_n log Z_n(m_n) - sum_k [m_k' K_k^-1 m_k + log |I + K_k|] / 2
+
+once the traces are added up. The constant (1 - K) N log(2 pi) / 2 of the paper's last formula is
+too much: the last term of its (C.8) lacks a factor K.
+
+In m the bound is concave. Its maximum is the fixed point m <- K (I + K)^-1 (m + p(m)) of eq. 4.6
+and 4.9, p = d log Z / dm. Here that iteration is the metric of a quasi-Newton ascent, which ends at
+the same point in far fewer rounds. With v = K^(-1/2) m the bound is -|v|^2 / 2 plus a concave
+function, so that where its gradient is g no more than |g|^2 / 2 nats are left to gain: this ends
+the ascent.
+
+Length scales can be learnt by importance sampling (length_scales.py), in rounds of an ascent and a
+choice of length scales; or, as in the paper, of a few updates of the means and a choice.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.dense.base import Alone, Evidence, Fit, Method, Problem, Watch
-from sparsegp.dense.bound import Bound, ascend, left
-from sparsegp.dense.component import Component
-from sparsegp.dense.length_scales import WEIGHTS, Hyperprior, LengthScales
-from sparsegp.errors import SettingsError
+from sparsegp.dense.base import Evidence, Fit, Method, Problem
+from sparsegp.dense.driver import RunTasks, Status
+from sparsegp.dense.length_scales import KEY, LengthScales, Weighing
+from sparsegp.dense.options import option
+from sparsegp.dense.spectrum import Spectrum
+from sparsegp.errors import NumericalError
+from sparsegp.likelihoods.base import Moments
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.types import Doubles
 
 PATIENCE = 3
 """Rounds of which one must raise the bound."""
+STALLED = 1e-4
+"""Nats that may be left to gain where rounding ends the ascent."""
 
 
-@dataclass
+class Bound:
+    """The bound as a function of v, (n, R), with m = U l^(1/2) v where K = U diag(l) U'."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.spectrum = problem, Spectrum(problem)
+        self.root = np.sqrt(self.spectrum.values)
+
+    def __call__(self, v: Doubles) -> tuple[float, Doubles]:
+        """Return value and gradient."""
+        moments = self.moments(self.mean(v))
+        value = float(moments.log_z.sum() - 0.5 * np.vdot(v, v)) - 0.5 * self.spectrum.log_det
+        return value, self.root * self.spectrum.turn(moments.slope) - v
+
+    def moments(self, mean: Doubles) -> Moments:
+        """Return log Z_n, p and the curvature of log Z at m."""
+        return self.problem.likelihood.moments(mean, np.zeros_like(mean), self.problem.target)
+
+    def mean(self, v: Doubles) -> Doubles:
+        """Return m."""
+        return self.spectrum.back(self.root * v)
+
+    def site(self, v: Doubles) -> Doubles:
+        """Return y~ = m + p (GR eq. 4.3, 4.4)."""
+        mean = self.mean(v)
+        return mean + self.moments(mean).slope
+
+    def regressed(self, site: Doubles) -> Doubles:
+        """Return the v of m = K (I + K)^-1 y~ (GR eq. 4.6)."""
+        return self.root / (1.0 + self.spectrum.values) * self.spectrum.turn(site)
+
+    def climb(self, site: Doubles, tolerance: float, steps: int) -> tuple[Ascent, list[float]]:
+        """Climb to the maximum, and return the ascent and the bounds on the way.
+
+        Parameters
+        ----------
+        site : Doubles (n, R)
+            The y~ to start from.
+        tolerance : float
+            Nats that may be left to gain.
+        steps : int
+            At most. Their metric I + diag(l) is minus the Hessian where p rises fastest.
+
+        Raises
+        ------
+        NumericalError
+            If the steps do not lead there.
+        """
+        ascent = Ascent.at(self.regressed(site), self)
+        bounds = [ascent.value]
+        while _rest(ascent) > tolerance and len(bounds) <= steps:
+            if ascent.step(self, lambda right: right / (1.0 + self.spectrum.values)) == 0.0:
+                break
+            bounds.append(ascent.value)
+        if _rest(ascent) > max(tolerance, STALLED):
+            raise NumericalError(
+                f"the bound must come within tolerance={tolerance:g} nats of its maximum, found "
+                f"that {_rest(ascent):.2g} may be left; raise steps={steps}, or use a kernel "
+                "of smaller variance"
+            )
+        return ascent, bounds
+
+
+@dataclass(frozen=True)
 class Course:
-    """What a fit has come to.
+    """What the rounds of the importance sampling have come to.
 
     Attributes
     ----------
     logs : Doubles (q,)
         Parameters of the kernels of the last round; of the highest bound so far for `site`.
-    rates : Doubles (s,)
-        Means of psi, where length scales are learnt.
     site, latent : Doubles (n, R)
         Their y~ and m~.
-    rounds : list of (bound, effective draws, phi ...)
-        Of the importance sampling; the first is that of the kernels given.
-    bounds : list of float
-        Along the last ascent.
-    ascent : Ascent, optional
+    rounds : tuple of (bound, effective draws, phi ...)
+        The first is that of the kernels given.
     """
 
     logs: Doubles
-    rates: Doubles
     site: Doubles
     latent: Doubles
-    rounds: list[list[float]] = field(default_factory=list)
-    bounds: list[float] = field(default_factory=list)
-    ascent: Ascent | None = None
-
-    @classmethod
-    def begin(
-        cls, problem: Problem, rates: Doubles, former: Mapping[str, NDArray[Any]]
-    ) -> "Course":
-        """Return the one that was interrupted, or a new one."""
-        if not former:
-            zero = np.zeros((len(problem.x), problem.n_latent))
-            return cls(problem.parameters(), rates, zero, zero)
-        course = cls(former["logs"], former["rates"], former["site"], former["latent"])
-        course.rounds, course.bounds = former["rounds"].tolist(), former["bounds"].tolist()
-        if "point" in former:
-            course.ascent = Ascent.from_arrays(former)
-        return course
+    rounds: tuple[Doubles, ...] = ()
 
     @property
-    def reached(self) -> list[float]:
-        """Bounds of the rounds."""
-        return [bound for bound, *_ in self.rounds]
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all of it, to go on from."""
-        return {
-            "logs": self.logs,
-            "rates": self.rates,
-            "site": self.site,
-            "latent": self.latent,
-            "rounds": np.array(self.rounds).reshape(len(self.rounds), 2 + len(self.rates)),
-            "bounds": np.array(self.bounds),
-        } | (self.ascent.arrays() if self.ascent else {})
+    def bounds(self) -> list[float]:
+        """Those of the rounds."""
+        return [float(row[0]) for row in self.rounds]
 
 
 @dataclass(frozen=True)
@@ -110,140 +158,108 @@ class Variational(Method, name="variational"):
         Of the gamma prior of the rate of an inverse length scale; vague if small.
     """
 
-    tolerance: float = 1e-8
-    steps: int = 1000
-    importance: int = 0
-    weights: str = "latent"
-    updates: int = 0
-    rounds: int = 50
-    rise: float = 0.02
-    shape: float = 1e-3
-    rate: float = 1e-3
-
+    State: ClassVar[type] = Course
     likelihoods: ClassVar[tuple[str, ...]] = ("probit", "multinomial_probit")
 
-    def __post_init__(self) -> None:
-        for name in ("tolerance", "steps", "rounds", "shape", "rate"):
-            if not getattr(self, name) > 0:
-                raise SettingsError(f"{name} must be positive, got {getattr(self, name)}")
-        for name in ("importance", "updates"):
-            if getattr(self, name) < 0:
-                raise SettingsError(f"{name} must not be negative, got {getattr(self, name)}")
-        if self.weights not in WEIGHTS:
-            raise SettingsError(f"weights must be {' or '.join(WEIGHTS)}, got {self.weights!r}")
+    tolerance: float = option(1e-8, above=0.0)
+    steps: int = option(1000, above=0)
+    importance: int = option(0, least=0)
+    weights: str = option("latent", among=("latent", "site"))
+    updates: int = option(0, least=0)
+    rounds: int = option(50, above=0)
+    rise: float = 0.02
+    shape: float = option(1e-3, above=0.0)
+    rate: float = option(1e-3, above=0.0)
 
-    def fit(self, problem: Problem, watch: Watch) -> Fit:
-        """Return the posterior; its log evidence is the bound."""
-        course = self._learn(problem, watch)
-        if self.importance:  # a kernel that stays is the one given, to the last bit
-            problem = problem.with_parameters(course.logs)
-        bound = Bound(problem)
-        ascent = self._climb(bound, course, watch)
-        component = Component(
-            problem.kernels,
-            problem.likelihood,
-            bound.spectrum.smooth(bound.site(ascent.point))[np.newaxis],
-            "independent",
-            np.ones((len(problem.x), len(problem.kernels))),
-        )
-        report: dict[str, Any] = {"bound_within": left(ascent), "steps": len(course.bounds)}
-        if course.rounds:
-            report["kernels"] = [str(kernel) for kernel in problem.kernels]
-        return Fit([component], ascent.value, _trace(course), report)
+    def start(self, problem: Problem, near: NDArray[Any] | None = None) -> Course:
+        """Return means of zero, or those that follow from y~ nearby; see `Method`."""
+        none = np.zeros((len(problem.x), problem.n_latent))
+        return Course(problem.parameters(), none if near is None else near, none)
 
-    def evidence(self, problem: Problem, start: NDArray[Any] | None = None) -> Evidence:
-        """Return the bound and its gradient, from K_k: (c_k c_k' - (I + K_k)^-1) / 2, m = K c."""
-        bound = Bound(problem)
-        site = np.zeros((len(problem.x), problem.n_latent)) if start is None else start
-        course = Course(problem.parameters(), np.empty(0), site, site)
-        ascent = self._climb(bound, course, Alone())
-        site = bound.site(ascent.point)
-        coefficients, spectrum = bound.spectrum.smooth(site), bound.spectrum
-        share = problem.n_latent // len(problem.kernels)
-        weights = []
-        for c, vectors in enumerate(spectrum.vectors):
-            own = coefficients[:, c : c + share]
-            inverse = vectors / (1.0 + spectrum.values[:, c]) @ vectors.T
-            weights.append(0.5 * (own @ own.T - share * inverse))
-        return Evidence(ascent.value, problem.pull_back(weights), site)
+    def step(self, problem: Problem, state: Course, run_tasks: RunTasks) -> Course:
+        """Choose length scales, but for the first round, and climb or update the means."""
+        scales, number = LengthScales.of(problem), len(state.rounds)
+        logs, effective = state.logs, 0.0
+        if number:
+            explained, determinant = state.latent, False
+            if self.weights == "site":
+                explained, determinant = state.site, True
+            weighing = Weighing(problem.with_parameters(logs), explained, determinant)
+            # the mean of psi given phi (GR eq. 4.8), and draws of phi given that
+            rates = (self.shape + 1.0) / (self.rate + scales.inverse(logs))
+            rng = np.random.default_rng([problem.seed, KEY, number])
+            draws = rng.standard_exponential((self.importance, len(rates))) / rates
+            phi, effective = scales.mean(weighing, draws, run_tasks)
+            logs = scales.put(logs, phi)
+        bound = Bound(problem.with_parameters(logs))
+        if self.updates:
+            point = bound.regressed(state.site)
+            for _ in range(self.updates - (number > 0)):  # the first point is m = 0
+                point = bound.regressed(bound.site(point))
+            value = bound(point)[0]
+        else:
+            ascent, _ = bound.climb(state.site, self.tolerance, self.steps)
+            value, point = ascent.value, ascent.point
+        rounds = (*state.rounds, np.array([value, effective, *scales.inverse(logs)]))
+        if number and self.weights == "site" and value <= max(state.bounds):
+            return replace(state, rounds=rounds)
+        return Course(logs, bound.site(point), bound.mean(point), rounds)
 
-    def matrices(self, n_kernels: int, n_latent: int, likelihood: str = "") -> int:
-        """Return how many (n, n) matrices it holds, gradients of the bound the most."""
-        return 3 * n_kernels + 3
-
-    def _learn(self, problem: Problem, watch: Watch) -> Course:
-        """Make the rounds of importance sampling that are left, if any are wanted."""
-        if not self.importance:
-            return Course.begin(problem, np.empty(0), watch.former)
-        scales, prior = LengthScales.of(problem), Hyperprior(self.shape, self.rate)
-        rates = prior.rates(scales.inverse(problem.parameters()))
-        course = Course.begin(problem, rates, watch.former)
-        while course.ascent is None:
-            number, logs, effective = len(course.rounds), course.logs, 0.0
-            if number:
-                phi, effective = scales.mean(
-                    problem.with_parameters(logs),
-                    course.latent if self.weights == "latent" else course.site,
-                    course.rates,
-                    self.importance,
-                    number,
-                    watch,
-                    self.weights,
-                )
-                logs = scales.put(logs, phi)
-            bound = Bound(problem.with_parameters(logs))
-            value, point = self._round(bound, course)
-            phi = scales.inverse(logs)
-            if not number or self.weights != "site" or value > max(course.reached):
-                course.logs, course.rates = logs, prior.rates(phi)
-                course.site, course.latent = bound.site(point), bound.mean(point)
-            course.rounds.append([value, effective, *phi.tolist()])
-            if number == self.rounds or self._settled(course):
-                break
-            watch.say(number + 1, self.rounds + 1, course.arrays, log_evidence=max(course.reached))
-        return course
-
-    def _round(self, bound: Bound, course: Course) -> tuple[float, Doubles]:
-        """Return the bound and its point after the ascent or the updates of a round."""
-        point = bound.regressed(course.site)
-        if not self.updates:
-            ascent = ascend(bound, Ascent.at(point, bound), self.tolerance, self.steps)
-            return ascent.value, ascent.point
-        more = self.updates - 1 if course.rounds else self.updates  # the first point is m = 0
-        for _ in range(more):
-            point = bound.regressed(bound.site(point))
-        return bound(point)[0], point
-
-    def _settled(self, course: Course) -> bool:
-        """Return whether the last rounds have raised the bound too little to go on.
+    def status(self, state: Course) -> Status:
+        """Return how far it is: the end is the last round, or one that raised the bound too little.
 
         Not while the kernel tells as little as that of the start: where rows are too far from each
         other all draws weigh alike, and phi wanders until an input is found that matters.
         """
-        before, last = course.reached[:-PATIENCE], course.reached[-PATIENCE:]
-        enough = self.rise * len(course.site)
-        if not before or max(course.reached) - course.reached[0] < enough:
-            return False
-        return max(last) - max(before) < enough
+        if not self.importance or not state.rounds:
+            return Status(0, 0, finished=not self.importance)
+        done, bounds, enough = len(state.rounds), state.bounds, self.rise * len(state.site)
+        risen = max(bounds) - bounds[0] >= enough
+        settled = done > PATIENCE and max(bounds[-PATIENCE:]) - max(bounds[:-PATIENCE]) < enough
+        figures = {"log_evidence": max(bounds)}
+        return Status(done, self.rounds + 1, done > self.rounds or (risen and settled), figures)
 
-    def _climb(self, bound: Bound, course: Course, watch: Watch) -> Ascent:
-        """Make the last ascent, or what is left of it, and tell of every step."""
-        if course.ascent is None:
-            course.ascent = Ascent.at(bound.regressed(course.site), bound)
-            course.bounds = [course.ascent.value]
+    def finish(self, problem: Problem, state: Course, run_tasks: RunTasks) -> Fit:
+        """Climb once more, and return the posterior; its log evidence is the bound."""
+        if self.importance:  # a kernel that stays is the one given, to the last bit
+            problem = problem.with_parameters(state.logs)
+        bound = Bound(problem)
+        ascent, bounds = bound.climb(state.site, self.tolerance, self.steps)
+        coefficients = bound.spectrum.smooth(bound.site(ascent.point))
+        precision = np.ones((len(problem.x), len(problem.kernels)))
+        component = problem.posterior(coefficients[np.newaxis], "independent", precision)
+        report: dict[str, Any] = {"bound_within": _rest(ascent), "steps": len(bounds)}
+        if state.rounds:
+            report["kernels"] = [str(kernel) for kernel in problem.kernels]
+        trace = [
+            {"log_evidence": value, "effective_draws": effective}
+            | {f"phi_{j}": each for j, each in enumerate(phi)}
+            for value, effective, *phi in (row.tolist() for row in state.rounds)
+        ]
+        trace += [{"log_evidence": value} for value in bounds]
+        return Fit([component], ascent.value, trace, report)
 
-        def tell(ascent: Ascent) -> None:
-            course.bounds.append(ascent.value)
-            watch.say(len(course.bounds), 0, course.arrays, log_evidence=ascent.value)
+    def evidence(self, problem: Problem, near: NDArray[Any] | None = None) -> Evidence:
+        """Return the bound, of the kernels as they are, and its gradient; see `Method`."""
+        return self.gradient(problem, self.start(problem, near))
 
-        return ascend(bound, course.ascent, self.tolerance, self.steps, tell)
+    def gradient(self, problem: Problem, state: Course) -> Evidence:
+        """Return the bound and its gradient, from K_k: (c_k c_k' - (I + K_k)^-1) / 2, m = K c."""
+        bound = Bound(problem)
+        ascent, _ = bound.climb(state.site, self.tolerance, self.steps)
+        site, spectrum = bound.site(ascent.point), bound.spectrum
+        coefficients = spectrum.smooth(site)
+        share = problem.n_latent // len(problem.kernels)
+
+        def parts() -> Iterator[tuple[int, Doubles]]:
+            for c, vectors in enumerate(spectrum.vectors):
+                own = coefficients[:, c : c + share]
+                inverse = vectors / (1.0 + spectrum.values[:, c]) @ vectors.T
+                yield c, 0.5 * (own @ own.T - share * inverse)
+
+        return Evidence(ascent.value, problem.pull_back(parts()), site)
 
 
-def _trace(course: Course) -> list[dict[str, float]]:
-    """Return the figures of the rounds, then of the steps of the last ascent."""
-    rounds = [
-        {"log_evidence": bound, "effective_draws": effective}
-        | {f"phi_{j}": value for j, value in enumerate(phi)}
-        for bound, effective, *phi in course.rounds
-    ]
-    return rounds + [{"log_evidence": value} for value in course.bounds]
+def _rest(ascent: Ascent) -> float:
+    """Return how many nats below its maximum the bound is, at most."""
+    return 0.5 * float(np.vdot(ascent.gradient, ascent.gradient))

@@ -52,6 +52,6 @@ def deal(
     sizes = [padded_rows(min(size, m - at)) for m in (n, n_test) for at in range(0, m, size)]
     hosts = min(n_workers, len(sizes)) or 1
     held: list[list[int]] = [[] for _ in range(hosts)]
-    for order, rows in enumerate(sizes):  # as execution.dask deals them
+    for order, rows in enumerate(sizes):  # as runtime.dask deals them
         held[order * hosts // len(sizes)].append(rows)
     return held

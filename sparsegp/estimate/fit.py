@@ -8,9 +8,9 @@ from typing import Any
 from sparsegp.errors import SettingsError
 from sparsegp.estimate.memory import PROCESS_BYTES
 from sparsegp.estimate.sparse import Estimate, estimate, greatest
-from sparsegp.execution.memory import Room
+from sparsegp.ivm.criteria import CRITERIA
 from sparsegp.posterior import POSTERIORS
-from sparsegp.selection.criteria import CRITERIA
+from sparsegp.runtime.memory import Room
 from sparsegp.settings import TrainSettings
 
 logger = logging.getLogger(__name__)

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 
 from sparsegp.data.blocks import row_blocks
 from sparsegp.data.summary import PIECE_VALUES
-from sparsegp.execution.limits import HOSTS_AT_A_TIME
+from sparsegp.ivm.criteria import CRITERIA, Criterion
 from sparsegp.ivm.pairs import NARROW_PANEL, PANEL
 from sparsegp.ivm.rows import GROUP, TILE
-from sparsegp.selection.criteria import CRITERIA, Criterion
 from sparsegp.settings import TrainSettings
 
 DOUBLE = 8
+
+HOSTS_AT_A_TIME = 32
+"""Workers whose sums are in the memory of the driver side by side."""
 
 PROCESS_BYTES = 160_000_000
 """A Python process with numpy, scipy, dask and zarr."""
@@ -59,8 +61,7 @@ class Source:
 
     def chunk_bytes(self, n: int, p: int) -> int:
         """Return the bytes of one chunk of n rows of p columns."""
-        start, stop = row_blocks(n, p, "the data")[0]
-        return min(self.chunk_rows or stop - start, n) * p * self.itemsize
+        return min(self.chunk_rows or row_blocks(n, p, "the data")[0], n) * p * self.itemsize
 
     def reading(self, n: int, p: int) -> int:
         """Return what it takes to look through n rows of p columns once (data/summary.py)."""

@@ -17,11 +17,10 @@ from sparsegp.estimate.memory import (
     Shape,
     Source,
 )
-from sparsegp.estimate.rounds import Costs, round_seconds
-from sparsegp.execution.threads import usable_cpus
+from sparsegp.ivm.criteria import CRITERIA
 from sparsegp.ivm.rows import GROUP, NARROW, TILE
 from sparsegp.ivm.shrink import DIGIT
-from sparsegp.selection.criteria import CRITERIA
+from sparsegp.runtime.threads import usable_cpus
 from sparsegp.settings import TrainSettings
 
 KEEP_BYTES = 5 * DOUBLE
@@ -54,8 +53,6 @@ class Estimate:
         Calls to each worker in these rounds.
     message_bytes : int
         Of the largest message to one worker.
-    message_seconds : float
-        For all these messages to all workers, by the costs of `estimate.rounds.Costs`.
     checkpoint_bytes : int
         Of the last checkpoint.
     """
@@ -77,7 +74,6 @@ class Estimate:
     rounds: int
     messages: int
     message_bytes: int
-    message_seconds: float
     checkpoint_bytes: int
 
     def to_json(self) -> dict[str, Any]:
@@ -173,7 +169,6 @@ def estimate(  # noqa: PLR0913 - sizes, one by one
         rounds=rounds,
         messages=messages,
         message_bytes=DOUBLE * slots * past,
-        message_seconds=messages * round_seconds(Costs(work=0.0), n_workers, 4.0 * slots * past),
         checkpoint_bytes=checkpoint_size(n, shape) + bounded * len(steps) * KEEP_BYTES,
     )
 

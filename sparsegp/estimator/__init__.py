@@ -1,6 +1,6 @@
 """Classifiers and regressors as estimators of scikit-learn."""
 
-from sparsegp.estimator.classifier import SparseGPClassifier as SparseGPClassifier
-from sparsegp.estimator.dense import DenseGPClassifier as DenseGPClassifier
-from sparsegp.estimator.dense import DenseGPRegressor as DenseGPRegressor
-from sparsegp.estimator.regressor import SparseGPRegressor as SparseGPRegressor
+from sparsegp.estimator.classifiers import DenseGPClassifier as DenseGPClassifier
+from sparsegp.estimator.classifiers import SparseGPClassifier as SparseGPClassifier
+from sparsegp.estimator.regressors import DenseGPRegressor as DenseGPRegressor
+from sparsegp.estimator.regressors import SparseGPRegressor as SparseGPRegressor

@@ -1,9 +1,10 @@
-"""What classifier and regressor share: how they are fitted, asked, copied and kept on disk."""
+"""What the estimators share: how they are fitted, asked, copied and kept on disk."""
 
 import copy
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,7 +12,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sparsegp.errors import Interrupted, StoreError
-from sparsegp.estimator.parameters import n_threads, parameters_of, settings_of
+from sparsegp.estimator.parameters import (
+    n_threads,
+    named_settings,
+    parameters_from,
+    parameters_of,
+)
 from sparsegp.estimator.rows import (
     chunked_as,
     computed,
@@ -20,32 +26,37 @@ from sparsegp.estimator.rows import (
     rows_to_predict,
     training_data,
 )
-from sparsegp.estimator.stored import Stored, read, write
-from sparsegp.execution import Runtime
-from sparsegp.execution.threads import ThreadRuntime
-from sparsegp.model import DenseModel, Model
+from sparsegp.fit import train
+from sparsegp.model import DenseModel, Model, read_model
 from sparsegp.report import Progress
-from sparsegp.settings import DenseSettings, TrainSettings
-from sparsegp.training import train
+from sparsegp.runtime import Runtime
+from sparsegp.runtime.threads import ThreadRuntime
+from sparsegp.settings import DenseSettings, TrainSettings, declared, settings_from_json
+from sparsegp.store import restoring
 from sparsegp.types import Labels
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
-    """A trained model behind `fit`; a subclass names the parameters, and predicts.
+    """A trained model behind `fit`; a subclass is a dataclass of its parameters, and predicts.
 
-    Its parameters are fields of its settings, of which it may leave out those that mean nothing to
-    it, and `n_jobs`, `client`, `checkpoint_dir`, `resume` and `verbose`.
+    Parameters that are settings have their names and descriptions from there.
     """
+
+    random_state: Any = 0
+    n_jobs: int | None = None
+    client: Any = None
+    checkpoint_dir: str | os.PathLike[str] | None = None
+    resume: bool = False
+    verbose: int = 0
 
     _task: ClassVar[str]
     """A task of `settings_given`."""
     _settings_type: ClassVar[type[TrainSettings] | type[DenseSettings]] = TrainSettings
-
-    n_jobs: int | None
-    client: Any
-    checkpoint_dir: str | os.PathLike[str] | None
-    resume: bool
-    verbose: int
+    _fixed: ClassVar[Mapping[str, Any]] = {}
+    """Settings that are no parameters."""
+    _descriptions: ClassVar[Mapping[str, str]] = {}
+    """Of parameters, where that of the setting says too much."""
 
     @property
     def client_(self) -> Any:
@@ -95,8 +106,20 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         return np.empty(0)
 
     def _settings(self, n: int, n_classes: int) -> TrainSettings | DenseSettings:
-        """Return the settings of a fit to n rows."""
-        return settings_of(self, self._task, n, n_classes)
+        """Return the settings of a fit to n rows; no more are to be included than can be.
+
+        Raises
+        ------
+        SettingsError, ValueError
+            If a parameter is out of range, or parameters do not go together.
+        """
+        named = {**self._fixed, **named_settings(self)}
+        settings = self._settings_type.given(task=self._task, **named)
+        if isinstance(settings, DenseSettings) or settings.n_active is None:
+            return settings
+        if settings.active_per_class:  # pairs, of which there are more than rows
+            return settings
+        return replace(settings, n_active=min(settings.n_active, n - settings.rows_aside(n)))
 
     def _train(self, X: Any, y: Labels, settings: TrainSettings | DenseSettings) -> Model:
         with ExitStack() as stack:
@@ -121,14 +144,14 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
     def _find_client(self, X: Any) -> Any:
         if self.client is not None or not is_lazy(X):
             return self.client
-        from sparsegp.execution.clusters import client_in_use  # noqa: PLC0415 - loads distributed
+        from sparsegp.runtime.clusters import client_in_use  # noqa: PLC0415 - loads distributed
 
         return client_in_use()
 
     def _runtime(self) -> Runtime:
         if self._client is None:
             return ThreadRuntime(n_threads(self.n_jobs))
-        from sparsegp.execution.dask import DaskRuntime  # noqa: PLC0415 - loads distributed
+        from sparsegp.runtime.dask import DaskRuntime  # noqa: PLC0415 - loads distributed
 
         return DaskRuntime(self._client)
 
@@ -176,10 +199,16 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             If it cannot be written.
         """
         check_is_fitted(self)
+        parameters, labels = parameters_of(self), getattr(self, "classes_", np.empty(0)).dtype
+        if not isinstance(parameters["random_state"], int):
+            parameters["random_state"] = self.model_.settings["seed"]
         names = getattr(self, "feature_names_in_", None)
-        names = None if names is None else list(names)
-        classes = getattr(self, "classes_", np.empty(0))
-        write(path, Stored(self.model_, parameters_of(self), classes, names))
+        extra = {
+            "parameters": parameters,
+            "labels": labels.str if labels.kind in "biufU" else "O",
+            "feature_names": None if names is None else list(names),
+        }
+        self.model_.save(path, extra)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -202,26 +231,34 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             If there is none, or it was altered, or a newer version wrote it, or it is a regression
             where this is a classifier, or the other way round.
         """
-        stored = read(path)
-        task = "regression" if stored.model.is_regression else "classification"
+        model, extra = read_model(path)
+        task = "regression" if model.is_regression else "classification"
         if task != cls._task:
             raise StoreError(
                 f"{cls.__name__} is for {cls._task}, but {os.fspath(path)} holds a {task}; load it "
                 "by the other estimator, or by sparsegp.load"
             )
-        dense = isinstance(stored.model, DenseModel)
+        dense = isinstance(model, DenseModel)
         if dense != issubclass(cls._settings_type, DenseSettings):
             other = "a dense method" if dense else "the informative vector machine"
             raise StoreError(
                 f"{os.fspath(path)} holds a model of {other}, which {cls.__name__} is not for; "
                 "load it by the other estimator, or by sparsegp.load"
             )
-        names = set(cls._get_param_names())
-        estimator = cls(**{name: stored.parameters[name] for name in names & {*stored.parameters}})
-        estimator.n_features_in_ = stored.model.n_features
-        if stored.feature_names is not None:
-            estimator.feature_names_in_ = np.array(stored.feature_names, dtype=object)
-        return estimator._take(stored.model, stored.classes)
+        with restoring(os.fspath(path)):
+            if extra is None:  # written by `sparsegp.train` or the command line
+                extra = {
+                    "parameters": parameters_from(settings_from_json(model.settings), cls),
+                    "labels": model.classes.dtype.str,
+                    "feature_names": model.names,
+                }
+            kept = {*declared(cls._settings_type), "settings", "random_state"}
+            estimator = cls(**{k: v for k, v in extra["parameters"].items() if k in kept})
+            if (names := extra["feature_names"]) is not None:
+                estimator.feature_names_in_ = np.array(names, dtype=object)
+            classes = model.classes.astype(np.dtype(extra["labels"]))
+        estimator.n_features_in_ = model.n_features
+        return estimator._take(model, classes)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "client": None, "_client": None}

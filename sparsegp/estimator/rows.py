@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
+from sparsegp.errors import DataError
+
 
 def is_lazy(values: Any) -> bool:
     """Tell whether values are a dask collection, without a look at its graph."""
@@ -40,6 +42,7 @@ def training_data(estimator: Any, X: Any, y: Any, numeric: bool = False) -> tupl
     ValueError
         If they cannot be learnt from. Values of a dask collection are checked when computed.
     """
+    refuse_masks(X, y)
     if not is_lazy(X):
         X, y = validate_data(estimator, X, computed(y), y_numeric=numeric)
         return X, y
@@ -55,9 +58,16 @@ def rows_to_predict(estimator: Any, X: Any) -> Any:
     ValueError
         If they are other columns, or not numbers.
     """
+    refuse_masks(X)
     if is_lazy(X):
         return _lazy_rows(estimator, X, reset=False)
-    return validate_data(estimator, X, reset=False)
+    return validate_data(estimator, X, reset=False, ensure_min_samples=0)
+
+
+def refuse_masks(*arrays: Any) -> None:
+    """Refuse masked values, which conversions would take as they lie below their masks."""
+    if any(np.ma.is_masked(array) for array in arrays):
+        raise DataError("rows and labels must have no masked values; drop these rows, or fill them")
 
 
 def chunked_as(rows: Any, predicted: Any) -> Any:

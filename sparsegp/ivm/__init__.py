@@ -1,1 +1,1 @@
-"""The informative vector machine: row blocks, candidate pool, greedy rounds."""
+"""The informative vector machine: criteria, row blocks, candidate pool, greedy rounds."""

@@ -1,5 +1,6 @@
 """One row block: its rows, their stub matrices and marginals, and how an inclusion changes them.
 
+The recursion is that of ivm/reference.py, for many rows and inclusions at a time.
 Every method can be repeated: a batch that was applied is not applied again.
 """
 
@@ -9,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from sparsegp.ivm import features
+from sparsegp.ivm.criteria import Marginals
 from sparsegp.ivm.evidence_rows import Representation, RowSums
 from sparsegp.ivm.inclusions import Candidates, Inclusions
 from sparsegp.ivm.rows import TILE
+from sparsegp.ivm.scores import Scores
 from sparsegp.ivm.thinning import ThinnedRows
 from sparsegp.ivm.verify import first_overtaken
 from sparsegp.math.linalg import inverse_lower
 from sparsegp.math.products import thin_times
 from sparsegp.math.summation import snap
-from sparsegp.selection.criteria import Marginals
-from sparsegp.selection.lazy import Scores
 from sparsegp.types import Doubles, Floats, Integers
 
 
@@ -208,16 +209,16 @@ class RowBlock(ThinnedRows):
         (whole,) = self.stubs
         return whole[:, :, :d]
 
-    def gram(self, n_active: int, grain: float) -> Doubles | None:
+    def gram(self, n_active: int, quantum: float) -> Doubles | None:
         """Return M M^T of every process, (C, d, d); None for held-out rows."""
         self._require(n_active)
         if self.held_out:
             return None
         counts = self.real.reshape(self.n_tiles, TILE)
-        return features.gram(self._stub(n_active), counts, self.settings.unit, grain)
+        return features.gram(self._stub(n_active), counts, self.settings.unit, quantum)
 
     def slope(
-        self, n_active: int, coefficients: Doubles, joined: bool, value_grain: float, grain: float
+        self, n_active: int, coefficients: Doubles, joined: bool, value_unit: float, unit: float
     ) -> tuple[float, Doubles, Doubles] | None:
         """Return the sum of log Z at the means M^T c, and M p; None for held-out rows.
 
@@ -229,7 +230,7 @@ class RowBlock(ThinnedRows):
         coefficients : Doubles (C, d, R)
         joined : bool
             Whether rows kept aside count.
-        value_grain, grain : float
+        value_unit, unit : float
             Quanta of the two sums.
         """
         self._require(n_active)
@@ -250,8 +251,8 @@ class RowBlock(ThinnedRows):
             return p
 
         stub = self._stub(n_active)
-        pull = features.slope(stub, coefficients, gradient, self.settings.unit, grain)
-        value = float(snap(every[counts & ~aside], value_grain).sum())
+        pull = features.slope(stub, coefficients, gradient, self.settings.unit, unit)
+        value = float(snap(every[counts & ~aside], value_unit).sum())
         return value, pull, every[aside]
 
     def rescore(self, coefficients: Doubles) -> None:

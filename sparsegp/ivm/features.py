@@ -17,7 +17,7 @@ FEW_TILES = 16
 """Tiles worked on at a time: enough rows for the quadrature to be quick."""
 
 
-def gram(stub: Floats, counts: Booleans, unit: int, grain: float) -> Doubles:
+def gram(stub: Floats, counts: Booleans, unit: int, quantum: float) -> Doubles:
     """Return M M^T of every process, (C, d, d), summed exactly over fixed groups of tiles.
 
     Parameters
@@ -27,7 +27,7 @@ def gram(stub: Floats, counts: Booleans, unit: int, grain: float) -> Doubles:
         Rows that count.
     unit : int
         Tiles in a group; blocks hold whole groups.
-    grain : float
+    quantum : float
         Quantum of the sum.
     """
     n_processes, n_tiles, d, _ = stub.shape
@@ -38,7 +38,7 @@ def gram(stub: Floats, counts: Booleans, unit: int, grain: float) -> Doubles:
         for c in range(n_processes):
             flat = np.ascontiguousarray(stub[c, tiles].transpose(1, 0, 2)).reshape(d, -1)
             flat[:, dropped] = 0.0
-            total[c] += snap(flat @ flat.T, grain)
+            total[c] += snap(flat @ flat.T, quantum)
     return total
 
 
@@ -60,7 +60,7 @@ def slope(
     coefficients: Doubles,
     gradient: Callable[[Floats, slice], Floats],
     unit: int,
-    grain: float,
+    quantum: float,
 ) -> Doubles:
     """Return M p(M^T c) of every process, (C, d, R), summed exactly over fixed groups of tiles.
 
@@ -72,7 +72,7 @@ def slope(
         From latent means (rows, K) of a slice of rows to the gradient there, (rows, K).
     unit : int
         Tiles in a group; blocks hold whole groups. It divides `FEW_TILES`.
-    grain : float
+    quantum : float
         Quantum of the sum.
     """
     n_processes, n_tiles, _, tile = stub.shape
@@ -89,5 +89,5 @@ def slope(
             parts = tall_times(stub[k, tiles], own)
             for first in range(0, len(parts), unit):
                 group = parts[first : first + unit].sum(axis=0, dtype=np.float64)
-                total[k] += snap(group, grain)
+                total[k] += snap(group, quantum)
     return total

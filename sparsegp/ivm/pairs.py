@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.errors import StoreError
+from sparsegp.ivm.criteria import Change, Marginals
 from sparsegp.ivm.evidence_rows import Representation, RowSums
 from sparsegp.ivm.greedy import Blocks, make_room
 from sparsegp.ivm.rows import BlockSettings
+from sparsegp.ivm.scores import quantise
 from sparsegp.ivm.shrink import Keep, in_order, kept_arrays, kept_from, room
 from sparsegp.ivm.thinning import ThinnedRows
-from sparsegp.selection.criteria import Change, Marginals
-from sparsegp.selection.lazy import quantise
 from sparsegp.types import Doubles, Floats, Integers
 
 PANEL = 64

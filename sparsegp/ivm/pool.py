@@ -1,7 +1,8 @@
 """A pool of candidates on the driver, from which a batch of inclusions is chosen.
 
 The pool knows the residual covariance of its rows, kernel minus stub product, so it can include
-rows one after the other, each with its site set in turn, without asking the row blocks.
+rows one after the other (ivm/reference.py), each with its site set in turn, without asking the row
+blocks.
 """
 
 from collections.abc import Sequence
@@ -9,11 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from sparsegp.errors import NumericalError
+from sparsegp.ivm.criteria import Criterion, Marginals
 from sparsegp.ivm.inclusions import Candidates, Inclusions
+from sparsegp.ivm.scores import Scores
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods.sites import SiteRule
-from sparsegp.selection.criteria import Criterion, Marginals
-from sparsegp.selection.lazy import Scores
 
 
 class Pool:

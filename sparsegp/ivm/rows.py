@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from sparsegp.ivm.criteria import Criterion, Marginals
 from sparsegp.ivm.evidence_rows import Representation, RowSums, row_sums
 from sparsegp.ivm.shrink import Bound
 from sparsegp.kernels import Kernel, half_squared_norms
 from sparsegp.likelihoods.base import Likelihood
 from sparsegp.likelihoods.sites import SiteRule
-from sparsegp.selection.criteria import Criterion, Marginals
 from sparsegp.types import Booleans, Floats, Integers
 
 TILE = 256

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.errors import SettingsError
-from sparsegp.selection.criteria import mixed
+from sparsegp.ivm.criteria import mixed
 from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 Words = NDArray[np.uint64]

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sparsegp.ivm.criteria import Marginals
 from sparsegp.ivm.rows import GROUP, TILE, Rows
+from sparsegp.ivm.scores import quantise
 from sparsegp.ivm.shrink import Keep, Ranking, move, pack
-from sparsegp.selection.criteria import Marginals
-from sparsegp.selection.lazy import quantise
 from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 

@@ -4,7 +4,7 @@ The driver chooses several rows from a small pool before the row blocks are aske
 result to be that of one-by-one selection, no row outside the pool may score better than the j-th
 row of the batch at the moment when it was included. This file checks that for all moments at once.
 
-With the bound of selection/lazy.py, c + w.x - |x|^2 / 2 at x = h / sqrt(1 + a), only three numbers
+With the bound of ivm/scores.py, c + w.x - |x|^2 / 2 at x = h / sqrt(1 + a), only three numbers
 a row change from moment to moment, and all three are running sums of the new stub columns mu_j:
 
     w.h      += mu_j (w.step_j)
@@ -17,9 +17,9 @@ does not clear them are evaluated exactly, at their first doubtful moment, which
 
 import numpy as np
 
+from sparsegp.ivm.criteria import Marginals
 from sparsegp.ivm.inclusions import Inclusions
-from sparsegp.selection.criteria import Marginals
-from sparsegp.selection.lazy import GRAIN, SLACK, Scores, quantise
+from sparsegp.ivm.scores import ROUNDING_UNIT, SLACK, Scores, quantise
 from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 
@@ -80,7 +80,7 @@ def _check_bounds(
     moments = np.arange(batch.count)[:, np.newaxis]
     while len(local):
         bounds = _bounds(batch, before.take(local), scores, index[local], mu[0][:, local])
-        doubtful = bounds >= (batch.score[: batch.count, np.newaxis] - 1.0) * GRAIN
+        doubtful = bounds >= (batch.score[: batch.count, np.newaxis] - 1.0) * ROUNDING_UNIT
         doubtful &= (moments > done[local]) & (moments < limit)
         hit = doubtful.any(axis=0)
         local, moment = local[hit], doubtful.argmax(axis=0)[hit]

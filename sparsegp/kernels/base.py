@@ -14,11 +14,13 @@ import numpy as np
 
 from sparsegp.errors import DataError, SettingsError
 from sparsegp.kernels.gradient import Differentiable
-from sparsegp.kernels.limits import positive, within
 from sparsegp.kernels.pair import Pair
-from sparsegp.kernels.scale import InputScale
+from sparsegp.kernels.scale import InputScale, positive, within
 from sparsegp.registry import Registry
 from sparsegp.types import Doubles, Floats
+
+MOST_CHARACTERS = 1 << 19
+"""Of a kernel that was stored: some 25,000 length scales."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,25 @@ class Kernel(Differentiable):
             values.pop()
         arguments = ", ".join(repr(value) for value, _ in values)
         return f"{self.name}({arguments})" if arguments else self.name
+
+    def to_json(self) -> str:
+        """Return the text."""
+        return str(self)
+
+    @staticmethod
+    def from_json(text: str) -> "Kernel":
+        """Return the kernel of a text that was stored.
+
+        Raises
+        ------
+        SettingsError
+            If it is no kernel, or longer than one of `MOST_CHARACTERS` is.
+        """
+        from sparsegp.kernels.parse import parse  # noqa: PLC0415 - it makes kernels of this file
+
+        if len(text) > MOST_CHARACTERS:
+            raise SettingsError(f"the text of a kernel must have at most {MOST_CHARACTERS} letters")
+        return parse(text)
 
 
 KERNELS: Registry[type[Kernel]] = Registry("kernel")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 
-from sparsegp.errors import KernelSyntaxError, SettingsError
+from sparsegp.errors import KernelSyntaxError, SettingsError, short
 from sparsegp.kernels.base import KERNELS, Constant, Kernel
 
 Argument = float | tuple[float, ...]
@@ -140,16 +140,11 @@ class _Reader:
         """Return the error for one node of the tree."""
         line = self.expression.encode()  # the tree counts bytes
         start = len(line[: node.col_offset].decode())
-        return self.error_at(start, ast.get_source_segment(self.expression, node), reason)
+        return self.error_at(start, line[node.col_offset : node.end_col_offset].decode(), reason)
 
     def error_at(self, start: int, part: str | None, reason: str) -> KernelSyntaxError:
         """Return the error for a part of the expression, by default all from `start` on."""
         shown = (self.expression[start:] if part is None else part).rstrip()
         position = len(self.text) - len(self.expression) + start + 1
-        where = f"position {position} {_short(shown)!r}" if shown else "its end"
-        return KernelSyntaxError(f"cannot read kernel {_short(self.text)!r} at {where}: {reason}")
-
-
-def _short(text: str) -> str:
-    """Return the text, cut where a message would no longer fit a few lines."""
-    return text if len(text) <= 120 else f"{text[:117]}..."
+        where = f"position {position} {short(shown)!r}" if shown else "its end"
+        return KernelSyntaxError(f"cannot read kernel {short(self.text)!r} at {where}: {reason}")

@@ -13,9 +13,8 @@ import numpy as np
 
 from sparsegp.errors import SettingsError
 from sparsegp.kernels.base import Kernel
-from sparsegp.kernels.limits import positive, within
 from sparsegp.kernels.pair import Pair, half_squared_distance
-from sparsegp.kernels.scale import InputScale
+from sparsegp.kernels.scale import InputScale, positive, within
 from sparsegp.types import Doubles, Floats
 
 

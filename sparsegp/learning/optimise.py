@@ -14,12 +14,11 @@ the sites should follow the parameters. What to do about that is the strategy:
 The loop knows of nothing but arrays: parameters (q,), free numbers; sites of any shape.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, minimize
 
 from sparsegp.errors import NumericalError, SettingsError
@@ -75,16 +74,6 @@ class Path:
     def parameters(self) -> Doubles:
         """Where it ended, (q,)."""
         return np.asarray(self.points[-1])
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return everything as arrays."""
-        return {f"path_{entry.name}": np.array(getattr(self, entry.name)) for entry in fields(self)}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "Path":
-        """Restore what `arrays` gave."""
-        points, values, sites, count = (arrays[f"path_{entry.name}"] for entry in fields(cls))
-        return cls(points, values, sites, int(count))
 
 
 Strategy: TypeAlias = Callable[["Search"], Path]

@@ -6,6 +6,7 @@ expectation Z = E[p(y|u)] and its first two derivatives in the means (Seeger, La
 quadrature (appendix B.2); most know better.
 """
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -13,7 +14,7 @@ from typing import Any, ClassVar, Self, get_type_hints
 
 import numpy as np
 
-from sparsegp.errors import SettingsError
+from sparsegp.errors import SettingsError, short
 from sparsegp.math.gaussian_quadrature import line_moments, product_moments
 from sparsegp.math.quadrature import log_sum_exp
 from sparsegp.registry import Registry
@@ -56,6 +57,8 @@ class Likelihood(ABC):
     """Whether log p(y|u) is concave in u, so that no site has a negative precision."""
     numeric: ClassVar[bool] = False
     """Whether labels are numbers; otherwise they are class codes 0..K-1."""
+    curvature_form: ClassVar[str] = ""
+    """In which form of dense/precisions.py there is a `curvature`; empty if there is none."""
 
     def __init_subclass__(cls, name: str = "", **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -251,32 +254,51 @@ class Likelihood(ABC):
         """
         values = dict(data)
         kind = LIKELIHOODS[str(values.pop("name", ""))]
-        known = {field.name for field in fields(kind)}
+        return kind.of(
+            {
+                key: tuple(value) if isinstance(value, list) else value
+                for key, value in values.items()
+            }
+        )
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """Return the likelihood with these fields: numbers, or tuples of them.
+
+        Raises
+        ------
+        SettingsError
+            If a field is not known, or a value is of another type or out of range.
+        """
+        hints, known = get_type_hints(cls), {field.name for field in fields(cls)}
         if not values.keys() <= known:
             raise SettingsError(
-                f"likelihood={kind.name} has the fields {', '.join(sorted(known))}, got "
+                f"likelihood={cls.name} has the fields {', '.join(sorted(known))}, got "
                 f"{', '.join(sorted(values.keys() - known))}"
             )
-        hints = get_type_hints(kind)
-        return kind(**{key: _stored(key, value, hints[key]) for key, value in values.items()})
+        return cls(**{name: _converted(name, value, hints[name]) for name, value in values.items()})
 
 
 LIKELIHOODS: Registry[type[Likelihood]] = Registry("likelihood")
 
 
-def _stored(name: str, value: Any, kind: Any) -> Any:
-    """Return the value of a field as it was stored in JSON.
+def _converted(name: str, value: Any, kind: Any) -> Any:
+    """Return a value as the type of its field: float, int or tuple of floats.
 
     Raises
     ------
     SettingsError
         If it is of another type.
     """
-    several = kind not in {int, float}
-    numbers = value if isinstance(value, list) and several else [value]
-    if not all(type(each) is int or (type(each) is float and kind is not int) for each in numbers):
-        raise SettingsError(f"{name} of a likelihood is not of its type: {value!r:.100}")
-    return tuple(map(float, numbers)) if several else kind(value)
+    if kind is int and type(value) is int:
+        return value
+    fits = type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max)
+    if kind is float and fits:
+        return float(value)
+    if kind not in {int, float} and isinstance(value, tuple):
+        return tuple(_converted(name, each, float) for each in value)
+    what = {int: "a whole number", float: "a number"}.get(kind, "numbers in parentheses")
+    raise SettingsError(f"{name} must be {what}, got {short(repr(value))}")
 
 
 def require_finite(name: str, value: float) -> None:

@@ -6,7 +6,7 @@ moments of f; the rest follows by symmetry.
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -24,6 +24,8 @@ class Binary(Likelihood):
     bias : float
         beta: what the latent values of all rows have in common.
     """
+
+    curvature_form: ClassVar[str] = "independent"
 
     bias: float = 0.0
 
@@ -54,9 +56,27 @@ class Binary(Likelihood):
     def _link_moments(self, margin: Doubles, variance: Doubles) -> Moments:
         """Return the moments of f for margins of these means and variances, (n, 1)."""
 
+    @abstractmethod
+    def _link_derivatives(self, margin: Doubles) -> tuple[Doubles, Doubles, Doubles]:
+        """Return the first derivative of log f, minus the second, and minus the third."""
+
     def log_density(self, latent: Doubles, target: Any) -> Doubles:
         """Return log p(y|u); see `Likelihood`."""
         return self._log_link(sign(target) * (latent[..., 0] + self.bias))
+
+    def density_gradient(self, latent: Doubles, target: Integers) -> Doubles:
+        """Return d log p(y|u) / du, (n, 1)."""
+        y = sign(target)[:, np.newaxis]
+        return y * self._link_derivatives(y * (latent + self.bias))[0]
+
+    def curvature(self, latent: Doubles, target: Integers) -> Doubles:
+        """Return -d2 log p(y|u) / du2, (n, 1)."""
+        return self._link_derivatives(sign(target)[:, np.newaxis] * (latent + self.bias))[1]
+
+    def curvature_gradient(self, latent: Doubles, target: Integers, weights: Doubles) -> Doubles:
+        """Return the derivative of the curvature times weights (n, 1, 1), (n, 1)."""
+        y = sign(target)[:, np.newaxis]
+        return weights[:, 0] * y * self._link_derivatives(y * (latent + self.bias))[2]
 
     def moments(self, mean: Doubles, variance: Doubles, target: Any) -> Moments:
         """Return log Z and its derivatives; see `Likelihood`."""

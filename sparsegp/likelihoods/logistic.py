@@ -40,6 +40,10 @@ class Logistic(Binary, name="logistic"):
     def _log_link(self, margin: Doubles) -> Doubles:
         return np.asarray(log_expit(margin))
 
+    def _link_derivatives(self, margin: Doubles) -> tuple[Doubles, Doubles, Doubles]:
+        p, q = expit(margin), expit(-margin)
+        return q, p * q, -p * q * np.tanh(0.5 * margin)
+
     def _link_moments(self, margin: Doubles, variance: Doubles) -> Moments:
         mean, scale = margin[:, 0], np.sqrt(variance[:, 0])
         out = np.empty((3, len(mean)))

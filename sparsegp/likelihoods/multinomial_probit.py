@@ -11,7 +11,7 @@ are added to the means (Seeger, Lawrence & Herbrich 2006, eq. 8 and appendix D).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from sparsegp.math.quadrature import (
     ProductTerms,
     log_sum_exp,
     ordered_sum,
+    pieces,
     product_terms,
     stepped_terms,
 )
@@ -30,6 +31,9 @@ from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 CHUNK_VALUES = 1 << 15
 """Latent values worked on at a time, so that temporaries stay in cache."""
+
+MOST_NODES = 500
+"""From some dozens on, more change nothing."""
 
 REACH = 6.5
 """Lead, in latent units, from which a class is no rival any more."""
@@ -53,16 +57,18 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
     Raises
     ------
     SettingsError
-        If there are fewer than two nodes, or a bias is not finite.
+        If there are fewer than two nodes, too many, or a bias is not finite.
     """
+
+    curvature_form: ClassVar[str] = "full"
 
     n_nodes: int = 12
     biases: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.n_nodes < 2:
+        if not 2 <= self.n_nodes <= MOST_NODES:
             raise SettingsError(
-                f"n_nodes of multinomial_probit must be at least 2, got {self.n_nodes}"
+                f"n_nodes of multinomial_probit must be from 2 to {MOST_NODES}, got {self.n_nodes}"
             )
         super().__post_init__()
 
@@ -101,7 +107,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         """
         mean, variance = self._biased(mean), np.broadcast_to(variance, mean.shape)
         log_z, slope, curvature = np.empty(len(target)), np.empty(mean.shape), np.empty(mean.shape)
-        for rows in _chunks(*mean.shape):
+        for rows in pieces(len(mean), CHUNK_VALUES // mean.shape[1]):
             gap, ratio = _gaps(mean[rows], variance[rows], target[rows])
             pull, bend, own = np.empty(gap.shape), np.empty(gap.shape), np.empty(gap.shape[1])
             for some, terms in stepped_terms(gap, ratio, self.n_nodes):
@@ -127,7 +133,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
             Class codes.
         """
         mean, out = self._biased(mean), np.empty(len(target))
-        for rows in _chunks(*mean.shape):
+        for rows in pieces(len(mean), CHUNK_VALUES // mean.shape[1]):
             gap, ratio = _gaps(mean[rows], variance[rows], target[rows])
             for some, terms in self._terms(gap, ratio, variance.shape[1] == 1):
                 out[rows][some] = log_sum_exp(terms.log_terms)
@@ -143,7 +149,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         """
         mean, shared = self._biased(mean), variance is None or variance.shape[1] == 1
         log_z, gradient = np.empty(len(target)), np.empty(mean.shape)
-        for rows in _chunks(*mean.shape):
+        for rows in pieces(len(mean), CHUNK_VALUES // mean.shape[1]):
             some_variance = None if variance is None else variance[rows]
             gap, ratio = _gaps(mean[rows], some_variance, target[rows])
             pull = np.empty(gap.shape)
@@ -153,6 +159,10 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
                 pull[:, some] = -ordered_sum(weight * terms.hazard, axis=1)
             gradient[rows] = _spread(pull, some_variance, target[rows])
         return log_z, gradient
+
+    def density_gradient(self, latent: Doubles, target: Integers) -> Doubles:
+        """Return d log p(y|u) / du, (n, K)."""
+        return self.gradient(latent, None, target)[1]
 
     def mean_gradient(self, mean: Floats, target: Integers) -> tuple[Doubles, Floats]:
         """Return log Z (n,) and its gradient (n, K) without latent variance, for many rows.
@@ -172,7 +182,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         for count in np.unique(rivals[rivals > 0]).tolist():
             rows = np.flatnonzero(rivals == count)
             columns = np.nonzero(near[rows])[1].reshape(-1, count)
-            for some in _chunks(len(rows), count):
+            for some in pieces(len(rows), CHUNK_VALUES // count):
                 index = rows[some][:, np.newaxis]
                 log_z[rows[some]], pull = self._rivals(
                     np.ascontiguousarray(gap[index, columns[some]].T)
@@ -200,7 +210,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         target : Integers (n,)
         """
         mean, out = self._biased(mean), np.empty((*mean.shape, mean.shape[1]))
-        for rows in _chunks(*mean.shape):
+        for rows in pieces(len(mean), CHUNK_VALUES // mean.shape[1]):
             gap, ratio = _gaps(mean[rows], None, target[rows])
             for some, terms in product_terms(gap, ratio, self.n_nodes):
                 weight = np.exp(terms.log_terms - log_sum_exp(terms.log_terms))
@@ -230,7 +240,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
             Symmetric.
         """
         mean, out = self._biased(mean), np.empty(mean.shape)
-        for rows in _chunks(*mean.shape):
+        for rows in pieces(len(mean), CHUNK_VALUES // mean.shape[1]):
             gap, ratio = _gaps(mean[rows], None, target[rows])
             of_gaps, fall = _gap_weights(weights[rows], target[rows]), np.empty(gap.shape)
             for some, terms in product_terms(gap, ratio, self.n_nodes):
@@ -266,12 +276,6 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
             yield from product_terms(gap, ratio, self.n_nodes)
         else:
             yield from stepped_terms(gap, ratio, self.n_nodes)
-
-
-def _chunks(n: int, n_classes: int) -> Iterator[slice]:
-    size = max(16, CHUNK_VALUES // n_classes)
-    for start in range(0, n, size):
-        yield slice(start, min(start + size, n))
 
 
 def _others(target: Integers, n_classes: int) -> Booleans:

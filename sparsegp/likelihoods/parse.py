@@ -2,11 +2,10 @@
 
 import ast
 import re
-import sys
 from dataclasses import dataclass, fields
 from typing import Any, get_type_hints
 
-from sparsegp.errors import SettingsError
+from sparsegp.errors import SettingsError, short
 from sparsegp.likelihoods.base import LIKELIHOODS, Likelihood
 
 TEXT = re.compile(r"\s*([^\s(]*)\s*(?:\((.*)\)\s*)?", re.DOTALL)
@@ -62,7 +61,7 @@ def parse(text: str) -> Wanted:
     if found is None:
         raise _unreadable(text, "expected a name, then numbers in parentheses or nothing")
     name, inside = found.groups()
-    family = LIKELIHOODS[_short(name)]
+    family = LIKELIHOODS[short(name)]
     if inside is None:
         return Wanted(family)
     return Wanted(family, _build(text, family, _values(text, inside)))
@@ -89,49 +88,14 @@ def _build(text: str, family: type[Likelihood], values: tuple[Any, ...]) -> Like
             text,
             f"{family.name} takes at most {len(names)} ({', '.join(names)}), got {len(values)}",
         )
-    given = zip(names, values, strict=False)
-    return family(**{name: _converted(text, name, value, hints[name]) for name, value in given})
-
-
-def _converted(text: str, name: str, value: Any, kind: Any) -> Any:
-    """Return a value as the type of its field: float, int or tuple of floats."""
-    if kind is int and type(value) is int:
-        return value
-    fits = type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max)
-    if kind is float and fits:
-        return float(value)
-    if kind not in {int, float} and isinstance(value, tuple):
-        return tuple(_converted(text, name, each, float) for each in value)
-    what = {int: "a whole number", float: "a number"}.get(kind, "numbers in parentheses")
-    raise _unreadable(text, f"{name} must be {what}, got {_short(repr(value))}")
+    try:
+        return family.of(dict(zip(names, values, strict=False)))
+    except SettingsError as error:
+        raise _unreadable(text, str(error)) from None
 
 
 def _unreadable(text: str, reason: str) -> SettingsError:
     return SettingsError(
-        f"cannot read likelihood {_short(text)!r}: {reason}; write for example 'probit' or "
+        f"cannot read likelihood {short(text)!r}: {reason}; write for example 'probit' or "
         f"'probit(-1.5)'"
     )
-
-
-def _short(text: str) -> str:
-    """Return the text, cut where a message would no longer fit a few lines."""
-    return text if len(text) <= 120 else f"{text[:117]}..."
-
-
-def require_task(task: str | None, likelihood: str) -> None:
-    """Refuse a task that the likelihood is not for.
-
-    Raises
-    ------
-    SettingsError
-    """
-    if task is None:
-        return
-    if task not in {"classification", "regression"}:
-        raise SettingsError(f"task must be classification or regression, got {task!r}")
-    numeric = task == "regression"
-    if parse(likelihood).family.numeric != numeric:
-        fitting = [name for name in LIKELIHOODS if LIKELIHOODS[name].numeric == numeric]
-        raise SettingsError(
-            f"likelihood={likelihood} is not for task={task}; use one of {', '.join(fitting)}"
-        )

@@ -23,6 +23,10 @@ class Probit(Binary, name="probit"):
     def _log_link(self, margin: Doubles) -> Doubles:
         return log_cdf(margin)
 
+    def _link_derivatives(self, margin: Doubles) -> tuple[Doubles, Doubles, Doubles]:
+        h, rate = np.asarray(hazard(margin), np.float64), hazard_rate(margin)
+        return h, rate, h * (1.0 - rate) - rate * (margin + h)
+
     def _link_moments(self, margin: Doubles, variance: Doubles) -> Moments:
         scale = np.sqrt(1.0 + variance)
         z = margin / scale

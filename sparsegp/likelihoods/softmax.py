@@ -7,9 +7,8 @@ units of its curvature there: that needs far fewer of them where a label disagre
 where the variances are large, and it keeps the tilted variances positive.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from sparsegp.errors import SettingsError
 from sparsegp.likelihoods.base import Moments, require_classes
 from sparsegp.likelihoods.biased import Biased
 from sparsegp.math.gaussian_quadrature import product_rule
-from sparsegp.math.quadrature import log_sum_exp, ordered_sum
+from sparsegp.math.quadrature import log_sum_exp, ordered_sum, pieces
 from sparsegp.types import Doubles, Floats, Integers
 
 MAX_POINTS = 20_000
@@ -46,6 +45,8 @@ class Softmax(Biased, name="softmax"):
     SettingsError
         If there are fewer than three nodes, or a bias is not finite.
     """
+
+    curvature_form: ClassVar[str] = "simplex"
 
     n_nodes: int = 3
     biases: tuple[float, ...] = ()
@@ -80,6 +81,26 @@ class Softmax(Biased, name="softmax"):
         u = np.moveaxis(self._biased(latent), -1, 0)
         return np.moveaxis(_log_softmax(u), 0, -1)
 
+    def density_gradient(self, latent: Doubles, target: Integers) -> Doubles:
+        """Return d log p(y|u) / du = e_y - p, with p the probabilities, (n, K) (RW eq. 3.33)."""
+        log_p, rows = self.log_densities(latent), np.arange(len(latent))
+        out = -np.exp(log_p)
+        out[rows, target] = -np.expm1(log_p[rows, target])
+        return np.asarray(out)
+
+    def curvature(self, latent: Doubles, target: Integers) -> Doubles:
+        """Return p, (n, K); minus the second derivatives are diag(p) - p p' (RW eq. 3.38)."""
+        return np.asarray(np.exp(self.log_densities(latent)))
+
+    def curvature_gradient(self, latent: Doubles, target: Integers, weights: Doubles) -> Doubles:
+        """Return the gradient of tr(W (diag(p) - p p')), (n, K), for symmetric W (n, K, K).
+
+        That is p_s (t_s - p't) with t = d(sum_r W_rr p_r - p' W p) / dp.
+        """
+        p = self.curvature(latent, target)
+        t = np.einsum("irr->ir", weights) - 2.0 * np.einsum("irs,is->ir", weights, p)
+        return np.asarray(p * (t - (p * t).sum(axis=1, keepdims=True)))
+
     def moments(self, mean: Doubles, variance: Doubles, target: Integers) -> Moments:
         """Return log Z and its derivatives; see `Likelihood`.
 
@@ -91,7 +112,7 @@ class Softmax(Biased, name="softmax"):
         mean, variance = self._biased(mean), np.broadcast_to(variance, mean.shape)
         points, log_weights = product_rule(self.n_nodes, self._check_points(mean.shape[1]))
         log_z, slope, curvature = np.empty(len(mean)), np.empty(mean.shape), np.empty(mean.shape)
-        for rows in _chunks(len(mean), points.size):
+        for rows in pieces(len(mean), CHUNK // points.size, least=1):
             log_z[rows], some_slope, some_curvature = _tilted(
                 points, log_weights, mean[rows].T, np.sqrt(variance[rows]).T, target[rows]
             )
@@ -109,12 +130,6 @@ class Softmax(Biased, name="softmax"):
                 f"{n_classes} classes, more than {MAX_POINTS}; use multinomial_probit"
             )
         return n_classes
-
-
-def _chunks(n: int, values: int) -> Iterator[slice]:
-    size = max(1, CHUNK // values)
-    for start in range(0, n, size):
-        yield slice(start, min(start + size, n))
 
 
 def _tilted(

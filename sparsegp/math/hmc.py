@@ -11,7 +11,7 @@ quarter. After it both stay. All that is random in a step is keyed by the chain 
 the step: a chain that was interrupted goes on with the same bits.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -115,28 +115,6 @@ class Chain:
     def step_size(self, plan: Plan) -> float:
         """Return the step size of the next step: after the burn-in the average."""
         return float(np.exp(self.tuning[2 if self.number < plan.burn_in else 3]))
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all of it as arrays."""
-        return {
-            "position": self.point.position,
-            "energy": np.array(self.point.energy),
-            "gradient": self.point.gradient,
-            "hint": self.point.hint,
-            "number": np.array(self.number),
-            "mass": self.mass,
-            "tuning": self.tuning,
-            "seen": self.seen,
-            "origin": self.origin,
-        }
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "Chain":
-        """Return the chain whose `arrays` these are."""
-        rest = {name: arrays[name] for name in ("mass", "tuning", "seen", "origin")}
-        energy = float(arrays["energy"])
-        point = Point(arrays["position"], energy, arrays["gradient"], arrays["hint"])
-        return cls(point, int(arrays["number"]), **rest)
 
 
 @dataclass(frozen=True)

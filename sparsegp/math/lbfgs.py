@@ -1,11 +1,10 @@
 """Limited-memory quasi-Newton ascent of a concave function in a given metric."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsegp.types import Doubles
 
@@ -146,28 +145,4 @@ class Ascent:
             self.steps,
             [change + more for change, more in zip(self.changes, pulls, strict=True)],
             gains,
-        )
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the state as arrays."""
-        empty = np.empty((0, *self.point.shape))
-        return {
-            "point": self.point,
-            "gradient": self.gradient,
-            "value": np.array(self.value),
-            "steps": np.stack(self.steps) if self.steps else empty,
-            "changes": np.stack(self.changes) if self.changes else empty,
-            "gains": np.array(self.gains),
-        }
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "Ascent":
-        """Restore what `arrays` gave."""
-        return cls(
-            arrays["point"],
-            float(arrays["value"]),
-            arrays["gradient"],
-            list(arrays["steps"]),
-            list(arrays["changes"]),
-            arrays["gains"].tolist(),
         )

@@ -46,6 +46,13 @@ def hermite(count: int) -> tuple[Doubles, Doubles]:
 FEW = 256
 
 
+def pieces(n: int, size: int, least: int = 16) -> Iterator[slice]:
+    """Cut n rows into pieces of so many, so that temporaries stay in cache."""
+    size = max(least, size)
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
+
+
 def ordered_sum(values: Floats, axis: int = 0) -> Floats:
     """Return the sum over one axis, added up in order.
 
@@ -140,7 +147,7 @@ def product_terms(
     scale *= gap.dtype.type(spread)
     x, log_w = (values.astype(gap.dtype)[:, np.newaxis] for values in hermite(count))
     log_scale = np.log(scale)
-    for some in _bunches(len(mode), count * len(gap)):
+    for some in pieces(len(mode), CHUNK_TERMS // (count * len(gap))):
         part = ratio if ratio.shape[1] == 1 else ratio[:, some]
         nodes = mode[some] + scale[some] * x
         yield some, _terms(gap[:, some], part, nodes, log_w + log_scale[some])
@@ -168,17 +175,10 @@ def stepped_terms(
         every = np.flatnonzero(half == size)
         h = gap.dtype.type(STEPPED_REACH / size)
         x = h * np.arange(-size, size + 1, dtype=gap.dtype)[:, np.newaxis]
-        for some in _bunches(len(every), len(x) * len(gap)):
+        for some in pieces(len(every), CHUNK_TERMS // (len(x) * len(gap))):
             columns = every[some]
             some_gap, some_ratio = gap.take(columns, axis=1), ratio.take(columns, axis=1)
             yield columns, _terms(some_gap, some_ratio, mode[columns] + x, np.log(h))
-
-
-def _bunches(n: int, terms: int) -> Iterator[slice]:
-    """Cut n columns of so many terms each into pieces that stay in cache."""
-    size = max(16, CHUNK_TERMS // terms)
-    for start in range(0, n, size):
-        yield slice(start, min(start + size, n))
 
 
 def _terms(gap: Floats, ratio: Floats, u: Floats, log_weight: Floats) -> ProductTerms:

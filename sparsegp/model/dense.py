@@ -2,18 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from sparsegp.dense import Component, Mixture
-from sparsegp.dense.component import TILE
-from sparsegp.dense.precisions import FORMS
-from sparsegp.kernels import Kernel, parse
+from sparsegp.dense.mixture import TILE
+from sparsegp.kernels import Kernel
 from sparsegp.likelihoods import Likelihood
-from sparsegp.model.base import Model
+from sparsegp.model.base import Model, require_shape
 from sparsegp.types import Doubles
 
 
@@ -32,8 +29,6 @@ class DenseModel(Model, family="dense"):
     **common
         See `Model`.
     """
-
-    arrays: ClassVar[Mapping[str, str]] = {"x": "f d p"}
 
     mixture: Mixture
     log_evidence: float = float("nan")
@@ -77,7 +72,7 @@ class DenseModel(Model, family="dense"):
         for start in range(0, len(X), TILE):
             some = X[start : start + TILE]
             tile = np.zeros((TILE, self.n_features))
-            tile[: len(some)] = self.scaling.apply(some)
+            tile[: len(some)] = self._scaled(some)
             tiles.append(tile)
         return tiles
 
@@ -92,42 +87,19 @@ class DenseModel(Model, family="dense"):
         parts = [self.mixture.log_probabilities(tile, count) for tile in self._tiles(X)]
         return np.concatenate([*parts, np.empty((0, count))])[: len(X)]
 
-    def _contents(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        components = self.mixture.components
-        meta = {
-            "components": [
-                {
-                    "kernels": [str(kernel) for kernel in component.kernels],
-                    "likelihood": component.likelihood.to_json(),
-                    "form": component.form,
-                }
-                for component in components
-            ],
-            "averaged": self.mixture.averaged,
-            "log_evidence": None if np.isnan(self.log_evidence) else self.log_evidence,
-            "notes": dict(self.notes),
-        }
-        arrays: dict[str, NDArray[Any]] = {"x": self.mixture.x}
-        for i, component in enumerate(components):
-            arrays[f"coefficients_{i}"] = component.coefficients
-            arrays[f"precision_{i}"] = component.precision
-        return meta, arrays
-
-    @classmethod
-    def _restored(
-        cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], common: dict[str, Any]
-    ) -> "DenseModel":
-        components = [
-            Component(
-                [parse(text) for text in stored["kernels"]],
-                Likelihood.from_json(stored["likelihood"]),
-                arrays[f"coefficients_{i}"],
-                FORMS[stored["form"]].name,
-                arrays[f"precision_{i}"],
-            )
-            for i, stored in enumerate(meta["components"])
-        ]
-        evidence = float("nan") if meta["log_evidence"] is None else meta["log_evidence"]
-        mixture = Mixture(components, arrays["x"], meta["averaged"])
-        with threadpool_limits(1):
-            return cls(mixture=mixture, log_evidence=evidence, notes=meta["notes"], **common)
+    def _check(self) -> None:
+        (n, _), n_latent = self.mixture.x.shape, self.n_latent
+        require_shape("x", self.mixture.x, "f", n, self.n_features)
+        for each in self.mixture.components:
+            samples = len(each.coefficients)
+            require_shape("coefficients", each.coefficients, "f", max(1, samples), n, n_latent)
+            ends = {
+                "independent": [len(each.kernels)],
+                "simplex": [n_latent],
+                "full": [n_latent, n_latent],
+                "projected": [n_latent + 1, n_latent],
+            }
+            if each.form not in ends or len(each.kernels) not in {1, n_latent}:
+                raise ValueError(f"{len(each.kernels)} kernels, precisions of form {each.form!r}")
+            require_shape("precision", each.precision, "f", n, *ends[each.form])
+        super()._check()

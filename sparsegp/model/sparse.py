@@ -3,22 +3,26 @@
 It holds no other training row.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
-from sparsegp.execution.threads import usable_cpus
-from sparsegp.kernels import Kernel, parse
+from sparsegp.blas import limit_this_thread, single_threaded_blas
+from sparsegp.kernels import Kernel
 from sparsegp.likelihoods import Likelihood
-from sparsegp.model.base import Model
+from sparsegp.model.base import Model, require_shape
 from sparsegp.posterior.base import ActiveRows, Calibration, Span
 from sparsegp.posterior.predict import Posterior
-from sparsegp.types import Doubles, Floats
+from sparsegp.runtime.threads import usable_cpus
+from sparsegp.state import from_arrays, to_arrays
+from sparsegp.types import Doubles
+
+GAIN = "span.gain"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,19 +39,11 @@ class SparseModel(Model, family="sparse"):
         See `Model`.
     """
 
-    arrays: ClassVar[Mapping[str, str]] = {
-        "x": "f a p",
-        "target": "biuf a",
-        "site": "f a R",
-        "precision?": "f a C",
-        "gain?": "f K *",
-    }
-
     active: ActiveRows
     span: Span
 
     def __post_init__(self) -> None:
-        with threadpool_limits(1):  # the same bits on any number of processors
+        with single_threaded_blas():  # the same bits on any number of processors
             posterior = Posterior.from_span(self.active, self.span)
         object.__setattr__(self, "_posterior", posterior)
 
@@ -89,73 +85,48 @@ class SparseModel(Model, family="sparse"):
         return self.span.calibration
 
     def _latent(self, X: Any) -> tuple[Doubles, Doubles]:
-        def transform(rows: Floats) -> Floats:
-            scaled: Floats = self.scaling.apply(rows)
-            return scaled
-
-        with ThreadPoolExecutor(usable_cpus()) as executor:
-            return self.posterior.latent(X, transform, executor)
+        with ThreadPoolExecutor(usable_cpus(), initializer=limit_this_thread) as executor:
+            return self.posterior.latent(X, self._scaled, executor)
 
     def _log_probabilities(self, X: Any) -> Doubles:
         mean, variance = self._latent(X)
-        calibration = self.span.calibration
-        temperature, weight = calibration.temperature, calibration.variance_weight
+        temperature, weight = self.calibration.temperature, self.calibration.variance_weight
         return self.likelihood.tempered(temperature).log_probabilities(
             mean / temperature, weight * variance
         )
 
-    def _contents(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        meta = {
-            "kernels": [str(kernel) for kernel in self.kernels],
-            "likelihood": self.likelihood.to_json(),
-            "calibration": asdict(self.span.calibration),
-            "report": self.span.report,
-        }
-        arrays: dict[str, NDArray[Any]] = {
-            "x": self.active.x,
-            "target": self.active.target,
-            "site": self.active.site,
-            "coefficients": np.concatenate(self.span.coefficients),
-        }
-        if self.active.precision is not None:
-            arrays["precision"] = self.active.precision
-        if self.span.gain is not None:
-            arrays["gain"] = np.stack([_packed(factor) for factor in self.span.gain])
-        return meta, arrays
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all fields as arrays; of the factors of the gain the triangles, in float32."""
+        gain, span = self.span.gain, replace(self.span, gain=None)
+        arrays = to_arrays(replace(self, span=span))
+        if gain is not None:
+            triangle = np.tril_indices(len(gain[0]))
+            arrays[GAIN] = np.stack([factor[triangle] for factor in gain]).astype(np.float32)
+        return arrays
 
     @classmethod
-    def _restored(
-        cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], common: dict[str, Any]
-    ) -> "SparseModel":
-        active = ActiveRows(
-            [parse(text) for text in meta["kernels"]],
-            Likelihood.from_json({"name": "multinomial_probit", **meta["likelihood"]}),
-            arrays["x"],
-            arrays["target"],
-            arrays["site"],
-            arrays.get("precision"),
-        )
-        gain = arrays.get("gain")
-        coefficients = arrays["coefficients"]
-        ends = np.cumsum([len(members) for members in active.members()])[:-1]
-        flat = coefficients.reshape(-1, coefficients.shape[-1])  # version 0.1 stacked them
-        span = Span(
-            np.split(flat, ends),
-            None if gain is None else [_unpacked(packed, len(active.x)) for packed in gain],
-            Calibration(**meta["calibration"]),
-            meta["report"],
-        )
-        if flat.shape[1] * len(active.kernels) != active.site.shape[1]:
-            raise ValueError(f"coefficients {coefficients.shape} for sites {active.site.shape}")
-        return cls(active=active, span=span, **common)
+    def _of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "SparseModel":
+        if (packed := arrays.get(GAIN)) is None:
+            return from_arrays(cls, arrays)
+        count, size = packed.shape
+        d = math.isqrt(2 * size)
+        gain = np.zeros((count, d, d))
+        gain[:, *np.tril_indices(d)] = packed
+        return from_arrays(cls, {**arrays, GAIN: gain})
 
-
-def _packed(lower: Doubles) -> Floats:
-    """Return the lower triangle row after row, in float32."""
-    return np.asarray(lower[np.tril_indices(len(lower))], dtype=np.float32)
-
-
-def _unpacked(packed: Floats, size: int) -> Doubles:
-    lower = np.zeros((size, size))
-    lower[np.tril_indices(size)] = packed
-    return lower
+    def _check(self) -> None:
+        active, span = self.active, self.span
+        (d, p), n_latent, n_kernels = active.x.shape, self.n_latent, len(active.kernels)
+        require_shape("x", active.x, "f", d, p)
+        require_shape("site", active.site, "f", d, n_latent)
+        require_shape("target", active.target, "biuf", d)
+        if active.precision is not None:
+            require_shape("precision", active.precision, "f", d, n_kernels)
+        parts = zip(span.coefficients, active.members(), active.columns(), strict=True)
+        for c, members, columns in parts:
+            require_shape("coefficients", c, "f", len(members), columns.stop - columns.start)
+        for factor in span.gain or ():
+            require_shape("gain", factor, "f", d, d)
+            if not (np.diag(factor) > 0).all():
+                raise ValueError("the diagonal of a gain must be positive")
+        super()._check()

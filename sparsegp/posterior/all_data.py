@@ -22,9 +22,8 @@ the means. Then these rows join, and the ascent is made once more with all.
 """
 
 import logging
-from collections.abc import Mapping
-from dataclasses import asdict, astuple, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Any, cast
 
 import numpy as np
 from scipy.linalg import cho_solve
@@ -35,6 +34,7 @@ from sparsegp.math.summation import quantum
 from sparsegp.posterior.base import ActiveRows, Calibration, Rows, Span, posterior
 from sparsegp.posterior.calibration import fit, latent_aside
 from sparsegp.posterior.early_stopping import Search, scale_of
+from sparsegp.state import from_arrays
 from sparsegp.types import Doubles
 
 logger = logging.getLogger(__name__)
@@ -58,12 +58,15 @@ def all_data(active: ActiveRows, rows: Rows) -> Span:
     a row or less, in fact and by the promise of its gradient.
     """
     problem = Problem(active, rows)
-    plan = _learn(problem, rows) if rows.calibrate else Plan()
+    state = from_arrays(Ascents, rows.former) if rows.former else Ascents()
+    if state.plan is None:
+        state.plan = _learn(problem, rows, state) if rows.calibrate else Plan()
+    plan = state.plan
     problem.set_scale(plan.calibration.prior_scale)
-    ascent, rounds = _climb(problem, rows, plan)
+    ascent = _climb(problem, rows, state, plan.rounds)
     report = {
         "objective": ascent.value,
-        "rounds": rounds,
+        "rounds": state.rounds,
         "jitter_of_metric": problem.metric_jitter,
         **asdict(plan.calibration),
         "aside_nlpp": plan.aside_nlpp,
@@ -89,30 +92,38 @@ class Plan:
     rounds: int = MAX_ROUNDS
     aside_nlpp: dict[str, float] = field(default_factory=dict)
 
-    def arrays(self) -> dict[str, Any]:
-        """Return it as arrays."""
-        nlpp = [[float(scale), value] for scale, value in self.aside_nlpp.items()]
-        return {
-            "plan_calibration": np.array(astuple(self.calibration)),
-            "plan_rounds": np.array(self.rounds),
-            "plan_aside_nlpp": np.array(nlpp).reshape(-1, 2),
-        }
 
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> "Plan":
-        """Restore what `arrays` gave."""
-        return cls(
-            Calibration(*arrays["plan_calibration"].tolist()),
-            int(arrays["plan_rounds"]),
-            {f"{scale:.4g}": value for scale, value in arrays["plan_aside_nlpp"].tolist()},
-        )
+@dataclass
+class Ascents:
+    """How far the posterior is: all that is needed to go on from there.
+
+    Attributes
+    ----------
+    search : Search
+        Ascents that are judged by the rows kept aside.
+    searched : int
+        Their rounds.
+    plan : Plan, optional
+        What they have led to.
+    ascent : Ascent, optional
+        With all rows.
+    rounds : int
+        Of that one.
+    over : bool
+        Whether it has arrived.
+    """
+
+    search: Search = field(default_factory=Search)
+    searched: int = 0
+    plan: Plan | None = None
+    ascent: Ascent | None = None
+    rounds: int = 0
+    over: bool = False
 
 
-def _learn(problem: "Problem", rows: Rows) -> Plan:
+def _learn(problem: "Problem", rows: Rows, state: Ascents) -> Plan:
     """Return what the rows kept aside tell: prior scale, rounds, temperature, variance weight."""
-    if "plan_rounds" in rows.former:
-        return Plan.from_arrays(rows.former)
-    search, small = Search.from_arrays(rows.former), rows.tolerance * rows.n_rows
+    search, small = state.search, rows.tolerance * rows.n_rows
     problem.joined = False
     while not search.over:
         problem.set_scale(search.scale)
@@ -122,33 +133,29 @@ def _learn(problem: "Problem", rows: Rows) -> Plan:
             return Plan()
         search.note(problem.aside, ascent.point, gain > small)
         nlpp = -float(problem.aside.mean())
-        rows.say(search.arrays, objective=ascent.value, gain=gain, aside_nlpp=nlpp)
+        state.searched += 1
+        rows.report(state, state.searched, objective=ascent.value, gain=gain, aside_nlpp=nlpp)
     best = search.best
     assert best is not None  # over
     problem.set_scale(best.scale)
     calibration = calibrate(problem, best.point, best.scale)
-    tried = {f"{scale_of(step):.4g}": nlpp for step, nlpp in search.tried.items()}
+    tried = {f"{scale_of(step):.4g}": nlpp for step, nlpp in search.tried}
     return Plan(calibration, best.rounds, tried)
 
 
-def _climb(problem: "Problem", rows: Rows, plan: Plan) -> tuple[Ascent, int]:
-    """Ascend with all rows, from a saved state if there is one."""
-    problem.joined = True
-    done, small = 0, rows.tolerance * rows.n_rows
-    if "joined_rounds" in rows.former:
-        done, ascent = int(rows.former["joined_rounds"]), Ascent.from_arrays(rows.former)
-    else:
-        ascent = problem.begin()
-    gain = np.inf
-    for round_ in range(done + 1, plan.rounds + 1):
+def _climb(problem: "Problem", rows: Rows, state: Ascents, most: int) -> Ascent:
+    """Ascend with all rows, at most so many rounds in all."""
+    problem.joined, small = True, rows.tolerance * rows.n_rows
+    if state.ascent is None:
+        state.ascent = problem.begin()
+    ascent, gain = state.ascent, np.inf
+    while not state.over and state.rounds < most:
         gain = ascent.step(problem.value_and_gradient, problem.solve, problem.resolution)
-        state = {**plan.arrays(), "joined_rounds": np.array(round_)}
-        rows.say(lambda: {**state, **ascent.arrays()}, objective=ascent.value, gain=gain)  # noqa: B023
-        if gain <= small:
-            return ascent, round_
-    if plan.rounds == MAX_ROUNDS:
+        state.rounds, state.over = state.rounds + 1, bool(gain <= small)
+        rows.report(state, state.searched + state.rounds, objective=ascent.value, gain=gain)
+    if not state.over and most == MAX_ROUNDS:
         logger.warning("posterior all: stopped after %d rounds, gain %.3g", MAX_ROUNDS, gain)
-    return ascent, plan.rounds
+    return ascent
 
 
 @dataclass
@@ -176,17 +183,17 @@ class Problem:
         self.factors = self.active.factors()
         largest = max(float(kernel.diag(x).max()) for kernel in self.active.kernels)
         n, spread = self.rows.n_rows, SAFE_VARIANCE_RANGE
-        self.grains = {
+        self.quanta = {
             "gram": quantum(n * largest * spread),
             "slope": quantum(n * np.sqrt(largest * spread) * 32.0),
             "value": quantum(n * 1024.0),
         }
-        self.resolution = 4.0 * self.grains["value"]
+        self.resolution = 4.0 * self.quanta["value"]
         self.whole = []
         for factor in self.factors:
             inverse = solve_lower(factor, np.eye(len(factor)))
             self.whole.append(np.eye(len(factor)) - inverse @ inverse.T)
-        self.gram: Doubles = self.rows.sum_blocks("gram", len(x), self.grains["gram"])
+        self.gram: Doubles = self.rows.sum_blocks("gram", len(x), self.quanta["gram"])
         self.scale = 0.0
         self.set_scale(1.0)
 
@@ -226,7 +233,7 @@ class Problem:
     def value_and_gradient(self, c: Doubles) -> tuple[float, Doubles]:
         """Return the objective and its gradient at coefficients (C, d, R)."""
         answers = self.rows.map_blocks(
-            "slope", c.shape[1], c, self.joined, self.grains["value"], self.grains["slope"]
+            "slope", c.shape[1], c, self.joined, self.quanta["value"], self.quanta["slope"]
         )
         values, gradients, aside = zip(*answers, strict=True)
         self.aside = np.concatenate(aside)
@@ -249,7 +256,7 @@ def calibrate(problem: Problem, c: Doubles, scale: float) -> Calibration:
     """Return temperature and variance weight that suit the rows kept aside best, given `PRIOR`."""
     span = problem.span(c, Calibration(prior_scale=scale), {})
     mean, variance, target = latent_aside(problem.active, problem.rows, span)
-    means, likelihood = mean.astype(np.float32), problem.active.likelihood
+    means, likelihood = mean.astype(np.float32), cast("Any", problem.active.likelihood)
 
     def log_z(temperature: float, weight: float) -> Doubles:
         found: Doubles

@@ -17,6 +17,7 @@ from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.pairs import PairSet
 from sparsegp.ivm.rows import BlockSettings
 from sparsegp.kernels import Kernel
+from sparsegp.likelihoods import Likelihood
 from sparsegp.math.linalg import lower_cholesky
 from sparsegp.registry import Registry
 from sparsegp.types import Doubles, Floats, Integers
@@ -43,9 +44,9 @@ class ActiveRows:
     """
 
     kernels: Sequence[Kernel]
-    likelihood: Any
+    likelihood: Likelihood
     x: Floats
-    target: Any
+    target: NDArray[Any]
     site: Doubles
     precision: Doubles | None = None
 
@@ -141,7 +142,7 @@ class Rows(Protocol):
     calibrate : bool
         Whether to learn how latent values become probabilities.
     former : mapping
-        State that `say` was given before the run was interrupted, or empty.
+        The arrays of the state that was last reported before an interruption, or empty.
     """
 
     n_rows: int
@@ -158,8 +159,18 @@ class Rows(Protocol):
         """Call a method on the row blocks of training rows and return the sum of the answers."""
         ...
 
-    def say(self, state: Callable[[], dict[str, Any]], **figures: float) -> None:
-        """Tell that a round is done, and how to go on from there; may raise Interrupted."""
+    def report(self, state: Any, rounds: int, **figures: float) -> None:
+        """Take note that a round is done; may raise Interrupted.
+
+        Parameters
+        ----------
+        state : dataclass
+            All from which to go on, as `sparsegp.state` saves it.
+        rounds : int
+            Done so far.
+        **figures
+            What may be shown.
+        """
         ...
 
 

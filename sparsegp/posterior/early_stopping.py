@@ -12,9 +12,8 @@ the quasi-Newton method knows at that point carries over exactly.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -40,10 +39,10 @@ def scale_of(step: int) -> float:
     return float(STEP**step)
 
 
-def lead_of(log_z: Doubles, other: Doubles) -> tuple[float, float]:
+def paired_difference(log_z: Doubles, other: Doubles) -> tuple[float, float]:
     """Return by how much the first is larger on average, and the standard error of that."""
-    leads = log_z - other
-    return float(leads.mean()), float(leads.std()) / math.sqrt(len(leads))
+    difference = log_z - other
+    return float(difference.mean()), float(difference.std()) / math.sqrt(len(difference))
 
 
 @dataclass(frozen=True)
@@ -82,26 +81,11 @@ class Peak:
         one, which promises less, any lead will do. A later round must be ahead by `SURE` standard
         errors.
         """
-        lead, error = lead_of(self.log_z, other.log_z)
+        difference, error = paired_difference(self.log_z, other.log_z)
         if self.step == other.step:
-            return lead > SURE * error
-        return lead > (0.0 if self.step < other.step else max(error, LEAD * other.nlpp))
-
-    def arrays(self, name: str) -> dict[str, Any]:
-        """Return it as arrays with names of their own."""
-        place = np.array([self.step, self.rounds])
-        return {
-            f"{name}_{key}": value
-            for key, value in (("place", place), ("log_z", self.log_z), ("point", self.point))
-        }
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any], name: str) -> "Peak | None":
-        """Restore what `arrays` gave, if it is there."""
-        if f"{name}_place" not in arrays:
-            return None
-        step, rounds = arrays[f"{name}_place"].tolist()
-        return cls(step, rounds, arrays[f"{name}_log_z"], arrays[f"{name}_point"])
+            return difference > SURE * error
+        least = 0.0 if self.step < other.step else max(error, LEAD * other.nlpp)
+        return difference > least
 
 
 @dataclass(frozen=True)
@@ -120,22 +104,6 @@ class Fork:
     rounds: int
     ascent: Ascent
 
-    def arrays(self) -> dict[str, Any]:
-        """Return it as arrays."""
-        state = {f"fork_{key}": value for key, value in self.ascent.arrays().items()}
-        return {"fork_place": np.array([self.step, self.rounds]), **state}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> "Fork | None":
-        """Restore what `arrays` gave, if it is there."""
-        if "fork_place" not in arrays:
-            return None
-        state = {
-            key.removeprefix("fork_"): value for key, value in arrays.items() if "fork_" in key
-        }
-        step, rounds = arrays["fork_place"].tolist()
-        return cls(step, rounds, Ascent.from_arrays(state))
-
 
 @dataclass
 class Search:
@@ -143,8 +111,8 @@ class Search:
 
     Attributes
     ----------
-    tried : dict
-        From the steps of the scales whose ascents are done to the nlpp of their best rounds.
+    tried : list of (int, float)
+        Steps of the scales whose ascents are done, and the nlpp of their best rounds.
     best : Peak, optional
         Among them.
     fork : Fork, optional
@@ -163,7 +131,7 @@ class Search:
         No ascent goes on.
     """
 
-    tried: dict[int, float] = field(default_factory=dict)
+    tried: list[tuple[int, float]] = field(default_factory=list)
     best: Peak | None = None
     fork: Fork | None = None
     step: int = 0
@@ -219,7 +187,7 @@ class Search:
         self.least = min(peak.nlpp, self.least)
         if going and self.waited < PATIENCE:
             return
-        self.tried[self.step] = leader.nlpp
+        self.tried.append((self.step, leader.nlpp))
         if self.best is None or leader.is_ahead_of(self.best):
             self.best, self.fork = leader, self._halfway(leader)
         self.ascent, self.leader, self.least, self.waited = None, None, math.inf, 0
@@ -232,40 +200,7 @@ class Search:
 
     def _turn(self, at: int) -> None:
         for step, open_ in ((at + 1, at >= 0), (at - 1, at <= 0)):
-            if open_ and step not in self.tried and abs(step) <= FARTHEST:
+            if open_ and step not in dict(self.tried) and abs(step) <= FARTHEST:
                 self.step = step
                 return
         self.over = True
-
-    def arrays(self) -> dict[str, Any]:
-        """Return the state as arrays."""
-        found: dict[str, Any] = {
-            "search_steps": np.array(list(self.tried), dtype=np.int64),
-            "search_nlpp": np.array(list(self.tried.values())),
-            "search_place": np.array([self.step, self.rounds, self.waited, self.over]),
-            "search_least": np.array(self.least),
-        }
-        for name, peak in (("best", self.best), ("leader", self.leader)):
-            found |= {} if peak is None else peak.arrays(name)
-        found |= {} if self.fork is None else self.fork.arrays()
-        return found | ({} if self.ascent is None else self.ascent.arrays())
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> "Search":
-        """Restore what `arrays` gave; nothing is a search that has not begun."""
-        if "search_least" not in arrays:
-            return cls()
-        step, rounds, waited, over = arrays["search_place"].tolist()
-        pairs = zip(arrays["search_steps"].tolist(), arrays["search_nlpp"].tolist(), strict=True)
-        return cls(
-            dict(pairs),
-            Peak.from_arrays(arrays, "best"),
-            Fork.from_arrays(arrays),
-            step,
-            rounds,
-            Ascent.from_arrays(arrays) if "gradient" in arrays else None,
-            Peak.from_arrays(arrays, "leader"),
-            float(arrays["search_least"]),
-            waited,
-            bool(over),
-        )

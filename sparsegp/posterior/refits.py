@@ -7,7 +7,6 @@ fit. More fits, or more rounds, cost more than they give.
 """
 
 import math
-from typing import Any
 
 from sparsegp.ivm.greedy import Selection
 from sparsegp.math.lbfgs import Ascent
@@ -21,8 +20,8 @@ ROUNDS = 3
 """Of a fit."""
 
 
-class Refits:
-    """Keeps the scores of a selection up to date, if its criterion asks for that.
+def keep_up(selection: Selection, rows: Rows, coefficients: Doubles | None) -> Doubles | None:
+    """Fit again if it is time to, before a round, and have all candidates scored anew.
 
     Parameters
     ----------
@@ -30,45 +29,24 @@ class Refits:
     rows : Rows
         The rows of its blocks. Those kept aside do not count.
     coefficients : Doubles (C, t, R), optional
-        Of an earlier fit, to go on from; the blocks are told.
+        Of the fit before, with t active rows.
 
-    Attributes
-    ----------
-    coefficients : Doubles (C, t, R) or None
-        Of the last fit, with t active rows: all that is to be remembered.
+    Returns
+    -------
+    Doubles (C, d, R) or None
+        Of the latest fit: all that is to be remembered.
     """
-
-    def __init__(
-        self, selection: Selection, rows: Rows, coefficients: Doubles | None = None
-    ) -> None:
-        self.selection, self.rows, self.coefficients = selection, rows, coefficients
-        for method, args in self.recovery():
-            rows.map_blocks(method, *args)
-
-    def recovery(self) -> list[tuple[str, tuple[Any, ...]]]:
-        """Return what a new block has to be told after its inclusions."""
-        if self.coefficients is None:
-            return []
-        return [("rescore", (self.coefficients,))]
-
-    def keep_up(self) -> None:
-        """Fit again if it is time to: before a round."""
-        if not self.selection.settings.criterion.refitted:
-            return
-        size = 0 if self.coefficients is None else self.coefficients.shape[1]
-        if len(self.selection.active) >= max(1, math.ceil(GROWTH * size)):
-            self.coefficients = self._fit()
-            self.rows.map_blocks("rescore", self.coefficients)
-            self.selection.forget()
-
-    def _fit(self) -> Doubles:
-        """Return coefficients after some rounds of the ascent."""
-        left = ActiveRows.of(self.selection.settings, self.selection.active)
-        problem = Problem(left, self.rows)
-        start = problem.start()
-        if self.coefficients is not None:
-            start[:, : self.coefficients.shape[1]] = self.coefficients
-        ascent = Ascent.at(start, problem.value_and_gradient)
-        for _ in range(ROUNDS):
-            ascent.step(problem.value_and_gradient, problem.solve, problem.resolution)
-        return ascent.point
+    if not selection.settings.criterion.refitted:
+        return None
+    size = 0 if coefficients is None else coefficients.shape[1]
+    if len(selection.active) < max(1, math.ceil(GROWTH * size)):
+        return coefficients
+    problem = Problem(ActiveRows.of(selection.settings, selection.active), rows)
+    start = problem.start()
+    start[:, :size] = 0.0 if coefficients is None else coefficients
+    ascent = Ascent.at(start, problem.value_and_gradient)
+    for _ in range(ROUNDS):
+        ascent.step(problem.value_and_gradient, problem.solve, problem.resolution)
+    rows.map_blocks("rescore", ascent.point)
+    selection.forget()
+    return ascent.point

@@ -4,6 +4,7 @@ Both are Gaussian process regression on the site means (GR section 4.5): coeffic
 """
 
 import logging
+from typing import Any, cast
 
 import numpy as np
 
@@ -48,9 +49,9 @@ def active_only(active: ActiveRows, rows: Rows) -> Span:
     smoothers = [_smoother(kernel, x) for kernel in active.kernels]
     mean = np.zeros_like(active.site)
     ahead, momentum = mean, 0
-    site = active.site
+    site, likelihood = active.site, cast("Any", active.likelihood)
     for round_ in range(MAX_ROUNDS):
-        site = ahead + active.likelihood.gradient(ahead, None, active.target)[1]
+        site = ahead + likelihood.gradient(ahead, None, active.target)[1]
         new = np.concatenate(
             [s @ site[:, k] for s, k in zip(smoothers, active.columns(), strict=True)], axis=1
         )
@@ -59,7 +60,7 @@ def active_only(active: ActiveRows, rows: Rows) -> Span:
         mean, ahead = new, new + momentum / (momentum + 3.0) * step
         if np.abs(step).max() <= TOLERANCE * max(1.0, np.abs(new).max()):
             logger.info("posterior active: converged after %d rounds", round_ + 1)
-            site = mean + active.likelihood.gradient(mean, None, active.target)[1]
+            site = mean + likelihood.gradient(mean, None, active.target)[1]
             return regression(active, site)
     logger.warning(
         "posterior active: stopped after %d rounds; means still move by %.1e",

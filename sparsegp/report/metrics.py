@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,27 +99,29 @@ def evaluate(
     logs = np.asarray(log_probabilities, dtype=np.float64)
     codes, classes = np.asarray(codes), np.asarray(classes)
     _check(logs, codes, classes)
-    probabilities = np.exp(logs)
-    _check_sums(probabilities)
-    seen = codes >= 0
-    chosen = logs.argmax(axis=1)
+    probabilities, chosen, seen = np.exp(logs), logs.argmax(axis=1), codes >= 0
     right, confidence = chosen == codes, probabilities.max(axis=1)
+    own, count = codes[seen].astype(np.int64), len(classes)
+    pairs = np.bincount(own * count + chosen[seen], minlength=count**2).astype(np.int64)
+    nlpp = brier = math.nan
+    if len(own):
+        nlpp = -float(np.take_along_axis(logs[seen], own[:, np.newaxis], axis=1).mean())
+        brier = float(np.square(probabilities[seen] - np.eye(count)[own]).sum(axis=1).mean())
     return Evaluation(
         n=len(codes),
         n_unseen=int(np.count_nonzero(~seen)),
         error=float(np.mean(~right)),
-        nlpp=_nlpp(logs[seen], codes[seen]),
-        brier=_brier(probabilities[seen], codes[seen]),
+        nlpp=nlpp,
+        brier=brier,
         ece=calibration_error(confidence, right),
-        confusion=_confusion(codes[seen], chosen[seen], len(classes)),
+        confusion=pairs.reshape(count, count),
         classes=classes,
         confidence=confidence,
         right=right,
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Reliability:
+class Reliability(NamedTuple):
     """Rows by their confidence, in bins of equal width (low, high].
 
     Parameters
@@ -134,84 +136,47 @@ class Reliability:
     confidence: Doubles
     accuracy: Doubles
 
-    @property
-    def error(self) -> float:
-        """Mean distance of the two over all rows."""
-        full = self.counts > 0
-        gaps = self.counts[full] * np.abs(self.accuracy[full] - self.confidence[full])
-        return float(gaps.sum() / self.counts.sum())
-
 
 def reliability(
     confidence: Doubles, right: Booleans, n_bins: int = CALIBRATION_BINS
 ) -> Reliability:
-    """Compare confidence (n,) with right answers (n,)."""
+    """Compare confidence (n,) with right answers (n,), in `n_bins` bins."""
     bins = np.clip(np.ceil(confidence * n_bins).astype(np.int64) - 1, 0, n_bins - 1)
     counts = np.bincount(bins, minlength=n_bins)
-    means = []
-    for values in (confidence, right):
-        sums = np.bincount(bins, weights=values, minlength=n_bins)
-        means.append(np.divide(sums, counts, out=np.full(n_bins, np.nan), where=counts > 0))
-    return Reliability(counts, means[0], means[1])
+    sums = [np.bincount(bins, weights=each, minlength=n_bins) for each in (confidence, right)]
+    with np.errstate(invalid="ignore"):
+        return Reliability(counts, sums[0] / counts, sums[1] / counts)
 
 
 def calibration_error(
     confidence: Doubles, right: Booleans, n_bins: int = CALIBRATION_BINS
 ) -> float:
-    """Mean distance of confidence (n,) from the share of right answers (n,), over equal bins."""
-    return reliability(confidence, right, n_bins).error
-
-
-def error_reject(confidence: Doubles, right: Booleans) -> tuple[Doubles, Doubles]:
-    """Reject rows in the order of their confidence, the least certain first.
-
-    Rows of one confidence are rejected together.
-
-    Returns
-    -------
-    rejected : array (m,)
-        Shares of the rows that are rejected, from 0 on, less than 1.
-    error : array (m,)
-        Share of wrong answers among the rows that are kept.
-    """
-    return rejecting(confidence, (~right).astype(np.float64))
+    """Return the mean distance of confidence (n,) from the share of right answers (n,), by bins."""
+    counts, mean, accuracy = reliability(confidence, right, n_bins)
+    return float(np.nansum(counts * np.abs(accuracy - mean)) / counts.sum())
 
 
 def rejecting(certainty: Doubles, values: Doubles) -> tuple[Doubles, Doubles]:
-    """Return the shares of rows rejected, (m,), and the mean value of the rows kept, (m,).
+    """Reject rows in the order of their certainty, and average over those that are kept.
 
     Parameters
     ----------
     certainty : array (n,)
         The least certain rows are rejected first, those of one certainty together.
     values : array (n,)
+
+    Returns
+    -------
+    rejected : array (m,)
+        Shares of the rows that are rejected, from 0 on, less than 1.
+    means : array (m,)
+        Mean value of the rows that are kept.
     """
     order = np.argsort(certainty, kind="stable")
-    left = np.arange(len(order), 0, -1)
+    kept = np.arange(len(order), 0, -1)
     sums = np.cumsum(values[order][::-1])[::-1]
-    ranked = certainty[order]
-    first = np.concatenate([[True], ranked[1:] != ranked[:-1]])
-    return 1.0 - left[first] / len(order), sums[first] / left[first]
-
-
-def _nlpp(logs: Doubles, codes: Integers) -> float:
-    if not len(codes):
-        return math.nan
-    return float(-np.mean(logs[np.arange(len(codes)), codes]))
-
-
-def _brier(probabilities: Doubles, codes: Integers) -> float:
-    if not len(codes):
-        return math.nan
-    gaps = probabilities.copy()
-    gaps[np.arange(len(codes)), codes] -= 1.0
-    return float(np.einsum("nk,nk->", gaps, gaps) / len(codes))
-
-
-def _confusion(codes: Integers, chosen: Integers, n_classes: int) -> Integers:
-    pairs = codes.astype(np.int64) * n_classes + chosen
-    counts: Integers = np.bincount(pairs, minlength=n_classes**2).astype(np.int64)
-    return counts.reshape(n_classes, n_classes)
+    first = np.diff(certainty[order], prepend=-np.inf) > 0
+    return 1.0 - kept[first] / len(order), sums[first] / kept[first]
 
 
 def _check(logs: Doubles, codes: Integers, classes: Labels) -> None:
@@ -230,14 +195,11 @@ def _check(logs: Doubles, codes: Integers, classes: Labels) -> None:
             f"codes must be from 0 to {len(classes) - 1}, or -1 for a label not seen in training; "
             f"got codes from {low} to {high}"
         )
-
-
-def _check_sums(probabilities: Doubles) -> None:
-    off = np.abs(probabilities.sum(axis=1) - 1.0)
-    bad = ~(off <= SUM_TOLERANCE)
+    sums = np.exp(logs).sum(axis=1)
+    bad = ~(np.abs(sums - 1.0) <= SUM_TOLERANCE)
     if bad.any():
         row = int(bad.argmax())
         raise DataError(
             "the exponentials of log probabilities must sum to one in each row; those of row "
-            f"{row} sum to {probabilities[row].sum():g}. Give natural logarithms of probabilities"
+            f"{row} sum to {sums[row]:g}. Give natural logarithms of probabilities"
         )

@@ -1,19 +1,16 @@
-"""How far long work has come: a bar on a terminal, a line now and then elsewhere.
+"""How far long work is: a bar on a terminal, drawn by rich; elsewhere a line when a stage ends.
 
 All is written to standard error; standard output stays clean.
 """
 
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Protocol, Self, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
-from sparsegp.report.pace import Pace, duration, speed
-
-INTERVAL = 30.0
-"""Seconds between the lines where there is no terminal."""
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
 
 NAMES = {
     "train_error": "training error",
@@ -25,98 +22,77 @@ NAMES = {
 }
 """Words for figures; other names have their underscores replaced."""
 
-
-class Screen(Protocol):
-    """Where progress is shown."""
-
-    def refresh(self) -> None:
-        """Show the present state, if it is time to."""
-
-    def print(self, text: str) -> None:
-        """Write a line that stays."""
-
-    def close(self) -> None:
-        """Take away what does not stay."""
+SPEED_SECONDS = 300.0
+"""Of recent work, from which the time left is estimated."""
 
 
 class Progress:
-    """Progress of one piece of work after another.
+    """One stage of work after another; as a context manager it ends the last one.
 
-    ``start`` begins a piece, ``update`` tells how much of it is done, ``finish`` ends it; as a
-    context manager it finishes when the work ends or fails. Rate and time left count from the
-    first update, which says how much earlier sessions did. An update outside of a piece of work
-    does nothing.
+    Time left counts from the first update, which says how much earlier sessions did. An update
+    outside of a stage does nothing.
 
     Parameters
     ----------
     stream : text file, optional
-        Standard error, as it is at the start of a piece, unless given.
-    interval : float
-        Least seconds between two lines where there is no terminal.
-    clock : callable
-        Returns seconds.
+        Standard error, as it is at the start of a stage, unless given.
     """
 
-    def __init__(
-        self,
-        stream: TextIO | None = None,
-        interval: float = INTERVAL,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
-        self._interval = interval
-        self._clock = clock
-        self._screen: Screen | None = None
-        self._figures: dict[str, float] = {}
-        self._unit = ""
-        self._pace: Pace
-        self.description = ""
+        self._bar: Bar | None = None
+        self._description = ""
 
     def start(self, total: int, unit: str, description: str) -> None:
-        """Begin a piece of work.
-
-        Parameters
-        ----------
-        total : int
-            Units in all, those of earlier sessions included; 0 where nobody knows.
-        unit : str
-            What is counted, in the plural ("rows").
-        description : str
-            What is done, in a word or two ("select").
-        """
+        """Begin a stage of `total` units, 0 where nobody knows; see `sparsegp.progress`."""
         self.finish()
-        self._pace = Pace(total, self._clock)
-        self._figures = {}
-        self._unit = unit
-        self.description = description
-        self._screen = self._open()
-
-    def turn_to(self, description: str) -> None:
-        """Name the next part of a piece of work; the figures of the former one are forgotten."""
-        self.description, self._figures = description, {}
+        self._description, self._total, self._unit = description, total, unit
+        self._began, self._done = time.monotonic(), -1
+        self._figures: dict[str, float] = {}
+        self._bar = _bar(self._out, unit)
+        if self._bar is not None:
+            self._task = self._bar.add_task(description, total=total or None, figures="")
+            self._bar.start()
 
     def update(self, done: int, **figures: float) -> None:
-        """Tell that `done` units are complete, and the latest figures (``heldout_error=0.05``)."""
-        if self._screen is None:
+        """Show the units done, and the latest figures (``heldout_error=0.05``)."""
+        if not self._description:
             return
-        self._pace.record(done)
-        self._figures.update(figures)
-        self._screen.refresh()
+        self._figures |= figures
+        if self._bar is not None and self._done < 0:
+            self._bar.reset(self._task, completed=done)
+        self._done = done
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, figures=_words(self._figures))
 
     def message(self, text: str) -> None:
-        """Write a line without breaking the bar."""
-        screen = self._screen
-        if screen is None:
-            _write_line(self._stream or sys.stderr, text)
-        else:
-            screen.print(text)
+        """Write a line that stays, above the bar if there is one."""
+        with suppress(OSError):  # a log that cannot be written does not end the work
+            if self._bar is not None:
+                self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            else:
+                self._out.write(f"{text}\n")
+                self._out.flush()
 
     def finish(self) -> None:
-        """End the piece of work, if there is one, with a line that says how it went."""
-        screen, self._screen = self._screen, None
-        if screen is not None:
-            screen.close()
-            screen.print(_join(self._outcome(), self.figures))
+        """End the stage, if there is one, with a line that says how it went."""
+        if not self._description:
+            return
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            with suppress(OSError):
+                bar.stop()
+        done, seconds = max(self._done, 0), duration(time.monotonic() - self._began)
+        count = f"{done}/{self._total} {self._unit}" if self._total else f"{done} {self._unit}"
+        stopped = done < self._total
+        line = f"stopped at {count} after {seconds}" if stopped else f"{count} in {seconds}"
+        figures = _words(self._figures)
+        self.message(f"{self._description} {line}{', ' if figures else ''}{figures}")
+        self._description = ""
+
+    @property
+    def _out(self) -> TextIO:
+        return self._stream or sys.stderr
 
     def __enter__(self) -> Self:
         return self
@@ -129,114 +105,48 @@ class Progress:
     ) -> None:
         self.finish()
 
-    @property
-    def fraction(self) -> float:
-        """The share of the work that is done."""
-        return min(self._pace.done / self._pace.total, 1.0) if self._pace.total else 1.0
 
-    @property
-    def size(self) -> str:
-        """Units in all."""
-        return f"{self._pace.total} {self._unit}" if self._pace.total else self._unit
+def _bar(stream: TextIO, unit: str) -> "Bar | None":
+    """Return a bar, if it can be drawn: rich is imported only where there is a terminal."""
+    if not stream.isatty():
+        return None
+    from rich import progress as rich  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
 
-    @property
-    def line(self) -> str:
-        """All that is known in one line."""
-        return _join(f"{self.description} {self.state}", self.figures)
-
-    @property
-    def state(self) -> str:
-        """Units done, rate and time left in words."""
-        rate, left = self._pace.rate, self._pace.seconds_left
-        return _join(
-            self._count(),
-            speed(rate) if rate is not None else "",
-            f"{duration(left)} left" if left is not None else "",
-        )
-
-    @property
-    def figures(self) -> str:
-        """The latest figures in words."""
-        return ", ".join(
-            f"{NAMES.get(name, name.replace('_', ' '))} {figure(value)}"
-            for name, value in list(self._figures.items())
-        )
-
-    def _count(self) -> str:
-        return f"{self._pace.done}{'/' if self._pace.total else ' '}{self.size}"
-
-    def _outcome(self) -> str:
-        average, seconds = self._pace.average, duration(self._pace.seconds)
-        rate = speed(average) if average is not None else ""
-        if self._pace.done < self._pace.total:
-            return _join(f"{self.description} stopped at {self._count()} after {seconds}", rate)
-        return _join(f"{self.description} {self._count()} in {seconds}", rate)
-
-    def _open(self) -> Screen:
-        stream = self._stream or sys.stderr
-        if stream.isatty():
-            from sparsegp.report.bar import Bar, can_draw  # noqa: PLC0415
-
-            if can_draw(stream):
-                return Bar(self, stream)
-        return Lines(self, stream, self._interval, self._clock)
+    console = Console(file=stream)
+    if not (console.is_terminal and console.is_interactive):
+        return None
+    return rich.Progress(
+        rich.TextColumn("{task.description}", markup=False),
+        rich.BarColumn(),
+        rich.MofNCompleteColumn(),
+        rich.TextColumn(unit, markup=False),
+        rich.TimeRemainingColumn(),
+        rich.TextColumn("{task.fields[figures]}", markup=False),
+        console=console,
+        transient=True,
+        speed_estimate_period=SPEED_SECONDS,
+        redirect_stdout=sys.stdout.isatty(),
+        redirect_stderr=sys.stderr is stream,
+    )
 
 
-class NullProgress(Progress):
-    """Says nothing: for libraries and quiet runs."""
-
-    def start(self, total: int, unit: str, description: str) -> None:
-        """Do nothing."""
-
-    def update(self, done: int, **figures: float) -> None:
-        """Do nothing."""
-
-    def message(self, text: str) -> None:
-        """Do nothing."""
-
-    def finish(self) -> None:
-        """Do nothing."""
+def _words(figures: dict[str, float]) -> str:
+    """Return figures in words: four decimals, or four digits where these would not do."""
+    return ", ".join(
+        f"{NAMES.get(name, name.replace('_', ' '))} "
+        + (f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 1e3 else f"{value:.4g}")
+        for name, value in figures.items()
+    )
 
 
-class Lines:
-    """One line at the start, then one at most every `interval` seconds of `clock`."""
-
-    def __init__(
-        self, progress: Progress, stream: TextIO, interval: float, clock: Callable[[], float]
-    ) -> None:
-        self._progress = progress
-        self._stream = stream
-        self._interval = interval
-        self._clock = clock
-        self._last = clock()
-        self.print(f"{progress.description}: {progress.size}")
-
-    def refresh(self) -> None:
-        """Write a line if the last is old enough."""
-        now = self._clock()
-        if now - self._last >= self._interval:
-            self._last = now
-            self.print(self._progress.line)
-
-    def print(self, text: str) -> None:
-        """Write a line."""
-        _write_line(self._stream, text)
-
-    def close(self) -> None:
-        """Do nothing: all lines stay."""
-
-
-def figure(value: float) -> str:
-    """Four decimals, or four digits where these would not do."""
-    return f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 1e3 else f"{value:.4g}"
-
-
-def _join(*parts: str) -> str:
-    return ", ".join(part for part in parts if part)
-
-
-def _write_line(stream: TextIO, text: str) -> None:
-    """Write and flush; a log that cannot be written does not end the work."""
-    with suppress(OSError):
-        stream.write(f"{text}\n")
-        stream.flush()
+def duration(seconds: float) -> str:
+    """Return a time in words: ``40 s``, ``3 min 20 s``, ``2 h 05 min``, ``3 d 4 h``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import norm
-from sklearn.metrics import mean_squared_error, r2_score
 
 from sparsegp.errors import DataError
 from sparsegp.types import Doubles
 
 INTERVAL = 0.95
-"""Central probability of the interval whose coverage is told."""
+"""Central probability of the interval whose coverage is reported."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class RegressionEvaluation:
     mse : float
         Mean squared error of the means, in squared units of the labels.
     r2 : float
-        1 - mse / variance of the labels; NaN for one row.
+        1 - mse / variance of the labels; NaN where that is zero.
     nlpp : float
         Mean negative log predictive density, in nats.
     coverage : float
@@ -40,14 +39,20 @@ class RegressionEvaluation:
     coverage: float
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers; what is not finite is None."""
+        """Return plain numbers; what is not finite is None."""
         return {
             name: value if math.isfinite(value) else None for name, value in asdict(self).items()
         }
 
 
 def evaluate_regression(mean: Doubles, variance: Doubles, y: Doubles) -> RegressionEvaluation:
-    """Compare predictive means and variances (n,), noise included, with labels (n,).
+    """Compare predictions with labels.
+
+    Parameters
+    ----------
+    mean, variance : Doubles (n,)
+        Of the predictive distributions, noise included.
+    y : Doubles (n,)
 
     Raises
     ------
@@ -56,12 +61,12 @@ def evaluate_regression(mean: Doubles, variance: Doubles, y: Doubles) -> Regress
     """
     if not len(y):
         raise DataError("an evaluation needs at least one row; got none")
-    spread = np.sqrt(variance)
+    spread, mse, total = np.sqrt(variance), float(np.square(y - mean).mean()), float(np.var(y))
     inside = np.abs(y - mean) <= norm.ppf(0.5 + INTERVAL / 2) * spread
     return RegressionEvaluation(
         n=len(y),
-        mse=float(mean_squared_error(y, mean)),
-        r2=float(r2_score(y, mean)) if len(y) > 1 else math.nan,
+        mse=mse,
+        r2=1.0 - mse / total if total else math.nan,
         nlpp=-float(np.mean(norm.logpdf(y, mean, spread))),
         coverage=float(inside.mean()),
     )

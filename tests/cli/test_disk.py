@@ -55,7 +55,7 @@ def test_read_only_disk(small_disk, trained, files, invoke):
         assert "Read-only file system" in result.stderr
 
 
-@pytest.mark.parametrize("most", [3000, 1000])
+@pytest.mark.parametrize("most", [16_000, 1000])
 def test_files_that_may_not_grow(most, program, files, tmp_path):
     """Too small for a checkpoint; and for a model too."""
 
@@ -70,17 +70,10 @@ def test_files_that_may_not_grow(most, program, files, tmp_path):
     if most == 1000:
         last = lines.pop()
         assert (code, out) == (2, "")
-        assert re.match("error: cannot write .*run/model: File too large", last)
+        assert re.match("error: cannot write .*run/model.zarr.zip: File too large", last)
     else:
         assert code == 0
     assert lines
     for line in lines:
         assert re.match(r"no checkpoint at \d+, the run goes on: cannot write .*too large", line)
-    assert (tmp_path / "run" / "model").exists() == (most > 1000)
-
-
-def test_broken_pipe(start, trained, tmp_path):
-    with start("inspect", trained, "--json", cwd=tmp_path) as process:
-        process.stdout.close()
-        process.wait(timeout=60)
-        assert process.stderr.read() == ""
+    assert (tmp_path / "run" / "model.zarr.zip").exists() == (most > 1000)

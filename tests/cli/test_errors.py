@@ -2,66 +2,45 @@
 
 import re
 import shutil
-import socket
 
 import pytest
 
-from sparsegp.checkpoint import Generations
-from sparsegp.execution.clusters import connect
+from sparsegp.store import MODEL, MODEL_FILE, folder_of, read_file
+from tests.processes import checkpoints
 
 FILES = [
-    ("nothing.npz", r"no such file '.*nothing\.npz'; DATA is a file or one of: digits, iris, toy"),
-    ("what.xyz", r"the format of '.*what\.xyz' is not known"),
-    ("cut.npz", r"cannot read .*cut\.npz: it is damaged, cut short"),
-    ("ragged.csv", r"ragged\.csv, line 2 has 2 fields; 3 are expected"),
+    ("nothing.npz", r"no such file '.*nothing\.npz'"),
+    ("what.xyz", r"what\.xyz"),
+    ("cut.npz", r"cannot read .*cut\.npz"),
+    ("ragged.csv", r"ragged\.csv"),
     ("empty.csv", r"empty\.csv is empty"),
-    ("words.csv", r"words\.csv, line 2: field 2 is 'x', where a number is expected"),
     ("one_class.npz", r"one class only, 0, in all 300 rows of .*one_class\.npz"),
-    ("lengths.npz", r"every row needs one label; .*lengths\.npz \(X\) has 300 rows and 299 labels"),
-    ("nan.npz", r"nan\.npz \(X\) has 2 values that are not finite, .* in row 17, column 2"),
+    ("lengths.npz", r"lengths\.npz"),
+    ("nan.npz", r"nan\.npz .*row 17"),
     ("unlabelled.npz", r"unlabelled\.npz \(X\) has no labels"),
 ]
 SETTINGS = [
-    (
-        ("--n-active", 301),
-        r"n_active=301 exceeds the 300 training rows less 30 kept aside for calibration; lower",
-    ),
+    (("--n-active", 301), r"n_active=301 exceeds the 300 training rows less 30 kept for validat"),
     (("--n-active", 0), r"n_active must be at least 1, got 0"),
-    (("--kernel", "10*rbf(5"), r"cannot read kernel '10\*rbf\(5' at position 7"),
     (("--kernel", "2*matern9"), r"cannot read kernel '2\*matern9' at position 3 'matern9'"),
-    (("--kernel", ""), r"cannot read kernel ''"),
     (("--kernel", "(" * 5000), r"cannot read kernel "),
-    (("--kernel", "ard(1, 2)"), r"ard"),
     (("--kernel", "rbf; rbf", "--kernel-per-class"), r"one for each of the 3 classes, got 2"),
     (("--criterion", "best"), r"unknown criterion 'best'; known: .*predictive"),
-    (("--posterior", "best"), r"unknown posterior 'best'; known: .*adf"),
-    (("--scaling", "best"), r"unknown scaling 'best'; known: auto, none, range, standard"),
-    (("--precision", "float16"), r"precision must be float32 or float64, got 'float16'"),
-    (("--panel", 0), r"panel must be at least 1, got 0"),
-    (
-        ("--criterion", "residual", "--panel", 1),
-        r"criterion=residual works in panels of 2 rows or more, got panel=1; give --panel 16, or",
-    ),
-    (("--n-nodes", 501), r"n_nodes must be at most 500, got 501"),
-    (
-        ("--method", "laplace", "--panel", 2),
-        r"method=laplace takes all rows and has no settings panel",
-    ),
-    (("--method", "best"), r"unknown method 'best'; known: .*laplace"),
-    (("--method", "ep(damping=2)"), r"damping of ep must be above 0, up to 1, got 2\.0"),
-    (("--steps", 3), r"unknown settings steps"),
-    (("--lookahead", -3), r"lookahead must be at least 1, got -3"),
-    (("--seed", -1), r"seed must be at least 0, got -1"),
+    (("--criterion", "residual", "--panel", 1), r"criterion=residual works in panels of 2 rows"),
+    (("--method", "ep(damping=2)"), r"damping .*must be .*got 2"),
+    (("--method", "laplace", "--panel", 2), r"takes all rows, has no settings panel"),
+    (("--steps", 3), r"method=ivm has no settings steps"),
+    (("--task", "sorting"), r"task must be classification or regression, got 'sorting'"),
+    (("--likelihood", "probit"), r"needs exactly 2 classes, got 3"),
+    (("--likelihood", "gaussian", "--task", "classification"), r"is not for task="),
     (("--block-rows", 0), r"block_rows must be at least 1, got 0"),
-    (("--report-every", 0), r"report_every must be at least 1, got 0"),
     (("--checkpoint-every", 0), r"checkpoint_every must be at least 1, got 0"),
-    (("--keep-last", 0), r"keep_last must be at least 1, got 0"),
-    (("--threads", 0), r"the number of threads must be at least 1, got 0"),
-    (("--workers", 0), r"the number of workers must be at least 1, got 0"),
-    (("--workers", 1, "--threads", 1), r"give only one of .*; got threads and workers"),
+    (("--workers", 0), r"workers must be at least 1, got 0"),
+    (("--workers", 1, "--threads", 1), r"give only one option .*; got --threads and --workers"),
     (("--scheduler", "nonsense://x"), r"no dask scheduler answered at nonsense://x"),
-    (("--scheduler-file", "/nothing.json"), r"scheduler file /nothing\.json cannot be read"),
+    (("--scheduler-file", "/nothing.json"), r"/nothing\.json cannot be read"),
     (("--label-column", "y"), r"pair\.npz stores its labels apart"),
+    (("--out", "x" * 300), r".*name too long"),
 ]
 
 
@@ -83,7 +62,7 @@ def test_training_files(name, pattern, files, invoke, tmp_path):
 @pytest.mark.parametrize(("options", "pattern"), SETTINGS)
 def test_settings(options, pattern, files, invoke, tmp_path):
     arguments = ("--out", tmp_path / "run", "--quiet", "--json")
-    result = invoke("train", files / "pair.npz", *options, *arguments, code=2)
+    result = invoke("train", files / "pair.npz", *arguments, *options, code=2)
     one_line(result, pattern)
     assert list(tmp_path.iterdir()) == []
 
@@ -99,9 +78,7 @@ def test_usage(arguments, invoke):
 @pytest.mark.parametrize(
     ("name", "pattern"),
     [
-        ("nothing.npz", r"no such file"),
         ("narrow.npz", r"narrow\.npz \(X\) has 3 columns, .*pair\.npz \(X_train\) has 4"),
-        ("nan.npz", r"nan\.npz \(X\) has 2 values that are not finite"),
         ("unlabelled.npz", r"unlabelled\.npz \(X\) has no labels"),
     ],
 )
@@ -117,8 +94,7 @@ def test_held_out_files(name, pattern, files, invoke, tmp_path):
     [
         ("nothing.npz", r"no such file"),
         ("narrow.npz", r"the model takes 4 columns; .*narrow\.npz \(X\) has 3"),
-        ("nan.npz", r"nan\.npz \(X\) has 2 values that are not finite, .* row 17, column 2"),
-        ("ragged.csv", r"the model takes 4 columns; .*ragged\.csv has 3"),
+        ("nan.npz", r"nan\.npz .*row 17"),
     ],
 )
 def test_rows_for_a_model(command, name, pattern, trained, files, invoke, tmp_path):
@@ -130,20 +106,6 @@ def test_rows_for_a_model(command, name, pattern, trained, files, invoke, tmp_pa
 @pytest.mark.parametrize("name", ["unlabelled.npz", "inputs.csv"])
 def test_evaluation_needs_labels(name, trained, files, invoke):
     one_line(invoke("evaluate", trained, files / name, code=2), "has no labels")
-
-
-def test_targets_of_predictions(trained, files, invoke, tmp_path):
-    def refused(out, *options):
-        return invoke("predict", trained, files / "only.npz", "--out", out, *options, code=2)
-
-    one_line(refused("p.xlsx"), r"cannot tell the format of 'p\.xlsx'; .*\.csv, \.npz, \.zarr")
-    one_line(refused(tmp_path / "no" / "p.csv"), r"there is no directory .*no for p\.csv")
-    (tmp_path / "d.csv").mkdir()
-    (tmp_path / "d.zarr").mkdir()
-    (tmp_path / "d.zarr" / "mine").write_text("!")
-    for name in ("d.csv", "d.zarr"):
-        one_line(refused(tmp_path / name, "--force"), r"is no file of predictions")
-    assert (tmp_path / "d.zarr" / "mine").exists()
 
 
 def test_taken_directories(trained, files, invoke, tmp_path, untouched):
@@ -178,12 +140,10 @@ class TestAltered:
 
     @pytest.mark.parametrize("command", ["inspect", "evaluate", "predict"])
     def test_model(self, command, run, files, invoke, tmp_path):
-        self.damage(run / "model" / "arrays.zarr" / "site" / "c.0.0")
+        self.damage(run / MODEL_FILE)
         data = {"inspect": (), "evaluate": (files / "only.npz",)}
         rest = data.get(command, (files / "only.npz", "--out", tmp_path / "p.csv"))
-        one_line(invoke(command, run, *rest, code=2), r".*site/c\.0\.0 is altered")
-        (run / "model" / "arrays.zarr" / "site" / "c.0.0").unlink()
-        one_line(invoke(command, run, *rest, code=2), r".*site/c\.0\.0 is missing")
+        one_line(invoke(command, run, *rest, code=2), r".*model\.zarr\.zip is damaged")
         assert not (tmp_path / "p.csv").exists()
 
     def test_no_run(self, invoke, files, tmp_path):
@@ -191,13 +151,13 @@ class TestAltered:
             one_line(invoke("inspect", path, code=2), "")
             one_line(invoke("evaluate", path, "toy", code=2), "")
 
-    @pytest.mark.parametrize("content", ["", "{", "[]", '{"settings": {}}', '{"settings": 3}'])
+    @pytest.mark.parametrize("content", ["{", '{"settings": 3}'])
     def test_manifest(self, content, run, files, invoke):
-        shutil.rmtree(run / "model")
+        (run / MODEL_FILE).unlink()
         (run / "run.json").write_text(content)
-        one_line(invoke("inspect", run, code=2), r"run\.json cannot be read")
+        one_line(invoke("inspect", run, code=2), r"run\.json is damaged")
         arguments = ("--n-active", 40, "--out", run, "--quiet", "--resume")
-        one_line(invoke("train", files / "pair.npz", *arguments, code=2), r"run\.json cannot be")
+        one_line(invoke("train", files / "pair.npz", *arguments, code=2), r"run\.json is damaged")
 
     def test_newest_checkpoint(self, files, invoke, last_json, tmp_path):
         """The one before it is taken, and the run ends as it did."""
@@ -206,9 +166,8 @@ class TestAltered:
         run, whole = tmp_path / "run", tmp_path / "whole"
         invoke("train", files / "pair.npz", *arguments, "--out", whole)
         shutil.copytree(whole, run)
-        shutil.rmtree(run / "model")
-        newest = run / "checkpoints" / "00000040"
-        self.damage(newest / "arrays.zarr" / "rows" / "c.0")
+        (run / MODEL_FILE).unlink()
+        self.damage(run / "checkpoint-00000040.zarr.zip")
         result = invoke("inspect", run, "--json")
         record = last_json(result.stdout)
         said = f"checkpoint passed over, going back to {record['n_active']}: "
@@ -218,27 +177,14 @@ class TestAltered:
         arguments = (*arguments, "--out", run, "--resume")
         result = invoke("train", files / "pair.npz", *arguments)
         assert said in result.stderr
-        for file in (run / "model" / "arrays.zarr").rglob("c.*"):
-            assert file.read_bytes() == (whole / file.relative_to(run)).read_bytes()
-
-    def test_newest_checkpoint_of_the_posterior(self, run, trained, files, invoke, last_json):
-        shutil.rmtree(run / "model")
-        newest = Generations(run / "checkpoints", 2).steps()[-1]
-        assert newest > 40
-        self.damage(run / "checkpoints" / f"{newest:08d}" / "arrays.zarr" / "rows" / "c.0")
-        result = invoke("inspect", run, "--json")
-        assert "checkpoint passed over, going back to " in result.stderr
-        assert last_json(result.stdout)["n_active"] == 40
-        arguments = ("--n-active", 40, "--checkpoint-every", 10, "--out", run, "--quiet")
-        invoke("train", files / "pair.npz", *arguments, "--resume")
-        for file in (run / "model" / "arrays.zarr").rglob("c.*"):
-            assert file.read_bytes() == (trained / file.relative_to(run)).read_bytes()
+        found, expected = (read_file(folder_of(each), MODEL_FILE, MODEL) for each in (run, whole))
+        for name in expected.arrays.keys() - {"history"}:
+            assert found.arrays[name].tobytes() == expected.arrays[name].tobytes(), name
 
     def test_all_checkpoints(self, run, files, invoke, untouched):
-        shutil.rmtree(run / "model")
-        for step in Generations(run / "checkpoints", 2).steps():
-            folder = run / "checkpoints" / f"{step:08d}"
-            (folder / "manifest.json").write_text("{}")
+        (run / MODEL_FILE).unlink()
+        for step in checkpoints(run):
+            self.damage(run / f"checkpoint-{step:08d}.zarr.zip")
         one_line(invoke("inspect", run, code=2), r"no checkpoint in .* can be used")
         arguments = ("--n-active", 40, "--out", run, "--quiet", "--resume")
         with untouched(run):
@@ -246,8 +192,9 @@ class TestAltered:
         one_line(result, r"no checkpoint in .* can be used")
 
     def test_no_checkpoint_yet(self, run, trained, files, invoke, last_json):
-        shutil.rmtree(run / "model")
-        shutil.rmtree(run / "checkpoints")
+        (run / MODEL_FILE).unlink()
+        for step in checkpoints(run):
+            (run / f"checkpoint-{step:08d}.zarr.zip").unlink()
         record = last_json(invoke("inspect", run, "--json").stdout)
         assert (record["n_active"], record["active_rows"], record["history"]) == (0, [], [])
         assert "0 of 40" in invoke("inspect", run).stdout
@@ -259,8 +206,6 @@ class TestResume:
         ("data", "options", "pattern"),
         [
             ("pair.npz", ("--n-active", 41), r"n_active was 40 and is now 41"),
-            ("pair.npz", ("--kernel", "rbf"), r"kernel was '50\*rbf .*' and is now 'rbf'"),
-            ("pair.npz", ("--seed", 1), r"seed was 0 and is now 1"),
             ("only.npz", (), r"digest was .*; rows was 300 and is now 100"),
             ("words.npz", (), r"classes was \[0, 1, 2\] and is now \['low', 'mid', 'up'\]"),
         ],
@@ -285,26 +230,16 @@ class TestResume:
         for name in ("a", "b"):
             (tmp_path / name).mkdir()
             (tmp_path / name / "lock").write_text("process 1 on earth\n")
-            (tmp_path / name / ".run.json.tmp").write_text("{")
+            (tmp_path / name / f".run.json.{'0' * 32}.tmp").write_text("{")
         arguments = ("train", files / "pair.npz", "--n-active", 5, "--quiet", "--out")
         invoke(*arguments, tmp_path / "a")
         invoke(*arguments, tmp_path / "b", "--resume")
-
-
-def test_silent_scheduler(files, invoke, tmp_path, monkeypatch):
-    monkeypatch.setattr(connect, "__defaults__", (*connect.__defaults__[:-1], 0.5))
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-        arguments = ("--scheduler", address, "--out", tmp_path / "run", "--quiet")
-        result = invoke("train", files / "pair.npz", *arguments, code=2)
-    one_line(result, rf"no dask scheduler answered at {address} within 0\.5 s")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_full_memory(files, invoke, monkeypatch, tmp_path):
     def full(*_, **__):
         raise MemoryError("Unable to allocate 7 TiB")
 
-    monkeypatch.setattr("sparsegp.training.train", full)
+    monkeypatch.setattr("sparsegp.fit.train", full)
     result = invoke("train", files / "pair.npz", "--out", tmp_path / "run", "--quiet", code=2)
     one_line(result, r"memory is full \(Unable to allocate 7 TiB\); lower --n-active")

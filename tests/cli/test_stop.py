@@ -1,6 +1,5 @@
 """Runs that are stopped or killed, and go on as if they had not been."""
 
-import contextlib
 import os
 import signal
 import time
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 import sparsegp
+from tests.processes import checkpoints
 
 N_ACTIVE = 90
 TRAIN = ("--n-active", N_ACTIVE, "--checkpoint-every", 5, "--no-lazy", "--lookahead", 1)
@@ -32,12 +32,8 @@ def outcome(run, data, invoke):
 def wait_for_checkpoint(process, run, after=0):
     """Wait until there is a checkpoint of more than so many rows; return whether one came."""
     for _ in range(3000):
-        with contextlib.suppress(FileNotFoundError):
-            steps = [
-                int(path.name) for path in (run / "checkpoints").iterdir() if path.name.isdigit()
-            ]
-            if max(steps, default=0) > after:
-                return True
+        if max(checkpoints(run), default=0) > after:
+            return True
         if process.poll() is not None:
             return False
         time.sleep(0.01)
@@ -92,7 +88,7 @@ def test_killed_and_resumed(start, invoke, clusters, uninterrupted, tmp_path):
         assert "Traceback" not in err
     invoke("train", clusters, "--out", run, *TRAIN, "--quiet", "--resume")
     assert outcome(run, clusters, invoke) == uninterrupted
-    assert not [path.name for path in (run / "checkpoints").iterdir() if path.name[0] == "."]
+    assert not [path.name for path in run.iterdir() if path.name[0] == "."]
 
 
 def catches(pid, number):
@@ -103,15 +99,19 @@ def catches(pid, number):
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-def test_stopped_before_the_first_row(start, clusters, tmp_path):
-    """While the data are looked through; --resume begins anew."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("later", [0.0, 0.1, 0.3, 0.6, 1.0])
+def test_stopped_before_the_first_row(number, later, start, clusters, tmp_path):
+    """While modules are imported or the data are looked through; --resume begins anew."""
     with start("train", clusters, "--out", "run", *TRAIN, cwd=tmp_path) as process:
         deadline = time.monotonic() + 30
-        while not catches(process.pid, signal.SIGTERM):
+        while not catches(process.pid, signal.SIGTERM) or not catches(process.pid, number):
             assert time.monotonic() < deadline
-        process.terminate()
+        time.sleep(later)
+        process.send_signal(number)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 75, err
+    assert "Traceback" not in err
     assert "go on by --resume" in err.splitlines()[-1]
 
 
@@ -134,7 +134,7 @@ def test_interrupted_at_once(invoke, clusters, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sparsegp.training.train", interrupted)
+    monkeypatch.setattr("sparsegp.fit.train", interrupted)
     result = invoke("train", clusters, "--out", tmp_path / "run", code=130)
     assert result.stderr.splitlines()[-1] == "interrupted"
 

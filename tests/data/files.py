@@ -1,8 +1,108 @@
-"""Contents of files that several data tests write."""
+"""Small files of every format, for tests of data."""
 
+import gzip
+import io
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fsspec
 import numpy as np
+import zarr
 
 
-def idx_bytes(array):
+def put(url: Any, content: bytes) -> None:
+    """Write a file, compressed where its name ends in .gz."""
+    with fsspec.open(str(url), "wb") as file:
+        file.write(gzip.compress(content) if str(url).endswith(".gz") else content)
+
+
+def npy_bytes(array: Any) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=True)
+    return file.getvalue()
+
+
+def npy_with_header(header: Any, values: bytes = b"", version: int = 1) -> bytes:
+    text = (header if isinstance(header, str) else repr(header)).encode("latin1", "replace") + b"\n"
+    size = struct.pack("<H", len(text) & 0xFFFF) if version == 1 else struct.pack("<I", len(text))
+    return b"\x93NUMPY" + bytes([version, 0]) + size + text + values
+
+
+def npy_that_declares(shape: Any, dtype: str = "<f8", values: bytes = bytes(64)) -> bytes:
+    return npy_with_header({"descr": dtype, "fortran_order": False, "shape": shape}, values)
+
+
+def idx_bytes(array: Any) -> bytes:
     header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes()
     return header + array.astype(np.uint8).tobytes()
+
+
+def write_npz(url: str, X: Any, y: Any) -> None:
+    file = io.BytesIO()
+    np.savez_compressed(file, X=X, y=y)
+    put(url, file.getvalue())
+
+
+def write_npy(url: str, X: Any, y: Any) -> None:
+    put(url, npy_bytes(X))
+    put(url.replace("X.npy", "y.npy"), npy_bytes(y))
+
+
+def write_text(delimiter: str) -> Callable[[str, Any, Any], None]:
+    def write(url: str, X: Any, y: Any) -> None:
+        rows = [
+            delimiter.join([*map(repr, row), str(label)])
+            for row, label in zip(X.tolist(), y.tolist(), strict=True)
+        ]
+        put(url, ("\n".join(rows) + "\n").encode())
+
+    return write
+
+
+def write_svmlight(url: str, X: Any, y: Any) -> None:
+    lines = [
+        " ".join([str(label), *(f"{j + 1}:{value!r}" for j, value in enumerate(row) if value)])
+        for row, label in zip(X.tolist(), y.tolist(), strict=True)
+    ]
+    put(url, ("\n".join(lines) + "\n").encode())
+
+
+def write_idx(url: str, X: Any, y: Any) -> None:
+    put(url, idx_bytes(X.reshape(len(X), 2, -1)))
+    put(url.replace("images", "labels").replace("idx3", "idx1"), idx_bytes(y))
+
+
+def write_zarr(url: str, X: Any, y: Any, **options: Any) -> None:
+    group = zarr.open_group(url.removeprefix("file://"), mode="w", **options)
+    for member, array in {"X": X, "y": y}.items():
+        chunks = (7, *array.shape[1:])
+        group.create_array(member, shape=array.shape, dtype=array.dtype, chunks=chunks)[:] = array
+
+
+def write_parquet(url: str, X: Any, y: Any) -> None:
+    import pyarrow  # noqa: PLC0415 - an extra
+    from pyarrow import parquet  # noqa: PLC0415
+
+    columns = {f"x{j}": X[:, j] for j in range(X.shape[1])} | {"label": y}
+    with fsspec.open(url, "wb") as file:
+        parquet.write_table(pyarrow.table(columns), file, row_group_size=8)
+
+
+def write_arrays(path: Path, arrays: dict[str, Any]) -> None:
+    """Write named arrays: into an archive, a group, or files beside each other."""
+    if path.suffix == ".npz":
+        np.savez(path, **arrays)
+    for name, array in arrays.items():
+        if path.suffix == ".npy":
+            np.save(path.with_name(f"{name}.npy"), array)
+        elif path.suffix == ".zarr":
+            group = zarr.open_group(path)
+            group.create_array(name, shape=array.shape, dtype=array.dtype)[:] = array
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the files of a folder by their relative paths."""
+    files = (file for file in sorted(folder.rglob("*")) if file.is_file())
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}

@@ -82,3 +82,5 @@ def test_refused():
     for rows in (1, 2, 4):
         with pytest.raises(DataError, match=r"too large .* column 1, from 1 to 1e\+300"):
             summarise(da.from_array(X, chunks=(rows, 2)), "Z")
+    with pytest.raises(DataError, match=r"too small .* column 0, from 0 to 1e-300"):
+        summarise(da.from_array(np.array([[0.0, 1.0], [1e-300, 1.0]])), "Z")

@@ -2,17 +2,16 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from scipy.special import log_ndtr, log_softmax
 
-from sparsegp.dense import METHODS, Alone, Mixture, Problem, SoftmaxEP
-from sparsegp.dense.annealing import Base, Ladder, LogMarginal, log_marginal
+from sparsegp.dense import METHODS, Mixture, Problem, SoftmaxEP
+from sparsegp.dense.annealing import Bridge, Ladder, Runs, log_marginal
+from sparsegp.dense.driver import in_turn
 from sparsegp.dense.exact import Exact
-from sparsegp.errors import SettingsError
 from sparsegp.kernels import RBF
 from sparsegp.likelihoods import Gaussian, Likelihood, Logistic, Probit, Softmax
 from sparsegp.math.gaussian_quadrature import product_rule
-from tests.dense.watches import StoppedError, Watched
 
 
 def test_gaussian_noise_in_closed_form() -> None:
@@ -20,7 +19,7 @@ def test_gaussian_noise_in_closed_form() -> None:
     x = rng.normal(size=(6, 1))
     some = Problem(x, np.sin(x[:, 0]), [1.5 * RBF(0.8)], Gaussian(0.3), 1, seed=1)
     found = log_marginal(some, ladder=Ladder(runs=20, temperatures=200))
-    exact = Exact().fit(some, Alone()).log_evidence
+    exact = Exact().fit(some).log_evidence
     assert found.error < 0.15
     assert found.effective_runs > 8
     assert found.jitter == 0.0
@@ -29,7 +28,7 @@ def test_gaussian_noise_in_closed_form() -> None:
 
 def test_from_the_exact_posterior_all_weights_are_the_evidence() -> None:
     some = Problem(np.arange(5.0)[:, np.newaxis], np.ones(5), [3.0 * RBF(1.0)], Gaussian(0.1), 1)
-    fit = Exact().fit(some, Alone())
+    fit = Exact().fit(some)
     found = log_marginal(some, None, Ladder(runs=4, temperatures=3), fit.components[0])
     assert_allclose(found.log_weights, fit.log_evidence, atol=1e-9)
     assert found.error < 1e-9
@@ -38,9 +37,9 @@ def test_from_the_exact_posterior_all_weights_are_the_evidence() -> None:
 def test_the_base_is_the_gaussian_that_it_says() -> None:
     rng = np.random.default_rng(3)
     some = Problem(rng.normal(size=(4, 1)), np.array([0, 1, 2, 0]), [2.0 * RBF(1.0)], Softmax(), 3)
-    component = SoftmaxEP().fit(some, Alone()).components[0]
-    base = Base(some, component)
-    draws = np.array([base.away(np.random.default_rng([1, k])) for k in range(4000)])
+    component = SoftmaxEP().fit(some).components[0]
+    base = Bridge(some, component)
+    draws = np.array([base.deviation(np.random.default_rng([1, k])) for k in range(4000)])
     mean, variance = Mixture([component], some.x).latent(some.x)
     assert_allclose(base.mean, mean, atol=1e-10)
     assert_allclose(draws.mean(axis=0), 0.0, atol=0.08)
@@ -56,7 +55,7 @@ def test_three_rows_of_two_classes(likelihood: Likelihood, method: str) -> None:
     u = points @ np.linalg.cholesky(some.covariances()[0]).T
     log_p = likelihood.log_density(u[..., np.newaxis], target).sum(axis=1)
     exact = np.log(np.exp(log_p + log_weights).sum())
-    component = METHODS[method]().fit(some, Alone()).components[0] if method else None
+    component = METHODS[method]().fit(some).components[0] if method else None
     found = log_marginal(some, None, Ladder(runs=20, temperatures=150), component)
     assert found.error < (0.02 if method else 0.1)
     assert found.value == pytest.approx(exact, abs=3.5 * found.error)
@@ -71,7 +70,7 @@ def test_two_rows_of_three_classes_with_a_kernel_each(method: str) -> None:
     u = np.einsum("cij,qcj->qic", factors, points.reshape(-1, 3, 2))
     log_p = log_softmax(u, axis=2)[:, np.arange(2), target].sum(axis=1)
     exact = np.log(np.exp(log_p + log_weights).sum())
-    component = METHODS[method]().fit(some, Alone()).components[0] if method else None
+    component = METHODS[method]().fit(some).components[0] if method else None
     found = log_marginal(some, None, Ladder(runs=20, temperatures=100), component)
     assert found.error < (0.05 if method else 0.12)
     assert found.value == pytest.approx(exact, abs=3.5 * found.error)
@@ -86,27 +85,6 @@ def test_one_temperature_is_the_mean_likelihood_of_the_prior() -> None:
     assert found.effective_runs == pytest.approx(2000 * 3 / 4, rel=0.05)
     weights = np.array([-1000.0, -1001.0, -1002.0])
     direct = np.log(np.exp(weights + 1000.0).mean()) - 1000.0
-    assert LogMarginal.of(weights, 0.0).value == pytest.approx(direct, abs=1e-12)
+    far = Ladder(runs=3).finish(Bridge(some), Runs(np.empty(0), weights), in_turn)
+    assert far.value == pytest.approx(direct, abs=1e-12)
     assert np.exp(found.log_weights).max() < np.exp(log_ndtr(5.0))
-
-
-def test_goes_on_with_the_same_bits_however_runs_are_dealt_out() -> None:
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(5, 2))
-    some = Problem(x, np.array([0, 1, 1, 0, 1]), [4.0 * RBF(1.0)], Probit(), 1, seed=2)
-    ladder = Ladder(runs=3, temperatures=330, slices=2)
-    whole = log_marginal(some, ladder=ladder)
-    stopped = Watched(last=1)
-    with pytest.raises(StoppedError):
-        log_marginal(some, stopped, ladder)
-    again = log_marginal(some, Watched(stopped.states[-1]), ladder)
-    assert_array_equal(whole.log_weights, again.log_weights)
-    assert_array_equal(whole.log_weights, log_marginal(some, Watched(), ladder).log_weights)
-    assert len(set(whole.log_weights.tolist())) == 3
-
-
-def test_refusals() -> None:
-    with pytest.raises(SettingsError, match="runs must be at least 2, got 1"):
-        Ladder(runs=1)
-    with pytest.raises(SettingsError, match="power must be positive"):
-        Ladder(power=0.0)

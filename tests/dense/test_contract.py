@@ -1,25 +1,38 @@
 """What every dense method must do, whichever likelihood it is for."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from numpy.typing import NDArray
 
-from sparsegp.dense import METHODS, Alone, Fit, Mixture, Problem, likelihood_for, parse_method
+from sparsegp.dense import METHODS, Fit, Mixture, Problem, Session, likelihood_for, parse_method
+from sparsegp.dense.annealing import Ladder, log_marginal
+from sparsegp.dense.learning import maximise
+from sparsegp.dense.sampling import Schedule, Target, kernel_prior
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import RBF, Kernel
+from sparsegp.learning.hyperpriors import Hyperprior
 from sparsegp.likelihoods import LIKELIHOODS
 from sparsegp.types import Doubles
+from tests.dense.sessions import StoppedError, Watched
 
 QUICK = {
-    "gibbs": "gibbs(chains=2, samples=60, burn_in=20, thin=3)",
+    "gibbs": "gibbs(chains=2, samples=60, burn_in=150, thin=3, particles=50)",
     "online": "online(novelty=1e-9)",
     "softmax_ep": "softmax_ep(n_nodes=11)",
 }
 """Texts of methods whose defaults take long, depend on the order of rows, or integrate coarsely."""
+OTHERS = [
+    ("ep(schedule='parallel')", "probit"),
+    ("gibbs(chains=2, samples=40, burn_in=170, thin=1, metropolis=True)", "multinomial_probit"),
+    ("softmax_ep(moments='laplace')", "softmax"),
+    ("variational(importance=40, rounds=6, rise=-1.0)", "multinomial_probit"),
+    ("variational(importance=24, updates=2, rounds=4, rise=-1.0)", "probit"),
+    ("variational(importance=24, weights='site', rise=0.1)", "multinomial_probit"),
+]
+"""Methods with options that make other states of them."""
 SAMPLED = {"gibbs"}
 """Methods whose answers differ by chance when rows or classes are in another order."""
 
@@ -39,8 +52,8 @@ def problem(likelihood: str, method: str, n: int = 24) -> Problem:
     return Problem(x, target, [kernel], chosen, 3 if several else 1, seed=5)
 
 
-def fit(method: str, some: Problem, watch: Any = None) -> Fit:
-    return parse_method(QUICK.get(method, method)).fit(some, watch or Alone())
+def fit(method: str, some: Problem, session: Session | None = None) -> Fit:
+    return parse_method(QUICK.get(method, method)).fit(some, session)
 
 
 def grid() -> Doubles:
@@ -53,7 +66,7 @@ def predictions(found: Fit, some: Problem) -> Doubles:
     mixture = Mixture(found.components, some.x)
     if some.likelihood.numeric:
         return mixture.latent(grid())[0]
-    return mixture.log_probabilities(grid(), some.n_latent if some.n_latent > 1 else 2)
+    return mixture.log_probabilities(grid(), max(2, some.n_latent))
 
 
 @pytest.mark.parametrize(("method", "likelihood"), PAIRS)
@@ -62,8 +75,7 @@ def test_probabilities_and_variances(method: str, likelihood: str) -> None:
     found = fit(method, some)
     mixture = Mixture(found.components, some.x)
     mean, variance = mixture.latent(grid())
-    assert mean.shape == (36, some.n_latent)
-    assert variance.shape == mean.shape
+    assert mean.shape == variance.shape == (36, some.n_latent)
     prior = some.kernels[0].diag(grid())[:, np.newaxis]
     assert (variance > 0).all()
     if len(found.components) == 1 and len(found.components[0].coefficients) == 1:
@@ -76,32 +88,19 @@ def test_probabilities_and_variances(method: str, likelihood: str) -> None:
 
 
 @pytest.mark.parametrize(("method", "likelihood"), PAIRS)
-def test_order_of_rows_changes_nothing(method: str, likelihood: str) -> None:
+def test_order_of_rows_and_classes_changes_nothing(method: str, likelihood: str) -> None:
     if method in SAMPLED:
         pytest.skip("sampled")
     some = problem(likelihood, method)
-    order = np.random.default_rng(0).permutation(len(some.x))
+    order, count = np.random.default_rng(0).permutation(len(some.x)), max(2, some.n_latent)
+    codes = np.arange(1) if some.likelihood.numeric else np.roll(np.arange(count), 1)
+    target = some.target if some.likelihood.numeric else codes[some.target]
     other = Problem(
-        some.x[order], some.target[order], some.kernels, some.likelihood, some.n_latent, some.seed
+        some.x[order], target[order], some.kernels, some.likelihood, some.n_latent, some.seed
     )
     first, second = fit(method, some), fit(method, other)
-    assert_allclose(predictions(first, some), predictions(second, other), atol=2e-3)
+    assert_allclose(predictions(first, some), predictions(second, other)[:, codes], atol=2e-3)
     assert first.log_evidence == pytest.approx(second.log_evidence, abs=2e-2, nan_ok=True)
-
-
-@pytest.mark.parametrize(("method", "likelihood"), PAIRS)
-def test_order_of_classes_changes_nothing(method: str, likelihood: str) -> None:
-    if method in SAMPLED or LIKELIHOODS[likelihood].numeric:
-        pytest.skip("sampled, or no classes")
-    some = problem(likelihood, method)
-    count = max(2, some.n_latent)
-    codes = np.roll(np.arange(count), 1)
-    other = Problem(
-        some.x, codes[some.target], some.kernels, some.likelihood, some.n_latent, some.seed
-    )
-    first = predictions(fit(method, some), some)
-    second = predictions(fit(method, other), other)
-    assert_allclose(first, second[:, codes], atol=2e-3)
 
 
 @pytest.mark.parametrize(("method", "likelihood"), PAIRS)
@@ -112,54 +111,72 @@ def test_gradient_of_the_evidence(method: str, likelihood: str) -> None:
         with pytest.raises(SettingsError, match="has no gradient"):
             chosen.evidence(some)
         return
-    found = chosen.evidence(some)
-    here = some.parameters()
-    assert found.value == pytest.approx(chosen.fit(some, Alone()).log_evidence, abs=1e-4)
-    for index, unit in enumerate(np.eye(len(here))):
+    found, given = chosen.evidence(some), some.parameters()
+    assert found.value == pytest.approx(chosen.fit(some).log_evidence, abs=1e-4)
+    for index, unit in enumerate(np.eye(len(given))):
         up, down = (
-            chosen.evidence(some.with_parameters(here + step * unit), found.start).value
+            chosen.evidence(some.with_parameters(given + step * unit), found.near).value
             for step in (1e-4, -1e-4)
         )
         assert found.gradient[index] == pytest.approx((up - down) / 2e-4, rel=2e-3, abs=2e-3)
 
 
-class StoppedError(Exception):
-    """Raised by a watch that ends a fit."""
+def assert_same(one: Any, other: Any) -> None:
+    """Compare two results bit by bit."""
+    if isinstance(one, Fit):
+        assert one.trace == other.trace
+        assert one.report == other.report
+        assert_array_equal(one.log_evidence, other.log_evidence)
+        for first, second in zip(one.components, other.components, strict=True):
+            assert_array_equal(first.coefficients, second.coefficients)
+            assert_array_equal(first.precision, second.precision)
+            assert first.kernels == second.kernels
+    else:
+        assert str(one) == str(other)
 
 
-class Watched(Alone):
-    """A watch that remembers states, and ends the fit at a step."""
-
-    def __init__(self, former: Mapping[str, NDArray[Any]] = {}, last: int = 10**9) -> None:
-        self.former, self.last = former, last
-        self.states: list[dict[str, NDArray[Any]]] = []
-
-    def say(
-        self, done: int, total: int, state: Callable[[], dict[str, NDArray[Any]]], **figures: float
-    ) -> None:
-        """Keep a copy, as a checkpoint would."""
-        assert all(np.isfinite(value) for value in figures.values())
-        self.states.append({name: np.array(array) for name, array in state().items()})
-        if len(self.states) > self.last:
-            raise StoppedError
-
-
-@pytest.mark.parametrize(("method", "likelihood"), PAIRS)
-def test_goes_on_where_it_was_stopped_with_the_same_bits(method: str, likelihood: str) -> None:
-    some = problem(likelihood, method)
-    watch = Watched()
-    whole = fit(method, some, watch)
-    for last in {len(watch.states) // 3, len(watch.states) // 2} - {len(watch.states)}:
-        stopped = Watched(last=last)
-        if not watch.states:
-            break  # a method so quick that it says nothing
+def check_resumed(run: Callable[[Session | None], Any], least: int) -> None:
+    """Compare a run in one go with others: in other processes, and stopped and resumed."""
+    whole, watched = run(None), Watched()
+    assert_same(whole, run(watched))
+    count = len(watched.states)
+    assert count >= least
+    for last in {1, 1 + count // 2, count} if count else set():
+        stopped = Watched(last=min(last, count))
         with pytest.raises(StoppedError):
-            fit(method, some, stopped)
-        again = fit(method, some, Watched(stopped.states[-1]))
-        for one, other in zip(whole.components, again.components, strict=True):
-            assert_array_equal(one.coefficients, other.coefficients)
-            assert_array_equal(one.precision, other.precision)
-        assert_array_equal(whole.log_evidence, again.log_evidence)
+            run(stopped)
+        assert_same(whole, run(Watched(stopped.states[-1])))
+
+
+@pytest.mark.parametrize(("method", "likelihood"), PAIRS + OTHERS)
+def test_goes_on_where_it_was_stopped_with_the_same_bits(method: str, likelihood: str) -> None:
+    some = problem(likelihood, method.partition("(")[0])
+    least = 0 if method in {"exact", "variational"} else 1
+    check_resumed(lambda session: fit(method, some, session), least)
+
+
+@pytest.mark.parametrize("method", ["exact", "laplace"])
+def test_chains_over_kernels_go_on_with_the_same_bits(method: str) -> None:
+    some = problem(METHODS[method].likelihoods[0], method, n=10)
+    prior = kernel_prior("v: lognormal(0, 1); l: lognormal(0, 0.3)", some)
+    plan = Schedule(chains=3, burn_in=12, draws=13, kept=7, leapfrogs=3)
+    check_resumed(lambda session: plan.fit(Target(METHODS[method](), some, prior), session), 2)
+
+
+def test_annealing_goes_on_with_the_same_bits() -> None:
+    some, ladder = problem("probit", "ep", n=6), Ladder(runs=3, temperatures=330)
+    found = [log_marginal(some, None, ladder).log_weights for _ in range(2)]
+    assert_array_equal(*found)
+    assert len(set(found[0])) == 3
+    check_resumed(lambda session: log_marginal(some, session, ladder).log_weights.tolist(), 3)
+
+
+@pytest.mark.parametrize(
+    ("method", "likelihood"), [("laplace", "softmax"), ("ep", "probit"), ("exact", "gaussian")]
+)
+def test_learning_goes_on_with_the_same_bits(method: str, likelihood: str) -> None:
+    some, chosen = problem(likelihood, method), METHODS[method]()
+    check_resumed(lambda session: maximise(chosen, some, Hyperprior(), session, 6)[1], 4)
 
 
 @pytest.mark.parametrize("method", list(METHODS))
@@ -171,6 +188,36 @@ def test_texts(method: str) -> None:
         parse_method(f"{method}(nothing=1)")
     with pytest.raises(SettingsError, match="cannot read method"):
         parse_method(f"{method}(1)")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ep(schedule='random')",
+        "ep(damping=2)",
+        "ep(tolerance=0)",
+        "ep(max_sweeps=0)",
+        "laplace(max_steps=0)",
+        "softmax_ep(moments='exact')",
+        "softmax_ep(damping=0)",
+        "softmax_ep(n_nodes=2)",
+        "online(novelty=0.0)",
+        "online(sweeps=0)",
+        "gibbs(chains=0)",
+        "gibbs(samples=3)",
+        "gibbs(burn_in=-1)",
+        "gibbs(spread=0)",
+        "variational(tolerance=0)",
+        "variational(importance=-1)",
+        "variational(weights='y')",
+        "ep(damping='much')",
+        "laplace(max_steps=1.5)",
+    ],
+)
+def test_options_out_of_range(text: str) -> None:
+    name = text.partition("(")[2].partition("=")[0]
+    with pytest.raises(SettingsError, match=f"{name} must be"):
+        parse_method(text)
 
 
 @pytest.mark.parametrize(

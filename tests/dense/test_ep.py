@@ -1,15 +1,13 @@
 """Expectation propagation against quadrature, exact regression and finite differences."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
-from numpy.typing import NDArray
+from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 
-from sparsegp.dense import EP, Alone, Exact, Laplace, Mixture, Problem
+from sparsegp.dense import EP, Exact, Laplace, Mixture, Problem
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.kernels import RBF
 from sparsegp.likelihoods import (
@@ -55,13 +53,13 @@ def test_quadrature_on_few_rows(likelihood: Likelihood, n: int, error: float) ->
     x = 1.6 * np.arange(n)[:, np.newaxis]
     some = Problem(x, np.arange(n) % 2, [2.0 * RBF(1.0)], likelihood, 1)
     evidence, mean, variance = integrated(some)
-    found = EP().fit(some, Alone())
+    found = EP().fit(some)
     found_mean, found_variance = Mixture(found.components, x).latent(x)
     assert found.log_evidence == pytest.approx(evidence, abs=error)
     assert_allclose(found_mean[:, 0], mean, atol=error)
     assert_allclose(found_variance[:, 0], variance, rtol=5 * error)
     if not isinstance(likelihood, OrderedProbit):
-        laplace = Laplace().fit(some, Alone())
+        laplace = Laplace().fit(some)
         assert abs(laplace.log_evidence - evidence) > 2 * abs(found.log_evidence - evidence)
 
 
@@ -72,10 +70,7 @@ def test_gaussian_noise_is_exact(method: EP) -> None:
     assert ours.value == pytest.approx(exact.value, abs=1e-8)
     assert_allclose(ours.gradient, exact.gradient, atol=1e-7)
     new = np.random.default_rng(3).normal(size=(6, 2))
-    pairs = [
-        Mixture(each.fit(some, Alone()).components, some.x).latent(new)
-        for each in (method, Exact())
-    ]
+    pairs = [Mixture(each.fit(some).components, some.x).latent(new) for each in (method, Exact())]
     assert_allclose(pairs[0][0], pairs[1][0], atol=1e-7)
     assert_allclose(pairs[0][1], pairs[1][1], atol=1e-7)
 
@@ -84,7 +79,7 @@ def test_gaussian_noise_is_exact(method: EP) -> None:
 @pytest.mark.parametrize("variance", [1.0, 1e3])
 def test_schedules_end_in_the_same_point(likelihood: Likelihood, variance: float) -> None:
     some = problem(likelihood, n=45, variance=variance)  # more than a block of rows
-    fits = [method.fit(some, Alone()) for method in BOTH]
+    fits = [method.fit(some) for method in BOTH]
     assert fits[0].log_evidence == pytest.approx(fits[1].log_evidence, abs=1e-6)
     first, second = (fit.components[0] for fit in fits)
     assert_allclose(first.precision, second.precision, rtol=2e-5, atol=1e-9)
@@ -94,7 +89,7 @@ def test_schedules_end_in_the_same_point(likelihood: Likelihood, variance: float
 def test_marginals_agree_with_the_tilted_ones() -> None:
     """What EP is for, written down once more: the moments of cavity times likelihood."""
     some = problem(Logistic(0.4), n=12, variance=9.0)
-    component = EP().fit(some, Alone()).components[0]
+    component = EP().fit(some).components[0]
     covariance = some.covariances()[0]
     tau = component.precision[:, 0]
     posterior = np.linalg.inv(np.linalg.inv(covariance) + np.diag(tau))
@@ -119,7 +114,7 @@ def test_gradient_by_differences(likelihood: Likelihood, method: EP) -> None:
     found, here, step = method.evidence(some), some.parameters(), 1e-4
     for index, unit in enumerate(step * np.eye(len(here))):
         up, down = (
-            method.evidence(some.with_parameters(here + s * unit), found.start).value
+            method.evidence(some.with_parameters(here + s * unit), found.near).value
             for s in (1, -1)
         )
         assert found.gradient[index] == pytest.approx((up - down) / (2 * step), abs=2e-6)
@@ -128,7 +123,7 @@ def test_gradient_by_differences(likelihood: Likelihood, method: EP) -> None:
 def test_start_changes_the_way_not_the_end() -> None:
     some = problem(Probit(), n=40, variance=100.0)
     near = some.with_parameters(some.parameters() + 0.01)
-    cold, start = EP().evidence(near), EP().evidence(some).start
+    cold, start = EP().evidence(near), EP().evidence(some).near
     few = EP(max_sweeps=6)
     warm = few.evidence(near, start)
     assert warm.value == pytest.approx(cold.value, abs=1e-7)
@@ -136,55 +131,7 @@ def test_start_changes_the_way_not_the_end() -> None:
         few.evidence(near)
 
 
-class Stopped(Exception):  # noqa: N818 - not an error
-    pass
-
-
-class Stopping(Alone):
-    """A watch that stops the fit after some steps, and keeps its state."""
-
-    def __init__(self, last: int) -> None:
-        self.last = last
-        self.state: dict[str, NDArray[Any]] = {}
-
-    def say(
-        self, done: int, total: int, state: Callable[[], dict[str, NDArray[Any]]], **figures: float
-    ) -> None:
-        self.state = {name: array.copy() for name, array in state().items()}
-        if done == self.last:
-            raise Stopped
-
-    def again(self) -> Alone:
-        watch = Alone()
-        watch.former = self.state
-        return watch
-
-
-@pytest.mark.parametrize("method", BOTH, ids=str)
-def test_resumed_has_the_same_bits(method: EP) -> None:
-    some = problem(Probit(), n=40)
-    whole = method.fit(some, Alone())
-    for last in (1, 4, len(whole.trace)):
-        watch = Stopping(last)
-        with pytest.raises(Stopped):
-            method.fit(some, watch)
-        resumed = method.fit(some, watch.again())
-        assert resumed.log_evidence == whole.log_evidence
-        assert resumed.trace == whole.trace
-        pair = whole.components[0], resumed.components[0]
-        assert_array_equal(pair[0].precision, pair[1].precision)
-        assert_array_equal(pair[0].coefficients, pair[1].coefficients)
-
-
 def test_refusals() -> None:
-    with pytest.raises(SettingsError, match="schedule of ep must be one of sequential, parallel"):
-        EP(schedule="random")
-    with pytest.raises(SettingsError, match="damping of ep must be above 0, up to 1, got 2"):
-        EP(damping=2.0)
-    with pytest.raises(SettingsError, match="tolerance of ep"):
-        EP(tolerance=0.0)
-    with pytest.raises(SettingsError, match="max_sweeps of ep"):
-        EP(max_sweeps=0)
     three = Problem(np.zeros((3, 1)), np.arange(3), [RBF(1.0)], Softmax(), 3)
     with pytest.raises(SettingsError, match="one latent value a row, got 3"):
-        EP().fit(three, Alone())
+        EP().fit(three)

@@ -1,21 +1,17 @@
 """The Gibbs sampler by simulation, against integrals, and its estimate of the evidence."""
 
-from typing import Any
-
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from scipy.integrate import trapezoid
 from scipy.stats import chisquare
 
-from sparsegp.dense import Alone, Gibbs, Mixture, Problem, Variational
-from sparsegp.dense.orthant import estimate
-from sparsegp.errors import SettingsError
+from sparsegp.dense import Gibbs, Mixture, Problem, Variational
+from sparsegp.dense.orthant import log_evidence
 from sparsegp.kernels import RBF, Linear
 from sparsegp.likelihoods import Likelihood, MultinomialProbit, Probit
 from tests.dense.references import integrated
 from tests.dense.test_variational import CASES, problem
-from tests.dense.watches import StoppedError, Watched
 
 BINS = 10
 
@@ -49,7 +45,7 @@ def simulated(groups: int, rows: int, kind: str) -> tuple[Problem, np.ndarray]:
 
 def check_ranks(some: Problem, weights: np.ndarray, rows: int, method: Gibbs) -> None:
     """Compare with uniform ranks those of the true weights among draws, one row of each group."""
-    found = method.fit(some, Alone()).components[0].coefficients
+    found = method.fit(some).components[0].coefficients
     contrast = np.array([1.0, -0.5, -0.5]) if some.n_latent == 3 else np.ones(1)
     for row in range(2):
         truth, draws = weights[row::rows] @ contrast, found[:, row::rows] @ contrast
@@ -76,7 +72,7 @@ def test_against_integrals(per_class: bool, binary: bool) -> None:
     some = problem(2, per_class, binary)
     new = np.array([[0.3, -0.2], [1.0, 1.0]])
     exact, probabilities = integrated(some, new, 2 if binary else 3)
-    found = Gibbs(chains=2, samples=300, burn_in=100, thin=2, particles=1000).fit(some, Alone())
+    found = Gibbs(chains=2, samples=300, burn_in=100, thin=2, particles=1000).fit(some)
     assert found.log_evidence == pytest.approx(exact, abs=0.02)
     log_p = Mixture(found.components, some.x).log_probabilities(new, probabilities.shape[1])
     assert_allclose(np.exp(log_p), probabilities, atol=0.025)
@@ -88,17 +84,17 @@ def test_against_integrals(per_class: bool, binary: bool) -> None:
 def test_estimate_of_the_evidence_of_three_rows(per_class: bool, binary: bool) -> None:
     some = problem(3, per_class, binary)
     exact, _ = integrated(some, some.x[:1], 2 if binary else 3)
-    assert estimate((some, 8000), 0) == pytest.approx(exact, abs=0.015)
+    assert log_evidence((some, 8000), 0) == pytest.approx(exact, abs=0.015)
 
 
 def test_estimates_have_the_right_mean_for_few_particles() -> None:
     """Also with particles drawn anew, which 12 rows and 20 particles bring about."""
     some = problem(12, variance=5.0)
-    many = estimate((some, 10_000), 0)
-    few = np.exp([estimate((some, 20), number) - many for number in range(1, 101)])
+    many = log_evidence((some, 10_000), 0)
+    few = np.exp([log_evidence((some, 20), number) - many for number in range(1, 101)])
     assert few.mean() == pytest.approx(1.0, abs=4.0 * few.std() / 10.0 + 0.02)
     assert few.std() > 0.2
-    assert Variational().fit(some, Alone()).log_evidence < many
+    assert Variational().fit(some).log_evidence < many
 
 
 def test_kernel_parameters_against_their_density() -> None:
@@ -106,7 +102,7 @@ def test_kernel_parameters_against_their_density() -> None:
     x = np.array([[0.0], [1.0]])
     some = Problem(x, np.array([1, 1]), [RBF(1.0)], Probit(), 1, seed=3)
     method = Gibbs(chains=2, samples=600, burn_in=200, thin=2, metropolis=True, spread=1.5)
-    found = method.fit(some, Alone())
+    found = method.fit(some)
     logs = np.log([draw["0:rbf.length_scale"] for draw in found.trace])
     grid = np.linspace(-8.0, 8.0, 2001)
     covariance = np.exp(-0.5 * np.exp(-2.0 * grid))
@@ -127,38 +123,11 @@ def test_kernel_parameters_against_their_density() -> None:
     assert len(found.components) < len(logs)  # where a step is refused the kernel stays
 
 
-@pytest.mark.parametrize("metropolis", [False, True])
-def test_goes_on_with_the_same_bits(metropolis: bool) -> None:
-    some = problem(10)
-    method = Gibbs(chains=2, samples=40, burn_in=170, thin=1, metropolis=metropolis, particles=20)
-    whole, watch = method.fit(some, Alone()), Watched()
-    dealt = method.fit(some, watch)  # chains in another order, in other processes
-    assert len(watch.states) > 1
-    stopped = Watched(last=0)
-    with pytest.raises(StoppedError):
-        method.fit(some, stopped)
-    again = method.fit(some, Watched(stopped.states[-1]))
-    for other in (dealt, again):
-        assert_array_equal(other.log_evidence, whole.log_evidence)
-        assert other.report == whole.report
-        for one, two in zip(whole.components, other.components, strict=True):
-            assert_array_equal(one.coefficients, two.coefficients)
-            assert one.kernels == two.kernels
-
-
-@pytest.mark.parametrize(
-    "options", [{"chains": 0}, {"samples": 3}, {"thin": 0}, {"burn_in": -1}, {"spread": 0.0}]
-)
-def test_options_out_of_range(options: dict[str, Any]) -> None:
-    with pytest.raises(SettingsError, match=f"{next(iter(options))} must"):
-        Gibbs(**options)
-
-
 def test_a_row_without_variance_has_no_figures_of_its_own() -> None:
     some = problem(8)
     x = np.concatenate([some.x, np.zeros((1, 2))])
     linear = Problem(x, np.append(some.target, 0), [Linear()], some.likelihood, 3, seed=1)
-    found = Gibbs(chains=2, samples=60, burn_in=50, thin=2, particles=10).fit(linear, Alone())
+    found = Gibbs(chains=2, samples=60, burn_in=50, thin=2, particles=10).fit(linear)
     assert np.isfinite(list(found.report["mean"].values())).all()
     new = np.zeros((1, 2))  # where all latent values are zero
     log_p = Mixture(found.components, x).log_probabilities(new, 3)

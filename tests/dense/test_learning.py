@@ -1,19 +1,19 @@
 """Learning kernels by the evidence of dense methods."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
-from numpy.typing import NDArray
+from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
-from sparsegp.dense import EP, Alone, Exact, Laplace, Method, Problem, maximise
+from sparsegp.dense import EP, Exact, Laplace, Method, Problem
+from sparsegp.dense.learning import maximise
 from sparsegp.errors import NumericalError
 from sparsegp.kernels import RBF
 from sparsegp.learning.hyperpriors import Hyperprior, parse
 from sparsegp.likelihoods import Gaussian, Probit, Softmax
+from tests.dense.sessions import StoppedError, Watched
 
 METHODS: list[Method] = [Laplace(), EP(schedule="parallel")]
 
@@ -45,7 +45,7 @@ def test_most_probable_kernels(method: Method, several: bool) -> None:
         pytest.skip("for one latent value")
     some = problem(several)
     hyperprior = prior(some, "v: lognormal(1, 1); l: gamma(1, 4)")
-    found, trace = maximise(method, some, hyperprior, Alone())
+    found, trace = maximise(method, some, hyperprior)
 
     def criterion(parameters: Any) -> float:
         return hyperprior(parameters)[0] - method.evidence(some.with_parameters(parameters)).value
@@ -67,53 +67,17 @@ def test_most_probable_kernels(method: Method, several: bool) -> None:
 
 def test_bounds() -> None:
     some = problem()
-    found, _ = maximise(Laplace(), some, Hyperprior(), Alone(), reach=0.1)
+    found, _ = maximise(Laplace(), some, Hyperprior(), reach=0.1)
     assert np.abs(found.parameters() - some.parameters()).max() == pytest.approx(0.1)
 
 
-class Stopped(Exception):  # noqa: N818 - not an error
-    pass
-
-
-class Stopping(Alone):
-    """A watch that stops after some steps, and counts evaluations."""
-
-    def __init__(self, former: dict[str, NDArray[Any]], last: int) -> None:
-        self.former, self.last, self.count = former, last, 0
-        self.state: dict[str, NDArray[Any]] = {}
-
-    def say(
-        self, done: int, total: int, state: Callable[[], dict[str, NDArray[Any]]], **figures: float
-    ) -> None:
-        self.count += 1
-        self.state = {name: array.copy() for name, array in state().items()}
-        if done == self.last:
-            raise Stopped
-
-
-@pytest.mark.parametrize("method", METHODS, ids=str)
-def test_resumed_has_the_same_bits_and_repeats_nothing(method: Method) -> None:
-    some = problem()
-    whole, trace = maximise(method, some, Hyperprior(), Alone(), steps=6)
-    for last in (1, 3, len(trace)):
-        watch = Stopping({}, last)
-        with pytest.raises(Stopped):
-            maximise(method, some, Hyperprior(), watch, steps=6)
-        again = Stopping(watch.state, 10**9)
-        resumed, second = maximise(method, some, Hyperprior(), again, steps=6)
-        assert_array_equal(resumed.parameters(), whole.parameters())
-        assert second == trace
-        assert again.count == len(trace) - last
-
-
 def test_records_of_another_search_are_not_used() -> None:
-    some = problem()
-    watch = Stopping({}, 2)
-    with pytest.raises(Stopped):
-        maximise(Laplace(), some, Hyperprior(), watch)
+    some, watched = problem(), Watched(last=2)
+    with pytest.raises(StoppedError):
+        maximise(Laplace(), some, Hyperprior(), watched)
     moved = some.with_parameters(some.parameters() + 0.1)
-    expected = maximise(Laplace(), moved, Hyperprior(), Alone())
-    found = maximise(Laplace(), moved, Hyperprior(), Stopping(watch.state, 10**9))
+    expected = maximise(Laplace(), moved, Hyperprior())
+    found = maximise(Laplace(), moved, Hyperprior(), Watched(watched.states[-1]))
     assert found[1] == expected[1]
 
 
@@ -121,4 +85,4 @@ def test_evidence_that_is_not_finite() -> None:
     some = problem()
     broken = Problem(some.x, np.full(40, np.nan), some.kernels, Gaussian(0.1), 1)
     with pytest.raises(NumericalError, match="log evidence and its gradient must be finite"):
-        maximise(Exact(), broken, Hyperprior(), Alone())
+        maximise(Exact(), broken, Hyperprior())

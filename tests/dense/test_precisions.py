@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from sparsegp.dense.online import marked
 from sparsegp.dense.precisions import FORMS
-from sparsegp.dense.projected import marked
 from sparsegp.kernels import RBF
 from sparsegp.types import Doubles
 
@@ -51,15 +51,16 @@ def test_against_the_inverse_of_everything(form: str, shared: bool) -> None:
     p = p.reshape(N * R, N * R)
     v = p @ np.linalg.inv(np.eye(N * R) + prior @ p)  # (K + P^-1)^-1, also where P is singular
 
-    assert sites.log_det == pytest.approx(np.linalg.slogdet(np.eye(N * R) + prior @ p)[1])
     right = rng.normal(size=(N, R, 2))
-    expected = (v @ right.reshape(N * R, 2)).reshape(right.shape)
-    np.testing.assert_allclose(sites.apply(right), expected, atol=1e-10)
+    if form != "projected":  # which is asked for covariances alone
+        assert sites.log_det == pytest.approx(np.linalg.slogdet(np.eye(N * R) + prior @ p)[1])
+        expected = (v @ right.reshape(N * R, 2)).reshape(right.shape)
+        np.testing.assert_allclose(sites.apply(right), expected, atol=1e-10)
+        for r in range(R):
+            block = v.reshape(N, R, N, R)[:, r, :, r]
+            np.testing.assert_allclose(sites.block(r), block, atol=1e-10)
     weighed = (p @ right[:, :, 0].ravel()).reshape(N, R)
     np.testing.assert_allclose(sites.weigh(right[:, :, 0]), weighed, atol=1e-12)
-    for r in range(R):
-        block = v.reshape(N, R, N, R)[:, r, :, r]
-        np.testing.assert_allclose(sites.block(r), block, atol=1e-10)
 
     found = sites.covariance(
         np.stack([kernel(x, new) for kernel in kernels]),

@@ -16,12 +16,12 @@ from sparsegp import (
 @parametrize_with_checks(
     [
         SparseGPClassifier(),
-        SparseGPClassifier(n_active=20, posterior="all", panel=8),
+        SparseGPClassifier(n_active=20, posterior="all", settings={"panel": 8}),
         SparseGPClassifier(
             n_active=60, kernel_per_class=True, posterior="adf", precision="float64", n_jobs=1
         ),
         SparseGPClassifier(n_active=40, likelihood="logistic", n_jobs=1),
-        SparseGPClassifier(n_active=90, active_per_class=True, n_jobs=1),
+        SparseGPClassifier(n_active=90, settings={"active_per_class": True}, n_jobs=1),
         DenseGPClassifier(n_jobs=1),
         DenseGPClassifier(method="ep", n_jobs=1),
         DenseGPRegressor(n_jobs=1),

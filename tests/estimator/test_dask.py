@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import cloudpickle
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -17,7 +16,7 @@ from distributed import Client, LocalCluster
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from sparsegp import SparseGPClassifier, train
+from sparsegp import DenseGPClassifier, SparseGPClassifier, SparseGPRegressor, train
 from sparsegp.data import summarise
 from sparsegp.data.blocks import from_memory
 from sparsegp.types import Doubles, Labels
@@ -79,35 +78,32 @@ def test_fit_on_frames(iris: Data, words: Labels, fitted: SparseGPClassifier) ->
 
 
 @pytest.mark.parametrize(
-    "method", ["predict", "predict_proba", "predict_log_proba", "latent_mean_and_variance"]
+    ("kind", "method", "options"),
+    [
+        *((SparseGPClassifier, name, {}) for name in ("predict", "predict_log_proba")),
+        (SparseGPClassifier, "latent_mean_and_variance", {}),
+        (SparseGPRegressor, "predict", {"return_std": True}),
+        (SparseGPRegressor, "latent_mean_and_variance", {}),
+        (DenseGPClassifier, "predict_proba", {}),
+    ],
 )
 def test_predictions_are_lazy_with_the_chunks_of_the_rows(
-    fitted: SparseGPClassifier, iris: Data, words: Labels, method: str
+    iris: Data, words: Labels, kind: Any, method: str, options: dict[str, bool]
 ) -> None:
-    X, _ = arrays(iris, words)
-    lazy, dense = getattr(fitted, method)(X), getattr(fitted, method)(iris[0])
-    for found, expected in zip(
-        lazy if isinstance(lazy, tuple) else (lazy,),
-        dense if isinstance(dense, tuple) else (dense,),
-        strict=True,
-    ):
+    X, y = arrays(iris, words)
+    y = X[:, 0] if kind is SparseGPRegressor else y
+    fitted = kind(n_jobs=2).fit(X, y)
+    lazy, dense = getattr(fitted, method)(X, **options), getattr(fitted, method)(iris[0], **options)
+    if not isinstance(lazy, tuple):
+        lazy, dense = (lazy,), (dense,)
+    for found, expected in zip(lazy, dense, strict=True):
         assert isinstance(found, da.Array)
         assert found.shape == expected.shape
         assert found.chunks[0] == CHUNKS
         values = found.compute()
         assert found.dtype == values.dtype == expected.dtype
-        if method == "predict":
-            np.testing.assert_array_equal(values, expected)
-        else:
-            np.testing.assert_allclose(values, expected, rtol=1e-12)
-
-
-def test_one_task_holds_the_model(fitted: SparseGPClassifier, iris: Data) -> None:
-    proba = fitted.predict_proba(da.from_array(np.tile(iris[0], (10, 1)), chunks=(256, 4)))
-    assert proba.numblocks[0] == 6
-    sizes = [len(cloudpickle.dumps(task)) for task in dict(proba.__dask_graph__()).values()]
-    model = len(cloudpickle.dumps(fitted.model_))
-    assert sum(size > 0.9 * model for size in sizes) == 1
+        np.testing.assert_array_equal(values, expected)
+    assert fitted.score(X, y) == fitted.score(iris[0], np.asarray(y))
 
 
 def test_unknown_chunks_are_counted(fitted: SparseGPClassifier, iris: Data, words: Labels) -> None:
@@ -188,19 +184,12 @@ def test_the_current_client_fits_collections(
     assert_same(found, fitted, iris[0])
 
 
-def test_predictions_are_computed_on_the_cluster(
-    client: Any, iris: Data, words: Labels, fitted: SparseGPClassifier
-) -> None:
-    X, _ = arrays(iris, words)
-    with client.as_current():
-        proba = fitted.predict_proba(X.persist()).compute()
-    np.testing.assert_allclose(proba, fitted.predict_proba(iris[0]), rtol=1e-12)
-
-
 def test_a_large_model_makes_no_large_graph(client: Any) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((1500, 5))
-    large = SparseGPClassifier(n_active=1200, criterion="random", posterior="adf", panel=64)
+    large = SparseGPClassifier(
+        n_active=1200, criterion="random", posterior="adf", settings={"panel": 64}
+    )
     large.fit(X, X[:, 0] > 0)
     assert len(pickle.dumps(large.model_)) > parse_bytes("10 MiB"), "dask would not warn"
     rows = da.from_array(X, chunks=(300, 5))

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 from sklearn.exceptions import NotFittedError
 
-from sparsegp import SparseGPClassifier
+from sparsegp import DenseGPClassifier, SparseGPClassifier, SparseGPRegressor
 from sparsegp.types import Doubles, Labels
 
 Data = tuple[Doubles, Labels]
@@ -44,17 +44,6 @@ def test_log_probabilities_are_those_of_the_probabilities(
     proba = fitted.predict_proba(iris[0])
     np.testing.assert_allclose(np.exp(fitted.predict_log_proba(iris[0])), proba, rtol=1e-12)
     np.testing.assert_allclose(proba.sum(axis=1), 1.0, rtol=1e-12)
-
-
-def test_predictions_of_a_row_depend_on_no_other_row(
-    fitted: SparseGPClassifier, iris: Data
-) -> None:
-    X = np.tile(iris[0], (3, 1))
-    whole = fitted.predict_proba(X)
-    order = np.random.default_rng(1).permutation(len(X))
-    np.testing.assert_allclose(fitted.predict_proba(X[order]), whole[order], rtol=1e-12)
-    single = np.concatenate([fitted.predict_proba(row[np.newaxis]) for row in X[:5]])
-    np.testing.assert_allclose(single, whole[:5], rtol=1e-12)
 
 
 def test_data_frames_bring_names(iris: Data, words: Labels) -> None:
@@ -97,9 +86,63 @@ def test_useless_data_are_refused_in_the_words_of_sklearn(X: Any, y: Any, messag
         SparseGPClassifier().fit(np.array(X), y)
 
 
-def test_sparse_matrices_are_refused(iris: Data) -> None:
-    with pytest.raises(TypeError, match="Sparse data was passed"):
-        SparseGPClassifier().fit(scipy.sparse.csr_array(iris[0]), iris[1])
+def test_sparse_matrices_are_refused(iris: Data, fitted: SparseGPClassifier) -> None:
+    X = scipy.sparse.csr_array(iris[0])
+    for use in (lambda: SparseGPClassifier().fit(X, iris[1]), lambda: fitted.predict(X)):
+        with pytest.raises(TypeError, match="Sparse data was passed"):
+            use()
+
+
+@pytest.mark.parametrize(
+    "kind", ["object", "Int64", "Float64", "float32", "uint8", "list", "nested list of str"]
+)
+def test_what_fit_takes_predict_takes(iris: Data, kind: str) -> None:
+    X = np.round(10 * iris[0])
+    if kind in {"Int64", "Float64"}:
+        given: Any = pd.DataFrame(X.astype(int)).astype(kind)
+    elif kind == "list":
+        given = X.tolist()
+    elif kind == "nested list of str":
+        given = X.astype(str).astype(object)
+    else:
+        given = X.astype(kind)
+    expected = SparseGPClassifier(n_active=10).fit(X, iris[1])
+    found = SparseGPClassifier(n_active=10, precision="float32").fit(given, iris[1])
+    np.testing.assert_array_equal(found.predict_proba(given), expected.predict_proba(X))
+
+
+def test_missing_values_of_pandas_are_refused_at_both_ends(
+    iris: Data, fitted: SparseGPClassifier
+) -> None:
+    X = pd.DataFrame(np.round(10 * iris[0]).astype(int)).astype("Int64")
+    X.iloc[3, 2] = pd.NA
+    for use in (lambda: SparseGPClassifier().fit(X, iris[1]), lambda: fitted.predict(X)):
+        with pytest.raises(ValueError, match="contains NaN"):
+            use()
+
+
+def test_masked_values_are_refused(iris: Data, fitted: SparseGPClassifier) -> None:
+    X, y = np.ma.masked_greater(iris[0], 7.0), np.ma.masked_equal(iris[1], 2)
+    for use in (
+        lambda: SparseGPClassifier().fit(iris[0], y),
+        lambda: SparseGPClassifier().fit(X, iris[1]),
+        lambda: fitted.predict(X),
+    ):
+        with pytest.raises(ValueError, match="no masked values"):
+            use()
+
+
+def test_no_rows_give_no_predictions(fitted: SparseGPClassifier, iris: Data) -> None:
+    none = iris[0][:0]
+    assert fitted.predict_proba(none).shape == fitted.predict_log_proba(none).shape == (0, 3)
+    predicted = fitted.predict(none)
+    assert (predicted.shape, predicted.dtype) == ((0,), fitted.classes_.dtype)
+    mean, variance = fitted.latent_mean_and_variance(none)
+    assert mean.shape == variance.shape == (0, 3)
+    regressor = SparseGPRegressor(n_active=10, learn="none").fit(iris[0], iris[0][:, 0])
+    assert regressor.predict(none).shape == (0,)
+    dense = DenseGPClassifier(n_jobs=1).fit(iris[0][:30], iris[1][:30])
+    assert dense.predict_proba(none).shape == (0, 3)
 
 
 def test_needs_fit_first(iris: Data) -> None:
@@ -111,8 +154,3 @@ def test_needs_fit_first(iris: Data) -> None:
         _ = estimator.client_
     with pytest.raises(NotFittedError):
         estimator.save("nowhere")
-
-
-def test_another_number_of_columns_is_refused(fitted: SparseGPClassifier, iris: Data) -> None:
-    with pytest.raises(ValueError, match="X has 3 features, but SparseGPClassifier is expecting 4"):
-        fitted.predict(iris[0][:, :3])

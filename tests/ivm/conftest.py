@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 
 from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.block import RowBlock
+from sparsegp.ivm.criteria import Criterion, Predictive
 from sparsegp.ivm.greedy import Order, Selection
 from sparsegp.ivm.rows import TILE, BlockSettings
 from sparsegp.ivm.shrink import Bound
@@ -18,7 +19,6 @@ from sparsegp.kernels import Kernel, parse
 from sparsegp.likelihoods.base import Likelihood
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.likelihoods.sites import SiteRule
-from sparsegp.selection.criteria import Criterion, Predictive
 from tests.ivm.shrinking import BOUND, CASES, N_ACTIVE, N
 
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from sparsegp.ivm.criteria import Entropy, Information, Random
 from sparsegp.ivm.rows import TILE
 from sparsegp.ivm.shrink import Bound
 from sparsegp.likelihoods.probit import Probit
 from sparsegp.likelihoods.sites import SiteRule
-from sparsegp.selection.criteria import Entropy, Information, Random
 
 N, N_ACTIVE, BOUND = 6 * TILE + 100, 60, Bound(entries=20_000, every=15, best=0.5)
 """1636 rows, of which 1333, 666, 444 and 333 may be candidates in the four blocks of inclusions."""

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from sparsegp.execution.base import Part
-from sparsegp.execution.threads import ThreadRuntime
+from sparsegp.ivm.criteria import Predictive, Random
 from sparsegp.kernels import parse
-from sparsegp.selection.criteria import Predictive, Random
+from sparsegp.runtime.base import Part
+from sparsegp.runtime.threads import ThreadRuntime
 
 KERNELS = {
     "shared": ["3*rbf(1.5) + 0.1*linear"],

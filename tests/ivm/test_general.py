@@ -5,11 +5,11 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
+from sparsegp.ivm.criteria import CRITERIA
 from sparsegp.kernels import parse
 from sparsegp.likelihoods import Gaussian, MultinomialProbit, Probit, SiteRule
 from sparsegp.likelihoods.logistic import Logistic
 from sparsegp.posterior import POSTERIORS, ActiveRows, Posterior
-from sparsegp.selection.criteria import CRITERIA
 
 N = 400
 LIKELIHOODS = {

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sparsegp.errors import StoreError
+from sparsegp.ivm.criteria import CRITERIA
 from sparsegp.ivm.greedy import make_room
 from sparsegp.ivm.pairs import NARROW_PANEL, PairBlock, PairSelection, PairSet
 from sparsegp.ivm.rows import NARROW, TILE, BlockSettings
@@ -13,7 +14,6 @@ from sparsegp.ivm.shrink import Bound
 from sparsegp.kernels import parse
 from sparsegp.likelihoods import MultinomialProbit, Probit, SiteRule
 from sparsegp.posterior import POSTERIORS, ActiveRows, Posterior
-from sparsegp.selection.criteria import CRITERIA
 
 KERNELS = ("3*rbf(1.5)", "2*rbf(2)", "4*matern52(1)")
 N_PAIRS = 70

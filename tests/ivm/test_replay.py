@@ -7,8 +7,8 @@ import pytest
 
 from sparsegp.errors import StoreError
 from sparsegp.ivm.active_set import ActiveSet
+from sparsegp.ivm.criteria import Random
 from sparsegp.kernels import parse
-from sparsegp.selection.criteria import Random
 
 CASES = {
     "shared": (["3*rbf(1.2)"], 16, 1),

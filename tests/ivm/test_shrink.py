@@ -10,22 +10,22 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sparsegp.errors import SettingsError
+from sparsegp.ivm.criteria import Marginals, Predictive
 from sparsegp.ivm.greedy import make_room
 from sparsegp.ivm.rows import NARROW, TILE
+from sparsegp.ivm.scores import quantise
 from sparsegp.ivm.shrink import Bound, Keep, Ranking, move, ordered, pack, thresholds
-from sparsegp.selection.criteria import Marginals, Predictive
-from sparsegp.selection.lazy import quantise
 from tests.ivm.shrinking import BOUND, N_ACTIVE, N, candidates, cases, held
 
 # -- who stays ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.3, 0.5, 1.0])
-@pytest.mark.parametrize("grain", [1e-9, 0.5, 100.0])
-def test_thresholds_are_those_of_sorting_everything(rho, grain):
-    """Also with many equal scores (grain 0.5), or only equal ones (100)."""
+@pytest.mark.parametrize("quantum", [1e-9, 0.5, 100.0])
+def test_thresholds_are_those_of_sorting_everything(rho, quantum):
+    """Also with many equal scores (quantum 0.5), or only equal ones (100)."""
     rng = np.random.default_rng(1)
-    scores, rows = np.round(rng.normal(size=700) / grain), 100 + np.arange(700)
+    scores, rows = np.round(rng.normal(size=700) / quantum), 100 + np.arange(700)
     scores[rng.random(700) < 0.02] = -np.inf
     parts = [slice(0, 1), slice(1, 1), slice(1, 400), slice(400, 700)]
     blocks = [Ranking(scores[some], rows[some], 7, 20) for some in parts]

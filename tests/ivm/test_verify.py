@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from sparsegp.ivm import verify
+from sparsegp.ivm.criteria import Marginals, Predictive
 from sparsegp.ivm.inclusions import Inclusions, merge
 from sparsegp.ivm.pool import Pool
 from sparsegp.ivm.rows import TILE
+from sparsegp.ivm.scores import Scores
 from sparsegp.kernels import parse
 from sparsegp.likelihoods.sites import SiteRule
-from sparsegp.selection.criteria import Marginals, Predictive
-from sparsegp.selection.lazy import Scores
 
 KERNELS = {
     "shared": ["3*rbf(1.2) + 0.2*linear"],

@@ -8,7 +8,7 @@ from scipy.optimize import lsq_linear
 
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.kernels import RBF
-from sparsegp.learning.optimise import STRATEGIES, Path, descend
+from sparsegp.learning.optimise import STRATEGIES, descend
 from sparsegp.likelihoods.gaussian import Gaussian
 from sparsegp.likelihoods.probit import Probit
 
@@ -59,33 +59,21 @@ def test_constant_finds_the_minimum_for_the_sites_given():
     assert (np.diff(path.values) <= 0).all()
 
 
-def test_hybrid_ends_where_parameters_and_sites_agree():
+@pytest.mark.parametrize("strategy", ["hybrid", "exact", "whole"])
+def test_sites_follow_to_where_they_agree_with_the_parameters(strategy):
     problem = Quadratic()
-    path = descend(problem, START, SITES, "hybrid", steps=200)
-    # no slope at the sites that belong to the parameters: A (t - m - C B t) = 0
-    expected = np.linalg.solve(np.eye(3) - problem.C @ problem.B, problem.m)
-    np.testing.assert_allclose(path.parameters, expected, atol=1e-5)
+    path = descend(problem, START, SITES, strategy, steps=200)
     np.testing.assert_array_equal(path.sites, problem.resite(path.parameters))
-
-
-def test_exact_minimises_what_it_says():
-    problem = Quadratic()
-    path = descend(problem, START, SITES, "exact", steps=200)
-    for point, value in zip(path.points, path.values, strict=True):
-        right = problem.evaluate(point, problem.resite(point))[0]
-        assert value == pytest.approx(right, rel=1e-12, abs=1e-15)
-    assert (np.diff(path.values) <= 0).all()
-    assert path.values[-1] < 0.05 * path.values[0]
-    np.testing.assert_array_equal(path.sites, problem.resite(path.parameters))
-
-
-def test_whole_finds_the_minimum_with_sites_that_follow():
-    problem = Quadratic()
-    path = descend(problem, START, SITES, "whole", steps=200)
-    expected = np.linalg.solve(np.eye(3) - problem.C @ problem.B, problem.m)  # the value is zero
-    np.testing.assert_allclose(path.parameters, expected, atol=1e-4)
-    np.testing.assert_array_equal(path.sites, problem.resite(path.parameters))
-    assert (np.diff(path.values) <= 0).all()
+    if strategy != "exact":
+        # no slope at the sites that belong to the parameters: A (t - m - C B t) = 0
+        expected = np.linalg.solve(np.eye(3) - problem.C @ problem.B, problem.m)
+        np.testing.assert_allclose(path.parameters, expected, atol=1e-4)
+    if strategy != "hybrid":
+        assert (np.diff(path.values) <= 0).all()
+        assert path.values[-1] < 0.05 * path.values[0]
+        for point, value in zip(path.points, path.values, strict=True):
+            right = problem.evaluate(point, problem.resite(point))[0]
+            assert value == pytest.approx(right, rel=1e-12, abs=1e-15)
 
 
 @every_strategy
@@ -140,16 +128,6 @@ def test_a_start_without_slope_is_the_end(strategy):
     assert path.values[-1] == 0.0
 
 
-@every_strategy
-def test_paths_are_arrays_and_the_same_each_time(strategy):
-    path, again = (descend(Quadratic(), START, SITES, strategy) for _ in range(2))
-    restored = Path.from_arrays({name: value.copy() for name, value in path.arrays().items()})
-    for other in (again, restored):
-        for name, value in path.arrays().items():
-            np.testing.assert_array_equal(other.arrays()[name], value)
-    assert isinstance(restored.evaluations, int)
-
-
 @pytest.mark.parametrize("likelihood", [Probit(), Gaussian(0.3)], ids=lambda x: x.name)
 @every_strategy
 def test_the_evidence_goes_down(likelihood, strategy, make_rows):
@@ -162,9 +140,7 @@ def test_the_evidence_goes_down(likelihood, strategy, make_rows):
 
 
 def test_errors():
-    with pytest.raises(
-        SettingsError, match="unknown inner strategy 'fast'; known: constant, exact"
-    ):
+    with pytest.raises(SettingsError, match="'fast'; known: constant, exact"):
         descend(Quadratic(), START, SITES, "fast")
     with pytest.raises(SettingsError, match=r"steps and reach must be positive, got 0 and 5\.0"):
         descend(Quadratic(), START, SITES, steps=0)

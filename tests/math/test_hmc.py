@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from sparsegp.math.hmc import Chain, Energy, Plan, Point, advance, leapfrog
+from sparsegp.state import from_arrays, to_arrays
 from sparsegp.types import Doubles
 
 COVARIANCE = np.array([[1.0, 0.6, 0.0], [0.6, 2.0, 0.3], [0.0, 0.3, 0.25]])
@@ -143,7 +144,7 @@ def test_goes_on_from_its_arrays_with_the_same_bits() -> None:
     chain = Chain.begin(gaussian(np.zeros(3), np.empty(0)), plan)
     for step in range(60):
         if step in {10, 17, 40}:
-            chain = Chain.from_arrays({k: np.array(v) for k, v in chain.arrays().items()})
+            chain = from_arrays(Chain, to_arrays(chain))
         chain, _ = advance(gaussian, chain, plan, (2, 1))
     assert_array_equal(chain.point.position, run(gaussian, np.zeros(3), plan, 30, (2, 1))[-1])
     other = run(gaussian, np.zeros(3), plan, 30, (2, 2))[-1]

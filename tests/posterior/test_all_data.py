@@ -10,13 +10,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 import sparsegp
 from sparsegp.data import open_dataset, table_from_arrays
 from sparsegp.errors import Interrupted
-from sparsegp.execution import open_runtime
+from sparsegp.fit import Training
 from sparsegp.posterior import ActiveRows
 from sparsegp.posterior.all_data import Problem
-from sparsegp.run_directory import RunDirectory
+from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
-from sparsegp.training import Training
-from sparsegp.training.rows import TrainingRows
+from sparsegp.store import RunDirectory
 
 EXACT: dict[str, Any] = {
     "posterior": "all",
@@ -100,7 +99,7 @@ def test_gradient_is_that_of_the_objective(
             run.active.target,
             run.active.site,
         )
-        problem = Problem(active, TrainingRows(run, None), joined=True)
+        problem = Problem(active, run, joined=True)
         rng = np.random.default_rng(0)
         c = rng.normal(size=problem.start().shape)
         value, gradient = problem.value_and_gradient(c)
@@ -129,7 +128,7 @@ def test_state_of_an_ascent_carries_over_to_another_prior_scale(
         run.build()
         run.select()
         active = ActiveRows.of(run.block_settings, run.active)
-        problem = Problem(active, TrainingRows(run, None))
+        problem = Problem(active, run)
         ascent = problem.begin()
         for _ in range(3):
             ascent.step(problem.value_and_gradient, problem.solve)
@@ -154,12 +153,12 @@ def test_same_bits_for_any_blocks_and_workers(
         "kernel": "10*rbf",
         "panel": 16,
     }
-    first = sparsegp.train(X, y, threads=1, block_rows=len(X), **settings)
+    first = sparsegp.train(X, y, runtime="threads=1", block_rows=len(X), **settings)
     expected = first.predict_log_proba(X)
     ways: list[dict[str, Any]] = [
-        {"threads": 2, "block_rows": 768},
-        {"threads": 2, "block_rows": 256},
-        {"workers": 2},
+        {"runtime": "threads=2", "block_rows": 768},
+        {"runtime": "threads=2", "block_rows": 256},
+        {"runtime": "workers=2"},
     ]
     for way in ways:
         model = sparsegp.train(X, y, **settings, **way)
@@ -167,10 +166,10 @@ def test_same_bits_for_any_blocks_and_workers(
         assert model.span.report == first.span.report
 
 
-def _run_until(run: Training, stop: Any) -> None:
+def _run_until(run: Training) -> None:
     run.build()
     run.select()
-    run.finish(stop)
+    run.finish()
 
 
 @pytest.mark.parametrize("looks", [2, 9, 14, 25, 31])
@@ -188,10 +187,11 @@ def test_resumed_in_mid_posterior_equals_uninterrupted(
             table_from_arrays(X, y),
             TrainSettings(**settings),
             runtime=runtime,
-            directory=directory,
+            store=directory,
+            stop=stop_after(looks),
         ) as run,
     ):
-        _run_until(run, stop_after(looks))
+        _run_until(run)
     model = sparsegp.train(X, y, out=tmp_path, resume=True, **settings)
     assert_array_equal(model.predict_log_proba(X), expected.predict_log_proba(X))
 

@@ -10,14 +10,15 @@ from scipy.optimize import minimize
 
 from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.block import RowBlock
+from sparsegp.ivm.criteria import CRITERIA
 from sparsegp.ivm.greedy import Order, Selection
 from sparsegp.ivm.rows import TILE, BlockSettings
 from sparsegp.kernels import parse
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.likelihoods.sites import SiteRule
 from sparsegp.posterior import refits
-from sparsegp.posterior.refits import Refits
-from sparsegp.selection.criteria import CRITERIA
+from sparsegp.posterior.refits import keep_up
+from sparsegp.types import Doubles
 
 N, PANEL = 600, 8
 KERNELS = {"shared": ["8*rbf(1.2)"], "per class": ["8*rbf(1.2)", "4*matern32(1)", "6*rbf(2)"]}
@@ -60,7 +61,7 @@ class Run:
         self.told: list[tuple[str, tuple[Any, ...]]] = []
         self.build()
         self.selection = Selection(self, self.settings, Order(panel=PANEL), self.active)
-        self.refits = Refits(self.selection, self)  # type: ignore[arg-type]
+        self.coefficients: Doubles | None = None
 
     def build(self) -> None:
         cuts = [slice(0, TILE), slice(TILE, N)]
@@ -79,9 +80,12 @@ class Run:
 
     def select(self, stop: int) -> "Run":
         while len(self.active) < stop:
-            self.refits.keep_up()
+            self.keep_up()
             self.selection.round(stop, self.capacity)
         return self
+
+    def keep_up(self) -> None:
+        self.coefficients = keep_up(self.selection, self, self.coefficients)  # type: ignore[arg-type]
 
     def best(self) -> list[Any]:
         return self.map_blocks("advance", None, len(self.active), N)
@@ -91,15 +95,15 @@ def test_fits_come_whenever_the_active_set_has_grown_by_the_factor() -> None:
     run = Run(KERNELS["shared"]).select(80)
     sizes = [args[0].shape for method, args in run.told if method == "rescore"]
     assert sizes == [(1, size, 3) for size in (8, 16, 32, 64)]
-    assert run.refits.coefficients is not None
-    assert run.refits.coefficients.shape == (1, 64, 3)
+    assert run.coefficients is not None
+    assert run.coefficients.shape == (1, 64, 3)
 
 
 @pytest.mark.parametrize("criterion", ["predictive", "random"])
 def test_other_criteria_ask_for_no_fit(criterion: str) -> None:
     run = Run(KERNELS["shared"], criterion).select(40)
     assert {method for method, _ in run.told} == {"advance", "gather"}
-    assert run.refits.recovery() == []
+    assert run.coefficients is None
 
 
 @kinds
@@ -109,7 +113,7 @@ def test_rows_are_scored_at_the_maximum_of_the_objective(
     """With many rounds, the scores are those of scipy's maximum in the span of the active rows."""
     monkeypatch.setattr(refits, "ROUNDS", 200)
     run = Run(texts).select(16)
-    run.refits.keep_up()
+    run.keep_up()
     x = run.active.x
     features, penalties = [], []
     for kernel in run.settings.kernels:  # whitened: f = G a with a standard normal prior
@@ -141,12 +145,12 @@ def test_rows_are_scored_at_the_maximum_of_the_objective(
 
 def test_a_fit_goes_on_from_the_former_one(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(KERNELS["shared"]).select(16)
-    assert run.refits.coefficients is not None
-    former = run.refits.coefficients
+    assert run.coefficients is not None
+    former = run.coefficients
     means = np.hstack([block.array("stub") for block in run.blocks])[:8].T @ former[0]
     monkeypatch.setattr(refits, "ROUNDS", 0)
-    run.refits.keep_up()
-    went_on = run.refits.coefficients
+    run.keep_up()
+    went_on = run.coefficients
     stub = np.hstack([block.array("stub") for block in run.blocks])
     assert (former.shape, went_on.shape) == ((1, 8, 3), (1, 16, 3))
     assert_allclose(stub.T @ went_on[0], means, atol=1e-12)
@@ -158,7 +162,7 @@ def test_what_is_remembered_brings_new_blocks_to_the_present(texts: list[str]) -
     run = Run(texts).select(44)  # past the fit with 32 rows
     answers = run.best()
     run.build()
-    for method, args in [*run.selection.active.recovery(), *run.refits.recovery()]:
+    for method, args in [*run.active.recovery(), ("rescore", (run.coefficients,))]:
         run.map_blocks(method, *args)
     for one, other in zip(run.best(), answers, strict=True):
         assert_array_equal(one[0], other[0])

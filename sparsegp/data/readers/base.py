@@ -1,34 +1,23 @@
-"""What a reader is, how one is registered, and how the one for a file is found."""
+"""What a reader is, how one is registered and found, and what several formats share."""
 
-import gzip
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TypeAlias, cast
+from typing import TypeAlias
 
-from sparsegp.data.storage import reading
-from sparsegp.data.table import Dataset
+from sparsegp.data.storage import is_file, is_url, opened
+from sparsegp.data.table import Dataset, Table
 from sparsegp.errors import DataError
 from sparsegp.registry import Registry
 
 LabelColumn: TypeAlias = str | int | None
 """A column's name, its number counted from 0 (negative: from the end), or None for the last."""
 
+ReadFunction: TypeAlias = Callable[[str, LabelColumn, int | None], Dataset]
+"""From the name of a file, the label column and the number of columns that a model takes.
 
-@dataclass(frozen=True)
-class Request:
-    """What the caller knows of the data.
-
-    Parameters
-    ----------
-    label_column : str, int or None
-        For formats that keep labels in a column.
-    n_features : int or None
-        The columns that a model takes.
-    """
-
-    label_column: LabelColumn = None
-    n_features: int | None = None
+A `DataError` says in one line what is wrong with a file, and where.
+"""
 
 
 @dataclass(frozen=True)
@@ -38,41 +27,33 @@ class Reader:
     Parameters
     ----------
     read : callable
-        Takes the name of a file and a `Request`, gives a `Dataset`.
     magic : bytes
         How its files begin; empty where nothing is certain.
     columns : bool
         Labels are one of the columns.
-    urls : bool
-        Files may be in a store, named by a URL; rows are read there by the tasks that need them.
     """
 
-    read: Callable[[str, Request], Dataset]
+    read: ReadFunction
     magic: bytes = b""
     columns: bool = False
-    urls: bool = False
 
 
 READERS: Registry[Reader] = Registry("format")
 """Readers by the ends of the names of their files."""
 
-ReadFunction: TypeAlias = Callable[[str, Request], Dataset]
 
-
-def reader(
-    *endings: str, magic: bytes = b"", columns: bool = False, urls: bool = False
-) -> Callable[[ReadFunction], ReadFunction]:
-    """Register the decorated function for files whose names end so; see `Reader`."""
+def reader(*endings: str, **about: bytes | bool) -> Callable[[ReadFunction], ReadFunction]:
+    """Register the decorated function for files whose names end so; `about` is for `Reader`."""
 
     def add(read: ReadFunction) -> ReadFunction:
         for ending in endings:
-            READERS.register(ending)(Reader(read, magic, columns, urls))
+            READERS.register(ending)(Reader(read, **about))  # type: ignore[arg-type]
         return read
 
     return add
 
 
-def find_reader(path: Path) -> Reader:
+def find_reader(name: str) -> Reader:
     """Choose the reader of a file or directory by its name, else by its first bytes.
 
     Raises
@@ -80,50 +61,111 @@ def find_reader(path: Path) -> Reader:
     DataError
         If neither is known.
     """
-    name = path.name.lower().removesuffix(".gz")
+    first = name.split(",", maxsplit=1)[0].rstrip("/").lower().removesuffix(".gz")
     for ending in READERS:
-        if name.endswith(ending):
+        if first.endswith(ending):
             return READERS[ending]
-    if path.is_dir():
-        if any((path / entry).exists() for entry in ("zarr.json", ".zgroup", ".zarray")):
-            return READERS[".zarr"]
-    else:
-        with reading(str(path)), open_bytes(str(path)) as file:
+    if is_file(name):
+        with opened(name) as file:
             start = file.read(16)
-        for ending in READERS:
-            magic = READERS[ending].magic
-            if magic and start.startswith(magic):
-                return READERS[ending]
-    known = ", ".join(READERS)
+        for each in map(READERS.__getitem__, READERS):
+            if each.magic and start.startswith(each.magic):
+                return each
+    elif is_url(name) or any((Path(name) / key).exists() for key in ("zarr.json", ".zgroup")):
+        return READERS[".zarr"]
     raise DataError(
-        f"the format of {str(path)!r} is not known; names must end in one of: {known} (text and "
-        f"IDX files may be compressed, with .gz at the end)"
+        f"the format of {name!r} is not known; names must end in one of: {', '.join(READERS)} "
+        f"(text and IDX files may be compressed, with .gz at the end)"
     )
 
 
-def find_url_reader(url: str) -> Reader:
-    """Choose the reader of a file in a store by its name; one without an ending is a zarr group.
+ARRAYS = ("X", "y", "X_train", "y_train", "X_test", "y_test")
+
+
+def dataset_of_arrays(
+    names: Iterable[str], table: Callable[[str, str | None], Table], source: str
+) -> Dataset:
+    """Make a data set of the arrays `X[, y]` or `X_train, y_train[, X_test, y_test]` of a file.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The arrays that there are.
+    table : callable
+        Makes a table of the arrays with these two names (the second may be None).
+    source : str
+        The file, for messages.
 
     Raises
     ------
     DataError
-        If files of this format cannot be read from a store.
+        If the arrays have other names, or rows have no labels though there is a test split.
     """
-    name = url.split(",", maxsplit=1)[0].rstrip("/").rpartition("/")[2].lower()
-    if "." not in name:
-        return READERS[".zarr"]
-    for ending in READERS:
-        if name.endswith(ending) and READERS[ending].urls:
-            return READERS[ending]
-    known = ", ".join(ending for ending in READERS if READERS[ending].urls)
-    raise DataError(
-        f"{url} cannot be read where it is: in a store there may be {known}; copy it here, or "
-        f"convert it"
-    )
+    present = sorted(names)
+    if "X_train" not in present and "X" in present:
+        return Dataset(table("X", "y" if "y" in present else None))
+    needed = {"X_train", "y_train"} | ({"y_test"} if "X_test" in present else set())
+    if not needed <= set(present):
+        raise DataError(
+            f"{source} must hold X and y, or X_train, y_train and perhaps X_test, y_test; "
+            f"found: {_listed(present)}"
+        )
+    test = table("X_test", "y_test") if "X_test" in present else None
+    return Dataset(table("X_train", "y_train"), test)
 
 
-def open_bytes(name: str) -> IO[bytes]:
-    """Open a file for reading bytes, unpacking it when its name ends in .gz."""
-    if name.lower().endswith(".gz"):
-        return cast("IO[bytes]", gzip.open(name))
-    return Path(name).open("rb")
+def label_place(
+    wanted: LabelColumn,
+    n_features: int | None,
+    width: int,
+    names: Sequence[str] | None,
+    source: str,
+) -> int | None:
+    """Return the place of the label column, counted from 0, or None when there are no labels.
+
+    A file with just the columns that a model takes has none, unless a label column is asked for.
+
+    Parameters
+    ----------
+    wanted : str, int or None
+    n_features : int or None
+        Columns that a model takes.
+    width : int
+        Columns of the file.
+    names : sequence of str, or None
+        Their names, where they have any.
+    source : str
+        The file, for messages.
+
+    Raises
+    ------
+    DataError
+        If there is no such column, or the number of columns does not fit the model.
+    """
+    if n_features == width and wanted is None:
+        return None
+    if n_features is not None and width != n_features + 1:
+        raise DataError(
+            f"the model takes {n_features} columns; {source} has {width}, which is neither "
+            f"{n_features} nor, with labels, {n_features + 1}"
+        )
+    if width < 2:
+        raise DataError(f"{source} has {width} column; numbers and labels are needed")
+    if names is not None and wanted in names:
+        return list(names).index(str(wanted))
+    try:
+        place = width - 1 if wanted is None else int(wanted)
+    except ValueError:
+        place = width
+    if not -width <= place < width:
+        listed = "it has no header" if names is None else f"its columns: {_listed(names)}"
+        raise DataError(
+            f"{source} has no label column {wanted!r}; {listed}; give a name of its header, or a "
+            f"number from 0 to {width - 1}, or from -{width} to -1"
+        )
+    return place % width
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f", ... ({len(names)} in all)" if len(names) > 20 else ""
+    return (", ".join(name[:40] for name in names[:20]) or "nothing") + more

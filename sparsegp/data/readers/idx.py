@@ -1,119 +1,73 @@
 """Reader of IDX images, the format of MNIST. Unpacked files stay on disk, .gz are read whole."""
 
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sparsegp.data.blocks import from_function, from_memory, row_blocks
-from sparsegp.data.readers.base import Request, open_bytes, reader
-from sparsegp.data.storage import read_range, read_whole, reading, version
-from sparsegp.data.table import Dataset, Table, check_table
+from sparsegp.data.blocks import from_file, from_memory
+from sparsegp.data.readers.base import LabelColumn, reader
+from sparsegp.data.storage import is_file, opened, read_whole, size_of
+from sparsegp.data.table import Dataset, Table
 from sparsegp.errors import DataError
 
-IMAGES = bytes([0, 0, 8, 3])
-LABELS = bytes([0, 0, 8, 1])
+IMAGES, LABELS = bytes([0, 0, 8, 3]), bytes([0, 0, 8, 1])
+"""How files begin: bytes, and the number of dimensions."""
 
 
 @reader("idx3-ubyte", magic=IMAGES)
-def read_idx(name: str, request: Request) -> Dataset:
+def read_idx(name: str, label_column: LabelColumn, n_features: int | None) -> Dataset:
     """Read images as rows of bytes, with the labels beside them.
 
     Labels are in the file of the same name with `labels-idx1` for `images-idx3`; there need not
     be any. Beside train-images..., a pair t10k-... becomes the test table.
-
-    Raises
-    ------
-    DataError
-        If a file is damaged, cut short, or not what its name says.
     """
-    images = Path(name)
-    train = _table(images, _beside(images, "images", "labels", "idx3", "idx1"))
-    if not images.name.startswith("train"):
-        return Dataset(train)
-    images_of_test = _beside(images, "train", "t10k")
-    if images_of_test is None:
-        return Dataset(train)
-    labels_of_test = _beside(images_of_test, "images", "labels", "idx3", "idx1")
-    if labels_of_test is None:
-        return Dataset(train)
-    return Dataset(train, _table(images_of_test, labels_of_test))
+    train = _table(name)
+    images = _beside(name, ("train", "t10k"))
+    test = None if images is None else _table(images)
+    return Dataset(train, None if test is None or test.y is None else test)
 
 
-@reader("idx1-ubyte", magic=LABELS)
-def refuse_labels(name: str, request: Request) -> Dataset:
-    """Tell that the file of images is wanted.
-
-    Raises
-    ------
-    DataError
-        Always.
-    """
-    raise DataError(
-        f"{name} holds labels; give the file of images beside it (...images-idx3-ubyte)"
-    )
-
-
-def read_rows(name: str, stamp: str, start: int, stop: int, p: int) -> NDArray[Any]:
-    """Read images start..stop-1 of p pixels; `stamp` tells versions of the file apart."""
-    with reading(name):
-        content = read_range(name, 16 + start * p, 16 + stop * p)
-        return np.frombuffer(content, np.uint8).reshape(-1, p)
-
-
-def _table(images: Path, labels: Path | None) -> Table:
-    name = str(images)
-    shape = _shape(name, IMAGES)
-    n, p = shape[0], math.prod(shape[1:])
+def _table(name: str) -> Table:
+    labels = _beside(name, ("images", "labels"), ("idx3", "idx1"))
     y = None
     if labels is not None:
-        count = _shape(str(labels), LABELS)
-        y = _content(str(labels), 8, count[0]).astype(np.int64)
-    if name.lower().endswith(".gz"):
-        content = _content(name, 16, n * p).reshape(n, p)
-        return check_table(Table(from_memory(content, name), y, name))
-    size, stamp = version(name)
-    if size != 16 + n * p:
-        raise _wrong_length(name, 16 + n * p, size)
-    blocks = row_blocks(n, p, name)
-    given = [(name, stamp, start, stop, p) for start, stop in blocks]
-    X = from_function(read_rows, given, [b - a for a, b in blocks], p, np.uint8, name)
-    return check_table(Table(X, y, name))
+        y = np.frombuffer(_values(labels, LABELS)[1], np.uint8).astype(np.int64)
+    lazy = not name.lower().endswith(".gz")
+    (n, *sides), content = _values(name, IMAGES, lazy)
+    shape = n, math.prod(sides)
+    if lazy:
+        return Table(from_file(name, 16, shape, np.dtype("u1")), y, name)
+    return Table(from_memory(np.frombuffer(content, "u1").reshape(shape), name), y, name)
 
 
-def _shape(name: str, magic: bytes) -> tuple[int, ...]:
-    """Read the header: four bytes, then the dimensions as four bytes each."""
-    with reading(name), open_bytes(name) as file:
+def _values(name: str, magic: bytes, lazy: bool = False) -> tuple[tuple[int, ...], bytearray]:
+    """Return the sizes that the header of a file declares, and its values unless `lazy`.
+
+    Four bytes are followed by the sizes, four bytes each, and the values, a byte each.
+    """
+    with opened(name) as file:
         header = file.read(4 + 4 * magic[3])
-    if not header.startswith(magic):
-        raise DataError(
-            f"{name} must begin with the bytes {magic.hex()}, it has {header[:4].hex()}"
-        )
-    if len(header) < 4 + 4 * magic[3]:
-        raise _wrong_length(name, 4 + 4 * magic[3], len(header))
-    return tuple(np.frombuffer(header, ">u4", offset=4).tolist())
+        shape = tuple(np.frombuffer(header[4:], ">u4").tolist())
+        if not header.startswith(magic) or len(shape) != magic[3]:
+            raise DataError(f"{name} must begin with {magic.hex()} and {magic[3]} sizes")
+        n = math.prod(shape)
+        if lazy:
+            content, found = bytearray(), size_of(name) - len(header)
+        else:
+            content = read_whole(file, n, name)
+            found = len(content) + len(file.read(1))
+    if found != n:
+        state = "cut short" if found < n else "too long"
+        raise DataError(f"{name} is {state}: {n} values are expected, and there are {found}")
+    return shape, content
 
 
-def _content(name: str, offset: int, size: int) -> NDArray[np.uint8]:
-    with reading(name), open_bytes(name) as file:
-        content = read_whole(file, offset + size, name)
-        found = len(content) + len(file.read(1))
-    if found != offset + size:
-        raise _wrong_length(name, offset + size, found)
-    return np.frombuffer(content, np.uint8, offset=offset)
-
-
-def _wrong_length(name: str, expected: int, found: int) -> DataError:
-    state = "cut short" if found < expected else "too long"
-    return DataError(f"{name} is {state}: {expected} bytes are expected, {found} were found")
-
-
-def _beside(path: Path, *replacements: str) -> Path | None:
+def _beside(name: str, *replaced: tuple[str, str]) -> str | None:
     """Return the file with parts of the name replaced, with or without .gz, if there is one."""
-    name = path.name[:-3] if path.name.lower().endswith(".gz") else path.name
-    for old, new in zip(replacements[::2], replacements[1::2], strict=True):
-        name = name.replace(old, new)
-    found = (path.with_name(name + end) for end in ("", ".gz"))
-    return next((file for file in found if file.is_file() and file != path), None)
+    folder, slash, last = name.rpartition("/")
+    last = last[:-3] if last.lower().endswith(".gz") else last
+    other = last
+    for part in replaced:
+        other = other.replace(*part)
+    found = [folder + slash + other + end for end in ("", ".gz")]
+    return next((each for each in found if other != last and is_file(each)), None)

@@ -1,67 +1,102 @@
-"""Reader of zarr groups. Chunks are read inside the tasks that need them."""
+"""Reader of zarr groups that others wrote. Chunks are read inside the tasks that need them.
 
+Values are decoded by codecs that compress, filter or check, and by no others: zarr knows some that
+unpickle, or whatever an installed package has registered.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.data.blocks import from_function, row_blocks
-from sparsegp.data.readers.base import Request, reader
-from sparsegp.data.readers.members import dataset_from_members
-from sparsegp.data.readers.zarr_store import opened, zarr_format
-from sparsegp.data.storage import entries, require_memory
-from sparsegp.data.table import Dataset, Table, check_table, tidy_labels
+from sparsegp.data.blocks import LARGEST_BLOCK, from_function, row_blocks
+from sparsegp.data.labels import tidy_labels
+from sparsegp.data.readers.base import ARRAYS, LabelColumn, dataset_of_arrays, reader
+from sparsegp.data.storage import is_url, reading, require_memory
+from sparsegp.data.table import Dataset, Table, require_two_dimensions
 from sparsegp.errors import DataError
 
+CODECS = frozenset(
+    {"bytes", "transpose", "sharding_indexed", "vlen-utf8", "vlen-bytes"}
+    | {"blosc", "zstd", "zlib", "gzip", "lz4", "bz2", "lzma"}
+    | {"crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"}
+    | {"delta", "shuffle", "fixedscaleoffset", "bitround", "quantize", "packbits", "astype"}
+)
+"""Names of the codecs that are used, without the prefix of those that numcodecs lends."""
 
-@reader(".zarr", urls=True)
-def read_zarr(name: str, request: Request) -> Dataset:
+
+@reader(".zarr")
+def read_zarr(name: str, label_column: LabelColumn, n_features: int | None) -> Dataset:
     """Read a group, in a directory or at a URL, with the arrays of an .npz file.
 
     Blocks of rows are multiples of the chunks, so no chunk is read twice.
-
-    Raises
-    ------
-    DataError
-        If it is not a group, is damaged, or lacks arrays.
     """
     name = name.rstrip("/")
-    version = zarr_format(name)
+    with _group(name) as group:
 
-    def table(X: str, y: str | None) -> Table:
-        source = f"{name} ({X})"
-        rows = _rows(name, X, version, source)
-        labels = None if y is None else _labels(name, y, version, rows.shape)
-        return check_table(Table(rows, labels, source))
+        def table(X: str, y: str | None) -> Table:
+            inputs, source = _array(group, X, name), f"{name} ({X})"
+            require_two_dimensions(inputs, source)
+            n, p = inputs.shape
+            rows = row_blocks(n, p, source, multiple=inputs.chunks[0])
+            lazy = from_function(partial(_rows, name, X), rows, p, inputs.dtype, source)
+            if y is None:
+                return Table(lazy, None, source)
+            labels = _array(group, y, name)
+            if labels.shape[:1] != inputs.shape[:1]:  # before they are read
+                raise DataError(
+                    f"every row needs one label; {name} has rows of shape {inputs.shape} and "
+                    f"labels of shape {labels.shape}"
+                )
+            require_memory(labels.nbytes, name)
+            return Table(lazy, tidy_labels(labels[:], name), source)
 
-    members = [entry for entry in entries(name) if not entry.startswith((".", "zarr.json"))]
-    return dataset_from_members(members, table, name)
-
-
-def read_rows(name: str, member: str, version: int, start: int, stop: int) -> NDArray[Any]:
-    """Read rows start..stop-1 of an array of the group."""
-    with opened(name, member, version) as array:
-        return np.asarray(array[start:stop])
-
-
-def _labels(name: str, member: str, version: int, rows: tuple[int, ...]) -> NDArray[Any]:
-    source = f"{name} ({member})"
-    with opened(name, member, version) as array:
-        if array.shape[:1] != rows[:1]:  # before they are read
-            raise DataError(
-                f"every row needs one label; {name} has {rows[0]} rows and labels of shape "
-                f"{array.shape}"
-            )
-        require_memory(array.nbytes, source)
-        return tidy_labels(array[:], source)
+        return dataset_of_arrays([each for each in ARRAYS if each in group], table, name)
 
 
-def _rows(name: str, member: str, version: int, source: str) -> Any:
-    with opened(name, member, version) as array:
-        shape, dtype, chunks = array.shape, array.dtype, array.chunks
-    if len(shape) != 2:
-        raise DataError(f"X must be two-dimensional, (rows, columns); {source} has shape {shape}")
-    n, p = shape
-    blocks = row_blocks(n, p, source, multiple=chunks[0])
-    given = [(name, member, version, start, stop) for start, stop in blocks]
-    return from_function(read_rows, given, [b - a for a, b in blocks], p, dtype, source)
+def _rows(
+    name: str, member: str, block: int, start: int, shape: tuple[int, int], dtype: Any
+) -> NDArray[Any]:
+    """Read rows of an array of the group."""
+    with _group(name) as group:
+        return np.asarray(_array(group, member, name)[start : start + shape[0]])
+
+
+@contextmanager
+def _group(name: str) -> Iterator[Any]:
+    """Open a group; what goes wrong while it is read is a `DataError`."""
+    import zarr  # noqa: PLC0415 - 0.3 s, only where it is needed
+    from zarr.storage import FsspecStore, LocalStore  # noqa: PLC0415
+
+    with reading(name):
+        store: Any = FsspecStore.from_url if is_url(name) else LocalStore
+        group = zarr.open(store(name, read_only=True), mode="r")
+        if not isinstance(group, zarr.Group):
+            raise DataError(f"{name} is a single array; a group with arrays X and y is needed")
+        yield group
+
+
+def _array(group: Any, member: str, name: str) -> Any:
+    """Return an array of a group, if its sizes and codecs are to be trusted."""
+    array = group[member]
+    chunk, metadata = array.shards or array.chunks, array.metadata.to_dict()
+    if array.dtype.kind not in "biufSUTO":  # the objects are strings of variable length
+        raise DataError(f"{name} ({member}) must hold numbers or strings; it holds {array.dtype}")
+    if 0 in chunk or math.prod(chunk) * array.dtype.itemsize > 8 * LARGEST_BLOCK:
+        raise DataError(
+            f"a chunk of {name} ({member}) has the shape {chunk}, where at most "
+            f"{8 * LARGEST_BLOCK} bytes are read; store it in smaller chunks"
+        )
+    coded = str([metadata.get(key) for key in ("codecs", "filters", "compressor")])
+    unknown = set(re.findall(r"'(?:name|id)': '(?:numcodecs\.)?([^']*)'", coded)) - CODECS
+    if unknown:
+        raise DataError(
+            f"{name} ({member}) is coded by {', '.join(sorted(unknown))}, which is not read; "
+            f"write it anew with compressors of zarr or none"
+        )
+    return array

@@ -1,0 +1,180 @@
+"""Classifiers of other libraries, named by their import path, and some made of them here."""
+
+import warnings
+from inspect import signature
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.kernel_approximation import Nystroem
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.neighbors import NearestNeighbors
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVC
+from threadpoolctl import threadpool_limits
+
+from pipelines.experiment import Cell
+from pipelines.metrics import Predictions
+from pipelines.ours import imported
+from pipelines.place import Place
+from pipelines.toml import errors_of
+from pipelines.views import Data
+from sparsegp.data import choose_scaling, summarise, table_from_arrays
+from sparsegp.errors import SparseGPError
+from sparsegp.types import Doubles, Floats, Integers
+
+COSTS = tuple(10.0**k for k in (-1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0))
+GAMMAS = tuple(2.0**k for k in range(-4, 5))
+"""Values of C, and factors of gamma, among which cross-validation chooses."""
+
+
+def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
+    """Fit the estimator of a cell on one thread, and evaluate on the test rows.
+
+    Inputs are scaled beforehand, which is not timed. The labels that it sees are codes from 0. A
+    solver that does not converge is an error: a baseline must be at its best. Parameters and result
+    are those of `pipelines.ours.run`.
+    """
+    spec = cell.spec
+    summary = summarise(table_from_arrays(data.X_train).X, data.name)
+    scaling = choose_scaling(spec.get("scaling", "auto"), summary)
+    dtype = np.dtype(spec.get("precision", "float64"))
+    X_train, X_test = (scaling.apply(np.asarray(X), dtype) for X in (data.X_train, data.X_test))
+    classes, codes = np.unique(data.y_train, return_inverse=True)
+    estimator = _built(spec, cell.seed)
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        try:
+            with place.timed():
+                estimator.fit(X_train, codes)
+        except ConvergenceWarning as warning:
+            raise SparseGPError(f"{cell.name} did not converge: {warning}") from None
+        if spec.get("probabilities", hasattr(estimator, "predict_proba")):
+            with np.errstate(divide="ignore"):  # the logarithm of no probability
+                logs = np.log(np.asarray(estimator.predict_proba(X_test), np.float64))
+            certainty = estimator.certainty(X_test) if hasattr(estimator, "certainty") else None
+            found = Predictions(classes, logs.argmax(axis=1), logs, certainty)
+        else:
+            found = Predictions(classes, estimator.predict(X_test), None)
+    figures = found.figures(data) | place.costs
+    rows = found.rows(data) if "keep_rows" in spec else {}
+    return {"figures": figures, "curve": [], "rows": rows, "scaling": scaling.name}
+
+
+def _built(spec: Any, seed: int) -> Any:
+    """Return the estimator that a table names, and those that its parameters name.
+
+    The seed is for whatever has a `random_state` that is not given.
+    """
+    if not isinstance(spec, dict):
+        return spec
+    if not isinstance(spec.get("estimator"), str):
+        return {key: _built(value, seed) for key, value in spec.items()}
+    kind, named = imported(spec["estimator"]), _built(spec.get("parameters", {}), seed)
+    if "random_state" in signature(kind).parameters:
+        named.setdefault("random_state", seed)
+    with errors_of(spec["estimator"]):
+        return kind(**named)
+
+
+def _scale(X: Floats) -> Any:
+    """Return 1 / (p Var X), the gamma that scikit-learn calls "scale", as a double of NumPy."""
+    return 1.0 / (X.shape[1] * X.var(dtype=float))
+
+
+class NystroemLogistic(BaseEstimator):  # type: ignore[misc] # untyped
+    """Logistic regression on Nystroem features of an RBF kernel.
+
+    Parameters
+    ----------
+    n_components : int
+        Features.
+    C : float
+        Inverse strength of the penalty.
+    gamma : float, optional
+        Factor of the squared distance; scikit-learn's "scale" if left out.
+    random_state : int
+    """
+
+    def __init__(
+        self, n_components: int, C: float = 1.0, gamma: float | None = None, random_state: int = 0
+    ) -> None:
+        self.n_components, self.C, self.gamma = n_components, C, gamma
+        self.random_state = random_state
+
+    def fit(self, X: Floats, y: Integers) -> Self:
+        """Fit both."""
+        gamma, seed = self.gamma or _scale(X), self.random_state
+        features = Nystroem(gamma=gamma, n_components=self.n_components, random_state=seed)
+        self._model = make_pipeline(features, LogisticRegression(C=self.C, max_iter=10_000))
+        self._model.fit(X, y)
+        return self
+
+    def predict_proba(self, X: Floats) -> Doubles:
+        """Return probabilities, (n, K)."""
+        return np.asarray(self._model.predict_proba(X))
+
+
+class TunedSVC(BaseEstimator):  # type: ignore[misc] # untyped
+    """A support vector machine with the C and gamma of the least error in a cross-validation.
+
+    Parameters
+    ----------
+    calibrated : bool
+        With probabilities by the method of Platt: a logistic function of the decision values is
+        fitted to those of the rows that were left out, as Rasmussen & Williams (2006, section
+        3.7.3) do with a cumulative Gaussian.
+    folds : int
+    random_state : int
+        Key of the folds.
+    """
+
+    def __init__(self, calibrated: bool = True, folds: int = 5, random_state: int = 0) -> None:
+        self.calibrated, self.folds, self.random_state = calibrated, folds, random_state
+
+    def fit(self, X: Floats, y: Integers) -> Self:
+        """Choose the parameters; the first of equally good ones, with the smaller C, is taken."""
+        parts = StratifiedKFold(self.folds, shuffle=True, random_state=self.random_state)
+        grid = {"C": COSTS, "gamma": [_scale(X) * factor for factor in GAMMAS]}
+        self._model = GridSearchCV(SVC(), grid, cv=parts).fit(X, y).best_estimator_
+        if self.calibrated:
+            machine = CalibratedClassifierCV(self._model, cv=parts, ensemble=False)
+            self._model = machine.fit(X, y)
+        return self
+
+    def predict(self, X: Floats) -> Integers:
+        """Return the classes, (n,)."""
+        return np.asarray(self._model.predict(X))
+
+    def predict_proba(self, X: Floats) -> Doubles:
+        """Return probabilities, (n, K), if calibrated."""
+        return np.asarray(self._model.predict_proba(X))
+
+
+class ProbabilisticNeighbour(BaseEstimator):  # type: ignore[misc] # untyped
+    """The probabilistic nearest neighbour of Rasmussen & Williams (2006, section 3.7.3).
+
+    A row is of the class of its nearest neighbour with the share of training rows that are of the
+    class of theirs, and of each other class with an equal part of the rest. Rows far from their
+    neighbours are the least certain.
+    """
+
+    def fit(self, X: Floats, y: Integers) -> Self:
+        """Look for the neighbour of each row among the others."""
+        self._rows = NearestNeighbors(n_neighbors=1).fit(X)
+        others = self._rows.kneighbors(return_distance=False)[:, 0]
+        self._y, self._share = y, float(np.mean(y[others] == y))
+        return self
+
+    def predict_proba(self, X: Floats) -> Doubles:
+        """Return probabilities, (n, K)."""
+        classes, near = np.unique(self._y), self._rows.kneighbors(X, return_distance=False)[:, 0]
+        rest = (1.0 - self._share) / (len(classes) - 1)
+        return np.where(self._y[near, np.newaxis] == classes, self._share, rest)
+
+    def certainty(self, X: Floats) -> Doubles:
+        """Return minus the distance of the nearest neighbour, (n,)."""
+        return -np.asarray(self._rows.kneighbors(X)[0][:, 0])

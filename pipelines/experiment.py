@@ -1,0 +1,256 @@
+"""What a pipeline file says: data, methods, repetitions, and the table with published figures."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pipelines.data import Source
+from pipelines.toml import errors_of, read_toml
+from sparsegp.settings import settings_given
+
+Table = Mapping[str, Any]
+
+BASELINE = {"estimator", "parameters", "scaling", "precision", "probabilities", "baseline"}
+"""Keys of a method of another library."""
+
+OURS = {"one_against_rest", "virtual", "kernel_method", "extra", "options", "scratch", "workers"}
+OURS |= {"baseline", "keep_rows"}
+"""Keys of a method of ours besides its settings; README.md says what they do."""
+
+MORE = ", ..."
+"""In the text of a kernel: the number before it again and again, one for each column."""
+
+AXES = ("log length scale", "log deviation")
+"""log l and log s of the kernel s^2 exp(-|x - z|^2 / 2 l^2)."""
+
+FINAL = -1
+"""In place of a number of active rows: the finished model."""
+
+KEYS = ["data", "method", "n_active", "metric"]
+"""What a figure of the table is known by."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is run and kept by itself: a method on a data set with one seed, and one kernel.
+
+    Parameters
+    ----------
+    data, method : str
+        Their names in the file.
+    seed : int
+    source : Source
+    spec : mapping
+        All that the file says of the method on this data.
+    point : mapping
+        Of a grid, by `AXES`.
+    """
+
+    data: str
+    method: str
+    seed: int
+    source: Source
+    spec: Table
+    point: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Data, method, seed, and the point of a grid."""
+        point = "".join(f"-{value:.3g}" for value in self.point.values())
+        return f"{self.data}-{self.method}-{self.seed}{point}".replace(" ", "-")
+
+    @property
+    def key(self) -> str:
+        """Digest of all that the result depends on, apart from the data files."""
+        text = json.dumps([self.source.table, self.spec, self.seed], sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of a method of ours."""
+        return {k: v for k, v in self.spec.items() if k not in OURS} | {"seed": self.seed}
+
+    @property
+    def is_small(self) -> bool:
+        """Whether one thread is enough: it takes all rows, which must be few."""
+        return "estimator" in self.spec or self.spec.get("method", "ivm") != "ivm"
+
+    @property
+    def task(self) -> str:
+        """A name that cells share of which one goes on with the run of another."""
+        shares = "kernel_method" in self.spec
+        return f"{self.source.table}, {self.seed}" if shares else self.key
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table ``[grid]``: kernels with a variance s^2 and a length scale l.
+
+    Parameters
+    ----------
+    log_length_scale, log_deviation : (float, float, int)
+        The least value, the greatest, and their number.
+    kernel : str
+        Its text, with {variance} and {length_scale}.
+    by : str
+        The metric that tells the best kernel.
+    pictures : sequence of str
+        Metrics that are drawn as contours.
+    """
+
+    log_length_scale: Sequence[float]
+    log_deviation: Sequence[float]
+    kernel: str = "{variance}*rbf({length_scale})"
+    by: str = "log evidence"
+    pictures: Sequence[str] = ("log evidence", "test information bits", "test error %")
+
+    def points(self) -> Iterator[tuple[dict[str, float], str]]:
+        """Yield every point and its kernel."""
+        axes = (self.log_length_scale, self.log_deviation)
+        for log_l, log_s in product(*(np.linspace(a, b, int(n)).tolist() for a, b, n in axes)):
+            text = self.kernel.format(variance=math.exp(2.0 * log_s), length_scale=math.exp(log_l))
+            yield dict(zip(AXES, (log_l, log_s), strict=True)), text
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A pipeline.
+
+    Parameters
+    ----------
+    path : Path
+    heading : str
+    cells : sequence of Cell
+    baselines : mapping
+        From data and method of each row of the table to the method that it is compared with.
+    wanted : DataFrame
+        `KEYS` of the figures of the table.
+    published, goals : DataFrame
+        Lines with `KEYS` and value, where and below; or at_most, near and within.
+    grid : Grid or None
+    process : mapping or None
+        Threads and memory of the processes in which cells are measured, one each.
+    picture : str
+        "curves" against the active rows, or "reject": means over the rows that are not rejected.
+    """
+
+    path: Path
+    heading: str
+    cells: Sequence[Cell]
+    baselines: Mapping[tuple[str, str], str]
+    wanted: pd.DataFrame
+    published: pd.DataFrame
+    goals: pd.DataFrame
+    grid: Grid | None
+    process: Table | None
+    picture: str
+
+    @property
+    def name(self) -> str:
+        """Folder and name of the file."""
+        return f"{self.path.absolute().parent.name}-{self.path.stem}"
+
+
+def read_experiment(path: Path, changes: Sequence[str] = ()) -> Experiment:
+    """Read and check a pipeline file; parameters and errors are those of `read_toml`."""
+    content = read_toml(path, changes)
+    with errors_of(str(path)):
+        return _experiment(path, **content)
+
+
+def _experiment(  # noqa: PLR0913 - the keys of a file
+    path: Path,
+    *,
+    title: str,
+    data: str | list[str] | dict[str, Any],
+    methods: Table,
+    paper: str = "",
+    settings: Table | None = None,
+    seeds: int | list[int] = 1,
+    table: Table | None = None,
+    published: Sequence[Table] = (),
+    goals: Sequence[Table] = (),
+    grid: Table | None = None,
+    process: Table | None = None,
+    picture: str = "",
+) -> Experiment:
+    """Return what the keys of a file say."""
+    kernels = None if grid is None else Grid(**grid)
+    points = [({}, "")] if kernels is None else list(kernels.points())
+    names = [data] if isinstance(data, str) else data
+    tables = names if isinstance(names, dict) else {name: {} for name in names}
+    cells, baselines = [], {}
+    for (name, of_data), (method, content) in product(tables.items(), methods.items()):
+        if name not in content.get("data", tables):
+            continue
+        own = {k: v for k, v in of_data.items() if k != "settings"}
+        common = {**(settings or {}), **of_data.get("settings", {})}
+        with errors_of(f"data.{name}"):
+            source = Source(f"{path}: data.{name}", {"source": name, **own})
+        with errors_of(f"methods.{method}"):
+            spec = _spec(name, content, common)
+        baselines[name, method] = spec.pop("baseline", "")
+        extra = {"keep_rows": True} if picture == "reject" else {}
+        for seed in range(seeds) if isinstance(seeds, int) else seeds:
+            for point, kernel in points:
+                own = spec | extra | ({"kernel": kernel} if kernel else {})
+                cells.append(Cell(name, method, seed, source, own, point))
+    rows = list(baselines)
+    wrong = [one for (name, _), one in baselines.items() if one and (name, one) not in rows]
+    if wrong:
+        raise ValueError(f"the baseline {wrong[0]!r} is no method on the same data")
+    pairs = ((published, ["value", "where", "below"]), (goals, ["at_most", "near", "within"]))
+    claims = [_claims(tables, own, rows) for tables, own in pairs]
+    wanted = _wanted(rows, claims, **(table or {}))
+    heading = ". ".join(filter(None, (title, paper)))
+    found = (path, heading, cells, baselines, wanted, *claims, kernels, process, picture)
+    return Experiment(*found)
+
+
+def _spec(data: str, content: Table, common: Table) -> dict[str, Any]:
+    """Return what is said of a method on data, with common settings; refuse what cannot be."""
+    own = {key: value for key, value in content.items() if key not in {"data", "on"}}
+    own |= content.get("on", {}).get(data, {})
+    if "estimator" in own:
+        unknown = set(own) - BASELINE
+        if unknown:
+            raise ValueError(f"{unknown.pop()} is not known; known: {', '.join(sorted(BASELINE))}")
+        return {key: value for key, value in common.items() if key in BASELINE} | own
+    settings = {k: v for k, v in {**common, **own}.items() if k not in OURS}
+    if MORE in settings.get("kernel", ""):
+        del settings["kernel"]  # its numbers follow from the data
+    settings_given(**settings)
+    return {**common, **own}
+
+
+def _claims(
+    tables: Sequence[Table], own: list[str], rows: Sequence[tuple[str, str]]
+) -> pd.DataFrame:
+    """Return published figures or goals as lines."""
+    lines = [{"data": rows[0][0], "n_active": FINAL, **table} for table in tables]
+    for line in lines:
+        if set(line) - {*KEYS, *own} or (line["data"], line["method"]) not in rows:
+            known = f"{', '.join(KEYS + own)}; data and methods are {rows}"
+            raise ValueError(f"a figure cannot be {line}; it has {known}")
+    numbers = {name: float for name in own if name not in {"where", "below"}}
+    return pd.DataFrame(lines, columns=KEYS + own).astype({"n_active": int, **numbers})
+
+
+def _wanted(
+    rows: Sequence[tuple[str, str]],
+    claims: Sequence[pd.DataFrame],
+    columns: Sequence[str] = ("test error %", "test NLPP"),
+    n_active: Sequence[int] = (FINAL,),
+) -> pd.DataFrame:
+    """Return `KEYS` of the figures of ``[table]``, of those published, and of goals."""
+    named = [[*row, n, metric] for n in n_active for row in rows for metric in columns]
+    every = [pd.DataFrame(named, columns=KEYS), *(claim[KEYS] for claim in claims)]
+    return pd.concat(every).drop_duplicates(ignore_index=True)

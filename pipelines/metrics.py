@@ -1,0 +1,110 @@
+"""Metrics: how good predictions of the test rows are.
+
+Test NLPP is the mean of -log p of the test labels, test probability the geometric mean of p. Rows
+of which a classifier is least certain are rejected first.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pipelines.views import Data
+from sparsegp.data import encode_with
+from sparsegp.report import evaluate, rejecting
+from sparsegp.types import Doubles, Integers, Labels
+
+REJECTED = (0.05, 0.1, 0.2)
+"""Shares of the test rows that are rejected."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a classifier says of n test rows.
+
+    Parameters
+    ----------
+    classes : Labels (K,)
+    codes : Integers (n,)
+        Of the classes predicted.
+    log_probabilities : Doubles (n, K) or None
+        None for a classifier without.
+    certainty : Doubles (n,) or None
+        Rows with the least of it are rejected first; None where that is the greatest probability.
+    """
+
+    classes: Labels
+    codes: Integers
+    log_probabilities: Doubles | None
+    certainty: Doubles | None = None
+
+    def figures(self, data: Data) -> dict[str, float]:
+        """Return metrics by name, without those that need probabilities where there are none."""
+        target, logs = self._target(data), self.log_probabilities
+        found = {"test error %": 100.0 * float(np.mean(self.codes != target))}
+        if logs is not None:
+            evaluation = evaluate(logs, target, self.classes)
+            share = float(np.log(data.label_shares).mean())
+            found |= of_nlpp(evaluation.nlpp) | {
+                "test log likelihood, all rows": -evaluation.nlpp * len(target),
+                "test Brier score": evaluation.brier,
+                "test ECE": evaluation.ece,
+                "test information bits": -(share + evaluation.nlpp) / math.log(2.0),
+            }
+        for what, (rejected, means) in reject_curves(self.rows(data)).items():
+            for share in REJECTED:
+                mean = float(means[np.flatnonzero(rejected <= share)[-1]])
+                found |= {} if math.isnan(mean) else {f"{what}, {share:.0%} rejected": mean}
+        return found
+
+    def rows(self, data: Data) -> dict[str, Any]:
+        """Return of every test row: certainty, whether it is classified rightly, and information.
+
+        The latter is log2 p of the true label, less the mean over all test rows of that of the
+        share of the label in the training rows; NaN where there is no probability.
+        """
+        target, logs, certainty = self._target(data), self.log_probabilities, self.certainty
+        known, gains = target >= 0, np.full(len(target), np.nan)
+        if logs is not None:
+            own = np.take_along_axis(logs[known], target[known, np.newaxis], axis=1)[:, 0]
+            gains[known] = (own - np.log(data.label_shares).mean()) / math.log(2.0)
+        if certainty is None:
+            certainty = np.ones(len(target)) if logs is None else np.exp(logs.max(axis=1))
+        return {"certainty": certainty, "right": self.codes == target, "information": gains}
+
+    def _target(self, data: Data) -> Integers:
+        return encode_with(self.classes, data.y_test, data.name)[0]
+
+
+def reject_curves(rows: Mapping[str, Any]) -> dict[str, tuple[Doubles, Doubles]]:
+    """Return shares rejected and means over the rows kept, by what is averaged.
+
+    As in Rasmussen & Williams (2006), figure 3.10. Information is that beyond the shares of the
+    labels on all test rows: whatever is rejected, no more can be told than there was to tell.
+    """
+    certainty, right, information = (np.asarray(rows[name]) for name in rows)
+    found = {"test error %": 100.0 * ~right, "test information bits": information}
+    return {what: rejecting(certainty, values) for what, values in found.items()}
+
+
+def of_nlpp(nlpp: float) -> dict[str, float]:
+    """Return the metrics that follow from the mean negative log probability of the labels."""
+    p = math.exp(-nlpp)
+    return {"test NLPP": nlpp, "test probability": p, "test log likelihood": -nlpp}
+
+
+def of_record(record: Mapping[str, Any]) -> dict[str, float]:
+    """Return the metrics of a record of the learning curve."""
+    n, seconds = record["n_active"], record["seconds"]
+    found = {"n_active": n, "selection, seconds": seconds, "ms an inclusion": 1e3 * seconds / n}
+    for part, name in (("heldout", "test"), ("train", "training")):
+        if record.get(f"{part}_error") is not None:
+            found[f"{name} error %"] = 100.0 * record[f"{part}_error"]
+    if record.get("heldout_mse") is not None:
+        found["test MSE"] = record["heldout_mse"]
+    if record.get("heldout_nlpp") is not None:
+        found |= of_nlpp(record["heldout_nlpp"])
+        found["test log likelihood, uncalibrated"] = -record["heldout_nlpp"]
+    return found

@@ -1,0 +1,104 @@
+"""Classes of which the true probabilities are known, drawn chunk by chunk, of any size."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import zarr
+from scipy.special import log_softmax, logsumexp
+
+from sparsegp.types import Doubles, Floats, Integers
+
+CHUNK_ROWS = 4096
+"""Rows that are drawn at a time; they depend on seed, part and the number of their chunk."""
+
+PARTS = ("train", "test")
+N_FACTORS, N_CLASSES, PER_CLASS = 4, 5, 3
+SPREAD, NOISE = 0.4, 0.5
+
+
+@dataclass(frozen=True)
+class Mixture:
+    r"""Five classes, each of three Gaussians, in a subspace of four dimensions, under noise.
+
+    .. math:: x = A s + e, \quad s \sim N(\mu_c, 0.4^2 I), \quad e \sim N(0, 0.5^2 I)
+
+    with :math:`A^T A = (p / 4) I`, so a column has about the same variance for any p. All that x
+    tells of its class is :math:`t = (4 / p) A^T x \sim N(\mu_c, (0.4^2 + 0.5^2 \cdot 4 / p) I)`,
+    and the probability of every class given x is a ratio of sums of these densities. The means
+    :math:`\mu_c` are N(0, I), and the 15 Gaussians equally probable.
+
+    Parameters
+    ----------
+    n_columns : int
+        p, at least 4.
+    seed : int
+        Key of the means, of A and of all rows.
+    """
+
+    n_columns: int
+    seed: int = 0
+
+    def draw(self, part: str, chunk: int) -> tuple[Floats, Integers]:
+        """Return the rows of one chunk of a part in float32 (m, p), and their classes (m,)."""
+        rng = np.random.default_rng([self.seed, 1 + PARTS.index(part), chunk])
+        means, basis = self._means(), self._basis()
+        which = rng.integers(0, len(means), CHUNK_ROWS)
+        s = means[which] + SPREAD * rng.standard_normal((CHUNK_ROWS, N_FACTORS))
+        X = rng.standard_normal((CHUNK_ROWS, self.n_columns), dtype=np.float32)
+        X *= np.float32(NOISE)
+        X += (s @ basis.T).astype(np.float32)
+        return X, which % N_CLASSES
+
+    def log_probabilities(self, X: Floats) -> Doubles:
+        """Return the true log probabilities of the classes of rows (m, p), (m, K)."""
+        scale = N_FACTORS / self.n_columns
+        t = scale * (np.asarray(X, dtype=np.float64) @ self._basis())
+        squared = ((t[:, np.newaxis] - self._means()) ** 2).sum(axis=2)
+        logs = -0.5 * squared / (SPREAD**2 + scale * NOISE**2)
+        of_class = logs.reshape(len(X), PER_CLASS, N_CLASSES)  # component c is of class c mod K
+        found: Doubles = log_softmax(logsumexp(of_class, axis=1), axis=1)
+        return found
+
+    def write(self, path: Path, n_train: int, n_test: int) -> None:
+        """Write a zarr group of rows and classes, which never are in memory together."""
+        group = zarr.open_group(str(path), mode="w")
+        for part, n in zip(PARTS, (n_train, n_test), strict=True):
+            wide, chunk = (n, self.n_columns), min(CHUNK_ROWS, n)
+            X = group.create_array(
+                f"X_{part}", shape=wide, chunks=(chunk, wide[1]), dtype="f4", compressors=None
+            )  # noise does not get smaller
+            y = group.create_array(f"y_{part}", shape=(n,), chunks=(chunk,), dtype="i8")
+            for first in range(0, n, CHUNK_ROWS):
+                rows, classes = self.draw(part, first // CHUNK_ROWS)
+                X[first : first + CHUNK_ROWS] = rows[: n - first]
+                y[first : first + CHUNK_ROWS] = classes[: n - first]
+
+    def _means(self) -> Doubles:
+        """Return the means of the Gaussians in the subspace, (15, 4)."""
+        rng = np.random.default_rng([self.seed, 0])
+        return rng.standard_normal((N_CLASSES * PER_CLASS, N_FACTORS))
+
+    def _basis(self) -> Doubles:
+        """Return A, (p, 4)."""
+        rng = np.random.default_rng([self.seed, 0, self.n_columns])
+        Q, _ = np.linalg.qr(rng.standard_normal((self.n_columns, N_FACTORS)))
+        return np.asarray(Q * np.sqrt(self.n_columns / N_FACTORS))
+
+
+@dataclass
+class Truth:
+    """The classifier of the least error: it knows the mixture, by its seed `random_state`."""
+
+    random_state: int = 0
+
+    def fit(self, X: Floats, y: Integers) -> Self:
+        """Learn nothing but the number of columns."""
+        del y
+        self._mixture = Mixture(X.shape[1], self.random_state)
+        return self
+
+    def predict_proba(self, X: Floats) -> Doubles:
+        """Return the true probabilities, (n, K)."""
+        return np.exp(self._mixture.log_probabilities(X))

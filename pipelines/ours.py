@@ -1,0 +1,179 @@
+"""Methods of ours: a run of `sparsegp.train`, or several that belong together."""
+
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from scipy.special import log_softmax
+
+import sparsegp
+from pipelines.experiment import MORE, Cell
+from pipelines.metrics import Predictions, of_nlpp, of_record
+from pipelines.place import Place
+from pipelines.views import Data
+from sparsegp.errors import SettingsError
+from sparsegp.model import Model
+from sparsegp.report.regression import evaluate_regression
+from sparsegp.types import Doubles
+
+STAGES = {"last": "", "first": ", without copies"}
+"""Runs of a cell, and how the names of their metrics end."""
+
+RELEVANT = 10.0
+"""Length scale, in units of scaled inputs, below which a column is taken to matter."""
+
+CHUNK = 4096
+"""Rows that are predicted at once."""
+
+
+def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
+    """Train as a cell says, and evaluate on the test rows.
+
+    Parameters
+    ----------
+    cell : Cell
+    data : Data
+    place : Place
+
+    Returns
+    -------
+    dict
+        `figures`, metrics by name; `curve`, those after some numbers of active rows; `rows`, what
+        `Predictions.rows` says, if it is to be kept; `kernels`, their texts.
+    """
+    if cell.spec.get("one_against_rest"):
+        return _one_against_rest(cell, data, place)
+    models = _train(cell, data, place, "run")
+    model = models["last"]
+    curve = [of_record(record) for record in model.history]
+    figures: dict[str, Any] = dict(curve[-1])
+    for stage, found in models.items():
+        own = _figures(found, data)
+        figures |= {f"{name}{STAGES[stage]}": value for name, value in own.items()}
+    kernels = [str(kernel) for kernel in model.kernels]
+    scales = ",".join(re.findall(r"ard\(([^()]*)\)", kernels[0])).split(",")
+    figures["relevant columns"] = sum(float(scale) < RELEVANT for scale in filter(None, scales))
+    if "log_evidence" in model.report:
+        figures["log evidence"] = model.report["log_evidence"]
+    figures |= place.costs
+    if "extra" in cell.spec:
+        function, options = imported(cell.spec["extra"]), cell.spec.get("options", {})
+        figures |= function(model, data, figures, cell.seed, **options)
+    rows = _predictions(model, data).rows(data) if "keep_rows" in cell.spec else {}
+    curve = [] if cell.is_small else curve
+    return {"figures": figures, "curve": curve, "rows": rows, "kernels": kernels}
+
+
+def _train(cell: Cell, data: Data, place: Place, name: str) -> dict[str, Model]:
+    """Return the models of a cell by the names of their stages."""
+    settings = {**cell.settings, **_kernel(cell, data, place)}
+    table = (data.X_train, data.y_train)
+    if "virtual" in cell.spec:
+        copies = dict(cell.spec["virtual"])
+        n_active = copies.pop("n_active")
+        first = _fit(table, {**settings, "n_active": n_active}, place, f"{name}-first")
+        rows = sparsegp.virtual_rows(first, table, "shift", **copies)
+        again = sparsegp.same_settings(first, n_active=settings["n_active"])
+        return {"first": first, "last": _fit((rows, None), again, place, name)}
+    with tempfile.TemporaryDirectory(prefix="sparsegp-") as folder:
+        scratch = folder if cell.spec.get("scratch") else None
+        test = (data.X_test, data.y_test)
+        return {"last": _fit(table, settings, place, name, test=test, scratch=scratch)}
+
+
+def _fit(table: Any, settings: Mapping[str, Any], place: Place, name: str, **options: Any) -> Model:
+    """Train in a run directory, with which a later call goes on, or in one go if it is timed."""
+    if place.runs is not None:
+        options |= {"out": place.runs / name, "resume": True}
+    options |= {"progress": place.progress, "runtime": place.where, **settings}
+    with place.timed():
+        return sparsegp.train(*table, **options)
+
+
+def _kernel(cell: Cell, data: Data, place: Place) -> dict[str, str]:
+    """Return the kernel of a cell as a setting, if it names one.
+
+    That is the text in the file, or the kernel that `kernel_method` learns from there on the same
+    rows, a run that the cells on these rows share.
+    """
+    if "kernel" not in cell.spec:
+        return {}
+    text = filled(cell.spec["kernel"], data.X_train.shape[1])
+    if "kernel_method" not in cell.spec:
+        return {"kernel": text}
+    method = {"method": cell.spec["kernel_method"], "kernel": text, "learn": "none"}
+    same = {k: v for k, v in cell.spec.items() if k not in {"kernel_method", "likelihood"}}
+    learning, shared = replace(cell, spec=same | method), place.runs and place.runs.parent
+    table, beside = (data.X_train, data.y_train), replace(place, runs=shared)
+    model = _fit(table, learning.settings, beside, f"kernel-{learning.key}")
+    return {"kernel": str(model.kernels[0])}
+
+
+def filled(kernel: str, columns: int) -> str:
+    """Return the text of a kernel with so many numbers in its brackets as there are columns."""
+
+    def fill(match: "re.Match[str]") -> str:
+        numbers = match[1].split(", ")
+        return f"({', '.join(numbers + numbers[-1:] * (columns - len(numbers)))})"
+
+    return re.sub(rf"\(([^()]*){re.escape(MORE)}\)", fill, kernel)
+
+
+def _one_against_rest(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
+    """Train a model of two classes for every class; their probabilities are normalised.
+
+    The class of the greatest probability is that of the surest model, which is how Seeger, Lawrence
+    & Herbrich (2006, section 6.5) combine such models. Class k has the seed of the cell plus k.
+    """
+    classes = np.unique(data.y_train)
+    logs: dict[str, list[Doubles]] = {}
+    figures: dict[str, float] = {}
+    kernels = []
+    for k, label in enumerate(classes):
+        task = data.against_rest(label)
+        models = _train(replace(cell, seed=cell.seed + k), task, place, f"class-{k}")
+        kernels.append(str(models["last"].kernels[0]))
+        for stage, model in models.items():
+            found = _predictions(model, task)
+            assert found.log_probabilities is not None  # a classifier
+            logs.setdefault(stage, []).append(found.log_probabilities[:, 1])
+            name = f"against the rest{STAGES[stage]}"
+            wrong = found.figures(task)["test error %"]
+            figures[f"error % of class {k} {name}"] = wrong
+            figures[f"error % {name}"] = figures.get(f"error % {name}", 0.0) + wrong / len(classes)
+    for stage, columns in logs.items():
+        every = log_softmax(np.stack(columns, axis=1), axis=1)
+        own = Predictions(classes, every.argmax(axis=1), every).figures(data)
+        figures |= {f"{name}{STAGES[stage]}": value for name, value in own.items()}
+    figures |= place.costs
+    return {"figures": figures, "curve": [], "rows": {}, "kernels": kernels}
+
+
+def _predictions(model: Model, data: Data) -> Predictions:
+    """Return what a classifier says of the test rows, some of them at a time."""
+    starts = range(0, len(data.y_test), CHUNK)
+    parts = [model.predict_log_proba(np.asarray(data.X_test[i : i + CHUNK])) for i in starts]
+    logs = np.concatenate(parts)
+    return Predictions(model.classes, logs.argmax(axis=1), logs)
+
+
+def _figures(model: Model, data: Data) -> dict[str, float]:
+    """Return the metrics of a model on the test rows."""
+    if not model.is_regression:
+        return _predictions(model, data).figures(data)
+    mean, variance = model.predictive_mean_and_variance(np.asarray(data.X_test))
+    found = evaluate_regression(mean, variance, np.asarray(data.y_test, np.float64))
+    return {"test MSE": found.mse, **of_nlpp(found.nlpp)}
+
+
+def imported(path: str) -> Any:
+    """Return what an import path such as ``sklearn.svm.SVC`` names."""
+    module, _, name = path.rpartition(".")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SettingsError(f"{path} cannot be imported: {error}") from None

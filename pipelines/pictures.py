@@ -1,0 +1,98 @@
+"""Pictures of a pipeline. They need matplotlib, the extra ``plot``."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pipelines.experiment import AXES, FINAL, Experiment
+from pipelines.metrics import reject_curves
+from pipelines.run import Work
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Colours of Okabe and Ito, which colour-blind readers tell apart."""
+
+LEAST_KEPT = 20
+"""Means over fewer rows than this are not drawn."""
+
+
+def draw(work: Work, frame: pd.DataFrame) -> list[Path]:
+    """Draw what the pipeline has to show; without matplotlib, nothing.
+
+    Parameters
+    ----------
+    work : Work
+    frame : DataFrame
+        See `pipelines.table.tidy`.
+    """
+    experiment = work.experiment
+    pictures: Iterator[tuple[str, Any]] = iter(())
+    if experiment.grid is not None:
+        pictures = _contours(frame, experiment.grid.pictures)
+    elif experiment.picture == "curves":
+        pictures = _curves(experiment, frame[frame["n_active"] != FINAL])
+    elif experiment.picture == "reject":
+        pictures = _reject(experiment, work.finished())
+    paths = []
+    try:
+        for name, figure in pictures:
+            paths.append(work.out / f"{name}.png")
+            figure.savefig(paths[-1])
+    except ImportError:
+        return []
+    return paths
+
+
+def _panels(count: int) -> tuple[Any, Any]:
+    """Return a figure, and axes beside each other."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
+
+    figure = Figure(figsize=(5.4 * count, 4.2), dpi=150, layout="constrained")
+    return figure, figure.subplots(1, count, squeeze=False)[0]
+
+
+def _curves(experiment: Experiment, frame: pd.DataFrame) -> Iterator[tuple[str, Any]]:
+    """Yield for each data set: metrics against the active rows, means over seeds."""
+    metrics, published = experiment.wanted["metric"].unique(), experiment.published
+    for data, own in frame[frame["metric"].isin(metrics)].groupby("data"):
+        figure, panels = _panels(own["metric"].nunique())
+        for axes, (metric, values) in zip(panels, own.groupby("metric"), strict=True):
+            means = values.groupby(["n_active", "method"])["value"].mean().unstack()
+            means.plot(ax=axes, color=COLOURS, xlabel="active rows", ylabel=metric)
+            claims = published[(published["data"] == data) & (published["metric"] == metric)]
+            for claim in claims.itertuples():
+                axes.axhline(claim.value, color="0.35", linestyle="--", label=claim.where)
+            axes.legend(frameon=False)
+        yield f"curves-{data}", figure
+
+
+def _contours(frame: pd.DataFrame, metrics: Any) -> Iterator[tuple[str, Any]]:
+    """Yield for each method and seed: metrics over the kernels of a grid."""
+    for row, points in frame[frame["metric"].isin(metrics)].groupby(["data", "method", "seed"]):
+        figure, panels = _panels(points["metric"].nunique())
+        for axes, (metric, own) in zip(panels, points.groupby("metric"), strict=True):
+            values = own.pivot_table(index=AXES[1], columns=AXES[0], values="value")
+            levels = np.unique(np.nanquantile(values, np.linspace(0.0, 1.0, 12)))
+            if min(values.shape) > 1 and len(levels) > 1:
+                drawn = axes.contour(values.columns, values.index, values, levels=levels)
+                axes.clabel(drawn, fmt="%.3g", fontsize=7)
+            axes.set(title=metric, xlabel="log l", ylabel="log s")
+        yield "grid-" + "-".join(map(str, row)), figure
+
+
+def _reject(experiment: Experiment, results: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield means over the rows kept against the share rejected; the rows of seeds are pooled."""
+    figure, panels = _panels(2)
+    for colour, row in zip(COLOURS, experiment.baselines, strict=False):
+        cells = [cell for cell in experiment.cells if (cell.data, cell.method) == row]
+        found = [pd.DataFrame(results[cell.key]["rows"]) for cell in cells if cell.key in results]
+        rows = pd.concat(found) if found else pd.DataFrame()
+        curves = reject_curves(rows) if found else {}
+        for axes, (what, (rejected, means)) in zip(panels, curves.items(), strict=False):
+            kept = (1.0 - rejected) * len(rows) > LEAST_KEPT - 0.5
+            axes.step(rejected[kept], means[kept], where="post", color=colour, label=row[1])
+            axes.set(xlabel="share of rows rejected, the least certain first", ylabel=what)
+    panels[0].legend(frameon=False)
+    yield "reject", figure

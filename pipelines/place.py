@@ -1,0 +1,62 @@
+"""Where a cell runs, and what that costs."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from sparsegp.progress import Progress, Quiet
+from sparsegp.runtime import Where
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a cell runs.
+
+    Parameters
+    ----------
+    folder : Path or None
+        Of data files.
+    runs : Path or None
+        For run directories, with which a later call goes on. None where the process does nothing
+        else, so that its time and memory are metrics.
+    where : Runtime or str
+        As for `sparsegp.train`.
+    progress : Progress
+    costs : dict
+        These metrics of time and memory.
+    """
+
+    folder: Path | None
+    runs: Path | None
+    where: Where
+    progress: Progress = field(default_factory=Quiet)
+    costs: dict[str, float] = field(default_factory=dict)
+
+    def within(self, name: str) -> "Place":
+        """Return the same place with a folder of its own for runs."""
+        return replace(self, runs=self.runs and self.runs / name)
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Add what happens here to the costs; memory includes all that the process has loaded."""
+        if self.runs is not None:
+            yield
+            return
+        with suppress(OSError):  # let the peak begin anew
+            Path("/proc/self/clear_refs").write_text("5")
+        wall, cpu = time.perf_counter(), time.process_time()
+        yield
+        for name, more in (("", time.perf_counter() - wall), ("CPU ", time.process_time() - cpu)):
+            self.costs[f"{name}seconds"] = self.costs.get(f"{name}seconds", 0.0) + more
+        self.costs["peak memory, MiB"] = max(self.costs.get("peak memory, MiB", 0.0), _peak())
+
+
+def _peak() -> float:
+    """Return the greatest memory of this process so far in MiB, nan where Linux does not tell."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return max(
+        [int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")] or [0.0]
+    )

@@ -1,0 +1,186 @@
+"""Run the missing cells: one after the other, side by side, or in processes of their own."""
+
+import fcntl
+import json
+import os
+import resource
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, wait
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from multiprocessing import active_children, get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from dask.utils import parse_bytes
+
+from pipelines import baselines, ours
+from pipelines.experiment import Cell, Experiment
+from pipelines.place import Place
+from sparsegp.errors import SettingsError, StoreError
+from sparsegp.interrupt import StopRequest
+from sparsegp.report import Progress
+from sparsegp.runtime import Runtime, open_runtime
+
+SHOWN = ("test error %", "test MSE", "test NLPP", "log evidence", "CPU seconds")
+"""Metrics of a cell that are told when it is finished."""
+
+Results = Iterator[tuple[Cell, dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A pipeline, its data files and its results.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    folder : Path or None
+        Of data files; those that are not there are not compared with those of finished cells.
+    out : Path
+        Of results, and of run directories of cells under way.
+    """
+
+    experiment: Experiment
+    folder: Path | None
+    out: Path
+
+    @property
+    def path(self) -> Path:
+        """The file of results: a line for each finished cell, written once and never changed."""
+        return self.out / "cells.jsonl"
+
+    def finished(self) -> dict[str, dict[str, Any]]:
+        """Return the results of finished cells by their keys; the last line of a cell counts."""
+        stored = {}
+        for line in self.path.read_text().splitlines() if self.path.exists() else []:
+            with suppress(ValueError):  # a line that a kill cut short
+                stored[json.loads(line)["key"]] = json.loads(line)
+        files = {cell.key: cell.source.digests(self.folder) for cell in self.experiment.cells}
+        pairs = [(key, stored[key]) for key in files if key in stored]
+        return {key: line["result"] for key, line in pairs if files[key] in ({}, line["files"])}
+
+    def _save(self, cell: Cell, result: Mapping[str, Any]) -> None:
+        """Keep the result of a cell with the digests of its data files."""
+        files = cell.source.digests(self.folder)
+        line = {"key": cell.key, "cell": cell.name, "files": files, "result": result}
+        whole = self.path.read_bytes()[-1:] in {b"", b"\n"}
+        with self.path.open("a") as file:
+            file.write(("" if whole else "\n") + json.dumps(line, default=np.ndarray.tolist) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep other processes from running cells of this folder."""
+        with ExitStack() as stack:
+            try:
+                self.out.mkdir(parents=True, exist_ok=True)
+                file = stack.enter_context(self.path.open("a"))
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                held = isinstance(error, BlockingIOError)
+                why = "another process is at work there" if held else error.strerror
+                raise StoreError(f"cannot write {self.path}: {why}") from error
+            yield
+
+    def run_missing(self, names: str, where: str | None = None) -> None:
+        """Run the cells that are not finished.
+
+        Parameters
+        ----------
+        names : str
+            Run only cells whose names match, with wildcards as in a shell.
+        where : str, optional
+            Where the row blocks of cells live, as for `sparsegp.runtime.open_runtime`. Then cells
+            for which one thread is enough are run side by side.
+        """
+        path, cells = self.experiment.path, self.experiment.cells
+        if where and self.experiment.process is not None:
+            raise SettingsError(f"cells of {path} are timed; leave out {where}")
+        chosen = [cell for cell in cells if fnmatchcase(cell.name, names)]
+        if not chosen:
+            known = ", ".join(cell.name for cell in cells)
+            raise SettingsError(f"no cell of {path} matches {names!r}; cells: {known}")
+        with ExitStack() as stack:
+            stack.enter_context(self._locked())
+            finished = self.finished()
+            missing = [cell for cell in chosen if cell.key not in finished]
+            stop = stack.enter_context(StopRequest())
+            progress = stack.enter_context(Progress())
+            at = stack.enter_context(open_runtime(where)) if where and missing else None
+            place = Place(self.folder, self.out.absolute() / "runs", at, progress)
+            run = self._run_here if self.experiment.process is None else self._run_apart
+            for number, (cell, result) in enumerate(run(missing, place, stop), start=1):
+                self._save(cell, result)
+                figures = result["figures"]
+                short = [f"{name} {figures[name]:.4g}" for name in SHOWN if name in figures]
+                progress.message(f"{number}/{len(missing)} {cell.name}: {', '.join(short)}")
+            if len(self.finished()) == len(cells):
+                shutil.rmtree(self.out / "runs", ignore_errors=True)
+
+    def _run_here(self, cells: Sequence[Cell], place: Place, stop: StopRequest) -> Results:
+        """Run cells in this process, the small ones side by side if there is a runtime."""
+        tasks: dict[str, list[Cell]] = {}
+        if isinstance(place.where, Runtime):
+            for cell in cells:
+                if cell.is_small:
+                    tasks.setdefault(cell.task, []).append(cell)
+            cells = [cell for cell in cells if not cell.is_small]
+            groups, shared = list(tasks.values()), (place.folder, place.runs)
+            with closing(place.where.run_tasks(_run_task, shared, groups, stop.check)) as ended:
+                for index, results in ended:
+                    yield from zip(groups[index], results, strict=True)
+        for cell in cells:
+            stop.check()
+            yield cell, perform(cell, place)
+
+    def _run_apart(self, cells: Sequence[Cell], place: Place, stop: StopRequest) -> Results:
+        """Run each cell in a process of its own."""
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of those processes
+        for cell in cells:
+            stop.check()
+            with ProcessPoolExecutor(1, get_context("spawn")) as executor:
+                future = executor.submit(
+                    _measure, cell, place.folder, self.experiment.process or {}
+                )
+                while not wait([future], 0.2).done:
+                    for child in active_children() if stop.requested else []:
+                        child.terminate()
+            stop.check()
+            yield cell, future.result()
+
+
+def _measure(cell: Cell, folder: Path | None, limits: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of a cell, with its time and memory in this process."""
+    if "memory" in limits:
+        size = parse_bytes(limits["memory"])
+        resource.setrlimit(resource.RLIMIT_DATA, (size, size))
+    where = f"threads={limits.get('threads', 1)}"
+    if "workers" in cell.spec:
+        where = f"workers={cell.spec['workers']}"
+    with Progress() as progress:
+        return perform(cell, Place(folder, None, where, progress))
+
+
+def perform(cell: Cell, place: Place) -> dict[str, Any]:
+    """Return the result of a cell at a place, see `pipelines.ours.run`."""
+    place.progress.message(cell.name)
+    data = cell.source.load(place.folder, cell.seed)
+    if "estimator" in cell.spec:
+        return baselines.run(cell, data, place)
+    own = place.within(cell.key)
+    result = ours.run(cell, data, own)
+    if own.runs is not None:
+        shutil.rmtree(own.runs, ignore_errors=True)
+    return result
+
+
+def _run_task(shared: tuple[Path | None, Path], cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Run small cells on one thread."""
+    with StopRequest(), open_runtime("threads=1") as runtime:
+        place = Place(*shared, runtime)
+        return [perform(cell, place) for cell in cells]

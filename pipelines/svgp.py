@@ -1,0 +1,115 @@
+"""A sparse variational Gaussian process of GPyTorch to compare with; the extra ``baselines``."""
+
+import math
+from typing import Any, Self
+
+import gpytorch
+import numpy as np
+import torch
+from gpytorch import kernels, variational
+from sklearn.base import BaseEstimator
+from sklearn.cluster import MiniBatchKMeans
+
+from sparsegp.types import Doubles, Floats, Integers
+
+SAMPLES, ROWS = 256, 1024
+"""Latent values drawn for each row that is predicted, and rows predicted at once."""
+
+
+class SVGP(BaseEstimator):  # type: ignore[misc] # untyped
+    """The classifier of Hensman, Matthews and Ghahramani (2015), with a softmax, on one thread.
+
+    The kernel is the sum of an RBF and a Matern-5/2, each with a variance and a length scale, and
+    the same for every class. The length scales start where ours do, l^2 = (sum of the variances of
+    the columns) / 2, the inducing points at the centres of k-means. Adam ascends the bound.
+
+    Parameters
+    ----------
+    n_inducing, epochs, batch : int
+        Inducing points, passes over the training rows, and rows of a step.
+    rate : float
+        Of Adam at the start; it falls to zero by a cosine.
+    full : bool
+        Whether the covariance of the posterior at the inducing points, whitened, is free for each
+        class; else it is diagonal.
+    random_state : int
+    """
+
+    def __init__(
+        self,
+        n_inducing: int,
+        epochs: int,
+        batch: int = 512,
+        rate: float = 0.02,
+        full: bool = False,
+        random_state: int = 0,
+    ) -> None:
+        self.n_inducing, self.epochs, self.batch = n_inducing, epochs, batch
+        self.rate, self.full, self.random_state = rate, full, random_state
+
+    def fit(self, X: Floats, y: Integers) -> Self:
+        """Ascend the bound."""
+        torch.set_num_threads(1)
+        centres = MiniBatchKMeans(self.n_inducing, random_state=self.random_state, n_init=1).fit(X)
+        length_scale = math.sqrt(float(X.var(axis=0, dtype=float).sum()) / 2.0) or 1.0
+        inputs, codes = torch.as_tensor(X), torch.as_tensor(y, dtype=torch.int64)
+        points = torch.as_tensor(centres.cluster_centers_, dtype=inputs.dtype)
+        self._model = Latent(points, int(y.max()) + 1, self.full, length_scale).to(inputs.dtype)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.random_state)
+            self._ascend(inputs, codes)
+        self._model.eval()
+        return self
+
+    def _ascend(self, inputs: Any, codes: Any) -> None:
+        model, n = self._model, len(inputs)
+        likelihood = gpytorch.likelihoods.SoftmaxLikelihood(
+            num_classes=int(codes.max()) + 1, mixing_weights=False
+        )
+        bound = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=n)
+        adam = torch.optim.Adam(model.parameters(), lr=self.rate)
+        steps = self.epochs * math.ceil(n / self.batch)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
+        model.train()
+        for _ in range(self.epochs):
+            for rows in torch.randperm(n).split(self.batch):
+                adam.zero_grad()
+                (-bound(model(inputs[rows]), codes[rows])).backward()
+                adam.step()
+                schedule.step()
+
+    def predict_proba(self, X: Floats) -> Doubles:
+        """Return probabilities, (n, K): the mean over latent values drawn."""
+        parts = []
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.random_state)
+            for rows in torch.as_tensor(X).split(ROWS):
+                # Each row by itself: for many rows at once the library draws from a covariance of
+                # lower rank, which loses variance, the more the more rows there are.
+                latent = self._model(rows)
+                mean, deviation = latent.mean, latent.variance.sqrt()
+                drawn = mean + deviation * torch.randn(SAMPLES, *mean.shape, dtype=mean.dtype)
+                parts.append(drawn.log_softmax(-1).logsumexp(0) - math.log(SAMPLES))
+        return np.asarray(torch.cat(parts).double().exp().numpy())
+
+
+class Latent(gpytorch.models.ApproximateGP):  # type: ignore[misc] # untyped
+    """Latent functions, one a class, with a kernel and inducing points in common."""
+
+    def __init__(self, points: Any, n_classes: int, full: bool, length_scale: float) -> None:
+        family = variational.MeanFieldVariationalDistribution
+        if full:
+            family = variational.CholeskyVariationalDistribution
+        posterior = family(len(points), batch_shape=torch.Size([n_classes]))
+        one = variational.VariationalStrategy(self, points, posterior)
+        super().__init__(variational.IndependentMultitaskVariationalStrategy(one, n_classes))
+        self.mean, self.parts = gpytorch.means.ZeroMean(), torch.nn.ModuleList()
+        for kernel in (kernels.RBFKernel(), kernels.MaternKernel(2.5)):
+            kernel.lengthscale = length_scale
+            self.parts.append(kernels.ScaleKernel(kernel))
+            self.parts[-1].outputscale = 10.0
+
+    def forward(self, x: Any) -> Any:
+        """Return the prior of the latent values at inputs (n, p)."""
+        covariance = self.parts[0](x) + self.parts[1](x)
+        return gpytorch.distributions.MultivariateNormal(self.mean(x), covariance)

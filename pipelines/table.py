@@ -1,0 +1,133 @@
+"""The table of a pipeline: our figures beside the published ones."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pipelines.experiment import AXES, FINAL, KEYS, Experiment
+
+ALL = ["data", "method", "seed", "n_active", "metric", "value"]
+GOAL = ["ours", "at_most", "near", "within"]
+
+
+def tidy(experiment: Experiment, results: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    """Return every metric of every finished cell, and beside its baseline, a line each.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    results : mapping
+        Of finished cells by their keys.
+    """
+    lines = []
+    for cell in experiment.cells:
+        result = results.get(cell.key, {"figures": {}, "curve": []})
+        own = {**result["figures"], **cell.point}
+        steps = [(FINAL, own), *((record["n_active"], record) for record in result["curve"])]
+        if result["curve"]:
+            steps[-1] = (steps[-1][0], own)
+        lines += [
+            [cell.data, cell.method, cell.seed, n, name, figures[name], *cell.point.values()]
+            for n, figures in steps
+            for name in figures
+        ]
+    axes = AXES if experiment.grid else ()
+    frame = pd.DataFrame(lines, columns=[*ALL, *axes]).astype({"value": float})
+    baselines = pd.Series(experiment.baselines, name="baseline").rename_axis(ALL[:2])
+    keys = ["data", "baseline", "seed", "n_active", "metric", *axes]
+    pairs = frame.join(baselines, on=ALL[:2]).merge(
+        frame.rename(columns={"method": "baseline"}), on=keys, suffixes=("", "_baseline")
+    )
+    ours, theirs = pairs["value"], pairs.pop("value_baseline")
+    less = pairs.assign(metric=pairs["metric"] + " less baseline", value=ours - theirs)
+    ratio = pairs.assign(metric=pairs["metric"] + " / baseline", value=ours / theirs)
+    return pd.concat([frame, less[frame.columns], ratio[frame.columns]], ignore_index=True)
+
+
+def _of_grid(frame: pd.DataFrame, by: str, wanted: Sequence[str]) -> pd.DataFrame:
+    """Return the columns of a table that speak of all kernels of a grid.
+
+    They are ``highest X``, ``least X``, ``X there``, where `by` is greatest, and ``X, root mean
+    square``, for metrics X.
+    """
+    lines = []
+    for row, points in frame.groupby(ALL[:4]):
+        values = points.pivot_table(index=list(AXES), columns="metric", values="value")
+        for name in wanted:
+            metric = re.sub(r"^(highest|least) | there$|, root mean square$", "", name)
+            if metric not in values or by not in values:
+                continue
+            column = values[metric]
+            if name.endswith(" there"):
+                value = column[values[by].idxmax()]
+            elif name.endswith("square"):
+                value = np.sqrt((column**2).mean())
+            else:
+                value = column.max() if name.startswith("highest") else column.min()
+            lines.append([*row, name, value])
+    return pd.DataFrame(lines, columns=ALL)
+
+
+def tabulate(experiment: Experiment, frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a line for every figure of the table: means over seeds, published ones, and goals.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    frame : DataFrame
+        See `tidy`.
+    """
+    published, goals, table = experiment.published, experiment.goals, experiment.wanted
+    if experiment.grid is not None:
+        frame = _of_grid(frame, experiment.grid.by, list(table["metric"].unique()))
+    found = frame.groupby(KEYS)["value"].agg(["mean", "count", "std"])
+    table = table.join(found.set_axis(["ours", "seeds", "sd"], axis=1), on=KEYS)
+    for claims in (published, goals):
+        table = table.merge(claims, how="left", on=KEYS)
+    order = table[KEYS[:2]].apply(lambda row: list(experiment.baselines).index(tuple(row)), axis=1)
+    table = table.iloc[np.lexsort([table["n_active"] % 10**9, order])].reset_index(drop=True)
+    table["se"] = table["sd"] / np.sqrt(table["seeds"])
+    table["difference"] = table["ours"] - table["value"]
+    table["difference_in_se"] = table["difference"] / table["se"]
+    table["goal"], table["met"] = zip(*(_goal(*line) for line in table[GOAL].values), strict=True)
+    return table
+
+
+def _goal(ours: float, at_most: float, near: float, within: float) -> tuple[str, bool | None]:
+    """Return a goal in words, and whether it is met, None where there is nothing to tell."""
+    if np.isnan(at_most) and np.isnan(near):
+        return "", None
+    words = f"<= {at_most:g}" if np.isnan(near) else f"{near:g} +- {within:g}"
+    met = ours <= at_most if np.isnan(near) else abs(ours - near) <= within
+    return words, None if np.isnan(ours) else bool(met)
+
+
+def layout(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table as it is shown: a row for each method, columns for each metric."""
+    text = table[KEYS].assign(
+        ours=[
+            number(mean) + ("" if np.isnan(sd) else f" +- {number(sd)}")
+            for mean, sd in table[["ours", "sd"]].values
+        ],
+        paper=[
+            "" if np.isnan(value) else f"{'< ' if below is True else ''}{value:g}"
+            for value, below in table[["value", "below"]].values
+        ],
+        goal=table["goal"] + table["met"].map({True: ", met", False: ", missed"}).fillna(""),
+    )
+    wide = text.set_index(KEYS).unstack("metric").swaplevel(axis=1)
+    columns = pd.MultiIndex.from_product([table["metric"].unique(), ["ours", "paper", "goal"]])
+    rows = pd.MultiIndex.from_frame(table[KEYS[:3]].drop_duplicates())
+    wide = wide.reindex(index=rows, columns=columns).fillna("")
+    same = [name for name in ("data", "n_active") if rows.get_level_values(name).nunique() == 1]
+    return wide.loc[:, (wide != "").any()].rename(index={FINAL: "all"}).droplevel(same)
+
+
+def number(value: float) -> str:
+    """Write a figure with three digits, or all of those before the point."""
+    if np.isnan(value):
+        return "-"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:#.3g}"

@@ -1,0 +1,164 @@
+"""Tasks made of data: one class against the rest, random splits, folds, groups of classes."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.ndimage import gaussian_filter
+
+from sparsegp.types import Doubles, Integers, Labels
+
+MANY = 2**31
+"""Key of the random streams of views."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Training rows (n, p), an array or dask array, and labels (n,); the same of test rows."""
+
+    name: str
+    X_train: Any
+    y_train: Labels
+    X_test: Any
+    y_test: Labels
+
+    @property
+    def label_shares(self) -> Doubles:
+        """The share in the training rows of the label of each test row that has one."""
+        classes, counts = np.unique(self.y_train, return_counts=True)
+        known = self.y_test[np.isin(self.y_test, classes)]
+        return np.asarray(counts[np.searchsorted(classes, known)] / counts.sum())
+
+    def against_rest(self, label: Any) -> "Data":
+        """Return the task to tell the class of a label from all others."""
+        y_train, y_test = ((y == label).astype(np.int64) for y in (self.y_train, self.y_test))
+        return replace(self, name=f"{self.name}, {label}", y_train=y_train, y_test=y_test)
+
+    def parted(self, train: Integers) -> "Data":
+        """Return some of the training rows, by their numbers, and the others as test rows."""
+        X, y = self.X_train, self.y_train
+        test = np.setdiff1d(np.arange(len(y)), train)
+        return Data(self.name, X[train], y[train], X[test], y[test])
+
+
+def against_rest(data: Data, seed: int, class_number: int | None = None) -> Data:
+    """Return the task to tell one class from all others.
+
+    Parameters
+    ----------
+    data : Data
+    seed : int
+    class_number : int, optional
+        Of the class, in the order of the labels; `seed` if left out.
+    """
+    classes, one = np.unique(data.y_train), seed if class_number is None else class_number
+    if not 0 <= one < len(classes):
+        raise ValueError(f"class {one} must be from 0 to {len(classes) - 1} for {data.name}")
+    return data.against_rest(classes[one])
+
+
+def split(
+    data: Data,
+    seed: int,
+    test_rows: int,
+    detrend: bool = False,
+    labels: Sequence[Any] = (),
+    smooth: float = 0.0,
+) -> Data:
+    """Return a random split of all rows, keyed by the seed.
+
+    Parameters
+    ----------
+    data : Data
+    seed, test_rows : int
+    detrend : bool
+        For regressions: take the residuals of the least squares fit by a linear function to all
+        rows, of variance one, in place of the labels (SLH section 6.3).
+    labels : sequence
+        Of both parts only the rows with these labels are kept, if any are named.
+    smooth : float
+        Width in pixels of a Gaussian by which square images are smoothed; at edges their border
+        goes on.
+    """
+    X = np.concatenate([data.X_train, data.X_test])
+    y = np.concatenate([data.y_train, data.y_test])
+    if not 0 < test_rows < len(X):
+        raise ValueError(f"test_rows must be from 1 to {len(X) - 1}, got {test_rows}")
+    if detrend:
+        design = np.column_stack([np.ones(len(X)), X.astype(np.float64)])
+        rest = y - design @ np.linalg.lstsq(design, y.astype(np.float64))[0]
+        y = rest / rest.std()
+    if smooth:
+        side = math.isqrt(X.shape[1])
+        images = X.reshape(-1, side, side)  # refuses what is not square
+        X = gaussian_filter(images, (0.0, smooth, smooth), mode="nearest").reshape(X.shape)
+    order = np.random.default_rng([seed, MANY]).permutation(len(X))
+    test, train = order[:test_rows], np.sort(order[test_rows:])
+    if labels:
+        if not np.isin(labels, y).all():
+            raise ValueError(f"labels must be those of rows of {data.name}, got {labels}")
+        test, train = (part[np.isin(y[part], labels)] for part in (test, train))
+    return Data(f"{data.name} (split {seed})", X[train], y[train], X[test], y[test])
+
+
+def fold(data: Data, seed: int, folds: int) -> Data:
+    """Return one part of a cross-validation: the rows of fold number `seed` are the test rows.
+
+    Parameters
+    ----------
+    data : Data
+        Its training rows are divided at random, always in the same way.
+    seed, folds : int
+    """
+    n = len(data.y_train)
+    if not 2 <= folds <= n or seed >= folds:
+        raise ValueError(f"folds must be from 2 to {n} and more than the seed, got {folds}")
+    test = np.array_split(np.random.default_rng(MANY).permutation(n), folds)[seed]
+    return data.parted(np.setdiff1d(np.arange(n), test))
+
+
+def grouped(
+    data: Data,
+    seed: int,
+    train_rows: int,
+    classes: Sequence[Sequence[Any]],
+    column: Sequence[Sequence[Any]] = (),
+) -> Data:
+    """Return a random split with so many training rows of every label, and groups as classes.
+
+    Parameters
+    ----------
+    data : Data
+        Its training rows are split.
+    seed : int
+    train_rows : int
+        Of every label.
+    classes : sequence of sequences
+        The labels that make a class, each in one group; the new label is the group's number.
+    column : sequence of sequences
+        The same for one more column of the inputs, if any.
+    """
+    labels, codes, counts = np.unique(data.y_train, return_inverse=True, return_counts=True)
+    if not 0 < train_rows < counts.min():
+        raise ValueError(f"train_rows must be from 1 to {counts.min() - 1}, got {train_rows}")
+    numbers = [_group_numbers(labels, groups)[codes] for groups in (classes, column) if groups]
+    X = np.column_stack([data.X_train, *numbers[1:]])
+    rng = np.random.default_rng([seed, MANY])
+    train = [rng.permutation(np.flatnonzero(codes == k))[:train_rows] for k in range(len(labels))]
+    return replace(data, X_train=X, y_train=numbers[0]).parted(np.sort(np.concatenate(train)))
+
+
+VIEWS: dict[str, Callable[..., Data]] = {
+    view.__name__: view for view in (against_rest, split, fold, grouped)
+}
+"""From data and the seed of a cell to the task of that cell; parameters are the function's."""
+
+
+def _group_numbers(labels: Any, groups: Sequence[Sequence[Any]]) -> Any:
+    """Return the number of the group of each label, (K,)."""
+    if sorted(label for group in groups for label in group) != labels.tolist():
+        raise ValueError(f"groups must name each label once ({labels.tolist()}), got {groups}")
+    numbers = {label: i for i, group in enumerate(groups) for label in group}
+    return np.array([numbers[label] for label in labels.tolist()])

@@ -1,0 +1,100 @@
+"""Rows for a command: opened, and passed through a model batch by batch, as they may be many."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparsegp.cli.output import percent, plural
+from sparsegp.data import Table, as_numbers, encode_with, open_dataset, summarise
+from sparsegp.model import Model
+from sparsegp.report.metrics import Evaluation, evaluate
+from sparsegp.report.regression import RegressionEvaluation, evaluate_regression
+
+
+def stem(data: str) -> str:
+    """Return a name for the run on some data, from the name of its first file."""
+    name = Path(data.split(",", maxsplit=1)[0].rstrip("/")).name.lower()
+    return Path(name.removesuffix(".gz")).stem or "data"
+
+
+def training_tables(
+    data: str, test: str | None, label_column: str | None
+) -> tuple[Table, Table | None]:
+    """Return the training table and, where there is one, the held-out table."""
+    dataset = open_dataset(data, label_column=label_column)
+    if test is None:
+        return dataset.train, dataset.test
+    other = open_dataset(test, label_column=label_column)
+    return dataset.train, (other.test or other.train).select(dataset.train.names)
+
+
+def table_for(model: Model, source: str, label_column: str | None) -> Table:
+    """Return the rows that a model is asked about: the test part where there is one.
+
+    Raises
+    ------
+    DataError
+        If they cannot be read, are not finite, or do not fit the model.
+    """
+    dataset = open_dataset(source, label_column=label_column, n_features=model.n_features)
+    table = (dataset.test or dataset.train).select(model.names)
+    summarise(table.X, table.source)
+    return table
+
+
+def batches(table: Table) -> Iterator[Any]:
+    """Yield the inputs of one chunk after another."""
+    from dask.local import get_sync
+
+    blocks: Any = table.X.blocks
+    for index in range(table.X.numblocks[0]):
+        yield np.asarray(blocks[index].compute(scheduler=get_sync))  # a name loads distributed
+
+
+def score(model: Model, table: Table) -> tuple[Evaluation | RegressionEvaluation, list[Any]]:
+    """Compare the predictions of a model with the labels of a table.
+
+    Returns
+    -------
+    evaluation : Evaluation or RegressionEvaluation
+    unseen : list
+        Labels that the model does not know; they count as errors.
+
+    Raises
+    ------
+    DataError
+        If there are no labels.
+    """
+    if model.is_regression:
+        y = as_numbers(table.y, table.source)
+        moments = [model.predictive_mean_and_variance(X) for X in batches(table)]
+        mean, variance = (np.concatenate(parts) for parts in zip(*moments, strict=True))
+        return evaluate_regression(mean, variance, y), []
+    codes, unseen = encode_with(model.classes, table.y, table.source)
+    logs = [model.predict_log_proba(X) for X in batches(table)]
+    return evaluate(np.concatenate(logs), codes, model.classes), unseen
+
+
+def figures(evaluation: Evaluation | RegressionEvaluation) -> list[tuple[str, str]]:
+    """Return the figures of an evaluation in words."""
+    if isinstance(evaluation, RegressionEvaluation):
+        return [
+            ("rows", f"{evaluation.n}"),
+            ("mse", f"{evaluation.mse:.5g}"),
+            ("r2", f"{evaluation.r2:.4f}"),
+            ("nlpp", f"{evaluation.nlpp:.4f} nats"),
+            ("coverage", f"{percent(evaluation.coverage)} of the 95 % intervals"),
+        ]
+    rows, unseen = f"{evaluation.n}", evaluation.n_unseen
+    if unseen:
+        rows += f", of them {unseen} with labels that the model does not know"
+    wrong = round(evaluation.error * evaluation.n)
+    return [
+        ("rows", rows),
+        ("error", f"{percent(evaluation.error)} ({plural(wrong, 'row')})"),
+        ("nlpp", f"{evaluation.nlpp:.4f} nats"),
+        ("brier", f"{evaluation.brier:.4f}"),
+        ("ece", f"{evaluation.ece:.4f}"),
+    ]

@@ -1,0 +1,215 @@
+"""Virtual informative vectors: transformed copies of the active rows (SLH sections 5 and 6.5).
+
+What a row means may not change under some transformations, as a digit that moves by a pixel is
+still the same digit. A model learns that from copies of the training rows that were transformed.
+Copies of the active rows are enough: the others lie far from where the classes part. So select
+once, add copies of what was selected, and select again with the kernel and the likelihood as they
+were:
+
+    first = sparsegp.train(X, y, n_active=500, likelihood="probit", learn="evidence")
+    table = virtual_rows(first, (X, y), "shift", pixels=1)
+    second = sparsegp.train(table, **same_settings(first, n_active=1000))
+
+The kernel refers to scaled inputs. The second run follows the rule by which the inputs of the first
+were scaled, but takes the numbers of the rule from the rows that it has: "none" and "range" change
+nothing as long as the copies keep to the range of the data; "standard" takes the means and the
+variances of all rows with the copies, so length scales shift a little. The labels of a regression
+are standardised anew in the same way.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsegp.data.blocks import from_memory
+from sparsegp.data.table import Table, table_from_arrays
+from sparsegp.errors import DataError, SettingsError
+from sparsegp.registry import Registry
+from sparsegp.types import Integers
+
+Rows = NDArray[Any]
+Transform = Callable[..., Sequence[Rows]]
+
+TRANSFORMS: Registry[Transform] = Registry("transformation")
+"""From rows (m, p), and parameters by name, to transformed copies of all of them, (m, p) each."""
+
+KEPT = ("kernel", "kernel_per_class", "likelihood", "sites", "active_per_class", "scaling", "learn")
+"""Settings that a second run takes from the first one as they are."""
+
+
+@TRANSFORMS.register("shift")
+def shift(X: Rows, pixels: int = 1, image: tuple[int, int] | None = None) -> list[Rows]:
+    """Return images moved up, down, left and right by some pixels, four arrays (m, p).
+
+    The smallest value in X enters at the edges.
+
+    Parameters
+    ----------
+    X : array (m, p)
+        An image a row, one line of it after the other.
+    pixels : int
+    image : (int, int), optional
+        Height and width; square if left out.
+
+    Raises
+    ------
+    SettingsError
+        If p columns are no such image, or if the whole image would leave.
+    """
+    height, width = image_shape(X.shape[1], image)
+    if not 1 <= pixels < min(height, width):
+        raise SettingsError(
+            f"a shift must be by 1 to {min(height, width) - 1} pixels for images of "
+            f"{height}x{width}, got {pixels}"
+        )
+    copies = []
+    for axis, step in ((1, -pixels), (1, pixels), (2, -pixels), (2, pixels)):
+        moved = np.roll(X.reshape(-1, height, width), step, axis)
+        entered = slice(step, None) if step < 0 else slice(0, step)
+        moved[(slice(None),) * axis + (entered,)] = X.min()
+        copies.append(moved.reshape(X.shape))
+    return copies
+
+
+def image_shape(p: int, image: tuple[int, int] | None = None) -> tuple[int, int]:
+    """Return height and width of images of p pixels.
+
+    Parameters
+    ----------
+    p : int
+    image : (int, int), optional
+        Height and width; those of a square if left out.
+
+    Raises
+    ------
+    SettingsError
+        If the given ones do not fit, or none are given and p is no square.
+    """
+    height, width = image or (round(p**0.5),) * 2
+    if height < 1 or width < 1 or height * width != p:
+        raise SettingsError(
+            f"{p} columns are no image of {height}x{width}; give its height and width, such as "
+            "--image 16x16"
+        )
+    return height, width
+
+
+def virtual_rows(
+    model: Any, rows: Table | tuple[Any, Any], transform: str | Transform, **parameters: Any
+) -> Table:
+    """Return training rows, followed by transformed copies of the active ones.
+
+    With `calibration="learned"` a second run keeps a tenth of them for validation, a row always
+    with its copies. As these are copies of hard rows, what is learnt from them is less to be
+    trusted than what is learnt from the data alone.
+
+    Parameters
+    ----------
+    model : Model
+    rows : Table or pair (X, y)
+        What the model was trained on.
+    transform : str or callable
+        A name in `TRANSFORMS`, or a function of an array (m, p) that returns a sequence of
+        transformed copies, (m, p) each. It sees the active rows before scaling, in the order in
+        which they stand in the data.
+    **parameters
+        Of the transformation.
+
+    Returns
+    -------
+    Table
+        Copy after copy, with the labels of the originals and, as `origin`, their numbers.
+
+    Raises
+    ------
+    DataError
+        If the model was trained on other rows, or the copies have another shape.
+    SettingsError
+        If the model has no active rows, or the name or a parameter of the transformation is not
+        known or does not fit.
+    """
+    import dask.array as da  # noqa: PLC0415 - slow to import
+
+    function = TRANSFORMS[transform] if isinstance(transform, str) else transform
+    table = rows if isinstance(rows, Table) else table_from_arrays(*rows)
+    if table.y is None:
+        raise DataError(f"{table.source} has no labels; copies take those of their originals")
+    active = np.unique(model.rows)
+    X = _active_inputs(model, table, active)
+    copies = [np.asarray(copy) for copy in function(X, **parameters)]
+    if not copies or any(copy.shape != X.shape for copy in copies):
+        raise DataError(
+            f"a transformation must return arrays of the shape of its rows, {X.shape}, got "
+            f"{[copy.shape for copy in copies]}"
+        )
+    origin = np.arange(len(table.y)) if table.origin is None else table.origin
+    virtual = from_memory(np.concatenate(copies))
+    whole: da.Array = da.concatenate([table.X, virtual])  # type: ignore[no-untyped-call]
+    return replace(
+        table,
+        X=whole,
+        y=np.concatenate([table.y, *[table.y[active]] * len(copies)]),
+        source=f"{table.source} and {len(virtual)} virtual rows",
+        origin=np.concatenate([origin, *[origin[active]] * len(copies)]),
+    )
+
+
+def _active_inputs(model: Any, table: Table, active: Integers) -> Rows:
+    """Return the active rows, whose sorted numbers are `active`, as they were before scaling."""
+    held = getattr(model, "active", None)
+    if held is None:
+        raise SettingsError(
+            f"virtual rows are made from active rows, and a {type(model).__name__} has none; give "
+            "a run of method=ivm"
+        )
+    n, p = table.X.shape
+    if p == model.n_features and active[-1] < n:
+        X: Rows = np.asarray(table.X[active].compute())
+        found = model.scaling.apply(X[np.searchsorted(active, model.rows)], held.x.dtype)
+        if np.allclose(found, held.x, rtol=1e-5, atol=1e-5 * np.abs(found).max()):
+            return X
+    raise DataError(
+        f"{table.source} must hold the active rows of the model, of {model.n_features} columns, "
+        f"and it has {n} others of {p}; give the rows that it was trained on, in the same order"
+    )
+
+
+def same_settings(model: Any, **changed: Any) -> dict[str, Any]:
+    """Return the settings of a run with the kernel and the likelihood of a model, as learnt.
+
+    Parameters
+    ----------
+    model : Model
+    **changed
+        Settings of the new run that differ from those of the model.
+
+    Returns
+    -------
+    dict
+        Arguments of `sparsegp.train`.
+
+    Raises
+    ------
+    SettingsError
+        If one of `KEPT` is to be changed.
+    """
+    former = dict(model.settings)
+    kernels = [str(kernel) for kernel in model.kernels]
+    learnt = former.get("learn", "none") != "none"
+    settings = {
+        **former,
+        "kernel": "; ".join(kernels) if former["kernel_per_class"] else kernels[0],
+        "likelihood": str(model.likelihood) if learnt else former["likelihood"],
+        "scaling": model.scaling.name,
+        "learn": "none",
+    }
+    for name in KEPT:
+        if name in changed and changed[name] != settings.get(name):
+            raise SettingsError(
+                f"{name} must be that of the first run, {settings.get(name)!r}, got "
+                f"{changed[name]!r}; leave it out"
+            )
+    return settings | changed

@@ -1,0 +1,103 @@
+"""The one driver: from a start, or from what was saved, step by step to a result.
+
+What is iterated says how to start, how to make a step, how far a state is, and what follows from
+the last one. Progress, stopping and saving are the business of whom the driver reports to.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+
+from numpy.typing import NDArray
+
+from sparsegp.state import from_arrays
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far an iteration is: steps done, of a total (0 if not known), and figures to be shown.
+
+    One that is finished has nothing left to do, and so nothing to save.
+    """
+
+    done: int
+    total: int = 0
+    finished: bool = False
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+Report: TypeAlias = Callable[[Status, Any], None]
+"""Called with the state after every step; may save it (state.py), and may raise Interrupted."""
+RunTasks: TypeAlias = Callable[[Callable[[Any, Any], Any], Any, Sequence[Any]], list[Any]]
+"""From a function of a module, shared data and tasks, all of which can be pickled, to the results
+function(shared, task) in the order of the tasks."""
+
+
+def in_turn(function: Callable[[Any, Any], Any], shared: Any, tasks: Sequence[Any]) -> list[Any]:
+    """Run tasks one after the other."""
+    return [function(shared, task) for task in tasks]
+
+
+@dataclass(frozen=True)
+class Session:
+    """What surrounds an iteration.
+
+    Attributes
+    ----------
+    former : mapping
+        The arrays of a state that was saved (state.py), from which it goes on; or empty.
+    report : Report
+    run_tasks : RunTasks
+        Runs independent pieces of a step, side by side where that can be.
+    """
+
+    former: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    report: Report = lambda status, state: None
+    run_tasks: RunTasks = in_turn
+
+
+class Iterative(ABC, Generic[P, R]):
+    """Something that leads from a problem P over states, dataclasses `State`, to a result R."""
+
+    State: ClassVar[type[Any]]
+
+    @abstractmethod
+    def start(self, problem: P) -> Any:
+        """Return the state before the first step."""
+
+    def step(self, problem: P, state: Any, run_tasks: RunTasks) -> Any:
+        """Return the state after one more step."""
+        return state
+
+    def status(self, state: Any) -> Status:
+        """Return how far a state is; unless a method takes steps it is finished at the start."""
+        return Status(1, 1, finished=True)
+
+    @abstractmethod
+    def finish(self, problem: P, state: Any, run_tasks: RunTasks) -> R:
+        """Return what follows from the last state."""
+
+    def fit(self, problem: P, session: Session | None = None) -> R:
+        """Return the result, from the start or from where the session was interrupted.
+
+        Raises
+        ------
+        NumericalError
+            If it does not come to an end; says what to change.
+        Interrupted
+            If the session asks for it.
+        """
+        session = session or Session()
+        state = from_arrays(self.State, session.former) if session.former else self.start(problem)
+        return self.finish(problem, self.iterate(problem, state, session), session.run_tasks)
+
+    def iterate(self, problem: P, state: Any, session: Session) -> Any:
+        """Return the last state; reports every step."""
+        while not self.status(state).finished:
+            state = self.step(problem, state, session.run_tasks)
+            session.report(self.status(state), state)
+        return state

@@ -1,0 +1,109 @@
+"""A posterior as a mixture of Gaussians over latent values, from which new rows are predicted.
+
+Several components, with equal weights, stand for samples: of latent values (Gibbs), of kernel
+parameters (hybrid Monte Carlo), or of both.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from sparsegp.dense.precisions import FORMS, Precisions, of_latent
+from sparsegp.kernels import Kernel
+from sparsegp.likelihoods import Likelihood
+from sparsegp.likelihoods.expectation import log_probabilities
+from sparsegp.math.quadrature import log_sum_exp
+from sparsegp.types import Doubles
+
+TILE = 32
+"""Rows predicted at a time."""
+
+
+@dataclass(frozen=True)
+class Component:
+    """A Gaussian posterior, or S of them that share their covariance.
+
+    Attributes
+    ----------
+    kernels : sequence of Kernel
+        C of them: one for all latent values, or one each.
+    likelihood : Likelihood
+    coefficients : Doubles (S, n, R)
+        The latent mean at x is k(x, X) times these.
+    form : str
+        Name in `FORMS`: how the site precisions are stored.
+    precision : Doubles
+        Of the sites, from which the latent covariance follows.
+    """
+
+    kernels: Sequence[Kernel]
+    likelihood: Likelihood
+    coefficients: Doubles
+    form: str
+    precision: Doubles
+
+    def sites(self, x: Doubles) -> Precisions:
+        """Return the sites under the prior of the rows x (n, p)."""
+        n_latent = self.coefficients.shape[2]
+        return FORMS[self.form](self.precision, covariances(self.kernels, x, x), n_latent)
+
+
+def covariances(kernels: Sequence[Kernel], x: Doubles, z: Doubles) -> Doubles:
+    """Return the prior covariances of rows x (n, p) and z (m, p) under C kernels, (C, n, m)."""
+    return np.stack([np.asarray(kernel(x, z), np.float64) for kernel in kernels])
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Components of equal weight over the same rows, ready to predict.
+
+    Attributes
+    ----------
+    components : sequence of Component
+    x : Doubles (n, p)
+        Scaled inputs of the rows.
+    averaged : bool
+        Whether probabilities are averaged over the latent posterior, or taken at its mean (the
+        "MAP" predictions of RW section 3.4.2).
+    """
+
+    components: Sequence[Component]
+    x: Doubles
+    averaged: bool = True
+
+    @cached_property
+    def _sites(self) -> list[Precisions]:
+        return [component.sites(self.x) for component in self.components]
+
+    def latent(self, X: Doubles) -> tuple[Doubles, Doubles]:
+        """Return means (m, R) and variances (m, R) of the latent values of new rows (m, p).
+
+        Those of the mixture: the variance of the component means is part of them.
+        """
+        means, variances = [], []
+        for _, each_mean, covariance in self._each(X):
+            variance = np.einsum("mrr->mr", covariance) if covariance.ndim == 3 else covariance
+            means += list(each_mean)
+            variances += [variance] * len(each_mean)
+        mean, spread = np.mean(means, axis=0), np.var(means, axis=0)
+        return mean, np.mean(variances, axis=0) + spread
+
+    def log_probabilities(self, X: Doubles, n_classes: int) -> Doubles:
+        """Return log class probabilities, (m, K), of new rows (m, p): the mean over the mixture."""
+        terms = []
+        for likelihood, means, covariance in self._each(X):
+            spread = covariance if self.averaged else np.zeros((len(X), means.shape[-1]))
+            terms += [log_probabilities(likelihood, mean, spread, n_classes) for mean in means]
+        return np.asarray(log_sum_exp(np.array(terms)) - np.log(len(terms)))
+
+    def _each(self, X: Doubles) -> Iterator[tuple[Likelihood, Doubles, Doubles]]:
+        """Yield, of each component, likelihood, means (S, m, R), covariance (m, R) or (m, R, R)."""
+        for component, sites in zip(self.components, self._sites, strict=True):
+            kernels = component.kernels
+            cross = covariances(kernels, self.x, X)
+            prior = np.stack([np.asarray(kernel.diag(X), np.float64) for kernel in kernels])
+            every = of_latent(cross, component.coefficients.shape[2])
+            means = np.einsum("rnm,snr->smr", every, component.coefficients, optimize=True)
+            yield component.likelihood, np.asarray(means), sites.covariance(cross, prior)

@@ -1,0 +1,212 @@
+"""Classifiers for scikit-learn."""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils.multiclass import check_classification_targets
+
+from sparsegp.dense import parse_method
+from sparsegp.errors import SettingsError
+from sparsegp.estimator.base import GPEstimator
+from sparsegp.estimator.parameters import documented
+from sparsegp.likelihoods import LIKELIHOODS
+from sparsegp.likelihoods.binary import Binary
+from sparsegp.model import Model
+from sparsegp.settings import DenseSettings, TrainSettings
+from sparsegp.types import Labels
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Classifier(ClassifierMixin, GPEstimator):  # type: ignore[misc] # no types there
+    """A classifier behind `fit` and `predict`."""
+
+    likelihood: str = TrainSettings.likelihood
+
+    _task: ClassVar[str] = "classification"
+
+    @property
+    def _likelihoods(self) -> tuple[str, ...]:
+        """Names of the likelihoods that the parameters allow."""
+        return (str(self.likelihood).partition("(")[0].strip(),)
+
+    @property
+    def _two_classes(self) -> bool:
+        """Whether it is for two classes only; names that do not exist are refused by `fit`."""
+        return all(
+            name in LIKELIHOODS and issubclass(LIKELIHOODS[name], Binary)
+            for name in self._likelihoods
+        )
+
+    # -- fit ---------------------------------------------------------------------------------------
+
+    def _find_classes(self, y: Labels) -> Labels:
+        check_classification_targets(y)
+        classes: Labels = np.unique(y)
+        if self._two_classes and len(classes) > 2:
+            raise SettingsError(
+                "Only binary classification is supported by likelihood="
+                f"{' or '.join(self._likelihoods)}, got {len(classes)} classes; for more use "
+                "another one"
+            )
+        return classes
+
+    def _take(self, model: Model, classes: Labels) -> Self:
+        self.classes_ = classes
+        return super()._take(model, classes)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = not self._two_classes
+        return tags
+
+    # -- predictions: arrays, or lazy dask arrays for dask collections ----------------------------
+
+    def predict(self, X: Any) -> Any:
+        """Return the most probable label of each row of X (n, p), as an array (n,)."""
+        return self._predicted(Model.predict, X).astype(self.classes_.dtype)
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return the probabilities of the classes of each row of X (n, p), as an array (n, K).
+
+        Its columns are in the order of `classes_`, as in all that follow.
+        """
+        return self._predicted(Model.predict_proba, X)
+
+    def predict_log_proba(self, X: Any) -> Any:
+        """Return the logarithms of the probabilities of each row of X (n, p), (n, K).
+
+        Those of small probabilities are as accurate as those of large ones.
+        """
+        return self._predicted(Model.predict_log_proba, X)
+
+    def latent_mean_and_variance(self, X: Any) -> tuple[Any, Any]:
+        """Return mean and variance of the latent functions at each row of X (n, p), (n, K) both.
+
+        They are (n, 1) for likelihoods of two classes, or of classes in an order, with one latent
+        value; as they are before `calibration`.
+        """
+        mean, variance = self._predicted(Model.latent_mean_and_variance, X)
+        return mean, variance
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of rows whose most probable label is theirs.
+
+        Parameters
+        ----------
+        X : array-like, data frame, dask array or dask data frame (n, p)
+        y : array-like (n,)
+            True labels; dask collections are computed.
+        sample_weight : array-like (n,), optional
+            Weights of the rows in the share.
+        """
+        return self._scored(accuracy_score, X, y, sample_weight)
+
+
+@documented
+@dataclass(kw_only=True, eq=False, repr=False)
+class SparseGPClassifier(Classifier):
+    """Sparse Gaussian process classifier: the informative vector machine.
+
+    A greedy selection chooses the active rows, which span the latent functions of all classes; all
+    rows are active where they are fewer than `n_active`. NumPy arrays and data frames give NumPy
+    arrays; dask arrays and dask data frames are fitted block by block and give lazy dask arrays.
+
+    There is no `sample_weight`: a weight of 2 would have to give what a repeated row gives, and a
+    selection of rows does not, as a row and its copy compete for a place among the active rows.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    classes_ : array (K,)
+        Labels, sorted: the order of the columns of all predictions.
+    history_ : list of dict
+        The learning curve of the selection: n_active, seconds, train_error; with `stub_entries` the
+        last one only as long as all rows are candidates.
+    {attributes}
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sparsegp import SparseGPClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> SparseGPClassifier(n_active=50).fit(X, y).predict(X[:3])
+    array([0, 0, 0])
+    """
+
+    n_active: int | None = TrainSettings.n_active
+    kernel: Any = None
+    kernel_per_class: bool | None = None
+    criterion: str | None = None
+    posterior: str | None = None
+    sites: str | None = None
+    learn: str = TrainSettings.learn
+    hyperprior: str = TrainSettings.hyperprior
+    scaling: str = TrainSettings.scaling
+    precision: str = TrainSettings.precision
+    calibration: str = TrainSettings.calibration
+    settings: Any = None
+
+    def _settings(self, n: int, n_classes: int) -> TrainSettings | DenseSettings:
+        settings = super()._settings(n, n_classes)
+        assert isinstance(settings, TrainSettings)
+        if self.kernel_per_class is None and settings.sites == "moments" and n_classes > 1:
+            several = settings.start_likelihood(n_classes).n_latent(n_classes) > 1
+            return replace(settings, kernel_per_class=several)
+        return settings
+
+
+@documented
+@dataclass(kw_only=True, eq=False, repr=False)
+class DenseGPClassifier(Classifier):
+    """Gaussian process classifier by a dense method: all rows at once, in O(n^3).
+
+    For a few thousand rows. NumPy arrays and data frames give NumPy arrays; dask collections are
+    read into memory, and give lazy dask arrays as predictions.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    classes_ : array (K,)
+        Labels, sorted: the order of the columns of all predictions.
+    history_ : list of dict
+        One record, of the end: n_active, seconds, train_error, train_nlpp.
+    {attributes}
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sparsegp import DenseGPClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> DenseGPClassifier(method="variational").fit(X, y).predict(X[:3])
+    array([0, 0, 0])
+    """
+
+    _settings_type = DenseSettings
+
+    method: str = DenseSettings.method
+    kernel: Any = DenseSettings.kernel
+    kernel_per_class: bool = DenseSettings.kernel_per_class
+    likelihood: str = DenseSettings.likelihood
+    learn: str = DenseSettings.learn
+    steps: int = DenseSettings.steps
+    hyperprior: str = DenseSettings.hyperprior
+    averaged: bool = DenseSettings.averaged
+    scaling: str = DenseSettings.scaling
+
+    @property
+    def _likelihoods(self) -> tuple[str, ...]:
+        if self.likelihood:
+            return super()._likelihoods
+        try:
+            return parse_method(self.method).likelihoods
+        except SettingsError:  # which `fit` raises
+            return ("",)

@@ -1,0 +1,169 @@
+"""Regressors for scikit-learn: labels with Gaussian noise."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
+
+from sparsegp.estimator.base import GPEstimator
+from sparsegp.estimator.parameters import documented
+from sparsegp.likelihoods import Gaussian
+from sparsegp.model import Model
+from sparsegp.settings import DenseSettings, TrainSettings
+from sparsegp.types import Labels
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Regressor(RegressorMixin, GPEstimator):  # type: ignore[misc] # no types there
+    """A regressor behind `fit` and `predict`.
+
+    The default hyperprior keeps the noise of labels that have none from vanishing, which double
+    precision could not stand: it costs 0.0005 nats divided by the noise variance of standardised
+    labels, and next to nothing where there is noise.
+    """
+
+    kernel: Any = "1*rbf"
+    likelihood: str = "gaussian(0.3)"
+    learn: str = "evidence"
+    hyperprior: str = "1/noise: gamma(20, 0.02)"
+    scaling: str = TrainSettings.scaling
+
+    _task: ClassVar[str] = "regression"
+    _descriptions: ClassVar[Mapping[str, str]] = {
+        "likelihood": "gaussian, with the noise variance where learning starts, for labels of "
+        "variance one."
+    }
+
+    def _take(self, model: Model, classes: Labels) -> Self:
+        likelihood, numbers = model.likelihood, model.numbers
+        assert isinstance(likelihood, Gaussian)  # the one likelihood of this task
+        assert numbers is not None
+        self.noise_variance_ = likelihood.noise_variance * numbers.scale**2
+        return super()._take(model, classes)
+
+    # -- predictions -------------------------------------------------------------------------------
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return the mean of the label of each row.
+
+        Parameters
+        ----------
+        X : array-like, data frame, dask array or dask data frame (n, p)
+        return_std : bool
+            Whether to return the standard deviations of the labels, noise included, too.
+
+        Returns
+        -------
+        mean : array or lazy dask array (n,)
+        std : array or lazy dask array (n,)
+            Only if `return_std`.
+        """
+        mean, variance = self._predicted(Model.predictive_mean_and_variance, X)
+        return (mean, np.sqrt(variance)) if return_std else mean
+
+    def latent_mean_and_variance(self, X: Any) -> tuple[Any, Any]:
+        """Return mean and variance of the latent function, without noise, at each row of X (n, p).
+
+        They are (n,) both, in units of the labels, and their square.
+        """
+        mean, variance = self._predicted(Model.latent_mean_and_variance, X)
+        return mean[:, 0], variance[:, 0]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R^2, the share of the labels' variance that the means explain.
+
+        Parameters
+        ----------
+        X : array-like, data frame, dask array or dask data frame (n, p)
+        y : array-like (n,)
+            True labels; dask collections are computed.
+        sample_weight : array-like (n,), optional
+            Weights of the rows in the share.
+        """
+        return self._scored(r2_score, X, y, sample_weight)
+
+
+@documented
+@dataclass(kw_only=True, eq=False, repr=False)
+class SparseGPRegressor(Regressor):
+    """Sparse Gaussian process regressor: the informative vector machine with Gaussian noise.
+
+    A greedy selection chooses the active rows, which span the latent function; kernel and noise are
+    learnt by the evidence of all rows, from the kernel and the noise variance given, for labels of
+    variance one. From much less noise, learning may end where every row is explained by itself
+    alone; kernels with many length scales, such as "1*ard", gain from more major steps, such as 15.
+    With as many active rows as there are rows, or where these are fewer, it is exact Gaussian
+    process regression. Labels are standardised for training; predictions have their units.
+
+    NumPy arrays and data frames give NumPy arrays; dask arrays and dask data frames are fitted
+    block by block and give lazy dask arrays. There is no `sample_weight`.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    noise_variance_ : float
+        In squared units of the labels.
+    history_ : list of dict
+        The learning curve of the last selection: n_active, seconds, train_mse.
+    {attributes}
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sparsegp import SparseGPRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> regressor = SparseGPRegressor(n_active=50).fit(X[:300], y[:300])
+    >>> mean, std = regressor.predict(X[300:], return_std=True)
+    >>> bool(regressor.score(X[300:], y[300:]) > 0.45)
+    True
+    """
+
+    n_active: int | None = 500
+    criterion: str = "information"
+    major_steps: int = 5
+    precision: str = "float64"
+    settings: Any = None
+
+
+@documented
+@dataclass(kw_only=True, eq=False, repr=False)
+class DenseGPRegressor(Regressor):
+    """Gaussian process regressor in closed form: all rows at once, in O(n^3).
+
+    For a few thousand rows. Labels are standardised for training; predictions have their units.
+    NumPy arrays and data frames give NumPy arrays; dask collections are read into memory, and give
+    lazy dask arrays as predictions.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    noise_variance_ : float
+        In squared units of the labels.
+    history_ : list of dict
+        One record, of the end: n_active, seconds, train_mse, train_nlpp.
+    {attributes}
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sparsegp import DenseGPRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> regressor = DenseGPRegressor().fit(X[:300], y[:300])
+    >>> mean, std = regressor.predict(X[300:], return_std=True)
+    >>> bool(regressor.score(X[300:], y[300:]) > 0.45)
+    True
+    """
+
+    steps: int = DenseSettings.steps
+
+    _settings_type = DenseSettings
+    _fixed: ClassVar[Mapping[str, Any]] = {"method": "exact"}

@@ -1,0 +1,165 @@
+"""Learning kernels and likelihood by the evidence: major steps around the inner optimisation.
+
+A major step selects the active rows anew at the present parameters; the parameters then go down on
+the criterion while these rows stay (SLH section 3.3, learning/). Criteria of different active rows
+cannot be compared, so the paper takes the last parameters. Where there are validation rows, those
+of the step whose active rows predict them best are taken, the start included.
+
+Checkpoints are written on the way of a selection, and after each descent.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparsegp.errors import NumericalError
+from sparsegp.fit import stages
+from sparsegp.ivm.rows import TILE
+from sparsegp.learning import hyperpriors
+from sparsegp.learning.evidence import Members
+from sparsegp.learning.objective import Objective, asking, parameter_names
+from sparsegp.learning.optimise import Bounds, descend
+from sparsegp.posterior import POSTERIORS, ActiveRows
+from sparsegp.types import Doubles
+
+if TYPE_CHECKING:
+    from sparsegp.fit.training import Training
+
+
+FARTHEST = 7.0
+"""How far a parameter may go in all steps together: for a logarithm, a factor of 1100. Labels that
+can be told without error would take it to infinity."""
+
+
+def learn(run: "Training") -> None:
+    """Make the major steps that are left, and take the parameters that come out.
+
+    What is known of a step goes to `run.steps`: the criterion at the start and after every minor
+    step, the number of evaluations, kernels and likelihood that came out, and the parameters and
+    figures of the rows that it started with; `aside_nlpp` is that of the validation rows, `bounded`
+    names what ended as far from where the run began as it may go.
+
+    Raises
+    ------
+    Interrupted
+        If a stop was requested; what was done is in a checkpoint.
+    """
+    count = run.settings.major_steps
+    run.progress.start(count, "steps", "learn")
+    while (number := len(run.steps)) < count:
+        run.progress.update(number, **_shown(run.steps))
+        _select(run)
+        _descend(run)
+        run.checkpoint(run.done, _extent(run), due=True)
+    run.progress.update(count, **_shown(run.steps))
+    if (best := _best(run)) is not None:
+        run.take(best)
+    run.in_step = False
+    run.forget()
+    run.progress.finish()
+
+
+def _extent(run: "Training") -> str:
+    return f"after {len(run.steps)} of {run.settings.major_steps} steps of learning"
+
+
+def _select(run: "Training") -> None:
+    """Select at the present parameters, or go on where a checkpoint was written.
+
+    Raises
+    ------
+    NumericalError
+        If no row may be included.
+    """
+    if not run.in_step:
+        run.forget()
+        run.in_step = True
+    deque(stages.rounds(run, every=run.n_active), maxlen=0)
+    if not len(run.active):
+        of = run.block_settings
+        raise NumericalError(
+            f"a step of learning needs rows with sites of precision above {run.settings.epsilon:g},"
+            f" found none with kernel '{of.kernels[0]}' and likelihood {of.likelihood}; start from "
+            "others, give a --hyperprior or a smaller --epsilon"
+        )
+
+
+def _descend(run: "Training") -> None:
+    """Go down on the criterion of the rows that are active now, and write down how that went."""
+    settings, active, of = run.settings, run.active, run.block_settings
+    members, sites = Members.of_sites(active.x, active.target, *active.sites(of.n_latent))
+    names = parameter_names(of.kernels, of.likelihood)
+    hyperprior = hyperpriors.parse(settings.hyperprior, names, run.data.summary.p)
+
+    def ask(method: str, *args: Any) -> list[Any]:
+        if run.stop.requested:
+            run.checkpoint(run.done, _extent(run))
+        return run.map_blocks(method, *args)
+
+    sum_rows = asking(ask, len(active), run.n_rows, TILE, of.unit)
+    objective = Objective(of.kernels, of.likelihood, members, sum_rows, hyperprior)
+    start = objective.start
+    first = np.array(run.steps[0]["start"]) if run.steps else start
+    bounds = first - FARTHEST, first + FARTHEST
+    path = descend(objective, start, sites, settings.strategy, settings.minor_steps, bounds=bounds)
+    kernels, likelihood = objective.model(path.parameters)
+    run.steps.append(
+        {
+            **stages.figures(run),
+            **_validation_nlpp(run),
+            "start": start.tolist(),
+            "criterion": path.values.tolist(),
+            "evaluations": path.evaluations,
+            "kernel": "; ".join(map(str, kernels)),
+            "likelihood": likelihood.to_json(),
+            **_bounded(run, names, path.parameters, bounds),
+        }
+    )
+    run.take(path.parameters)
+    run.in_step, run.active = False, type(active)()
+
+
+def _bounded(
+    run: "Training", names: Sequence[str], parameters: Doubles, bounds: Bounds
+) -> dict[str, list[str]]:
+    """Return which parameters are at their bounds, if any; with a message when that is new."""
+    outermost = (parameters <= bounds[0]) | (parameters >= bounds[1])
+    some = [name for name, is_there in zip(names, outermost, strict=True) if is_there]
+    found = list(dict.fromkeys(some))  # length scales of several columns have one name
+    former = {name for step in run.steps for name in step.get("bounded", ())}
+    if new := [name for name in found if name not in former]:
+        run.progress.message(
+            f"learning took {', '.join(new)} as far as it may: {FARTHEST:g} from the start, in "
+            "logarithms or, for biases and thresholds, latent units; a --hyperprior keeps it "
+            "nearer, another start of kernel or likelihood moves the bound"
+        )
+    return {"bounded": found} if found else {}
+
+
+def _validation_nlpp(run: "Training") -> dict[str, float]:
+    """Return that of the present active rows, if there are validation rows."""
+    active = ActiveRows.of(run.block_settings, run.active)
+    report = POSTERIORS["adf"].make(active, run).report
+    return {"aside_nlpp": report["aside_nlpp"]} if "aside_nlpp" in report else {}
+
+
+def _best(run: "Training") -> Doubles | None:
+    """Return the parameters that are taken."""
+    last = run.parameters
+    if last is None or "aside_nlpp" not in run.steps[-1]:
+        return last
+    _select(run)
+    tried = [(step["aside_nlpp"], step["start"]) for step in run.steps]
+    tried.append((_validation_nlpp(run)["aside_nlpp"], last))
+    return np.asarray(min(tried, key=lambda entry: entry[0])[1], np.float64)
+
+
+def _shown(steps: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return what progress shows of the last step."""
+    if not steps:
+        return {}
+    last = steps[-1]
+    shown = {name: float(last[name]) for name in ("heldout_error", "heldout_mse") if name in last}
+    return {"criterion": float(last["criterion"][-1]), **shown}

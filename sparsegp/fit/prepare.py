@@ -1,0 +1,168 @@
+"""From tables to what a fit needs: class codes, statistics, scaling, validation rows."""
+
+import hashlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparsegp.data import (
+    Numbers,
+    Scaling,
+    Summary,
+    Table,
+    choose_scaling,
+    encode,
+    encode_with,
+    summarise,
+)
+from sparsegp.errors import DataError
+from sparsegp.runtime import Runtime
+from sparsegp.settings import DenseSettings, TrainSettings
+from sparsegp.types import Booleans, Doubles, Integers, Labels
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Data ready for row blocks.
+
+    Attributes
+    ----------
+    train : Table
+    classes : Labels (K,)
+        None in a regression.
+    target : array (n,)
+        Class codes, or standardised numbers.
+    summary : Summary
+    scaling : Scaling
+    held_out : Table or None
+    held_out_target : array (m,) or None
+        The same of the held-out rows; -1 for labels that training has not seen.
+    numbers : Numbers or None
+        How the labels of a regression were standardised.
+    """
+
+    train: Table
+    classes: Labels
+    target: Any
+    summary: Summary
+    scaling: Scaling
+    held_out: Table | None = None
+    held_out_target: Any = None
+    numbers: Numbers | None = None
+
+    @property
+    def scaled_variances(self) -> Doubles:
+        """Variances of the scaled input columns, (p,)."""
+        return np.asarray(self.summary.variance * self.scaling.factor**2)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what identifies the training data."""
+        digest = hashlib.blake2b(self.target.tobytes(), digest_size=16)
+        for values in (self.summary.low, self.summary.high, self.summary.mean):
+            digest.update(np.asarray(values).tobytes())
+        return {
+            "rows": self.summary.n,
+            "columns": self.summary.p,
+            "classes": self.classes.tolist(),
+            "digest": digest.hexdigest(),
+        }
+
+
+def prepare(
+    train: Table,
+    held_out: Table | None,
+    settings: TrainSettings | DenseSettings,
+    runtime: Runtime,
+    check: Callable[[int], None] = lambda n_classes: None,
+) -> Prepared:
+    """Encode the labels, look through the inputs once and choose their scaling.
+
+    A run in the threads of this process also looks through them there, whatever dask would use.
+
+    Parameters
+    ----------
+    train, held_out : Table
+    settings : TrainSettings or DenseSettings
+        They tell classes from numbers, and name the scaling.
+    runtime : Runtime
+    check : callable
+        Called with the number of classes before any row is read.
+
+    Raises
+    ------
+    DataError
+        If the rows cannot be learnt from.
+    """
+    target: Any
+    numbers: Numbers | None
+    if settings.is_regression:
+        numbers = Numbers.of(train.y, train.source)
+        classes: Labels = np.empty(0)
+        target = numbers.encode(train.y, train.source)
+    else:
+        numbers, (classes, target) = None, encode(train.y, train.source)
+    check(len(classes))
+    scheduler = runtime.scheduler()
+    summary = summarise(train.X, train.source, scheduler)
+    held_out_target: Any = None
+    if held_out is not None:
+        held_out = held_out.select(train.names)
+        if held_out.X.shape[1] != summary.p:
+            raise DataError(
+                f"{held_out.source} has {held_out.X.shape[1]} columns, "
+                f"{train.source} has {summary.p}; they must be the same"
+            )
+        summarise(held_out.X, held_out.source, scheduler)
+        if numbers is not None:
+            held_out_target = numbers.encode(held_out.y, held_out.source)
+        else:
+            held_out_target = known_codes(classes, held_out, train.source)
+    chosen = choose_scaling(settings.scaling, summary)
+    return Prepared(train, classes, target, summary, chosen, held_out, held_out_target, numbers)
+
+
+def known_codes(classes: Labels, held_out: Table, source: str) -> Integers:
+    """Return the class codes of held-out rows, (m,), -1 for labels that training has not seen."""
+    codes, unseen = encode_with(classes, held_out.y, held_out.source)
+    if unseen:
+        logger.warning(
+            "%s has labels that %s has not: %s; they count as errors",
+            held_out.source,
+            source,
+            ", ".join(map(repr, unseen)),
+        )
+    return codes
+
+
+def choose_validation_rows(
+    n: int, settings: TrainSettings, origin: Integers | None = None
+) -> Booleans:
+    """Return which training rows serve for validation first, (n,), by a keyed permutation.
+
+    A row and its copies do so together or not at all: rows that are much like those that were
+    learnt from would tell too little. With copies they may be a few rows less.
+
+    Parameters
+    ----------
+    n : int
+    settings : TrainSettings
+    origin : Integers (n,), optional
+        Where there are copies: for each row the number of its original.
+    """
+    rng, left = np.random.default_rng([settings.seed, n]), settings.rows_aside(n)
+    family, sizes = np.arange(n), np.ones(n, dtype=np.int64)
+    if origin is not None:
+        _, family, sizes = np.unique(origin, return_inverse=True, return_counts=True)
+    chosen = np.zeros(len(sizes), dtype=bool)
+    for one in rng.permutation(len(sizes)):
+        if left == 0:
+            break
+        if sizes[one] <= left:
+            chosen[one] = True
+            left -= sizes[one]
+    return np.asarray(chosen[family])

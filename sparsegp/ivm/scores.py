@@ -1,0 +1,143 @@
+"""Scores that are evaluated only where they can matter.
+
+With x = m / sqrt(1 + s), log Z(x) of the multinomial probit is concave and its Hessian no steeper
+than -I, so an evaluation (x0, log Z0, g0) at any earlier time bounds it at any later one:
+
+    log Z(x) >= log Z0 + g0.(x - x0) - |x - x0|^2 / 2  =  c + w.x - |x|^2 / 2
+    w = g0 + x0,      c = log Z0 - g0.x0 - |x0|^2 / 2
+
+A row whose bound says that it cannot win needs no quadrature. (The Hessian: log Z is the log of a
+Gaussian measure of a shifted convex cone, -I plus the covariance of a truncated Gaussian.)
+"""
+
+from typing import Any
+
+import numpy as np
+
+from sparsegp.ivm.criteria import Criterion, Marginals
+from sparsegp.likelihoods.sites import SiteRule
+from sparsegp.types import Booleans, Doubles, Integers
+
+ROUNDING_UNIT = 2.0**-14
+"""Scores are compared in these units: coarser than the rounding of float32 products, so that rows
+that tie in exact arithmetic tie here, and the smaller row number decides."""
+
+SLACK = 2.0**-16
+"""What bounds may be wrong by, for the sake of quadrature and rounding."""
+
+
+def quantise(scores: Doubles) -> Doubles:
+    """Return scores in whole units of `ROUNDING_UNIT`."""
+    return np.asarray(np.rint(scores / ROUNDING_UNIT))
+
+
+class Scores:
+    """The scores of a fixed set of rows whose marginals change.
+
+    Parameters
+    ----------
+    criterion : Criterion
+    rule : SiteRule
+    target : array (n,)
+        Class codes, or numbers.
+    n_latent : int
+    lazy : bool
+        Use the bounds, where criterion and likelihood have them and the classes share the variance;
+        otherwise every row is evaluated whenever it is asked about.
+    """
+
+    def __init__(
+        self,
+        criterion: Criterion,
+        rule: SiteRule,
+        target: Any,
+        n_latent: int,
+        lazy: bool,
+    ) -> None:
+        self.criterion = criterion
+        self.rule, self.likelihood = rule, rule.likelihood
+        self.lazy = lazy and criterion.concave and rule.likelihood.bounded
+        self.frozen: Doubles | None = None
+        if self.lazy:
+            self.slope, self.offset = self._anchors_at_zero(target, n_latent)
+
+    def _anchors_at_zero(self, target: Integers, n_classes: int) -> tuple[Doubles, Doubles]:
+        zero = np.zeros((n_classes, n_classes))
+        likelihood: Any = self.likelihood
+        log_z, gradient = likelihood.gradient(zero, None, np.arange(n_classes))
+        return gradient[target], log_z[target]
+
+    def hold(self, index: Integers) -> None:
+        """Go on with some of the rows alone, some of them more than once."""
+        if self.lazy:
+            self.slope, self.offset = self.slope[index], self.offset[index]
+
+    def freeze(self, marginals: Marginals) -> None:
+        """Keep to the scores of all rows at these marginals, whatever becomes of them."""
+        self.frozen = self.criterion.scores(self.rule, marginals)
+
+    def upper_bounds(self, marginals: Marginals) -> Doubles:
+        """Return what each row's score cannot exceed, (n,); infinite without bounds."""
+        if not self.lazy:
+            return np.full(len(marginals.rows), np.inf)
+        shrink = 1.0 / (1.0 + marginals.variance[:, 0])
+        mean = marginals.mean
+        linear = np.einsum("nk,nk->n", mean, self.slope)
+        square = np.einsum("nk,nk->n", mean, mean)
+        return np.asarray(SLACK - self.offset - linear * np.sqrt(shrink) + 0.5 * square * shrink)
+
+    def evaluate(self, index: Integers, marginals: Marginals) -> Doubles:
+        """Return the exact scores of rows `index`, whose marginals are given, (len(index),)."""
+        if self.frozen is not None:
+            return self.frozen[index]
+        if not self.lazy:
+            return self.criterion.scores(self.rule, marginals)
+        x = marginals.mean / np.sqrt(1.0 + marginals.variance)
+        likelihood: Any = self.likelihood
+        log_z, gradient = likelihood.gradient(x, None, marginals.target)
+        self.slope[index] = gradient + x
+        self.offset[index] = log_z - np.einsum("nk,nk->n", gradient + 0.5 * x, x)
+        return np.asarray(-log_z)
+
+    def top(self, marginals: Marginals, open_: Booleans, count: int) -> tuple[Integers, Doubles]:
+        """Return the best rows and their scores in units of `ROUNDING_UNIT`, best first.
+
+        Rows are evaluated in the order of their bounds until no bound reaches the `count`-th best
+        score found; ties go to the smaller row.
+
+        Parameters
+        ----------
+        marginals : Marginals
+            Of all rows.
+        open_ : Booleans (n,)
+            Rows that may be returned.
+        count : int
+
+        Returns
+        -------
+        index : Integers (m,)
+            m <= count: fewer if fewer rows are open and may be included.
+        scores : Doubles (m,)
+        """
+        left = np.flatnonzero(open_)
+        if count == 0 or len(left) == 0:
+            return np.empty(0, dtype=np.int64), np.empty(0)
+        bounds = self.upper_bounds(marginals)[left]
+        seen, found = left[:0], np.empty(0)
+        size = len(left) if not self.lazy else max(count, 16)
+        while len(left):
+            if size < len(left):
+                order = np.argpartition(bounds, len(left) - size)[::-1]
+                left, bounds = left[order], bounds[order]
+            head, left, bounds = left[:size], left[size:], bounds[size:]
+            seen = np.concatenate([seen, head])
+            found = np.concatenate([found, self.evaluate(head, marginals.take(head))])
+            if len(found) >= count:
+                worst = np.partition(found, len(found) - count)[len(found) - count]
+                keep = bounds >= worst - ROUNDING_UNIT
+                left, bounds = left[keep], bounds[keep]
+            size = max(count // 2, 16)
+        scores = quantise(found)
+        order = np.lexsort((marginals.rows[seen], -scores))[:count]
+        order = order[scores[order] != -np.inf]  # not a number is found out by the pool
+        return seen[order], scores[order]

@@ -1,0 +1,90 @@
+"""The one interface through which a run reports how far it is."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+logger = logging.getLogger(__name__)
+
+
+class Progress(Protocol):
+    """Shows one stage of a run after another.
+
+    A stage goes from `start` to `finish`; updates outside of a stage are ignored.
+    """
+
+    def start(self, total: int, unit: str, description: str) -> None:
+        """Begin a stage.
+
+        Parameters
+        ----------
+        total : int
+            Units in all, those of earlier sessions included; 0 where nobody knows.
+        unit : str
+            What is counted, in the plural ("rows").
+        description : str
+            What is done, in a word or two ("select").
+        """
+
+    def update(self, done: int, **figures: float) -> None:
+        """Report the units done, and the latest figures (``heldout_error=0.05``)."""
+
+    def message(self, text: str) -> None:
+        """Show a message of one line that stays."""
+
+    def finish(self) -> None:
+        """End the stage, if there is one."""
+
+
+class Recorded:
+    """Passes progress on, and gives a record of it to a function.
+
+    Parameters
+    ----------
+    progress : Progress
+    record : callable
+        Is given `stage`, `done`, `total`, `unit`, `figures` and `time`, seconds since 1970.
+    """
+
+    def __init__(self, progress: Progress, record: Callable[[Mapping[str, Any]], None]) -> None:
+        self._progress, self._record = progress, record
+        self._stage: dict[str, Any] = {}
+        self._figures: dict[str, float] = {}
+
+    def start(self, total: int, unit: str, description: str) -> None:
+        """Begin a stage."""
+        self._stage, self._figures = {"stage": description, "total": total, "unit": unit}, {}
+        self._progress.start(total, unit, description)
+
+    def update(self, done: int, **figures: float) -> None:
+        """Report the units done, and the latest figures."""
+        self._figures |= figures
+        self._progress.update(done, **figures)
+        self._record({**self._stage, "done": done, "figures": self._figures, "time": time.time()})
+
+    def message(self, text: str) -> None:
+        """Show a message."""
+        self._progress.message(text)
+
+    def finish(self) -> None:
+        """End the stage."""
+        self._progress.finish()
+
+
+class Quiet:
+    """Shows nothing: stages and messages go to the log of the package."""
+
+    def start(self, total: int, unit: str, description: str) -> None:
+        """Log the beginning of a stage."""
+        logger.info("%s: %d %s", description, total, unit)
+
+    def update(self, done: int, **figures: float) -> None:
+        """Do nothing."""
+
+    def message(self, text: str) -> None:
+        """Log a message."""
+        logger.warning("%s", text)
+
+    def finish(self) -> None:
+        """Do nothing."""

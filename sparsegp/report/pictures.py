@@ -1,0 +1,144 @@
+"""Pictures of an evaluation. They need matplotlib, the extra ``plot``."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sparsegp.errors import SettingsError, StoreError
+from sparsegp.report.history import Records, curve
+from sparsegp.report.metrics import Evaluation, rejecting, reliability
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LEAST_KEPT = 20
+"""The error of fewer rows than this is not drawn: one row would move it by more than 5 %."""
+
+READABLE = 40
+"""Classes up to which a confusion matrix has its numbers written into it."""
+
+LOG_RANGE = 8.0
+"""An error axis is logarithmic where the greatest value is more than this many times the least."""
+
+
+def evaluation_pictures(
+    evaluation: Evaluation, history: Records, folder: str | os.PathLike[str]
+) -> list[Path]:
+    """Draw all that an evaluation and a learning curve show, as .png files.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+    history : sequence of mapping
+        Records of n_active, train_error and heldout_error; may be empty.
+    folder : path
+        Made if it is not there.
+
+    Returns
+    -------
+    list of Path
+
+    Raises
+    ------
+    SettingsError
+        If matplotlib is not installed.
+    StoreError
+        If a picture cannot be written.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError:
+        raise SettingsError(
+            'pictures need matplotlib; install it by pip install "sparsegp[plot]"'
+        ) from None
+    draw = {"reliability": _reliability, "error-reject": _error_reject, "confusion": _confusion}
+    paths = [Path(folder) / f"{name}.png" for name in draw]
+    figures = [Figure(dpi=150, layout="constrained") for _ in draw]
+    for figure, function in zip(figures, draw.values(), strict=True):
+        function(figure, evaluation)
+    if any(len(curve(history, name)[0]) for name in CURVES):
+        paths.append(Path(folder) / "learning-curve.png")
+        figures.append(Figure(dpi=150, layout="constrained"))
+        _learning_curve(figures[-1], history, evaluation.error)
+    for figure, path in zip(figures, paths, strict=True):
+        FigureCanvasAgg(figure)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(path)
+        except OSError as error:
+            reason = error.strerror or error
+            raise StoreError(f"cannot write the picture {path}: {reason}") from error
+    return paths
+
+
+CURVES = {
+    "train_error": "training rows, while selecting",
+    "heldout_error": "held-out rows, while selecting",
+}
+
+
+def _learning_curve(figure: "Figure", history: Records, error: float) -> None:
+    """Draw errors against the number of active rows, and the error of the finished model."""
+    axes = figure.subplots()
+    curves = {label: curve(history, name) for name, label in CURVES.items()}
+    for label, (x, y) in curves.items():
+        if len(x):
+            axes.plot(x, y, "o-", label=label, markersize=3.5)
+    axes.axhline(error, label="finished model, rows evaluated", color="0.35", linestyle="--")
+    values = np.concatenate([[error], *(y for _, y in curves.values())])
+    if 0 < LOG_RANGE * values.min() < values.max():
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+    axes.set(xlabel="active rows", ylabel="error")
+    axes.legend()
+
+
+def _reliability(figure: "Figure", evaluation: Evaluation) -> None:
+    """Draw the share of right answers against confidence, in 15 bins, above the rows in each bin.
+
+    Confidence is the greatest probability of a row; a calibrated model has all points on the
+    diagonal. Where a bin holds few rows its share says little, hence the counts.
+    """
+    from sklearn.calibration import CalibrationDisplay  # noqa: PLC0415
+
+    counts, confidence, accuracy = reliability(evaluation.confidence, evaluation.right)
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    full = counts > 0
+    CalibrationDisplay(accuracy[full], confidence[full], evaluation.confidence).plot(ax=above)
+    above.set(xlabel="", ylabel="share of right answers")
+    above.set_title(f"ECE {evaluation.ece:.4f}, {evaluation.n} rows")
+    edges = np.linspace(0.0, 1.0, len(counts) + 1)
+    below.stairs(counts, edges, fill=True)
+    below.set(yscale="log", xlabel="confidence (greatest probability)", ylabel="rows")
+
+
+def _error_reject(figure: "Figure", evaluation: Evaluation) -> None:
+    """Draw the error on the rows that are kept against the share that is rejected.
+
+    The least certain rows are rejected first (Rasmussen & Williams 2006, figure 3.10).
+    """
+    rejected, error = rejecting(evaluation.confidence, (~evaluation.right).astype(np.float64))
+    drawn = (1.0 - rejected) * evaluation.n > min(LEAST_KEPT, evaluation.n) - 0.5
+    axes = figure.subplots()
+    axes.plot(rejected[drawn], 100 * error[drawn], drawstyle="steps-post")
+    axes.set(xlim=(0, 1), xlabel="share of rows rejected, the least certain first")
+    axes.set_ylabel("error on the rows kept, %")
+    axes.set_ylim(bottom=0)
+    axes.set_title(f"error of all {evaluation.n} rows: {100 * error[0]:.2f} %")
+
+
+def _confusion(figure: "Figure", evaluation: Evaluation) -> None:
+    """Draw the numbers of rows by true and predicted class."""
+    from sklearn.metrics import ConfusionMatrixDisplay  # noqa: PLC0415
+
+    names = [str(label).replace("$", r"\$") for label in evaluation.classes.tolist()]
+    side = min(max(4.8, 0.36 * len(names) + 1.6), 14.0)
+    figure.set_size_inches(side + 0.8, side)
+    small = len(names) <= READABLE
+    display = ConfusionMatrixDisplay(evaluation.confusion, display_labels=names if small else None)
+    rotation = "vertical" if max(map(len, names)) > 3 else "horizontal"
+    display.plot(ax=figure.subplots(), cmap="Blues", include_values=small, xticks_rotation=rotation)

@@ -1,0 +1,78 @@
+"""Where row blocks live and how they are called.
+
+The same fit runs in the threads of one process (`ThreadRuntime`), in worker processes of this
+machine or on a Dask cluster (`DaskRuntime`). All of them do one thing: carry a message to every row
+block and bring the answers back in block order.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+from sparsegp.errors import SettingsError
+from sparsegp.runtime.base import Part as Part
+from sparsegp.runtime.base import Runtime as Runtime
+
+Where: TypeAlias = Runtime | str | os.PathLike[str] | None
+"""A runtime, or in words where to run: see `open_runtime`."""
+
+
+@contextmanager
+def open_runtime(
+    where: Where = None, *, tls: str | os.PathLike[str] | None = None
+) -> Iterator[Runtime]:
+    """Open a runtime for as long as the context lasts.
+
+    Parameters
+    ----------
+    where : Runtime or str or path, optional
+        "threads=4" of this process (by default as many as there are processors); "workers=2",
+        processes of this machine; the address of a running Dask scheduler, such as
+        "tcp://10.0.0.5:8786", or the file ``*.json`` that it wrote; a file ``*.yaml`` that says
+        which cluster to start or to use (`sparsegp.runtime.clusters`). A runtime that is open
+        stays open.
+    tls : path, optional
+        Folder with the certificate of that scheduler: ca.pem, cert.pem, key.pem.
+
+    Yields
+    ------
+    Runtime
+
+    Raises
+    ------
+    SettingsError
+        If it is none of these, a number is less than 1, or a file is wrong.
+    ClusterError
+        If the scheduler does not answer or workers do not start.
+    """
+    if isinstance(where, Runtime):
+        yield where
+    else:
+        with _opened(where, None if tls is None else Path(tls)) as runtime:
+            yield runtime
+
+
+def _opened(where: str | os.PathLike[str] | None, tls: Path | None) -> Runtime:
+    name = "threads" if where is None else os.fspath(where)
+    number = re.fullmatch(r"(threads|workers)=(-?\d{1,9})", name)
+    if name == "threads" or (number and number[1] == "threads"):
+        from sparsegp.runtime.threads import ThreadRuntime  # noqa: PLC0415
+
+        return ThreadRuntime(int(number[2]) if number else None)
+    from sparsegp.runtime import clusters  # noqa: PLC0415 - loads distributed
+
+    if number:
+        return clusters.start_local(int(number[2]))
+    if "://" in name or re.fullmatch(r".+:\d+", name):
+        return clusters.connect(name, tls=tls)
+    if name.endswith(".json"):
+        return clusters.connect(scheduler_file=Path(name), tls=tls)
+    if name.endswith((".yaml", ".yml")):
+        return clusters.open_cluster_file(Path(name))
+    raise SettingsError(
+        "runtime must be 'threads=N', 'workers=N', the address of a Dask scheduler, its *.json or "
+        f"a cluster's *.yaml file; got {name[:200]!r}"
+    )

@@ -1,0 +1,531 @@
+"""Blocks in the workers of a Dask cluster, built again elsewhere when a worker is lost.
+
+One actor a worker (`Host`) holds all its blocks, so a round costs one call a worker: 2 ms for two
+workers, where tasks take 15, as a client sends these every 10 ms. Nothing restarts a lost actor:
+its blocks are built on living workers, brought to the present by the driver's `recovery` messages,
+and asked again. In the same way blocks move between two rounds, away from a worker that is to be
+retired and to workers that joined. Every wait ends: with an answer, with the connection, when the
+scheduler no longer knows the worker or hears its heartbeats, or after `call_seconds`.
+"""
+
+import logging
+import pickle
+import threading
+import time
+import traceback
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from functools import partial, reduce
+from itertools import islice, zip_longest
+from operator import add
+from typing import Any, NamedTuple, TypeAlias
+
+import cloudpickle  # type: ignore[import-untyped]
+import dask
+import distributed
+
+from sparsegp.blas import single_threaded_blas
+from sparsegp.errors import ClusterError
+from sparsegp.runtime.base import Check, Part, Runtime, Work, check_index, check_parts, nothing
+from sparsegp.runtime.inputs import compute_inputs, pack_inputs
+from sparsegp.runtime.memory import Room
+
+logger = logging.getLogger(__name__)
+
+LOST = (OSError, RuntimeError, CancelledError, distributed.KilledWorker)
+"""What Dask raises where a worker, a task or the connection to it is gone."""
+
+PULSE_SECONDS = 2.0
+"""How often to ask for workers that are waited for."""
+
+SCHEDULER_SECONDS = 10.0
+"""How long the scheduler may take to name its workers."""
+
+NO_ARGUMENTS = pickle.dumps(())
+
+HOSTS_AT_A_TIME = 32
+"""Workers whose sums are in the memory of the driver side by side."""
+
+
+Fold: TypeAlias = Callable[[Iterator[Any]], Any]
+ADD: Fold = partial(reduce, add)
+IGNORE: Fold = partial(deque, maxlen=0)
+"""What becomes of the answers of a worker's blocks, besides a list."""
+
+
+class Failure(NamedTuple):
+    """The exception that a block or task raised on a worker, in place of an answer."""
+
+    number: int
+    error: Exception
+
+    @classmethod
+    def of(cls, number: int, error: Exception) -> bytes:
+        """Return it pickled, with the traceback of this process as a note."""
+        trace = "".join(traceback.format_exception(error)).rstrip()
+        try:
+            pickle.loads(cloudpickle.dumps(error))
+        except Exception:
+            error = RuntimeError(f"{type(error).__name__}: {error}")
+        error.add_note(f"on the worker:\n{trace}")
+        return bytes(cloudpickle.dumps(cls(number, error)))
+
+
+class Host:
+    """The blocks of one worker: an actor, whose methods are called one at a time."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, Any] = {}
+        self._index = -1  # of the block that is at work
+
+    def ask(self, operation: str, indices: Sequence[int], packed: bytes) -> bytes:
+        """Carry out an operation; what it raises is an answer, so that calls raise losses alone."""
+        try:
+            with single_threaded_blas():
+                answer = getattr(self, operation)(indices, *pickle.loads(packed))
+                return bytes(cloudpickle.dumps(answer))
+        except Exception as error:
+            return Failure.of(self._index, error)
+
+    def build(self, indices: Sequence[int], factory: Callable[..., Any], inputs: Any) -> None:
+        """Build one block; its lazy inputs are computed here."""
+        [self._index] = indices
+        self._blocks.pop(self._index, None)
+        self._blocks[self._index] = factory(**compute_inputs(inputs))
+
+    def call(self, indices: Sequence[int], method: str, args: Any, fold: Fold) -> Any:
+        """Call one method on some blocks and return what `fold` makes of the answers."""
+
+        def answers() -> Iterator[Any]:
+            for self._index in indices:
+                yield getattr(self._blocks[self._index], method)(*args)
+
+        return fold(answers())
+
+    def drop(self, indices: Sequence[int]) -> None:
+        """Drop some blocks."""
+        for index in indices:
+            self._blocks.pop(index, None)
+
+
+class WorkerLostError(Exception):
+    """A worker that does not answer any more."""
+
+
+class DaskRuntime(Runtime):
+    """Runs blocks in the workers of a Dask cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Calls are fastest with ``direct_to_workers=True``.
+    close : callable, optional
+        Ends what was started for this runtime.
+    replenish : callable, optional
+        Starts workers in place of lost ones, where that can be done; returns at once.
+
+    Attributes
+    ----------
+    call_seconds, silent_seconds : float
+        A worker counts as lost that takes longer for one call, or that is waited for and has sent
+        the scheduler no heartbeat for so long.
+    rejoin_seconds, absent_seconds : float
+        How long to wait for a replacement of a lost worker before others take its blocks, and for
+        a worker if none is left.
+    look_seconds : float
+        How often to look, between two rounds, for workers that have joined.
+    max_losses : int
+        Workers that one block may lose while no answer comes.
+    """
+
+    call_seconds = 600.0
+    silent_seconds = 30.0
+    rejoin_seconds = 5.0
+    absent_seconds = 60.0
+    look_seconds = 5.0
+    max_losses = 3
+
+    def __init__(
+        self,
+        client: Any,
+        close: Callable[[], None] = nothing,
+        replenish: Callable[[], None] = nothing,
+    ) -> None:
+        super().__init__()
+        self._client, self._close, self._replenish = client, close, replenish
+        self._lock = threading.RLock()
+        self._factory: Callable[..., Any] = nothing
+        self._parts: Sequence[Part] = ()
+        self._hosts: dict[str, tuple[Any, Any]] = {}  # future and actor, by address
+        self._home: dict[int, str] = {}  # where blocks are, or will be built
+        self._present: set[int] = set()  # blocks that are built and have heard all messages
+        self._losses: Counter[int] = Counter()  # of each block's worker, since the last answer
+        self._lost: set[str] = set()
+        self._leaving: set[str] = set()  # to be retired
+        self._next_look = 0.0
+        self.n_workers = max(1, len(self._workers()))  # that there should be
+        client.subscribe_topic("all", self._hear)
+
+    def describe(self) -> str:
+        """Say which cluster this is and how many workers it has."""
+        workers = f"{self.n_workers} worker{'s' if self.n_workers > 1 else ''}"
+        return f"Dask cluster at {self._client.scheduler.address}, {workers}"
+
+    def rooms(self) -> list[Room]:
+        """Return what memory the workers may still take."""
+        client, workers = self._client, self._workers()
+        look = client.run, Room.of_this_process, "a worker"
+        found = client.sync(*look, on_error="ignore", callback_timeout=self.absent_seconds)
+        share = dask.config.get("distributed.worker.memory.pause") or 1.0
+        limits = {name: share * workers[name]["memory_limit"] for name in found.keys() & workers}
+        return [found[name].within(f"worker {name}", limits[name]) for name in sorted(limits)]
+
+    def build(self, factory: Callable[..., Any], parts: Sequence[Part]) -> None:
+        """Build one block from each part, as many on each worker as on the others."""
+        check_parts(parts)
+        with self._lock:
+            self._forget()
+            self._factory, self._parts, self.n_blocks = factory, tuple(parts), len(parts)
+            try:
+                self._settle(replay=False)
+            except BaseException:
+                self._forget()
+                raise
+
+    def map_blocks(self, method: str, *args: Any) -> list[Any]:
+        """Call one method on every block and return the answers in block order."""
+        answers = self._ask(range(self.n_blocks), method, args)
+        return [answers[index] for index in range(self.n_blocks)]
+
+    def call_block(self, index: int, method: str, *args: Any) -> Any:
+        """Call one method on one block."""
+        check_index(index, self.n_blocks)
+        return self._ask([index], method, args)[index]
+
+    def sum_blocks(self, indices: Sequence[int], method: str, *args: Any) -> Any:
+        """Call a method on some blocks and return the sum of the answers."""
+        packed, missing = cloudpickle.dumps((method, args, ADD)), set(indices)
+        sums: list[Any] = []
+        with self._lock:
+            self._adapt()
+            while missing:
+                self._settle()
+                held = dict(islice(self._held(missing).items(), HOSTS_AT_A_TIME))
+                answers = self._each("call", {a: (held[a], packed) for a in held})
+                sums = [ADD(iter([*sums, *answers.values()]))] if answers else sums
+                missing.difference_update(*(held[address] for address in answers))
+            self._losses.clear()
+        return sums[0]
+
+    def run_tasks(
+        self, function: Work, shared: Any, tasks: Sequence[Any], check: Check = nothing
+    ) -> Generator[tuple[int, Any], None, None]:
+        """Call a function once for each task, as Dask places them on the workers."""
+        wait: Any = distributed.wait  # distributed is typed in part
+        client, seen = self._client, time.monotonic()
+        common = share(client, (function, shared))
+        pending = {
+            client.submit(perform, common, cloudpickle.dumps(task), index, pure=False): index
+            for index, task in enumerate(tasks)
+        }
+        try:
+            while pending:
+                with client.as_current(), suppress(TimeoutError, CancelledError):
+                    wait(list(pending), PULSE_SECONDS, "FIRST_COMPLETED")
+                ended = [future for future in pending if future.done()]
+                for future in ended:
+                    yield pending.pop(future), self._task_answer(future)
+                if not ended:
+                    check()
+                    seen = time.monotonic() if self._workers() else seen
+                    self._require_worker_since(seen)
+        finally:
+            with suppress(*LOST):
+                client.cancel(list(pending), force=True)
+
+    def close(self) -> None:
+        """Drop the blocks; end what was started for this runtime."""
+        with suppress(Exception):  # the scheduler or the client may be gone
+            self._forget()
+            self._client.unsubscribe_topic("all")
+            self._retire()
+        close, self._close = self._close, nothing
+        close()
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    def _ask(self, indices: Collection[int], method: str, args: Any) -> dict[int, Any]:
+        """Return the answers of some blocks, through as many losses as it takes."""
+        packed = cloudpickle.dumps((method, args, list))
+        answers: dict[int, Any] = {}
+        with self._lock:
+            self._adapt()
+            while any(index not in answers for index in indices):
+                for index in self._settle():
+                    answers.pop(index, None)  # its successor has not heard the message
+                answers |= self._call([i for i in indices if i not in answers], method, packed)
+            self._losses.clear()
+        return answers
+
+    def _call(self, indices: Iterable[int], method: str, packed: bytes) -> dict[int, Any]:
+        """Call some blocks once; those whose worker is lost are left out."""
+        held = self._held(indices)
+        answers = self._each("call", {a: (held[a], packed) for a in held})
+        return {i: value for a in answers for i, value in zip(held[a], answers[a], strict=False)}
+
+    def _each(self, operation: str, requests: dict[str, Any]) -> dict[str, Any]:
+        """Ask workers for an operation; return the answers of those that are not lost."""
+        calls, answers = {}, {}
+        for address, request in requests.items():
+            try:
+                calls[address] = self._hosts[address][1].ask(operation, *request)
+            except LOST as error:
+                self._lose(address, error)
+        for address, call in calls.items():
+            try:
+                answers[address] = pickle.loads(self._wait(address, call))
+            except WorkerLostError as loss:
+                self._lose(address, loss)
+        failed = {a: answer for a, answer in answers.items() if isinstance(answer, Failure)}
+        for address, failure in sorted(failed.items(), key=lambda item: item[1].number):
+            failure.error.add_note(f"raised by block {failure.number} on worker {address}")
+            raise failure.error
+        return answers
+
+    def _wait(self, address: str, future: Any) -> Any:
+        """Return what a future brings; raises WorkerLostError if its worker is lost."""
+        began = heard = time.monotonic()
+        last_seen = None
+        while True:
+            try:
+                return future.result(timeout=PULSE_SECONDS)
+            except TimeoutError:
+                worker, now = self._workers().get(address), time.monotonic()
+            except LOST as error:
+                raise WorkerLostError(str(error)) from error
+            if worker is None:
+                raise WorkerLostError("it is gone")
+            if worker["last_seen"] != last_seen:
+                last_seen, heard = worker["last_seen"], now
+            if now - heard > self.silent_seconds:
+                raise WorkerLostError(f"no heartbeat for {now - heard:.0f} s")
+            if now - began > self.call_seconds:
+                raise WorkerLostError(f"a call took more than {now - began:.0f} s")
+
+    def _task_answer(self, future: Any) -> Any:
+        """Return the answer of a task that has ended, or raise what it raised."""
+        try:
+            # by the scheduler, which knows who is lost; from here it takes half a minute to see
+            answer = pickle.loads(self._client.gather(future, direct=False))
+        except LOST as error:
+            self._workers()  # raises where the scheduler is gone
+            raise ClusterError(
+                f"a task lost its worker again and again ({error}); check the memory of the workers"
+            ) from error
+        if isinstance(answer, Failure):
+            answer.error.add_note(f"raised by task {answer.number}")
+            raise answer.error
+        return answer
+
+    def _workers(self) -> dict[str, dict[str, Any]]:
+        """Ask the scheduler what it knows of its workers, by their addresses."""
+        client = self._client
+        try:
+            found = client.sync(client.scheduler.identity, callback_timeout=SCHEDULER_SECONDS)
+        except (*LOST, AttributeError, ValueError) as error:  # it is gone, or the client is closed
+            raise ClusterError(
+                f"the dask scheduler does not answer any more ({error!r}); start the cluster again "
+                "and resume from the last checkpoint"
+            ) from error
+        return dict(found["workers"])
+
+    # -- where blocks are --------------------------------------------------------------------------
+
+    def _settle(self, replay: bool = True) -> set[int]:
+        """Bring every block to the present, on a worker that lives; return those built."""
+        built: set[int] = set()
+        while absent := [part.index for part in self._parts if part.index not in self._present]:
+            built.update(absent)
+            self._find_homes([index for index in absent if index not in self._home])
+            fresh = self._build(absent)
+            for method, args in self.recovery() if replay else ():
+                self._call(fresh, method, cloudpickle.dumps((method, args, IGNORE)))
+            self._present.update(fresh & self._home.keys())
+        return built
+
+    def _build(self, indices: Iterable[int]) -> set[int]:
+        """Build blocks in their homes, one at a time on each worker; return those built."""
+        built: set[int] = set()
+        for some in zip_longest(*self._held(indices).values(), fillvalue=-1):
+            held, requests = self._held(some), {}
+            for address, [index] in held.items():
+                inputs = pack_inputs(self._parts[index].inputs)
+                requests[address] = [index], cloudpickle.dumps((self._factory, inputs))
+            built.update(held[a][0] for a in self._each("build", requests))
+        return built & self._home.keys()
+
+    def _find_homes(self, homeless: Sequence[int]) -> None:
+        """Give each block to the worker that has the fewest."""
+        if homeless:
+            loads = Counter(dict.fromkeys(self._find(), 0))
+            loads.update(address for address in self._home.values() if address in loads)
+            for index in homeless:
+                self._home[index] = min(loads, key=loads.__getitem__)
+                loads[self._home[index]] += 1
+
+    def _find(self) -> list[str]:
+        """Return workers that hold an actor, after waiting for replacements of lost ones."""
+        began = time.monotonic()
+        while True:
+            patient = time.monotonic() - began < self.rejoin_seconds
+            wanted = self.n_workers if patient else 1
+            if len(usable := self._usable()) >= wanted:
+                self._take_up(usable)
+                if len(usable := usable & self._hosts.keys()) >= wanted:
+                    self.n_workers = len(usable)
+                    return sorted(usable)
+            self._require_worker_since(began)
+            if not patient:
+                self._replenish()
+            time.sleep(0.05 if patient else 1.0)
+
+    def _require_worker_since(self, seen: float) -> None:
+        if (waited := time.monotonic() - seen) > self.absent_seconds:
+            raise ClusterError(
+                f"no worker is left and none joined within {waited:.0f} s; start workers and "
+                "resume from the last checkpoint"
+            )
+
+    def _usable(self) -> set[str]:
+        """Return workers that blocks may be built on."""
+        workers = self._workers().items()
+        running = {address for address, worker in workers if worker["status"] == "running"}
+        return running - self._lost - self._leaving
+
+    def _take_up(self, addresses: Iterable[str]) -> None:
+        """Make an actor on each worker that has none."""
+        kind = {"actor": True, "pure": False, "allow_other_workers": False}
+        made = {
+            address: self._client.submit(Host, workers=[address], **kind)
+            for address in sorted(set(addresses) - self._hosts.keys())
+        }
+        for address, future in made.items():
+            try:
+                with self._client.as_current():  # not the default client: it may be another one
+                    self._hosts[address] = future, self._wait(address, future)
+            except WorkerLostError as loss:
+                self._lose(address, loss)
+            except ImportError as error:
+                raise ClusterError(
+                    f"worker {address} cannot hold row blocks ({error!r}); install the same "
+                    "version of sparsegp and its requirements on all workers"
+                ) from error
+
+    def _held(self, indices: Iterable[int]) -> dict[str, list[int]]:
+        """Return which of some blocks each worker has."""
+        held: dict[str, list[int]] = {}
+        for index in sorted(self._home.keys() & set(indices)):
+            held.setdefault(self._home[index], []).append(index)
+        return held
+
+    def _displace(self, indices: Iterable[int]) -> None:
+        for index in indices:
+            del self._home[index]
+            self._present.discard(index)
+
+    def _leave(self, address: str) -> list[int]:
+        """Let a worker drop its actor, if it can still be reached; return the homeless blocks."""
+        blocks = self._held(self._home).get(address, [])
+        self._displace(blocks)
+        with suppress(KeyError, *LOST):
+            self._client.cancel([self._hosts.pop(address)[0]], force=True)
+        return blocks
+
+    def _forget(self) -> None:
+        """Drop all blocks and actors."""
+        for address in list(self._hosts):
+            self._leave(address)
+        self._parts, self.n_blocks = (), 0
+        self._losses.clear()
+
+    # -- workers that go and come ------------------------------------------------------------------
+
+    def _lose(self, address: str, loss: Exception) -> None:
+        """Forget a worker, whose blocks will be built elsewhere unless that happens too often."""
+        blocks = self._leave(address)
+        self._lost.add(address)
+        if address in self._leaving:
+            self.n_workers = max(1, self.n_workers - 1)
+            return
+        logger.warning("worker %s was lost (%s); its blocks %s move", address, loss, blocks)
+        self._losses.update(blocks)
+        for block, count in self._losses.most_common(1):
+            if count >= self.max_losses:
+                raise ClusterError(
+                    f"block {block} lost its worker {count} times without an answer (last: "
+                    f"{loss}); check the memory of the workers, use more and smaller blocks"
+                )
+
+    def _hear(self, event: Any) -> None:
+        """Note that a worker is to be retired, which Dask refuses as long as it holds an actor."""
+        self._leaving.update(event[1].get("could-not-retire", ()))
+
+    def _adapt(self) -> None:
+        """Between two rounds, leave workers that are to be retired and use those that joined."""
+        now = time.monotonic()
+        if not self._parts or (now < self._next_look and not self._leaving & self._hosts.keys()):
+            return
+        self._next_look = now + self.look_seconds
+        self._replenish()
+        self._client.submit(nothing, pure=False)  # no task would be idleness to some schedulers
+        usable = self._usable()
+        for address in self._leaving & self._hosts.keys() if usable else ():
+            blocks = self._leave(address)
+            logger.warning("worker %s is to be retired; its blocks %s move", address, blocks)
+            self.n_workers = max(1, self.n_workers - 1)
+        self._retire()
+        self._spread(usable)
+
+    def _retire(self) -> None:
+        """Ask again for the retirements that were refused."""
+        client = self._client
+        if waiting := list(self._leaving - self._hosts.keys()):
+            with suppress(*LOST):
+                client.sync(client.retire_workers, waiting, callback_timeout=SCHEDULER_SECONDS)
+            self._leaving &= self._workers().keys()
+
+    def _spread(self, usable: set[str]) -> None:
+        """Take blocks from the workers that have the most, if there are workers that have fewer."""
+        most = max(map(len, self._held(self._home).values()), default=0)
+        if usable and most > -(-self.n_blocks // len(usable)):
+            self._take_up(usable)
+            self.n_workers = len(self._hosts)
+            share = -(-self.n_blocks // self.n_workers)
+            held = self._held(self._home).items()
+            surplus = {address: blocks[share:] for address, blocks in held if blocks[share:]}
+            for blocks in surplus.values():
+                self._displace(blocks)
+            self._each("drop", {a: (surplus[a], NO_ARGUMENTS) for a in surplus})
+
+
+def perform(common: tuple[Work, Any], task: bytes, index: int) -> bytes:
+    """Do one task, on a worker."""
+    try:
+        with single_threaded_blas():
+            function, shared = common
+            return bytes(cloudpickle.dumps(function(shared, pickle.loads(task))))
+    except Exception as error:
+        return Failure.of(index, error)
+
+
+def share(client: Any, value: Any) -> Any:
+    """Return a future of a picklable value, to be an argument of many tasks; returns at once.
+
+    What a client scatters is gone with the last worker that holds it; what a task makes is made
+    again. The scheduler keeps the bytes for as long as the future or what depends on it is wanted.
+    """
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # of large graphs
+        return client.submit(pickle.loads, cloudpickle.dumps(value), pure=False)

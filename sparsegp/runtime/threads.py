@@ -1,0 +1,163 @@
+"""Blocks as plain objects in the threads of this process: the default, with nothing to fail."""
+
+import os
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+from sparsegp.blas import limit_this_thread, single_threaded_blas
+from sparsegp.errors import SettingsError
+from sparsegp.runtime.base import Check, Part, Runtime, Work, check_index, check_parts, nothing
+from sparsegp.runtime.inputs import compute_inputs
+from sparsegp.runtime.memory import Room
+
+CHECK_SECONDS = 1.0
+"""How long a call of `check` may have to wait."""
+
+
+def usable_cpus() -> int:
+    """Return the number of processors that this process may use, in a container its quota."""
+    from dask.system import cpu_count  # noqa: PLC0415 - dask is loaded only where it is used
+
+    return int(cpu_count())
+
+
+class ThreadRuntime(Runtime):
+    """Runs blocks in a pool of threads.
+
+    While it is open, BLAS is limited to one thread in the whole process; `close` restores it.
+
+    Parameters
+    ----------
+    n_threads : int, optional
+        Default: as many as there are usable processors.
+
+    Raises
+    ------
+    SettingsError
+        If `n_threads` is less than 1.
+    """
+
+    def __init__(self, n_threads: int | None = None) -> None:
+        super().__init__()
+        if n_threads is not None and n_threads < 1:
+            raise SettingsError(f"the number of threads must be at least 1, got {n_threads}")
+        self.n_workers = n_threads or usable_cpus()
+        self._blocks: list[Any] = []
+        self._threads: ThreadPoolExecutor | None = None
+        self._process = 0  # that has these threads
+        self._blas = ExitStack()
+        self._blas.enter_context(single_threaded_blas())
+
+    @property
+    def _pool(self) -> ThreadPoolExecutor | None:
+        """The threads, if there are several; the child of a fork begins its own."""
+        if self.n_workers > 1 and self._process != os.getpid():
+            self._process = os.getpid()
+            self._threads = ThreadPoolExecutor(
+                self.n_workers, thread_name_prefix="sparsegp", initializer=limit_this_thread
+            )
+        return self._threads
+
+    def rooms(self) -> list[Room]:
+        """Return what memory this process may take."""
+        return [Room.of_this_process("this process")]
+
+    def scheduler(self) -> Callable[..., Any]:
+        """Return the threads of this runtime; those of dask do not survive a fork."""
+        from dask import local, threaded  # noqa: PLC0415 - dask is loaded only where it is used
+
+        pool = self._pool
+        return local.get_sync if pool is None else partial(threaded.get, pool=pool)
+
+    def describe(self) -> str:
+        """Say how many threads there are."""
+        return f"{self.n_workers} thread{'s' if self.n_workers > 1 else ''} of this process"
+
+    def build(self, factory: Callable[..., Any], parts: Sequence[Part]) -> None:
+        """Build one block from each part, as many at a time as there are threads."""
+        check_parts(parts)
+        self._blocks, self.n_blocks = [], 0
+        self._blocks = self._run(lambda part: factory(**compute_inputs(part.inputs)), parts)
+        self.n_blocks = len(self._blocks)
+
+    def map_blocks(self, method: str, *args: Any) -> list[Any]:
+        """Call one method on every block and return the answers in block order."""
+        return self._run(lambda index: self._call(index, method, args), range(self.n_blocks))
+
+    def call_block(self, index: int, method: str, *args: Any) -> Any:
+        """Call one method on one block, in the thread of the caller."""
+        check_index(index, self.n_blocks)
+        return self._call(index, method, args)
+
+    def sum_blocks(self, indices: Sequence[int], method: str, *args: Any) -> Any:
+        """Call a method on some blocks and return the sum of the answers."""
+        total: Any = None
+        for start in range(0, len(indices), self.n_workers):
+            some = indices[start : start + self.n_workers]
+            for value in self._run(lambda index: self._call(index, method, args), some):
+                total = value if total is None else total + value
+        return total
+
+    def run_tasks(
+        self, function: Work, shared: Any, tasks: Sequence[Any], check: Check = nothing
+    ) -> Generator[tuple[int, Any], None, None]:
+        """Call a function once for each task, as many at a time as there are threads."""
+
+        def work(index: int) -> Any:
+            try:
+                return function(shared, tasks[index])
+            except Exception as error:
+                error.add_note(f"raised by task {index}")
+                raise
+
+        pool = self._pool
+        if pool is None:
+            yield from ((index, work(index)) for index in range(len(tasks)))
+            return
+        futures = {pool.submit(work, index): index for index in range(len(tasks))}
+        going = set(futures)
+        try:
+            while going:
+                ended, going = wait(going, CHECK_SECONDS, return_when=FIRST_COMPLETED)
+                for future in sorted(ended, key=futures.__getitem__):
+                    yield futures[future], future.result()
+                if not ended:
+                    check()
+        finally:
+            _abandon(list(futures))
+
+    def close(self) -> None:
+        """Drop the blocks, end the threads and restore the threads of BLAS."""
+        if self._threads is not None and self._process == os.getpid():
+            self._threads.shutdown(wait=True, cancel_futures=True)
+        self._blocks, self.n_blocks = [], 0
+        self._blas.close()
+
+    def _call(self, index: int, method: str, args: tuple[Any, ...]) -> Any:
+        try:
+            return getattr(self._blocks[index], method)(*args)
+        except Exception as error:
+            error.add_note(f"raised by block {index}")
+            raise
+
+    def _run(self, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        items, pool = list(items), self._pool
+        if pool is None or len(items) == 1:
+            return [work(item) for item in items]
+        futures = [pool.submit(work, item) for item in items]
+        try:
+            wait(futures)
+        except BaseException:  # an interrupt: leave no call running behind the caller's back
+            _abandon(futures)
+            raise
+        return [future.result() for future in futures]
+
+
+def _abandon(futures: Sequence[Future[Any]]) -> None:
+    """Cancel calls that have not begun and wait for the others."""
+    for future in futures:
+        future.cancel()
+    wait(futures)

@@ -1,1 +1,0 @@
-"""Which row to include next: criteria and certified lazy scores."""

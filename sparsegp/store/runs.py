@@ -1,0 +1,254 @@
+"""The folder of a run: whose it is, its checkpoints, its model.
+
+run.json                      settings and data, written before anything else
+checkpoint-00000120.zarr.zip  the state with 120 active rows; the newest few are kept
+model.zarr.zip                the fitted model
+progress.json                 how far the run is
+tuning/                       how the kernel was chosen, if it was tuned: a run of its own
+
+A directory is locked while a run goes on. An object store cannot be: there a second driver finds
+that the number of its next checkpoint is taken, and ends.
+"""
+
+import json
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparsegp.errors import SettingsError, StoreError
+from sparsegp.store.files import Stored, read_file, restoring, write_file
+from sparsegp.store.folders import Bucket, folder_of, read, write_json
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MODEL, CHECKPOINT = "sparsegp-model", "sparsegp-checkpoint"
+MODEL_FILE, RUN_FILE, PROGRESS_FILE = "model.zarr.zip", "run.json", "progress.json"
+TUNING = "tuning"
+CHECKPOINT_FILE = re.compile(r"checkpoint-([0-9]{8,15})\.zarr\.zip")
+
+PROGRESS_SECONDS, STORE_PROGRESS_SECONDS = 2.0, 30.0
+"""Least time between two writings of the progress: on a disk, in an object store."""
+
+
+class TakenOverError(StoreError):
+    """Another process goes on with a run in an object store."""
+
+
+class RunDirectory:
+    """The folder of one run, held by one process at a time.
+
+    Parameters
+    ----------
+    path : path or URL
+    keep_last : int
+        Checkpoints kept.
+    on_warning : callable
+        Is told about checkpoints that cannot be read or written.
+
+    Raises
+    ------
+    SettingsError
+        If `keep_last` is below 1.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], keep_last: int, on_warning: Callable[[str], None]
+    ) -> None:
+        if keep_last < 1:
+            raise SettingsError(f"keep_last must be at least 1, got {keep_last}")
+        self.folder, self.keep_last, self.on_warning = folder_of(path), keep_last, on_warning
+        self.model_path = os.path.join(os.fspath(path), MODEL_FILE)
+        self._known: set[int] = set()
+        self._damaged: set[int] = set()
+        self._progress_at = math.inf
+
+    def open(self, run: Mapping[str, Any], resume: bool) -> None:
+        """Claim the folder for a run.
+
+        Parameters
+        ----------
+        run : mapping
+            `settings` and `data`, plain JSON.
+        resume : bool
+            Go on with the run that is there, if there is one.
+
+        Raises
+        ------
+        StoreError
+            If it holds another run, is in use, or cannot be written.
+        SettingsError
+            If the run to be resumed had other settings or data.
+        """
+        files = self.folder.sizes()
+        if RUN_FILE in files:
+            self.check_free(resume)
+            self._require_same(run)
+        elif files.keys() - {"lock", TUNING}:
+            raise StoreError(f"{self.folder} is not empty and holds no run; choose another --out")
+        self.folder.lock()
+        try:
+            if RUN_FILE not in files:
+                write_json(self.folder, RUN_FILE, run, new=True)
+            self._known = set(self._steps())
+        except FileExistsError:
+            raise StoreError(f"{self.folder} was taken for another run just now") from None
+        except BaseException:
+            self.close()
+            raise
+        self._progress_at = 0.0
+
+    def check_free(self, resume: bool) -> None:
+        """Refuse a folder that holds another run, before any data are read.
+
+        Raises
+        ------
+        StoreError
+            If it does, and is not to be resumed.
+        """
+        if not resume and RUN_FILE in self.folder.sizes():
+            raise StoreError(
+                f"{self.folder} holds another run; choose another --out, or go on with it by "
+                "--resume"
+            )
+
+    def is_finished(self) -> bool:
+        """Tell whether there is a model."""
+        return MODEL_FILE in self.folder.sizes()
+
+    def close(self) -> None:
+        """Let other processes have the folder."""
+        self._progress_at = math.inf
+        self.folder.unlock()
+
+    def load(self) -> tuple[int, Stored] | None:
+        """Return number and content of the newest checkpoint that is whole, None if there is none.
+
+        Raises
+        ------
+        StoreError
+            If there are checkpoints, but none that can be used.
+        """
+        steps, reasons = self._steps(), []
+        for step in reversed(steps):
+            try:
+                found = read_file(self.folder, _checkpoint(step), CHECKPOINT)
+            except StoreError as error:
+                self._damaged.add(step)
+                reasons.append(str(error))
+            else:
+                for reason in reasons:
+                    self.on_warning(f"checkpoint passed over, going back to {step}: {reason}")
+                return step, found
+        if self._steps() != steps:  # another process has replaced them meanwhile
+            return self.load()
+        if reasons:
+            raise StoreError(f"no checkpoint in {self.folder} can be used: {'; '.join(reasons)}")
+        return None
+
+    def save(
+        self, step: int, meta: Mapping[str, Any], arrays: "Mapping[str, NDArray[Any]]"
+    ) -> bool:
+        """Write a checkpoint and delete those no longer needed; where it fails, warn and go on.
+
+        Raises
+        ------
+        TakenOverError
+            If another process goes on with the run.
+        """
+        try:
+            steps = self._steps()
+            if any(other >= step and other not in self._known for other in steps):
+                raise FileExistsError
+            new = step not in self._known
+            write_file(self.folder, _checkpoint(step), CHECKPOINT, meta, arrays, new)
+        except FileExistsError:
+            raise TakenOverError(
+                f"another process goes on with the run in {self.folder}; leave it to that one, or "
+                "end it and go on by --resume"
+            ) from None
+        except StoreError as error:
+            self.on_warning(f"no checkpoint at {step}, the run goes on: {error}")
+            return False
+        self._known.add(step)
+        self._damaged.discard(step)
+        self._prune(step)
+        return True
+
+    def write_progress(self, progress: Mapping[str, Any]) -> None:
+        """Write down how far the run is, now and then; a disk that is full does not end it."""
+        now = time.monotonic()
+        if now >= self._progress_at:
+            in_store = isinstance(self.folder, Bucket)
+            self._progress_at = now + (STORE_PROGRESS_SECONDS if in_store else PROGRESS_SECONDS)
+            with suppress(StoreError):
+                write_json(self.folder, PROGRESS_FILE, progress, sync=False)
+
+    def _steps(self) -> list[int]:
+        matches = map(CHECKPOINT_FILE.fullmatch, self.folder.sizes())
+        return sorted(int(match[1]) for match in matches if match)
+
+    def _prune(self, newest: int) -> None:
+        """Delete all but the last checkpoints; higher numbers are of a course that was given up."""
+        try:
+            steps = self._steps()
+            whole = [step for step in steps if step <= newest and step not in self._damaged]
+            for step in self._known.intersection(steps).difference(whole[-self.keep_last :]):
+                self.folder.delete(_checkpoint(step))
+        except StoreError as error:
+            self.on_warning(f"old checkpoints stay: {error}")
+
+    def _require_same(self, run: Mapping[str, Any]) -> None:
+        with restoring(f"{self.folder}/{RUN_FILE}"):
+            stored = json.loads(read(self.folder, RUN_FILE))
+            found = differences(stored["settings"], run["settings"])
+            found += differences(stored["data"], run["data"])
+        if found:
+            raise SettingsError(
+                f"cannot resume {self.folder} with other settings or data: {'; '.join(found)}"
+            )
+
+
+def read_progress(run: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """Return what `RunDirectory.write_progress` wrote last; None if there is nothing whole."""
+    with suppress(OSError, ValueError, TypeError, RecursionError):
+        return dict(json.loads(read(folder_of(run), PROGRESS_FILE)))
+    return None
+
+
+def _checkpoint(step: int) -> str:
+    return f"checkpoint-{step:08d}.zarr.zip"
+
+
+def require_same_rows(stored: "NDArray[Any]", found: "NDArray[Any]", rows_per_digest: int) -> None:
+    """Compare digests of the inputs and labels, tile by tile.
+
+    Raises
+    ------
+    SettingsError
+        If they differ; names the first rows that do.
+    """
+    if len(stored) == len(found) and np.array_equal(stored, found):
+        return
+    size = min(len(stored), len(found))
+    differing = np.flatnonzero(stored[:size] != found[:size])
+    first = int(differing[0]) if len(differing) else size
+    raise SettingsError(
+        "cannot resume with other data: inputs or labels differ from those of the checkpoint, "
+        f"first in rows {first * rows_per_digest} to {(first + 1) * rows_per_digest - 1}"
+    )
+
+
+def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """Return a line for each entry in which two mappings differ."""
+    return [
+        f"{name} was {stored.get(name)!r} and is now {wanted.get(name)!r}"
+        for name in sorted(set(stored) | set(wanted))
+        if stored.get(name) != wanted.get(name)
+    ]

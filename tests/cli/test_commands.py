@@ -1,0 +1,213 @@
+"""Train, predict, evaluate, inspect and estimate, as a user does it."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import sparsegp
+
+
+def test_digits_in_processes_of_their_own(program, tmp_path, last_json):
+    code, out, err = program("train", "digits", "--n-active", 60, cwd=tmp_path)
+    assert code == 0, err
+    assert "digits (train): 1437 rows, 64 columns, 10 classes" in out
+    assert "select 60/60 rows" in err
+    run = "sparsegp-run-digits"
+    assert f"sparsegp predict {run} DATA" in out
+    assert {"run.json", "model.zarr.zip", "history.csv"} <= {
+        path.name for path in (tmp_path / run).iterdir()
+    }
+    code, out, err = program("evaluate", run, "digits", "--json", cwd=tmp_path)
+    assert (code, err) == (0, "")
+    figures = last_json(out)
+    assert figures["n"] == 360
+    assert figures["error"] < 0.08
+    code, out, err = program("predict", run, "digits", "--out", "p.csv", cwd=tmp_path)
+    assert (code, err) == (0, "")
+    assert len((tmp_path / "p.csv").read_text().splitlines()) == 361
+    code, out, err = program("inspect", run, "--json", cwd=tmp_path)
+    assert (code, err) == (0, "")
+    assert len(last_json(out)["active_rows"]) == 60
+    code, out, err = program("estimate", "digits", cwd=tmp_path)
+    assert (code, err) == (0, "")
+    assert "1437 rows and 360 held out, 64 columns, 10 classes" in out
+
+
+def test_two_workers_give_the_run_of_two_threads(program, files, trained, tmp_path):
+    arguments = ("--n-active", 40, "--checkpoint-every", 10, "--workers", 2, "--json")
+    code, out, err = program(
+        "train", files / "pair.npz", "--out", "run", *arguments, "--quiet", cwd=tmp_path
+    )
+    assert (code, err) == (0, "")
+    assert len(out.splitlines()) == 1
+    one, two = sparsegp.load(trained), sparsegp.load(tmp_path / "run")
+    np.testing.assert_array_equal(one.rows, two.rows)
+    X = np.load(files / "only.npz")["X"]
+    np.testing.assert_array_equal(one.predict_proba(X), two.predict_proba(X))
+
+
+def test_json_of_train(invoke, files, tmp_path, last_json):
+    arguments = ("--out", tmp_path / "run", "--n-active", 20, "--no-lazy", "--seed", 3)
+    result = invoke("train", files / "pair.npz", *arguments, "--json")
+    assert len(result.stdout.splitlines()) == 1
+    record = last_json(result.stdout)
+    assert record["settings"]["n_active"] == 20
+    assert record["settings"]["lazy"] is False
+    assert record["settings"]["seed"] == 3
+    assert record["settings"]["kernel"] == "50*rbf + 50*matern52"
+    assert record["kernels"][0].startswith("50.0*rbf(")
+    assert (record["rows"], record["columns"], record["n"]) == (300, 4, 100)
+    assert 0.0 < record["error"] < 0.3
+    assert 0.0 < record["nlpp"] < 1.2
+    assert set(record["seconds"]) == {"read", "prepare", "select", "posterior", "evaluate"}
+    again = last_json(invoke("evaluate", record["run"], files / "pair.npz", "--json").stdout)
+    for name in ("n", "error", "nlpp", "brier", "ece", "confusion"):
+        assert again[name] == record[name]
+    history = np.genfromtxt(record["history"], delimiter=",", names=True)
+    assert history["n_active"] == 20
+    assert history["train_error"] == record["train_error"]
+
+
+def test_without_held_out_rows(invoke, files, tmp_path, last_json):
+    run = tmp_path / "run"
+    result = invoke("train", files / "words.npz", "--out", run, "--n-active", 9, "--json")
+    record = last_json(result.stdout)
+    assert record["classes"] == ["low", "mid", "up"]
+    assert record["held_out"] is record["error"] is record["nlpp"] is None
+
+
+@pytest.mark.parametrize("test", ["pair.npz", "only.npz", "rows.csv"])
+def test_held_out_rows_of_another_file(test, invoke, files, tmp_path, last_json):
+    """A file with a test part gives that part, any other its only rows."""
+    arguments = ("--out", tmp_path / "run", "--n-active", 9, "--json")
+    result = invoke("train", files / "pair.npz", "--test", files / test, *arguments)
+    assert last_json(result.stdout)["n"] == 100
+
+
+class TestEvaluate:
+    def test_pictures(self, trained, files, invoke, tmp_path, last_json):
+        folder = tmp_path / "pictures"
+        arguments = ("evaluate", trained, files / "pair.npz", "--plots", folder)
+        result = invoke(*arguments)
+        names = ["reliability", "error-reject", "confusion", "learning-curve"]
+        lines = result.stdout.splitlines()[-4:]
+        assert lines == [f"picture: {folder / name}.png" for name in names]
+        for path in folder.iterdir():
+            assert path.read_bytes().startswith(b"\x89PNG")
+        assert "pair.npz (X_test)" in result.stdout
+        assert "confusion" in result.stdout
+        pictures = last_json(invoke(*arguments, "--json").stdout)["pictures"]
+        assert pictures == [str(folder / f"{name}.png") for name in names]
+
+    def test_pictures_need_matplotlib(self, trained, files, invoke, tmp_path, monkeypatch):
+        monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+        arguments = ("--plots", tmp_path / "pictures")
+        result = invoke("evaluate", trained, files / "pair.npz", *arguments, code=2)
+        assert 'pictures need matplotlib; install it by pip install "sparsegp[plot]"' in (
+            result.stderr
+        )
+        assert list(tmp_path.iterdir()) == []
+
+    def test_unseen_labels_are_errors(self, trained, files, invoke, last_json):
+        result = invoke("evaluate", trained, files / "unseen.npz", "--json")
+        assert "has labels that the model does not know: 7; they count as errors" in result.stderr
+        figures = last_json(result.stdout)
+        y = np.load(files / "unseen.npz")["y"]
+        assert figures["unseen"] == [7]
+        assert figures["n_unseen"] == np.count_nonzero(y == 7)
+        assert figures["error"] >= np.mean(y == 7)
+
+    def test_unseen_labels_while_training(self, files, invoke, tmp_path):
+        arguments = ("--test", files / "unseen.npz", "--out", tmp_path / "run", "--n-active", 9)
+        result = invoke("train", files / "pair.npz", *arguments, "--quiet")
+        assert result.stderr.startswith("warning: ")
+        assert "labels that" in result.stderr
+        assert "of them" in result.stdout
+
+
+class TestInspect:
+    def test_finished(self, trained, invoke, last_json):
+        record = last_json(invoke("inspect", trained, "--json").stdout)
+        assert record["state"] == "finished"
+        assert record["active_rows"] == sparsegp.load(trained).rows.tolist()
+        assert record["classes"] == [0, 1, 2]
+        assert record["settings"]["n_active"] == record["n_active"] == record["n_wanted"] == 40
+        assert record["history"][-1]["n_active"] == 40
+        assert record["seconds"] > 0
+        assert set(record["sizes"]) == {"model", "checkpoints"}
+        text = invoke("inspect", trained).stdout
+        assert "40 of 40" in text
+        assert "heldout_error" in text
+
+    def test_calibration_and_posterior(self, files, invoke, tmp_path, last_json):
+        options = ("--n-active", 20, "--posterior", "all", "--tolerance", 1e-3, "--quiet")
+        shown = {}
+        for calibration in ("learned", "none"):
+            run = tmp_path / calibration
+            invoke(
+                "train", files / "pair.npz", "--out", run, *options, "--calibration", calibration
+            )
+            shown[calibration] = last_json(invoke("inspect", run, "--json").stdout)
+        model, record = sparsegp.load(tmp_path / "learned"), shown["learned"]
+        assert record["settings"]["tolerance"] == 1e-3
+        assert record["calibration"]["temperature"] == model.span.calibration.temperature
+        assert record["calibration"]["variance_weight"] < 1.0
+        assert record["posterior"] == {**model.span.report, "jitter": model.posterior.jitter}
+        assert record["posterior"]["rounds"] >= 2
+        assert min(record["posterior"]["aside_nlpp"].values()) > 0.0
+        assert shown["none"]["calibration"] == {
+            "temperature": 1.0,
+            "variance_weight": 0.0,
+            "prior_scale": 1.0,
+        }
+        text = invoke("inspect", tmp_path / "learned").stdout
+        assert "(temperature), latent variances times " in text
+        assert f"objective {record['posterior']['objective']:.6g} nats" in text
+
+    def test_model_alone(self, trained, invoke, last_json):
+        record = last_json(invoke("inspect", trained / "model.zarr.zip", "--json").stdout)
+        assert record["state"] == "finished"
+        assert set(record["sizes"]) == {"model"}
+
+
+class TestEstimate:
+    def test_json(self, files, invoke, last_json):
+        arguments = ("--n-active", 50, "--workers", 2, "--kernel-per-class", "--json")
+        record = last_json(invoke("estimate", files / "pair.npz", *arguments).stdout)
+        assert (record["rows"], record["held_out"], record["kernels"]) == (300, 100, 3)
+        assert record["blocks"]["stub"] == 3 * 512 * 50 * 4  # two tiles on one of two workers
+        assert record["fits"] is True
+
+    def test_what_would_fit(self, files, invoke, monkeypatch):
+        monkeypatch.setattr("sparsegp.cli.estimate.available_bytes", lambda: 10**6)
+        text = invoke("estimate", files / "pair.npz").stdout
+        assert "not even one active row would fit" in text
+        monkeypatch.setattr("sparsegp.estimate.sparse.PROCESS_BYTES", 0)
+        monkeypatch.setattr("sparsegp.cli.estimate.available_bytes", lambda: 3 * 10**6)
+        text = invoke("estimate", files / "pair.npz", "--threads", 1).stdout
+        assert "would fit" in text
+        assert "no: " in text
+
+    def test_a_regression(self, invoke, files, last_json):
+        arguments = ("estimate", files / "numbers.npz", "--n-active", 30)
+        record = last_json(invoke(*arguments, "--task", "regression", "--json").stdout)
+        assert (record["rows"], record["classes"], record["kernels"]) == (200, 0, 1)
+        assert record["n_active"] == 30
+        text = invoke(*arguments, "--likelihood", "gaussian").stdout
+        assert "200 rows and 60 held out, 4 columns, a regression" in text
+        refused = invoke("estimate", files / "words.npz", "--task", "regression", code=2)
+        assert "numbers" in refused.stderr
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (("--n-active", 301), "n_active=301 exceeds the 300 training rows"),
+            (("--likelihood", "probit"), "needs exactly 2 classes, got 3"),
+            (("--workers", 0), "at least 1"),
+            (("--workers", 1, "--threads", 1), "only one"),
+        ],
+    )
+    def test_refusals(self, options, message, files, invoke):
+        (line,) = invoke("estimate", files / "pair.npz", *options, code=2).stderr.splitlines()
+        assert message in line

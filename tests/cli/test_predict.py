@@ -1,0 +1,134 @@
+"""Files of predictions in every format."""
+
+import csv
+
+import numpy as np
+import pytest
+import zarr
+
+import sparsegp
+
+ENDINGS = ["csv", "npz", "zarr"]
+every_format = pytest.mark.parametrize("ending", ENDINGS)
+
+
+def read(path):
+    """Return the arrays of a file, those of a .csv by the names of its columns."""
+    if path.suffix == ".csv":
+        with path.open(newline="", encoding="utf-8") as file:
+            header, *lines = csv.reader(file)
+        return dict(zip(header, np.array(lines).T, strict=True))
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as arrays:
+            return dict(arrays)
+    return {name: array[:] for name, array in zarr.open_group(str(path), mode="r").arrays()}
+
+
+@pytest.fixture
+def model(trained):
+    return sparsegp.load(trained)
+
+
+@pytest.fixture
+def X(files):
+    return np.load(files / "only.npz")["X"]
+
+
+@every_format
+@pytest.mark.parametrize("data", ["pair.npz", "unlabelled.npz", "rows.csv"])
+def test_what_is_written(ending, data, trained, files, model, X, invoke, tmp_path, monkeypatch):
+    """All that can be asked for, in one chunk or in many."""
+    if data == "pair.npz":
+        monkeypatch.setattr("sparsegp.data.blocks.BLOCK_VALUES", 4 * 7)
+    out = tmp_path / f"p.{ending}"
+    arguments = ("--out", out, "--latent", "--reject-below", 0.8)
+    result = invoke("predict", trained, files / data, *arguments)
+    assert [path.name for path in tmp_path.iterdir()] == [out.name]
+    labels, proba = model.predict(X), model.predict_proba(X)
+    mean, variance = model.latent_mean_and_variance(X)
+    rejected = proba.max(axis=1) < 0.8
+    assert 0 < rejected.sum() < 100
+    assert f"{rejected.sum()} of them rejected (probability below 0.8): {out}" in result.stdout
+    found = read(out)
+    if ending == "csv":
+        names = [f"{kind}_{k}" for kind in ("p", "mean", "variance") for k in range(3)]
+        assert list(found) == ["row", "label", *names, "rejected"]
+        values = np.stack([*found.values()], axis=1).astype(float)
+        rest = (labels, *proba.T, *mean.T, *variance.T, rejected)
+        np.testing.assert_array_equal(values, np.stack([np.arange(100), *rest], axis=1))
+        return
+    expected = {"labels": labels, "probabilities": proba, "rejected": rejected}
+    expected |= {"latent_mean": mean, "latent_variance": variance, "classes": np.arange(3)}
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values)
+        assert found[name].dtype == values.dtype
+
+
+@every_format
+def test_words_for_labels(ending, invoke, files, X, tmp_path):
+    run, out = tmp_path / "run", tmp_path / f"p.{ending}"
+    invoke("train", files / "words.npz", "--out", run, "--n-active", 9, "--quiet")
+    invoke("predict", run, files / "only.npz", "--out", out)
+    found = read(out)
+    assert found["label" if ending == "csv" else "labels"].tolist() == (
+        sparsegp.load(run).predict(X).tolist()
+    )
+
+
+@every_format
+def test_mean_and_variance_of_a_regression(ending, invoke, files, tmp_path):
+    run, out = tmp_path / "run", tmp_path / f"p.{ending}"
+    options = ("--task", "regression", "--n-active", 30, "--quiet", "--out", run)
+    invoke("train", files / "numbers.npz", *options)
+    arguments = ("predict", run, files / "numbers.npz", "--out", out, "--latent")
+    invoke(*arguments)
+    found = read(out)
+    model, X = sparsegp.load(run), np.load(files / "numbers.npz")["X_test"]
+    mean, variance = model.predictive_mean_and_variance(X)
+    label = found["label" if ending == "csv" else "labels"].astype(float)
+    np.testing.assert_array_equal(label, mean)
+    np.testing.assert_array_equal(found["variance"].astype(float).ravel(), variance)
+    assert "classes" not in found
+    spread = found["latent_variance"].astype(float).ravel()
+    assert (variance > spread).all()
+    refused = invoke(*arguments, "--force", "--reject-below", 0.5, code=2)
+    assert "--reject-below is for classifiers" in refused.stderr
+
+
+@every_format
+def test_replaced_only_by_force(ending, trained, files, invoke, tmp_path, untouched):
+    out = tmp_path / f"p.{ending}"
+    arguments = ("predict", trained, files / "only.npz", "--out", out)
+    invoke(*arguments)
+    with untouched(tmp_path):
+        result = invoke(*arguments, "--latent", code=2)
+    assert f"{out} exists; choose another --out, or replace it by --force" in result.stderr
+    invoke(*arguments, "--latent", "--force")
+    assert [path.name for path in tmp_path.iterdir()] == [out.name]
+    with untouched(tmp_path):
+        invoke(*arguments, "--latent", "--force")
+
+
+@pytest.mark.parametrize("value", [0, 1.01, "nan"])
+def test_least_probability_is_a_probability(value, trained, files, invoke, tmp_path):
+    arguments = ("--out", tmp_path / "p.csv", "--reject-below", value)
+    result = invoke("predict", trained, files / "only.npz", *arguments, code=2)
+    assert "--reject-below must be above 0 and at most 1, got " in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_targets_that_cannot_be_written(trained, files, invoke, tmp_path):
+    def refused(out, *options):
+        result = invoke("predict", trained, files / "only.npz", "--out", out, *options, code=2)
+        (line,) = result.stderr.splitlines()
+        return line
+
+    assert "cannot tell the format of 'p.xlsx'" in refused("p.xlsx")
+    assert "there is no directory" in refused(tmp_path / "no" / "p.csv")
+    (tmp_path / "d.csv").mkdir()
+    (tmp_path / "d.zarr").mkdir()
+    (tmp_path / "d.zarr" / "mine").write_text("!")
+    for name in ("d.csv", "d.zarr"):
+        assert "is no file of predictions" in refused(tmp_path / name, "--force")
+    assert (tmp_path / "d.zarr" / "mine").exists()

@@ -1,0 +1,340 @@
+"""Files that are wrong, or lie: each ends in one line that names the file and, where it can, the
+line and the field; in little memory; and nothing in a file is ever run."""
+
+import gzip
+import json
+import os
+import pickle
+import struct
+import sys
+import zipfile
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+from sparsegp.data import open_dataset, storage
+from sparsegp.data.blocks import from_function, row_blocks
+from sparsegp.errors import DataError
+from tests.data import files
+
+ROWS = 10**12
+
+
+def refused(path: Any, match: str, **options: Any) -> None:
+    """Check that a file cannot be opened, and that the message fits, and one line."""
+    with pytest.raises(DataError, match=match) as caught:
+        open_dataset(path, **options)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 700
+
+
+TEXTS = {
+    "": "a.csv is empty",
+    "\n \n": "a.csv is empty",
+    "a,b,y\n": "no rows under its header",
+    "1,2,0\n3,4,1\n5,1\n": "line 3 has 2 fields; 3 are",
+    "1,2,0\n3,4,5,1\n": "line 2 has 4 fields; 3 are",
+    "1,2,x\n3,4,5,y\n": "line 2 has 4 fields; 3 are",
+    "a,y\n1,2,0\n3,4,1\n": "line 2 has 3 fields; 2 are",
+    "a,b,y\n1,2,0\n\n3,red,1\n": r"line 4: field 2 \('b'\) is 'red'",
+    "1,2,0\n3,?,1\n": r"line 2: field 2 is '\?'",
+    "1,2,0\n3,4_0,1\n": "line 2: field 2 is '4_0'",
+    "1,2,0\n0x10,4,1\n": "line 2: field 1 is '0x10'",
+    "1,2,0\n3,,1\n": "line 2: field 2 is empty",
+    "1,2,0\n3,4,\n": "line 2: field 3 is empty",
+    "a,b,y\n1,2,u\n3,4,\n": r"line 3: field 3 \('y'\) is empty",
+    "1\n2\n": "has 1 column",
+    "1,2\n3," + "l" * 300 + "\n": "line 2: field 2 has 300 characters",
+    "1,2\n" + "a" * 140_000 + ",b\n": "a.csv.*field larger than field limit",
+    "1,2,\udce9\n": "a.csv.*utf-8",
+    # a row with a fault is no header
+    "1.5,x2,0\n3,4,1\n5,6,0\n": "first line of .* field 2 is 'x2'",
+    ",2,0\n3,4,1\n": "first line of .* field 1 is ''",
+    "?,1\n3,1\n4,0\n": r"first line of .* field 1 is '\?'",
+    "1,2?,3,yes\n4,5,6,no\n": r"first line of .* field 2 is '2\?'",
+}
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: repr(text[:30]))
+@pytest.mark.parametrize("values", [2, 1 << 22])
+def test_texts(text, values, tmp_path, monkeypatch):
+    monkeypatch.setattr("sparsegp.data.readers.text.BLOCK_VALUES", values)
+    (tmp_path / "a.csv").write_bytes(text.encode(errors="surrogateescape"))
+    refused(tmp_path / "a.csv", TEXTS[text])
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "match"),
+    [
+        ("a,b,y\n1,2,0\n", {"label_column": "klass"}, "'klass'; its columns: a, b, y"),
+        ("1,2,0\n1,2,0\n", {"label_column": "klass"}, "'klass'; it has no header"),
+        ("1,2,0\n1,2,0\n", {"label_column": 3}, "label column 3;.* 0 to 2"),
+        ("a,b,y\n1,2,0\n", {"label_column": -4}, "label column -4; its columns: a, b, y"),
+        ("1,2,0\n1,2,0\n", {"n_features": 5}, "takes 5 columns; .*a.csv has 3"),
+        ("a\x1b[31m,b\x07,c\n1,2,x\n", {"label_column": "z"}, "its columns: a .31m, b , c"),
+    ],
+)
+def test_columns_that_are_not_there(text, options, match, tmp_path):
+    (tmp_path / "a.csv").write_text(text)
+    refused(tmp_path / "a.csv", match, **options)
+
+
+ARRAYS: list[tuple[dict[str, Any], str]] = [
+    ({"a": np.ones(3), "b": np.ones(3)}, r"found: (a, b|nothing)"),
+    ({"X_train": np.ones((3, 2)), "X": np.ones(3)}, "y_train.*found: X, X_train"),
+    ({"X_train": np.ones((3, 2)), "y_train": np.ones(3), "X_test": np.ones((3, 2))}, "y_test"),
+    ({"X": np.ones((3, 2)), "y": np.ones(4)}, r"3 rows and 4 labels|3, 2.*4,"),
+    ({"X": np.ones((0, 2)), "y": np.ones(0)}, "no rows"),
+    ({"X": np.ones((3, 0)), "y": np.ones(3)}, "no columns"),
+    ({"X": np.ones((3, 2, 2)), "y": np.ones(3)}, r"two-dimensional.*\(3, 2, 2\)"),
+    ({"X": np.ones((3, 2)), "y": np.ones((3, 2))}, r"each row.*\(3, 2\)"),
+    ({"X": np.ones((3, 2)) * 1j, "y": np.ones(3)}, "complex128"),
+    (
+        {f"{name}_{part}": np.ones((3, 2 + (name + part == "Xtest"))[: 1 + (name == "X")])
+         for name in "Xy" for part in ("train", "test")},
+        "same columns; .* has 2 and .* has 3",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arrays", "match"), ARRAYS)
+@pytest.mark.parametrize("name", ["a.npz", "a.zarr"])
+def test_arrays(arrays, match, name, tmp_path):
+    files.write_arrays(tmp_path / name, arrays)
+    refused(tmp_path / name, match)
+
+
+BOMB = gzip.compress(b"0" * (1 << 27))
+HEADER = bytes([0, 0, 8, 3])
+FILES: dict[str, list[tuple[bytes, str]]] = {
+    "a.xyz": [(b"1,2\n", r"format of .*a\.xyz.*\.csv.*\.npz.*\.zarr")],
+    "a.csv.gz": [(b"1,2\n", "a.csv.gz"), (BOMB, "line 1 is too long")],
+    "a.svm": [
+        (b"", "a.svm has no"),
+        (b"1 1:2\n\n1 a:3\n", "a.svm, line 3, '1 a:3'"),
+        (b"1 1:2\nred 1:3\n", "a.svm, line 2, 'red 1:3'"),
+        (f"1 {2**31 - 1}:1\n2 1:1\n".encode(), "a.svm must be read in .* blocks"),
+        (f"1 {2**70}:1\n".encode(), "a.svm, line 1"),
+    ],
+    "a.npz": [
+        (b"no archive", "a.npz"),
+        (files.npy_bytes(np.ones(3)), "a.npz"),
+    ],
+    "X.npy": [
+        (b"", "cannot read .*X.npy"),
+        (files.npy_bytes(np.ones(3)), r"two-dimensional.*\(3,\)"),
+        (files.npy_bytes(np.ones((0, 3))), "X.npy has no rows"),
+        (files.npy_bytes(np.array([["1", "b"]])), "'1' in row 0, column 0"),
+        (files.npy_that_declares((ROWS, 4)), "X.npy: it is cut short"),
+        (files.npy_that_declares((4, 1), "<U0"), "X.npy must hold numbers"),
+        (files.npy_that_declares((4, -1)), "X.npy"),
+        (files.npy_with_header("(" * 9000), "X.npy"),
+    ],
+    "a-images-idx3-ubyte": [(HEADER + b"\0\0\0\1" * 3 + bytes(9), "too long: 1 values")],
+    "a-images-idx3-ubyte.gz": [
+        (gzip.compress(b"\0\0\x08\x01" + bytes(20)), "must begin with 00000803"),
+        (gzip.compress(HEADER + b"\0\0"), "idx3-ubyte.gz"),
+        (gzip.compress(HEADER + b"\0\0\0\2" * 3 + bytes(7)), "cut short"),
+        (gzip.compress(HEADER + b"\0\x0f\xff\xff" * 3 + bytes(99)), "idx3-ubyte.gz would take"),
+        (gzip.compress(HEADER + b"\0\0\0\1" * 3 + bytes(1 << 24)), "too long: 1 values"),
+    ],
+    "a.parquet": [(b"PAR1", "a.parquet")],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "match"),
+    [
+        pytest.param(name, *given, id=f"{name}-{number}")
+        for name, cases in FILES.items()
+        for number, given in enumerate(cases)
+    ],
+)
+def test_files(name, content, match, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    refused(tmp_path / name, match)
+
+
+def test_places_that_hold_no_data(tmp_path):
+    refused("nowhere.csv", "no such file 'nowhere.csv'; .*: digits, iris")
+    refused(f"{tmp_path}/a.npy,{tmp_path}/b.npy", "no such pair")
+    refused("x" * 5000, "x")
+    refused(tmp_path, "is not known")
+    (tmp_path / "b.csv").mkdir()
+    refused(tmp_path / "b.csv", "it is a directory")
+    os.mkfifo(tmp_path / "a.csv")
+    refused(tmp_path / "a.csv", "neither a file nor a directory")
+    refused("toy", "label column 'a'", label_column="a")
+    refused("toy", "takes 3 columns; toy .* has 10", n_features=3)
+    zarr.create_array(str(tmp_path / "b.zarr"), shape=(2, 2), dtype="f4")
+    refused(tmp_path / "b.zarr", "single array")
+    (tmp_path / "c.zarr").mkdir()
+    refused(tmp_path / "c.zarr", "cannot read .*c.zarr")
+
+
+def test_files_that_change_while_they_are_used(tmp_path, sample):
+    np.save(tmp_path / "X.npy", sample[0])
+    files.write_zarr(f"{tmp_path}/a.zarr", *sample)
+    npy, group = (open_dataset(tmp_path / name).train.X for name in ("X.npy", "a.zarr"))
+    (tmp_path / "X.npy").write_bytes((tmp_path / "X.npy").read_bytes()[:300])
+    (tmp_path / "a.zarr" / "X" / "c" / "0" / "0").write_bytes(b"broken")
+    for X, name in ((npy, "X.npy"), (group, "a.zarr")):
+        with pytest.raises(DataError, match=name):
+            X.compute()
+    X = from_function(lambda *given: np.ones((2, 2)), [2, 3], 2, np.dtype("f8"), "a.file")
+    with pytest.raises(DataError, match=r"a\.file must be float64 of shape \(3, 2\)"):
+        X.compute()
+
+
+def test_images_and_labels_that_do_not_match(tmp_path):
+    images, labels = tmp_path / "a-images-idx3-ubyte", tmp_path / "a-labels-idx1-ubyte"
+    images.write_bytes(files.idx_bytes(np.zeros((9, 2, 3))))
+    labels.write_bytes(files.idx_bytes(np.zeros(9)) + b"\0")
+    refused(images, "labels-idx1-ubyte is too long: 9 values")
+    labels.write_bytes(files.idx_bytes(np.zeros(5)))
+    refused(images, "has 9 rows and 5 labels")
+
+
+def test_archives_whose_directory_lies(tmp_path):
+    content = files.npy_that_declares((10**8, 4))
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("X.npy", content)
+    told = (tmp_path / "a.npz").read_bytes()
+    told = told.replace(struct.pack("<L", len(content)), struct.pack("<L", 2**32 - 2))
+    (tmp_path / "a.npz").write_bytes(told)
+    refused(tmp_path / "a.npz", "cannot read .*a.npz")
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.npz", "a.svm.gz", "a-images-idx3-ubyte.gz"])
+def test_bombs_stop_at_the_memory_that_is_allowed(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "SMALL", 1 << 16)
+    monkeypatch.setattr("distributed.system.MEMORY_LIMIT", 1 << 20)
+    content = {
+        "a.csv.gz": gzip.compress(b"0,0,1\n" * 100_000),
+        "a.svm.gz": gzip.compress(b"1 1:1\n" * 100_000),
+        "a-images-idx3-ubyte.gz": gzip.compress(files.idx_bytes(np.zeros((2000, 30, 30)))),
+    }
+    if name in content:
+        (tmp_path / name).write_bytes(content[name])
+    else:
+        np.savez_compressed(tmp_path / name, X=np.zeros((1000, 1000)))
+    refused(tmp_path / name, f"{name}.* would take at least .* memory")
+
+
+@pytest.fixture
+def group(tmp_path) -> Callable[..., Any]:
+    """A function that writes a group of X and y, with other metadata, and returns its folder."""
+
+    def write(member: str = "X", chunk: bytes | None = None, **metadata: Any) -> Any:
+        for name, values in {"X": np.ones((2, 2)), "y": np.array([0.0, 1.0])}.items():
+            folder = tmp_path / "a.zarr" / name
+            folder.mkdir(parents=True)
+            stored: dict[str, Any] = {"shape": values.shape, "chunks": values.shape, "order": "C"}
+            stored |= {"dtype": "<f8", "compressor": None, "fill_value": 0, "filters": None}
+            content = values.tobytes()
+            if name == member:
+                stored |= metadata
+                content = content if chunk is None else chunk
+            (folder / ".zarray").write_text(json.dumps({"zarr_format": 2} | stored))
+            (folder / ".".join("0" * values.ndim)).write_bytes(content)
+        (tmp_path / "a.zarr" / ".zgroup").write_text('{"zarr_format": 2}')
+        return tmp_path / "a.zarr"
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("member", "metadata"),
+    [
+        ("X", {"shape": [ROWS, 2]}),
+        ("X", {"shape": [ROWS, ROWS]}),
+        ("X", {"chunks": [ROWS, 2]}),
+        ("X", {"chunks": [0, 2]}),
+        ("X", {"shape": [2.0, 2]}),
+        ("X", {"shape": None}),
+        ("X", {"dtype": "<c16"}),
+        ("y", {"shape": [ROWS]}),
+    ],
+    ids=str,
+)
+def test_metadata_of_zarr(group, member, metadata):
+    refused(group(member, **metadata), "a.zarr")
+
+
+def test_metadata_that_are_too_deep(group):
+    path = group()
+    (path / "X" / ".zarray").write_text("[" * 100_000)
+    refused(path, "a.zarr")
+
+
+class Mark:
+    """Unpickled, it makes a folder."""
+
+    def __init__(self, path: Any) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"filters": [{"id": "pickle"}]},
+        {"compressor": {"id": "pickle"}},
+        {"dtype": "|O", "filters": [{"id": "vlen-utf8"}, {"id": "pickle"}]},
+        {"dtype": "|O", "filters": [{"id": "vlen-utf8"}], "compressor": {"id": "pickle"}},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("member", ["X", "y"])
+def test_zarr_does_not_unpickle(group, tmp_path, metadata, member):
+    refused(group(member, pickle.dumps(Mark(tmp_path / "harm")), **metadata), "pickle")
+    assert not (tmp_path / "harm").exists()
+
+
+def test_shards_do_not_unpickle(tmp_path):
+    folder = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    folder.create_array("X", data=np.ones((4, 2)), chunks=(1, 2), shards=(2, 2))
+    metadata = json.loads((tmp_path / "a.zarr" / "X" / "zarr.json").read_text())
+    metadata["codecs"][0]["configuration"]["codecs"].append({"name": "numcodecs.pickle"})
+    (tmp_path / "a.zarr" / "X" / "zarr.json").write_text(json.dumps(metadata))
+    refused(tmp_path / "a.zarr", "pickle")
+
+
+def test_numpy_files_do_not_unpickle(tmp_path):
+    marks = np.array([[Mark(tmp_path / "harm")]], dtype=object)
+    np.savez(tmp_path / "a.npz", X=marks)
+    np.save(tmp_path / "X.npy", marks)
+    refused(tmp_path / "a.npz", "X in .*a.npz must hold numbers or strings")
+    refused(tmp_path / "X.npy", "X.npy must hold numbers or strings")
+    assert not (tmp_path / "harm").exists()
+
+
+def test_parquet(tmp_path, monkeypatch):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.table({"kind": ["a", "b"], "u": [1, 2]}), path)
+    refused(path, "'kind' of .*a.parquet holds string")
+    refused(path, "'z'; its columns: kind, u", label_column="z")
+    parquet.write_table(pyarrow.table({"u": np.ones(0), "v": np.ones(0)}), path)
+    refused(path, "has no rows")
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    refused(path, r'pip install "sparsegp\[parquet\]"')
+
+
+def test_tables_that_are_too_large():
+    assert len(row_blocks(10**8, 784, "X")) < 20_000
+    for n, p in ((ROWS, 4), (2, 2**31)):
+        with pytest.raises(DataError, match=f"{n} rows of {p} columns"):
+            row_blocks(n, p, "X")
+
+
+def test_credentials_are_not_shown():
+    with pytest.raises(DataError, match=r"memory://\*\*\*@host/a\.csv") as caught:
+        open_dataset("memory://somebody:secret/key@host/a.csv")
+    assert "secret" not in str(caught.value)

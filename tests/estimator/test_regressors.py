@@ -1,0 +1,231 @@
+"""The regressors beside scikit-learn's exact one, and on data that are no friends of theirs."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import approx_fprime
+from sklearn.datasets import load_diabetes
+from sklearn.exceptions import NotFittedError
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.metrics import r2_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import sparsegp
+from sparsegp import DenseGPRegressor, SparseGPRegressor
+from sparsegp.dense import Exact, Problem
+from sparsegp.errors import SettingsError
+from sparsegp.kernels import parse
+from sparsegp.likelihoods import Gaussian
+from sparsegp.types import Doubles
+
+Data = tuple[Doubles, Doubles]
+both = pytest.mark.parametrize("kind", [SparseGPRegressor, DenseGPRegressor])
+
+
+def sine(n: int, noise: float = 0.2) -> Data:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-5.0, 5.0, (n, 1))
+    return X, 30.0 + 4.0 * np.sin(2.0 * X[:, 0]) + 4.0 * noise * rng.standard_normal(n)
+
+
+@pytest.fixture(scope="module")
+def diabetes() -> Data:
+    X, y = load_diabetes(return_X_y=True)
+    return X[:200], y[:200]
+
+
+def exact(X: Doubles, y: Doubles, kernel: Any, optimizer: str | None) -> Any:
+    """Return the exact process of scikit-learn on standardised data."""
+    process = GaussianProcessRegressor(kernel, optimizer=optimizer, normalize_y=True)
+    return make_pipeline(StandardScaler(), process).fit(X, y)
+
+
+# -- against exact Gaussian process regression -----------------------------------------------------
+
+
+@both
+def test_with_all_rows_it_is_exact(kind: Any, diabetes: Data) -> None:
+    X, y = diabetes
+    pipeline = exact(X, y, ConstantKernel(0.7) * RBF(2.5) + WhiteKernel(0.3), None)
+    mean, std = pipeline.predict(X, return_std=True)
+    own = kind(kernel="0.7*rbf(2.5)", likelihood="gaussian(0.3)", learn="none").fit(X, y)
+    found = own.predict(X, return_std=True)
+    assert_allclose(found[0], mean, rtol=1e-8)
+    assert_allclose(found[1], std, rtol=1e-8)
+    latent_mean, latent_variance = own.latent_mean_and_variance(X)
+    assert_array_equal(latent_mean, found[0])
+    assert_allclose(latent_variance + own.noise_variance_, std**2, rtol=1e-8)
+    assert own.noise_variance_ == pytest.approx(0.3 * y.var())
+    assert_array_equal(np.sort(own.active_indices_), np.arange(200))
+    if kind is DenseGPRegressor:
+        evidence = pipeline[-1].log_marginal_likelihood_value_
+        assert own.model_.report["log_evidence"] == pytest.approx(evidence, rel=1e-6)
+
+
+@both
+@pytest.mark.parametrize("data", [sine(30), sine(200)], ids=["30", "200"])
+def test_it_learns_what_the_exact_evidence_says(kind: Any, data: Data) -> None:
+    X, y = data
+    pipeline = exact(X, y, ConstantKernel(1.0) * RBF(1.0) + WhiteKernel(0.1), "fmin_l_bfgs_b")
+    theirs = pipeline[-1].kernel_
+    ours = kind().fit(X, y)
+    assert ours.noise_variance_ / y.var() == pytest.approx(theirs.k2.noise_level, rel=0.03)
+    length_scale = float(str(ours.kernel_).partition("rbf(")[2].rstrip(")"))
+    assert length_scale == pytest.approx(theirs.k1.k2.length_scale, rel=0.03)
+    grid = np.linspace(-4.5, 4.5, 50)[:, np.newaxis]
+    mean, std = ours.predict(grid, return_std=True)
+    other_mean, other_std = pipeline.predict(grid, return_std=True)
+    assert_allclose(mean, other_mean, atol=0.02 * y.std())
+    assert_allclose(std, other_std, rtol=0.03)
+
+
+def test_gradient_of_the_evidence_in_the_noise_too(diabetes: Data) -> None:
+    X, y = diabetes[0][:60, :2], (diabetes[1][:60] - 150.0) / 80.0
+    problem = Problem(X, y, [parse("2*ard(1, 2)")], Gaussian(0.2), 1, learns_likelihood=True)
+    assert_allclose(problem.parameters(), np.log([2.0, 1.0, 2.0, 0.2]))
+    at = np.array([0.3, -0.2, 0.4, -1.0])
+    found = Exact().evidence(problem.with_parameters(at))
+    numeric = approx_fprime(at, lambda t: Exact().evidence(problem.with_parameters(t)).value, 1e-6)
+    assert_allclose(found.gradient, numeric, rtol=1e-4)
+    fixed = Problem(X, y, problem.kernels, problem.likelihood, 1)
+    assert_allclose(fixed.parameters(), np.log([2.0, 1.0, 2.0]))
+    assert fixed.with_parameters(at[:3]).likelihood == Gaussian(0.2)
+
+
+def test_few_active_rows_are_nearly_enough() -> None:
+    X, y = sine(600)
+    few, new = SparseGPRegressor(n_active=60).fit(X[:400], y[:400]), slice(400, None)
+    whole = SparseGPRegressor().fit(X[:400], y[:400])
+    assert few.score(X[new], y[new]) > 0.99 * whole.score(X[new], y[new])
+    mean, std = few.predict(X[new], return_std=True)
+    assert np.mean(np.abs(y[new] - mean) < 1.96 * std) == pytest.approx(0.95, abs=0.035)
+    assert few.noise_variance_ == pytest.approx(0.64, rel=0.15)
+
+
+def test_samples_of_kernels(diabetes: Data) -> None:
+    X, y = sine(60)
+    prior = "v: lognormal(0, 1); l: lognormal(0, 1)"
+    fitted = DenseGPRegressor(learn="hmc", steps=10, hyperprior=prior).fit(X, y)
+    assert len(fitted.model_.mixture.components) == 40
+    assert fitted.noise_variance_ == pytest.approx(0.3 * y.var())
+    assert fitted.score(X, y) > 0.8
+
+
+# -- untuned, on data that are no friends of it ----------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", ["1*rbf", "1*ard"])
+def test_labels_without_noise(kernel: str) -> None:
+    X = np.random.default_rng(1).normal(size=(120, 3))
+    for y in (X[:, 0], np.sin(X[:, 0]) * X[:, 1]):
+        regressor = SparseGPRegressor(kernel=kernel).fit(X[:100], y[:100])
+        assert regressor.score(X[100:], y[100:]) > 0.95
+        assert 0.0 < regressor.noise_variance_ < 1e-3 * y.var()
+
+
+@both
+def test_constant_labels_and_single_rows(kind: Any) -> None:
+    X = np.random.default_rng(1).normal(size=(40, 3))
+    for n in (1, 2, 40):
+        mean, std = kind().fit(X[:n], np.full(n, 7.0)).predict(X, return_std=True)
+        assert_allclose(mean, 7.0, rtol=1e-6)
+        assert np.isfinite(std).all()
+
+
+def test_columns_that_do_not_matter() -> None:
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(500, 8))
+    y = np.sin(2.0 * X[:, 3]) + 0.1 * rng.normal(size=500)
+    fits = [
+        SparseGPRegressor(n_active=100, kernel=kernel).fit(X[:300], y[:300])
+        for kernel in ("1*rbf", "1*ard")
+    ]
+    one, each = (fit.score(X[300:], y[300:]) for fit in fits)
+    assert each > 0.96 > one
+
+
+def test_labels_that_say_little(diabetes: Data) -> None:
+    """From less noise to start with, learning ends where every row is explained by itself."""
+    X, y = diabetes
+    for half, other in ((slice(100), slice(100, 200)), (slice(100, 200), slice(100))):
+        assert SparseGPRegressor(n_active=30).fit(X[half], y[half]).score(X[other], y[other]) > 0.3
+
+
+# -- parameters, attributes, and places in scikit-learn --------------------------------------------
+
+
+def test_fits_as_train_does(diabetes: Data) -> None:
+    X, y = diabetes
+    given: dict[str, Any] = {"n_active": 30, "kernel": "2*matern52", "learn": "none"}
+    given |= {"likelihood": "gaussian(0.2)", "criterion": "random"}
+    model = sparsegp.train(X, y, task="regression", seed=3, panel=4, **given)
+    given["kernel"] = parse(given["kernel"])
+    estimator = SparseGPRegressor(
+        **given, random_state=3, precision="float32", settings={"panel": 4}
+    ).fit(X, y)
+    assert_array_equal(estimator.predict(X), model.predict(X))
+    assert_array_equal(estimator.active_indices_, model.rows)
+    assert estimator.kernel_ == str(model.active.kernels[0])
+
+
+def test_includes_all_rows_where_they_are_fewer(diabetes: Data) -> None:
+    X, y = diabetes
+    for n_active in (None, 500, 40):
+        estimator = SparseGPRegressor(n_active=n_active, learn="none").fit(X[:40], y[:40])
+        assert len(estimator.active_indices_) == 40
+        assert estimator.n_active == n_active
+    assert [record["n_active"] for record in estimator.history_] == [40]
+    assert estimator.history_[0]["train_mse"] > 0.0
+
+
+@both
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"likelihood": "probit"}, "likelihood=probit is not for task=regression"),
+        ({"likelihood": "gaussian(-1)"}, "noise_variance must be positive"),
+        ({"likelihood": "gaussian(0.1, 2)"}, "gaussian takes at most 1"),
+        ({"hyperprior": "bias: normal(0, 1)"}, "must be of a parameter that is learnt"),
+        ({"n_jobs": 0}, "n_jobs must be"),
+    ],
+)
+def test_wrong_values_are_refused_by_fit(
+    kind: Any, diabetes: Data, given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SettingsError, match=message):
+        kind(**given).fit(*diabetes)
+
+
+def test_useless_labels_are_refused(diabetes: Data) -> None:
+    X, y = diabetes
+    for labels, message in (
+        (np.where(y == y[3], np.nan, y), "Input y contains NaN"),
+        (np.stack([y, y], axis=1), "1d array"),
+        (np.array(["a", "b"] * 100), "numbers"),
+        (y[:7], "inconsistent numbers of samples"),
+        (None, "requires y to be passed"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            SparseGPRegressor().fit(X, labels)
+    with pytest.raises(NotFittedError):
+        SparseGPRegressor().predict(X)
+
+
+def test_pipeline_and_search(diabetes: Data) -> None:
+    X, y = diabetes
+    regressor = SparseGPRegressor(n_active=30, major_steps=1, scaling="none")
+    pipeline = make_pipeline(StandardScaler(), regressor)
+    mean, std = pipeline.fit(X, y).predict(X, return_std=True)
+    assert mean.shape == std.shape == (200,)
+    grid = {"sparsegpregressor__kernel": ["1*rbf", "1*rbf + 1*linear", "1*ard"]}
+    search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(X, y)
+    assert search.best_score_ > 0.3
+    weight = np.arange(200.0)
+    assert search.score(X, y) == r2_score(y, search.predict(X))
+    fitted = pipeline[-1]
+    assert fitted.score(X, y, weight) == r2_score(y, fitted.predict(X), sample_weight=weight)

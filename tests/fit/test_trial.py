@@ -1,0 +1,96 @@
+"""A trial against a run of the package on the same rows."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import sparsegp
+from sparsegp.fit.trial import HeldOut, held_out, run_trial
+from sparsegp.learning.relevances import Sample
+from sparsegp.learning.search import Trial
+from sparsegp.report import evaluate
+from sparsegp.settings import TrainSettings
+from tests.fit.conftest import Arrays, waves
+
+KERNEL = "30.0*matern32(1.5)"
+
+
+@pytest.fixture(scope="module")
+def sample(data: Arrays) -> Sample:
+    X, y = data
+    X_held, y_held = waves(400, 1)
+    return Sample(X.astype(np.float32), y, X_held.astype(np.float32), y_held, 3)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"posterior": "adf"}, {"calibration": "none", "panel": 1, "seed": 3}],
+    ids=["all", "adf", "uncalibrated"],
+)
+def test_figures_are_those_of_a_run(settings: dict[str, object], sample: Sample) -> None:
+    chosen = TrainSettings.from_json(settings)
+    outcome = run_trial(chosen, sample, Trial(4, KERNEL, 1, 420, 60))
+    model = sparsegp.train(
+        sample.X[:420],
+        sample.target[:420],
+        kernel=KERNEL,
+        scaling="none",
+        n_active=60,
+        runtime="threads=1",
+        **settings,
+    )
+    logs = model.predict_log_proba(sample.X_held)
+    expected = evaluate(logs, sample.target_held, model.classes)
+    assert outcome.nlpp == pytest.approx(expected.nlpp, rel=1e-4)
+    assert outcome.error == expected.error
+    assert outcome.ece == pytest.approx(expected.ece, rel=1e-3)
+    assert outcome.seconds > 0
+    assert outcome.failure == ""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "steps"), [("1e30*rbf(100)", 0), ("1e39*rbf(1)", 0), ("10*matern32(1)", 4)]
+)
+def test_a_kernel_that_breaks_down_is_an_outcome(kernel: str, steps: int, sample: Sample) -> None:
+    outcome = run_trial(TrainSettings(), sample, Trial(0, kernel, 0, 300, 250, steps))
+    assert (outcome.nlpp, outcome.error, outcome.ece) == (None, None, None)
+    assert outcome.failure
+
+
+def test_a_search_gives_another_kernel_and_its_figures(sample: Sample) -> None:
+    start = Trial(7, "100*rbf(0.7)", 3, 450, 80, steps=4)
+    found = run_trial(TrainSettings(), sample, start)
+    assert found.kernel != start.kernel
+    assert "ard(" in found.kernel
+    again = run_trial(TrainSettings(), sample, Trial(7, found.kernel, 3, 450, 80))
+    assert again.kernel == found.kernel
+    assert (again.nlpp, again.error, again.ece) == (found.nlpp, found.error, found.ece)
+
+
+def test_a_search_leads_by_more_than_a_standard_error(sample: Sample) -> None:
+    start = Trial(7, "100*rbf(0.7)", 3, 450, 80, steps=4)
+    found = run_trial(TrainSettings(), sample, start)
+    logs = [
+        held_out(TrainSettings(), sample, replace(start, kernel=kernel)).log_p
+        for kernel in (start.kernel, found.kernel)
+    ]
+    gains = logs[1] - logs[0]
+    assert found.leads == (gains.mean() > gains.std() / np.sqrt(gains.size))
+    none = np.zeros(3)
+    for gains, expected in (([0.1, 0.2, 0.1], True), ([1.0, -1.2, 0.5], False), (none, False)):
+        better = HeldOut(np.array(gains) - 1.0, none, none > 0)
+        assert better.leads(HeldOut(none - 1.0, none, none > 0)) is expected
+
+
+def test_a_turned_sample_holds_other_rows_out(sample: Sample) -> None:
+    turned, held = sample.turned(), len(sample.X_held)
+    assert turned.X_held.tolist() == sample.X[-held:].tolist()
+    assert turned.target_held.tolist() == sample.target[-held:].tolist()
+    before = np.column_stack(
+        [np.vstack([sample.X, sample.X_held]), np.append(sample.target, sample.target_held)]
+    )
+    after = np.column_stack(
+        [np.vstack([turned.X, turned.X_held]), np.append(turned.target, turned.target_held)]
+    )
+    assert sorted(map(tuple, before)) == sorted(map(tuple, after))

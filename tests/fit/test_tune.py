@@ -1,0 +1,242 @@
+"""A tuning as a whole: the same choice however it is run or cut short."""
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import sparsegp
+from sparsegp import tune
+from sparsegp.data import table_from_arrays
+from sparsegp.errors import DataError, Interrupted, SettingsError, StoreError
+from sparsegp.fit import prepare
+from sparsegp.fit.records import read_records
+from sparsegp.fit.sample import draw_sample, split_sizes, stratified_order
+from sparsegp.fit.tune import Tuned
+from sparsegp.runtime import Runtime, open_runtime
+from sparsegp.settings import TrainSettings
+from tests.fit.conftest import Arrays, waves
+from tests.runs import Stopper
+
+small = functools.partial(tune, max_trials=8, n_active=60, runtime="threads=1")
+searching = functools.partial(small, max_trials=12)
+"""With a search for a length scale for every column at the end."""
+
+
+def of(tuned: Tuned) -> list[Any]:
+    """All that must not depend on how a tuning was run: everything but seconds."""
+    trials = [{**trial, "seconds": None} for trial in tuned.trials]
+    return [tuned.kernel, tuned.nlpp, tuned.ended, trials]
+
+
+@pytest.fixture(scope="module")
+def brief(data: Arrays) -> list[Any]:
+    return of(small(*data))
+
+
+@pytest.fixture(scope="module")
+def expected(data: Arrays) -> list[Any]:
+    return of(searching(*data))
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Runtime]:
+    with open_runtime("workers=2") as runtime:
+        yield runtime
+
+
+def test_same_choice_on_any_runtime(
+    data: Arrays, expected: list[Any], workers: Runtime, tmp_path: Path
+) -> None:
+    assert len(expected[3]) == 12
+    assert "ard(" in expected[3][-2]["kernel"]
+    assert [trial["rival"] for trial in expected[3]] == [""] * 11 + [expected[3][0]["kernel"]]
+    assert of(searching(*data, runtime="threads=2")) == expected
+    assert of(searching(*data, runtime=workers, out=tmp_path / "run")) == expected
+    records = read_records(tmp_path / "run")
+    assert records is not None
+    assert [{**trial, "seconds": None} for trial in records["trials"]] == expected[3]
+
+
+@pytest.mark.slow
+def test_finds_what_a_bad_kernel_hides() -> None:
+    """Stripes, and a kernel for linear boundaries that is as good as guessing."""
+    X, y = waves(900, 3)
+    bad = "1*rbf(50)"
+    found = tune(X, y, kernel=bad, n_active=150, max_trials=16, runtime="threads=1")
+    of_bad = [trial["nlpp"] for trial in found.trials if trial["number"] == 0]
+    assert min(of_bad) > 0.9 * np.log(3)
+    assert found.nlpp is not None
+    assert found.nlpp < 0.4 * min(of_bad)
+    X_new, y_new = waves(900, 4)
+    errors = [
+        np.mean(
+            sparsegp.train(X, y, kernel=kernel, n_active=150, runtime="threads=1").predict(X_new)
+            != y_new
+        )
+        for kernel in (found.kernel, bad)
+    ]
+    assert errors[0] < 0.15
+    assert errors[1] > 0.4
+
+
+def test_what_leads_by_chance_is_not_chosen(data: Arrays) -> None:
+    X, _ = data
+    labels = np.random.default_rng(4).integers(0, 3, len(X))
+    found = small(X, labels, max_trials=10)
+    given, last = found.trials[0], found.trials[-1]
+    assert last["rival"] == given["kernel"] == found.kernel
+    assert not last["leads"]
+
+
+def test_time_that_runs_out_leaves_the_best_so_far(data: Arrays, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    found = small(*data, max_seconds=1e-9, out=run)
+    assert (len(found.trials), found.ended, found.nlpp) == (0, "max_seconds", None)
+    assert found.kernel.startswith("50.0*rbf(")  # the one that was given
+    longer = small(*data, max_seconds=1e9, out=run, resume=True)
+    assert (len(longer.trials), longer.ended) == (8, "all rungs")
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+def test_every_beginning_has_the_proportions_of_the_whole() -> None:
+    target = np.random.default_rng(0).choice(4, p=[0.6, 0.3, 0.08, 0.02], size=1000)
+    order = stratified_order(target, 0)
+    assert_array_equal(np.sort(order), np.arange(1000))
+    shares = np.bincount(target) / 1000
+    for rows in range(1, 1001):
+        assert np.abs(np.bincount(target[order[:rows]], minlength=4) - rows * shares).max() <= 3
+    assert (stratified_order(target, 1) != order).any()
+
+
+def test_rows_are_scaled_as_those_of_a_run_and_read_once() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((300, 3)) * [1.0, 10.0, 0.1], rng.integers(0, 3, size=300)
+    with open_runtime("threads=1") as runtime:
+        data = prepare(table_from_arrays(X, y), None, TrainSettings(), runtime)
+    sample = draw_sample(data, TrainSettings(), 200)
+    scaled = data.scaling.apply(X, np.float32)
+    place = {row.tobytes(): number for number, row in enumerate(scaled)}
+    rows = [place[row.tobytes()] for row in sample.X]
+    held = [place[row.tobytes()] for row in sample.X_held]
+    assert (len(rows), len(held), len({*rows, *held})) == (200, 60, 260)
+    assert_array_equal(sample.target, y[rows])
+    assert_array_equal(sample.target_held, y[held])
+    shorter = draw_sample(data, TrainSettings(), 100)
+    assert_array_equal(shorter.X, sample.X[:100])
+    assert_array_equal(shorter.X_held, sample.X_held)
+    assert [split_sizes(n, 16000) for n in (5, 60000)] == [(4, 1), (16000, 4000)]
+
+
+# -- stop and resume -------------------------------------------------------------------------------
+
+
+def made(run: Path) -> list[Any]:
+    """Return the trials on record with their seconds, which no trial made again would have."""
+    return [] if (found := read_records(run)) is None else found["trials"]
+
+
+def test_stopped_and_resumed(data: Arrays, brief: list[Any], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    for reports in (3, 2):
+        with pytest.raises(Interrupted, match="go on by --resume"):
+            small(*data, out=run, resume=True, progress=Stopper(reports))
+    before = made(run)
+    assert 0 < len(before) < 8
+    assert of(small(*data, out=run, resume=True, runtime="threads=2")) == brief
+    assert all(trial in made(run) for trial in before)
+
+
+def test_a_finished_tuning_is_not_made_again(data: Arrays, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    found = small(*data, out=run)
+    assert small(*data, out=run, resume=True) == found  # seconds and all
+
+
+def test_trained_after_tuning_in_one_directory(data: Arrays, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    kernel = small(*data, out=run, max_seconds=1e-9).kernel
+    model = sparsegp.train(*data, kernel=kernel, n_active=60, runtime="threads=1", out=run)
+    assert model.settings["kernel"] == kernel
+    again = small(*data, out=run, resume=True)  # the choice stands, as a run has begun with it
+    assert (again.kernel, again.ended) == (kernel, "max_seconds")
+
+
+# -- refusals --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "pattern"),
+    [
+        ({"seed": 1}, r"other settings or data: seed was 0 and is now 1"),
+        ({"max_trials": 20}, r"max_trials was 8 and is now 20"),
+        ({"kernel": "3*rbf", "tolerance": 1e-3}, r"kernel was '50\*rbf .*; tolerance was 0.0001"),
+    ],
+)
+def test_other_settings_are_refused(
+    change: dict[str, Any], pattern: str, data: Arrays, tmp_path: Path
+) -> None:
+    small(*data, out=tmp_path, max_seconds=1e-9)
+    with pytest.raises(SettingsError, match=pattern):
+        small(*data, out=tmp_path, resume=True, **change)
+
+
+def test_other_data_are_refused(data: Arrays, tmp_path: Path) -> None:
+    X, y = data
+    small(X, y, out=tmp_path, max_seconds=1e-9)
+    other = X.copy()
+    other[400, 1] += 1e-6
+    for rows, labels, pattern in (
+        (X[1:], y[1:], "rows was 500 and is now 499"),
+        (X, np.roll(y, 1), r"digest was '\w+' and is now"),
+        (other, y, r"sample was '\w+' and is now"),
+    ):
+        with pytest.raises(SettingsError, match=pattern):
+            small(rows, labels, out=tmp_path, resume=True)
+
+
+def test_directories_of_others_are_refused(data: Arrays, tmp_path: Path) -> None:
+    small(*data, out=tmp_path / "tuned", max_seconds=1e-9)
+    with pytest.raises(StoreError, match=r"holds another run; choose another --out, or .*--res"):
+        small(*data, out=tmp_path / "tuned")
+    sparsegp.train(*data, n_active=20, runtime="threads=1", out=tmp_path / "run")
+    with pytest.raises(StoreError, match=r"holds another run"):
+        small(*data, out=tmp_path / "run")
+    with pytest.raises(StoreError, match=r"holds a run that was not tuned"):
+        small(*data, out=tmp_path / "run", resume=True)
+    for file in (tmp_path / "tuned" / "tuning").glob("*.*"):
+        content = file.read_bytes()
+        file.write_bytes(content[:-9])
+        with pytest.raises(StoreError, match=file.name):
+            small(*data, out=tmp_path / "tuned", resume=True)
+        file.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("given", "pattern"),
+    [
+        ({"max_trials": 0}, "max_trials must be at least 1, got 0"),
+        ({"max_seconds": 0.0}, r"max_seconds must be positive, got 0\.0"),
+        ({"kernel_per_class": True}, "one kernel for all classes; leave --kernel-per-class out"),
+        ({"likelihood": "probit"}, "got likelihood=probit with sites=moments; leave the tuning"),
+        ({"task": "regression"}, "tuning is for classification by likelihood=multinomial_probit"),
+        ({"posterior": "adf", "stub_entries": 999}, "trials of a tuning do not heed a bound on"),
+        ({"method": "ep"}, "tuning is for method=ivm, got method=ep, which learns its kernel"),
+        ({"resume": True}, "give out"),
+        ({"n_active": 10**6}, "n_active=1000000 exceeds the 500 training rows"),
+    ],
+)
+def test_senseless_wishes_are_refused(given: dict[str, Any], pattern: str, data: Arrays) -> None:
+    with pytest.raises(SettingsError, match=pattern):
+        small(*data, **given)
+
+
+def test_too_few_rows_are_refused() -> None:
+    with pytest.raises(DataError, match="at least 5 rows"):
+        tune(np.eye(4), np.arange(4) % 2, runtime="threads=1")

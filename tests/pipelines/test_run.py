@@ -1,0 +1,237 @@
+"""Cells are run once, wherever they run, and a pipeline that is killed or stopped goes on."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import pipelines
+from pipelines.__main__ import main, run
+from pipelines.experiment import read_experiment
+from pipelines.pictures import draw
+from pipelines.run import Work
+from pipelines.table import layout, tabulate, tidy
+from sparsegp.errors import SettingsError, StoreError
+from tests.processes import environment, wait_until
+
+DATA = os.environ.get("SPARSEGP_DATA", "")
+SHIPPED = sorted(Path(pipelines.__file__).parent.glob("*/*.toml"))
+
+PLAIN = ("table.n_active = [10, 20]", "")
+LONG = (
+    ("seeds = [5, 6]", ""),
+    ("n_train = 120", "n_train = 4000"),
+    ("n_active = 20\n", "n_active = 400\nsettings.lookahead = 1\n"),
+    ("report_every = 5", "report_every = 200"),
+    PLAIN,
+    ("n_active = 10, ", ""),
+)
+
+DENSE = """
+title = "Dense"
+seeds = 2
+data.iris = { split = { test_rows = 50 } }
+settings.scaling = "standard"
+settings.kernel = "ard(1, ...)"
+methods.laplace = { method = "laplace" }
+methods.logistic = { estimator = "sklearn.linear_model.LogisticRegression" }
+methods.shared = { method = "laplace", kernel_method = "variational(importance=20, rounds=2)" }
+methods.both = { method = "variational", kernel_method = "variational(importance=20, rounds=2)" }
+"""
+
+
+def ran(work: Work, names: str = "*", where: str | None = None) -> list[str]:
+    """Run what is missing; return the names of the cells that were run."""
+    before = set(work.finished())
+    work.run_missing(names, where)
+    return [c.name for c in work.experiment.cells if c.key in set(work.finished()) - before]
+
+
+def figures(work: Work) -> dict[str, dict[str, float]]:
+    """Return the figures of finished cells by name, without times."""
+    found, names = work.finished(), {cell.key: cell.name for cell in work.experiment.cells}
+    return {
+        names[key]: {
+            k: v for k, v in result["figures"].items() if "second" not in k and k[:2] != "ms"
+        }
+        for key, result in found.items()
+    }
+
+
+def test_finished_cells_are_not_run_again(work):
+    small = work()
+    assert ran(small, "toy-random-*") == ["toy-random-5", "toy-random-6"]
+    assert len(ran(small)) == 4
+    assert ran(small) == []
+    assert not (small.out / "runs").exists()
+    other = work(('criterion = "random"', 'criterion = "entropy"'))
+    assert ran(other) == ["toy-random-5", "toy-random-6"]
+    assert ran(small) == []  # its results are still there
+    with small.path.open("a") as file:
+        file.write('{"key": "abc", "resu')  # a line that a kill cut short
+    assert ran(work(('criterion = "random"', 'criterion = "information"')))
+    assert len(small.finished()) == 6
+    with pytest.raises(SettingsError, match="toy-informative-5"):
+        small.run_missing("nothing")
+    with small._locked(), pytest.raises(StoreError, match="another process"):
+        small.run_missing("*")
+
+
+def test_other_data_files_make_other_results(work, tmp_path):
+    text = DENSE.replace("data.iris", "data.glass").split("methods.shared")[0]
+    rng = np.random.default_rng(0)
+    for attempt in (0, 1):
+        X, y = rng.normal(size=(80, 3)), np.arange(80) % 2
+        np.savez(tmp_path / "glass.npz", X_train=X + y[:, np.newaxis], y_train=y)
+        made = work(text=text)
+        here = Work(made.experiment, tmp_path, made.out)
+        assert len(ran(here)) == 4, attempt
+        assert len(Work(made.experiment, None, made.out).finished()) == 4  # not compared
+
+
+@pytest.mark.parametrize("where", ["threads=2", pytest.param("workers=2", marks=pytest.mark.slow)])
+def test_small_cells_side_by_side_have_the_same_figures(work, where):
+    one, many = work(text=DENSE), work(text=DENSE, out="many")
+    if "workers" in where:
+        one, many = work(out="one"), work(out="many")
+    ran(one)
+    assert len(ran(many, where=where)) == len(one.experiment.cells)
+    ours, theirs = figures(one), figures(many)
+    assert ours.keys() == theirs.keys()
+    for name, found in ours.items():
+        assert theirs[name] == pytest.approx(found, nan_ok=True), name
+    assert not (many.out / "runs").exists()
+
+
+def test_cells_in_processes_of_their_own_are_timed(work):
+    limits = 'process = { threads = 1, memory = "4GB" }\n\nsettings.kernel'
+    small = work(("\nsettings.kernel", limits), PLAIN)
+    plain = work(PLAIN, out="plain")
+    assert ran(small, "*[ms]-5") == ["toy-random-5", "toy-neighbours-5"]
+    ran(plain, "*[ms]-5")
+    for key, result in small.finished().items():
+        measured = result["figures"]
+        assert 0 < measured["CPU seconds"] < 60
+        assert measured["peak memory, MiB"] > 50
+        other = plain.finished()[key]["figures"]
+        assert "CPU seconds" not in other
+        assert measured["test error %"] == other["test error %"]
+    with pytest.raises(SettingsError, match="timed; leave out threads=2"):
+        small.run_missing("*", "threads=2")
+
+
+@pytest.mark.slow
+def test_killed_inside_a_cell(written, work):
+    path, whole = written(*LONG), work(*LONG, out="whole")
+    command = [sys.executable, "-m", "pipelines", str(path), "--out", "results"]
+    started = {"cwd": path.parent, "env": environment(), "stderr": subprocess.PIPE, "text": True}
+    killed = Work(whole.experiment, None, path.parent / "results" / whole.experiment.name)
+    with subprocess.Popen(command, **started) as process:
+        runs = killed.out / "runs"
+        assert wait_until(lambda: any(runs.glob("*/run/checkpoint-*")), 60)
+        process.send_signal(signal.SIGKILL)
+    assert not killed.finished()
+    with subprocess.Popen(command, **started) as process:
+        assert wait_until(lambda: len(killed.finished()) == 1, 120)
+        process.send_signal(signal.SIGTERM)
+        shown = process.communicate()[1]
+    assert process.returncode == 75
+    assert "SIGTERM" in shown.splitlines()[-1]
+    done = subprocess.run(command, check=True, capture_output=True, **{**started, "stderr": None})
+    assert "3 of 3 cells finished" in done.stdout
+    ran(whole)
+    assert figures(killed) == figures(whole)
+
+
+def test_command_line(written, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = [str(written()), "--set", "seeds=[5]", "--out", "here"]
+    shown = CliRunner().invoke(main, options).output
+    assert "Small. Nobody (1900)" in shown
+    assert "3 of 3 cells finished" in shown
+    folder = next((tmp_path / "here").iterdir())
+    assert {path.name for path in folder.iterdir()} == {
+        "cells.jsonl",
+        "curves-toy.png",
+        "figures.csv",
+        "table.csv",
+    }
+    page = CliRunner().invoke(main, [*options, "--report", "page"])
+    assert page.exit_code == 0
+    text = (tmp_path / "page" / "index.html").read_text()
+    assert "table 9" not in text
+    assert "Nobody (1900)" in text
+    assert (tmp_path / "page" / text.split('src="')[1].split('"')[0]).stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["missing.toml"], ["small.toml", "--cells", "none"], ["small.toml", "--set", "x"], []],
+)
+def test_errors_are_one_line(written, arguments, monkeypatch, capsys):
+    monkeypatch.chdir(written().parent)
+    monkeypatch.setattr(sys, "argv", ["pipelines", *arguments])
+    assert run() == 2
+    assert capsys.readouterr().err.strip()
+
+
+CHANGES = [
+    "seeds=1",
+    "settings.n_active=20",
+    "methods.*.n_active=20",
+    "methods.*.on.*.n_active=20",
+    "settings.report_every=10",
+    "table.n_active=[-1]",
+    "settings.stub_entries=400000",
+    "settings.virtual.n_active=10",
+    "settings.major_steps=1",
+    "methods.*.major_steps=1",
+    "settings.steps=2",
+    "settings.kernel_method='variational(importance=20, rounds=2)'",
+    "data.*.settings.kernel_method='variational(importance=20, rounds=2)'",
+    "methods.gibbs.method='gibbs(chains=2, burn_in=20, samples=10, particles=0)'",
+    "methods.annealed.options={runs=2, temperatures=20}",
+    "methods.*.parameters.n_components=20",
+    "methods.*.parameters.n_inducing=20",
+    "methods.*.parameters.epochs=1",
+    "grid.log_length_scale=[2.0, 3.0, 2]",
+    "grid.log_deviation=[1.0, 2.0, 2]",
+    "data.*.rows=9000",
+]
+"""What makes cells quick, where it can be changed."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("SPARSEGP_DATA" not in os.environ, reason="needs the data files")
+@pytest.mark.parametrize(
+    "path",
+    [path for path in SHIPPED if path.stem != "figure311"],  # minutes, and 3 GB
+    ids=lambda path: f"{path.parent.name}-{path.stem}",
+)
+def test_shipped_pipelines_run(path, tmp_path):
+    """All methods of a pipeline on its first data, made quick, give all that its table has."""
+    if path.stem == "svgp":
+        pytest.importorskip("gpytorch")
+    changes = []
+    known = [c for c in CHANGES if c.split("=")[0].split(".")[-1] in path.read_text() + "seeds"]
+    for change in known:
+        with suppress(SettingsError):
+            read_experiment(path, [*changes, change])
+            changes.append(change)
+    experiment = read_experiment(path, changes)
+    first = experiment.cells[0]
+    made = Work(experiment, Path(DATA), tmp_path)
+    made.run_missing(f"{first.data}-*-{first.seed}*")
+    frame = tidy(experiment, made.finished())
+    table = tabulate(experiment, frame)
+    found = table[table["data"] == first.data]
+    assert found.groupby("method")["ours"].count().all()
+    assert found.groupby("metric")["ours"].count().all()
+    assert layout(table).to_string()
+    draw(made, frame)

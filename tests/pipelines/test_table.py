@@ -1,0 +1,118 @@
+"""Tables of made-up results: means, paired differences, grids, published figures, goals."""
+
+import numpy as np
+import pytest
+
+from pipelines.experiment import FINAL
+from pipelines.pictures import draw
+from pipelines.table import layout, tabulate, tidy
+
+
+def results_of(experiment, value):
+    """Return a result for each cell; error and NLPP are those of a function of the cell."""
+    found = {}
+    for cell in experiment.cells:
+        error, nlpp = value(cell)
+        figures = {"test error %": error, "test NLPP": nlpp}
+        curve = [{"n_active": n, "test error %": error + 20 - n} for n in (10, 20)]
+        found[cell.key] = {"figures": figures, "curve": curve}
+    return found
+
+
+def lines_of(table):
+    return {
+        (line.data, line.method, line.n_active, line.metric): line
+        for line in table.itertuples(index=False)
+    }
+
+
+def test_means_over_seeds_beside_published_figures(work):
+    experiment = work().experiment
+    results = results_of(experiment, lambda cell: (float(cell.seed), 1.0))
+    lines = lines_of(tabulate(experiment, tidy(experiment, results)))
+    line = lines["toy", "informative", FINAL, "test error %"]
+    assert (line.ours, line.seeds, line.value, line.where) == (5.5, 2, 3.5, "table 9")
+    assert line.sd == pytest.approx(np.std([5, 6], ddof=1))
+    assert line.difference == 2.0
+    assert line.difference_in_se == pytest.approx(2.0 / (line.sd / np.sqrt(2)))
+    assert (line.goal, line.met) == ("<= 100", True)
+    early = lines["toy", "random", 10, "test error %"]
+    assert (early.ours, early.value, early.below) == (15.5, 50.0, True)
+    assert lines["toy", "random", FINAL, "test error %"].met is False
+    assert lines["toy", "random", 20, "test error %"].ours == 5.5  # that of the finished model
+    assert np.isnan(lines["toy", "neighbours", 20, "test NLPP less baseline"].ours)
+
+
+def test_differences_from_the_baseline_are_paired(work):
+    experiment = work(("table.n_active = [10, 20]", "")).experiment
+    results = results_of(
+        experiment, lambda cell: (8.0, 10.0 * cell.seed + (cell.method == "informative"))
+    )
+    del results[experiment.cells[-1].key]
+    frame = tidy(experiment, results)
+    line = lines_of(tabulate(experiment, frame))[
+        "toy", "informative", FINAL, "test NLPP less baseline"
+    ]
+    assert (line.ours, line.sd) == (1.0, 0.0)  # the seeds themselves differ by ten
+    ratios = frame[frame["metric"] == "test NLPP / baseline"]["value"]
+    assert sorted(ratios) == pytest.approx([61 / 60, 61 / 60, 51 / 50, 51 / 50])  # 20 and all rows
+
+
+def test_layout_has_ours_paper_and_goal_beside_each_other(work):
+    experiment = work().experiment
+    assert set(layout(tabulate(experiment, tidy(experiment, {})))["test error %", "ours"]) == {"-"}
+    results = results_of(experiment, lambda cell: (float(cell.seed), 1.0))
+    shown = layout(tabulate(experiment, tidy(experiment, results)))
+    assert list(shown.columns) == [
+        ("test error %", "ours"),
+        ("test error %", "paper"),
+        ("test error %", "goal"),
+        ("test NLPP less baseline", "ours"),
+    ]
+    assert shown.index.names == ["method", "n_active"]
+    assert shown.loc[("informative", "all"), ("test error %", "ours")] == "5.50 +- 0.707"
+    assert shown.loc[("informative", "all"), ("test error %", "goal")] == "<= 100, met"
+    assert shown.loc[("random", 10), ("test error %", "paper")] == "< 50"
+    assert shown.loc[("random", "all"), ("test error %", "goal")].endswith("missed")
+
+
+GRID = """
+title = "Grid"
+seeds = 2
+data.toy = {}
+grid.log_length_scale = [0.0, 2.0, 3]
+grid.log_deviation = [0.0, 1.0, 2]
+grid.by = "test NLPP"
+grid.pictures = ["test NLPP"]
+methods.laplace = { method = "laplace", baseline = "ep" }
+methods.ep = { method = "ep" }
+table.columns = [
+  "highest test NLPP",
+  "log length scale there",
+  "test error % there",
+  "least test error %",
+  "test NLPP less baseline, root mean square",
+]
+"""
+
+
+def test_best_kernels_of_a_grid(work):
+    made = work(text=GRID)
+
+    def value(cell):
+        log_l, log_s = cell.point.values()
+        nlpp = 5.0 - (log_l - 1.0) ** 2 + cell.seed + 3.0 * (cell.method == "laplace")
+        return 10.0 * log_l + log_s, nlpp + log_s
+
+    results = results_of(made.experiment, value)
+    for result in results.values():
+        result["curve"] = []
+    frame = tidy(made.experiment, results)
+    lines = lines_of(tabulate(made.experiment, frame))
+    found = {name[-1]: line.ours for name, line in lines.items() if name[1] == "laplace"}
+    assert list(found.values()) == pytest.approx([9.5, 1.0, 11.0, 0.0, 3.0])
+    assert lines["toy", "ep", FINAL, "highest test NLPP"].ours == pytest.approx(6.5)
+    made.out.mkdir()
+    pictures = draw(made, frame)
+    assert len(pictures) == 4
+    assert all(path.stat().st_size > 5000 for path in pictures)

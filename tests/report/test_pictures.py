@@ -1,0 +1,78 @@
+"""Pictures are written, and show what they are to show."""
+
+import builtins
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from sparsegp.errors import SettingsError, StoreError
+from sparsegp.report import evaluate, evaluation_pictures
+
+HISTORY = [{"n_active": n, "train_error": 9 / n, "heldout_error": 10 / n} for n in (50, 100, 400)]
+
+
+def evaluation(n_classes, n=200, names=None):
+    rng = np.random.default_rng(n_classes)
+    logits = rng.normal(size=(n, n_classes)) * 3
+    logs = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+    codes = np.where(rng.random(n) < 0.8, logs.argmax(axis=1), rng.integers(0, n_classes, n))
+    return evaluate(logs, codes, np.array(names or [f"class {k}" for k in range(n_classes)]))
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "names"), [(2, ["$ a", "b_c$"]), (10, None), (60, None)], ids=str
+)
+def test_pictures(n_classes, names, tmp_path):
+    paths = evaluation_pictures(evaluation(n_classes, names=names), HISTORY, tmp_path / "a" / "b")
+    assert [path.name for path in paths] == [
+        "reliability.png",
+        "error-reject.png",
+        "confusion.png",
+        "learning-curve.png",
+    ]
+    for path in paths:
+        assert imread(path).std() > 0.01
+        assert path.stat().st_size > 5000
+
+
+def test_without_a_learning_curve(tmp_path):
+    assert len(evaluation_pictures(evaluation(3), [{"n_active": 5.0}], tmp_path)) == 3
+
+
+def test_few_rows_and_unseen_labels(tmp_path):
+    found = evaluate(np.log([[0.9, 0.1], [0.2, 0.8]]), np.array([-1, -1]), np.arange(2))
+    assert len(evaluation_pictures(found, HISTORY, tmp_path)) == 4
+
+
+def test_places_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"cannot write the picture .*reliability\.png"):
+        evaluation_pictures(evaluation(3), [], tmp_path / "file")
+
+
+def test_without_matplotlib(tmp_path, monkeypatch):
+    load = builtins.__import__
+
+    def refuse(name, *rest, **options):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return load(name, *rest, **options)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(SettingsError, match=r'pip install "sparsegp\[plot\]"'):
+        evaluation_pictures(evaluation(3), [], tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_imports_wait_until_they_are_needed():
+    code = (
+        "import sys\n"
+        "import numpy as np\n"
+        "from sparsegp.report import evaluate\n"
+        "evaluate(np.log([[0.5, 0.5]]), np.array([1]), np.arange(2))\n"
+        "assert not {'matplotlib', 'rich', 'sklearn'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

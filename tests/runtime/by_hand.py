@@ -1,0 +1,107 @@
+"""A scheduler and workers that a test starts one by one, each a process, and does things to."""
+
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from distributed import Client
+
+from sparsegp.runtime.clusters import connect
+from sparsegp.runtime.dask import DaskRuntime
+from tests.processes import environment, wait_until
+
+
+class Cluster:
+    """A scheduler and workers without nannies, so that nobody starts a lost one again.
+
+    Parameters
+    ----------
+    folder : Path
+        For the scheduler file and the files of workers.
+    n_workers : int
+        To begin with.
+    ttl : str
+        When the scheduler gives up a worker that is silent: after this time, or twice as late.
+    """
+
+    def __init__(self, folder: Path, n_workers: int = 2, ttl: str = "300s") -> None:
+        self.folder = folder
+        self.file = folder / "scheduler.json"
+        self.n_workers, self.ttl = n_workers, ttl
+        self.workers: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        self.scheduler = self._start("scheduler", "--port", "0")
+        assert wait_until(self.file.exists, 30), "the scheduler did not start"
+        for _ in range(self.n_workers):
+            self.add()
+        self.client: Any = Client(scheduler_file=str(self.file), set_as_default=False)
+        self.client.wait_for_workers(self.n_workers, timeout=60)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.client.close(timeout=0.5)
+        for process in [*self.workers.values(), self.scheduler]:
+            process.kill()
+            process.wait(10)
+
+    def add(self, *options: str) -> str:
+        """Start a worker; return its name."""
+        name = f"worker-{len(self.workers)}"
+        common = ["--no-nanny", "--nthreads", "1", "--memory-limit", "0", "--name", name]
+        self.workers[name] = self._start(
+            "worker", *common, "--local-directory", str(self.folder), *options
+        )
+        return name
+
+    def retire(self, name: str) -> None:
+        self.client.retire_workers([self.address(name)])
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        self.workers[name].send_signal(number)
+
+    def address(self, name: str) -> str:
+        """Return the address of a worker as the scheduler knows it."""
+        found: dict[str, Any] = self.client.sync(self.client.scheduler.identity)
+        return next(at for at, worker in found["workers"].items() if worker["name"] == name)
+
+    def runtime(self, **limits: float) -> DaskRuntime:
+        """Return a runtime on all workers, with some limits of its own."""
+        runtime = connect(scheduler_file=self.file, n_workers=len(self.workers))
+        for name, value in limits.items():
+            setattr(runtime, name, value)
+        return runtime
+
+    def names(self) -> set[str]:
+        """Return the workers that the scheduler has."""
+        found: dict[str, Any] = self.client.sync(self.client.scheduler.identity)
+        return {worker["name"] for worker in found["workers"].values()}
+
+    def holder(self, pid: int) -> str:
+        """Return the worker that is this process."""
+        return next(name for name, process in self.workers.items() if process.pid == pid)
+
+    def ended(self, name: str, seconds: float = 10.0) -> int | None:
+        """Return the exit code of a worker, None if it does not end in time."""
+        with suppress(subprocess.TimeoutExpired):
+            return self.workers[name].wait(seconds)
+        return None
+
+    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        where = ["--scheduler-file", str(self.file), "--host", "127.0.0.1"]
+        return subprocess.Popen(
+            [sys.executable, "-m", "dask", *arguments, *where, "--dashboard-address", ":0"],
+            env={**environment(), "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": self.ttl},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )

@@ -1,0 +1,65 @@
+"""One runtime of each kind for the whole session; a real scheduler with two workers over TCP."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import cloudpickle
+import pytest
+
+from sparsegp.runtime.base import Runtime, nothing_to_replay
+from sparsegp.runtime.clusters import connect, start_local
+from sparsegp.runtime.dask import DaskRuntime
+from sparsegp.runtime.threads import ThreadRuntime
+from tests.processes import dask_cluster
+from tests.runtime import blocks
+
+cloudpickle.register_pickle_by_value(blocks)
+
+
+@pytest.fixture(scope="session")
+def scheduler_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with dask_cluster(tmp_path_factory.mktemp("cluster")) as path:
+        yield path
+
+
+@pytest.fixture(scope="session")
+def address(scheduler_file: Path) -> str:
+    return str(json.loads(scheduler_file.read_text())["address"])
+
+
+@pytest.fixture(scope="session")
+def thread_runtime() -> Iterator[Runtime]:
+    with ThreadRuntime(2) as runtime:
+        yield runtime
+
+
+@pytest.fixture(scope="session")
+def local_runtime() -> Iterator[DaskRuntime]:
+    with start_local(2) as runtime:
+        runtime.rejoin_seconds, runtime.call_seconds = 10.0, 30.0
+        yield runtime
+
+
+@pytest.fixture(scope="session")
+def tcp_runtime(address: str) -> Iterator[DaskRuntime]:
+    with connect(address, n_workers=2) as runtime:
+        runtime.rejoin_seconds, runtime.call_seconds = 10.0, 30.0
+        yield runtime
+
+
+def _fresh(request: pytest.FixtureRequest) -> Runtime:
+    runtime: Runtime = request.getfixturevalue(f"{request.param}_runtime")
+    runtime.recovery = nothing_to_replay
+    return runtime
+
+
+@pytest.fixture(params=["thread", "local", "tcp"])
+def runtime(request: pytest.FixtureRequest) -> Runtime:
+    return _fresh(request)
+
+
+@pytest.fixture(params=["local", "tcp"])
+def cluster(request: pytest.FixtureRequest) -> Runtime:
+    """A runtime whose workers can be killed."""
+    return _fresh(request)

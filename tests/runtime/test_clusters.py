@@ -1,0 +1,339 @@
+"""Opening runtimes: words, addresses, files; who may join; what is said of mistakes."""
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import dask.array as da
+import numpy as np
+import psutil
+import pytest
+from click.testing import CliRunner
+from distributed import Client, LocalCluster
+
+import sparsegp
+from sparsegp.cli.program import program
+from sparsegp.errors import ClusterError, SettingsError
+from sparsegp.runtime import Part, open_runtime
+from sparsegp.runtime.base import Runtime
+from sparsegp.runtime.clusters import connect, read_cluster_file
+from sparsegp.runtime.dask import DaskRuntime
+from sparsegp.runtime.threads import ThreadRuntime
+from tests.processes import dask_cluster
+from tests.runtime.blocks import Tally, parts
+
+ROOT = Path(sparsegp.__file__).parents[1]
+READY = [*sorted((ROOT / "cluster").glob("*/cluster.yaml")), ROOT / "cluster" / "scheduler.yaml"]
+FENCE = re.compile(r"^```sh\n(.*?)^```", re.M | re.S)
+ready_files = pytest.mark.skipif(not READY[0].exists(), reason="an installed package has none")
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "cluster.yaml"
+    path.write_text(text)
+    return path
+
+
+def answers(where: object, **options: object) -> str:
+    """Return what a runtime calls itself, after a round."""
+    with open_runtime(where, **options) as runtime:  # type: ignore[arg-type]
+        runtime.build(Tally, parts(2))
+        assert runtime.map_blocks("name") == ["block 0", "block 1"]
+        return runtime.describe()
+
+
+# -- where -----------------------------------------------------------------------------------------
+
+
+def test_words() -> None:
+    with open_runtime() as runtime:
+        assert isinstance(runtime, ThreadRuntime)
+    with open_runtime("threads=3") as runtime:
+        assert runtime.n_workers == 3
+        with open_runtime(runtime) as same:
+            assert same is runtime
+        runtime.build(Tally, parts(1))  # it is still open
+    for wrong in ("threads=0", "workers=-1", "processes=2", "threads=x", "run.txt", "", "x" * 999):
+        with pytest.raises(SettingsError) as caught, open_runtime(wrong):
+            pass
+        assert len(str(caught.value)) < 400
+
+
+def test_addresses_and_files(address: str, scheduler_file: Path, tmp_path: Path) -> None:
+    for where in (address, address.removeprefix("tcp://"), scheduler_file):
+        assert address in answers(where)
+    (tmp_path / "s.json").write_bytes(scheduler_file.read_bytes())  # named relative to the file
+    text = "scheduler_file: s.json\nworkers: 2\ndirect: false\n"
+    assert address in answers(write(tmp_path, text))
+
+
+def test_a_cluster_of_a_class(tmp_path: Path) -> None:
+    text = "class: distributed.LocalCluster\nworkers: 2\nthreads_per_worker: 1\nhost: 127.0.0.1\n"
+    text += "dashboard_address: 127.0.0.1:0\nworker_dashboard_address: 127.0.0.1:0\n"
+    assert "tcp://127.0.0.1" in answers(write(tmp_path, text))
+    assert "tls://127.0.0.1" in answers(write(tmp_path, text + "security: true\n"))
+
+
+def test_client_of_the_caller_and_persisted_inputs(scheduler_file: Path) -> None:
+    """Also where another client is the default one."""
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as other,
+        Client(other),
+        Client(scheduler_file=str(scheduler_file), set_as_default=False) as client,
+    ):
+        X = client.persist(da.arange(8.0, chunks=4))
+        with DaskRuntime(client) as runtime:
+            runtime.build(Tally, [Part(k, {"index": k, "rows": X.blocks[k]}) for k in range(2)])
+            found = np.concatenate(runtime.map_blocks("values"))
+            np.testing.assert_array_equal(found, np.arange(8.0))
+        assert client.status == "running"
+
+
+def test_workers_share_the_blocks_evenly(local_runtime: Runtime) -> None:
+    local_runtime.build(Tally, parts(5))
+    processes = local_runtime.map_blocks("process")
+    shares = [processes.count(process) for process in set(processes)]
+    assert len(shares) == local_runtime.n_workers
+    assert max(shares) - min(shares) <= 1
+    assert os.getpid() not in processes
+
+
+def test_options_of_the_command_line(tmp_path: Path) -> None:
+    for words, said in {
+        "--threads 2 --workers 2": "only one option that says where to run; got --threads and --w",
+        "--tls x": "--tls goes with --scheduler or --scheduler-file",
+        "--workers 0": "at least 1, got 0",
+        f"--cluster {tmp_path}/none.yaml": "cannot read the cluster file",
+        f"--scheduler-file {tmp_path}/none.json": "cannot be read",
+    }.items():
+        result = CliRunner().invoke(
+            program, ["train", "toy", "--out", str(tmp_path / "run"), *words.split()]
+        )
+        assert result.exit_code == 2
+        [line] = result.stderr.splitlines()
+        assert said in line
+
+
+def test_imports_of_a_run_in_threads() -> None:
+    """Neither a cluster's libraries nor sockets."""
+    script = (
+        "import sys; from sparsegp.runtime import open_runtime\n"
+        "with open_runtime('threads=2'): pass\n"
+        "print([name for name in ('dask', 'distributed', 'yaml') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+# -- who does not answer ---------------------------------------------------------------------------
+
+
+def test_nobody_answers(tmp_path: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        for address in ("tcp://127.0.0.1:9", f"tcp://127.0.0.1:{silent.getsockname()[1]}"):
+            begin = time.monotonic()
+            with pytest.raises(ClusterError, match=f"no dask scheduler answered at {address}"):
+                connect(address, seconds=1.0)
+            assert time.monotonic() - begin < 10
+    damaged = tmp_path / "damaged.json"
+    for text in ("{", "[" * 100_000, '{"id": 1}'):
+        damaged.write_text(text)
+        with pytest.raises(ClusterError, match="holds no scheduler address"):
+            connect(scheduler_file=damaged)
+
+
+def test_too_few_workers(address: str) -> None:
+    with pytest.raises(ClusterError, match="but 40 must be there; start workers with"):
+        connect(address, n_workers=40, seconds=0.5)
+
+
+# -- cluster files ---------------------------------------------------------------------------------
+
+LOCAL = "class: distributed.LocalCluster\n"
+MISTAKES = {
+    "": "must hold keys and values",
+    "- class": "must hold keys and values",
+    "workers: [": "is not valid YAML",
+    "workers: !!python/object/apply:os.getcwd []": "is not valid YAML",
+    "workers: !!int a": "is not valid YAML",
+    "when: !!timestamp 2024-13-45": "is not valid YAML",
+    "a: " + "[" * 5000: "is not valid YAML",
+    "a: &a [x]\nb: *a": "aliases are not read",
+    "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]": "aliases are not read",
+    "\xff\x00": "is not valid YAML",
+    "workers: 2": "must name one of class, scheduler, scheduler_file",
+    LOCAL + "scheduler: tcp://a:1\nworkers: 2": "must name one of",
+    LOCAL: "workers must be at least 1",
+    LOCAL + "workers: two": "workers cannot be 'two'",
+    LOCAL + "workers: true": "workers cannot be True",
+    LOCAL + "workers: 0": "workers must be at least 1",
+    LOCAL + f"workers: {'9' * 400}": "workers cannot be",
+    LOCAL + "workers: 1\nseconds: -1": "seconds more than 0",
+    "scheduler: tcp://a:1\nworkers: 1\nhosts: []": "unknown key 'hosts'",
+    "scheduler: [tcp://a:1]\nworkers: 1": "scheduler cannot be",
+}
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_mistakes_in_a_file_are_one_line(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(SettingsError, match=MISTAKES[text]) as caught:
+        read_cluster_file(path)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500 + len(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("class: os.system\n", "class must be a cluster's import path"),
+        ("class: nowhere.MoonCluster\n", "there is no nowhere.MoonCluster"),
+        ("class: distributed.MoonCluster\n", "there is no distributed.MoonCluster"),
+        (LOCAL + "memroy_limit: 1\n", "did not start .*memroy_limit"),
+        (LOCAL + "host: nowhere.invalid\nseconds: 5\n", "did not start"),
+        ("scheduler: tcp://127.0.0.1:9\ntls: ~nobody-at-all\nseconds: 1\n", "must hold ca.pem"),
+    ],
+)
+def test_what_cannot_be_started_is_one_line(text: str, said: str, tmp_path: Path) -> None:
+    with (
+        pytest.raises((SettingsError, ClusterError), match=said) as caught,
+        open_runtime(write(tmp_path, f"{text}workers: 1\n")),
+    ):
+        pass
+    assert "\n" not in str(caught.value)
+
+
+def test_plain_values_of_a_file(tmp_path: Path) -> None:
+    """Times and dates are texts, as the options of queue systems are."""
+    text = "walltime: 04:00:00\nday: 2024-01-01\nzero: 007\nyes: no\nn: -3\nx: 1.5\nnot: false\n"
+    found = read_cluster_file(write(tmp_path, f"class: a.ACluster\nworkers: 1\n{text}"))
+    assert [found[key] for key in ("walltime", "day", "zero")] == ["04:00:00", "2024-01-01", "007"]
+    assert [found[key] for key in ("yes", "n", "x", "not")] == ["no", -3, 1.5, False]
+
+
+def test_estimate_counts_the_workers_and_starts_nothing(tmp_path: Path) -> None:
+    path = write(tmp_path, "class: distributed.SSHCluster\nworkers: 3\nhosts: [nowhere.invalid]\n")
+    result = CliRunner().invoke(program, ["estimate", "toy", "--cluster", str(path)])
+    assert result.exit_code == 0, result.output
+    assert "for 3 workers and driver" in result.stdout
+
+
+@ready_files
+def test_ready_files_can_be_read() -> None:
+    for path in READY:
+        assert read_cluster_file(path)["workers"] >= 1
+
+
+@ready_files
+@pytest.mark.parametrize("name", [path.parent.name for path in READY[:-1]])
+def test_commands_of_the_ready_folders_exist(name: str) -> None:
+    """Those of this program have such options, and the files that they name are there."""
+    text = (ROOT / "cluster" / name / "README.md").read_text(encoding="utf-8")
+    lines = [line for block in FENCE.findall(text) for line in block.splitlines()]
+    own = [shlex.split(line)[1:] for line in lines if line.startswith("sparsegp ")]
+    assert own
+    with click.Context(program, info_name="sparsegp") as context:
+        for words in own:
+            command = program.get_command(context, words[0])
+            assert command is not None, words
+            command.make_context(words[0], words[1:])
+    for word in " ".join(lines).split():
+        if word.startswith("cluster/"):
+            assert (ROOT / word).is_file(), word
+
+
+# -- who may join ----------------------------------------------------------------------------------
+
+
+def make_certificate(folder: Path) -> Path:
+    subprocess.run(["sh", ROOT / "cluster" / "certificate.sh", folder], check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_certificate(tmp_path_factory.mktemp("tls") / "own")
+
+
+@pytest.fixture(scope="module")
+def tls_file(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    names = {"--tls-ca-file": "ca.pem", "--tls-cert": "cert.pem", "--tls-key": "key.pem"}
+    words = [word for name, file in names.items() for word in (name, str(certificate / file))]
+    folder = tmp_path_factory.mktemp("cluster")
+    with dask_cluster(folder, *words, "--protocol", "tls") as path:
+        yield path
+
+
+@ready_files
+def test_only_who_holds_the_certificate_joins(
+    tls_file: Path, certificate: Path, tmp_path: Path
+) -> None:
+    assert all(path.stat().st_mode & 0o077 == 0 for path in certificate.iterdir())
+    assert "tls://" in answers(tls_file, tls=certificate)
+    stranger = make_certificate(tmp_path / "stranger")
+    for options in ({}, {"tls": stranger}):
+        with pytest.raises(ClusterError, match="no dask scheduler answered"):
+            answers(tls_file, **options)
+    (stranger / "key.pem").write_bytes((certificate / "key.pem").read_bytes())
+    for folder in (stranger, tmp_path):
+        with pytest.raises(SettingsError, match=r"must hold ca.pem, cert.pem and key.pem"):
+            answers(tls_file, tls=folder)
+
+
+def test_local_workers_are_reached_from_this_process_alone(local_runtime: Runtime) -> None:
+    """Loopback keeps other machines away, the certificate other users of this one."""
+    family = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    listening = [
+        connection.laddr
+        for process in family
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert listening
+    assert {place.ip for place in listening} == {"127.0.0.1"}
+    assert "tls://" in local_runtime.describe()
+    port = re.search(r":(\d+),", local_runtime.describe())
+    assert port is not None
+    for scheme in ("tcp", "tls"):
+        with pytest.raises(ClusterError):
+            connect(f"{scheme}://127.0.0.1:{port[1]}", seconds=2.0)
+
+
+def test_a_cluster_without_tls_beyond_loopback_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "class: distributed.LocalCluster\nworkers: 1\nhost: 0.0.0.0\n"
+    text += "dashboard_address: 127.0.0.1:0\nworker_dashboard_address: 127.0.0.1:0\n"
+    answers(write(tmp_path, text))
+    assert "speaks no TLS" in caplog.text
+
+
+# -- forks -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without forks")
+def test_a_forked_child_goes_on_with_its_threads() -> None:
+    with open_runtime("threads=2") as runtime:
+        runtime.build(Tally, parts(4))
+        expected = runtime.map_blocks("add", 1)
+        child = os.fork()
+        if child == 0:  # no assertion may leave the child
+            signal.alarm(20)
+            same = runtime.map_blocks("add", 1) == expected
+            runtime.close()
+            os._exit(0 if same else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert runtime.map_blocks("add", 1) == expected

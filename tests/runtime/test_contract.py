@@ -1,0 +1,173 @@
+"""What every runtime does."""
+
+import pickle
+import time
+from functools import partial
+from pathlib import Path
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask.delayed import delayed
+
+from sparsegp.runtime import Part
+from sparsegp.runtime.base import Runtime
+from tests.processes import wait_until
+from tests.runtime.blocks import Tally, nap_and_note, parts, raise_on, scaled
+
+ERRORS = [ValueError, OSError, RuntimeError, TimeoutError]
+
+
+def test_answers_come_in_block_order(runtime: Runtime) -> None:
+    for n_blocks in (5, 1, 8):
+        runtime.build(Tally, parts(n_blocks))
+        assert runtime.n_blocks == n_blocks
+        assert runtime.map_blocks("name") == [f"block {index}" for index in range(n_blocks)]
+        assert runtime.map_blocks("name", "part")[-1] == f"part {n_blocks - 1}"
+
+
+def test_one_block_is_called_alone(runtime: Runtime) -> None:
+    runtime.build(Tally, parts(3))
+    assert runtime.call_block(1, "add", 1) == runtime.call_block(1, "add", 1)
+    assert runtime.call_block(0, "name") == "block 0"
+    with pytest.raises(IndexError, match="no block 3; blocks are 0 to 2"):
+        runtime.call_block(3, "name")
+
+
+def test_repeated_message_changes_nothing(runtime: Runtime) -> None:
+    runtime.build(Tally, parts(4))
+    for step in (1, 2):
+        assert runtime.map_blocks("add", step) == runtime.map_blocks("add", step)
+
+
+def test_sum_of_some_blocks(runtime: Runtime) -> None:
+    runtime.build(Tally, parts(5))
+    assert runtime.sum_blocks(range(5), "share", 2).tolist() == [0, 22222, 44444]
+    assert runtime.sum_blocks([1, 4], "share", 1).tolist() == [0, 10010, 20020]
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_exceptions_reach_the_caller_as_themselves(runtime: Runtime, kind: type[Exception]) -> None:
+    runtime.build(Tally, parts(4))
+    for call in (runtime.map_blocks, partial(runtime.sum_blocks, range(4))):
+        with pytest.raises(kind, match="from 2") as caught:
+            call("fail", kind, 2)
+        assert any("raised by block 2" in note for note in caught.value.__notes__)
+    with pytest.raises(kind, match="from 0"):
+        runtime.map_blocks("fail", kind)
+    assert runtime.map_blocks("fail", kind, 9) == ["well"] * 4
+
+
+def test_unknown_method_and_failing_construction(runtime: Runtime) -> None:
+    runtime.build(Tally, parts(2))
+    with pytest.raises(AttributeError, match="vanish"):
+        runtime.map_blocks("vanish")
+    with pytest.raises(TypeError, match="colour"):
+        runtime.build(Tally, [Part(0, {"index": 0, "colour": "red"})])
+    assert runtime.n_blocks == 0
+    with pytest.raises(ValueError, match=r"numbered 0, 1, 2, ... in order, found \[1\]"):
+        runtime.build(Tally, [Part(1)])
+
+
+def test_lazy_inputs_become_values(runtime: Runtime) -> None:
+    X = da.arange(12.0, chunks=4)
+    lazy = [{"index": delayed(int)(index), "rows": X.blocks[index]} for index in range(3)]
+    runtime.build(Tally, [Part(index, inputs) for index, inputs in enumerate(lazy)])
+    expected = np.arange(12.0).reshape(3, 4)
+    np.testing.assert_array_equal(runtime.map_blocks("values"), expected)
+    rows = np.random.default_rng(0).normal(size=12)
+    X = da.from_array(rows, chunks=6)
+    runtime.build(Tally, [Part(k, {"index": k, "rows": X.blocks[k]}) for k in range(2)])
+    np.testing.assert_array_equal(np.concatenate(runtime.map_blocks("values")), rows)
+
+
+def test_blocks_are_shown_as_dask_arrays(runtime: Runtime) -> None:
+    runtime.build(partial(Tally, rows=np.ones(3)), parts(4))
+    pieces = [da.from_delayed(piece, (3,), float) for piece in runtime.as_dask("values")]
+    total = da.concatenate(pieces).sum()
+    for scheduler in ("threads", "synchronous"):
+        assert dask.compute(total, scheduler=scheduler) == (12.0,)
+
+
+def test_blas_has_one_thread(runtime: Runtime) -> None:
+    runtime.build(Tally, parts(2))
+    for threads in runtime.map_blocks("blas_threads"):
+        assert set(threads) == {1}
+
+
+def test_a_runtime_stays_in_its_process(runtime: Runtime) -> None:
+    with pytest.raises(TypeError, match="cannot leave its process"):
+        pickle.dumps(runtime)
+
+
+def test_memory_and_name(runtime: Runtime) -> None:
+    rooms = runtime.rooms()
+    assert len({room.process for room in rooms}) == len(rooms) > 0
+    assert all(room.free > 0 for room in rooms)
+    n = runtime.n_workers  # some may have been lost, or started, in other tests
+    assert f"{n} worker" in runtime.describe() or f"{n} thread" in runtime.describe()
+
+
+def test_all_runtimes_give_the_same_numbers(
+    thread_runtime: Runtime, local_runtime: Runtime, tcp_runtime: Runtime
+) -> None:
+    answers = []
+    for each in (thread_runtime, local_runtime, tcp_runtime):
+        each.build(partial(Tally, rows=np.zeros(5)), parts(3))
+        answers.append([each.map_blocks("add", step) for step in (1, 2, 3)])
+    assert answers[0] == answers[1] == answers[2]
+
+
+# -- tasks -----------------------------------------------------------------------------------------
+
+
+def test_every_task_is_answered_once(runtime: Runtime) -> None:
+    shared = np.arange(3.0)
+    answers = dict(runtime.run_tasks(scaled, shared, range(7)))
+    assert sorted(answers) == list(range(7))
+    for index, value in answers.items():
+        np.testing.assert_array_equal(value, shared * index)
+    assert list(runtime.run_tasks(scaled, shared, [])) == []
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_what_a_task_raises_names_it(runtime: Runtime, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="from 2") as caught:
+        list(runtime.run_tasks(raise_on, (kind, 2), range(5)))
+    assert any("raised by task 2" in note for note in caught.value.__notes__)
+    assert len(list(runtime.run_tasks(raise_on, (kind, 9), range(5)))) == 5
+
+
+def test_tasks_leave_blocks_alone(runtime: Runtime) -> None:
+    runtime.build(Tally, parts(3))
+    before = runtime.map_blocks("add", 1)
+    tasks = runtime.run_tasks(scaled, 1.0, range(4))
+    next(tasks)
+    assert runtime.map_blocks("add", 1) == before
+    tasks.close()
+    assert runtime.map_blocks("name") == ["block 0", "block 1", "block 2"]
+
+
+def test_closed_early_it_begins_no_more_tasks(runtime: Runtime, tmp_path: Path) -> None:
+    tasks = runtime.run_tasks(nap_and_note, (0.05, str(tmp_path)), range(40))
+    next(tasks)
+    tasks.close()
+
+    def at_rest() -> bool:  # tasks on workers may not be abandoned at once
+        begun = len(list(tmp_path.iterdir()))
+        time.sleep(0.5)
+        return len(list(tmp_path.iterdir())) == begun
+
+    assert wait_until(at_rest, 15)
+    assert len(list(tmp_path.iterdir())) < 40
+
+
+def test_what_is_raised_by_a_check_ends_the_tasks(runtime: Runtime, tmp_path: Path) -> None:
+    def stop() -> None:
+        raise KeyError("enough")
+
+    tasks = runtime.run_tasks(nap_and_note, (5.0, str(tmp_path)), range(12), stop)
+    with pytest.raises(KeyError, match="enough"):
+        next(tasks)
+    assert len(list(tmp_path.iterdir())) < 12

@@ -1,0 +1,181 @@
+"""The manifests of cluster/kubernetes: valid for the operator, and their commands run for real.
+
+The schemas are those that the operator is installed with: they come with its Python package.
+"""
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import sparsegp
+from tests.processes import ROOT, environment
+
+jsonschema = pytest.importorskip("jsonschema")
+FOLDER = ROOT / "cluster" / "kubernetes"
+OPERATOR = find_spec("dask_kubernetes")
+NAMES = ["dask-cluster.yaml", "job.yaml"]
+
+pytestmark = pytest.mark.skipif(not FOLDER.exists(), reason="an installed package has no manifests")
+
+
+def resources(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((FOLDER / name).read_text()))
+
+
+def custom(name: str) -> dict[str, Any]:
+    """Return the resource of the operator in a file."""
+    [found] = [each for each in resources(name) if "dask.org" in each["apiVersion"]]
+    return found
+
+
+def cluster_of(name: str) -> dict[str, Any]:
+    spec: dict[str, Any] = custom(name)["spec"]
+    return spec["cluster"]["spec"] if "cluster" in spec else spec
+
+
+def strict(schema: Any) -> Any:
+    """Forbid fields that the schema does not name; Kubernetes would drop them silently."""
+    if isinstance(schema, list):
+        return [strict(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    schema = {key: strict(value) for key, value in schema.items()}
+    if isinstance(schema.get("properties"), dict) and "type" in schema:
+        schema.setdefault("additionalProperties", False)
+    return schema
+
+
+def published(kind: str) -> dict[str, Any]:
+    """Return the schema of a kind of resource, as the operator registers it."""
+    assert OPERATOR is not None
+    assert OPERATOR.origin is not None
+    crds = Path(OPERATOR.origin).parent.glob("operator/deployment/helm/*/crds/*.yaml")
+    [path] = [path for path in crds if path.stem == kind.lower()]
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # half a million bytes
+    found = yaml.load(path.read_text(), loader)
+    assert found["spec"]["names"]["kind"] == kind
+    [version] = found["spec"]["versions"]
+    schema = strict(version["schema"]["openAPIV3Schema"])
+    for field in ("apiVersion", "kind", "metadata"):  # every resource has them
+        schema["properties"].setdefault(field, {})
+    return {**schema, "required": ["spec"]}
+
+
+@pytest.mark.skipif(OPERATOR is None, reason="dask-kubernetes is not installed")
+@pytest.mark.parametrize("name", NAMES)
+def test_manifests_fit_the_schemas_of_the_operator(name: str) -> None:
+    resource = custom(name)
+    validator = jsonschema.Draft202012Validator(published(resource["kind"]))
+    validator.validate(resource)
+    for place, wrong in (("replicas", "four"), ("replica", 4)):  # the check can fail
+        spoilt = json.loads(json.dumps(resource))
+        spec = spoilt["spec"]
+        (spec["cluster"]["spec"] if "cluster" in spec else spec)["worker"][place] = wrong
+        with pytest.raises(jsonschema.ValidationError):
+            validator.validate(spoilt)
+
+
+def test_both_manifests_describe_the_same_cluster() -> None:
+    assert cluster_of("dask-cluster.yaml") == cluster_of("job.yaml")
+
+
+def test_names_fit_together() -> None:
+    job = custom("job.yaml")
+    name = job["metadata"]["name"]
+    assert custom("dask-cluster.yaml")["metadata"]["name"] == name
+    [policy] = resources("network-policy.yaml")
+    label = {"dask.org/cluster-name": name}
+    assert policy["spec"]["podSelector"]["matchLabels"] == label
+    [source] = policy["spec"]["ingress"][0]["from"]
+    assert source["podSelector"]["matchLabels"] == label
+    cluster = cluster_of("job.yaml")
+    assert cluster["scheduler"]["service"]["selector"]["dask.org/cluster-name"] == name
+    [config] = [each for each in resources("job.yaml") if each["kind"] == "ConfigMap"]
+    said = yaml.safe_load(config["data"]["cluster.yaml"])
+    assert said["scheduler"] == f"tls://{name}-scheduler:8786"
+    assert said["workers"] == cluster["worker"]["replicas"]
+    [claim] = resources("storage.yaml")
+    pods = [cluster["worker"]["spec"], job["spec"]["job"]["spec"]]
+    for pod in pods:
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        assert volumes["data"]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+        for container in pod["containers"]:
+            assert {mount["name"] for mount in container["volumeMounts"]} <= set(volumes)
+
+
+@pytest.fixture
+def processes() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_job_train(processes: ExitStack, tmp_path: Path) -> None:
+    """Scheduler, workers and driver as the pods run them, apart from folders, names and ports."""
+    subprocess.run(["sh", ROOT / "cluster" / "certificate.sh", tmp_path / "tls"], check=True)
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, size=90)
+    X = rng.standard_normal((3, 4))[y] * 3.0 + rng.standard_normal((90, 4))
+    (tmp_path / "data").mkdir()
+    np.savez(tmp_path / "data" / "mine.npz", X=X, y=y)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+
+    def here(text: str) -> str:
+        for there, local in {
+            "/tls": f"{tmp_path}/tls",
+            "/data/mine.zarr": f"{tmp_path}/data/mine.npz",
+            "/data/run": f"{tmp_path}/data/run",
+            "/config/": f"{tmp_path}/",
+            "sparsegp-scheduler:8786": f"127.0.0.1:{port}",
+            "8786": port,
+            ":8787": "127.0.0.1:0",
+        }.items():
+            text = text.replace(there, local)
+        return text
+
+    def start(container: dict[str, Any], **more: str) -> "subprocess.Popen[str]":
+        words = [here(word) for word in container["args"]]
+        names = {pair["name"]: here(pair["value"]) for pair in container.get("env", [])} | more
+        words = [names.get(word.strip("$()"), word) for word in words]
+        with (tmp_path / f"{len(list(tmp_path.glob('*.log')))}.log").open("w") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *words],
+                env=environment() | names,
+                cwd=tmp_path,
+                stdout=log,
+                stderr=log,
+                text=True,
+            )
+        processes.callback(process.wait, 20)
+        processes.callback(process.kill)
+        return process
+
+    cluster = cluster_of("job.yaml")
+    [config] = [each for each in resources("job.yaml") if each["kind"] == "ConfigMap"]
+    (tmp_path / "cluster.yaml").write_text(
+        here(config["data"]["cluster.yaml"]).replace("workers: 4", "workers: 2")
+    )
+    start(cluster["scheduler"]["spec"]["containers"][0])
+    for number in range(2):
+        worker = cluster["worker"]["spec"]["containers"][0]
+        start(worker, DASK_WORKER_NAME=f"worker-{number}", DASK_TEMPORARY_DIRECTORY=str(tmp_path))
+    job = start(custom("job.yaml")["spec"]["job"]["spec"]["containers"][0])
+    with suppress(subprocess.TimeoutExpired):
+        job.wait(60)
+    logs = "\n".join(path.read_text() for path in tmp_path.glob("*.log"))
+    assert job.returncode == 0, logs
+    model = sparsegp.load(tmp_path / "data" / "run")
+    expected = sparsegp.train(X, y, runtime="threads=1")
+    np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(X))

@@ -1,0 +1,372 @@
+"""Workers that are killed, hang, are retired and join; schedulers and drivers that are gone."""
+
+import contextlib
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from distributed import Client, LocalCluster
+
+from sparsegp.errors import ClusterError
+from sparsegp.runtime import Part
+from sparsegp.runtime.base import Message, Runtime
+from sparsegp.runtime.clusters import start_local
+from sparsegp.runtime.dask import DaskRuntime, share
+from tests.processes import environment, wait_until, worker_processes
+from tests.runtime.blocks import die, die_at_first, nap_and_note, parts
+from tests.runtime.by_hand import Cluster
+from tests.runtime.rounds import FACTORY, Rounds, checked, run, undisturbed
+
+SHORT = {"silent_seconds": 1.5, "rejoin_seconds": 1.0, "absent_seconds": 3.0, "look_seconds": 0.2}
+LONG = 30.0
+"""Seconds in which a failure must be over, on a machine that does other things too."""
+
+# -- killed ----------------------------------------------------------------------------------------
+
+
+def test_worker_killed_between_calls(cluster: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+    def kill(step: int) -> None:
+        if step == 4:
+            os.kill(cluster.call_block(1, "process"), signal.SIGKILL)
+
+    with caplog.at_level(logging.WARNING, "sparsegp"):
+        assert run(cluster, 8, before=kill) == undisturbed(8)
+    lines = [record.getMessage() for record in caplog.records if record.name.startswith("sparsegp")]
+    assert len(lines) == 1
+    assert "was lost" in lines[0]
+
+
+def test_worker_killed_in_mid_call(cluster: Runtime, tmp_path: Path) -> None:
+    cluster.build(FACTORY, parts(5))
+    answers = [cluster.map_blocks("add", 1)]
+    cluster.recovery = lambda: [("add", (1,))]
+    assert cluster.map_blocks("die", str(tmp_path / "mark"), 3)[4] == "block 4"
+    found = cluster.sum_blocks(range(5), "share", 1, str(tmp_path / "other"), 3)
+    assert found.tolist() == [0, 11111, 22222], "each block counts once"
+    assert len(list(tmp_path.iterdir())) == 2
+    assert [*answers, cluster.map_blocks("add", 2)] == undisturbed(2)
+
+
+def test_worker_killed_while_building(cluster: Runtime, tmp_path: Path) -> None:
+    mark = str(tmp_path / "mark")
+    inputs = [{"index": index, "die_at_birth": mark if index else ""} for index in range(4)]
+    cluster.build(FACTORY, [Part(index, each) for index, each in enumerate(inputs)])
+    assert (tmp_path / "mark").exists()
+    assert cluster.map_blocks("name") == [f"block {index}" for index in range(4)]
+
+
+def test_survivor_lost_after_its_answer(
+    local_runtime: DaskRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks that had answered and are lost while others are rebuilt hear the message again."""
+    local_runtime.build(FACTORY, parts(5))
+    answers = [local_runtime.map_blocks("add", 1)]
+    pids = local_runtime.map_blocks("process")
+    survivors = set(pids) - {pids[0]}
+
+    def replay() -> list[Message]:
+        monkeypatch.undo()
+        while survivors:
+            os.kill(survivors.pop(), signal.SIGKILL)
+        return [("add", (1,))]
+
+    local_runtime.recovery = replay
+    monkeypatch.setattr(local_runtime, "rejoin_seconds", 0.0)  # rebuild on the survivor
+    os.kill(pids[0], signal.SIGKILL)
+    answers.append(local_runtime.map_blocks("add", 2))
+    assert not survivors
+    local_runtime.recovery = lambda: [("add", (1,)), ("add", (2,))]
+    answers.append(local_runtime.map_blocks("add", 3))
+    assert answers == undisturbed(3)
+
+
+def kill_at_random(
+    stop: threading.Event, seed: int, most: int, steps: list[int], kills: list[int]
+) -> None:
+    """Kill one of this process's workers now and then, when the run has gone on since the last."""
+    rng = random.Random(seed)
+    while len(kills) <= most and not stop.wait(rng.uniform(0.1, 1.5)):
+        if (step := steps[-1]) > kills[-1] and (workers := worker_processes(os.getpid())):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                rng.choice(workers).kill()
+                kills.append(step)
+
+
+def disturbed(runtime: Runtime, n_steps: int, seed: int, most: int) -> int:
+    """Do some steps while workers are killed, check the answers and return the number of kills."""
+    stop, steps, kills = threading.Event(), [0], [0]
+    killer = threading.Thread(target=kill_at_random, args=(stop, seed, most, steps, kills))
+    killer.start()
+    try:
+        answers = run(runtime, n_steps, seconds=0.01, before=steps.append)
+    finally:
+        stop.set()
+        killer.join()
+    assert answers == undisturbed(n_steps)
+    return len(kills) - 1
+
+
+@pytest.mark.slow
+def test_workers_killed_at_random_instants(local_runtime: Runtime) -> None:
+    assert disturbed(local_runtime, n_steps=80, seed=1, most=3) >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_series_of_kills(seed: int) -> None:
+    with start_local(2) as runtime:
+        runtime.max_losses = 20
+        assert disturbed(runtime, n_steps=250, seed=seed, most=20) >= 2
+
+
+@pytest.mark.slow
+def test_block_that_kills_every_worker_is_given_up(local_runtime: Runtime) -> None:
+    local_runtime.build(FACTORY, parts(2))
+    with pytest.raises(ClusterError, match=r"block [01] lost its worker 3 times without an answer"):
+        local_runtime.map_blocks("die_always", 1)
+    assert local_runtime.map_blocks("name") == ["block 0", "block 1"]
+
+
+def test_tasks_of_a_lost_worker_are_done_elsewhere(
+    local_runtime: DaskRuntime, tmp_path: Path
+) -> None:
+    mark = tmp_path / "died"
+    answers = dict(local_runtime.run_tasks(die_at_first, str(mark), range(6)))
+    assert mark.exists()
+    assert answers == {index: 10 * index for index in range(6)}
+
+
+def test_what_tasks_share_outlives_its_worker(address: str, local_runtime: DaskRuntime) -> None:
+    client = local_runtime._client
+    shared = share(client, bytes(12 << 20))
+    assert client.submit(len, shared, pure=False).result(timeout=60) == 12 << 20
+    for holder in client.who_has([shared])[shared.key]:
+        os.kill(client.run(os.getpid, workers=[holder])[holder], signal.SIGKILL)
+    assert client.submit(len, shared, pure=False).result(timeout=60) == 12 << 20
+
+
+@pytest.mark.slow
+def test_tasks_that_kill_every_worker_are_given_up(tmp_path: Path) -> None:
+    with (
+        Cluster(tmp_path, n_workers=2) as cluster,
+        cluster.runtime(**SHORT) as runtime,
+        pytest.raises(ClusterError, match=r"lost its worker again|no worker is left"),
+    ):
+        list(runtime.run_tasks(die, None, [0]))
+
+
+def test_unpicklable_answers_and_errors(cluster: Runtime) -> None:
+    cluster.build(FACTORY, parts(2))
+    with pytest.raises(TypeError, match="cannot pickle"):
+        cluster.map_blocks("unpicklable")
+    with pytest.raises(RuntimeError, match="LocalError: odd"):
+        cluster.map_blocks("fail_strangely")
+    assert cluster.map_blocks("name") == ["block 0", "block 1"]
+
+
+# -- hung ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("direct", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_hung_worker(direct: bool, tmp_path: Path) -> None:
+    """With calls from here to the workers, or by way of the scheduler."""
+    with Cluster(tmp_path) as cluster:
+        runtime = cluster.runtime(**SHORT) if direct else DaskRuntime(cluster.client)
+        for name, value in SHORT.items():
+            setattr(runtime, name, value)
+        with runtime, checked(runtime) as rounds:
+            rounds.go_on(3)
+            cluster.signal("worker-1", signal.SIGSTOP)
+            begin = time.monotonic()
+            rounds.go_on()
+            assert 1.5 < time.monotonic() - begin < LONG
+            assert len(set(runtime.map_blocks("process"))) == 1
+
+
+@pytest.mark.slow
+def test_call_that_does_not_end(tmp_path: Path) -> None:
+    with Cluster(tmp_path) as cluster, cluster.runtime(**SHORT, call_seconds=1.0) as runtime:
+        runtime.build(FACTORY, parts(2))
+        begin = time.monotonic()
+        answers = runtime.map_blocks("sleep_once", str(tmp_path / "mark"), 0, 40.0)
+        assert answers == ["block 0", "block 1"]
+        assert time.monotonic() - begin < LONG
+        assert runtime.n_workers == 1
+
+
+@pytest.mark.slow
+def test_tasks_of_a_hung_worker_are_done_elsewhere(tmp_path: Path) -> None:
+    with Cluster(tmp_path, ttl="2s") as cluster, cluster.runtime() as runtime:
+        answers = runtime.run_tasks(nap_and_note, (0.2, str(tmp_path)), range(8))
+        found = dict([next(answers)])
+        cluster.signal("worker-0", signal.SIGSTOP)
+        begin = time.monotonic()
+        found |= dict(answers)
+        assert time.monotonic() - begin < LONG
+        assert found == {index: index for index in range(8)}
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)]
+)
+def test_scheduler_is_gone(number: signal.Signals, tmp_path: Path) -> None:
+    with Cluster(tmp_path) as cluster, cluster.runtime(**SHORT) as runtime:
+        rounds = Rounds(runtime)
+        cluster.scheduler.send_signal(number)
+        begin = time.monotonic()
+        with pytest.raises(ClusterError, match="the dask scheduler does not answer any more"):
+            rounds.go_on_until(lambda: False)
+        runtime.close()
+        assert time.monotonic() - begin < LONG
+
+
+@pytest.mark.slow
+def test_workers_that_are_all_gone(tmp_path: Path) -> None:
+    """One killed, one hung."""
+    with Cluster(tmp_path) as cluster, cluster.runtime(**SHORT) as runtime:
+        runtime.build(FACTORY, parts(2))
+        cluster.signal("worker-0", signal.SIGKILL)
+        cluster.signal("worker-1", signal.SIGSTOP)
+        begin = time.monotonic()
+        with pytest.raises(ClusterError, match="no worker is left and none joined"):
+            runtime.map_blocks("name")
+        assert time.monotonic() - begin < LONG
+
+
+# -- retired and joined ----------------------------------------------------------------------------
+
+
+def homes(rounds: Rounds, cluster: Cluster) -> list[str]:
+    """Return the worker of each block."""
+    return [cluster.holder(pid) for pid in rounds.runtime.map_blocks("process")]
+
+
+def test_workers_come_and_go(tmp_path: Path) -> None:
+    patient = {**SHORT, "rejoin_seconds": 60, "absent_seconds": 60}
+    with (
+        Cluster(tmp_path, n_workers=1) as cluster,
+        cluster.runtime(**patient) as runtime,
+        checked(runtime) as rounds,
+    ):
+        rounds.go_on(3)
+        cluster.retire("worker-0")
+        time.sleep(0.2)
+        rounds.go_on(3)
+        assert cluster.names() == {"worker-0"}, "the only one stays"
+        cluster.add()
+        rounds.go_on_until(lambda: cluster.names() == {"worker-1"})
+        assert cluster.ended("worker-0") == 0
+        assert homes(rounds, cluster) == ["worker-1"] * 5
+        cluster.add()
+        rounds.go_on_until(lambda: len(set(homes(rounds, cluster))) == 2)
+        assert sorted(homes(rounds, cluster)) == ["worker-1"] * 3 + ["worker-2"] * 2
+        assert runtime.n_workers == 2
+        cluster.retire("worker-2")
+        rounds.go_on_until(lambda: cluster.ended("worker-2", 0.01) == 0)
+        assert homes(rounds, cluster) == ["worker-1"] * 5
+        cluster.signal("worker-1", signal.SIGKILL)
+        cluster.add()
+        rounds.go_on()  # waits for it
+        assert homes(rounds, cluster) == ["worker-3"] * 5
+
+
+@pytest.mark.slow
+def test_worker_at_the_end_of_its_lifetime(tmp_path: Path) -> None:
+    with Cluster(tmp_path, n_workers=1) as cluster:
+        cluster.add("--lifetime", "5s")
+        cluster.client.wait_for_workers(2, timeout=60)
+        with cluster.runtime(look_seconds=0.2) as runtime, checked(runtime) as rounds:
+            assert set(homes(rounds, cluster)) == {"worker-0", "worker-1"}
+            rounds.go_on_until(lambda: cluster.ended("worker-1", 0.01) == 0)
+            assert homes(rounds, cluster) == ["worker-0"] * 5
+
+
+@pytest.mark.slow
+def test_workers_scaled_away() -> None:
+    """Dask's Adaptive takes workers that seem idle to it, down to the minimum."""
+    options = {"dashboard_address": "127.0.0.1:0", "worker_dashboard_address": "127.0.0.1:0"}
+    with (
+        LocalCluster(
+            n_workers=3, threads_per_worker=1, host="127.0.0.1", silence_logs=50, **options
+        ) as inside,
+        Client(inside, direct_to_workers=True, set_as_default=False) as client,
+        DaskRuntime(client) as runtime,
+        checked(runtime) as rounds,
+    ):
+        runtime.look_seconds = 0.2
+        assert len(set(runtime.map_blocks("process"))) == 3
+        inside.adapt(minimum=1, maximum=3, interval="200ms", wait_count=2)
+        rounds.go_on_until(lambda: len(client.nthreads()) == 1)
+        assert len(set(runtime.map_blocks("process"))) == 1
+        assert wait_until(lambda: len(inside.workers) == 1, 10)
+
+
+# -- drivers ---------------------------------------------------------------------------------------
+
+DRIVER = """
+import os, sys, time
+from sparsegp.runtime import open_runtime, Part
+class Block:
+    def pid(self):
+        return os.getpid()
+    def nap(self):
+        time.sleep(30)
+if __name__ == "__main__":
+    with open_runtime("workers=2") as runtime:
+        runtime.build(Block, [Part(0), Part(1)])
+        print(*runtime.map_blocks("pid"), flush=True)
+        if "nap" in sys.argv:
+            runtime.map_blocks("nap")
+"""
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> list[str]:
+    path = tmp_path / "driver.py"
+    path.write_text(DRIVER)
+    return [sys.executable, str(path)]
+
+
+@pytest.mark.slow
+def test_killed_driver_leaves_no_workers(driver: list[str], tmp_path: Path) -> None:
+    """What the next start finds of it on disk is swept."""
+    scratch = {"DASK_TEMPORARY_DIRECTORY": str(tmp_path / "scratch")}
+    process = subprocess.Popen(
+        [*driver, "nap"], stdout=subprocess.PIPE, env=environment() | scratch, text=True
+    )
+    assert process.stdout is not None
+    pids = [int(pid) for pid in process.stdout.readline().split()]
+    family = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
+    assert set(pids) <= set(family)
+    assert len(pids) == 2
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert wait_until(lambda: not any(map(psutil.pid_exists, family)), 15)
+    subprocess.run(driver, env=environment() | scratch, check=True, timeout=60)
+    assert not list((tmp_path / "scratch").rglob("worker-*"))
+
+
+def test_terminal_stays_quiet(driver: list[str]) -> None:
+    done = subprocess.run(
+        driver, check=True, capture_output=True, text=True, env=environment(), timeout=60
+    )
+    assert done.stderr == ""
+    assert len(done.stdout.split()) == 2
+
+
+def test_workers_do_not_see_interrupts(local_runtime: Runtime) -> None:
+    local_runtime.build(FACTORY, parts(2))
+    pids = local_runtime.map_blocks("process")
+    for pid in pids:
+        os.kill(pid, signal.SIGINT)
+    time.sleep(0.2)
+    assert local_runtime.map_blocks("process") == pids

@@ -1,0 +1,59 @@
+"""Inputs and stub matrices in files: the same result, and more than memory can hold."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import sparsegp
+from sparsegp.data import open_dataset
+from sparsegp.errors import StoreError
+from sparsegp.runtime.scratch import Scratch
+
+LIMITED = """
+import resource, sys
+import sparsegp
+from sparsegp.data import open_dataset
+resource.setrlimit(resource.RLIMIT_DATA, (int(sys.argv[1]), int(sys.argv[1])))
+scratch = sys.argv[3] if len(sys.argv) > 3 else None
+model = sparsegp.train(
+    open_dataset(sys.argv[2]).train, n_active=256, posterior="adf", criterion="random",
+    kernel="rbf(20)", scaling="none", runtime="threads=1", report_every=1000, scratch=scratch,
+)
+print(len(model.rows))
+"""
+
+
+def test_same_bits_and_nothing_left_behind(tmp_path: Path) -> None:
+    data = open_dataset("digits")
+    expected = sparsegp.train(data.train, n_active=60)
+    model = sparsegp.train(data.train, n_active=60, scratch=tmp_path)
+    X = data.train.X.compute()
+    assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_data_larger_than_the_memory_it_is_given(tmp_path: Path) -> None:
+    n, p = 300_000, 128  # 154 MB of inputs, 307 MB of stub
+    rng = np.random.default_rng(0)
+    X = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", np.float32, (n, p))
+    y = rng.integers(0, 2, n)
+    for start in range(0, n, 50_000):
+        part = rng.standard_normal((50_000, p), dtype=np.float32)
+        X[start : start + 50_000] = part + y[start : start + 50_000, None]
+    X.flush()
+    np.save(tmp_path / "y.npy", y)
+    command = [sys.executable, "-c", LIMITED, str(450 << 20), str(tmp_path / "X.npy")]
+    without = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert re.search(r"SettingsError.*(may|would) fit: .*--scratch DIR", without.stderr)
+    within = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert within.stdout.strip() == "256", within.stderr[-2000:]
+
+
+def test_a_directory_that_cannot_take_it_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"cannot reserve 8 MB in .*nowhere.*name another"):
+        Scratch(str(tmp_path / "nowhere"))((1000, 1000), np.float64)

@@ -1,0 +1,161 @@
+"""SLURM for real: one node, jobs whose walltime is shorter than the run, jobs as workers."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import sparsegp
+from sparsegp.data import open_dataset
+from sparsegp.runtime import Part, open_runtime
+from tests.processes import ROOT, environment, wait_until
+from tests.runtime.blocks import Tally
+from tests.runtime.slurm import AVAILABLE, ask, one_node_slurm
+
+FOLDER = ROOT / "cluster" / "slurm"
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not AVAILABLE, reason="SLURM is not installed, or this is not root"),
+    pytest.mark.skipif(not FOLDER.exists(), reason="an installed package has no scripts"),
+]
+
+RUN = ["--panel", "1", "--no-lazy", "--posterior", "adf", "--quiet", "--checkpoint-every", "50"]
+LONG = [*RUN, "--n-nodes", "250", "--n-active", "1400"]
+"""About a minute of one processor. SLURM sends its signal after half of one, see below."""
+SHORT = [*RUN, "--n-nodes", "60", "--n-active", "400"]
+
+ENDS = {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL"}
+SIZES = {
+    "one-node.sh": ["--cpus-per-task=1", "--mem=500M"],
+    "allocation.sh": ["--ntasks=3", "--mem-per-cpu=500M"],
+}
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[dict[str, str]]:
+    with one_node_slurm() as names:
+        yield names
+
+
+@pytest.fixture
+def commands(slurm: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """The environment of a user: `sparsegp` and `dask` are programs of this checkout."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("sparsegp", "dask"):
+        program = folder / name
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m {name} "$@"\n')
+        program.chmod(0o755)
+    return {**slurm, **environment(), "PATH": f"{folder}:{slurm['PATH']}", "DATA": "digits"}
+
+
+class Job:
+    """A batch script in the queue, which trains on `digits`."""
+
+    def __init__(
+        self, names: dict[str, str], script: str, folder: Path, limits: list[str], words: list[str]
+    ) -> None:
+        self.names = names | {"RUN": str(folder / "run")}
+        submit = ["sbatch", "--parsable", f"--chdir={folder}", *SIZES[script], *limits]
+        self.number = ask(self.names, *submit, str(FOLDER / script), *words).strip()
+        assert self.number
+        self.folder = folder
+        self.restarts = 0
+        self.hurried = 0.0
+        self.states: list[str] = []
+
+    def printed(self) -> str:
+        path = self.folder / f"sparsegp-{self.number}.out"
+        return path.read_text() if path.exists() else ""
+
+    def goes_on(self) -> bool:
+        """Tell whether it has no end yet; what was requeued starts in seconds, not two minutes."""
+        query = ["squeue", "-h", "-t", "all", "-j", self.number, "-o", "%T %r"]
+        state = ask(self.names, *query).strip()
+        if self.states[-1:] != [state]:
+            self.states.append(state)
+            if state == "PENDING BeginTime" and time.monotonic() > self.hurried + 10:
+                self.restarts, self.hurried = self.restarts + 1, time.monotonic()
+                start = "StartTime=now+5"  # at once, the node would still be ending it
+                ask(self.names, "scontrol", "update", f"JobId={self.number}", start)
+        return state.split(" ")[0] not in ENDS
+
+
+def check(job: Job, arguments: list[str]) -> None:
+    """Compare the model with that of a run in one go."""
+    text = f"{job.states}\n{job.printed()}"
+    assert job.restarts >= 1, text
+    assert job.states[-1].startswith("COMPLETED"), text
+    assert "go on by --resume" in text
+    assert "TIMEOUT" not in text
+    assert (job.folder / "run" / "model.zarr.zip").is_file(), text
+    out = job.folder / "undisturbed"
+    command = [sys.executable, "-m", "sparsegp", "train", "digits", "--out", str(out), *arguments]
+    subprocess.run(command, env=environment(), check=True)
+    model, expected = (sparsegp.load(path) for path in (job.folder / "run", out))
+    held_out = open_dataset("digits").test
+    assert held_out is not None
+    X = np.asarray(held_out.X)
+    np.testing.assert_array_equal(model.rows, expected.rows)
+    np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
+    assert not list(job.folder.glob("sparsegp-job-*")), "the key was left"
+
+
+@pytest.mark.parametrize("script", SIZES)
+def test_the_signal_of_walltime_requeues_the_job(
+    script: str, commands: dict[str, str], tmp_path: Path
+) -> None:
+    """Sent by hand as soon as there is a checkpoint, as SLURM counts time in minutes."""
+    job = Job(commands, script, tmp_path, ["--time=60"], SHORT)
+    run = tmp_path / "run"
+    assert wait_until(lambda: any(run.glob("checkpoint-*.zip")) or not job.goes_on(), 300)
+    ask(commands, "scancel", "--batch", "--signal=TERM", job.number)
+    assert wait_until(lambda: not job.goes_on(), 300), job.printed()
+    check(job, SHORT)
+
+
+def test_a_run_longer_than_walltime_finishes(commands: dict[str, str], tmp_path: Path) -> None:
+    """Walltime is a minute, and SLURM sends the signal by itself."""
+    job = Job(commands, "one-node.sh", tmp_path, ["--time=1", "--signal=B:TERM@30"], LONG)
+    assert wait_until(lambda: not job.goes_on(), 900), job.printed()
+    check(job, LONG)
+
+
+def running(names: dict[str, str]) -> list[str]:
+    return ask(names, "squeue", "-h", "-t", "running", "-o", "%i").split()
+
+
+def test_jobs_as_workers(
+    slurm: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster file: a job for each worker, TLS, a job in place of a lost one, nothing left."""
+    pytest.importorskip("dask_jobqueue")
+    for name in ("PATH", "SLURM_CONF"):
+        monkeypatch.setenv(name, slurm[name])
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "cluster.yaml"
+    ready = yaml.safe_load((FOLDER / "cluster.yaml").read_text())
+    path.write_text(yaml.safe_dump({**ready, "workers": 2, "memory": "500MB", "seconds": 60}))
+    with open_runtime(path) as runtime:
+        assert "tls://" in runtime.describe()
+        runtime.build(Tally, [Part(k, {"index": k}) for k in range(2)])
+        assert len(set(runtime.map_blocks("process"))) == 2
+        keys = list(tmp_path.glob(".dask-jobqueue*key*"))
+        assert keys
+        assert all(key.stat().st_mode & 0o077 == 0 for key in keys)
+        first, second = ask(slurm, "squeue", "-h", "-o", "%i").split()
+        ask(slurm, "scancel", first)
+        assert wait_until(lambda: running(slurm) == [second], 30)
+        assert runtime.map_blocks("name") == ["block 0", "block 1"]
+
+        def replaced() -> bool:
+            return len(runtime.map_blocks("name")) == len(running(slurm)) == 2
+
+        assert wait_until(replaced, 90), "another job takes its place"
+    assert wait_until(lambda: not ask(slurm, "squeue", "-h").strip(), 30)

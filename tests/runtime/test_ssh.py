@@ -1,0 +1,113 @@
+"""A cluster over SSH, for real: a server on loopback, machines that are all this one."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import dask
+import psutil
+import pytest
+import yaml
+
+from sparsegp.errors import ClusterError
+from sparsegp.runtime import Part, open_runtime
+from tests.processes import ROOT, environment, wait_until
+from tests.runtime.blocks import Tally
+from tests.runtime.sshd import SSHD, Server, ssh_server
+
+pytest.importorskip("asyncssh")
+pytestmark = pytest.mark.skipif(SSHD is None, reason="there is no SSH server")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with ssh_server(tmp_path_factory.mktemp("sshd")) as running:
+        yield running
+
+
+def cluster_file(folder: Path, server: Server, **more: object) -> Path:
+    path = folder / "ssh.yaml"
+    python = f"env PYTHONPATH={environment()['PYTHONPATH']} {sys.executable}"
+    near = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    content = {
+        "class": "distributed.SSHCluster",
+        "workers": 2,
+        "hosts": ["127.0.0.1", "127.0.0.1"],
+        "connect_options": server.options(),
+        "remote_python": python,
+        "scheduler_options": {"port": 0, "idle_timeout": "10 seconds", **near},
+        "worker_options": {"n_workers": 2, "nthreads": 1, "memory_limit": 0, **near},
+        **more,
+    }
+    content["worker_options"]["death_timeout"] = 5
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def remote(server: Server) -> list[psutil.Process]:
+    """Return what runs below the server."""
+    return psutil.Process(server.process.pid).children(recursive=True)
+
+
+def test_machines_over_ssh_with_a_certificate(server: Server, tmp_path: Path) -> None:
+    """TLS as the configuration of Dask says: it goes to the machines with the commands."""
+    folder = tmp_path / "tls"
+    subprocess.run(["sh", ROOT / "cluster" / "certificate.sh", folder], check=True)
+    files = {"ca-file": "ca.pem"}
+    for role in ("scheduler", "worker", "client"):
+        files |= {f"{role}.cert": "cert.pem", f"{role}.key": "key.pem"}
+    tls = {f"distributed.comm.tls.{key}": str(folder / name) for key, name in files.items()}
+    tls["distributed.comm.default-scheme"] = "tls"
+    with (
+        dask.config.set({"distributed.comm.require-encryption": True, **tls}),
+        open_runtime(cluster_file(tmp_path, server)) as runtime,
+    ):
+        assert "tls://127.0.0.1" in runtime.describe()
+        assert runtime.n_workers == 2
+        runtime.build(Tally, [Part(k, {"index": k}) for k in range(2)])
+        processes = set(runtime.map_blocks("process"))
+        assert len(processes) == 2
+        assert processes <= {process.pid for process in remote(server)}
+    assert wait_until(lambda: not remote(server), 20), remote(server)
+
+
+DRIVER = """
+import sys, time
+from sparsegp.runtime import open_runtime
+with open_runtime(sys.argv[1]):
+    print("started", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_everything_ends_when_the_driver_is_killed(server: Server, tmp_path: Path) -> None:
+    path = cluster_file(tmp_path, server)
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(path)], env=environment(), stdout=subprocess.PIPE
+    )
+    try:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == b"started\n"
+        assert len(remote(server)) >= 5  # sessions, a scheduler, two nannies with a worker each
+    finally:
+        os.kill(driver.pid, signal.SIGKILL)
+        driver.wait(10)
+        driver.stdout.close()
+    assert wait_until(lambda: not remote(server), 60), remote(server)
+
+
+def test_unreachable_machine(server: Server, tmp_path: Path) -> None:
+    path = cluster_file(tmp_path, server, connect_options={**server.options(), "port": 9})
+    with pytest.raises(ClusterError, match="did not start"), open_runtime(path):
+        pass
+
+
+def test_remote_command_that_fails(server: Server, tmp_path: Path) -> None:
+    path = cluster_file(tmp_path, server, remote_python="/nowhere/python", seconds=10)
+    with pytest.raises(ClusterError, match="did not start"), open_runtime(path):
+        pass
+    assert wait_until(lambda: not remote(server), 20)

@@ -1,0 +1,247 @@
+"""One file: what goes in comes out, zarr reads it, and nothing that was altered passes."""
+
+import json
+import struct
+import tracemalloc
+import zipfile
+from contextlib import suppress
+
+import numpy as np
+import pytest
+import zarr
+from zarr.storage import ZipStore
+
+from sparsegp.errors import StoreError
+from sparsegp.store import Stored, folder_of, read_file, write_file
+from tests.store.archives import forge, members_of, root, seal
+
+KIND, NAME = "some-kind", "file.zarr.zip"
+META = {"a": [1, 2.5, "é"], "b": {"c": None, "d": True}, "n": 2**70}
+ARRAYS = {
+    **{
+        kind: np.arange(6).reshape(2, 3).astype(kind)
+        for kind in ("bool", "i1", "i2", "i4", "i8", "u1", "u8", "f2", "f4", "f8", "c8", "c16")
+    },
+    "special": np.array([np.nan, np.inf, -0.0, np.nextafter(0, 1)]),
+    "one": np.array(2.5, "f4"),
+    "empty": np.empty((0, 3)),
+    "swapped": np.arange(3, dtype=">f8"),
+    "columns": np.asfortranarray(np.arange(12.0).reshape(3, 4)),
+    "strided": np.arange(20)[::3],
+    "a.0.b-c_d": np.ones((2, 1, 2, 1)),
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return folder_of(tmp_path)
+
+
+@pytest.fixture
+def path(folder, tmp_path):
+    write_file(folder, NAME, KIND, META, ARRAYS)
+    return tmp_path / NAME
+
+
+def refused(folder, message):
+    with pytest.raises(StoreError, match=message) as caught:
+        read_file(folder, NAME, KIND)
+    text = str(caught.value)
+    assert text.isprintable()
+    assert len(text) < 1000
+    assert NAME in text
+
+
+def test_what_goes_in_comes_out(folder, path):
+    found = read_file(folder, NAME, KIND)
+    assert found.meta == META
+    assert found.arrays.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        assert found.arrays[name].dtype == array.dtype.newbyteorder("=")
+        assert found.arrays[name].flags.writeable
+        np.testing.assert_array_equal(found.arrays[name], array)
+        assert found.arrays[name].tobytes() == array.astype(array.dtype.newbyteorder("=")).tobytes()
+
+
+def test_zarr_reads_it(path):
+    group = zarr.open_group(ZipStore(path, mode="r"), mode="r")
+    assert group.attrs["format"] == KIND
+    assert group.attrs["meta"] == META
+    assert set(group.array_keys()) == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(group[name][...], array)
+
+
+def test_it_is_as_large_as_its_arrays(folder, tmp_path):
+    write_file(folder, NAME, KIND, {}, {"x": np.ones(10**6)})
+    assert (tmp_path / NAME).stat().st_size < 8 * 10**6 + 2000
+
+
+def test_another_takes_its_place(folder, path, tmp_path):
+    write_file(folder, NAME, KIND, {"n": 2}, {})
+    assert read_file(folder, NAME, KIND) == Stored({"n": 2}, {})
+    assert [each.name for each in tmp_path.iterdir()] == [NAME]
+
+
+@pytest.mark.parametrize(
+    ("meta", "arrays"),
+    [
+        ({}, {"x": np.array(["text"])}),
+        ({}, {"x": np.array([{}, []], dtype=object)}),
+        ({}, {"x": np.array(["2020-01-01"], "M8[D]")}),
+        ({}, {"../x": np.ones(2)}),
+        ({}, {"": np.ones(2)}),
+        ({"x": np.ones(2)}, {}),
+        ({"x": float("nan")}, {}),
+    ],
+)
+def test_what_cannot_be_written_changes_nothing(folder, path, tmp_path, meta, arrays):
+    with pytest.raises((TypeError, ValueError)):
+        write_file(folder, NAME, KIND, meta, arrays)
+    assert read_file(folder, NAME, KIND).meta == META
+    assert [each.name for each in tmp_path.iterdir()] == [NAME]
+
+
+def test_what_is_missing_or_of_another_kind(folder, path):
+    with pytest.raises(StoreError, match=r"other.zarr.zip is missing"):
+        read_file(folder, "other.zarr.zip", KIND)
+    with pytest.raises(StoreError, match=r"must be a model of version 1, found some-kind 1"):
+        read_file(folder, NAME, "model")
+    for version in (0, 2, "1", 1.5, None, [1]):
+        forge(path, {"zarr.json": root(KIND, {}, version)})
+        refused(folder, f"must be a {KIND} of version 1, found")
+
+
+# -- damage ----------------------------------------------------------------------------------------
+
+
+def test_every_altered_byte_is_found_or_does_not_matter(folder, tmp_path):
+    arrays = {"x": np.arange(7.0), "y": np.array([True, False])}
+    write_file(folder, NAME, KIND, {"n": [1, 2]}, arrays)
+    whole = (tmp_path / NAME).read_bytes()
+    refusals = 0
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << place % 8
+        (tmp_path / NAME).write_bytes(damaged)
+        try:
+            found = read_file(folder, NAME, KIND)
+        except StoreError:
+            refusals += 1
+            continue
+        assert found.meta == {"n": [1, 2]}
+        assert all(found.arrays[name].tobytes() == x.tobytes() for name, x in arrays.items())
+    assert refusals > len(whole) / 2
+
+
+def test_files_that_were_cut_or_joined(folder, path):
+    whole = path.read_bytes()
+    for kept in [*range(0, len(whole), 97), len(whole) - 1]:
+        path.write_bytes(whole[:kept])
+        refused(folder, "is damaged or truncated")
+    for other in (whole[10:], whole + b"x", whole[:1000] + whole, b"", b"PK\5\6" * 50):
+        path.write_bytes(other)
+        with suppress(StoreError):
+            assert read_file(folder, NAME, KIND).meta == META
+
+
+# -- forgeries: the digest fits, what they say does not --------------------------------------------
+
+H = np.arange(12.0).reshape(4, 3)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shape": [10**12, 3]},
+        {"shape": [0, 10**30]},
+        {"shape": [10**9] * 70},
+        {"shape": [4.0, 3]},
+        {"shape": [True, 12]},
+        {"shape": [-4, -3]},
+        {"shape": [3, 5]},
+        {"shape": None},
+        {"data_type": "string"},
+        {"data_type": "float32"},
+        {"data_type": {"name": "struct"}},
+        {"codecs": [{"name": "bytes"}, {"name": "numcodecs.pickle"}]},
+        {"codecs": []},
+        {"fill_value": 1e400},
+        {"chunk_grid": {}},
+        {"node_type": "group"},
+        {"storage_transformers": [{"name": "x"}]},
+    ],
+    ids=str,
+)
+def test_arrays_that_are_not_what_is_declared(folder, tmp_path, change):
+    write_file(folder, NAME, KIND, {}, {"h": H})
+    members = members_of(tmp_path / NAME)
+    declared = json.loads(members["h/zarr.json"]) | change
+    forge(tmp_path / NAME, members | {"h/zarr.json": json.dumps(declared).encode()})
+    tracemalloc.start()
+    refused(folder, "is damaged or truncated")
+    assert tracemalloc.get_traced_memory()[1] < 10**7
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"[" * 100_000, b"[]", b"null", b"{", b"\x00", b"1" * 5000, b'{"attributes": 3}', b"\xff"],
+    ids=lambda text: str(text[:9]),
+)
+@pytest.mark.parametrize("name", ["zarr.json", "h/zarr.json"])
+def test_descriptions_that_are_none(folder, tmp_path, text, name):
+    write_file(folder, NAME, KIND, {}, {"h": H})
+    forge(tmp_path / NAME, members_of(tmp_path / NAME) | {name: text})
+    refused(folder, "is damaged or truncated")
+
+
+@pytest.mark.parametrize("meta", [None, [], "x", 3])
+def test_meta_is_a_mapping(folder, tmp_path, meta):
+    forge(tmp_path / NAME, {"zarr.json": root(KIND, meta)})
+    refused(folder, "is damaged or truncated")
+
+
+def test_members_that_are_missing_or_none_of_ours(folder, tmp_path):
+    write_file(folder, NAME, KIND, {}, {"h": H})
+    members = members_of(tmp_path / NAME)
+    for name in members:
+        forge(tmp_path / NAME, {key: each for key, each in members.items() if key != name})
+        refused(folder, "is damaged or truncated")
+    for name in ("../x", "/etc/hostname", "x/y", "\\", "a/../b/zarr.json"):
+        forge(tmp_path / NAME, members | {name: b"x"})
+        refused(folder, "is damaged or truncated")
+
+
+def test_bombs(folder, tmp_path):
+    """Members that are compressed, that lie on each other, and lists that would fill memory."""
+    squeezed = {"zarr.json": root(KIND, {}), "x/c": bytes(10**7)}
+    forge(tmp_path / NAME, squeezed, zipfile.ZIP_DEFLATED)
+    refused(folder, "is damaged or truncated")
+    with zipfile.ZipFile(tmp_path / NAME, "w") as archive:
+        archive.writestr("zarr.json", root(KIND, {}))
+        archive.writestr("x", bytes(10**6))
+        for i in range(1000):
+            archive.filelist.append(zipfile.ZipInfo(f"x{i}"))
+            for key in ("file_size", "compress_size", "CRC", "header_offset", "external_attr"):
+                setattr(archive.filelist[-1], key, getattr(archive.filelist[1], key))
+        seal(archive)
+    refused(folder, "declares more than it holds")
+    forge(tmp_path / NAME, {"zarr.json": root(KIND, {})})
+    whole = bytearray((tmp_path / NAME).read_bytes())
+    struct.pack_into("<L", whole, len(whole) - 71 - 10, 2**31)
+    (tmp_path / NAME).write_bytes(whole)
+    refused(folder, "is damaged or truncated")
+
+
+def test_nothing_is_unpickled(folder, tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return (pytest.fail, ("unpickled",))
+
+    with (tmp_path / NAME).open("wb") as file:
+        np.savez(file, x=np.array([Trap()], dtype=object))
+    refused(folder, "is damaged or truncated")
+    with zipfile.ZipFile(tmp_path / NAME, "a") as archive:
+        seal(archive)
+    refused(folder, "is damaged or truncated")

@@ -1,0 +1,295 @@
+"""Folders on a disk and in object stores: one contract, and what goes wrong with each."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from fsspec.registry import _registry
+
+import sparsegp
+from sparsegp.errors import StoreError, one_line
+from sparsegp.store import Directory, file_of, folder_of, read, write_json
+
+KINDS = ["directory", "memory", "s3"]
+
+
+@pytest.fixture
+def place(request, tmp_path):
+    """A path or a URL where there is nothing yet."""
+    if request.param == "directory":
+        return str(tmp_path / "a" / "folder")
+    if request.param == "memory":
+        return f"memory://{uuid4().hex}/folder"
+    return f"{request.getfixturevalue('s3')}/folder"
+
+
+def put(folder, name, content, **options):
+    folder.write(name, lambda file: file.write(content), **options)
+
+
+@pytest.mark.parametrize("place", KINDS, indirect=True)
+def test_contract(place):
+    folder = folder_of(place)
+    assert folder.sizes() == {}
+    with pytest.raises(FileNotFoundError):
+        folder.open("x")
+    folder.delete("x")
+    put(folder, "x", b"one")
+    put(folder, "x", b"three", sync=False)
+    put(folder, "y", b"", new=True)
+    put(folder_of(f"{place}/inner"), "z", b"zz")
+    assert {name: folder.sizes()[name] for name in ("x", "y")} == {"x": 5, "y": 0}
+    assert "z" not in folder.sizes()
+    assert folder_of(f"{place}/inner").sizes() == {"z": 2}
+    assert read(folder, "x") == b"three"
+    with folder.open("x") as file:
+        file.seek(-2, os.SEEK_END)
+        assert file.read() == b"ee"
+    write_json(folder, "j.json", {"a": [1]})
+    assert read(folder_of(place), "j.json").split() == b'{ "a": [ 1 ] }'.split()
+    folder.delete("x")
+    assert folder.sizes().keys() - {"inner"} == {"y", "j.json"}
+    assert str(folder) == place
+    for name in (f"{place}/new", place):
+        other, found = file_of(name, "default")
+        assert (str(other), found) == (place, "new" if name != place else "default")
+
+
+@pytest.mark.parametrize("place", KINDS, indirect=True)
+def test_a_writer_that_fails_changes_nothing(place):
+    folder = folder_of(place)
+    put(folder, "x", b"one")
+
+    def fill(file):
+        file.write(b"two")
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        folder.write("x", fill)
+    assert read(folder, "x") == b"one"
+    assert folder.sizes() == {"x": 3}
+
+
+@pytest.mark.parametrize("place", ["memory", "s3"], indirect=True)
+def test_new_objects(place):
+    folder = folder_of(place)
+    put(folder, "x", b"one", new=True)
+    put(folder, "x", b"one", new=True)  # as a second try after an answer that was lost
+    with pytest.raises(FileExistsError):
+        put(folder_of(place), "x", b"two", new=True)
+    assert read(folder, "x") == b"one"
+
+
+def test_large_files_are_not_read(tmp_path):
+    with (tmp_path / "x").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(StoreError, match="at most"):
+        read(folder_of(tmp_path), "x")
+
+
+# -- what is no regular file -----------------------------------------------------------------------
+
+
+def spoil(path, kind, victim):
+    if kind == "link":
+        path.symlink_to(victim)
+    elif kind == "dangling link":
+        path.symlink_to(victim.parent / "nothing")
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        with socket.socket(socket.AF_UNIX) as server:
+            os.chdir(path.parent)  # names of sockets are short
+            server.bind(path.name)
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "device", "fifo", "directory", "socket"])
+def test_what_is_no_regular_file_is_refused(kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    victim, run = tmp_path / "victim", tmp_path / "run"
+    victim.write_text("precious")
+    run.mkdir()
+    folder = folder_of(run)
+    for name, use in {
+        "lock": lambda _: folder.lock(),
+        "read": folder.open,
+        "written": lambda name: put(folder, name, b"x"),
+    }.items():
+        spoil(run / name, kind, victim)
+        with pytest.raises(StoreError, match=rf"run/{name}"):
+            use(name)
+    assert victim.read_text() == "precious"
+    assert not (tmp_path / "nothing").exists()
+    assert sorted(item.name for item in run.iterdir()) == ["lock", "read", "written"]
+
+
+def test_a_lock_under_another_name_is_not_written_to(tmp_path):
+    (tmp_path / "victim").write_text("precious")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "lock").hardlink_to(tmp_path / "victim")
+    with pytest.raises(StoreError, match="of its own"):
+        folder_of(tmp_path / "run").lock()
+    assert (tmp_path / "victim").read_text() == "precious"
+
+
+def test_a_file_that_the_user_names_may_be_a_link(tmp_path):
+    folder = folder_of(tmp_path / "real")
+    put(folder, "x", b"one")
+    (tmp_path / "latest").symlink_to(tmp_path / "real")
+    (tmp_path / "file").symlink_to(tmp_path / "real" / "x")
+    for name in ("latest/x", "file"):
+        assert read(*file_of(tmp_path / name, "default")) == b"one"
+    assert read(folder_of(tmp_path / "latest"), "x") == b"one"
+
+
+def test_places_that_are_none(tmp_path):
+    (tmp_path / "file").write_text("")
+    inside = folder_of(tmp_path / "file")
+    assert inside.sizes() == {}
+    for use in (inside.lock, lambda: put(inside, "x", b""), lambda: inside.open("x")):
+        with pytest.raises(StoreError, match="file"):
+            use()
+    with pytest.raises(StoreError, match="File name too long"):
+        put(folder_of(tmp_path / ("x" * 300)), "x", b"")
+
+
+# -- the lock --------------------------------------------------------------------------------------
+
+HOLD = """
+import sys
+from sparsegp.store import folder_of
+folder = folder_of(sys.argv[1])
+folder.lock()
+print("held", flush=True)
+sys.stdin.readline()
+folder.unlock()
+print("released", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path, environment):
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path / "run")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as process:
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize("ends", ["by releasing", "by SIGKILL"])
+def test_another_process_is_kept_out(holder, tmp_path, ends):
+    folder = folder_of(tmp_path / "run")
+    with pytest.raises(StoreError, match=rf"run/lock is held by process {holder.pid} on"):
+        folder.lock()
+    if ends == "by SIGKILL":
+        holder.kill()
+        holder.wait()
+    else:
+        holder.stdin.write("\n")
+        holder.stdin.flush()
+        assert holder.stdout.readline() == "released\n"
+    folder.lock()
+    assert f"process {os.getpid()} " in (tmp_path / "run" / "lock").read_text()
+    folder.unlock()
+
+
+def test_within_one_process(tmp_path):
+    folder = folder_of(tmp_path)
+    folder.unlock()
+    folder.lock()
+    with pytest.raises(StoreError, match="is held by"):
+        Directory(tmp_path).lock()
+    folder.unlock()
+    Directory(tmp_path).lock()
+
+
+def test_the_holder_sweeps_what_is_ours(tmp_path):
+    ours = f".x.{uuid4().hex}.tmp"
+    others = {".x.tmp", "x.tmp", f".{uuid4().hex}.old", f"x.{uuid4().hex}.tmp"}
+    for name in (ours, *others):
+        (tmp_path / name).write_text("")
+    assert folder_of(tmp_path).sizes().keys() == others
+    folder_of(tmp_path).lock()
+    assert {item.name for item in tmp_path.iterdir()} == others | {"lock"}
+
+
+# -- names of places -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("run", "run"),
+        (Path("a/run"), "a/run"),
+        ("s3://bucket/run/", "s3://bucket/run"),
+        (Path("s3://bucket/run"), "s3://bucket/run"),
+        ("file:///tmp/run", "/tmp/run"),
+        (Path("file:///tmp/run"), "/tmp/run"),
+    ],
+)
+def test_paths_and_urls(name, place):
+    assert str(folder_of(name)) == place
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://b/run*", "s3://b/[a]", "simplecache::s3://b/run", "s3://b/\n", "s3://b/a?k=v"]
+)
+def test_urls_with_marks_in_them_are_refused(url):
+    with pytest.raises(StoreError, match="must be a plain URL"):
+        folder_of(url)
+
+
+def test_messages_do_not_tell_keys():
+    url = "failing2://name:secret@host/bucket"
+    assert one_line(f"{url}/x?key=secret") == "failing2://***@host/bucket/x?***"
+    for use in (
+        lambda: folder_of(url).sizes(),
+        lambda: sparsegp.load(url),
+        lambda: folder_of(f"{url}*"),
+        lambda: sparsegp.train([[0.0], [1.0]] * 9, [0, 1] * 9, n_active=2, out=url),
+    ):
+        with pytest.raises(StoreError) as caught:
+            use()
+        assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("nothing://a/b", "Protocol not known: nothing"),
+        ("gs://a/b", r'gs:// needs a package .* pip install "sparsegp\[gcs\]"'),
+        ("s3://a/b", r's3:// needs a package .* pip install "sparsegp\[s3\]"'),
+    ],
+)
+def test_packages_that_are_missing(url, message, monkeypatch):
+    for package in ("gcsfs", "s3fs"):
+        monkeypatch.setitem(sys.modules, package, None)
+    for protocol in ("gs", "s3"):
+        monkeypatch.delitem(_registry, protocol, raising=False)
+    with pytest.raises(StoreError, match=message):
+        sparsegp.load(url)
+    with pytest.raises(StoreError, match=message):
+        put(folder_of(url), "x", b"")
+
+
+def test_a_bucket_that_is_missing(s3):
+    folder = folder_of(f"{s3}-not/run")
+    assert folder.sizes() == {}
+    with pytest.raises(StoreError, match=r"cannot write .*: no such bucket; make it first"):
+        put(folder, "x", b"")
+    with pytest.raises(FileNotFoundError):
+        folder.open("x")

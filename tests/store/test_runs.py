@@ -1,0 +1,284 @@
+"""The folder of a run: whose it is, which checkpoints are kept, and what is passed over."""
+
+from uuid import uuid4
+
+import numpy as np
+import pytest
+
+import sparsegp
+from sparsegp.errors import Interrupted, SettingsError, StoreError
+from sparsegp.progress import Quiet
+from sparsegp.store import (
+    MODEL,
+    RunDirectory,
+    TakenOverError,
+    folder_of,
+    read_file,
+    read_progress,
+    require_same_rows,
+    write_file,
+)
+from tests.store.failing import FailingFileSystem
+
+RUN = {"settings": {"n": 1}, "data": {"rows": 5}}
+
+
+@pytest.fixture(params=["directory", "memory", "s3"])
+def place(request, tmp_path):
+    if request.param == "directory":
+        return str(tmp_path / "run")
+    if request.param == "memory":
+        return f"memory://{uuid4().hex}/run"
+    return f"{request.getfixturevalue('s3')}/run"
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def begin(place, told):
+    """Claim the run, for this process or for one that the lock does not keep out."""
+
+    def begin(keep_last=3, resume=True, run=RUN):
+        directory = RunDirectory(place, keep_last, told.append)
+        directory.open(run, resume)
+        return directory
+
+    return begin
+
+
+def save(run, *steps):
+    return [run.save(step, {"step": step}, {"x": np.arange(step % 1000)}) for step in steps]
+
+
+def steps_of(place):
+    names = folder_of(place).sizes()
+    return sorted(int(name[11:19]) for name in names if name.startswith("checkpoint-"))
+
+
+def damage(place, step):
+    folder, name = folder_of(place), f"checkpoint-{step:08d}.zarr.zip"
+    with folder.open(name) as file:
+        content = bytearray(file.read())
+    content[len(content) // 2] ^= 16
+    folder.write(name, lambda file: file.write(content))
+
+
+def test_a_run_from_beginning_to_end(begin, place):
+    run = begin(resume=False)
+    assert run.load() is None
+    assert not run.is_finished()
+    assert save(run, 40, 80) == [True, True]
+    step, stored = run.load()
+    assert (step, stored.meta) == (80, {"step": 80})
+    np.testing.assert_array_equal(stored.arrays["x"], np.arange(80))
+    write_file(run.folder, "model.zarr.zip", MODEL, {}, {})
+    assert run.is_finished()
+    run.close()
+    again = begin()
+    assert again.load()[0] == 80
+    again.close()
+
+
+def test_whose_it_is(begin, place, told):
+    begin(resume=False).close()
+    for refused in (lambda: begin(resume=False), lambda: RunDirectory(place, 1, pytest.fail)):
+        with pytest.raises(StoreError, match="holds another run"):
+            refused().check_free(resume=False)
+    with pytest.raises(SettingsError, match=r"n was 1 and is now 2; rows was 5 and is now 6"):
+        begin(run={"settings": {"n": 2}, "data": {"rows": 6}})
+    begin().close()
+    assert told == []
+
+
+def test_a_folder_of_somebody_else(place):
+    folder_of(place).write("notes", lambda file: file.write(b"mine"))
+    with pytest.raises(StoreError, match="is not empty and holds no run"):
+        RunDirectory(place, 1, pytest.fail).open(RUN, resume=True)
+    assert folder_of(place).sizes() == {"notes": 4}
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[" * 100_000, b"[1]", b'{"settings": 3, "data": {}}', b"\xff", b"1" * 5000]
+)
+def test_a_manifest_that_is_damaged(begin, place, text):
+    begin().close()
+    folder_of(place).write("run.json", lambda file: file.write(text))
+    with pytest.raises(StoreError, match=r"run\.json is damaged"):
+        begin()
+
+
+@pytest.mark.parametrize("keep_last", [1, 2, 5])
+def test_the_newest_are_kept(begin, place, keep_last):
+    save(begin(keep_last), 0, 40, 80, 120, 123456789)
+    assert steps_of(place) == [0, 40, 80, 120, 12345678][-keep_last:]
+    with pytest.raises(SettingsError, match="at least 1, got 0"):
+        begin(0)
+
+
+def test_damaged_ones_are_passed_over(begin, place, told):
+    run = begin(2)
+    save(run, 40, 80)
+    run.keep_last = 9
+    save(run, 120, 160)
+    run.close()
+    damage(place, 120)
+    write_file(folder_of(place), "checkpoint-00000160.zarr.zip", MODEL, {}, {})
+    run = begin(2)
+    assert run.load()[0] == 80
+    assert len(told) == 2
+    assert "must be a sparsegp-checkpoint" in told[0]
+    assert "checkpoint-00000120.zarr.zip is damaged" in told[1]
+    assert save(run, 120) == [True]  # takes the place of the damaged one
+    assert steps_of(place) == [80, 120]
+    assert run.load()[0] == 120
+
+
+def test_no_good_one_is_an_error_with_all_reasons(begin, place):
+    run = begin()
+    save(run, 40, 80)
+    for step in (40, 80):
+        damage(place, step)
+    with pytest.raises(StoreError, match=r"no checkpoint .*00000080.*00000040"):
+        run.load()
+
+
+def test_the_last_saved_is_the_newest(begin, place):
+    save(begin(), 40, 80, 120, 60)
+    assert steps_of(place) == [40, 60]
+
+
+@pytest.mark.parametrize("place", ["memory", "s3"], indirect=True)
+def test_of_two_drivers_in_a_store_one_goes_on(begin, place, told):
+    first = begin()
+    save(first, 40)
+    second = begin()
+    assert second.load()[0] == 40
+    save(second, 80)
+    with pytest.raises(TakenOverError, match="another process goes on"):
+        save(first, 80)
+    third = begin()
+    save(third, 120)
+    with pytest.raises(TakenOverError):  # it is behind
+        save(second, 100)
+    save(third, 160)
+    assert steps_of(place) == [80, 120, 160]
+    with pytest.raises(StoreError, match="holds another run"):
+        begin(resume=False)
+    assert told == []
+
+
+def test_a_directory_has_one_driver(tmp_path):
+    run = RunDirectory(tmp_path, 1, pytest.fail)
+    run.open(RUN, resume=False)
+    other = RunDirectory(tmp_path, 1, pytest.fail)
+    with pytest.raises(StoreError, match="is held by process"):
+        other.open(RUN, resume=True)
+    run.close()
+    other.open(RUN, resume=True)
+
+
+def test_progress(place):
+    run = RunDirectory(place, 1, pytest.fail)
+    run.write_progress({"stage": "read"})  # it is not this one's yet
+    assert read_progress(place) is None
+    run.open(RUN, resume=False)
+    run.write_progress({"stage": "select"})
+    run.write_progress({"stage": "too soon"})
+    assert read_progress(place) == {"stage": "select"}
+    folder_of(place).write("progress.json", lambda file: file.write(b"["))
+    assert read_progress(place) is None
+
+
+def test_rows_of_other_data_are_named():
+    stored = np.arange(5, dtype=np.uint64)
+    require_same_rows(stored, stored.copy(), 100)
+    for found in (stored + np.array([0, 0, 1, 0, 1], np.uint64), stored[:2]):
+        with pytest.raises(SettingsError, match="first in rows 200 to 299"):
+            require_same_rows(stored, found, 100)
+
+
+# -- a store that is away --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def failing():
+    yield f"failing://{uuid4().hex}"
+    FailingFileSystem.left, FailingFileSystem.loses_answers = None, False
+
+
+def test_a_writer_that_dies_before_any_change(failing, steps):
+    acknowledged = 0
+    for number in range(50):
+        FailingFileSystem.left = number
+        run = RunDirectory(failing, 2, lambda _: None)
+        try:
+            run.open(RUN, resume=True)
+            for step in (acknowledged + 40, acknowledged + 80):
+                if run.save(step, *steps.content(step)):
+                    acknowledged = step
+        except StoreError:
+            pass
+        died, FailingFileSystem.left = FailingFileSystem.left == 0, None
+        found = RunDirectory(failing, 2, pytest.fail).load()
+        assert (found[0] if found else 0) == acknowledged
+        if found:
+            steps.check(*found)
+        if not died:
+            assert number > 4
+            assert steps_of(failing) == [acknowledged - 40, acknowledged]
+            return
+    pytest.fail("the writer never came to its end")
+
+
+def test_a_store_that_is_away_is_like_a_full_disk(failing, told):
+    run = RunDirectory(failing, 2, told.append)
+    run.open(RUN, resume=False)
+    assert save(run, 40) == [True]
+    FailingFileSystem.left = 0
+    assert save(run, 80) == [False]
+    FailingFileSystem.left = None
+    assert run.load()[0] == 40
+    FailingFileSystem.loses_answers = True
+    assert save(run, 120) == [True]
+    assert run.load()[0] == 120
+    assert len(told) == 1
+    assert "its store failed (ConnectionError: nobody answers)" in told[0]
+
+
+SETTINGS = {"n_active": 40, "checkpoint_every": 10, "runtime": "threads=1"}
+
+
+def test_a_run_through_an_outage_gives_the_same_model(failing, stop_after, monkeypatch):
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 3, size=400)
+    X = rng.standard_normal((3, 4))[y] * 1.2 + rng.standard_normal((400, 4))
+    expected = sparsegp.train(X, y, **SETTINGS).predict_proba(X)
+    told, real, saves = [], RunDirectory.save, []
+
+    class Told(Quiet):
+        def message(self, text):
+            told.append(text)
+            FailingFileSystem.left = None
+
+    def away(self, step, meta, arrays):
+        saves.append(step)
+        if len(saves) == 2:
+            FailingFileSystem.left = 0
+        return real(self, step, meta, arrays)
+
+    monkeypatch.setattr(RunDirectory, "save", away)
+    monkeypatch.setattr("sparsegp.fit.api.StopRequest", lambda: stop_after(30))
+    with pytest.raises(Interrupted, match="go on by --resume"):
+        sparsegp.train(X, y, out=failing, progress=Told(), **SETTINGS)
+    assert any(line.startswith(f"no checkpoint at {saves[1]}, the run") for line in told)
+    monkeypatch.undo()
+    with pytest.raises(StoreError, match="holds no finished model"):
+        sparsegp.load(failing)
+    model = sparsegp.train(X, y, out=failing, resume=True, **SETTINGS)
+    np.testing.assert_array_equal(model.predict_proba(X), expected)
+    np.testing.assert_array_equal(sparsegp.load(failing).predict_proba(X), expected)
+    stored = read_file(folder_of(failing), "model.zarr.zip", MODEL)
+    assert stored.meta["family"] == "sparse"

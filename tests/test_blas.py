@@ -1,0 +1,143 @@
+"""Results do not depend on threads of BLAS, and the process keeps the number it had.
+
+Every test runs in a process of its own, with two threads of BLAS and the kernels of a processor
+without AVX-512, whose products differ in their last bits with the number of threads.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests import processes
+
+COUNT = """
+import threadpoolctl
+def counts():
+    return [x["num_threads"] for x in threadpoolctl.threadpool_info() if x["user_api"] == "blas"]
+"""
+DATA = """
+import numpy as np, sparsegp, scipy.linalg
+from sklearn.datasets import load_digits
+X, y = load_digits(return_X_y=True)
+"""
+
+
+def run(*script: str) -> None:
+    environment = {"OPENBLAS_CORETYPE": "Haswell", "OPENBLAS_NUM_THREADS": "2"}
+    subprocess.run(
+        [sys.executable, "-c", "".join(script)],
+        env=processes.environment() | environment,
+        check=True,
+        timeout=120,
+    )
+
+
+def test_lazy_predictions_are_the_eager_ones() -> None:
+    run(
+        DATA,
+        """
+import dask.array as da
+model = sparsegp.train(X, y, n_active=300, calibration="none")
+for predict in (model.predict_proba, lambda X: model.latent_mean_and_variance(X)[1]):
+    eager = predict(X)
+    for rows in (100, 600):
+        lazy = predict(da.from_array(X, chunks=(rows, 64)))
+        for scheduler in ("threads", "synchronous"):
+            assert (lazy.compute(scheduler=scheduler) == eager).all()
+""",
+    )
+
+
+def test_predictions_of_several_threads_leave_the_process_as_it_was() -> None:
+    run(
+        COUNT,
+        DATA,
+        """
+model = sparsegp.train(X, y, n_active=100, posterior="adf")
+from concurrent.futures import ThreadPoolExecutor
+before, expected = counts(), model.predict_proba(X)
+assert max(before) == 2
+with ThreadPoolExecutor(4) as pool:
+    found = list(pool.map(lambda size: model.predict_proba(X[:size]), [300, 900, 1700] * 8))
+assert all((probabilities == expected[: len(probabilities)]).all() for probabilities in found)
+assert counts() == before
+""",
+    )
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_the_last_of_several_restores_what_the_first_found(order: tuple[int, ...]) -> None:
+    run(
+        COUNT,
+        f"""
+import threading
+import numpy, scipy.linalg
+from sparsegp.blas import single_threaded_blas
+before = counts()
+begun, leave = threading.Barrier(4), [threading.Event() for _ in range(3)]
+def hold(event):
+    with single_threaded_blas():
+        begun.wait(10)
+        event.wait(10)
+threads = [threading.Thread(target=hold, args=(event,)) for event in leave]
+for thread in threads:
+    thread.start()
+begun.wait(10)
+for index in {order}:
+    assert set(counts()) == {{1}}, counts()
+    leave[index].set()
+    threads[index].join()
+assert counts() == before
+""",
+    )
+
+
+def test_a_limit_of_the_caller_is_restored() -> None:
+    run(
+        COUNT,
+        """
+import numpy, scipy.linalg
+from sparsegp.blas import single_threaded_blas
+before = counts()
+with threadpoolctl.threadpool_limits(2):
+    with single_threaded_blas():
+        assert set(counts()) == {1}
+    assert set(counts()) == {2}
+assert counts() == before
+""",
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot fork here")
+def test_a_forked_child_trains_and_tunes() -> None:
+    """While another thread of the parent holds the limit, which the child has not."""
+    run(
+        COUNT,
+        DATA,
+        """
+X, y = X[:400], y[:400]
+model = sparsegp.train(X, y, n_active=20)
+import os, signal, threading
+from sparsegp.blas import single_threaded_blas
+sparsegp.tune(X, y, n_active=10, max_trials=2)
+before, begun, leave = counts(), threading.Event(), threading.Event()
+def hold():
+    with single_threaded_blas():
+        begun.set()
+        leave.wait()
+threading.Thread(target=hold).start()
+begun.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    assert counts() == before
+    same = sparsegp.train(X, y, n_active=20)
+    sparsegp.tune(X, y, n_active=10, max_trials=2)
+    os._exit(0 if (same.predict_proba(X) == model.predict_proba(X)).all() else 1)
+leave.set()
+assert os.waitpid(child, 0)[1] == 0
+assert counts() == before
+""",
+    )

@@ -1,0 +1,42 @@
+"""Requests to stop: one inside another, and in other threads."""
+
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+
+from sparsegp.interrupt import StoppedAtOnce, StopRequest
+
+
+def test_stop_requests_inside_one_another_share_the_request() -> None:
+    with StopRequest() as outer:
+        with StopRequest() as inner:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert inner.requested == outer.requested == "SIGTERM"
+        with StopRequest() as later:
+            assert later.requested == "SIGTERM"
+
+
+def test_other_threads_have_the_request_of_the_main_one() -> None:
+    def looked() -> str:
+        with StopRequest() as stop:
+            return stop.requested
+
+    with ThreadPoolExecutor(1) as executor:
+        assert executor.submit(looked).result() == ""
+        with StopRequest():
+            assert executor.submit(looked).result() == ""
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert executor.submit(looked).result() == "SIGTERM"
+
+
+def test_no_handler_of_errors_swallows_a_stop_at_once() -> None:
+    """Readers of files call what they cannot read damaged, whatever the library raised."""
+    with (
+        pytest.raises(StoppedAtOnce, match="SIGTERM"),
+        StopRequest(at_once=True),
+        suppress(Exception),
+    ):
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,137 @@
+"""What holds whatever the data: properties of whole models, and another program's figures."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+import sparsegp
+from sparsegp.ivm.criteria import CRITERIA, Change, Marginals
+from sparsegp.likelihoods import parse_likelihood
+from sparsegp.likelihoods.sites import SiteRule
+
+few = settings(max_examples=5, deadline=None, derandomize=True)
+many = settings(max_examples=20, deadline=None, derandomize=True)
+seeds = st.integers(0, 2**32 - 1)
+
+GENERAL: dict[str, Any] = {"calibration": "none", "precision": "float64"}
+PLAIN: dict[str, Any] = {"posterior": "adf", **GENERAL}
+KINDS: dict[str, dict[str, Any]] = {
+    "shared": {"kernel": "3*rbf", **PLAIN},
+    "per class": {"kernel": "3*rbf; 2*matern52; 2*ard", "kernel_per_class": True, **PLAIN},
+    "moments": {"sites": "moments", "kernel_per_class": True, **GENERAL},
+    "pairs": {"active_per_class": True, "kernel": "3*rbf", **GENERAL},
+    "probit": {"likelihood": "probit", **GENERAL},
+    "logistic": {"likelihood": "logistic", "criterion": "entropy", **GENERAL},
+    "ordered": {"likelihood": "ordered_probit", **GENERAL},
+    "gaussian": {"task": "regression", "kernel": "2*rbf + linear", "precision": "float64"},
+}
+
+
+def rows(seed: int, kind: str, n: int = 40) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of three overlapping clusters, or two of them, or numbers."""
+    rng = np.random.default_rng(seed)
+    codes = np.arange(n) % (2 if kind in {"probit", "logistic", "laplace"} else 3)
+    X = rng.normal(size=(n, 3)) + rng.normal(size=(3, 3))[codes] * rng.uniform(0.0, 3.0)
+    return X, codes + rng.normal(size=n) if kind == "gaussian" else codes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@few
+@given(seed=seeds)
+def test_variances_fall_with_each_inclusion(kind: str, seed: int) -> None:
+    X, y = rows(seed, kind)
+    X_new = np.concatenate([X, np.random.default_rng(seed).normal(size=(10, 3)) * 3.0])
+    before, former = np.inf, np.empty(0)
+    for n_active in (1, 2, 3, 5, 8, 12):
+        model = sparsegp.train(X, y, n_active=n_active, runtime="threads=1", **KINDS[kind])
+        variance = model.latent_mean_and_variance(X_new)[1]
+        assert (variance > 0.0).all()
+        assert (variance <= before * (1.0 + 1e-12)).all()
+        assert_array_equal(model.rows[: len(former)], former)  # the others stay
+        before, former = variance, model.rows
+
+
+@pytest.mark.parametrize("name", ["entropy", "information"])
+@pytest.mark.parametrize(
+    "likelihood",
+    ["probit(0.3)", "logistic", "gaussian(0.2)", "ordered_probit", "softmax", "multinomial_probit"],
+)
+@many
+@given(seed=seeds, spread=st.floats(0.0, 30.0), scale=st.floats(1e-3, 1e3))
+def test_an_inclusion_never_loses_information(
+    likelihood: str, name: str, seed: int, spread: float, scale: float
+) -> None:
+    rng, n = np.random.default_rng(seed), 20
+    chosen = parse_likelihood(likelihood)
+    n_classes = 2 if likelihood.startswith(("probit", "logistic")) else 4
+    member = chosen.start(n_classes, 12)
+    n_latent = member.n_latent(n_classes)
+    target = rng.normal(size=n) if chosen.family.numeric else rng.integers(n_classes, size=n)
+    now = Marginals(
+        np.arange(n),
+        target,
+        spread * rng.normal(size=(n, n_latent)),
+        scale * rng.uniform(0.01, 1.0, size=(n, n_latent)),
+    )
+    sites = SiteRule(member, "moments").sites(now.mean, now.variance, now.target)
+    criterion = CRITERIA[name]()
+    assert isinstance(criterion, Change)
+    gain = criterion.changes(now, sites)
+    assert np.isfinite(gain).all()
+    assert (gain >= 0.0).all()
+
+
+PERMUTED = {
+    **{name: {"n_active": 12, **KINDS[name]} for name in ("shared", "moments")},
+    "all": {"n_active": 12, "kernel": "3*rbf", **GENERAL},
+    "laplace": {"method": "laplace"},
+    "softmax_ep": {"method": "softmax_ep"},
+    "variational": {"method": "variational"},
+}
+
+
+@pytest.mark.parametrize("kind", PERMUTED)
+@few
+@given(seed=seeds, names=st.permutations(range(3)))
+def test_permuted_classes_permute_the_columns(kind: str, seed: int, names: list[int]) -> None:
+    X, y = rows(seed, "clusters")
+    one = sparsegp.train(X, y, runtime="threads=1", **PERMUTED[kind])
+    other = sparsegp.train(X, np.array(names)[y], runtime="threads=1", **PERMUTED[kind])
+    assert_array_equal(other.rows, one.rows)
+    assert_allclose(other.predict_proba(X)[:, names], one.predict_proba(X), atol=1e-6)
+
+
+@few
+@given(
+    seed=seeds,
+    variance=st.floats(0.1, 50.0),
+    length_scale=st.floats(0.3, 10.0),
+)
+def test_laplace_is_that_of_scikit_learn(seed: int, variance: float, length_scale: float) -> None:
+    """Two classes, logistic likelihood; it averages by a mixture of five error functions."""
+    X, y = rows(seed, "laplace", n=60)
+    X_new = rows(seed + 1, "laplace")[0]
+    kernel = ConstantKernel(variance) * RBF(length_scale)
+    theirs = GaussianProcessClassifier(kernel, optimizer=None, max_iter_predict=1000).fit(X, y)
+    ours = sparsegp.train(
+        X,
+        y,
+        method="laplace",
+        likelihood="logistic",
+        kernel=f"{variance!r}*rbf({length_scale!r})",
+        scaling="none",
+    )
+    expected = theirs.log_marginal_likelihood_value_
+    assert_allclose(ours.report["log_evidence"], expected, rtol=1e-6)
+    assert_allclose(ours.predict_proba(X_new), theirs.predict_proba(X_new), atol=2e-3)
+    if hasattr(theirs, "latent_mean_and_variance"):  # from version 1.7 on
+        mean, latent_variance = theirs.latent_mean_and_variance(X_new)
+        found = ours.latent_mean_and_variance(X_new)
+        assert_allclose(found[0][:, 0], mean, atol=1e-4)
+        assert_allclose(found[1][:, 0], latent_variance, rtol=1e-4, atol=1e-6)

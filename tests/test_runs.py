@@ -1,0 +1,82 @@
+"""Every kind of run, however it is run: a contract over all of them.
+
+Blocks, chunks, threads, workers, kills, stops and storage change no bit. A new kind of run is one
+entry of `tests.runs.KINDS`.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import dask.array as da
+import pytest
+
+import sparsegp
+from sparsegp.errors import Interrupted
+from sparsegp.progress import Quiet
+from sparsegp.runtime import Runtime, open_runtime
+from tests.processes import worker_processes
+from tests.runs import KINDS, Stopper, assert_same, data_for, train
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Runtime]:
+    with open_runtime("workers=2") as runtime:
+        yield runtime
+
+
+@every_kind
+def test_blocks_chunks_threads_and_workers_change_no_bit(kind: str, workers: Runtime) -> None:
+    X, y, X_new = data_for(kind)
+    expected = train(kind, X, y, runtime="threads=1", block_rows=len(X))
+    sparse = {} if "method" in KINDS[kind] else {"block_rows": 256}
+    chunks = da.from_array(X, chunks=(101, 3))
+    for model in (
+        train(kind, chunks, da.from_array(y, chunks=333), runtime="threads=2", **sparse),
+        train(kind, X, y, runtime=workers, **sparse),
+    ):
+        assert_same(model, expected, X_new)
+
+
+@every_kind
+def test_stopped_and_resumed_runs_end_with_the_same_bits(kind: str, tmp_path: Path) -> None:
+    X, y, X_new = data_for(kind)
+    how = {"out": tmp_path / "run", "resume": True}
+    stops = 0
+    second = 1 if kind == "gibbs" else 2  # which has few slices to be stopped between
+    for reports, threads in ((1, 1), (second, 2), (25, 1)):
+        with suppress(Interrupted):
+            train(kind, X, y, **how, runtime=f"threads={threads}", progress=Stopper(reports))
+            break
+        stops += 1
+    assert stops >= 2
+    model = train(kind, X, y, **how)
+    assert_same(model, train(kind, X, y), X_new)
+    assert_same(sparsegp.load(tmp_path / "run"), model, X_new)
+
+
+class Killer(Quiet):
+    """Kills a worker process once so many rows are included."""
+
+    def __init__(self, moments: list[int]) -> None:
+        self.moments = moments
+
+    def update(self, done: int, **figures: float) -> None:
+        if self.moments and done >= self.moments[0]:
+            del self.moments[0]
+            os.kill(worker_processes(os.getpid())[0].pid, signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["all", "residual", "bound", "bound, pairs", "ordered"])
+def test_workers_that_are_killed_change_no_bit(kind: str) -> None:
+    """One before candidates have left, one when they have left twice."""
+    X, y, X_new = data_for(kind)
+    killer = Killer([10, 45])
+    model = train(kind, X, y, runtime="workers=2", block_rows=256, progress=killer)
+    assert killer.moments == []
+    assert_same(model, train(kind, X, y), X_new)

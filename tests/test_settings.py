@@ -1,0 +1,94 @@
+"""The one list of settings: every one is checked by what it declares."""
+
+import math
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparsegp.errors import SettingsError
+from sparsegp.settings import (
+    DenseSettings,
+    Setting,
+    Settings,
+    TrainSettings,
+    declared,
+    settings_from_json,
+    settings_given,
+)
+
+ALL = [
+    (owner, each) for owner in (TrainSettings, DenseSettings) for each in declared(owner).values()
+]
+WRONG: dict[type, list[Any]] = {
+    int: [1.5, "5", True, None, 10**30, 10**5000, [1]],
+    float: [math.nan, math.inf, "0.5", True, None, 10**400],
+    str: [5, None, b"rbf", ["rbf"]],
+    bool: [1, "yes", None],
+}
+
+
+def name(case: Any) -> str:
+    return case.name if isinstance(case, Setting) else case.__name__
+
+
+@pytest.mark.parametrize(("owner", "setting"), ALL, ids=name)
+def test_values_of_another_type_are_refused_in_a_sentence(
+    owner: type[Settings], setting: Setting
+) -> None:
+    for value in WRONG[setting.kind]:
+        if value is None and setting.optional:
+            continue
+        with pytest.raises(SettingsError, match=f"^{setting.name} must be ") as refused:
+            owner(**{setting.name: value})
+        assert len(str(refused.value)) < 250
+
+
+@pytest.mark.parametrize(("owner", "setting"), ALL, ids=name)
+def test_values_out_of_range_are_refused(owner: type[Settings], setting: Setting) -> None:
+    outside: list[Any] = []
+    if setting.least is not None:
+        outside.append(setting.kind(setting.least) - 1)
+    if setting.above is not None:
+        outside.append(setting.above)
+    if setting.most is not None:
+        outside.append(setting.kind(setting.most) + 1)
+    if setting.choices:
+        outside.append("no such name")
+    for value in outside:
+        with pytest.raises(SettingsError, match=setting.name):
+            owner(**{setting.name: value})
+
+
+@pytest.mark.parametrize(("owner", "setting"), ALL, ids=name)
+def test_help_names_every_choice(owner: type[Settings], setting: Setting) -> None:
+    assert setting.help.endswith(".")
+    for choice in setting.names:
+        assert choice in setting.help
+
+
+def test_numbers_of_numpy_become_plain() -> None:
+    settings = TrainSettings(n_active=np.int64(5), tolerance=np.float32(0.5), lazy=np.bool_(False))
+    stored = settings.to_json()
+    assert [type(stored[name]) for name in ("n_active", "tolerance", "lazy")] == [int, float, bool]
+
+
+@pytest.mark.parametrize(
+    "settings", [TrainSettings(seed=3), DenseSettings(method="ep(damping=0.5)")]
+)
+def test_json(settings: Settings) -> None:
+    assert settings_from_json(settings.to_json()) == settings
+
+
+@pytest.mark.parametrize("owner", [{}, {"method": "laplace"}])
+def test_unknown_names_are_refused(owner: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match=r"no settings n_rows; it knows .*kernel"):
+        settings_given(**owner, n_rows=3)
+
+
+def test_declarations_load_nothing_heavy() -> None:
+    heavy = "{'numpy', 'scipy', 'dask', 'sklearn'}"
+    script = f"import sys, sparsegp.settings\nassert not {heavy} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)
