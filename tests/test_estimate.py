@@ -79,7 +79,7 @@ def test_arrays_of_the_blocks(options):
         found = estimate(1100, 6, 4, 20, settings, 0, 300, n_threads=2).blocks
         assert found.inputs == sum(block.X.nbytes for block in blocks)
         assert found.stub == sum(stub.nbytes for block in blocks for stub in block.stubs)
-        state = ("mean", "variance", "target", "rows", "open", "aside", "real")
+        state = ("mean", "variance", "target", "rows", "open", "validation", "real")
         marginals = sum(getattr(block, name).nbytes for block in blocks for name in state)
         assert found.marginals == marginals
         anchors = sum(
@@ -102,7 +102,7 @@ def test_every_task_is_foretold(task, tmp_path):
         blocks = runtime._blocks
         found = estimate(1100, 6, n_classes, 20, settings, n_threads=2)
         assert found.blocks.stub == sum(stub.nbytes for block in blocks for stub in block.stubs)
-        state = ("mean", "variance", "target", "rows", "open", "aside", "real")
+        state = ("mean", "variance", "target", "rows", "open", "validation", "real")
         marginals = sum(getattr(block, name).nbytes for block in blocks for name in state)
         assert found.blocks.marginals == marginals
         run.select()
@@ -129,7 +129,7 @@ def test_checkpoints_and_messages(options, tmp_path):
     assert found.checkpoint_bytes == sum(array.nbytes for array in content.values())
     assert found.rounds <= len(batches)
     assert found.message_bytes >= max(batch.factor.nbytes for batch in run.active.batches)
-    rounds = [name for name in calls if name != "standing"]
+    rounds = [name for name in calls if name != "marginal_metrics"]
     assert len(rounds) <= 1 + len(batches) * found.messages / found.rounds
 
 

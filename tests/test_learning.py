@@ -95,9 +95,9 @@ def test_major_steps_go_down_and_the_last_or_the_best_is_taken(
         last = [parse(text).parameters() for text in steps[-1]["kernel"].split("; ")]
         assert_allclose(parameters(model), np.concatenate(last), rtol=1e-12)
         return
-    nlpp = [step["aside_nlpp"] for step in steps]
-    assert model.report["aside_nlpp"] <= min(nlpp)
-    if model.report["aside_nlpp"] in nlpp:
+    nlpp = [step["validation_nlpp"] for step in steps]
+    assert model.report["validation_nlpp"] <= min(nlpp)
+    if model.report["validation_nlpp"] in nlpp:
         best = steps[int(np.argmin(nlpp))]["start"]
         assert_allclose(parameters(model), best[: len(parameters(model))], rtol=1e-12)
 

@@ -26,7 +26,7 @@ SHIPPED = 3
 the buffers of the connection."""
 
 LABELS = 5
-"""Numbers for each row while labels are sorted and rows chosen to be kept aside."""
+"""Numbers for each row while labels are sorted and validation rows chosen."""
 
 MAKING = 6
 """Matrices of the active rows, besides the factors of a model, while a worker makes these."""
@@ -133,7 +133,7 @@ class DriverMemory:
     source : int
         The data as they were read, where they do not stay on disk.
     labels : int
-        Labels and their codes, and numbers by which rows are kept aside.
+        Labels and their codes, and numbers by which validation rows are chosen.
     reading : int
         Chunks that are looked through at a time, or sent to workers.
     factors : int

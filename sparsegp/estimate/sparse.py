@@ -212,7 +212,7 @@ def stretches(n: int, n_active: int, shape: Shape) -> list[tuple[int, int, int]]
     if bound is None:
         return [(0, n_active, padded)]
     filling = -(-n // (GROUP * TILE)) * NARROW // 2
-    sizes = bound.sizes(n - settings.rows_aside(n), n_active, shape.columns)
+    sizes = bound.sizes(n - settings.n_validation(n), n_active, shape.columns)
     return [(start, stop, min(left + filling, padded)) for start, stop, left in sizes]
 
 

@@ -119,7 +119,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             return settings
         if settings.active_per_class:  # pairs, of which there are more than rows
             return settings
-        return replace(settings, n_active=min(settings.n_active, n - settings.rows_aside(n)))
+        return replace(settings, n_active=min(settings.n_active, n - settings.n_validation(n)))
 
     def _train(self, X: Any, y: Labels, settings: TrainSettings | DenseSettings) -> Model:
         with ExitStack() as stack:

@@ -38,8 +38,8 @@ def learn(run: "Training") -> None:
 
     What is known of a step goes to `run.steps`: the criterion at the start and after every minor
     step, the number of evaluations, kernels and likelihood that came out, and the parameters and
-    figures of the rows that it started with; `aside_nlpp` is that of the validation rows, `bounded`
-    names what ended as far from where the run began as it may go.
+    figures of the rows that it started with; `validation_nlpp` is that of the validation rows,
+    `bounded` names what ended as far from where the run began as it may go.
 
     Raises
     ------
@@ -142,17 +142,17 @@ def _validation_nlpp(run: "Training") -> dict[str, float]:
     """Return that of the present active rows, if there are validation rows."""
     active = ActiveRows.of(run.block_settings, run.active)
     report = POSTERIORS["adf"].make(active, run).report
-    return {"aside_nlpp": report["aside_nlpp"]} if "aside_nlpp" in report else {}
+    return {"validation_nlpp": report["validation_nlpp"]} if "validation_nlpp" in report else {}
 
 
 def _best(run: "Training") -> Doubles | None:
     """Return the parameters that are taken."""
     last = run.parameters
-    if last is None or "aside_nlpp" not in run.steps[-1]:
+    if last is None or "validation_nlpp" not in run.steps[-1]:
         return last
     _select(run)
-    tried = [(step["aside_nlpp"], step["start"]) for step in run.steps]
-    tried.append((_validation_nlpp(run)["aside_nlpp"], last))
+    tried = [(step["validation_nlpp"], step["start"]) for step in run.steps]
+    tried.append((_validation_nlpp(run)["validation_nlpp"], last))
     return np.asarray(min(tried, key=lambda entry: entry[0])[1], np.float64)
 
 

@@ -154,7 +154,7 @@ def choose_validation_rows(
     origin : Integers (n,), optional
         Where there are copies: for each row the number of its original.
     """
-    rng, left = np.random.default_rng([settings.seed, n]), settings.rows_aside(n)
+    rng, left = np.random.default_rng([settings.seed, n]), settings.n_validation(n)
     family, sizes = np.arange(n), np.ones(n, dtype=np.int64)
     if origin is not None:
         _, family, sizes = np.unique(origin, return_inverse=True, return_counts=True)

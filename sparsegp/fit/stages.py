@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparsegp.ivm.greedy import Selection
-from sparsegp.ivm.rows import Standing
+from sparsegp.ivm.rows import MarginalMetrics
 from sparsegp.model import SparseModel
 from sparsegp.posterior import POSTERIORS, ActiveRows
 from sparsegp.posterior.refits import keep_up
@@ -83,7 +83,7 @@ def figures(run: "Training") -> dict[str, float]:
     Where candidates get fewer, there is no figure of the training rows any more as soon as some
     have left: what is known of those that stay, most of them the hardest, says nothing of all.
     """
-    answers: list[Standing] = run.runtime.map_blocks("standing")
+    answers: list[MarginalMetrics] = run.runtime.map_blocks("marginal_metrics")
     numbers, found = run.data.numbers, {}
     name, unit = ("error", 1.0) if numbers is None else ("mse", numbers.scale**2)
     train, held_out = answers[: run.n_train_blocks], answers[run.n_train_blocks :]
@@ -119,15 +119,15 @@ def finish(run: "Training", keep_blocks: bool) -> SparseModel:
         run.runtime.build(run.block_type, [])
     if chosen.listens:
         run.progress.start(0, "rounds", "posterior")
-    span = chosen.make(active, run)
+    weights = chosen.make(active, run)
     run.progress.finish()
     if not keep_blocks:
         run.runtime.build(run.block_type, [])
     if run.steps:
-        span = replace(span, report={**span.report, "learning": run.steps})
+        weights = replace(weights, report={**weights.report, "learning": run.steps})
     model = SparseModel(
         active=active,
-        span=span,
+        weights=weights,
         rows=run.active.rows,
         classes=run.data.classes,
         scaling=run.data.scaling,

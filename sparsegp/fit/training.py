@@ -108,7 +108,7 @@ class Training(Run):
         super().__post_init__(rows, held_out)
         settings, data, n = self.settings, self.data, self.data.summary.n
         self.n_rows, self.precision, self.tolerance = n, settings.dtype, settings.tolerance
-        self.calibrate = settings.keeps_rows_aside
+        self.calibrate = settings.keeps_validation_rows
         self.block_type = PairBlock if settings.active_per_class else RowBlock
         self.active = self._nothing_active()
         self.n_active = settings.rows_to_include(n)
@@ -182,7 +182,7 @@ class Training(Run):
                 "target": target[some],
                 "first_row": start,
                 "held_out": validation is None,
-                "aside": None if validation is None else validation[some],
+                "validation": None if validation is None else validation[some],
             }
             parts.append(Part(first_index + len(parts), inputs))
         return parts

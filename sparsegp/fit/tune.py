@@ -129,7 +129,7 @@ def tune(
         if records.chosen is None or (stopped_early and not (out and has_run(out))):
             end = math.inf if max_seconds is None else began + max_seconds
             trials = Trials(sample, chosen, place, records, shown, stop, end)
-            plan = Plan.of(sample.X.shape, n_active, max_trials, chosen.rows_aside)
+            plan = Plan.of(sample.X.shape, n_active, max_trials, chosen.n_validation)
             scale = InputScale(data.scaled_variances)
             candidates = Candidates(chosen.kernel, scale, chosen.seed)
             records.choose(search(candidates, plan, trials.try_out))

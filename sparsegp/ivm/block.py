@@ -222,14 +222,14 @@ class RowBlock(ThinnedRows):
     ) -> tuple[float, Doubles, Doubles] | None:
         """Return the sum of log Z at the means M^T c, and M p; None for held-out rows.
 
-        Third comes log Z of the rows kept aside, unless they count.
+        Third comes log Z of the validation rows, unless they count.
 
         Parameters
         ----------
         n_active : int
         coefficients : Doubles (C, d, R)
         joined : bool
-            Whether rows kept aside count.
+            Whether validation rows count.
         value_unit, unit : float
             Quanta of the two sums.
         """
@@ -237,7 +237,7 @@ class RowBlock(ThinnedRows):
         if self.held_out:
             return None
         counts = self.real
-        aside = np.zeros_like(counts) if joined else self.aside
+        validation = np.zeros_like(counts) if joined else self.validation
         every = np.empty(len(counts))
 
         def gradient(mean: Floats, rows: slice) -> Floats:
@@ -247,13 +247,13 @@ class RowBlock(ThinnedRows):
             every[rows][some], p[some] = likelihood.mean_gradient(
                 mean[some], self.target[rows][some]
             )
-            p[aside[rows]] = 0
+            p[validation[rows]] = 0
             return p
 
         stub = self._stub(n_active)
         pull = features.slope(stub, coefficients, gradient, self.settings.unit, unit)
-        value = float(snap(every[counts & ~aside], value_unit).sum())
-        return value, pull, every[aside]
+        value = float(snap(every[counts & ~validation], value_unit).sum())
+        return value, pull, every[validation]
 
     def rescore(self, coefficients: Doubles) -> None:
         """Score the rows, from now on, by M^T c of the first d inclusions; c (C, d, R)."""

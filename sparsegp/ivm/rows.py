@@ -70,7 +70,7 @@ class BlockSettings:
 
 
 @dataclass(frozen=True)
-class Standing:
+class MarginalMetrics:
     """How well the current marginals tell the labels of the rows of a block.
 
     Attributes
@@ -106,8 +106,8 @@ class Rows:
         Row number of the first row in the whole data set, a multiple of `TILE`.
     held_out : bool
         Rows that follow the training without taking part in it.
-    aside : Booleans (m,), optional
-        Rows kept aside: they are not included, and count in the all-data posterior only when told.
+    validation : Booleans (m,), optional
+        Validation rows: they are not included, and count in the all-data posterior only when told.
     transform : callable, optional
         Maps some rows of X to scaled inputs in the working precision.
     """
@@ -119,7 +119,7 @@ class Rows:
         target: Any,
         first_row: int,
         held_out: bool = False,
-        aside: Booleans | None = None,
+        validation: Booleans | None = None,
         transform: Callable[[Any], Floats] | None = None,
     ) -> None:
         if first_row % TILE:
@@ -133,9 +133,9 @@ class Rows:
         numeric = settings.likelihood.numeric
         self.labels = np.zeros(padded, dtype=np.float64 if numeric else np.int64)
         self.labels[: self.n_rows] = target
-        self.aside = np.zeros(padded, dtype=bool)
-        if aside is not None:
-            self.aside[: self.n_rows] = aside
+        self.validation = np.zeros(padded, dtype=bool)
+        if validation is not None:
+            self.validation[: self.n_rows] = validation
         self._begin()
 
     def _begin(self) -> None:
@@ -148,7 +148,7 @@ class Rows:
         self.real = np.arange(padded) < self.n_rows
         self.target = self.labels
         self.scored_target = self._codes()
-        self.open = self.real & ~self.aside & (not self.held_out)
+        self.open = self.real & ~self.validation & (not self.held_out)
         self.mean = np.zeros((padded, settings.n_latent))
         self.variance = np.stack(
             [kernel.diag(self.X).reshape(padded) for kernel in settings.kernels], axis=1
@@ -159,7 +159,7 @@ class Rows:
         self.settings = replace(self.settings, kernels=kernels, rule=rule)
         self._begin()
 
-    def standing(self) -> Standing:
+    def marginal_metrics(self) -> MarginalMetrics:
         """Return the loss of the current marginals, and log probabilities for held-out rows."""
         rows, likelihood = self.real, self.settings.likelihood
         target, mean = self.target[rows], self.mean[rows]
@@ -169,7 +169,7 @@ class Rows:
         total = 0.0
         if self.held_out and known.any():
             total = float(likelihood.log_z(mean[known], variance[known], target[known]).sum())
-        return Standing(len(target), loss, total, int(known.sum()))
+        return MarginalMetrics(len(target), loss, total, int(known.sum()))
 
     def fingerprint(self) -> list[str]:
         """Return a digest of the inputs and labels of each tile."""
@@ -185,9 +185,9 @@ class Rows:
         digest.update(self.variance.data)
         return digest.hexdigest()
 
-    def kept_aside(self) -> tuple[Floats, NDArray[Any]]:
-        """Return the scaled inputs and targets of the rows kept aside."""
-        index = np.flatnonzero(self.aside)
+    def validation_rows(self) -> tuple[Floats, NDArray[Any]]:
+        """Return the scaled inputs and targets of the validation rows."""
+        index = np.flatnonzero(self.validation)
         return self.X[index // TILE, index % TILE], self.labels[index]
 
     def _row_sums(

@@ -1,4 +1,4 @@
-"""A sparse model: the active rows, their sites and the posterior over their span.
+"""A sparse model: the active rows, their sites and the posterior over their weights.
 
 It holds no other training row.
 """
@@ -16,13 +16,13 @@ from sparsegp.blas import limit_this_thread, single_threaded_blas
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods import Likelihood
 from sparsegp.model.base import Model, require_shape
-from sparsegp.posterior.base import ActiveRows, Calibration, Span
+from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights
 from sparsegp.posterior.predict import Posterior
 from sparsegp.runtime.threads import usable_cpus
 from sparsegp.state import from_arrays, to_arrays
 from sparsegp.types import Doubles
 
-GAIN = "span.gain"
+GAIN = "weights.gain"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,18 +33,18 @@ class SparseModel(Model, family="sparse"):
     ----------
     active : ActiveRows
         Kernels, likelihood and scaled active rows.
-    span : Span
-        The posterior over their span.
+    weights : PosteriorWeights
+        The posterior over their weights.
     **common
         See `Model`.
     """
 
     active: ActiveRows
-    span: Span
+    weights: PosteriorWeights
 
     def __post_init__(self) -> None:
         with single_threaded_blas():  # the same bits on any number of processors
-            posterior = Posterior.from_span(self.active, self.span)
+            posterior = Posterior.from_weights(self.active, self.weights)
         object.__setattr__(self, "_posterior", posterior)
 
     @property
@@ -77,12 +77,12 @@ class SparseModel(Model, family="sparse"):
     @property
     def report(self) -> Mapping[str, Any]:
         """What happened while the posterior was made."""
-        return {**self.span.report, "jitter": self.posterior.jitter}
+        return {**self.weights.report, "jitter": self.posterior.jitter}
 
     @property
     def calibration(self) -> Calibration:
         """How latent values become probabilities."""
-        return self.span.calibration
+        return self.weights.calibration
 
     def _latent(self, X: Any) -> tuple[Doubles, Doubles]:
         with ThreadPoolExecutor(usable_cpus(), initializer=limit_this_thread) as executor:
@@ -97,8 +97,8 @@ class SparseModel(Model, family="sparse"):
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         """Return all fields as arrays; of the factors of the gain the triangles, in float32."""
-        gain, span = self.span.gain, replace(self.span, gain=None)
-        arrays = to_arrays(replace(self, span=span))
+        gain, weights = self.weights.gain, replace(self.weights, gain=None)
+        arrays = to_arrays(replace(self, weights=weights))
         if gain is not None:
             triangle = np.tril_indices(len(gain[0]))
             arrays[GAIN] = np.stack([factor[triangle] for factor in gain]).astype(np.float32)
@@ -115,17 +115,17 @@ class SparseModel(Model, family="sparse"):
         return from_arrays(cls, {**arrays, GAIN: gain})
 
     def _check(self) -> None:
-        active, span = self.active, self.span
+        active, weights = self.active, self.weights
         (d, p), n_latent, n_kernels = active.x.shape, self.n_latent, len(active.kernels)
         require_shape("x", active.x, "f", d, p)
         require_shape("site", active.site, "f", d, n_latent)
         require_shape("target", active.target, "biuf", d)
         if active.precision is not None:
             require_shape("precision", active.precision, "f", d, n_kernels)
-        parts = zip(span.coefficients, active.members(), active.columns(), strict=True)
+        parts = zip(weights.coefficients, active.members(), active.columns(), strict=True)
         for c, members, columns in parts:
             require_shape("coefficients", c, "f", len(members), columns.stop - columns.start)
-        for factor in span.gain or ():
+        for factor in weights.gain or ():
             require_shape("gain", factor, "f", d, d)
             if not (np.diag(factor) > 0).all():
                 raise ValueError("the diagonal of a gain must be positive")

@@ -16,7 +16,7 @@ quasi-Newton ascent (math/lbfgs.py), which needs a quarter of the rounds or fewe
 s times as large makes it P / s, for the same span.
 
 The variance is that of the variational posterior, s (k** - k_*u C^-1 k_u*) + w^T B^-1 w. As it
-stands it makes probabilities far too soft. From rows that are kept aside are learnt: the scale s,
+stands it makes probabilities far too soft. From validation rows are learnt: the scale s,
 the number of rounds (posterior/early_stopping.py), a weight for the variance and a temperature for
 the means. Then these rows join, and the ascent is made once more with all.
 """
@@ -31,8 +31,8 @@ from scipy.linalg import cho_solve
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.linalg import jittered_cholesky, solve_lower
 from sparsegp.math.summation import quantum
-from sparsegp.posterior.base import ActiveRows, Calibration, Rows, Span, posterior
-from sparsegp.posterior.calibration import fit, latent_aside
+from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows, posterior
+from sparsegp.posterior.calibration import fit, latent_validation
 from sparsegp.posterior.early_stopping import Search, scale_of
 from sparsegp.state import from_arrays
 from sparsegp.types import Doubles
@@ -44,14 +44,14 @@ MEAN_ONLY = Calibration(temperature=1.0, variance_weight=0.0)
 """Without calibration the latent variance is left out: all of it is far too much."""
 PRIOR = np.log([1.0, 0.01]), np.array([0.1, 2.0])
 """Means and standard deviations of the logarithms of temperature and variance weight. The first is
-narrow: rows kept aside are drawn like those that were learnt from, and new rows seldom are."""
+narrow: validation rows are drawn like those that were learnt from, and new rows seldom are."""
 SAFE_VARIANCE_RANGE = 1024.0
 """By how much a latent variance may exceed those of the active rows before sums over rows may
 depend, in the last bit, on how rows are dealt to blocks."""
 
 
 @posterior("all", listens=True)
-def all_data(active: ActiveRows, rows: Rows) -> Span:
+def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     """Return the all-data posterior, calibrated if `rows.calibrate`.
 
     Without calibration the ascent stops when a round raises the objective by `rows.tolerance` nats
@@ -69,10 +69,10 @@ def all_data(active: ActiveRows, rows: Rows) -> Span:
         "rounds": state.rounds,
         "jitter_of_metric": problem.metric_jitter,
         **asdict(plan.calibration),
-        "aside_nlpp": plan.aside_nlpp,
+        "validation_nlpp": plan.validation_nlpp,
     }
     logger.info("posterior all: %s", report)
-    return problem.span(ascent.point, plan.calibration, report)
+    return problem.weights(ascent.point, plan.calibration, report)
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ class Plan:
     calibration : Calibration
     rounds : int
         At which it stops, at the latest.
-    aside_nlpp : dict
-        Mean negative log predictive probability of the rows kept aside, for each prior scale.
+    validation_nlpp : dict
+        Mean negative log predictive probability of the validation rows, for each prior scale.
     """
 
     calibration: Calibration = MEAN_ONLY
     rounds: int = MAX_ROUNDS
-    aside_nlpp: dict[str, float] = field(default_factory=dict)
+    validation_nlpp: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -100,7 +100,7 @@ class Ascents:
     Attributes
     ----------
     search : Search
-        Ascents that are judged by the rows kept aside.
+        Ascents that are judged by the validation rows.
     searched : int
         Their rounds.
     plan : Plan, optional
@@ -122,19 +122,19 @@ class Ascents:
 
 
 def _learn(problem: "Problem", rows: Rows, state: Ascents) -> Plan:
-    """Return what the rows kept aside tell: prior scale, rounds, temperature, variance weight."""
+    """Return what the validation rows tell: prior scale, rounds, temperature, variance weight."""
     search, small = state.search, rows.tolerance * rows.n_rows
     problem.joined = False
     while not search.over:
         problem.set_scale(search.scale)
         ascent = search.begun(problem.begin, problem.carry)
         gain = ascent.step(problem.value_and_gradient, problem.solve, problem.resolution)
-        if len(problem.aside) == 0:
+        if len(problem.validation) == 0:
             return Plan()
-        search.note(problem.aside, ascent.point, gain > small)
-        nlpp = -float(problem.aside.mean())
+        search.note(problem.validation, ascent.point, gain > small)
+        nlpp = -float(problem.validation.mean())
         state.searched += 1
-        rows.report(state, state.searched, objective=ascent.value, gain=gain, aside_nlpp=nlpp)
+        rows.report(state, state.searched, objective=ascent.value, gain=gain, validation_nlpp=nlpp)
     best = search.best
     assert best is not None  # over
     problem.set_scale(best.scale)
@@ -165,15 +165,15 @@ class Problem:
     Attributes
     ----------
     joined : bool
-        Whether the rows kept aside count.
-    aside : Doubles (a,)
+        Whether the validation rows count.
+    validation : Doubles (a,)
         If they do not: their log predictive probabilities where the objective was last evaluated.
     """
 
     active: ActiveRows
     rows: Rows
     joined: bool = False
-    aside: Doubles = field(default_factory=lambda: np.empty(0))
+    validation: Doubles = field(default_factory=lambda: np.empty(0))
     metric_jitter: float = 0.0
     penalty: list[Doubles] = field(init=False)
     metric: list[Doubles] = field(init=False)
@@ -235,8 +235,8 @@ class Problem:
         answers = self.rows.map_blocks(
             "slope", c.shape[1], c, self.joined, self.quanta["value"], self.quanta["slope"]
         )
-        values, gradients, aside = zip(*answers, strict=True)
-        self.aside = np.concatenate(aside)
+        values, gradients, validation = zip(*answers, strict=True)
+        self.validation = np.concatenate(validation)
         pull = np.stack([p @ part for p, part in zip(self.penalty, c, strict=True)])
         value = sum(values) - 0.5 * float(np.vdot(c, pull))
         return value, np.sum(gradients, axis=0) - pull
@@ -246,16 +246,18 @@ class Problem:
         pairs = zip(self.metric, right, strict=True)
         return np.stack([cho_solve((factor, True), part) for factor, part in pairs])
 
-    def span(self, c: Doubles, calibration: Calibration, report: dict[str, Any]) -> Span:
+    def weights(
+        self, c: Doubles, calibration: Calibration, report: dict[str, Any]
+    ) -> PosteriorWeights:
         """Return the posterior with coefficients (C, d, R); the model keeps L_B in float32."""
         gain = [factor.astype(np.float32).astype(np.float64) for factor in self.metric]
-        return Span(list(c), gain, calibration, report)
+        return PosteriorWeights(list(c), gain, calibration, report)
 
 
 def calibrate(problem: Problem, c: Doubles, scale: float) -> Calibration:
-    """Return temperature and variance weight that suit the rows kept aside best, given `PRIOR`."""
-    span = problem.span(c, Calibration(prior_scale=scale), {})
-    mean, variance, target = latent_aside(problem.active, problem.rows, span)
+    """Return temperature and variance weight that suit the validation rows best, given `PRIOR`."""
+    weights = problem.weights(c, Calibration(prior_scale=scale), {})
+    mean, variance, target = latent_validation(problem.active, problem.rows, weights)
     means, likelihood = mean.astype(np.float32), cast("Any", problem.active.likelihood)
 
     def log_z(temperature: float, weight: float) -> Doubles:

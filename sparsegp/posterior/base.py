@@ -107,7 +107,7 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class Span:
+class PosteriorWeights:
     """A posterior over the span of the active rows.
 
     Attributes
@@ -174,7 +174,7 @@ class Rows(Protocol):
         ...
 
 
-Maker: TypeAlias = Callable[[ActiveRows, Rows], Span]
+Maker: TypeAlias = Callable[[ActiveRows, Rows], PosteriorWeights]
 
 
 @dataclass(frozen=True)

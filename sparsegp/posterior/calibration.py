@@ -1,4 +1,4 @@
-"""Temperature and variance weight from rows that were kept aside."""
+"""Temperature and variance weight from validation rows."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from sparsegp.likelihoods.base import Likelihood
-from sparsegp.posterior.base import ActiveRows, Calibration, Rows, Span
+from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
 from sparsegp.posterior.predict import Posterior
 from sparsegp.types import Doubles
 
@@ -20,11 +20,11 @@ PRIOR: Prior = np.log([1.0, 0.5]), np.array([0.5, 1.0])
 how few."""
 
 
-def with_calibration(active: ActiveRows, rows: Rows, span: Span) -> Span:
-    """Return the span with what suits the rows kept aside best; as it is if there are none."""
-    mean, variance, target = latent_aside(active, rows, span)
+def with_calibration(active: ActiveRows, rows: Rows, weights: PosteriorWeights) -> PosteriorWeights:
+    """Return the weights with what suits the validation rows best; as it is if there are none."""
+    mean, variance, target = latent_validation(active, rows, weights)
     if len(target) == 0:
-        return span
+        return weights
 
     def log_z(temperature: float, weight: float) -> Doubles:
         tempered: Likelihood = active.likelihood.tempered(temperature)
@@ -33,16 +33,18 @@ def with_calibration(active: ActiveRows, rows: Rows, span: Span) -> Span:
     temperature, weight = fit(log_z, PRIOR)
     calibration = Calibration(temperature, weight)
     nlpp = -float(log_z(temperature, weight).mean())
-    report = {**span.report, **asdict(calibration), "aside_nlpp": nlpp}
-    return Span(span.coefficients, span.gain, calibration, report)
+    report = {**weights.report, **asdict(calibration), "validation_nlpp": nlpp}
+    return PosteriorWeights(weights.coefficients, weights.gain, calibration, report)
 
 
-def latent_aside(active: ActiveRows, rows: Rows, span: Span) -> tuple[Doubles, Doubles, Any]:
-    """Return latent means (n, R), variances (n, C) and targets (n,) of the rows kept aside."""
-    answers = rows.map_blocks("kept_aside")
+def latent_validation(
+    active: ActiveRows, rows: Rows, weights: PosteriorWeights
+) -> tuple[Doubles, Doubles, Any]:
+    """Return latent means (n, R), variances (n, C) and targets (n,) of the validation rows."""
+    answers = rows.map_blocks("validation_rows")
     x = np.concatenate([part for part, _ in answers])
     target = np.concatenate([part for _, part in answers])
-    mean, variance = Posterior.from_span(active, span).latent(x)
+    mean, variance = Posterior.from_weights(active, weights).latent(x)
     return mean, variance, target
 
 

@@ -1,8 +1,8 @@
-"""How strong the prior is and how long the ascent goes on, both learnt from rows kept aside.
+"""How strong the prior is and how long the ascent goes on, both learnt from validation rows.
 
 The maximum of the all-data objective (posterior/all_data.py) predicts less well than points on the
 way to it: an ascent that starts at zero first finds what many rows agree on, and only later what
-few rows ask for. So each ascent is stopped where the rows kept aside are told most, as far as so
+few rows ask for. So each ascent is stopped where the validation rows are told most, as far as so
 few can tell, and ascents are compared for several scales of the prior variance, a factor of the
 square root of ten apart.
 
@@ -28,7 +28,7 @@ PATIENCE = 2
 """Rounds without a smaller nlpp after which an ascent ends."""
 SURE = 2.0
 """Standard errors by which a round must lead an earlier one to be better: new rows are seldom quite
-like those kept aside, and fewer rounds rely less on either."""
+like validation rows, and fewer rounds rely less on either."""
 LEAD = 0.01
 """Of the nlpp: by how much less a larger prior variance must leave for another ascent to be worth
 its rounds."""
@@ -55,7 +55,7 @@ class Peak:
         From the kernel's own prior scale.
     rounds : int
     log_z : Doubles (a,)
-        Log predictive probabilities of the rows kept aside.
+        Log predictive probabilities of the validation rows.
     point : Doubles (C, d, R)
     """
 
@@ -173,7 +173,7 @@ class Search:
         Parameters
         ----------
         log_z : Doubles (a,)
-            Log predictive probabilities of the rows kept aside, where the round ended.
+            Log predictive probabilities of the validation rows, where the round ended.
         point : Doubles (C, d, R)
             Where that is.
         going : bool

@@ -19,7 +19,7 @@ import numpy as np
 
 from sparsegp.kernels import Kernel
 from sparsegp.math.linalg import jittered_cholesky, solve_lower
-from sparsegp.posterior.base import ActiveRows, Span
+from sparsegp.posterior.base import ActiveRows, PosteriorWeights
 from sparsegp.types import Doubles, Floats
 
 TILE = 256
@@ -59,14 +59,14 @@ class Posterior:
     prior_scale: float = 1.0
 
     @classmethod
-    def from_span(cls, active: ActiveRows, span: Span) -> "Posterior":
+    def from_weights(cls, active: ActiveRows, weights: PosteriorWeights) -> "Posterior":
         """Prepare a posterior for predictions."""
         every = np.asarray(active.x, dtype=np.float64)
         x, factors = [every[members] for members in active.members()], active.factors()
-        pairs = zip(factors, span.coefficients, strict=True)
-        weights = [solve_lower(factor, c, transposed=True) for factor, c in pairs]
-        if span.gain is None:
-            return cls(active.kernels, x, factors, weights)
+        pairs = zip(factors, weights.coefficients, strict=True)
+        whitened = [solve_lower(factor, c, transposed=True) for factor, c in pairs]
+        if weights.gain is None:
+            return cls(active.kernels, x, factors, whitened)
         prior, jitter = [], 0.0
         for kernel, some in zip(active.kernels, x, strict=True):
             factor, added = jittered_cholesky(
@@ -78,11 +78,11 @@ class Posterior:
             active.kernels,
             x,
             factors,
-            weights,
-            span.gain,
+            whitened,
+            weights.gain,
             prior,
             jitter,
-            span.calibration.prior_scale,
+            weights.calibration.prior_scale,
         )
 
     def latent(

@@ -27,7 +27,7 @@ def keep_up(selection: Selection, rows: Rows, coefficients: Doubles | None) -> D
     ----------
     selection : Selection
     rows : Rows
-        The rows of its blocks. Those kept aside do not count.
+        The rows of its blocks. Validation rows do not count.
     coefficients : Doubles (C, t, R), optional
         Of the fit before, with t active rows.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsegp.kernels import Kernel
 from sparsegp.math.linalg import lower_cholesky, solve_lower
-from sparsegp.posterior.base import ActiveRows, Rows, Span, posterior
+from sparsegp.posterior.base import ActiveRows, PosteriorWeights, Rows, posterior
 from sparsegp.posterior.calibration import with_calibration
 from sparsegp.types import Doubles
 
@@ -21,24 +21,28 @@ MAX_ROUNDS = 5000
 
 
 @posterior("adf")
-def adf(active: ActiveRows, rows: Rows | None) -> Span:
+def adf(active: ActiveRows, rows: Rows | None) -> PosteriorWeights:
     """Return the sites as they were set at inclusion (GR section 5, SLH algorithm 1).
 
-    Where rows were kept aside they tell how latent values become probabilities: active rows are the
-    hard ones, and with few of them the variance elsewhere is too large.
+    Where there are validation rows they decide how latent values become probabilities: active
+    rows are the hard ones, and with few of them the variance elsewhere is too large.
     """
-    span = regression(active, active.site)
-    return span if rows is None or not rows.calibrate else with_calibration(active, rows, span)
+    weights = regression(active, active.site)
+    return (
+        weights if rows is None or not rows.calibrate else with_calibration(active, rows, weights)
+    )
 
 
-def regression(active: ActiveRows, site: Doubles) -> Span:
+def regression(active: ActiveRows, site: Doubles) -> PosteriorWeights:
     """Return Gaussian process regression on site means (d, R)."""
     parts = zip(active.factors(), active.members(), active.columns(), strict=True)
-    return Span([solve_lower(factor, site[members, columns]) for factor, members, columns in parts])
+    return PosteriorWeights(
+        [solve_lower(factor, site[members, columns]) for factor, members, columns in parts]
+    )
 
 
 @posterior("active")
-def active_only(active: ActiveRows, rows: Rows) -> Span:
+def active_only(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     """Return the sites iterated to convergence on the active rows (GR eq. 4.6).
 
     m <- C (I + C)^-1 (m + p(m)), with Nesterov's momentum, which is dropped whenever it points

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 DEFAULT_N_ACTIVE = 1000
 DEFAULT_PANEL = 16
-LEAST_ASIDE, ENOUGH_ASIDE, MOST_ASIDE = 30, 1500, 4000
+LEAST_VALIDATION, ENOUGH_VALIDATION, MOST_VALIDATION = 30, 1500, 4000
 """Validation rows: fewer tell nothing, enough for a small table, and at most."""
 
 GENERAL = {"sites": "moments", "criterion": "information", "posterior": "adf", "kernel": "10*rbf"}
@@ -231,7 +231,7 @@ class TrainSettings(Settings):
             return None
         bound = Bound(self.stub_entries, self.shrink_every, self.keep_best)
         columns = 1 if self.active_per_class else n_kernels  # of an inclusion
-        return bound.for_run(n - self.rows_aside(n), n_active, columns)
+        return bound.for_run(n - self.n_validation(n), n_active, columns)
 
     def rule(self, n_classes: int) -> "SiteRule":
         """Return the likelihood for so many classes, and its sites.
@@ -274,7 +274,7 @@ class TrainSettings(Settings):
         return Order(self.lookahead, panel)
 
     @property
-    def keeps_rows_aside(self) -> bool:
+    def keeps_validation_rows(self) -> bool:
         """Whether some training rows serve for validation first."""
         if self.calibration == "none" or self.is_regression:
             return False
@@ -287,16 +287,16 @@ class TrainSettings(Settings):
 
         return np.dtype(self.precision)
 
-    def rows_aside(self, n: int) -> int:
+    def n_validation(self, n: int) -> int:
         """Return how many of n training rows serve for validation at first.
 
         A tenth; for the posterior `all`, of small tables, a fifth of those not to become active.
         """
-        if not self.keeps_rows_aside or n // 10 < LEAST_ASIDE:
+        if not self.keeps_validation_rows or n // 10 < LEAST_VALIDATION:
             return 0
         wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
-        fifth = min((n - wanted) // 5, ENOUGH_ASIDE) if self.posterior == "all" else 0
-        return min(max(n // 10, fifth), MOST_ASIDE)
+        fifth = min((n - wanted) // 5, ENOUGH_VALIDATION) if self.posterior == "all" else 0
+        return min(max(n // 10, fifth), MOST_VALIDATION)
 
     def rows_to_include(self, n: int) -> int:
         """Return the number of active rows for n training rows.
@@ -306,11 +306,11 @@ class TrainSettings(Settings):
         SettingsError
             If there are fewer rows than wanted.
         """
-        aside = self.rows_aside(n)
+        validation = self.n_validation(n)
         if self.n_active is None:
-            return min(DEFAULT_N_ACTIVE, n - aside)
-        if self.n_active > n - aside and not self.active_per_class:
-            less = f" less {aside} kept for validation" if aside else ""
+            return min(DEFAULT_N_ACTIVE, n - validation)
+        if self.n_active > n - validation and not self.active_per_class:
+            less = f" less {validation} kept for validation" if validation else ""
             raise SettingsError(
                 f"n_active={self.n_active} exceeds the {n} training rows{less}; lower --n-active"
             )

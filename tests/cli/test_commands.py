@@ -151,11 +151,11 @@ class TestInspect:
             shown[calibration] = last_json(invoke("inspect", run, "--json").stdout)
         model, record = sparsegp.load(tmp_path / "learned"), shown["learned"]
         assert record["settings"]["tolerance"] == 1e-3
-        assert record["calibration"]["temperature"] == model.span.calibration.temperature
+        assert record["calibration"]["temperature"] == model.weights.calibration.temperature
         assert record["calibration"]["variance_weight"] < 1.0
-        assert record["posterior"] == {**model.span.report, "jitter": model.posterior.jitter}
+        assert record["posterior"] == {**model.weights.report, "jitter": model.posterior.jitter}
         assert record["posterior"]["rounds"] >= 2
-        assert min(record["posterior"]["aside_nlpp"].values()) > 0.0
+        assert min(record["posterior"]["validation_nlpp"].values()) > 0.0
         assert shown["none"]["calibration"] == {
             "temperature": 1.0,
             "variance_weight": 0.0,

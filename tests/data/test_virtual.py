@@ -133,13 +133,13 @@ def test_validation_rows_have_no_copies_among_the_others(data: Data, first: spar
         run.select()
         assert not set(table.origin[run.validation]) & set(table.origin[~run.validation])
         assert not run.validation[run.active.rows].any()
-        x = np.concatenate([part for part, _ in run.map_blocks("kept_aside")])
-    assert len(x) == run.validation.sum() <= settings.rows_aside(n)
-    assert run.validation.sum() == settings.rows_aside(n)  # others fill up what is left
+        x = np.concatenate([part for part, _ in run.map_blocks("validation_rows")])
+    assert len(x) == run.validation.sum() <= settings.n_validation(n)
+    assert run.validation.sum() == settings.n_validation(n)  # others fill up what is left
     assert (table.origin[run.validation] != np.flatnonzero(run.validation)).any()
 
 
-def test_rows_without_copies_are_kept_aside_as_ever() -> None:
+def test_rows_without_copies_are_kept_for_validation_as_ever() -> None:
     settings = TrainSettings(seed=3)
     found = choose_validation_rows(1000, settings)
     order = np.random.default_rng([3, 1000]).permutation(1000)

@@ -88,7 +88,7 @@ def test_the_posterior_of_the_sites_is_that_of_the_recursion(problem, gather, da
     run = problem(X, targets[name], kernels, 40, 4, criterion=criterion, rule=rule)
     selection = run.finish()
     left = ActiveRows.of(run.settings, selection.active)
-    posterior = Posterior.from_span(left, POSTERIORS["adf"].make(left, None))
+    posterior = Posterior.from_weights(left, POSTERIORS["adf"].make(left, None))
     mean, variance = posterior.latent(X)
     np.testing.assert_allclose(mean, gather(selection, "mean"), atol=1e-8)
     np.testing.assert_allclose(variance, gather(selection, "variance"), atol=1e-8)
@@ -101,7 +101,7 @@ def test_gaussian_noise_gives_gaussian_process_regression_on_the_active_rows(pro
     run = problem(X, y, [parse("3*rbf(1.5)")], 60, 8, criterion=criterion, rule=rule)
     selection = run.finish()
     left = ActiveRows.of(run.settings, selection.active)
-    posterior = Posterior.from_span(left, POSTERIORS["adf"].make(left, None))
+    posterior = Posterior.from_weights(left, POSTERIORS["adf"].make(left, None))
     kernel = sk.ConstantKernel(3.0, "fixed") * sk.RBF(1.5, "fixed")
     rows = selection.active.rows
     dense = GaussianProcessRegressor(kernel, alpha=0.05, optimizer=None).fit(X[rows], y[rows])

@@ -94,7 +94,7 @@ def test_the_posterior_of_the_sites_is_that_of_the_recursion(local_blocks, rings
     of = settings()
     selection = go_on(begin(local_blocks, X, target, of), N_PAIRS)
     left = ActiveRows.of(of, selection.active)
-    posterior = Posterior.from_span(left, POSTERIORS["adf"].make(left, None))
+    posterior = Posterior.from_weights(left, POSTERIORS["adf"].make(left, None))
     mean, variance = posterior.latent(X)
     np.testing.assert_allclose(mean, state(selection, "mean"), atol=1e-8)
     np.testing.assert_allclose(variance, state(selection, "variance"), atol=1e-8)

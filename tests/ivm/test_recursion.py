@@ -88,20 +88,20 @@ def test_held_out_rows_follow(problem, local_blocks, rings, texts, lookahead, pa
         np.testing.assert_allclose(variance[:, c], expected, atol=1e-9)
     assert held_out.state_digest() == overlapping.state_digest()
 
-    standing, known = held_out.standing(), labels >= 0
-    assert (standing.rows, standing.labelled) == (200, int(known.sum()))
-    assert standing.loss == int((mean.argmax(axis=1) != labels).sum())
+    metrics, known = held_out.marginal_metrics(), labels >= 0
+    assert (metrics.rows, metrics.labelled) == (200, int(known.sum()))
+    assert metrics.loss == int((mean.argmax(axis=1) != labels).sum())
     log_z = run.settings.likelihood.log_z(mean[known], variance[known], labels[known])
-    assert standing.log_z == pytest.approx(log_z.sum(), rel=1e-12)
+    assert metrics.log_z == pytest.approx(log_z.sum(), rel=1e-12)
 
 
 def test_standing_of_training_rows_counts_errors(problem, gather, rings):
     X, target = rings(300)
     selection = problem(X, target, [parse("rbf(0.7)")], 60).finish()
-    standing = selection.blocks.blocks[0].standing()
+    metrics = selection.blocks.blocks[0].marginal_metrics()
     wrong = gather(selection, "mean").argmax(axis=1) != target
-    assert (standing.rows, standing.loss, standing.log_z) == (300, int(wrong.sum()), 0.0)
-    assert standing.loss < 30
+    assert (metrics.rows, metrics.loss, metrics.log_z) == (300, int(wrong.sum()), 0.0)
+    assert metrics.loss < 30
 
 
 def test_blocks_start_at_whole_tiles(problem, rings):

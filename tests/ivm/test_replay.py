@@ -139,7 +139,7 @@ def test_every_message_may_come_twice(run):
     assert twice.active.rows.tolist() == once.active.rows.tolist()
     assert same(twice.active.batches, once.active.batches)
     assert [b.state_digest() for b in twice.blocks.blocks] == digests(once)[0]
-    twice.blocks.map_blocks("standing")
+    twice.blocks.map_blocks("marginal_metrics")
     twice.blocks.map_blocks("fingerprint")
     assert ("gather" in twice.blocks.sent) == (run.order.slots > 1)
     assert ("propose" in twice.blocks.sent) == (run.lookahead > 1)

@@ -236,7 +236,7 @@ def test_a_block_may_lose_all_its_rows(make):
         assert blocks[3].n_tiles == 0
         rows, scores, _ = blocks[3].advance(None, 0, 4)
         assert len(rows) == len(scores) == blocks[3].count(0) == 0
-        assert blocks[3].standing().rows == 0
+        assert blocks[3].marginal_metrics().rows == 0
         batch = run.finish().active.batches[0]
         blocks[3].include(batch)
         assert np.isnan(blocks[3].array("mean")).all()

@@ -77,7 +77,7 @@ def test_restart_brings_all_rows_back(make):
     before = held(selection)
     block.restart(run.kernels, run.settings.rule)
     assert block.count(0) == N
-    assert block.standing().rows == N
+    assert block.marginal_metrics().rows == N
     for batch_or_keep in selection.active.recovery():
         getattr(block, batch_or_keep[0])(*batch_or_keep[1])
     for mine, other in zip(held(selection), before, strict=True):
@@ -87,21 +87,21 @@ def test_restart_brings_all_rows_back(make):
 # -- rows that are no candidates ----------------------------------------------------------------
 
 
-def test_held_out_rows_follow_and_rows_kept_aside_leave(make):
+def test_held_out_rows_follow_and_validation_rows_leave(make):
     run, free = make("lookahead"), make("lookahead", bound=None)
-    aside = np.arange(N) % 10 == 3
+    validation = np.arange(N) % 10 == 3
     (first,) = run.finish().active.kept[:1]
-    block = RowBlock(run.settings, run.X, run.target, 0, aside=aside)
+    block = RowBlock(run.settings, run.X, run.target, 0, validation=validation)
     block.keep(Keep(0, 15))
-    assert block.count(0) == N - aside.sum()
-    assert not aside[block.rows[block.open]].any()
+    assert block.count(0) == N - validation.sum()
+    assert not validation[block.rows[block.open]].any()
     mine, other = (RowBlock(p.settings, run.X, run.target, 0, held_out=True) for p in (run, free))
     selection = run.finish()
     for method, args in selection.active.recovery():
         getattr(mine, method)(*args)
         if method == "include":
             other.include(*args)
-    assert mine.standing().rows == other.standing().rows == N
-    assert mine.standing().log_z == pytest.approx(other.standing().log_z, rel=1e-5)
+    assert mine.marginal_metrics().rows == other.marginal_metrics().rows == N
+    assert mine.marginal_metrics().log_z == pytest.approx(other.marginal_metrics().log_z, rel=1e-5)
     assert_allclose(mine.array("mean"), other.array("mean"), rtol=1e-3, atol=1e-3)
     assert first.room == 15

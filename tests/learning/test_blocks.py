@@ -30,7 +30,7 @@ N = 700
 
 
 class Blocks:
-    """A selection over blocks in a list; the last is held out, a tenth of the rows kept aside."""
+    """A selection over blocks in a list; the last is held out, a tenth of the validation rows."""
 
     def __init__(self, case, cuts):
         likelihood, each, size = CASES[case]
@@ -49,9 +49,9 @@ class Blocks:
             unit=1,
         )
         block = PairBlock if each else RowBlock
-        self.aside = rng.random(N) < 0.1
+        self.validation = rng.random(N) < 0.1
         self.blocks = [
-            block(settings, self.X[a:b], self.target[a:b], a, aside=self.aside[a:b])
+            block(settings, self.X[a:b], self.target[a:b], a, validation=self.validation[a:b])
             for a, b in pairwise([0, *(cut * TILE for cut in cuts), N])
         ]
         self.blocks.append(block(settings, self.X[N:], self.target[N:], 4 * TILE, held_out=True))
@@ -80,7 +80,7 @@ def test_rows_that_are_not_active_count_and_no_others(cut, make_rows):
     blocks, objective = cut[0], cut[0].objective
     rows = make_rows(False)  # other rows take the place of these
     rows.X, rows.target, rows.active = blocks.X[:N], blocks.target[:N], blocks.active.rows
-    rows.counts = ~blocks.aside
+    rows.counts = ~blocks.validation
     parts = (objective.kernels, objective.likelihood, blocks.members, blocks.sites)
     expected = evidence(*parts, rows.sum_rows)
     value, gradient = objective.evaluate(objective.start, blocks.sites)

@@ -163,7 +163,7 @@ def test_same_bits_for_any_blocks_and_workers(
     for way in ways:
         model = sparsegp.train(X, y, **settings, **way)
         assert_array_equal(model.predict_log_proba(X), expected)
-        assert model.span.report == first.span.report
+        assert model.weights.report == first.weights.report
 
 
 def _run_until(run: Training) -> None:
@@ -212,11 +212,16 @@ def test_calibration_can_be_switched_off_and_round_trips(
 ) -> None:
     X, y = digits
     plain = sparsegp.train(X, y, n_active=50, posterior="all", calibration="none")
-    assert (plain.span.calibration.temperature, plain.span.calibration.variance_weight) == (1, 0)
+    assert (plain.weights.calibration.temperature, plain.weights.calibration.variance_weight) == (
+        1,
+        0,
+    )
     model = sparsegp.train(X, y, n_active=50, posterior="all", out=tmp_path / "run")
-    aside = 1437 // 10
-    assert model.span.calibration.variance_weight < 0.5
+    validation = 1437 // 10
+    assert model.weights.calibration.variance_weight < 0.5
     again = sparsegp.load(tmp_path / "run")
-    assert again.span.calibration == model.span.calibration
-    assert again.span.report == model.span.report
-    assert_array_equal(again.predict_log_proba(X[:aside]), model.predict_log_proba(X[:aside]))
+    assert again.weights.calibration == model.weights.calibration
+    assert again.weights.report == model.weights.report
+    assert_array_equal(
+        again.predict_log_proba(X[:validation]), model.predict_log_proba(X[:validation])
+    )

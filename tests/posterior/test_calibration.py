@@ -11,7 +11,7 @@ import sparsegp
 from sparsegp.kernels import RBF
 from sparsegp.likelihoods import MultinomialProbit, Probit
 from sparsegp.posterior.base import ActiveRows, Calibration
-from sparsegp.posterior.calibration import PRIOR, fit, latent_aside, with_calibration
+from sparsegp.posterior.calibration import PRIOR, fit, latent_validation, with_calibration
 from sparsegp.posterior.predict import Posterior
 from sparsegp.posterior.sites import adf
 from sparsegp.types import Doubles, Integers
@@ -20,7 +20,7 @@ BIAS = -3.0
 
 
 class Aside:
-    """Rows that were kept aside, and no others."""
+    """Validation rows, and no others."""
 
     calibrate = True
 
@@ -28,7 +28,7 @@ class Aside:
         self.x, self.target = x, target
 
     def map_blocks(self, method: str, *args: Any) -> list[Any]:
-        assert method == "kept_aside"
+        assert method == "validation_rows"
         return [(self.x, self.target)]
 
 
@@ -41,7 +41,7 @@ def active_rows(likelihood: Any, latent_values: int) -> ActiveRows:
 
 
 def marginals(active: ActiveRows, x: Doubles) -> tuple[Doubles, Doubles]:
-    return Posterior.from_span(active, adf(active, None)).latent(x)
+    return Posterior.from_weights(active, adf(active, None)).latent(x)
 
 
 @pytest.mark.parametrize("truth", [0.5, 2.5])
@@ -53,29 +53,29 @@ def test_temperature_of_latent_value_and_bias_is_found(truth: float) -> None:
     p = np.exp(log_ndtr((mean[:, 0] + BIAS) / truth / np.sqrt(1.0 + 0.3 * variance[:, 0])))
     target = (rng.random(len(x)) < p).astype(np.int64)
     rows: Any = Aside(x, target)
-    span = with_calibration(active, rows, adf(active, None))
-    assert span.calibration.temperature == pytest.approx(truth, rel=0.1)
-    z = (2.0 * target - 1.0) * (mean[:, 0] + BIAS) / span.calibration.temperature
-    z /= np.sqrt(1.0 + span.calibration.variance_weight * variance[:, 0])
-    assert span.report["aside_nlpp"] == pytest.approx(-log_ndtr(z).mean(), rel=1e-12)
+    weights = with_calibration(active, rows, adf(active, None))
+    assert weights.calibration.temperature == pytest.approx(truth, rel=0.1)
+    z = (2.0 * target - 1.0) * (mean[:, 0] + BIAS) / weights.calibration.temperature
+    z /= np.sqrt(1.0 + weights.calibration.variance_weight * variance[:, 0])
+    assert weights.report["validation_nlpp"] == pytest.approx(-log_ndtr(z).mean(), rel=1e-12)
 
     def means_alone(temperature: float, weight: float) -> Doubles:
         return Probit(BIAS).log_z(mean / temperature, weight * variance, target)
 
     former = fit(means_alone, PRIOR)
-    assert -means_alone(*former).mean() > span.report["aside_nlpp"] + 0.003
+    assert -means_alone(*former).mean() > weights.report["validation_nlpp"] + 0.003
 
 
 def test_no_bias_no_difference() -> None:
     active, rng = active_rows(MultinomialProbit(12, (0.0, 0.0, 0.0)), 3), np.random.default_rng(3)
     rows: Any = Aside(rng.normal(size=(300, 2)), rng.integers(3, size=300))
-    span = with_calibration(active, rows, adf(active, None))
-    mean, variance, target = latent_aside(active, rows, span)
+    weights = with_calibration(active, rows, adf(active, None))
+    mean, variance, target = latent_validation(active, rows, weights)
 
     def log_z(temperature: float, weight: float) -> Doubles:
         return MultinomialProbit(12).log_z(mean / temperature, weight * variance, target)
 
-    found = span.calibration.temperature, span.calibration.variance_weight
+    found = weights.calibration.temperature, weights.calibration.variance_weight
     assert found == fit(log_z, PRIOR)
     assert found[0] > 1.2  # of labels that have nothing to do with the latent values
 
@@ -88,8 +88,8 @@ def test_predictions_divide_the_bias_too(temperature: float) -> None:
     model: Any = sparsegp.train(
         X, y, likelihood=f"probit({BIAS})", n_active=30, calibration="none", precision="float64"
     )
-    span = replace(model.span, calibration=Calibration(temperature, 0.4))
-    tempered = replace(model, span=span)
+    weights = replace(model.weights, calibration=Calibration(temperature, 0.4))
+    tempered = replace(model, weights=weights)
     mean, variance = tempered.latent_mean_and_variance(X)
     z = (mean[:, 0] + BIAS) / temperature / np.sqrt(1.0 + 0.4 * variance[:, 0])
     found = tempered.predict_log_proba(X)

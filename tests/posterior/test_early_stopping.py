@@ -1,4 +1,4 @@
-"""The search for prior scale and rounds, and that rows kept aside speak for rows never seen."""
+"""The search for prior scale and rounds, and that validation rows speak for rows never seen."""
 
 from typing import Any
 
@@ -144,14 +144,14 @@ def test_a_search_restored_goes_on_as_if_never_stopped(stop: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_rows_kept_aside_agree_with_rows_never_seen(seed: int) -> None:
+def test_validation_rows_agree_with_rows_never_seen(seed: int) -> None:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(12_000, 2))
     noisy = np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.4 * rng.normal(size=len(X))
     y = np.digitize(noisy, [-0.7, 0.7])
     model = sparsegp.train(X[:6000], y[:6000], n_active=60, runtime="threads=1")
-    calibration = model.span.calibration
-    expected = model.span.report["aside_nlpp"][f"{calibration.prior_scale:.4g}"]
+    calibration = model.weights.calibration
+    expected = model.weights.report["validation_nlpp"][f"{calibration.prior_scale:.4g}"]
     log_p = model.predict_log_proba(X[6000:])[np.arange(6000), y[6000:]]
     error = log_p.std() * np.sqrt(1 / 600 + 1 / 6000)
     assert -log_p.mean() == pytest.approx(expected, abs=3.0 * error)

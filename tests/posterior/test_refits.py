@@ -40,7 +40,7 @@ class Run:
     texts: list[str]
     criterion: str = "residual"
     target: np.ndarray | None = None
-    aside: np.ndarray | None = None
+    validation: np.ndarray | None = None
     capacity: int = 80
 
     n_rows = N
@@ -65,9 +65,9 @@ class Run:
 
     def build(self) -> None:
         cuts = [slice(0, TILE), slice(TILE, N)]
-        aside = np.zeros(N, dtype=bool) if self.aside is None else self.aside
+        validation = np.zeros(N, dtype=bool) if self.validation is None else self.validation
         self.blocks = [
-            RowBlock(self.settings, self.X[cut], self.y[cut], cut.start, aside=aside[cut])
+            RowBlock(self.settings, self.X[cut], self.y[cut], cut.start, validation=validation[cut])
             for cut in cuts
         ]
 
@@ -180,13 +180,15 @@ def test_scores_stay_between_fits() -> None:
     assert all(before[row] == score for row, score in after.items())
 
 
-def test_rows_kept_aside_take_no_part() -> None:
+def test_rows_kept_for_validation_take_no_part() -> None:
     _, target = rows_of()
-    aside = np.random.default_rng(3).random(N) < 0.2
-    other = np.where(aside, (target + 1) % 3, target)
-    runs = [Run(KERNELS["shared"], target=y, aside=aside).select(60) for y in (target, other)]
+    validation = np.random.default_rng(3).random(N) < 0.2
+    other = np.where(validation, (target + 1) % 3, target)
+    runs = [
+        Run(KERNELS["shared"], target=y, validation=validation).select(60) for y in (target, other)
+    ]
     assert_array_equal(runs[0].active.rows, runs[1].active.rows)
-    assert not aside[runs[0].active.rows].any()
+    assert not validation[runs[0].active.rows].any()
 
 
 def test_held_out_rows_are_not_scored() -> None:
