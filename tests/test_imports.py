@@ -28,7 +28,7 @@ LAYERS = [
     ["runtime"],
     ["settings", "interrupt"],
     ["model"],
-    ["estimate"],
+    ["memory"],
     ["report"],
     ["fit"],
     ["estimator"],

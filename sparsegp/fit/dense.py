@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsegp import memory
 from sparsegp.data import Table
 from sparsegp.dense import Mixture, Problem, Session, Status, infer
-from sparsegp.errors import SettingsError
 from sparsegp.fit.run import Content, Run, below
 from sparsegp.ivm.rows import TILE
 from sparsegp.model import DenseModel
-from sparsegp.runtime.memory import free_memory
 from sparsegp.settings import DenseSettings
 from sparsegp.state import to_arrays
 from sparsegp.types import Doubles
@@ -42,7 +41,8 @@ class DenseRun(Run):
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Refuse more rows than memory can hold."""
         del held_out  # predicted a few at a time
-        require_memory(rows.X.shape[0], n_classes, self.settings)
+        shape = memory.shape_of(rows, None, n_classes, self.settings)
+        memory.check(shape, self.runtime)
 
     def build(self) -> None:
         """Read the rows, and go to the state of the newest checkpoint."""
@@ -147,20 +147,3 @@ def digests(x: Doubles, target: NDArray[Any]) -> NDArray[np.uint64]:
     parts = (rows[start : start + TILE] for start in range(0, len(rows), TILE))
     each = [hashlib.blake2b(np.ascontiguousarray(part).tobytes(), digest_size=8) for part in parts]
     return np.array([int.from_bytes(digest.digest()) for digest in each], dtype=np.uint64)
-
-
-def require_memory(n: int, n_classes: int, settings: DenseSettings) -> None:
-    """Refuse more rows than memory can hold.
-
-    Raises
-    ------
-    SettingsError
-    """
-    a_row = 8 * settings.sizes(n_classes)[1]
-    needed, free = a_row * n * n, free_memory()
-    if needed > free:
-        raise SettingsError(
-            f"method={settings.method} holds {needed / 1e9:.1f} GB for {n} rows, and "
-            f"{free / 1e9:.1f} GB are free; give at most {int(np.sqrt(free / a_row))} "
-            "rows, or use method=ivm, which takes any number"
-        )

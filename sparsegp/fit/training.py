@@ -5,14 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsegp import memory
 from sparsegp.data import Table
 from sparsegp.errors import SettingsError
-from sparsegp.estimate import Places, require_room
-from sparsegp.estimate.dealing import default_block_rows, tiles_together
 from sparsegp.fit import stages
 from sparsegp.fit.learning import learn
 from sparsegp.fit.prepare import Prepared, choose_validation_rows
@@ -22,13 +20,11 @@ from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.criteria import CRITERIA
 from sparsegp.ivm.greedy import Selection
 from sparsegp.ivm.pairs import PairBlock, PairSelection, PairSet
-from sparsegp.ivm.rows import TILE, BlockSettings
+from sparsegp.ivm.rows import BlockSettings
 from sparsegp.learning.objective import with_parameters
 from sparsegp.model import SparseModel
 from sparsegp.runtime import Part
 from sparsegp.runtime.base import Message
-from sparsegp.runtime.inputs import pack_inputs
-from sparsegp.runtime.memory import Room
 from sparsegp.runtime.scratch import Scratch
 from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.settings import TrainSettings
@@ -124,34 +120,22 @@ class Training(Run):
             n_latent=n_latent,
             capacity=self.n_active,
             lazy=settings.lazy,
-            unit=tiles_together(n, bound is not None),
+            unit=memory.tiles_together(n, bound is not None),
             allocate=np.zeros if self.scratch is None else Scratch(self.scratch),
             bound=bound,
         )
-        together = self.block_settings.unit * TILE
-        wanted = self.block_rows or default_block_rows(n, self.runtime.n_workers)
-        self.block_rows = -(-wanted // together) * together
+        unit, n_workers = self.block_settings.unit, self.runtime.n_workers
+        self.block_rows = memory.rows_of_block(n, n_workers, unit, self.block_rows)
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Refuse a run that does not fit the memory of its processes."""
-        (n, p), rooms = rows.X.shape, self.runtime.rooms()
-        apart = not isinstance(self.runtime, ThreadRuntime)
-        require_room(
-            Places(Room.of_this_process("this process"), rooms if apart else ()),
-            n=n,
-            p=p,
-            n_classes=n_classes,
-            n_active=self.settings.rows_to_include(n),
-            settings=self.settings,
-            n_workers=len(rooms) if apart else 0,
-            n_threads=1 if apart else self.runtime.n_workers,
-            n_test=0 if held_out is None else held_out.X.shape[0],
-            source_bytes=held_bytes(rows.X) if apart else 0,
-            source_itemsize=rows.X.dtype.itemsize,
-            chunk_rows=max(rows.X.chunks[0]),
-            block_rows=self.block_rows,
-            scratch=self.scratch is not None,
-        )
+        where: dict[str, Any] = {"n_threads": self.runtime.n_workers}
+        if not isinstance(self.runtime, ThreadRuntime):
+            held = memory.held_bytes(rows.X)
+            where = {"n_workers": self.runtime.n_workers, "source_bytes": held}
+        where |= {"block_rows": self.block_rows, "scratch": self.scratch is not None}
+        shape = memory.shape_of(rows, held_out, n_classes, self.settings, **where)
+        memory.check(shape, self.runtime)
 
     # -- stages ------------------------------------------------------------------------------------
 
@@ -324,10 +308,3 @@ class Training(Run):
             chunks.append(chunk.T if name == "stub" else chunk)
         whole: da.Array = da.concatenate(chunks)  # type: ignore[no-untyped-call]
         return whole
-
-
-def held_bytes(X: "da.Array") -> int:
-    """Return the bytes of rows that travel with their tasks; none of those read from files."""
-    first = X.blocks[0]
-    packed = cloudpickle.dumps(pack_inputs({"X": first}))
-    return int(X.nbytes) if 2 * len(packed) > first.nbytes else 0
