@@ -124,8 +124,8 @@ def test_arrays_of_the_row_blocks(task: str) -> None:
         Training(table_from_arrays(X, y), settings, runtime=runtime) as run,
     ):
         run.build()
-        selection, stub, blocks = run.selection(), 0, runtime._blocks  # type: ignore[attr-defined]
-        while len(run.active) < d and selection.round(d):
+        stub, blocks = 0, runtime._blocks  # type: ignore[attr-defined]
+        for _ in run.include(d):
             stub = max(stub, sum(stub.nbytes for block in blocks for stub in block.stubs))
         inputs = sum(block.X.nbytes for block in blocks)
         saved = sum(array.nbytes for array in run.active.arrays().values())
