@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import cloudpickle  # type: ignore[import-untyped]
 
@@ -27,9 +27,6 @@ from sparsegp.runtime import Runtime
 from sparsegp.runtime.inputs import pack_inputs
 from sparsegp.runtime.threads import usable_cpus
 from sparsegp.settings import DenseSettings, TrainSettings
-
-if TYPE_CHECKING:
-    import dask.array as da
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +99,7 @@ def shape_of(
     return Shape(n, p, n_classes, settings.rows_to_include(n), settings, n_test, **of_rows, **more)
 
 
-def held_bytes(X: "da.Array") -> int:
+def held_bytes(X: Any) -> int:
     """Return the bytes of rows that travel with their tasks; nothing of those read from files."""
     first = X.blocks[0]
     packed = cloudpickle.dumps(pack_inputs({"X": first}))
