@@ -117,8 +117,7 @@ def finish(run: "Training", keep_blocks: bool) -> SparseModel:
     chosen = POSTERIORS[run.settings.posterior]
     if not (keep_blocks or chosen.listens or run.calibrate):
         run.runtime.build(run.block_type, [])
-    if chosen.listens:
-        run.progress.start(0, "rounds", "posterior")
+    run.progress.start(0, "rounds", "posterior")
     weights = chosen.make(active, run)
     run.progress.finish()
     if not keep_blocks:
