@@ -13,8 +13,7 @@ from sparsegp.dense import Mixture, Problem, Session, Status, infer
 from sparsegp.fit.run import Run
 from sparsegp.ivm.rows import TILE
 from sparsegp.model import DenseModel
-from sparsegp.report.metrics import evaluate
-from sparsegp.report.regression import evaluate_regression
+from sparsegp.report import evaluate, evaluate_regression
 from sparsegp.settings import DenseSettings
 
 
