@@ -15,7 +15,7 @@ PROJECT = ROOT.parent / "pyproject.toml"
 
 LAYERS = [
     ["blas", "errors", "types", "progress"],
-    ["registry", "state"],
+    ["fields", "registry", "state"],
     ["math"],
     ["kernels"],
     ["likelihoods"],
