@@ -5,7 +5,6 @@ import pytest
 
 from sparsegp.ivm.criteria import Predictive, Random
 from sparsegp.kernels import parse
-from sparsegp.runtime.base import Part
 from sparsegp.runtime.threads import ThreadRuntime
 
 KERNELS = {
@@ -55,7 +54,7 @@ def test_threads_change_no_bit(problem, gather, data, lazy):
     with ThreadRuntime(2) as runtime:
 
         def threads(blocks):
-            parts = [Part(k, {"block": block}) for k, block in enumerate(blocks)]
+            parts = [{"block": block} for k, block in enumerate(blocks)]
             runtime.build(lambda block: block, parts)
             return runtime
 
