@@ -5,7 +5,6 @@ finished, holds every finished trial and in the end what was chosen. So a killed
 trials that were running and no other.
 """
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -13,7 +12,7 @@ from typing import Any
 
 from sparsegp.errors import StoreError
 from sparsegp.learning.search import Choice, Outcome, Trial
-from sparsegp.store import RUN_FILE, TUNING, RunDirectory, folder_of, read, restoring
+from sparsegp.store import RUN_FILE, TUNING, RunDirectory, folder_of, read_run
 
 
 @dataclass
@@ -125,10 +124,8 @@ def read_records(
     store = RunDirectory(os.path.join(os.fspath(path), TUNING), 1, on_warning)
     if RUN_FILE not in store.folder.sizes():
         return None
-    with restoring(f"{store.folder}/{RUN_FILE}"):
-        asked = json.loads(read(store.folder, RUN_FILE))
-        settings, data = dict(asked["settings"]), dict(asked["data"])
-        limits = {"max_trials": settings.pop("max_trials")}
+    settings, data = read_run(store.folder)
+    limits = {"max_trials": settings.pop("max_trials", None)}
     records = Records(store)
     records.load()
     known = {"settings": settings, "data": data, "limits": limits}
