@@ -78,7 +78,9 @@ def test_arrays_of_the_blocks(options):
         blocks = runtime._blocks
         found = estimate(1100, 6, 4, 20, settings, 0, 300, n_threads=2).blocks
         assert found.inputs == sum(block.X.nbytes for block in blocks)
-        assert found.stub == sum(stub.nbytes for block in blocks for stub in block.stubs)
+        assert found.stub == sum(
+            M.nbytes for block in blocks for panels in block.stubs for M in panels
+        )
         state = ("mean", "variance", "target", "rows", "open", "validation", "real")
         marginals = sum(getattr(block, name).nbytes for block in blocks for name in state)
         assert found.marginals == marginals
@@ -101,7 +103,9 @@ def test_every_task_is_foretold(task, tmp_path):
         run.build()
         blocks = runtime._blocks
         found = estimate(1100, 6, n_classes, 20, settings, n_threads=2)
-        assert found.blocks.stub == sum(stub.nbytes for block in blocks for stub in block.stubs)
+        assert found.blocks.stub == sum(
+            M.nbytes for block in blocks for panels in block.stubs for M in panels
+        )
         state = ("mean", "variance", "target", "rows", "open", "validation", "real")
         marginals = sum(getattr(block, name).nbytes for block in blocks for name in state)
         assert found.blocks.marginals == marginals
@@ -128,7 +132,7 @@ def test_checkpoints_and_messages(options, tmp_path):
     batches = content.pop("counts")
     assert found.checkpoint_bytes == sum(array.nbytes for array in content.values())
     assert found.rounds <= len(batches)
-    assert found.message_bytes >= max(batch.factor.nbytes for batch in run.active.batches)
+    assert found.message_bytes >= max(batch.factor.nbytes for batch in run.active.included)
     rounds = [name for name in calls if name != "marginal_metrics"]
     assert len(rounds) <= 1 + len(batches) * found.messages / found.rounds
 
@@ -154,7 +158,7 @@ def test_a_bound_on_stub_entries(options):
         selection, most = run.selection(), 0
         while len(run.active) < d:
             selection.round(d)
-            stubs = [stub.nbytes for block in runtime._blocks for stub in block.stubs]
+            stubs = [M.nbytes for block in runtime._blocks for panels in block.stubs for M in panels]
             most = max(most, sum(stubs))
         content = run.active.arrays()
     found = estimate(n, 6, 4, d, settings, 0, 300, n_threads=2)

@@ -221,9 +221,8 @@ def messages_per_round(settings: TrainSettings) -> int:
     order = settings.order
     if settings.active_per_class:
         return 1
-    if CRITERIA[settings.criterion](settings.seed).static or order.panel > 1:
-        return 2  # gather, advance
-    return 3 if order.lookahead > 1 else 1  # gather, propose, advance; or advance alone
+    checked = order.slots > 1 and order.panel == 1 and not CRITERIA[settings.criterion].static
+    return 3 if checked else 2  # gather, propose if the batch is checked, advance
 
 
 def checkpoint_size(n: int, shape: Shape) -> int:

@@ -28,7 +28,7 @@ def rounds(run: "Training", every: int) -> Iterator[int]:
     while (count := len(run.active)) < run.n_active:
         if isinstance(selection, Selection):
             run.coefficients = keep_up(selection, run, run.coefficients)
-        if not selection.round(min((count // every + 1) * every, run.n_active), run.n_active):
+        if not selection.round(min((count // every + 1) * every, run.n_active)):
             break
         yield len(run.active)
         run.checkpoint(run.done, extent(run), due=len(run.active) == run.n_active)
