@@ -59,7 +59,7 @@ def refined(settings: TrainSettings, sample: Sample, trial: Trial) -> str:
     """Return the kernel with a length scale for every column, found on some of the rows."""
     some = sample.first(min(trial.rows, SEARCH_ROWS))
     n_active = min(trial.n_active, SEARCH_ACTIVE)
-    return refine(some, trial.kernel, n_active, settings.seed, trial.steps)[0]
+    return refine(some, trial.kernel, n_active, settings.seed, trial.steps)
 
 
 @dataclass(frozen=True)

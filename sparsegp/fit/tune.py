@@ -16,7 +16,6 @@ from sparsegp.fit.records import Records, has_run, records_in
 from sparsegp.fit.sample import digest, draw_sample
 from sparsegp.fit.trial import run_trial
 from sparsegp.interrupt import StopRequest
-from sparsegp.kernels import InputScale
 from sparsegp.learning.relevances import Sample
 from sparsegp.learning.search import MOST_ROWS, OUT_OF_TIME, Choice, Outcome, Plan, Trial, search
 from sparsegp.learning.space import Candidates
@@ -130,8 +129,7 @@ def tune(
             end = math.inf if max_seconds is None else began + max_seconds
             trials = Trials(sample, chosen, place, records, shown, stop, end)
             plan = Plan.of(sample.X.shape, n_active, max_trials, chosen.n_validation)
-            scale = InputScale(data.scaled_variances)
-            candidates = Candidates(chosen.kernel, scale, chosen.seed)
+            candidates = Candidates(chosen.kernel, data.scaled_variances, chosen.seed)
             records.choose(search(candidates, plan, trials.try_out))
         assert records.chosen is not None  # just now, or before
         return Tuned(**records.chosen, trials=tuple(records.in_order()))
