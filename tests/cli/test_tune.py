@@ -10,8 +10,7 @@ import pytest
 
 import sparsegp
 from sparsegp.cli.tune import trial_lines
-from sparsegp.fit.records import read_records
-from sparsegp.fit.tune import MAX_TRIALS
+from sparsegp.fit.tune import MAX_TRIALS, read_records
 
 SMALL = ("--max-trials", 8, "--n-active", 40)
 LONGER = ("--max-trials", 24, "--n-active", 40)
