@@ -13,8 +13,7 @@ from sparsegp.errors import SettingsError
 from sparsegp.fit.run import Run
 from sparsegp.ivm.rows import TILE
 from sparsegp.model import DenseModel
-from sparsegp.report.metrics import evaluate
-from sparsegp.report.regression import evaluate_regression
+from sparsegp.report import evaluate, evaluate_regression
 from sparsegp.runtime.memory import free_memory
 from sparsegp.settings import DenseSettings
 

@@ -202,8 +202,7 @@ class Training(SparseRun):
         chosen = POSTERIORS[self.settings.posterior]
         if not (keep_blocks or chosen.listens or self.calibrate):
             self.runtime.build(self.block_type, [])
-        if chosen.listens:
-            self.progress.start(0, "rounds", "posterior")
+        self.progress.start(0, "rounds", "posterior")
         weights = chosen.make(active, self)
         self.progress.finish()
         if not keep_blocks:

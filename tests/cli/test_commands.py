@@ -162,8 +162,8 @@ class TestInspect:
             "prior_scale": 1.0,
         }
         text = invoke("inspect", tmp_path / "learned").stdout
-        assert "(temperature), latent variances times " in text
-        assert f"objective {record['posterior']['objective']:.6g} nats" in text
+        assert f"temperature {model.weights.calibration.temperature:.5g}, variance weight" in text
+        assert f"objective {record['posterior']['objective']:.5g}" in text
 
     def test_model_alone(self, trained, invoke, last_json):
         record = last_json(invoke("inspect", trained / "model.zarr.zip", "--json").stdout)

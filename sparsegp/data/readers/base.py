@@ -1,85 +1,38 @@
-"""What a reader is, how one is registered and found, and what several formats share."""
+"""What several formats share: files beside each other, names of arrays, the label column."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 
-from sparsegp.data.storage import is_file, is_url, opened
+from sparsegp.data.storage import size_of
 from sparsegp.data.table import Dataset, Table
 from sparsegp.errors import DataError
-from sparsegp.registry import Registry
 
 LabelColumn: TypeAlias = str | int | None
 """A column's name, its number counted from 0 (negative: from the end), or None for the last."""
 
-ReadFunction: TypeAlias = Callable[[str, LabelColumn, int | None], Dataset]
-"""From the name of a file, the label column and the number of columns that a model takes.
-
-A `DataError` says in one line what is wrong with a file, and where.
-"""
+ARRAYS = ("X", "y", "X_train", "y_train", "X_test", "y_test")
 
 
-@dataclass(frozen=True)
-class Reader:
-    """One file format.
+def beside(name: str, *replaced: tuple[str, str], ends: Sequence[str] = ("",)) -> str | None:
+    """Return the file in the same folder with another name, None where there is none.
 
     Parameters
     ----------
-    read : callable
-    magic : bytes
-        How its files begin; empty where nothing is certain.
-    columns : bool
-        Labels are one of the columns.
+    name : str
+    *replaced : pair of str
+        Patterns, and what the name of the other file has in their place.
+    ends : sequence of str
+        What either name may end in besides, such as .gz.
     """
-
-    read: ReadFunction
-    magic: bytes = b""
-    columns: bool = False
-
-
-READERS: Registry[Reader] = Registry("format")
-"""Readers by the ends of the names of their files."""
-
-
-def reader(*endings: str, **about: bytes | bool) -> Callable[[ReadFunction], ReadFunction]:
-    """Register the decorated function for files whose names end so; `about` is for `Reader`."""
-
-    def add(read: ReadFunction) -> ReadFunction:
-        for ending in endings:
-            READERS.register(ending)(Reader(read, **about))  # type: ignore[arg-type]
-        return read
-
-    return add
-
-
-def find_reader(name: str) -> Reader:
-    """Choose the reader of a file or directory by its name, else by its first bytes.
-
-    Raises
-    ------
-    DataError
-        If neither is known.
-    """
-    first = name.split(",", maxsplit=1)[0].rstrip("/").lower().removesuffix(".gz")
-    for ending in READERS:
-        if first.endswith(ending):
-            return READERS[ending]
-    if is_file(name):
-        with opened(name) as file:
-            start = file.read(16)
-        for each in map(READERS.__getitem__, READERS):
-            if each.magic and start.startswith(each.magic):
-                return each
-    elif is_url(name) or any((Path(name) / key).exists() for key in ("zarr.json", ".zgroup")):
-        return READERS[".zarr"]
-    raise DataError(
-        f"the format of {name!r} is not known; names must end in one of: {', '.join(READERS)} "
-        f"(text and IDX files may be compressed, with .gz at the end)"
-    )
-
-
-ARRAYS = ("X", "y", "X_train", "y_train", "X_test", "y_test")
+    folder, slash, last = name.rpartition("/")
+    for end in ends:
+        last = last.removesuffix(end)
+    other = last
+    for pattern, text in replaced:
+        other = re.sub(pattern, text, other)
+    found = (folder + slash + other + end for end in ends)
+    return next((each for each in found if other != last and size_of(each) is not None), None)
 
 
 def dataset_of_arrays(
@@ -101,16 +54,16 @@ def dataset_of_arrays(
     DataError
         If the arrays have other names, or rows have no labels though there is a test split.
     """
-    present = sorted(names)
+    present = set(names)
     if "X_train" not in present and "X" in present:
         return Dataset(table("X", "y" if "y" in present else None))
-    needed = {"X_train", "y_train"} | ({"y_test"} if "X_test" in present else set())
-    if not needed <= set(present):
+    tested = "X_test" in present
+    if not present >= {"X_train", "y_train"} | ({"y_test"} if tested else set()):
         raise DataError(
             f"{source} must hold X and y, or X_train, y_train and perhaps X_test, y_test; "
-            f"found: {_listed(present)}"
+            f"found: {_listed(sorted(present))}"
         )
-    test = table("X_test", "y_test") if "X_test" in present else None
+    test = table("X_test", "y_test") if tested else None
     return Dataset(table("X_train", "y_train"), test)
 
 

@@ -9,28 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.data.blocks import from_function
-from sparsegp.data.labels import tidy_labels
-from sparsegp.data.readers.base import LabelColumn, label_place, reader
+from sparsegp.data.labels import REAL_KINDS, tidy_labels
+from sparsegp.data.readers.base import LabelColumn, label_place
 from sparsegp.data.storage import opened
 from sparsegp.data.table import Dataset, Table, column_names
 from sparsegp.errors import DataError
 
-SMALL = {"bool", "int8", "uint8", "int16", "uint16", "halffloat", "float"}
-"""Types of columns whose values are floats of 32 bits, and NaN where they are missing."""
 
-LARGE = SMALL | {"int32", "uint32", "int64", "uint64", "double"}
-
-
-@reader(".parquet", magic=b"PAR1", columns=True)
 def read_parquet(name: str, label_column: LabelColumn, n_features: int | None) -> Dataset:
     """Read columns of numbers and one of labels; missing numbers become NaN."""
     with _parquet(name) as file:
-        kinds = {field.name: str(field.type) for field in file.schema_arrow}
+        kinds = {field.name: field.type for field in file.schema_arrow}
         columns = [column for column in kinds if not column.startswith("__index_level_")]
         label = label_place(label_column, n_features, len(columns), columns, name)
         features = [column for place, column in enumerate(columns) if place != label]
-        for column in features:
-            if kinds[column] not in LARGE:
+        dtypes = [_dtype(kinds[column]) for column in features]
+        for column, dtype in zip(features, dtypes, strict=True):
+            if dtype.kind not in REAL_KINDS:
                 raise DataError(
                     f"columns must hold numbers; {column!r} of {name} holds {kinds[column]}. Drop "
                     f"it, or name it as the label column"
@@ -42,14 +37,22 @@ def read_parquet(name: str, label_column: LabelColumn, n_features: int | None) -
             y = tidy_labels(np.array(values, dtype=object), name)
     if not sizes:
         raise DataError(f"{name} has no rows")
-    small = all(kinds[column] in SMALL for column in features)
-    dtype = np.dtype("f4" if small else "f8")
-    X = from_function(partial(_group, name, features), sizes, len(features), dtype, name)
+    dtype = np.result_type(np.float32, *dtypes)  # floats, as some may be missing
+    X = from_function(partial(_group, name, features, dtype), sizes, len(features), dtype, name)
     return Dataset(Table(X, y, name, names=column_names(features)))
 
 
+def _dtype(kind: Any) -> np.dtype[Any]:
+    """Return the dtype of a type of columns; that of objects if it has none."""
+    try:
+        dtype: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
+    except NotImplementedError:
+        return np.dtype(object)
+    return dtype
+
+
 def _group(
-    name: str, columns: list[str], group: int, start: int, shape: Any, dtype: Any
+    name: str, columns: list[str], dtype: np.dtype[Any], group: int, rows: slice
 ) -> NDArray[Any]:
     """Read one group of rows, (rows, p)."""
     with _parquet(name) as file:
