@@ -111,7 +111,7 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
                 # of the trial that this begins at, only means over the rows were kept
                 start, some = found, sample.first(min(trial.rows, SEARCH_ROWS))
                 n_active = min(trial.n_active, SEARCH_ACTIVE)
-                kernel, _ = refine(some, trial.kernel, n_active, settings.seed, trial.steps)
+                kernel = refine(some, trial.kernel, n_active, settings.seed, trial.steps)
                 found = predict_held_out(settings, sample, replace(trial, kernel=kernel))
                 leads = found.leads(start)
             if trial.rival:

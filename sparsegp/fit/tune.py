@@ -24,7 +24,6 @@ from sparsegp.errors import Interrupted, SettingsError, StoreError
 from sparsegp.fit.prepare import prepare
 from sparsegp.fit.trial import draw_sample, run_trial
 from sparsegp.interrupt import StopRequest
-from sparsegp.kernels import InputScale
 from sparsegp.learning.relevances import Sample
 from sparsegp.learning.search import MOST_ROWS, OUT_OF_TIME, Choice, Outcome, Plan, Trial, search
 from sparsegp.learning.space import Candidates
@@ -140,7 +139,7 @@ def tune(
         stopped_early = tuning.choice is not None and tuning.choice["ended"] == OUT_OF_TIME
         if tuning.choice is None or (stopped_early and not has_run):
             plan = Plan.of(sample.X.shape, n_active, max_trials, chosen.n_validation)
-            candidates = Candidates(chosen.kernel, InputScale(data.scaled_variances), chosen.seed)
+            candidates = Candidates(chosen.kernel, data.scaled_variances, chosen.seed)
             tuning.choice = asdict(search(candidates, plan, tuning.try_out))
             tuning.save()
         return Tuned(**tuning.choice, trials=tuple(_in_order(tuning.trials)))
