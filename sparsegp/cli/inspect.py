@@ -43,7 +43,7 @@ def inspect(run: str, as_json: bool) -> None:
     That is settings, classes, active rows, learning curve, sizes and times. A run that is not
     finished is shown as of its newest checkpoint, also while it goes on.
     """
-    from sparsegp.fit.records import read_records
+    from sparsegp.fit.tune import read_records
     from sparsegp.model import load
     from sparsegp.store import MODEL_FILE, RUN_FILE, folder_of
 
