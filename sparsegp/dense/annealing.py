@@ -25,8 +25,8 @@ import numpy as np
 from sparsegp.dense.base import Problem
 from sparsegp.dense.driver import Iterative, RunTasks, Session, Status
 from sparsegp.dense.mixture import Component
-from sparsegp.dense.options import Options, option
 from sparsegp.dense.precisions import FORMS, Full, of_latent
+from sparsegp.fields import Checked, setting
 from sparsegp.math.linalg import jittered_cholesky, solve_lower
 from sparsegp.math.quadrature import log_sum_exp
 from sparsegp.types import Doubles
@@ -134,7 +134,7 @@ class Runs:
 
 
 @dataclass(frozen=True)
-class Ladder(Options, Iterative[Bridge, LogMarginal]):
+class Ladder(Checked, Iterative[Bridge, LogMarginal]):
     """How the temperature falls.
 
     Parameters
@@ -147,8 +147,8 @@ class Ladder(Options, Iterative[Bridge, LogMarginal]):
 
     State: ClassVar[type] = Runs
 
-    runs: int = option(8, least=2)
-    temperatures: int = option(2000, least=1)
+    runs: int = setting(8, least=2)
+    temperatures: int = setting(2000, least=1)
 
     def start(self, problem: Bridge) -> Runs:
         """Draw from the Gaussian."""

@@ -5,9 +5,10 @@ rows, as a mixture of Gaussians (mixture.py). It is a frozen dataclass whose fie
 ``class EP(Method, name="ep")`` enters it in `METHODS`.
 """
 
+import ast
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -16,8 +17,8 @@ from numpy.typing import NDArray
 
 from sparsegp.dense.driver import Iterative, Session
 from sparsegp.dense.mixture import Component, covariances
-from sparsegp.dense.options import Options, parse_options
 from sparsegp.errors import SettingsError
+from sparsegp.fields import Checked
 from sparsegp.kernels import Kernel
 from sparsegp.learning.objective import with_parameters
 from sparsegp.likelihoods import Likelihood
@@ -145,9 +146,10 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Method(Options, Iterative[Problem, Fit]):
+class Method(Checked, Iterative[Problem, Fit]):
     """A way to the posterior of all rows; its fields are options: numbers, words, or flags."""
 
+    name: ClassVar[str] = ""
     likelihoods: ClassVar[tuple[str, ...]] = ()
     """Names of those it is for; the first that suits the number of classes is the default."""
 
@@ -205,8 +207,33 @@ METHODS: Registry[type[Method]] = Registry("method")
 
 
 def parse_method(text: str) -> Method:
-    """Return the method of a text, see `parse_options`."""
-    return parse_options(text, METHODS)
+    """Return the method of a text: ``ep``, or with options ``ep(damping=0.5)``.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no method of that name.
+    SettingsError
+        If the text cannot be read, or an option is not known or out of range.
+    """
+    try:
+        match ast.parse(text.strip(), mode="eval").body:
+            case ast.Name(name):
+                options: dict[str, Any] = {}
+            case ast.Call(ast.Name(name), [], given):
+                options = {one.arg or "": ast.literal_eval(one.value) for one in given}
+            case _:
+                raise ValueError
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise SettingsError(
+            f"cannot read method {text!r}: expected a name, then name=value in parentheses; write "
+            "for example 'ep(damping=0.5)'"
+        ) from None
+    known = [each.name for each in fields(METHODS[name])]
+    for unknown in options.keys() - set(known):
+        found = ", ".join(known) or "none"
+        raise SettingsError(f"method {name} has no option {unknown}; known: {found}")
+    return METHODS[name](**options)
 
 
 def likelihood_for(method: type[Method], n_classes: int, wanted: str = "") -> Likelihood:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from sparsegp.dense.base import Evidence, Fit, Method, Problem
 from sparsegp.dense.driver import Status
-from sparsegp.dense.options import option
 from sparsegp.dense.precisions import Posterior
 from sparsegp.errors import NumericalError, SettingsError
+from sparsegp.fields import setting
 from sparsegp.types import Doubles
 
 BLOCK = 32
@@ -52,10 +52,10 @@ class EP(Method, name="ep"):
     State: ClassVar[type] = Sweeps
     likelihoods: ClassVar[tuple[str, ...]] = ("probit", "logistic")
 
-    schedule: str = option("sequential", among=("sequential", "parallel"))
-    damping: float = option(1.0, above=0.0, most=1.0)
-    tolerance: float = option(1e-7, above=0.0)
-    max_sweeps: int = option(200, least=1)
+    schedule: str = setting("sequential", choices=("sequential", "parallel"))
+    damping: float = setting(1.0, above=0.0, most=1.0)
+    tolerance: float = setting(1e-7, above=0.0)
+    max_sweeps: int = setting(200, least=1)
 
     def start(self, problem: Problem, near: NDArray[Any] | None = None) -> Sweeps:
         """Return sites of zero, or those nearby; see `Method`."""

@@ -28,10 +28,10 @@ from sparsegp.dense.base import Fit, Method, Problem
 from sparsegp.dense.driver import RunTasks, Status
 from sparsegp.dense.length_scales import Weighing
 from sparsegp.dense.mixture import covariances
-from sparsegp.dense.options import option
 from sparsegp.dense.orthant import labelled, log_evidence
 from sparsegp.dense.precisions import of_latent
 from sparsegp.dense.spectrum import Spectrum
+from sparsegp.fields import setting
 from sparsegp.math.chains import effective_draws, r_hat
 from sparsegp.math.quadrature import log_sum_exp
 from sparsegp.state import UNSAVED
@@ -119,13 +119,13 @@ class Gibbs(Method, name="gibbs"):
     State: ClassVar[type] = Course
     likelihoods: ClassVar[tuple[str, ...]] = ("probit", "multinomial_probit")
 
-    chains: int = option(4, least=1)
-    samples: int = option(250, least=4)
-    burn_in: int = option(1000, least=0)
-    thin: int = option(8, least=1)
+    chains: int = setting(4, least=1)
+    samples: int = setting(250, least=4)
+    burn_in: int = setting(1000, least=0)
+    thin: int = setting(8, least=1)
     metropolis: bool = False
-    spread: float = option(2.0, above=0.0)
-    particles: int = option(500, least=0)
+    spread: float = setting(2.0, above=0.0)
+    particles: int = setting(500, least=0)
 
     @property
     def sweeps(self) -> int:

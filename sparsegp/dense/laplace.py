@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from sparsegp.dense.base import Evidence, Fit, Method, Problem
 from sparsegp.dense.driver import Status
 from sparsegp.dense.mixture import TILE
-from sparsegp.dense.options import option
 from sparsegp.dense.precisions import FORMS, Precisions, times
 from sparsegp.errors import NumericalError, SettingsError
+from sparsegp.fields import setting
 from sparsegp.state import UNSAVED
 from sparsegp.types import Doubles
 
@@ -79,7 +79,7 @@ class Laplace(Method, name="laplace"):
     State: ClassVar[type] = Climb
     likelihoods: ClassVar[tuple[str, ...]] = ("logistic", "probit", "softmax", "multinomial_probit")
 
-    max_steps: int = option(100, least=1)
+    max_steps: int = setting(100, least=1)
 
     def start(self, problem: Problem, near: NDArray[Any] | None = None) -> Climb:
         """Begin at zero, or at coefficients that lie higher; see `Method`."""

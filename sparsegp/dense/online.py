@@ -22,9 +22,9 @@ import numpy as np
 
 from sparsegp.dense.base import Fit, Method, Problem
 from sparsegp.dense.driver import Status
-from sparsegp.dense.options import option
 from sparsegp.dense.precisions import NAME, Precisions, of_latent, with_prior
 from sparsegp.dense.softmax_ep import Matching
+from sparsegp.fields import setting
 from sparsegp.likelihoods.softmax_sites import contrasts
 from sparsegp.math.linalg import lower_cholesky, solve_lower
 from sparsegp.types import Doubles, Integers
@@ -131,9 +131,9 @@ class Online(Matching, Method, name="online"):
 
     State: ClassVar[type] = Sweeps
 
-    novelty: float = option(1e-3, least=1e-12, below=1.0)
-    sweeps: int = option(20, least=1)
-    tolerance: float = option(1e-4, above=0.0)
+    novelty: float = setting(1e-3, least=1e-12, below=1.0)
+    sweeps: int = setting(20, least=1)
+    tolerance: float = setting(1e-4, above=0.0)
 
     def start(self, problem: Problem, near: Any = None) -> Sweeps:
         """Choose the basis; see `Method`."""

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from sparsegp.dense.base import Fit, Method, Problem
 from sparsegp.dense.driver import Iterative, RunTasks, Status
 from sparsegp.dense.mixture import Component
-from sparsegp.dense.options import Options, option
 from sparsegp.errors import NumericalError, SettingsError
+from sparsegp.fields import Checked, setting
 from sparsegp.learning.hyperpriors import Hyperprior, parse
 from sparsegp.learning.objective import parameter_names
 from sparsegp.math.chains import effective_draws, r_hat
@@ -105,7 +105,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Schedule(Options, Iterative[Target, Fit]):
+class Schedule(Checked, Iterative[Target, Fit]):
     """How long chains are.
 
     Parameters
@@ -125,12 +125,12 @@ class Schedule(Options, Iterative[Target, Fit]):
 
     State: ClassVar[type] = Course
 
-    chains: int = option(4, least=1)
-    burn_in: int = option(100, least=0)
-    draws: int = option(250, least=LEAST_DRAWS)
-    kept: int = option(100, least=1)
-    leapfrogs: int = option(10, least=1)
-    acceptance: float = option(0.8, above=0.0, below=1.0)
+    chains: int = setting(4, least=1)
+    burn_in: int = setting(100, least=0)
+    draws: int = setting(250, least=LEAST_DRAWS)
+    kept: int = setting(100, least=1)
+    leapfrogs: int = setting(10, least=1)
+    acceptance: float = setting(0.8, above=0.0, below=1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from sparsegp.dense.base import Evidence, Fit, Method, Problem
 from sparsegp.dense.driver import Status
-from sparsegp.dense.options import Options, option
 from sparsegp.dense.precisions import Posterior
 from sparsegp.errors import NumericalError, SettingsError
+from sparsegp.fields import Checked, setting
 from sparsegp.likelihoods.softmax_sites import contrasts, matched
 from sparsegp.state import UNSAVED
 from sparsegp.types import Doubles, Integers
@@ -29,7 +29,7 @@ MAX_POINTS = 20_000
 
 
 @dataclass(frozen=True)
-class Matching(Options):
+class Matching(Checked):
     """How sites are found.
 
     Parameters
@@ -42,8 +42,8 @@ class Matching(Options):
 
     likelihoods: ClassVar[tuple[str, ...]] = ("softmax",)
 
-    moments: str = option("quadrature", among=("quadrature", "laplace"))
-    n_nodes: int = option(7, least=3)
+    moments: str = setting("quadrature", choices=("quadrature", "laplace"))
+    n_nodes: int = setting(7, least=3)
 
     def points(self, n_latent: int) -> int:
         """Return the points a row; raises a SettingsError if these are too many."""
@@ -127,9 +127,9 @@ class SoftmaxEP(Matching, Method, name="softmax_ep"):
 
     State: ClassVar[type] = Sweeps
 
-    damping: float = option(0.5, above=0.0, most=1.0)
-    tolerance: float = option(1e-5, above=0.0)
-    max_sweeps: int = option(300, least=1)
+    damping: float = setting(0.5, above=0.0, most=1.0)
+    tolerance: float = setting(1e-5, above=0.0)
+    max_sweeps: int = setting(300, least=1)
 
     def start(self, problem: Problem, near: NDArray[Any] | None = None) -> Sweeps:
         """Return sites of zero, or those nearby; see `Method`."""

@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 from sparsegp.dense.base import Evidence, Fit, Method, Problem
 from sparsegp.dense.driver import RunTasks, Status
 from sparsegp.dense.length_scales import KEY, LengthScales, Weighing
-from sparsegp.dense.options import option
 from sparsegp.dense.spectrum import Spectrum
 from sparsegp.errors import NumericalError
+from sparsegp.fields import setting
 from sparsegp.likelihoods.base import Moments
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.types import Doubles
@@ -161,15 +161,15 @@ class Variational(Method, name="variational"):
     State: ClassVar[type] = Course
     likelihoods: ClassVar[tuple[str, ...]] = ("probit", "multinomial_probit")
 
-    tolerance: float = option(1e-8, above=0.0)
-    steps: int = option(1000, above=0)
-    importance: int = option(0, least=0)
-    weights: str = option("latent", among=("latent", "site"))
-    updates: int = option(0, least=0)
-    rounds: int = option(50, above=0)
+    tolerance: float = setting(1e-8, above=0.0)
+    steps: int = setting(1000, above=0)
+    importance: int = setting(0, least=0)
+    weights: str = setting("latent", choices=("latent", "site"))
+    updates: int = setting(0, least=0)
+    rounds: int = setting(50, above=0)
     rise: float = 0.02
-    shape: float = option(1e-3, above=0.0)
-    rate: float = option(1e-3, above=0.0)
+    shape: float = setting(1e-3, above=0.0)
+    rate: float = setting(1e-3, above=0.0)
 
     def start(self, problem: Problem, near: NDArray[Any] | None = None) -> Course:
         """Return means of zero, or those that follow from y~ nearby; see `Method`."""

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sparsegp.settings.base import Setting as Setting
+from sparsegp.fields import Setting as Setting
+from sparsegp.fields import declared as declared
+from sparsegp.fields import docstring_entry as docstring_entry
 from sparsegp.settings.base import Settings as Settings
-from sparsegp.settings.base import declared as declared
-from sparsegp.settings.base import docstring_entry as docstring_entry
 from sparsegp.settings.dense import DenseSettings as DenseSettings
 from sparsegp.settings.sparse import DEFAULT_N_ACTIVE as DEFAULT_N_ACTIVE
 from sparsegp.settings.sparse import DEFAULT_PANEL as DEFAULT_PANEL

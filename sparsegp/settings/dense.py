@@ -1,10 +1,11 @@
 """Settings of a dense method: all rows at once, in O(n^3)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from sparsegp.settings.base import Settings, documented, redeclared, setting
+from sparsegp.fields import documented, setting
+from sparsegp.settings.base import Settings, redeclared
 
 if TYPE_CHECKING:
     from sparsegp.dense import Method
@@ -49,29 +50,24 @@ class DenseSettings(Settings):
 
     WHOSE: ClassVar[str] = "a dense method, which takes all rows,"
 
-    def _conflicts(self) -> Iterable[tuple[object, str]]:
+    def _conflicts(self) -> Iterator[str]:
         from sparsegp.dense import METHODS
         from sparsegp.dense.sampling import LEAST_DRAWS
 
-        method = self.build_method()
-        likelihood = self.wanted_likelihood
-        having = [name for name in METHODS if METHODS[name]().has_evidence]
-        return [
-            (
-                likelihood.given is not None and not likelihood.family.numeric,
+        method, likelihood = self.build_method(), self.wanted_likelihood
+        if likelihood.given is not None and not likelihood.family.numeric:
+            yield (
                 "in dense methods numbers of a likelihood are for gaussian, got "
-                f"{self.likelihood}; leave them out",
-            ),
-            (
-                self.learn != "none" and not method.has_evidence,
+                f"{self.likelihood}; leave them out"
+            )
+        if self.learn != "none" and not method.has_evidence:
+            having = [name for name in METHODS if METHODS[name]().has_evidence]
+            yield (
                 f"learn={self.learn} needs the gradient of a marginal likelihood, which "
-                f"method={method.name} has not; use one of {', '.join(having)}",
-            ),
-            (
-                self.learn == "hmc" and self.steps < LEAST_DRAWS,
-                f"steps must be at least {LEAST_DRAWS} with learn=hmc, got {self.steps}",
-            ),
-        ]
+                f"method={method.name} has not; use one of {', '.join(having)}"
+            )
+        if self.learn == "hmc" and self.steps < LEAST_DRAWS:
+            yield f"steps must be at least {LEAST_DRAWS} with learn=hmc, got {self.steps}"
 
     def build_method(self) -> "Method":
         """Return the method with its options."""

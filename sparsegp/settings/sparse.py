@@ -1,11 +1,12 @@
 """Settings of a sparse run, by the informative vector machine."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sparsegp.errors import SettingsError
-from sparsegp.settings.base import Settings, documented, redeclared, setting
+from sparsegp.fields import documented, setting
+from sparsegp.settings.base import Settings, redeclared
 
 if TYPE_CHECKING:
     import numpy as np
@@ -98,10 +99,7 @@ class TrainSettings(Settings):
         unset="no bound",
     )
     shrink_every: int = setting(
-        100,
-        "Inclusions between two thinnings of the candidates.",
-        least=1,
-        applies="stub_entries",
+        100, "Inclusions between two thinnings of the candidates.", least=1, applies="stub_entries"
     )
     keep_best: float = setting(
         0.5,
@@ -156,66 +154,71 @@ class TrainSettings(Settings):
 
     WHOSE: ClassVar[str] = "method=ivm"
 
-    def _conflicts(self) -> Iterable[tuple[object, str]]:
-        from sparsegp.ivm.criteria import CRITERIA, Change
+    def _conflicts(self) -> Iterator[str]:
+        yield from self._conflicts_of_sites()
+        yield from self._conflicts_of_criterion()
+
+    def _conflicts_of_sites(self) -> Iterator[str]:
+        from sparsegp.ivm.criteria import CRITERIA
         from sparsegp.likelihoods import MultinomialProbit
+
+        likelihood, criterion = self.wanted_likelihood, CRITERIA[self.criterion]
+        if self.sites == "moments":
+            if self.posterior != "adf":
+                yield (
+                    f"posterior={self.posterior} is for sites=variational; with sites=moments use "
+                    "adf"
+                )
+            if criterion.refitted:
+                yield (
+                    f"criterion={self.criterion} is for sites=variational; use another with "
+                    "sites=moments"
+                )
+        else:
+            if likelihood.family is not MultinomialProbit:
+                yield (
+                    "sites=variational are those of likelihood=multinomial_probit, got "
+                    f"{self.likelihood}; use sites=moments"
+                )
+            if likelihood.given is not None:
+                yield (
+                    f"parameters of likelihoods are for sites=moments, got {self.likelihood} with "
+                    "sites=variational; give its name alone"
+                )
+            if self.active_per_class or self.learn == "evidence":
+                name = "active_per_class" if self.active_per_class else "learn=evidence"
+                yield (
+                    f"{name} needs sites=moments, got sites=variational; give --sites moments too, "
+                    "or another likelihood, such as probit"
+                )
+
+    def _conflicts_of_criterion(self) -> Iterator[str]:
+        from sparsegp.ivm.criteria import CRITERIA, Change
         from sparsegp.posterior import POSTERIORS
 
-        moments, likelihood = self.sites == "moments", self.wanted_likelihood
         criterion, bounded = CRITERIA[self.criterion], self.stub_entries is not None
         single = [name for name in CRITERIA if issubclass(CRITERIA[name], Change)]
-        bound = "stub_entries (--stub-entries, --stub-memory) bounds the stubs of the candidates"
-        return [
-            (
-                moments and self.posterior != "adf",
-                f"posterior={self.posterior} is for sites=variational; with sites=moments use adf",
-            ),
-            (
-                not moments and likelihood.family is not MultinomialProbit,
-                "sites=variational are those of likelihood=multinomial_probit, got "
-                f"{self.likelihood}; use sites=moments",
-            ),
-            (
-                not moments and likelihood.given is not None,
-                f"parameters of likelihoods are for sites=moments, got {self.likelihood} with "
-                "sites=variational; give its name alone",
-            ),
-            (
-                moments and criterion.refitted,
-                f"criterion={self.criterion} is for sites=variational; use another with "
-                "sites=moments",
-            ),
-            (
-                self.active_per_class and not moments,
-                "active_per_class needs sites=moments, got sites=variational; give --sites moments "
-                "too",
-            ),
-            (
-                self.active_per_class and self.criterion not in single,
+        if self.active_per_class and self.criterion not in single:
+            yield (
                 "active_per_class needs a criterion that scores single classes, got "
-                f"{self.criterion}; use one of {', '.join(single)}",
-            ),
-            (
-                self.learn == "evidence" and not moments,
-                "learn=evidence needs sites=moments, got sites=variational; give --sites moments "
-                "too, or another likelihood, such as probit",
-            ),
-            (
-                bounded and POSTERIORS[self.posterior].listens,
+                f"{self.criterion}; use one of {', '.join(single)}"
+            )
+        bound = "stub_entries (--stub-entries, --stub-memory) bounds the stubs of the candidates"
+        if bounded and POSTERIORS[self.posterior].listens:
+            yield (
                 f"{bound}, but posterior={self.posterior} needs those of all rows; give "
-                "--posterior adf or active, or leave the bound out",
-            ),
-            (
-                bounded and criterion.refitted,
+                "--posterior adf or active, or leave the bound out"
+            )
+        if bounded and criterion.refitted:
+            yield (
                 f"{bound}, but criterion={self.criterion} needs those of all rows; give "
-                "--criterion predictive, or leave the bound out",
-            ),
-            (
-                criterion.refitted and self.order.panel == 1,
+                "--criterion predictive, or leave the bound out"
+            )
+        if criterion.refitted and self.order.panel == 1:
+            yield (
                 f"criterion={self.criterion} works in panels of 2 rows or more, got panel=1; give "
-                f"--panel {DEFAULT_PANEL}, or --criterion predictive for one by one",
-            ),
-        ]
+                f"--panel {DEFAULT_PANEL}, or --criterion predictive for one by one"
+            )
 
     def bound(self, n: int, n_active: int, n_kernels: int) -> "Bound | None":
         """Return the bound on stub entries for n training rows, if it is to be felt.

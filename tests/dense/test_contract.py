@@ -181,9 +181,7 @@ def test_learning_goes_on_with_the_same_bits(method: str, likelihood: str) -> No
 
 @pytest.mark.parametrize("method", list(METHODS))
 def test_texts(method: str) -> None:
-    plain = METHODS[method]()
-    assert parse_method(str(plain)) == plain
-    assert str(plain) == method
+    assert parse_method(f" {method} ") == METHODS[method]()
     with pytest.raises(SettingsError, match="has no option nothing"):
         parse_method(f"{method}(nothing=1)")
     with pytest.raises(SettingsError, match="cannot read method"):
@@ -216,7 +214,7 @@ def test_texts(method: str) -> None:
 )
 def test_options_out_of_range(text: str) -> None:
     name = text.partition("(")[2].partition("=")[0]
-    with pytest.raises(SettingsError, match=f"{name} must be"):
+    with pytest.raises(SettingsError, match=f"{name} must be|unknown {name}"):
         parse_method(text)
 
 
