@@ -233,7 +233,7 @@ class SparseRun(Run):
             if isinstance(selection, Selection):
                 self.coefficients = keep_up(selection, self, self.coefficients)
             stop = min((count // every + 1) * every, self.n_active)
-            if not selection.round(stop, self.n_active):
+            if not selection.round(stop):
                 break
             yield len(active)
             self.checkpoint(self.done, self.extent(), due=len(active) == self.n_active)

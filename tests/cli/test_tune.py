@@ -10,7 +10,7 @@ import pytest
 
 import sparsegp
 from sparsegp.cli.tune import trials_table
-from sparsegp.fit.records import read_records
+from sparsegp.fit.tune import read_records
 
 SMALL = ("--max-trials", 8, "--n-active", 40)
 LONGER = ("--max-trials", 24, "--n-active", 40)
