@@ -123,7 +123,7 @@ class Training(SparseRun):
         shape = memory.shape_of(rows, held_out, n_classes, self.settings, **where)
         memory.check(shape, self.runtime)
 
-    def make_model(self) -> SparseModel:
+    def complete(self) -> SparseModel:
         """Learn, select, and return the model."""
         self.learn()
         self.select()
@@ -157,7 +157,7 @@ class Training(SparseRun):
             )
             self.n_active = len(self.active)
             self._add_to_history()
-            self.checkpoint(self.done, self.extent(), due=True)
+            self.checkpoint(self.done, due=True)
         self.progress.finish()
 
     def _add_to_history(self) -> None:
