@@ -5,17 +5,17 @@ the criterion while these rows stay (SLH section 3.3, learning/). Criteria of di
 cannot be compared, so the paper takes the last parameters. Where there are validation rows, those
 of the step whose active rows predict them best are taken, the start included.
 
-Checkpoints are written on the way of a selection, and after each descent.
+Checkpoints are written during a selection, and after each descent.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from sparsegp.errors import NumericalError
-from sparsegp.fit import stages
+from sparsegp.fit.blocks import SparseRun
 from sparsegp.ivm.rows import TILE
 from sparsegp.learning import hyperpriors
 from sparsegp.learning.evidence import Members
@@ -24,17 +24,13 @@ from sparsegp.learning.optimise import Bounds, descend
 from sparsegp.posterior import POSTERIORS, ActiveRows
 from sparsegp.types import Doubles
 
-if TYPE_CHECKING:
-    from sparsegp.fit.training import Training
-
-
 FARTHEST = 7.0
 """How far a parameter may go in all steps together: for a logarithm, a factor of 1100. Labels that
 can be told without error would take it to infinity."""
 
 
-def learn(run: "Training") -> None:
-    """Make the major steps that are left, and take the parameters that come out.
+def learn(run: SparseRun) -> None:
+    """Make the major steps that remain, and take the parameters that come out.
 
     What is known of a step goes to `run.steps`: the criterion at the start and after every minor
     step, the number of evaluations, kernels and likelihood that came out, and the parameters and
@@ -48,24 +44,36 @@ def learn(run: "Training") -> None:
     """
     count = run.settings.major_steps
     run.progress.start(count, "steps", "learn")
-    while (number := len(run.steps)) < count:
-        run.progress.update(number, **_shown(run.steps))
+    while len(run.steps) < count:
+        _show_last(run)
         _select(run)
         _descend(run)
         run.checkpoint(run.done, _extent(run), due=True)
-    run.progress.update(count, **_shown(run.steps))
-    if (best := _best(run)) is not None:
-        run.take(best)
+    _show_last(run)
+    if run.parameters is not None and "validation_nlpp" in run.steps[-1]:
+        _select(run)
+        tried = [(step["validation_nlpp"], step["start"]) for step in run.steps]
+        tried.append((_validation_nlpp(run)["validation_nlpp"], run.parameters))
+        run.take(np.asarray(min(tried, key=lambda entry: entry[0])[1], np.float64))
     run.in_step = False
     run.forget()
     run.progress.finish()
 
 
-def _extent(run: "Training") -> str:
+def _extent(run: SparseRun) -> str:
     return f"after {len(run.steps)} of {run.settings.major_steps} steps of learning"
 
 
-def _select(run: "Training") -> None:
+def _show_last(run: SparseRun) -> None:
+    shown = {}
+    if run.steps:
+        last, names = run.steps[-1], ("heldout_error", "heldout_mse")
+        shown = {"criterion": float(last["criterion"][-1])}
+        shown |= {name: float(last[name]) for name in names if name in last}
+    run.progress.update(len(run.steps), **shown)
+
+
+def _select(run: SparseRun) -> None:
     """Select at the present parameters, or go on where a checkpoint was written.
 
     Raises
@@ -76,7 +84,7 @@ def _select(run: "Training") -> None:
     if not run.in_step:
         run.forget()
         run.in_step = True
-    deque(stages.rounds(run, every=run.n_active), maxlen=0)
+    deque(run.include(every=run.n_active), maxlen=0)
     if not len(run.active):
         of = run.block_settings
         raise NumericalError(
@@ -86,19 +94,19 @@ def _select(run: "Training") -> None:
         )
 
 
-def _descend(run: "Training") -> None:
-    """Go down on the criterion of the rows that are active now, and write down how that went."""
+def _descend(run: SparseRun) -> None:
+    """Go down on the criterion of the rows that are active now, and record how that went."""
     settings, active, of = run.settings, run.active, run.block_settings
     members, sites = Members.of_sites(active.x, active.target, *active.sites(of.n_latent))
     names = parameter_names(of.kernels, of.likelihood)
     hyperprior = hyperpriors.parse(settings.hyperprior, names, run.data.summary.p)
 
-    def ask(method: str, *args: Any) -> list[Any]:
+    def map_blocks(method: str, *args: Any) -> list[Any]:
         if run.stop.requested:
             run.checkpoint(run.done, _extent(run))
         return run.map_blocks(method, *args)
 
-    sum_rows = asking(ask, len(active), run.n_rows, TILE, of.unit)
+    sum_rows = asking(map_blocks, len(active), run.n_rows, TILE, of.unit)
     objective = Objective(of.kernels, of.likelihood, members, sum_rows, hyperprior)
     start = objective.start
     first = np.array(run.steps[0]["start"]) if run.steps else start
@@ -107,7 +115,7 @@ def _descend(run: "Training") -> None:
     kernels, likelihood = objective.model(path.parameters)
     run.steps.append(
         {
-            **stages.figures(run),
+            **run.figures(),
             **_validation_nlpp(run),
             "start": start.tolist(),
             "criterion": path.values.tolist(),
@@ -122,12 +130,12 @@ def _descend(run: "Training") -> None:
 
 
 def _bounded(
-    run: "Training", names: Sequence[str], parameters: Doubles, bounds: Bounds
+    run: SparseRun, names: Sequence[str], parameters: Doubles, bounds: Bounds
 ) -> dict[str, list[str]]:
     """Return which parameters are at their bounds, if any; with a message when that is new."""
-    outermost = (parameters <= bounds[0]) | (parameters >= bounds[1])
-    some = [name for name, is_there in zip(names, outermost, strict=True) if is_there]
-    found = list(dict.fromkeys(some))  # length scales of several columns have one name
+    at_bound = (parameters <= bounds[0]) | (parameters >= bounds[1])
+    # length scales of several columns have one name
+    found = list(dict.fromkeys(np.array(names)[at_bound].tolist()))
     former = {name for step in run.steps for name in step.get("bounded", ())}
     if new := [name for name in found if name not in former]:
         run.progress.message(
@@ -138,28 +146,7 @@ def _bounded(
     return {"bounded": found} if found else {}
 
 
-def _validation_nlpp(run: "Training") -> dict[str, float]:
+def _validation_nlpp(run: SparseRun) -> dict[str, float]:
     """Return that of the present active rows, if there are validation rows."""
-    active = ActiveRows.of(run.block_settings, run.active)
-    report = POSTERIORS["adf"].make(active, run).report
-    return {"validation_nlpp": report["validation_nlpp"]} if "validation_nlpp" in report else {}
-
-
-def _best(run: "Training") -> Doubles | None:
-    """Return the parameters that are taken."""
-    last = run.parameters
-    if last is None or "validation_nlpp" not in run.steps[-1]:
-        return last
-    _select(run)
-    tried = [(step["validation_nlpp"], step["start"]) for step in run.steps]
-    tried.append((_validation_nlpp(run)["validation_nlpp"], last))
-    return np.asarray(min(tried, key=lambda entry: entry[0])[1], np.float64)
-
-
-def _shown(steps: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return what progress shows of the last step."""
-    if not steps:
-        return {}
-    last = steps[-1]
-    shown = {name: float(last[name]) for name in ("heldout_error", "heldout_mse") if name in last}
-    return {"criterion": float(last["criterion"][-1]), **shown}
+    report = POSTERIORS["adf"].make(ActiveRows.of(run.block_settings, run.active), run).report
+    return {name: report[name] for name in ("validation_nlpp",) if name in report}

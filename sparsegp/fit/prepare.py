@@ -88,7 +88,6 @@ def prepare(
     ----------
     train, held_out : Table
     settings : TrainSettings or DenseSettings
-        They tell classes from numbers, and name the scaling.
     runtime : Runtime
     check : callable
         Called with the number of classes before any row is read.
@@ -121,22 +120,16 @@ def prepare(
         if numbers is not None:
             held_out_target = numbers.encode(held_out.y, held_out.source)
         else:
-            held_out_target = known_codes(classes, held_out, train.source)
-    chosen = choose_scaling(settings.scaling, summary)
-    return Prepared(train, classes, target, summary, chosen, held_out, held_out_target, numbers)
-
-
-def known_codes(classes: Labels, held_out: Table, source: str) -> Integers:
-    """Return the class codes of held-out rows, (m,), -1 for labels that training has not seen."""
-    codes, unseen = encode_with(classes, held_out.y, held_out.source)
-    if unseen:
-        logger.warning(
-            "%s has labels that %s has not: %s; they count as errors",
-            held_out.source,
-            source,
-            ", ".join(map(repr, unseen)),
-        )
-    return codes
+            held_out_target, unseen = encode_with(classes, held_out.y, held_out.source)
+            if unseen:
+                logger.warning(
+                    "%s has labels that %s has not: %s; they count as errors",
+                    held_out.source,
+                    train.source,
+                    ", ".join(map(repr, unseen)),
+                )
+    scaling = choose_scaling(settings.scaling, summary)
+    return Prepared(train, classes, target, summary, scaling, held_out, held_out_target, numbers)
 
 
 def choose_validation_rows(
@@ -144,8 +137,8 @@ def choose_validation_rows(
 ) -> Booleans:
     """Return which training rows serve for validation first, (n,), by a keyed permutation.
 
-    A row and its copies do so together or not at all: rows that are much like those that were
-    learnt from would tell too little. With copies they may be a few rows less.
+    A row and its copies do so together or not at all, since a row that is much like those learnt
+    from tells too little. With copies they may be a few rows less.
 
     Parameters
     ----------
@@ -154,15 +147,15 @@ def choose_validation_rows(
     origin : Integers (n,), optional
         Where there are copies: for each row the number of its original.
     """
-    rng, left = np.random.default_rng([settings.seed, n]), settings.n_validation(n)
+    rng, wanted = np.random.default_rng([settings.seed, n]), settings.n_validation(n)
     family, sizes = np.arange(n), np.ones(n, dtype=np.int64)
     if origin is not None:
         _, family, sizes = np.unique(origin, return_inverse=True, return_counts=True)
     chosen = np.zeros(len(sizes), dtype=bool)
     for one in rng.permutation(len(sizes)):
-        if left == 0:
+        if wanted == 0:
             break
-        if sizes[one] <= left:
+        if sizes[one] <= wanted:
             chosen[one] = True
-            left -= sizes[one]
+            wanted -= sizes[one]
     return np.asarray(chosen[family])

@@ -1,4 +1,4 @@
-"""What every fit shares: where it runs, when it is saved, how it stops and is taken up again."""
+"""What every fit shares: where it runs, when it is saved, how it stops and is resumed."""
 
 import time
 from abc import ABC, abstractmethod
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -22,15 +21,15 @@ from sparsegp.model import Model
 from sparsegp.progress import Progress, Quiet, Recorded
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
+from sparsegp.state import to_arrays
 from sparsegp.store import RunDirectory, Stored, require_same_rows
 
 SHARE = 0.02
 """Of the time of a run: what checkpoints may take, unless their number is given."""
 EXPECTED_SECONDS = 0.1
 """That the first checkpoint takes."""
-
-Content = tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]]
-"""Plain JSON, and arrays."""
+STATE = "state."
+"""How the names of the arrays of `Run.state` begin in a checkpoint."""
 
 
 @dataclass(eq=False)
@@ -48,17 +47,17 @@ class Run(ABC):
         Where it runs; closed by its owner.
     store : RunDirectory, optional
         Where checkpoints and the model go.
-    resume : bool
-        Go on from the newest checkpoint in the store, if there is one.
-    checkpoint_every : int, optional
-        Inclusions, or other steps, between two checkpoints. If left out they are written as often
-        as takes a share `SHARE` of the time.
-    progress : Progress, optional
+    resume, checkpoint_every, progress
+        See `sparsegp.train`.
     stop : StopRequest, optional
 
     Attributes
     ----------
     data : Prepared
+    state : dataclass or None
+        What the method or the posterior has reported last, for checkpoints (`sparsegp.state`).
+    former : mapping
+        The arrays of that state when the run was interrupted, or empty.
     """
 
     rows: InitVar[Table | Prepared]
@@ -72,13 +71,6 @@ class Run(ABC):
     progress: Progress = field(default_factory=Quiet)
     stop: StopRequest = field(default_factory=StopRequest)
 
-    data: Prepared = field(init=False)
-    digests: NDArray[np.uint64] = field(init=False)
-    _stack: ExitStack = field(init=False, default_factory=ExitStack)
-    _former_seconds: float = field(init=False, default=0.0)
-    _saved_at: int = field(init=False, default=0)
-    _save_seconds: float = field(init=False, default=EXPECTED_SECONDS)
-
     def __post_init__(self, rows: Table | Prepared, held_out: Table | None) -> None:
         if self.checkpoint_every is not None and self.checkpoint_every < 1:
             raise SettingsError(f"checkpoint_every must be at least 1, got {self.checkpoint_every}")
@@ -86,7 +78,11 @@ class Run(ABC):
             room = partial(self.require_room, rows, held_out)
             rows = prepare(rows, held_out, self.settings, self.runtime, room)
         self.data = rows
-        self._began = self._saved = time.monotonic()
+        self.digests: NDArray[np.uint64] = np.empty(0, np.uint64)
+        self.state: Any = None
+        self.former: Mapping[str, NDArray[Any]] = {}
+        self._stack, self._saved_at, self._save_seconds = ExitStack(), 0, EXPECTED_SECONDS
+        self.start_clock()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -99,12 +95,7 @@ class Run(ABC):
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._stack.close()
 
     def fit(self) -> Model:
@@ -122,16 +113,9 @@ class Run(ABC):
             self.build()
             return self.make_model()
 
-    # -- what a method says ------------------------------------------------------------------------
-
     @abstractmethod
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
-        """Refuse rows that memory cannot hold, before they are read.
-
-        Raises
-        ------
-        SettingsError
-        """
+        """Refuse rows that memory cannot hold, before they are read, by a SettingsError."""
 
     @abstractmethod
     def build(self) -> None:
@@ -139,11 +123,11 @@ class Run(ABC):
 
     @abstractmethod
     def make_model(self) -> Model:
-        """Take all steps that are left, and return the model."""
+        """Take all steps that remain, and return the model, saved where there is a store."""
 
-    @abstractmethod
-    def content(self) -> Content:
-        """Return what a checkpoint holds."""
+    def content(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return what a checkpoint holds besides `state`: plain JSON, and arrays."""
+        return {}, {}
 
     # -- checkpoints -------------------------------------------------------------------------------
 
@@ -164,7 +148,7 @@ class Run(ABC):
         Interrupted
         """
         reason = self.stop.requested
-        kept = (due or bool(reason) or self._is_due(done)) and self.save(done)
+        kept = (due or bool(reason) or self._is_due(done)) and self._save(done)
         if not reason:
             return
         how = "go on by --resume" if kept else "the checkpoint could not be written"
@@ -172,26 +156,27 @@ class Run(ABC):
             how = "nothing was kept, as there is no --out"
         raise Interrupted(f"stopped by {reason} {where}; {how}")
 
-    def save(self, done: int) -> bool:
-        """Write a checkpoint; return whether there is one now."""
-        if self.store is None:
-            return False
-        began = time.monotonic()
-        meta, arrays = self.content()
-        meta, arrays = {**meta, "seconds": self.seconds()}, {**arrays, "digests": self.digests}
-        kept = self.store.save(done, meta, arrays)
-        self._saved, self._saved_at = time.monotonic(), done
-        self._save_seconds = self._saved - began
-        return kept
-
     def _is_due(self, done: int) -> bool:
         if self.checkpoint_every is None:
             return time.monotonic() - self._saved >= self._save_seconds / SHARE
         before = self._saved_at if self._saved_at <= done else 0  # else of an earlier step
         return done // self.checkpoint_every > before // self.checkpoint_every
 
+    def _save(self, done: int) -> bool:
+        """Write a checkpoint; return whether there is one now."""
+        if self.store is None:
+            return False
+        began = time.monotonic()
+        meta, arrays = self.content()
+        state = self.former if self.state is None else to_arrays(self.state)
+        arrays |= {"digests": self.digests, **{STATE + name: state[name] for name in state}}
+        kept = self.store.save(done, meta | {"seconds": self.seconds()}, arrays)
+        self._saved, self._saved_at = time.monotonic(), done
+        self._save_seconds = self._saved - began
+        return kept
+
     def restored(self) -> Stored | None:
-        """Return the newest checkpoint, if this run is to go on from one.
+        """Return the newest checkpoint, if this run is to go on from one, and take its state.
 
         Raises
         ------
@@ -203,23 +188,16 @@ class Run(ABC):
             return None
         _, stored = found
         require_same_rows(stored.arrays["digests"], self.digests, TILE)
-        self._former_seconds = float(stored.meta["seconds"])
+        arrays = stored.arrays
+        self.former = {k.removeprefix(STATE): arrays[k] for k in arrays if k.startswith(STATE)}
+        self.start_clock(float(stored.meta["seconds"]))
         return stored
+
+    def start_clock(self, seconds: float = 0.0) -> None:
+        """Count the time from now on, after so many seconds of an earlier session."""
+        self._saved = time.monotonic()
+        self._origin = self._saved - seconds
 
     def seconds(self) -> float:
         """Return the time of the run so far, without what a resume took to get there."""
-        return self._former_seconds + time.monotonic() - self._began
-
-    def begin(self) -> None:
-        """Count the time from now on."""
-        self._began = self._saved = time.monotonic()
-
-    def keep(self, model: Model) -> None:
-        """Write the model where there is a store."""
-        if self.store is not None:
-            model.save(self.store.model_path)
-
-
-def below(start: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return the arrays whose names begin so, by the rest of their names."""
-    return {k.removeprefix(start): arrays[k] for k in arrays if k.startswith(start)}
+        return time.monotonic() - self._origin

@@ -1,136 +1,121 @@
-"""The sparse fit: its rows in blocks on a runtime, and all that it has reached."""
+"""Train a model with one call, and the sparse fit stage by stage."""
 
-import functools
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
-import numpy as np
-from numpy.typing import NDArray
 
-from sparsegp.data import Table
+from sparsegp.data import Table, table_from_arrays
 from sparsegp.errors import SettingsError
 from sparsegp.estimate import Places, require_room
-from sparsegp.estimate.dealing import default_block_rows, tiles_together
-from sparsegp.fit import stages
+from sparsegp.fit.blocks import SparseRun
+from sparsegp.fit.dense import DenseRun
 from sparsegp.fit.learning import learn
-from sparsegp.fit.prepare import Prepared, choose_validation_rows
-from sparsegp.fit.run import Content, Run, below
-from sparsegp.ivm.active_set import ActiveSet
-from sparsegp.ivm.block import RowBlock
-from sparsegp.ivm.criteria import CRITERIA
-from sparsegp.ivm.greedy import Selection
-from sparsegp.ivm.pairs import PairBlock, PairSelection, PairSet
-from sparsegp.ivm.rows import TILE, BlockSettings
-from sparsegp.learning.objective import with_parameters
-from sparsegp.model import SparseModel
-from sparsegp.runtime import Part
-from sparsegp.runtime.base import Message
+from sparsegp.interrupt import StopRequest
+from sparsegp.model import Model, SparseModel
+from sparsegp.posterior import POSTERIORS, ActiveRows
+from sparsegp.progress import Progress, Quiet
+from sparsegp.runtime import Where, open_runtime
 from sparsegp.runtime.inputs import pack_inputs
 from sparsegp.runtime.memory import Room
-from sparsegp.runtime.scratch import Scratch
 from sparsegp.runtime.threads import ThreadRuntime
-from sparsegp.settings import TrainSettings
-from sparsegp.state import to_arrays
-from sparsegp.types import Booleans, Doubles
+from sparsegp.settings import DenseSettings, settings_given
+from sparsegp.store import RunDirectory
 
-if TYPE_CHECKING:
-    import dask.array as da
+SHOWN = ("train_error", "train_mse", "heldout_error", "heldout_mse")
+"""Figures that progress shows."""
 
 
-@dataclass(eq=False)
-class Training(Run):
-    """One sparse fit, stage by stage: `build`, `learn`, `select`, `finish`; or all of it by `fit`.
-
-    To a posterior it is the training rows (`posterior.base.Rows`).
+def train(  # noqa: PLR0913 - the one place where everything can be said
+    X: Any,
+    y: Any = None,
+    *,
+    test: tuple[Any, Any] | Table | None = None,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    checkpoint_every: int | None = None,
+    keep_last: int = 2,
+    block_rows: int | None = None,
+    scratch: str | os.PathLike[str] | None = None,
+    runtime: Where = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Model:
+    """Train a classifier or a regression.
 
     Parameters
     ----------
-    rows, settings, held_out, runtime, store, resume, checkpoint_every, progress, stop
-        See `Run`.
+    X : array or dask array (n, p), or Table
+        Inputs.
+    y : array (n,)
+        Labels: integers or strings; numbers in a regression.
+    test : pair (X, y) or Table, optional
+        Held-out rows whose error is followed along the learning curve.
+    out : path or URL, optional
+        Directory for checkpoints and the model, or a place in a store, such as s3://bucket/run.
+    resume : bool
+        Go on with the run in `out`, if there is one.
+    checkpoint_every : int, optional
+        Inclusions, or other steps, between two checkpoints. If left out they are written as often
+        as takes a fiftieth of the time.
+    keep_last : int
+        Checkpoints that are kept.
     block_rows : int, optional
-        Rows in a block, rounded up to whole tiles; two blocks a worker if left out. Results do
-        not depend on it.
-    scratch : str, optional
+        Rows in a block.
+    scratch : path, optional
         Directory for files that hold scaled inputs and stub matrices instead of memory.
+    runtime : Runtime or str or path, optional
+        Where to run: "threads=4", "workers=2" (local processes), the address of a scheduler or the
+        ``*.json`` that it wrote, a cluster's ``*.yaml``; see `sparsegp.runtime.open_runtime`. By
+        default threads on all processors.
+    progress : Progress, optional
+    **settings
+        Fields of `TrainSettings`; or `method`, the name of a dense method, and fields of
+        `DenseSettings`.
 
-    Attributes
-    ----------
-    validation : Booleans (n,)
-        Training rows that learning and calibration are judged by before they join.
-    n_active : int
-        Rows to include.
-    block_settings : BlockSettings
-        With the kernels and the likelihood of the present.
-    active : ActiveSet or PairSet
-    parameters : Doubles (q,) or None
-        Of kernels and likelihood, as learnt so far.
-    steps : list of dict
-        What learning did (`fit.learning`).
-    in_step : bool
-        Whether the active rows are those of a step of learning that is under way.
-    coefficients : Doubles (C, t, R) or None
-        Of the latest fit by which candidates are scored (`posterior.refits`).
-    posterior, rounds : dataclass or None, int
-        The state that the posterior has reported last, and the rounds that it has made.
-    former : mapping
-        The arrays of that state when the run was interrupted, or empty.
-    history : list of dict
-        The learning curve: n_active, seconds, train_error and, with held-out rows, heldout_error
-        and heldout_nlpp. Without train_error where candidates have left (`stub_entries`).
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    DataError, SettingsError, StoreError, ClusterError
+        What must be mended, in one sentence.
+    Interrupted
+        On SIGTERM or Ctrl-C; the run can be resumed if it has a directory.
     """
+    table = X if isinstance(X, Table) else table_from_arrays(X, y)
+    if test is not None and not isinstance(test, Table):
+        test = table_from_arrays(*test, source="test")
+    chosen, shown = settings_given(**settings), progress or Quiet()
+    store = None if out is None else RunDirectory(out, keep_last, shown.message)
+    if store is not None:
+        store.check_free(resume)
+    elif resume:
+        raise SettingsError("resume needs the directory of the run: give out")
+    with ExitStack() as stack:
+        how: dict[str, Any] = {
+            "stop": stack.enter_context(StopRequest()),
+            "runtime": stack.enter_context(open_runtime(runtime)),
+            "store": store,
+            "resume": resume,
+            "checkpoint_every": checkpoint_every,
+            "progress": shown,
+        }
+        if isinstance(chosen, DenseSettings):
+            return DenseRun(table, chosen, test, **how).fit()
+        how["scratch"] = None if scratch is None else os.fspath(scratch)
+        return Training(table, chosen, test, block_rows=block_rows, **how).fit()
 
-    settings: TrainSettings
-    block_rows: int | None = None
-    scratch: str | None = None
 
-    n_rows: int = field(init=False)
-    precision: np.dtype[Any] = field(init=False)
-    tolerance: float = field(init=False)
-    calibrate: bool = field(init=False)
-    validation: Booleans = field(init=False)
-    n_active: int = field(init=False)
-    block_settings: BlockSettings = field(init=False)
-    active: ActiveSet | PairSet = field(init=False)
-    parameters: Doubles | None = field(init=False, default=None)
-    steps: list[dict[str, Any]] = field(init=False, default_factory=list)
-    in_step: bool = field(init=False, default=False)
-    coefficients: Doubles | None = field(init=False, default=None)
-    posterior: Any = field(init=False, default=None)
-    rounds: int = field(init=False, default=0)
-    former: Mapping[str, NDArray[Any]] = field(init=False, default_factory=dict)
-    history: list[dict[str, float]] = field(init=False, default_factory=list)
+@dataclass(eq=False)
+class Training(SparseRun):
+    """One sparse fit, stage by stage: `build`, `learn`, `select`, `finish`; or all of it by `fit`.
 
-    def __post_init__(self, rows: Table | Prepared, held_out: Table | None) -> None:
-        if self.block_rows is not None and self.block_rows < 1:
-            raise SettingsError(f"block_rows must be at least 1, got {self.block_rows}")
-        super().__post_init__(rows, held_out)
-        settings, data, n = self.settings, self.data, self.data.summary.n
-        self.n_rows, self.precision, self.tolerance = n, settings.dtype, settings.tolerance
-        self.calibrate = settings.keeps_validation_rows
-        self.block_type = PairBlock if settings.active_per_class else RowBlock
-        self.active = self._nothing_active()
-        self.n_active = settings.rows_to_include(n)
-        self.validation = choose_validation_rows(n, settings, data.train.origin)
-        rule = settings.rule(len(data.classes))
-        n_latent = rule.likelihood.n_latent(len(data.classes))
-        kernels = settings.kernels(n_latent, data.scaled_variances)
-        bound = settings.bound(n, self.n_active, len(kernels))
-        self.block_settings = BlockSettings(
-            kernels=kernels,
-            rule=rule,
-            criterion=CRITERIA[settings.criterion](settings.seed),
-            n_latent=n_latent,
-            capacity=self.n_active,
-            lazy=settings.lazy,
-            unit=tiles_together(n, bound is not None),
-            allocate=np.zeros if self.scratch is None else Scratch(self.scratch),
-            bound=bound,
-        )
-        together = self.block_settings.unit * TILE
-        wanted = self.block_rows or default_block_rows(n, self.runtime.n_workers)
-        self.block_rows = -(-wanted // together) * together
+    Parameters and attributes are those of `SparseRun`.
+    """
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Refuse a run that does not fit the memory of its processes."""
@@ -153,39 +138,11 @@ class Training(Run):
             scratch=self.scratch is not None,
         )
 
-    # -- stages ------------------------------------------------------------------------------------
-
-    def build(self) -> None:
-        """Build the row blocks, and bring them to the state of the newest checkpoint."""
-        data, self.runtime.recovery = self.data, self._recovery
-        parts = self._parts(data.train.X, data.target, self.validation)
-        self.n_train_blocks = len(parts)
-        if data.held_out is not None:
-            parts += self._parts(data.held_out.X, data.held_out_target, None, len(parts))
-        transform = functools.partial(data.scaling.apply, dtype=self.precision)
-        factory = functools.partial(self.block_type, self.block_settings, transform=transform)
-        self.runtime.build(factory, parts)
-        if self.store is not None:
-            texts = [text for answer in self.map_blocks("fingerprint") for text in answer]
-            self.digests = np.array([int(text, 16) for text in texts], dtype=np.uint64)
-            self._restore()
-
-    def _parts(
-        self, X: "da.Array", target: Any, validation: Booleans | None, first_index: int = 0
-    ) -> list[Part]:
-        assert self.block_rows is not None  # chosen
-        parts: list[Part] = []
-        for start in range(0, len(target), self.block_rows):
-            some = slice(start, start + self.block_rows)
-            inputs = {
-                "X": X[some],
-                "target": target[some],
-                "first_row": start,
-                "held_out": validation is None,
-                "validation": None if validation is None else validation[some],
-            }
-            parts.append(Part(first_index + len(parts), inputs))
-        return parts
+    def make_model(self) -> SparseModel:
+        """Learn, select, and return the model."""
+        self.learn()
+        self.select()
+        return self.finish(keep_blocks=False)
 
     def learn(self) -> None:
         """Learn kernels and likelihood, if the settings ask for that; see `fit.learning.learn`."""
@@ -193,140 +150,84 @@ class Training(Run):
             learn(self)
 
     def select(self) -> None:
-        """Include rows until there are `n_active`; see `stages.select`."""
-        stages.select(self)
+        """Include all rows that remain, with reports and checkpoints on the way.
+
+        Raises
+        ------
+        Interrupted
+            If a stop was requested; what was reached is in a checkpoint.
+        """
+        every = self.settings.report_every
+        self.progress.start(self.n_active, "rows", "select")
+        self._show(len(self.active))
+        for count in self.include(every):
+            if count % every == 0 or count == self.n_active:
+                self._add_to_history()
+            self._show(count)
+        if len(self.active) < self.n_active:
+            self.progress.message(
+                f"{len(self.active)} rows included: no other candidate has a site of precision "
+                f"above {self.settings.epsilon:g} and latent variance left in "
+                f"{self.settings.precision}"
+            )
+            self.n_active = len(self.active)
+            self._add_to_history()
+            self.checkpoint(self.done, self.extent(), due=True)
+        self.progress.finish()
+
+    def _add_to_history(self) -> None:
+        """Add a point to the learning curve."""
+        point = {"n_active": len(self.active), "seconds": round(self.seconds(), 3)}
+        self.history.append({**point, **self.figures()})
+
+    def _show(self, count: int) -> None:
+        last = self.history[-1] if self.history else {}
+        self.progress.update(count, **{name: last[name] for name in SHOWN if name in last})
 
     def finish(self, keep_blocks: bool = True) -> SparseModel:
-        """Make the posterior and the model, and save it; see `stages.finish`."""
-        return stages.finish(self, keep_blocks)
+        """Make the posterior and the model, and save it.
 
-    def make_model(self) -> SparseModel:
-        """Learn, select, and return the model."""
-        self.learn()
-        self.select()
-        return self.finish(keep_blocks=False)
+        Parameters
+        ----------
+        keep_blocks : bool
+            Whether the row blocks will be looked at afterwards; otherwise their memory is given
+            back as soon as they are not needed.
 
-    # -- what it has reached -----------------------------------------------------------------------
-
-    @property
-    def done(self) -> int:
-        """Steps of learning, inclusions and rounds of the posterior: a checkpoint's number."""
-        return len(self.steps) + len(self.active) + self.rounds
-
-    def content(self) -> Content:
-        """Return what a checkpoint holds."""
-        posterior = self.former if self.posterior is None else to_arrays(self.posterior)
-        arrays = {f"posterior.{name}": array for name, array in posterior.items()}
-        state = {"parameters": self.parameters, "coefficients": self.coefficients}
-        arrays |= {name: array for name, array in state.items() if array is not None}
-        if len(self.active):
-            arrays |= self.active.arrays()
-        meta = {"history": self.history, "rounds": self.rounds}
-        return meta | {"learning": self.steps, "in_step": self.in_step}, arrays
-
-    def _restore(self) -> None:
-        stored = self.restored()
-        if stored is None:
-            return
-        arrays, meta = stored.arrays, stored.meta
-        if "parameters" in arrays:
-            self.take(arrays["parameters"])
-        self.coefficients = arrays.get("coefficients")
-        self.former, self.rounds = below("posterior.", arrays), int(meta["rounds"])
-        self.history, self.steps = list(meta["history"]), [dict(step) for step in meta["learning"]]
-        self.in_step = bool(meta["in_step"])
-        if "rows" in arrays:
-            self.active = type(self.active).from_arrays(arrays, self.settings.order.slots)
-        self.progress.start(len(self.active), "rows", "restore")
-        for method, args in self._recovery():
-            self.runtime.map_blocks(method, *args)
-            if method == "include":
-                self.progress.update(args[0].stop)
-        self.progress.finish()
-        self.begin()
-
-    def _recovery(self) -> list[Message]:
-        """Return the messages that bring a new block to the present."""
-        of, messages = self.block_settings, self.active.recovery()
-        if self.parameters is not None:
-            messages = [("restart", (of.kernels, of.rule)), *messages]
-        if self.coefficients is not None:
-            messages = [*messages, ("rescore", (self.coefficients,))]
-        return messages
-
-    def take(self, parameters: Doubles) -> None:
-        """Take other parameters of kernels and likelihood, which the blocks do not know yet."""
-        of, self.parameters = self.block_settings, parameters
-        kernels, likelihood = with_parameters(of.kernels, of.likelihood, parameters)
-        rule = replace(of.rule, likelihood=likelihood)
-        self.block_settings = replace(of, kernels=kernels, rule=rule)
-
-    def forget(self) -> None:
-        """Forget all inclusions; the blocks go on with the present kernels and likelihood."""
-        self.active = self._nothing_active()
-        self.runtime.map_blocks("restart", self.block_settings.kernels, self.block_settings.rule)
-
-    def _nothing_active(self) -> ActiveSet | PairSet:
-        return PairSet() if self.settings.active_per_class else ActiveSet()
-
-    def selection(self) -> Selection | PairSelection:
-        """Return what makes the rounds."""
-        if isinstance(self.active, PairSet):
-            return PairSelection(self.runtime, self.block_settings, self.active)
-        order = self.settings.order
-        return Selection(self.runtime, self.block_settings, order, self.active, self.n_rows)
-
-    # -- the training rows -------------------------------------------------------------------------
-
-    def map_blocks(self, method: str, *args: Any) -> list[Any]:
-        """Call a method on the blocks of training rows."""
-        return self.runtime.map_blocks(method, *args)[: self.n_train_blocks]
-
-    def sum_blocks(self, method: str, *args: Any) -> Any:
-        """Return the sum of what the blocks of training rows answer, in whatever order."""
-        return self.runtime.sum_blocks(range(self.n_train_blocks), method, *args)
-
-    def report(self, state: Any, rounds: int, **figures: float) -> None:
-        """Take note that a round of the posterior is done; write a checkpoint if one is due."""
-        self.posterior, self.rounds = state, rounds
-        self.progress.update(rounds, **figures)
-        self.checkpoint(self.done, stages.extent(self))
-
-    def stub(self, process: int = 0) -> "da.Array":
-        """Return a stub matrix (d, n) as a dask array, chunked as the row blocks are.
-
-        Rows that are no candidates any more (`stub_entries`) are not a number, here and in `means`
-        and `variances`.
+        Raises
+        ------
+        Interrupted
+            If a stop was requested; what was reached is in a checkpoint.
         """
-        transposed = self._state("stub", len(self.active), self.precision, process)
-        return transposed.T  # type: ignore[no-any-return]
+        active = ActiveRows.of(self.block_settings, self.active)
+        chosen = POSTERIORS[self.settings.posterior]
+        if not (keep_blocks or chosen.listens or self.calibrate):
+            self.runtime.build(self.block_type, [])
+        if chosen.listens:
+            self.progress.start(0, "rounds", "posterior")
+        weights = chosen.make(active, self)
+        self.progress.finish()
+        if not keep_blocks:
+            self.runtime.build(self.block_type, [])
+        if self.steps:
+            weights = replace(weights, report={**weights.report, "learning": self.steps})
+        data = self.data
+        model = SparseModel(
+            active=active,
+            weights=weights,
+            rows=self.active.rows,
+            classes=data.classes,
+            scaling=data.scaling,
+            settings=self.settings.to_json(),
+            history=tuple(self.history),
+            numbers=data.numbers,
+            names=data.train.names,
+        )
+        if self.store is not None:
+            model.save(self.store.model_path)
+        return model
 
-    def means(self) -> "da.Array":
-        """Return the latent means (n, K) as a dask array, chunked as the row blocks are."""
-        return self._state("mean", self.block_settings.n_latent, np.dtype(np.float64))
 
-    def variances(self) -> "da.Array":
-        """Return the latent variances (n, C) as a dask array, chunked as the row blocks are."""
-        return self._state("variance", len(self.block_settings.kernels), np.dtype(np.float64))
-
-    def _state(self, name: str, width: int, dtype: np.dtype[Any], process: int = 0) -> "da.Array":
-        """Return numbers of the training rows, (n, width)."""
-        import dask.array as da  # noqa: PLC0415 - slow to import, needed only here
-
-        assert self.block_rows is not None  # chosen
-        from_delayed: Any = da.from_delayed
-        chunks = []
-        lazy = self.runtime.as_dask("array", name, process)[: self.n_train_blocks]
-        for start, block in zip(range(0, self.n_rows, self.block_rows), lazy, strict=True):
-            rows = min(self.block_rows, self.n_rows - start)
-            shape = (width, rows) if name == "stub" else (rows, width)
-            chunk = from_delayed(block, shape, dtype=dtype)
-            chunks.append(chunk.T if name == "stub" else chunk)
-        whole: da.Array = da.concatenate(chunks)  # type: ignore[no-untyped-call]
-        return whole
-
-
-def held_bytes(X: "da.Array") -> int:
+def held_bytes(X: Any) -> int:
     """Return the bytes of rows that travel with their tasks; none of those read from files."""
     first = X.blocks[0]
     packed = cloudpickle.dumps(pack_inputs({"X": first}))

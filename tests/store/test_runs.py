@@ -270,7 +270,7 @@ def test_a_run_through_an_outage_gives_the_same_model(failing, stop_after, monke
         return real(self, step, meta, arrays)
 
     monkeypatch.setattr(RunDirectory, "save", away)
-    monkeypatch.setattr("sparsegp.fit.api.StopRequest", lambda: stop_after(30))
+    monkeypatch.setattr("sparsegp.fit.training.StopRequest", lambda: stop_after(30))
     with pytest.raises(Interrupted, match="go on by --resume"):
         sparsegp.train(X, y, out=failing, progress=Told(), **SETTINGS)
     assert any(line.startswith(f"no checkpoint at {saves[1]}, the run") for line in told)
