@@ -17,7 +17,7 @@ from pipelines.place import Place
 from pipelines.views import Data
 from sparsegp.errors import SettingsError
 from sparsegp.model import Model
-from sparsegp.report.regression import evaluate_regression
+from sparsegp.report import evaluate_regression
 from sparsegp.types import Doubles
 
 STAGES = {"last": "", "first": ", without copies"}

@@ -33,6 +33,14 @@ def one_line(text: str) -> str:
     return shown if len(shown) <= LONGEST_MESSAGE else f"{shown[: LONGEST_MESSAGE - 3]}..."
 
 
+def visible(text: str) -> str:
+    """Return text with escapes in place of what could steer a terminal; lines stay."""
+    return "".join(
+        mark if mark.isprintable() or mark == "\n" else mark.encode("unicode_escape").decode()
+        for mark in text
+    )
+
+
 class SparseGPError(Exception):
     """Base of all errors that are the user's to mend."""
 

@@ -1,7 +1,8 @@
 """Named families: kernels, criteria, posteriors, readers are looked up here by name."""
 
 from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
+from dataclasses import fields
+from typing import Any, Generic, TypeVar
 
 from sparsegp.errors import UnknownNameError, quoted
 
@@ -54,3 +55,17 @@ class Registry(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._members)
+
+
+def call_text(member: Any) -> str:
+    """Return a dataclass with a `name` as a call: ``rbf(1.5)``; defaults at the end are left out.
+
+    A tuple that is the only argument is spelled out, number after number.
+    """
+    values = [(getattr(member, field.name), field.default) for field in fields(member)]
+    while values and values[-1][0] == values[-1][1]:
+        values.pop()
+    given = [value for value, _ in values]
+    if len(given) == 1 and isinstance(given[0], tuple):
+        given = list(given[0])
+    return f"{member.name}({', '.join(map(repr, given))})" if given else str(member.name)

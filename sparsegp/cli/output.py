@@ -1,21 +1,15 @@
 """Words and JSON for standard output."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
 
+from sparsegp.errors import visible
+
 LEAST_WIDTH = 12
 """Of the names before values."""
-
-
-def visible(text: str) -> str:
-    """Return text with escapes in place of what could steer a terminal; lines stay."""
-    return "".join(
-        mark if mark.isprintable() or mark == "\n" else mark.encode("unicode_escape").decode()
-        for mark in text
-    )
 
 
 def show(lines: Iterable[str], err: bool = False) -> None:
@@ -24,15 +18,40 @@ def show(lines: Iterable[str], err: bool = False) -> None:
 
 
 def json_line(record: Mapping[str, Any]) -> str:
-    """Return one object on one line."""
-    return json.dumps(record, allow_nan=False)
+    """Return one object on one line, in characters that a terminal can show."""
+    return json.dumps(record, allow_nan=False).replace("\x7f", "\\u007f")
 
 
-def pairs(named: Iterable[tuple[str, str]]) -> list[str]:
-    """Return lines of names and values, the values in one column."""
-    named = list(named)
-    width = max(LEAST_WIDTH, *(len(name) for name, _ in named))
-    return [f"{name:<{width}}  {value}".rstrip() for name, value in named]
+def pairs(named: Mapping[str, str | None] | Iterable[tuple[str, str | None]]) -> list[str]:
+    """Return lines of names and values, the values in one column, without those of no value."""
+    found = {name: value for name, value in dict(named).items() if value}
+    width = max(LEAST_WIDTH, *map(len, found))
+    return [f"{name:<{width}}  {value}" for name, value in found.items()]
+
+
+def table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+    """Return cells in lines below the names of their columns; texts to the left, numbers right."""
+    rows = list(rows)
+    if not (names and rows):
+        return []
+    lines = [list(names), *([_cell(value) for value in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    texts = [all(isinstance(value, str) for value in column) for column in zip(*rows, strict=True)]
+    form = [
+        f"{{:{'<' if text else '>'}{width}}}" for text, width in zip(texts, widths, strict=True)
+    ]
+    return ["  ".join(form).format(*line).rstrip() for line in lines]
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def records_table(records: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[str]:
+    """Return a table of records, without the columns of which no record has a value."""
+    known = [name for name in names if any(record.get(name) is not None for record in records)]
+    cells = ([record.get(name) for name in known] for record in records)
+    return table(known, (["" if cell is None else cell for cell in row] for row in cells))
 
 
 def size(count: float) -> str:

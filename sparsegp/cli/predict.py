@@ -37,13 +37,15 @@ def predict(
     force: bool,
     label_column: str | None,
 ) -> None:
-    """Write labels and class probabilities of the rows of DATA by the model in RUN.
+    """Write labels and probabilities of the rows of DATA.
 
-    Where DATA has a test part, that part is taken; labels are not needed. A .csv has the columns
-    row, label, p_<class>...; .npz and .zarr have the arrays labels, probabilities and classes. In a
-    regression the label is the mean, and its variance, noise included, replaces probabilities.
-    With --reject-below there is `rejected` too: 1 or 0 in a .csv, true or false in arrays. Labels
-    are written as they are; a spreadsheet may take one that begins with = for a formula.
+    Predictions are those of the model in RUN. Where DATA has a test part, that part is taken;
+    labels are not needed. A .csv has the columns row, label, p_<class>...; .npz and .zarr have the
+    arrays labels, probabilities and classes. In a regression the label is the mean, and its
+    variance, noise included, replaces probabilities. With --reject-below there is `rejected` too: 1
+    or 0 in a .csv, true or false in arrays. Arrays hold labels as they are. A .csv has escapes for
+    control characters, and an apostrophe before texts that a spreadsheet would take for a formula:
+    those that begin with = + - or @.
     """
     if reject_below is not None and not 0.0 < reject_below <= 1.0:
         raise SettingsError(f"--reject-below must be above 0 and at most 1, got {reject_below:g}")
@@ -54,15 +56,13 @@ def predict(
     path = Path(out)
     check_target(path, force)
     model = load(run)
-    table = table_for(model, data, label_column)
     if reject_below is not None and model.is_regression:
         raise SettingsError("--reject-below is for classifiers; leave it out")
+    table = table_for(model, data, label_column)
     rejected: list[int] = []
-    rows = int(table.X.shape[0])
-    batches = predictions(model, table, latent, reject_below, rejected)
-    write(path, rows, model.classes, batches)
+    write(path, model.classes, predictions(model, table, latent, reject_below, rejected))
     note = f", {sum(rejected)} of them rejected (probability below {reject_below})"
-    done = f"{plural(rows, 'row')} of {table.source} predicted"
+    done = f"{plural(int(table.X.shape[0]), 'row')} of {table.source} predicted"
     show([f"{done}{note if rejected else ''}: {path}"])
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.errors import SettingsError, StoreError
+from sparsegp.errors import SettingsError, StoreError, visible
 from sparsegp.types import Labels
 
 Batches = Iterator[dict[str, Any]]
@@ -26,10 +26,20 @@ def headings(name: str, array: Any, classes: Labels) -> list[str]:
     if array.ndim == 1 or array.shape[1] == 1:
         return ["label" if name == "labels" else name]
     prefix = "p" if name == "probabilities" else name.removeprefix("latent_")
-    return [f"{prefix}_{label}" for label in classes.tolist()]
+    return [harmless(f"{prefix}_{label}") for label in classes.tolist()]
 
 
-def write_csv(path: Path, rows: int, classes: Labels, batches: Batches) -> None:
+def harmless(text: str) -> str:
+    """Return a text that steers no terminal and that no spreadsheet takes for a formula."""
+    text = visible(text).replace("\n", r"\n")
+    try:
+        float(text)  # "-1" may stay a number
+    except ValueError:
+        return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+    return text
+
+
+def write_csv(path: Path, classes: Labels, batches: Batches) -> None:
     """Write a line for every row; numbers are exact."""
     with path.open("x", newline="", encoding="utf-8") as file:
         writer, row = csv.writer(file, lineterminator="\n"), 0
@@ -40,12 +50,13 @@ def write_csv(path: Path, rows: int, classes: Labels, batches: Batches) -> None:
             columns: list[Any] = [range(row, row + len(found["labels"]))]
             for array in found.values():
                 plain = array.astype(int) if array.dtype == np.bool_ else array
-                columns += [column.tolist() for column in plain.reshape(len(plain), -1).T]
+                cells = plain.reshape(len(plain), -1).T.tolist()
+                columns += cells if plain.dtype.kind != "U" else [map(harmless, cells[0])]
             writer.writerows(zip(*columns, strict=True))
             row += len(found["labels"])
 
 
-def write_npz(path: Path, rows: int, classes: Labels, batches: Batches) -> None:
+def write_npz(path: Path, classes: Labels, batches: Batches) -> None:
     """Write an archive of arrays, which are collected in memory."""
     parts = list(batches)
     arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -54,28 +65,27 @@ def write_npz(path: Path, rows: int, classes: Labels, batches: Batches) -> None:
     np.savez(path, allow_pickle=False, **arrays)
 
 
-def write_zarr(path: Path, rows: int, classes: Labels, batches: Batches) -> None:
+def write_zarr(path: Path, classes: Labels, batches: Batches) -> None:
     """Write a zarr group; a batch is a chunk."""
     import zarr
 
     group: Any = zarr.open_group(str(path), mode="w")
 
-    def create(name: str, like: Any, rows: int) -> Any:
-        kind = str if like.dtype.kind == "U" else like.dtype
-        shape, chunks = (rows, *like.shape[1:]), (max(len(like), 1), *like.shape[1:])
-        return group.create_array(name, shape=shape, chunks=chunks, dtype=kind)
+    def append(name: str, values: Any) -> None:
+        if name not in group:
+            kind = str if values.dtype.kind == "U" else values.dtype
+            shape, chunks = (0, *values.shape[1:]), (max(len(values), 1), *values.shape[1:])
+            group.create_array(name, shape=shape, chunks=chunks, dtype=kind)
+        group[name].append(values)
 
     if len(classes):
-        create("classes", classes, len(classes))[:] = classes
-    row = 0
+        append("classes", classes)
     for found in batches:
         for name, values in found.items():
-            array = group[name] if row else create(name, values, rows)
-            array[row : row + len(values)] = values
-        row += len(found["labels"])
+            append(name, values)
 
 
-WRITERS: dict[str, Callable[[Path, int, Labels, Batches], None]] = {
+WRITERS: dict[str, Callable[[Path, Labels, Batches], None]] = {
     ".csv": write_csv,
     ".npz": write_npz,
     ".zarr": write_zarr,
@@ -92,30 +102,25 @@ def check_target(path: Path, force: bool) -> None:
     StoreError
         If there is no such directory.
     """
-    suffix = path.suffix.lower()
-    if suffix not in WRITERS:
+    if (suffix := path.suffix.lower()) not in WRITERS:
         raise SettingsError(
             f"cannot tell the format of {str(path)!r}; its name must end in {', '.join(WRITERS)}"
         )
     if not path.parent.is_dir():
         raise StoreError(f"there is no directory {path.parent} for {path.name}; make it first")
-    if not path.exists():
-        return
-    if not force:
+    if path.exists() and not force:
         raise SettingsError(f"{path} exists; choose another --out, or replace it by --force")
-    is_group = (path / "zarr.json").is_file()
-    if is_group != (suffix == ".zarr") or not (is_group or path.is_file()):
+    is_ours = (path / "zarr.json").is_file() if suffix == ".zarr" else path.is_file()
+    if path.exists() and not is_ours:
         raise SettingsError(f"{path} is no file of predictions; choose another --out")
 
 
-def write(path: Path, rows: int, classes: Labels, batches: Batches) -> None:
+def write(path: Path, classes: Labels, batches: Batches) -> None:
     """Write predictions; they appear at the path when all went well, else nothing does.
 
     Parameters
     ----------
     path : Path
-    rows : int
-        In all.
     classes : Labels (K,)
         None in a regression.
     batches : iterator
@@ -129,7 +134,7 @@ def write(path: Path, rows: int, classes: Labels, batches: Batches) -> None:
     try:
         with TemporaryDirectory(prefix=f".{path.name[:99]}-", dir=path.parent) as folder:
             fresh = Path(folder, path.name)
-            WRITERS[path.suffix.lower()](fresh, rows, classes, batches)
+            WRITERS[path.suffix.lower()](fresh, classes, batches)
             if path.is_dir():
                 shutil.rmtree(path)
             os.replace(fresh, path)

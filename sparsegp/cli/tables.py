@@ -9,8 +9,7 @@ import numpy as np
 from sparsegp.cli.output import percent, plural
 from sparsegp.data import Table, as_numbers, encode_with, open_dataset, summarise
 from sparsegp.model import Model
-from sparsegp.report.metrics import Evaluation, evaluate
-from sparsegp.report.regression import RegressionEvaluation, evaluate_regression
+from sparsegp.report import Evaluation, RegressionEvaluation, evaluate, evaluate_regression
 
 
 def stem(data: str) -> str:
@@ -77,24 +76,37 @@ def score(model: Model, table: Table) -> tuple[Evaluation | RegressionEvaluation
     return evaluate(np.concatenate(logs), codes, model.classes), unseen
 
 
-def figures(evaluation: Evaluation | RegressionEvaluation) -> list[tuple[str, str]]:
+def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:
     """Return the figures of an evaluation in words."""
+    rows, nlpp = f"{evaluation.n}", f"{evaluation.nlpp:.4f} nats"
     if isinstance(evaluation, RegressionEvaluation):
-        return [
-            ("rows", f"{evaluation.n}"),
-            ("mse", f"{evaluation.mse:.5g}"),
-            ("r2", f"{evaluation.r2:.4f}"),
-            ("nlpp", f"{evaluation.nlpp:.4f} nats"),
-            ("coverage", f"{percent(evaluation.coverage)} of the 95 % intervals"),
-        ]
-    rows, unseen = f"{evaluation.n}", evaluation.n_unseen
-    if unseen:
+        return {
+            "rows": rows,
+            "mse": f"{evaluation.mse:.5g}",
+            "r2": f"{evaluation.r2:.4f}",
+            "nlpp": nlpp,
+            "coverage": f"{percent(evaluation.coverage)} of the 95 % intervals",
+        }
+    if unseen := evaluation.n_unseen:
         rows += f", of them {unseen} with labels that the model does not know"
-    wrong = round(evaluation.error * evaluation.n)
-    return [
-        ("rows", rows),
-        ("error", f"{percent(evaluation.error)} ({plural(wrong, 'row')})"),
-        ("nlpp", f"{evaluation.nlpp:.4f} nats"),
-        ("brier", f"{evaluation.brier:.4f}"),
-        ("ece", f"{evaluation.ece:.4f}"),
-    ]
+    wrong = plural(round(evaluation.error * evaluation.n), "row")
+    return {
+        "rows": rows,
+        "error": f"{percent(evaluation.error)} ({wrong})",
+        "nlpp": nlpp,
+        "brier": f"{evaluation.brier:.4f}",
+        "ece": f"{evaluation.ece:.4f}",
+    }
+
+
+def facts(model: Model) -> dict[str, Any]:
+    """Return what a model is, for the records of commands."""
+    return {
+        "settings": dict(model.settings),
+        "classes": model.classes.tolist(),
+        "columns": model.n_features,
+        "names": list(model.names or ()),
+        "n_active": len(model.rows),
+        "kernels": [str(kernel) for kernel in model.kernels],
+        "scaling": model.scaling.name,
+    }

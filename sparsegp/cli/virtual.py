@@ -41,7 +41,7 @@ def prepare(
 ) -> tuple["Callable[[Table], Table]", dict[str, Any]]:
     """Return what enlarges the training rows, and the settings of the run.
 
-    Both leave things as they are where `--virtual` is not given.
+    Rows and settings are left unchanged where `--virtual` is not given.
 
     Parameters
     ----------
@@ -67,22 +67,18 @@ def prepare(
         raise SettingsError("--virtual takes the kernel of its run; leave --tune out")
     import numpy as np
 
-    from sparsegp.data.virtual import TRANSFORMS, image_shape, same_settings, virtual_rows
+    from sparsegp.data.virtual import same_settings, shift, virtual_rows
     from sparsegp.model import Model
 
-    model = Model.load(given["virtual"])
-    image = image_shape(model.n_features, _image(named.get("image")))
+    model, sizes = Model.load(given["virtual"]), None
+    if "image" in named:
+        sizes = re.fullmatch(r"(\d{1,9})x(\d{1,9})", named["image"].strip().lower())
+        if sizes is None:
+            raise SettingsError(
+                f"--image must be height and width, such as 16x16, got {quoted(named['image'])}"
+            )
+    image = sizes and (int(sizes[1]), int(sizes[2]))
     how = {"pixels": named.get("shift", 1), "image": image}
-    TRANSFORMS["shift"](np.zeros((1, model.n_features)), **how)  # refuses what does not fit
+    shift(np.zeros((1, model.n_features)), **how)  # refuses what does not fit, before data are read
     enlarge = partial(virtual_rows, model, transform="shift", **how)
     return enlarge, same_settings(model, **settings)
-
-
-def _image(text: str | None) -> tuple[int, int] | None:
-    """Read height and width."""
-    if text is None:
-        return None
-    found = re.fullmatch(r"(\d{1,9})x(\d{1,9})", text.strip().lower())
-    if found is None:
-        raise SettingsError(f"--image must be height and width, such as 16x16, got {quoted(text)}")
-    return int(found[1]), int(found[2])

@@ -2,11 +2,11 @@
 
 from sparsegp.data.catalog import CATALOG as CATALOG
 from sparsegp.data.catalog import toy as toy
-from sparsegp.data.dataset import open_dataset as open_dataset
 from sparsegp.data.labels import Numbers as Numbers
 from sparsegp.data.labels import as_numbers as as_numbers
 from sparsegp.data.labels import encode as encode
 from sparsegp.data.labels import encode_with as encode_with
+from sparsegp.data.readers import open_dataset as open_dataset
 from sparsegp.data.scaling import SCALINGS as SCALINGS
 from sparsegp.data.scaling import Scaling as Scaling
 from sparsegp.data.scaling import choose_scaling as choose_scaling

@@ -1,14 +1,12 @@
 """Dask arrays chunked by rows only, made from arrays in memory or from a function of the rows."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.data.storage import read_range
 from sparsegp.errors import DataError
 
 if TYPE_CHECKING:
@@ -70,30 +68,15 @@ def from_memory(X: Any, source: str = "X") -> "da.Array":
     return whole
 
 
-def from_file(name: str, offset: int, shape: tuple[int, int], dtype: Any) -> "da.Array":
-    """Chunk an array that is stored row after row in a file, which is read when it is needed.
-
-    Parameters
-    ----------
-    name : str
-    offset : int
-        Bytes before the first row.
-    shape, dtype
-        Of the array.
-    """
-    read, rows = partial(_read, name, offset), row_blocks(*shape, name)
-    return from_function(read, rows, shape[1], dtype, name)
-
-
 def from_function(
-    read: Callable[..., NDArray[Any]], rows: Sequence[int], p: int, dtype: Any, source: str
+    read: Callable[[int, slice], NDArray[Any]], rows: Sequence[int], p: int, dtype: Any, source: str
 ) -> "da.Array":
     """Stack blocks of rows that are read when they are needed, each inside its own task.
 
     Parameters
     ----------
     read : callable
-        Pickles, and is small; ``read(b, start, shape, dtype)`` is block b, the rows from `start`.
+        Returns a block from its number and its rows; it pickles, and is small.
     rows : sequence of int
         Rows of each block.
     p : int
@@ -110,25 +93,19 @@ def from_function(
     return found
 
 
-def _block(read: Callable[..., NDArray[Any]], source: str, block_info: Any = None) -> NDArray[Any]:
-    """Read a block, and refuse what is not as large as it was said to be."""
-    told = block_info[None]
-    shape, dtype = tuple(told["chunk-shape"]), told["dtype"]
-    rows = read(told["chunk-location"][0], told["array-location"][0][0], shape, dtype)
-    if rows.shape != shape or rows.dtype != dtype:
-        raise DataError(
-            f"a block of {source} must be {dtype} of shape {shape}, {rows.dtype} of shape "
-            f"{rows.shape} was read; the file is damaged, or was changed while it was in use"
-        )
-    return rows
-
-
-def _read(
-    name: str, offset: int, block: int, start: int, shape: tuple[int, int], dtype: np.dtype[Any]
+def _block(
+    read: Callable[[int, slice], NDArray[Any]], source: str, block_info: Any = None
 ) -> NDArray[Any]:
-    row = shape[1] * dtype.itemsize
-    content = read_range(name, offset + start * row, offset + (start + shape[0]) * row)
-    return np.frombuffer(content[: len(content) // row * row], dtype).reshape(-1, shape[1])
+    """Read a block, and refuse one that does not have the declared shape and type."""
+    expected = block_info[None]
+    shape, dtype = tuple(expected["chunk-shape"]), expected["dtype"]
+    found = read(expected["chunk-location"][0], slice(*expected["array-location"][0]))
+    if found.shape != shape or found.dtype != dtype:
+        raise DataError(
+            f"a block of {source} must be {dtype} of shape {shape}, {found.dtype} of shape "
+            f"{found.shape} was read; the file is damaged, or was changed while it was in use"
+        )
+    return found
 
 
 def _dense(rows: Any) -> NDArray[Any]:

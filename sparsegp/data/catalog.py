@@ -1,18 +1,15 @@
 """Data sets that need no file, by name."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from sparsegp.data.table import Dataset, table_from_arrays
-from sparsegp.registry import Registry
 from sparsegp.types import Doubles, Integers
 
-CATALOG: Registry[Callable[[], Dataset]] = Registry("data set")
 
-
-@CATALOG.register("digits")
 def digits() -> Dataset:
     """Handwritten digits of 8 x 8 pixels, values 0..16: 1437 rows to train on, 360 to test on.
 
@@ -23,38 +20,28 @@ def digits() -> Dataset:
 
     X, y = load_digits(return_X_y=True)
     split: list[Any] = train_test_split(X, y, test_size=0.2, stratify=y, random_state=0)
-    X_train, X_test, y_train, y_test = split
-    return Dataset(
-        table_from_arrays(X_train, y_train, "digits (train)"),
-        table_from_arrays(X_test, y_test, "digits (test)"),
-    )
+    return _train_and_test("digits", split[::2], split[1::2])
 
 
-@CATALOG.register("iris")
-def iris() -> Dataset:
-    """Fisher's irises, 150 rows, 4 columns, 3 classes; they come with scikit-learn."""
-    from sklearn.datasets import load_iris  # noqa: PLC0415
+def bundled(name: str) -> Dataset:
+    """Return irises (150 rows, 4 columns) or analyses of wines (178, 13), as scikit-learn does."""
+    from sklearn import datasets  # noqa: PLC0415
 
-    X, y = load_iris(return_X_y=True)
-    return Dataset(table_from_arrays(X, y, "iris"))
-
-
-@CATALOG.register("wine")
-def wine() -> Dataset:
-    """Chemical analyses of wines, 178 rows, 13 columns, 3 classes; they come with scikit-learn."""
-    from sklearn.datasets import load_wine  # noqa: PLC0415
-
-    X, y = load_wine(return_X_y=True)
-    return Dataset(table_from_arrays(X, y, "wine"))
+    X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+    return Dataset(table_from_arrays(X, y, name))
 
 
-@CATALOG.register("toy")
-def toy_dataset() -> Dataset:
+def toy_samples() -> Dataset:
     """Draw the toy problem as Girolami & Rogers (2006), sec. 6.3, did: 1000 and 2385 rows."""
-    return Dataset(
-        table_from_arrays(*toy(1000, 0), "toy (train)"),
-        table_from_arrays(*toy(2385, 1), "toy (test)"),
-    )
+    return _train_and_test("toy", toy(1000, 0), toy(2385, 1))
+
+
+CATALOG: dict[str, Callable[[], Dataset]] = {
+    "digits": digits,
+    "iris": partial(bundled, "iris"),
+    "toy": toy_samples,
+    "wine": partial(bundled, "wine"),
+}
 
 
 def toy(n: int, seed: int, *, apart: bool = False) -> tuple[Doubles, Integers]:
@@ -62,7 +49,7 @@ def toy(n: int, seed: int, *, apart: bool = False) -> tuple[Doubles, Integers]:
 
     Classes are equally probable. In the plane of the first two columns, with r^2 = x1^2 + x2^2,
     class 1 fills the ring 0.5 > r^2 > 0.1 evenly, class 2 the ring 1.0 > r^2 > 0.6, and class 3
-    is N(0, 0.01 I). The other eight columns are N(0, 1) and tell nothing.
+    is N(0, 0.01 I). The other eight columns are N(0, 1) whatever the class.
 
     Parameters
     ----------
@@ -101,3 +88,12 @@ def _ring(rng: np.random.Generator, n: int, inner: float, outer: float) -> Doubl
         squared = (points**2).sum(axis=1)
         found = np.concatenate([found, points[(inner < squared) & (squared < outer)]])
     return found[:n]
+
+
+def _train_and_test(name: str, train: Any, test: Any) -> Dataset:
+    """Return a data set of two pairs (X, y)."""
+    (X, y), (X_test, y_test) = train, test
+    return Dataset(
+        table_from_arrays(X, y, f"{name} (train)"),
+        table_from_arrays(X_test, y_test, f"{name} (test)"),
+    )

@@ -190,42 +190,32 @@ def labels_from_text(texts: Sequence[str], source: str) -> Labels:
     """Read labels written as text: integers if all are whole numbers, else floats, else strings.
 
     Whole numbers that do not fit 64 bits stay strings: as doubles, some could be the same.
-
-    Raises
-    ------
-    DataError
-        If a string is no name of a class.
     """
     try:
         values = np.array([float(text) for text in texts])
     except ValueError:
-        return _names(texts, source)
+        return _strings(texts, source)
     if not np.all(np.isfinite(values) & (values == np.rint(values))):
         return values
     if np.any(np.abs(values) >= TOO_LARGE):
-        return _names(texts, source)
+        return _strings(texts, source)
     return np.array([int(Decimal(text)) for text in texts], dtype=np.int64)
 
 
 def whole_numbers(labels: Doubles) -> Labels:
-    """Return floats (n,) as integers of 64 bits if all are such, else as they are."""
+    """Return floats (n,) as integers of 64 bits if all are such, else unchanged."""
     whole = np.all((labels == np.rint(labels)) & (np.abs(labels) < TOO_LARGE))
     return labels.astype(np.int64) if whole else labels
 
 
 def _unique(y: Labels | None, source: str) -> tuple[Labels, Integers]:
-    """Return what labels of classes there are, all of one type, and the place of each row's."""
+    """Return the distinct labels, sorted and of one type, and the place of the label of each row.
+
+    Types are 64-bit integers, bools or strings.
+    """
     labels = tidy_labels(y, source)
-    kind = labels.dtype.kind
-    values = labels.tolist() if kind == "O" or (kind == "f" and np.isnan(labels).any()) else []
-    for row, value in enumerate(values):
-        nan = isinstance(value, float) and math.isnan(value)
-        if value is None or nan or type(value).__name__ in {"NAType", "NaTType"}:
-            raise DataError(
-                f"every row needs a label; row {row} of {source} has {value} (rows counted from 0)"
-            )
-    if labels.dtype.kind == "O":
-        labels = _one_type(values, source)
+    if labels.dtype.kind == "O" or (labels.dtype.kind == "f" and np.isnan(labels).any()):
+        labels = _one_type(labels.tolist(), source)
     if labels.dtype.kind == "f":
         labels = whole_numbers(labels)
     found, places = np.unique(labels, return_inverse=True)
@@ -234,22 +224,28 @@ def _unique(y: Labels | None, source: str) -> tuple[Labels, Integers]:
             f"classes must be names or whole numbers of 64 bits; {source} has {found[0]} to "
             f"{found[-1]}; {REMEDY}"
         )
-    found = _names(found, source) if found.dtype.kind == "U" else found
+    found = _strings(found, source) if found.dtype.kind == "U" else found
     return found.astype(np.int64) if found.dtype.kind in "iu" else found, places.astype(np.int64)
 
 
 def _one_type(values: list[Any], source: str) -> Labels:
     """Turn objects (n,) into bools or numbers, where all are such, else into strings."""
+    for row, value in enumerate(values):
+        nan = isinstance(value, float) and math.isnan(value)
+        if value is None or nan or type(value).__name__ in {"NAType", "NaTType"}:
+            raise DataError(
+                f"every row needs a label; row {row} of {source} has {value} (rows counted from 0)"
+            )
     values = [value.item() if isinstance(value, np.generic) else value for value in values]
     kinds = {type(value) for value in values}
     if kinds == {bool} or kinds <= {int, float}:
         labels = np.array(values)
         if labels.dtype.kind in REAL_KINDS:
             return labels
-    return _names([str(value) for value in values], source)
+    return _strings([str(value) for value in values], source)
 
 
-def _names(texts: Any, source: str) -> Labels:
+def _strings(texts: Any, source: str) -> Labels:
     """Return strings as an array (n,), if all of them are Unicode and short."""
     try:
         longest = max(len(text.encode()) for text in texts)

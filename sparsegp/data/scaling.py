@@ -1,21 +1,20 @@
 """Scaling of inputs: chosen once from the training rows, stored with the model, applied anywhere.
 
-`auto` tells inputs that share one bounded range from measurements with their own units. Three
-numbers of the summary decide:
+`auto` distinguishes inputs that share one bounded range from measurements with their own units.
+Three numbers of the summary decide:
 
 - the *frame*, the range that the columns would share: [-1, 1] or [0, 1] when all values lie in it,
   [0, M] for whole numbers with least value 0 and greatest value M <= 255;
-- the *reach*, the median over the columns that vary of (high - low) / width of the frame: do the
-  columns fill it?
+- the *reach*, the median over the columns that vary of (high - low) / width of the frame;
 - the *polarisation*, sum of variances / sum of (mean - low end) (high end - mean) over those
   columns. The denominator is the greatest variance that a variable with that mean can have in the
   frame (Bhatia & Davis 2000), so it lies in [0, 1]: 1 for values at the two ends only, 1/3 for
   values spread evenly over the frame, small for bells inside it.
 
 A reach of at least `REACH` is always needed. The frames [-1, 1], [0, 1] and [0, 255] are
-conventions that data are brought to on purpose (normalised columns, indicators, bytes), and reach
-suffices. Any other [0, M] may be a scale that features were rounded to, each with its own bell;
-there polarisation must exceed that of even spread, as it does for ink and background.
+conventions (normalised columns, indicators, bytes), and reach suffices. Any other [0, M] may be a
+scale that features were rounded to, each with its own bell; there polarisation must exceed that of
+even spread, as it does for ink and background.
 """
 
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from sparsegp.data.summary import Summary
 from sparsegp.errors import DataError
@@ -31,8 +30,8 @@ from sparsegp.registry import Registry
 from sparsegp.types import Doubles
 
 REACH = 0.75
-"""Least part of the frame that the median column must span: columns brought to the frame span all
-of it, but a sample of 50 of their rows may span four fifths only."""
+"""Least part of the frame that the median column must fill: columns that were normalised to the
+frame fill all of it, but 50 of their rows may fill four fifths only."""
 
 EVEN = 1.0 / 3.0
 """Polarisation of values spread evenly over the frame."""
@@ -83,15 +82,11 @@ class Scaling:
             )
         dtype = np.dtype(dtype)
         if hasattr(X, "dask"):
-            return X.map_blocks(
-                scale,
-                shift=self.shift,
-                factor=self.factor,
-                to=dtype,
-                dtype=dtype,
-                meta=np.empty((0, 0), dtype),
-            )
-        return scale(np.asarray(X), shift=self.shift, factor=self.factor, to=dtype)
+            return X.map_blocks(self.apply, dtype, dtype=dtype, meta=np.empty((0, 0), dtype))
+        result = np.asarray(X).astype(np.float64)
+        result -= self.shift
+        result *= self.factor
+        return result.astype(dtype, copy=False)
 
 
 SCALINGS: Registry[Callable[[Summary], Scaling]] = Registry("scaling")
@@ -125,7 +120,7 @@ def standard(summary: Summary) -> Scaling:
 @SCALINGS.register("range")
 def shared_range(summary: Summary) -> Scaling:
     """Divide all columns by the one greatest absolute value."""
-    bound = max(abs(summary.minimum), abs(summary.maximum)) or 1.0
+    bound = float(np.abs([summary.low, summary.high]).max()) or 1.0
     return replace(unscaled(summary), factor=np.full(summary.p, 1.0 / bound), name="range")
 
 
@@ -135,41 +130,19 @@ def auto(summary: Summary) -> Scaling:
 
     The rule is at the head of this file. Inputs in [-1, 1] or [0, 1] stay as they are.
     """
-    lower, upper = frame(summary) or (0.0, 0.0)
-    if upper == lower or reach(summary, lower, upper) < REACH:
+    low, high = float(summary.low.min()), float(summary.high.max())
+    if low >= -1 and high <= 1:
+        lower, upper = -1.0 if low < 0 else 0.0, 1.0
+    else:
+        lower, upper = 0.0, high
+        if not (summary.whole and low == 0 and high <= 255):
+            return standard(summary)
+    width = summary.high - summary.low
+    varies = width > 0
+    if not varies.any() or np.median(width[varies]) / (upper - lower) < REACH:
         return standard(summary)
-    if upper not in (1.0, 255.0) and polarisation(summary, lower, upper) <= EVEN:
+    greatest = ((summary.mean - lower) * (upper - summary.mean))[varies].sum()
+    polarisation = summary.variance[varies].sum() / greatest
+    if upper not in (1.0, 255.0) and polarisation <= EVEN:
         return standard(summary)
     return unscaled(summary) if upper == 1.0 else shared_range(summary)
-
-
-def frame(summary: Summary) -> tuple[float, float] | None:
-    """Return the ends of the bounded range that the columns may share, or None."""
-    low, high = summary.minimum, summary.maximum
-    if low >= -1 and high <= 1:
-        return (-1.0 if low < 0 else 0.0), 1.0
-    if summary.whole and low == 0 and high <= 255:
-        return 0.0, high
-    return None
-
-
-def reach(summary: Summary, lower: float, upper: float) -> float:
-    """Return the part of [lower, upper] that the median column spans, of those that vary."""
-    span = summary.high - summary.low
-    varies = span > 0
-    return float(np.median(span[varies])) / (upper - lower) if varies.any() else 0.0
-
-
-def polarisation(summary: Summary, lower: float, upper: float) -> float:
-    """Return the variance of the varying columns as a part of the greatest possible one."""
-    varies = summary.high > summary.low
-    greatest = (summary.mean - lower) * (upper - summary.mean)
-    return float(summary.variance[varies].sum() / greatest[varies].sum())
-
-
-def scale(X: NDArray[Any], *, shift: Doubles, factor: Doubles, to: np.dtype[Any]) -> NDArray[Any]:
-    """Return (X - shift) * factor for one block, X (rows, p), of type `to`."""
-    result = X.astype(np.float64)
-    result -= shift
-    result *= factor
-    return result.astype(to, copy=False)

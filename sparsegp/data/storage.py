@@ -1,13 +1,11 @@
 """Files by path, or by URL in a store of fsspec (s3, gs, memory, ...): sizes, bytes, errors.
 
-Whoever needs bytes opens the store itself: the workers of a cluster read their own rows, with the
-credentials and the endpoint that their environment names.
+Every process opens the store itself: the workers of a cluster read their own rows, with the
+credentials and the endpoint of their own environment.
 """
 
-import gzip
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 from typing import IO, Any
 
 from sparsegp.errors import DataError, short
@@ -19,19 +17,19 @@ PIECE = 1 << 20
 """Bytes that are unpacked at a time."""
 
 SMALL = 1 << 28
-"""Bytes that any machine is taken to have."""
+"""Bytes that every machine is assumed to have."""
 
 LONGEST_LINE = 1 << 26
 """Characters of a line of text."""
 
 
 def is_url(name: str) -> bool:
-    """Tell whether a file is in a store of fsspec; those of this machine are paths."""
+    """Return whether a file is in a store of fsspec; files of this machine are paths."""
     return "://" in name
 
 
 def plain(name: str) -> str:
-    """Return the path that a URL of this machine, file://..., stands for; others as they are."""
+    """Return the path of a URL of this machine, file://...; other names unchanged."""
     return name.removeprefix("file://").removeprefix("local://")
 
 
@@ -48,10 +46,10 @@ def store_of(url: str) -> tuple[Any, str]:
 
     if not is_url(url):
         return LocalFileSystem(), url
-    protocol = url.partition("://")[0].rpartition("::")[2]
     try:
         fs, path = url_to_fs(url)
     except ImportError as error:
+        protocol = url.partition("://")[0].rpartition("::")[2]
         extra = EXTRAS.get(protocol)
         how = f'install it by pip install "sparsegp[{extra}]"' if extra else str(error)
         raise DataError(f"{protocol}:// needs a package that is not installed; {how}") from None
@@ -60,45 +58,29 @@ def store_of(url: str) -> tuple[Any, str]:
     return fs, path
 
 
-def size_of(name: str) -> int:
-    """Return the bytes of a file; see `reading`."""
-    with reading(name):
-        fs, path = store_of(name)
-        return int(fs.info(path)["size"])
-
-
-def is_file(name: str) -> bool:
-    """Tell whether there is such a file; see `reading`."""
+def size_of(name: str) -> int | None:
+    """Return the bytes of a file, None where there is no such file; see `reading`."""
     with reading(name):
         fs, path = store_of(name)
         try:
-            return bool(fs.info(path)["type"] == "file")
+            found = fs.info(path)
         except FileNotFoundError:
-            return False
+            return None
+        return int(found["size"]) if found["type"] == "file" else None
 
 
 @contextmanager
 def opened(name: str) -> Iterator[Any]:
     """Open a file for reading bytes, unpacked where the name ends in .gz; see `reading`."""
-    with reading(name), ExitStack() as stack:
-        if is_url(name):
-            fs, path = store_of(name)
-            file = stack.enter_context(fs.open(path, "rb"))
-        else:
-            file = stack.enter_context(Path(name).open("rb"))
-        packed = name.lower().endswith(".gz")
-        yield stack.enter_context(gzip.GzipFile(fileobj=file)) if packed else file
+    from fsspec.core import OpenFile  # noqa: PLC0415 - heavy
 
-
-def read_range(name: str, start: int, stop: int) -> bytes:
-    """Read bytes start..stop-1 of a file, of one in a store by one request; see `reading`."""
-    with reading(name):
-        fs, path = store_of(name)
-        return bytes(fs.cat_file(path, start=start, end=stop))
+    packed = "gzip" if name.lower().endswith(".gz") else None
+    with reading(name), OpenFile(*store_of(name), "rb", packed) as file:
+        yield file
 
 
 def read_whole(file: IO[bytes], size: int, name: str) -> bytearray:
-    """Read up to `size` bytes; memory grows with what is there, not with what was declared.
+    """Read up to `size` bytes; memory grows with what the file has, not with what it declares.
 
     Parameters
     ----------
@@ -120,12 +102,7 @@ def read_whole(file: IO[bytes], size: int, name: str) -> bytearray:
 
 
 def require_memory(size: int, name: str) -> None:
-    """Refuse what takes so many bytes, if this process may not hold them.
-
-    Raises
-    ------
-    DataError
-    """
+    """Raise a `DataError` if this process may not hold `size` bytes, those of the file `name`."""
     if size <= SMALL:
         return
     from distributed.system import MEMORY_LIMIT  # noqa: PLC0415 - heavy; knows containers
@@ -138,7 +115,7 @@ def require_memory(size: int, name: str) -> None:
 
 
 class Lines:
-    """The lines of a text that are not blank; it remembers the last one and its number, from 1.
+    """The lines of a text that are not blank; for messages, it keeps the last one and its number.
 
     Parameters
     ----------
@@ -154,14 +131,9 @@ class Lines:
         self.number, self.size, self.last = 0, 0, ""
 
     def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        while self.read().isspace():
-            pass
-        if not self.last:
-            raise StopIteration
-        return self.last
+        while line := self.read():
+            if not line.isspace():
+                yield line
 
     def read(self) -> Any:
         """Return the next line, blank or not; empty at the end."""
@@ -188,18 +160,15 @@ def reading(name: str) -> Iterator[None]:
 
 
 def _reason(error: Exception, name: str) -> str:
-    if isinstance(error, PermissionError):
-        return "no permission"
-    if isinstance(error, IsADirectoryError):
-        return "it is a directory"
-    if isinstance(error, FileNotFoundError):
-        return "no such bucket or object" if is_url(name) else "it is not there"
-    if isinstance(error, MemoryError):
-        return "it asks for more memory than there is; it may be damaged"
+    known = {
+        PermissionError: "no permission",
+        IsADirectoryError: "it is a directory",
+        FileNotFoundError: "no such bucket or object" if is_url(name) else "it is not there",
+        MemoryError: "it asks for more memory than there is; it may be damaged",
+    }
+    for kind, reason in known.items():
+        if isinstance(error, kind):
+            return reason
     store = ", or its store failed" if is_url(name) else ""
-    return f"it is damaged, cut short or of another format{store} ({said(error)})"
-
-
-def said(error: Exception) -> str:
-    """Return what an error of a library says."""
-    return short(f"{type(error).__name__}: {error}".strip(), 300)
+    text = short(f"{type(error).__name__}: {error}".strip(), 300)
+    return f"it is damaged, cut short or of another format{store} ({text})"

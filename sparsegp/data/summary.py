@@ -1,4 +1,4 @@
-"""What one pass over the rows tells: range, mean and variance of each column, and bad values."""
+"""One pass over the rows: range, mean and variance of each column, and bad values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,9 +23,6 @@ PRECISION = 24
 
 SMALLEST = -1074
 """Exponent of the smallest positive double."""
-
-TINY = float(np.finfo(np.float64).tiny)
-"""The smallest double of full precision."""
 
 
 @dataclass(frozen=True)
@@ -53,22 +50,13 @@ class Summary:
     variance: Doubles
     whole: bool
 
-    @property
-    def minimum(self) -> float:
-        """Least value of all."""
-        return float(self.low.min())
 
-    @property
-    def maximum(self) -> float:
-        """Greatest value of all."""
-        return float(self.high.max())
-
-
-class Partial(NamedTuple):
+class Moments(NamedTuple):
     """Statistics of some rows: count, range, mean and sum of squared deviations, bad values.
 
     The mean is counted from the first of the rows, `origin` (p,), so that its error is small
-    against the range of a column, however far from zero that lies.
+    against the range of a column, however far from zero that lies. The first value that is not
+    finite comes with its row and column.
     """
 
     n: int
@@ -87,12 +75,11 @@ def summarise(
 ) -> Summary:
     """Summarise X in one lazy pass over its chunks.
 
-    Partial statistics of the chunks are combined by the formula of Chan, Golub and LeVeque, in
-    float64. Sums over differently chunked rows differ in the last bits, and nothing that follows
-    may depend on the chunks: the variance is therefore rounded to 24 bits, and the mean, as its
-    distance from the first row, to a multiple of 2^-24 of the range of the column (so that a
-    mean of nearly zero is rounded too). Columns of one value have exactly that mean and
-    variance 0.
+    Statistics of the chunks are combined by the formula of Chan, Golub and LeVeque, in float64.
+    Sums over differently chunked rows differ in the last bits, and no result may depend on the
+    chunks: the variance is therefore rounded to 24 bits, and the mean, as its distance from the
+    first row, to a multiple of 2^-24 of the range of the column (so that a mean of nearly zero is
+    rounded too). Columns of one value have exactly that mean and variance 0.
 
     Parameters
     ----------
@@ -120,9 +107,20 @@ def summarise(
     from dask.delayed import delayed  # noqa: PLC0415
 
     blocks: Any = X
-    task: Any = delayed(partial, pure=True)
+    task: Any = delayed(_moments, pure=True)
     parts = compute(*map(task, blocks.to_delayed().ravel()), scheduler=scheduler)  # type: ignore[no-untyped-call]
-    total: Partial = reduce(combine, parts)
+    total: Moments = reduce(_combined, parts)
+    _check(total, source)
+    _, exponent = np.frexp(total.high - total.low)
+    unit = np.ldexp(1.0, np.maximum(exponent - PRECISION, SMALLEST))
+    mean = total.origin + unit * np.rint(total.mean / unit)
+    fraction, exponent = np.frexp(total.squares / total.n)
+    variance = np.ldexp(np.rint(np.ldexp(fraction, PRECISION)), exponent - PRECISION)
+    return Summary(total.n, len(mean), total.low, total.high, mean, variance, total.whole)
+
+
+def _check(total: Moments, source: str) -> None:
+    """Raise a `DataError` for values that are not finite, or that cannot be squared."""
     if total.first_bad is not None:
         row, column, value = total.first_bad
         count = "1 value that is" if total.n_bad == 1 else f"{total.n_bad} values that are"
@@ -131,7 +129,7 @@ def summarise(
             f"(counted from 0); remove or fill in such values"
         )
     large = ~np.isfinite(total.squares)
-    small = (total.squares < TINY) & (total.high > total.low)
+    small = (total.squares < np.finfo(np.float64).tiny) & (total.high > total.low)
     if (large | small).any():
         column = int(np.argmax(large | small))
         size, remedy = ("large", "divide") if large[column] else ("small", "multiply")
@@ -139,18 +137,36 @@ def summarise(
             f"{source} has values too {size} to standardise in column {column}, from "
             f"{total.low[column]:g} to {total.high[column]:g}; {remedy} the column first"
         )
-    return _finish(total)
 
 
-def partial(block: NDArray[Any]) -> Partial:
-    """Statistics of one chunk, (rows, p); a piece of it at a time is held in float64."""
+def _moments(block: NDArray[Any]) -> Moments:
+    """Return the statistics of one chunk, (rows, p), a piece of it at a time."""
     rows = max(1, PIECE_VALUES // max(block.shape[1], 1))
-    pieces = [block[start : start + rows] for start in range(0, max(len(block), 1), rows)]
-    return reduce(combine, map(_piece, pieces))
+    starts = range(0, max(len(block), 1), rows)
+    return reduce(_combined, (_piece(block[start : start + rows]) for start in starts))
 
 
-def combine(a: Partial, b: Partial) -> Partial:
-    """Statistics of the rows of `a` followed by those of `b`."""
+def _piece(rows: NDArray[Any]) -> Moments:
+    X = np.asarray(rows, dtype=np.float64)
+    n, p = X.shape
+    finite, zeros = np.isfinite(X), np.zeros(p)
+    if n == 0 or not finite.all():  # moments do not matter
+        first, n_bad = None, int(X.size - finite.sum())
+        if n_bad:
+            row, column = divmod(int(np.argmin(finite)), p)  # the first False, by row
+            first = (row, column, float(X[row, column]))
+        return Moments(n, zeros, zeros, zeros, zeros, zeros, True, n_bad, first)
+    with np.errstate(over="ignore", invalid="ignore"):
+        deviation = X - X[0]
+        mean = deviation.mean(axis=0)
+        deviation -= mean
+        squares = np.einsum("np,np->p", deviation, deviation)
+    whole = rows.dtype.kind != "f" or bool(np.all(np.rint(X) == X))
+    return Moments(n, X.min(axis=0), X.max(axis=0), X[0].copy(), mean, squares, whole)
+
+
+def _combined(a: Moments, b: Moments) -> Moments:
+    """Return the statistics of the rows of `a` followed by those of `b`."""
     if a.n == 0 or b.n == 0:
         return b if a.n == 0 else a
     n, first = a.n + b.n, a.first_bad
@@ -162,32 +178,4 @@ def combine(a: Partial, b: Partial) -> Partial:
         squares = a.squares + b.squares + step**2 * (a.n * b.n / n)
     low, high = np.minimum(a.low, b.low), np.maximum(a.high, b.high)
     whole, n_bad = a.whole and b.whole, a.n_bad + b.n_bad
-    return Partial(n, low, high, a.origin, mean, squares, whole, n_bad, first)
-
-
-def _piece(rows: NDArray[Any]) -> Partial:
-    X = np.asarray(rows, dtype=np.float64)
-    n, p = X.shape
-    finite, zeros = np.isfinite(X), np.zeros(p)
-    if n == 0:
-        return Partial(0, zeros, zeros, zeros, zeros, zeros, whole=True)
-    if not finite.all():  # moments do not matter any more
-        row, column = divmod(int(np.argmin(finite)), p)  # the first False, by row
-        first, n_bad = (row, column, float(X[row, column])), int(X.size - finite.sum())
-        return Partial(n, zeros, zeros, zeros, zeros, zeros, True, n_bad, first)
-    with np.errstate(over="ignore", invalid="ignore"):
-        deviation = X - X[0]
-        mean = deviation.mean(axis=0)
-        deviation -= mean
-        squares = np.einsum("np,np->p", deviation, deviation)
-    whole = rows.dtype.kind != "f" or bool(np.all(np.rint(X) == X))
-    return Partial(n, X.min(axis=0), X.max(axis=0), X[0].copy(), mean, squares, whole)
-
-
-def _finish(total: Partial) -> Summary:
-    _, exponent = np.frexp(total.high - total.low)
-    unit = np.ldexp(1.0, np.maximum(exponent - PRECISION, SMALLEST))
-    mean = total.origin + unit * np.rint(total.mean / unit)
-    fraction, exponent = np.frexp(total.squares / total.n)
-    variance = np.ldexp(np.rint(np.ldexp(fraction, PRECISION)), exponent - PRECISION)
-    return Summary(total.n, len(mean), total.low, total.high, mean, variance, total.whole)
+    return Moments(n, low, high, a.origin, mean, squares, whole, n_bad, first)

@@ -1,6 +1,7 @@
 """A table: rows of named columns with their labels, and the checks that all of them share."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -48,17 +49,17 @@ class Table:
     names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        X, y, source = self.X, self.y, self.source
-        require_two_dimensions(X, source)
-        if X.dtype.kind not in REAL_KINDS:
-            raise DataError(f"X must hold real numbers; {source} holds {X.dtype}")
-        n, p = X.shape
-        if n == 0:
-            raise DataError(f"{source} has no rows")
-        if p == 0:
-            raise DataError(f"{source} has no columns to learn from")
-        if y is not None and len(y) != n:
-            raise DataError(f"every row needs one label; {source} has {n} rows and {len(y)} labels")
+        require_two_dimensions(self.X, self.source)
+        if self.X.dtype.kind not in REAL_KINDS:
+            raise DataError(f"X must hold real numbers; {self.source} holds {self.X.dtype}")
+        n, p = self.X.shape
+        if n == 0 or p == 0:
+            missing = "no columns to learn from" if n else "no rows"
+            raise DataError(f"a table needs rows and columns; {self.source} has {missing}")
+        if self.y is not None and len(self.y) != n:
+            raise DataError(
+                f"every row needs one label; {self.source} has {n} rows and {len(self.y)} labels"
+            )
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -66,7 +67,7 @@ class Table:
         return ("number",) * int(self.X.shape[1])
 
     def select(self, names: Sequence[str] | None) -> "Table":
-        """Return the table with these columns in this order; as it is where either has no names.
+        """Return the table with these columns in this order; unchanged where either has no names.
 
         Raises
         ------
@@ -126,7 +127,13 @@ def table_from_arrays(X: Any, y: ArrayLike | None = None, source: str = "X") -> 
     """
     names = column_names(getattr(X, "columns", ()))
     labels = None if y is None else tidy_labels(y, source)
-    return Table(_rows(X, source), labels, source, names=names)
+    if hasattr(X, "to_dask_array"):
+        X = X.to_dask_array()
+    if hasattr(X, "dask"):
+        return Table(_dask_rows(X, source), labels, source, names=names)
+    X = X if hasattr(X, "tocsr") else real_numbers(X, source)
+    require_two_dimensions(X, source)
+    return Table(from_memory(X, source), labels, source, names=names)
 
 
 def column_names(found: Iterable[Any]) -> tuple[str, ...] | None:
@@ -152,8 +159,7 @@ def column_places(wanted: Sequence[str], found: Sequence[str], source: str) -> l
         If some are missing; they are named.
     """
     places = {name: place for place, name in enumerate(found)}
-    missing = [name for name in wanted if name not in places]
-    if missing:
+    if missing := [name for name in wanted if name not in places]:
         raise DataError(
             f"{source} must have the columns that were trained on; missing: "
             f"{', '.join(missing[:20])}; found: {', '.join(found[:20])}"
@@ -167,57 +173,28 @@ def require_two_dimensions(X: Any, source: str) -> None:
         raise DataError(f"X must be two-dimensional, (rows, columns); {source} has shape {X.shape}")
 
 
-def _rows(X: Any, source: str) -> "da.Array":
-    """Turn whatever holds rows into a dask array chunked by rows."""
-    if hasattr(X, "to_dask_array"):
-        X = X.to_dask_array()
-    if hasattr(X, "dask"):
-        return _dask_rows(X, source)
-    if hasattr(X, "tocsr"):
-        return from_memory(X, source)
-    X = real_numbers(X, source)
-    require_two_dimensions(X, source)
-    return from_memory(X, source)
-
-
 def real_numbers(X: Any, source: str) -> NDArray[Any]:
     """Return an array of real numbers from whatever holds some: NaN where a value is masked.
 
     Raises
     ------
     DataError
-        If some are no numbers.
+        If some are no numbers; the first of them is named.
     """
     if hasattr(X, "toarray"):
         X = X.toarray()
     if isinstance(X, np.ma.MaskedArray):
         X = np.ma.filled(X.astype(float), np.nan)
     try:
-        X = np.asarray(X)
+        found: NDArray[Any] = np.asarray(X)
     except ValueError as error:
         raise DataError(f"{source} is no table of numbers: {error}") from None
-    return _numbers(X, source) if X.ndim == 2 and X.dtype.kind in "OUS" else X
-
-
-def _dask_rows(X: Any, source: str) -> "da.Array":
-    if any(np.isnan(size) for size in X.shape):
-        X = X.compute_chunk_sizes()
-    if X.ndim == 2 and X.numblocks[1] > 1:
-        X = X.rechunk({1: -1})
-    if X.dtype.kind == "O":
-        X = X.map_blocks(_numbers, source=source, dtype=float, meta=np.empty((0, 0)))
-    rows: da.Array = X
-    return rows
-
-
-def _numbers(X: NDArray[Any], source: str) -> NDArray[np.float64]:
-    """Convert objects (n, p) to doubles, or say which one is not a number."""
-    if X.dtype.kind == "O":
-        try:
-            return X.astype(np.float64)
-        except (TypeError, ValueError):
-            pass
-    for (row, column), value in np.ndenumerate(X):
+    if found.ndim != 2 or found.dtype.kind not in "OUS":
+        return found
+    if found.dtype.kind == "O":
+        with suppress(TypeError, ValueError):
+            return found.astype(np.float64)
+    for (row, column), value in np.ndenumerate(found):
         try:
             float("" if isinstance(value, str | bytes) else value)
         except (TypeError, ValueError):
@@ -225,4 +202,16 @@ def _numbers(X: NDArray[Any], source: str) -> NDArray[np.float64]:
                 f"X must hold real numbers; {source} has {str(value)[:60]!r} in row {row}, column "
                 f"{column}"
             ) from None
-    raise DataError(f"X must hold real numbers; {source} holds {X.dtype}")
+    raise DataError(f"X must hold real numbers; {source} holds {found.dtype}")
+
+
+def _dask_rows(X: Any, source: str) -> "da.Array":
+    """Return a dask array chunked by rows alone, in chunks of known size."""
+    if any(np.isnan(size) for size in X.shape):
+        X = X.compute_chunk_sizes()
+    if X.ndim == 2 and X.numblocks[1] > 1:
+        X = X.rechunk({1: -1})
+    if X.dtype.kind == "O":
+        X = X.map_blocks(real_numbers, source=source, dtype=float, meta=np.empty((0, 0)))
+    rows: da.Array = X
+    return rows

@@ -2,9 +2,9 @@
 
 What a row means may not change under some transformations, as a digit that moves by a pixel is
 still the same digit. A model learns that from copies of the training rows that were transformed.
-Copies of the active rows are enough: the others lie far from where the classes part. So select
-once, add copies of what was selected, and select again with the kernel and the likelihood as they
-were:
+Copies of the active rows are enough: the others lie far from the boundaries of the classes. So
+select once, add copies of what was selected, and select again with the kernel and the likelihood
+as they were:
 
     first = sparsegp.train(X, y, n_active=500, likelihood="probit", learn="evidence")
     table = virtual_rows(first, (X, y), "shift", pixels=1)
@@ -59,7 +59,13 @@ def shift(X: Rows, pixels: int = 1, image: tuple[int, int] | None = None) -> lis
     SettingsError
         If p columns are no such image, or if the whole image would leave.
     """
-    height, width = image_shape(X.shape[1], image)
+    p = X.shape[1]
+    height, width = image or (round(p**0.5),) * 2
+    if height < 1 or width < 1 or height * width != p:
+        raise SettingsError(
+            f"{p} columns are no image of {height}x{width}; give its height and width, such as "
+            "--image 16x16"
+        )
     if not 1 <= pixels < min(height, width):
         raise SettingsError(
             f"a shift must be by 1 to {min(height, width) - 1} pixels for images of "
@@ -72,29 +78,6 @@ def shift(X: Rows, pixels: int = 1, image: tuple[int, int] | None = None) -> lis
         moved[(slice(None),) * axis + (entered,)] = X.min()
         copies.append(moved.reshape(X.shape))
     return copies
-
-
-def image_shape(p: int, image: tuple[int, int] | None = None) -> tuple[int, int]:
-    """Return height and width of images of p pixels.
-
-    Parameters
-    ----------
-    p : int
-    image : (int, int), optional
-        Height and width; those of a square if left out.
-
-    Raises
-    ------
-    SettingsError
-        If the given ones do not fit, or none are given and p is no square.
-    """
-    height, width = image or (round(p**0.5),) * 2
-    if height < 1 or width < 1 or height * width != p:
-        raise SettingsError(
-            f"{p} columns are no image of {height}x{width}; give its height and width, such as "
-            "--image 16x16"
-        )
-    return height, width
 
 
 def virtual_rows(
@@ -113,8 +96,8 @@ def virtual_rows(
         What the model was trained on.
     transform : str or callable
         A name in `TRANSFORMS`, or a function of an array (m, p) that returns a sequence of
-        transformed copies, (m, p) each. It sees the active rows before scaling, in the order in
-        which they stand in the data.
+        transformed copies, (m, p) each. Its argument is the active rows before scaling, in the
+        order of the data.
     **parameters
         Of the transformation.
 

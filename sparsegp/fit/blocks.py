@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparsegp import memory
 from sparsegp.data import Table
 from sparsegp.errors import SettingsError
-from sparsegp.estimate.dealing import default_block_rows, tiles_together
 from sparsegp.fit.prepare import Prepared, choose_validation_rows
 from sparsegp.fit.run import Run
 from sparsegp.ivm.active_set import ActiveSet
@@ -18,7 +18,7 @@ from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.criteria import CRITERIA
 from sparsegp.ivm.greedy import Selection
 from sparsegp.ivm.pairs import PairBlock, PairSelection, PairSet
-from sparsegp.ivm.rows import TILE, BlockSettings, MarginalMetrics
+from sparsegp.ivm.rows import BlockSettings, MarginalMetrics
 from sparsegp.learning.objective import with_parameters
 from sparsegp.posterior.refits import keep_up
 from sparsegp.runtime import Part
@@ -100,13 +100,12 @@ class SparseRun(Run):
             n_latent=n_latent,
             capacity=self.n_active,
             lazy=settings.lazy,
-            unit=tiles_together(n, bound is not None),
+            unit=memory.tiles_together(n, bound is not None),
             allocate=np.zeros if self.scratch is None else Scratch(self.scratch),
             bound=bound,
         )
-        together = self.block_settings.unit * TILE
-        wanted = self.block_rows or default_block_rows(n, self.runtime.n_workers)
-        self.block_rows = -(-wanted // together) * together
+        unit, n_workers = self.block_settings.unit, self.runtime.n_workers
+        self.block_rows = memory.rows_of_block(n, n_workers, unit, self.block_rows)
 
     # -- blocks ------------------------------------------------------------------------------------
 
@@ -233,7 +232,7 @@ class SparseRun(Run):
             if isinstance(selection, Selection):
                 self.coefficients = keep_up(selection, self, self.coefficients)
             stop = min((count // every + 1) * every, self.n_active)
-            if not selection.round(stop, self.n_active):
+            if not selection.round(stop):
                 break
             yield len(active)
             self.checkpoint(self.done, self.extent(), due=len(active) == self.n_active)

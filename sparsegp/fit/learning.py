@@ -19,7 +19,7 @@ from sparsegp.fit.blocks import SparseRun
 from sparsegp.ivm.rows import TILE
 from sparsegp.learning import hyperpriors
 from sparsegp.learning.evidence import Members
-from sparsegp.learning.objective import Objective, asking, parameter_names
+from sparsegp.learning.objective import Objective, parameter_names, sums_over
 from sparsegp.learning.optimise import Bounds, descend
 from sparsegp.posterior import POSTERIORS, ActiveRows
 from sparsegp.types import Doubles
@@ -106,7 +106,7 @@ def _descend(run: SparseRun) -> None:
             run.checkpoint(run.done, _extent(run))
         return run.map_blocks(method, *args)
 
-    sum_rows = asking(map_blocks, len(active), run.n_rows, TILE, of.unit)
+    sum_rows = sums_over(map_blocks, len(active), run.n_rows, TILE, of.unit)
     objective = Objective(of.kernels, of.likelihood, members, sum_rows, hyperprior)
     start = objective.start
     first = np.array(run.steps[0]["start"]) if run.steps else start

@@ -5,11 +5,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
-
+from sparsegp import memory
 from sparsegp.data import Table, table_from_arrays
 from sparsegp.errors import SettingsError
-from sparsegp.estimate import Places, require_room
 from sparsegp.fit.blocks import SparseRun
 from sparsegp.fit.dense import DenseRun
 from sparsegp.fit.learning import learn
@@ -18,8 +16,6 @@ from sparsegp.model import Model, SparseModel
 from sparsegp.posterior import POSTERIORS, ActiveRows
 from sparsegp.progress import Progress, Quiet
 from sparsegp.runtime import Where, open_runtime
-from sparsegp.runtime.inputs import pack_inputs
-from sparsegp.runtime.memory import Room
 from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.settings import DenseSettings, settings_given
 from sparsegp.store import RunDirectory
@@ -119,24 +115,13 @@ class Training(SparseRun):
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Refuse a run that does not fit the memory of its processes."""
-        (n, p), rooms = rows.X.shape, self.runtime.rooms()
-        apart = not isinstance(self.runtime, ThreadRuntime)
-        require_room(
-            Places(Room.of_this_process("this process"), rooms if apart else ()),
-            n=n,
-            p=p,
-            n_classes=n_classes,
-            n_active=self.settings.rows_to_include(n),
-            settings=self.settings,
-            n_workers=len(rooms) if apart else 0,
-            n_threads=1 if apart else self.runtime.n_workers,
-            n_test=0 if held_out is None else held_out.X.shape[0],
-            source_bytes=held_bytes(rows.X) if apart else 0,
-            source_itemsize=rows.X.dtype.itemsize,
-            chunk_rows=max(rows.X.chunks[0]),
-            block_rows=self.block_rows,
-            scratch=self.scratch is not None,
-        )
+        where: dict[str, Any] = {"n_threads": self.runtime.n_workers}
+        if not isinstance(self.runtime, ThreadRuntime):
+            held = memory.held_bytes(rows.X)
+            where = {"n_workers": self.runtime.n_workers, "source_bytes": held}
+        where |= {"block_rows": self.block_rows, "scratch": self.scratch is not None}
+        shape = memory.shape_of(rows, held_out, n_classes, self.settings, **where)
+        memory.check(shape, self.runtime)
 
     def make_model(self) -> SparseModel:
         """Learn, select, and return the model."""
@@ -202,8 +187,7 @@ class Training(SparseRun):
         chosen = POSTERIORS[self.settings.posterior]
         if not (keep_blocks or chosen.listens or self.calibrate):
             self.runtime.build(self.block_type, [])
-        if chosen.listens:
-            self.progress.start(0, "rounds", "posterior")
+        self.progress.start(0, "rounds", "posterior")
         weights = chosen.make(active, self)
         self.progress.finish()
         if not keep_blocks:
@@ -225,10 +209,3 @@ class Training(SparseRun):
         if self.store is not None:
             model.save(self.store.model_path)
         return model
-
-
-def held_bytes(X: Any) -> int:
-    """Return the bytes of rows that travel with their tasks; none of those read from files."""
-    first = X.blocks[0]
-    packed = cloudpickle.dumps(pack_inputs({"X": first}))
-    return int(X.nbytes) if 2 * len(packed) > first.nbytes else 0

@@ -1,28 +1,35 @@
-"""Tune the kernel with one call."""
+"""Tune the kernel with one call.
+
+The trials of a tuning are on record in the folder `tuning` of the run that it is for: a run of its
+own, whose run.json holds settings and data. Its one checkpoint is written anew whenever a trial is
+finished; it holds every finished trial and in the end what was chosen. So a killed tuning loses the
+trials that were running and no other.
+"""
 
 import functools
+import hashlib
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+import numpy as np
+
 from sparsegp.data import Table, table_from_arrays
-from sparsegp.errors import Interrupted, SettingsError
+from sparsegp.errors import Interrupted, SettingsError, StoreError
 from sparsegp.fit.prepare import prepare
-from sparsegp.fit.records import Records, has_run, records_in
-from sparsegp.fit.sample import digest, draw_sample
-from sparsegp.fit.trial import run_trial
+from sparsegp.fit.trial import draw_sample, run_trial
 from sparsegp.interrupt import StopRequest
-from sparsegp.kernels import InputScale
 from sparsegp.learning.relevances import Sample
 from sparsegp.learning.search import MOST_ROWS, OUT_OF_TIME, Choice, Outcome, Plan, Trial, search
 from sparsegp.learning.space import Candidates
 from sparsegp.progress import Progress, Quiet
 from sparsegp.runtime import Runtime, Where, open_runtime
 from sparsegp.settings import SPARSE, TrainSettings
+from sparsegp.store import RUN_FILE, TUNING, RunDirectory, folder_of, read_run
 
 MAX_TRIALS = 40
 
@@ -71,10 +78,8 @@ def tune(
 
     Parameters
     ----------
-    X : array or dask array (n, p), or Table
-        Inputs.
-    y : array (n,)
-        Labels: integers or strings.
+    X, y, runtime, progress
+        As in `train`.
     out : path or URL, optional
         Directory, or place in a store, for the records of the trials; `train` can have the same.
     resume : bool
@@ -84,9 +89,6 @@ def tune(
     max_seconds : float, optional
         After so many seconds of this call no trial is begun, and the best of the last rung that
         was completed wins.
-    runtime : Runtime or str or path, optional
-        Where to run, as in `train`.
-    progress : Progress, optional
     **settings
         Fields of `TrainSettings` for the run that will use the kernel. Its own kernel is tried on
         every subsample, and stays unless another leads it by a standard error on held-out rows
@@ -103,43 +105,56 @@ def tune(
     Interrupted
         On SIGTERM or Ctrl-C; the tuning can be resumed if it has a directory.
     """
-    began, chosen = time.monotonic(), tunable(**settings)
+    end = math.inf if max_seconds is None else time.monotonic() + max_seconds
+    chosen, shown = tunable(**settings), progress or Quiet()
     if max_trials < 1:
         raise SettingsError(f"max_trials must be at least 1, got {max_trials}")
     if max_seconds is not None and not max_seconds > 0:
         raise SettingsError(f"max_seconds must be positive, got {max_seconds}")
     if resume and out is None:
         raise SettingsError("resume needs the directory of the tuning: give out")
-    shown: Progress = progress or Quiet()
-    records = Records() if out is None else records_in(out, shown.message, resume)
+    store = None if out is None else _directory(out, shown.message)
+    has_run = out is not None and RUN_FILE in folder_of(out).sizes()
+    if out is not None and store is not None:
+        store.check_free(resume)
+        if has_run:
+            RunDirectory(out, 1, shown.message).check_free(resume)
+            if RUN_FILE not in store.folder.sizes():
+                raise StoreError(f"{out} holds a run that was not tuned; choose another --out")
     with ExitStack() as stack:
         stop = stack.enter_context(StopRequest())
-        place = stack.enter_context(open_runtime(runtime))
+        opened = stack.enter_context(open_runtime(runtime))
         table = X if isinstance(X, Table) else table_from_arrays(X, y)
-        data = prepare(table, None, chosen, place)
+        data = prepare(table, None, chosen, opened)
         n_active = chosen.rows_to_include(data.summary.n)
-        sample = draw_sample(data, chosen, MOST_ROWS, place.scheduler())
-        if records.store is not None:
-            stack.callback(records.store.close)
+        sample = draw_sample(data, chosen, MOST_ROWS, opened.scheduler())
+        tuning = Tuning(sample, chosen, opened, store, shown, stop, end)
+        if store is not None:
+            stack.callback(store.close)
             asked = {**chosen.to_json(), "max_trials": max_trials}
             identity = {**data.to_json(), "sample": digest(sample)}
-            records.store.open({"settings": asked, "data": identity}, resume)
-            records.load()
-        stopped_early = records.chosen is not None and records.chosen["ended"] == OUT_OF_TIME
-        if records.chosen is None or (stopped_early and not (out and has_run(out))):
-            end = math.inf if max_seconds is None else began + max_seconds
-            trials = Trials(sample, chosen, place, records, shown, stop, end)
+            store.open({"settings": asked, "data": identity}, resume)
+            tuning.trials, tuning.choice = _recorded(store)
+        stopped_early = tuning.choice is not None and tuning.choice["ended"] == OUT_OF_TIME
+        if tuning.choice is None or (stopped_early and not has_run):
             plan = Plan.of(sample.X.shape, n_active, max_trials, chosen.n_validation)
-            scale = InputScale(data.scaled_variances)
-            candidates = Candidates(chosen.kernel, scale, chosen.seed)
-            records.choose(search(candidates, plan, trials.try_out))
-        assert records.chosen is not None  # just now, or before
-        return Tuned(**records.chosen, trials=tuple(records.in_order()))
+            candidates = Candidates(chosen.kernel, data.scaled_variances, chosen.seed)
+            tuning.choice = asdict(search(candidates, plan, tuning.try_out))
+            tuning.save()
+        return Tuned(**tuning.choice, trials=tuple(_in_order(tuning.trials)))
+
+
+def digest(sample: Sample) -> str:
+    """Return a digest of all values."""
+    found = hashlib.blake2b(digest_size=16)
+    for values in (sample.X, sample.target, sample.X_held, sample.target_held):
+        found.update(np.ascontiguousarray(values).data)
+    return found.hexdigest()
 
 
 @dataclass
-class Trials:
-    """Tries candidates out on a runtime, side by side; those on record are not tried again.
+class Tuning:
+    """A tuning under way: trials run side by side; those on record are not made again.
 
     Attributes
     ----------
@@ -147,20 +162,27 @@ class Trials:
     settings : TrainSettings
         Of the run that the tuning is for.
     runtime : Runtime
-    records : Records
+    store : RunDirectory or None
+        Where the records are kept.
     progress : Progress
     stop : StopRequest
     end : float
         Of `time.monotonic`, after which no trial is begun.
+    trials : list of dict
+        Finished trials, each with its outcome in one.
+    choice : dict or None
+        What was chosen in the end.
     """
 
     sample: Sample
     settings: TrainSettings
     runtime: Runtime
-    records: Records
+    store: RunDirectory | None
     progress: Progress
     stop: StopRequest
     end: float
+    trials: list[dict[str, Any]] = field(default_factory=list)
+    choice: dict[str, Any] | None = None
 
     def try_out(self, trials: Sequence[Trial], what: str) -> dict[int, Outcome]:
         """Return how some trials went, by number; some are missing if time ran out.
@@ -172,7 +194,7 @@ class Trials:
         StoreError
             If a record cannot be written.
         """
-        known = {trial.number: self.records.find(trial) for trial in trials}
+        known = {trial.number: self._find(trial) for trial in trials}
         outcomes = {number: found for number, found in known.items() if found is not None}
         missing = [trial for trial in trials if trial.number not in outcomes]
         self.progress.start(len(trials), what, "tune")
@@ -182,13 +204,27 @@ class Trials:
             running = self.runtime.run_tasks(work, self.sample, missing, self._check_stop)
             with closing(running) as ended:
                 for index, outcome in ended:
-                    self.records.add(missing[index], outcome)
+                    self.trials.append({**asdict(missing[index]), **asdict(outcome)})
+                    self.save()
                     outcomes[missing[index].number] = outcome
                     self._show(outcomes)
                     if len(outcomes) < len(trials) and self._must_end():
                         break
         self.progress.finish()
         return outcomes
+
+    def _find(self, trial: Trial) -> Outcome | None:
+        """Return how a trial went, None if it was not finished."""
+        own = {name: value for name, value in asdict(trial).items() if name != "kernel"}
+        for entry in self.trials:
+            if own.items() <= entry.items():
+                return Outcome(**{each.name: entry[each.name] for each in fields(Outcome)})
+        return None
+
+    def save(self) -> None:
+        """Write what is known to the records."""
+        if self.store is not None:
+            self.store.save(len(self.trials), {"trials": self.trials, "chosen": self.choice}, {})
 
     def _show(self, outcomes: Mapping[int, Outcome]) -> None:
         found = [each.nlpp for each in outcomes.values() if each.nlpp is not None]
@@ -202,10 +238,55 @@ class Trials:
     def _check_stop(self) -> None:
         if reason := self.stop.requested:
             kept = "go on by --resume"
-            if self.records.store is None:
+            if self.store is None:
                 kept = "nothing was kept, as there is no --out"
-            done = len(self.records.trials)
-            raise Interrupted(f"stopped by {reason} after {done} trials; {kept}")
+            raise Interrupted(f"stopped by {reason} after {len(self.trials)} trials; {kept}")
+
+
+def read_records(
+    path: str | os.PathLike[str], on_warning: Callable[[str], None] = lambda text: None
+) -> Mapping[str, Any] | None:
+    """Return the records of the tuning in the folder of a run, None if there was none.
+
+    Parameters
+    ----------
+    path : path or URL
+    on_warning : callable
+        Receives a text about what cannot be read.
+
+    Returns
+    -------
+    mapping or None
+        `settings`, `data`, `limits`; `trials`, each trial and its outcome in one, by rung and
+        number; `chosen`, None while the tuning is not finished.
+
+    Raises
+    ------
+    StoreError
+        If a file is damaged.
+    """
+    store = _directory(path, on_warning)
+    if RUN_FILE not in store.folder.sizes():
+        return None
+    settings, data = read_run(store.folder)
+    limits = {"max_trials": settings.pop("max_trials", None)}
+    trials, chosen = _recorded(store)
+    known = {"settings": settings, "data": data, "limits": limits}
+    return {**known, "trials": _in_order(trials), "chosen": chosen}
+
+
+def _directory(path: str | os.PathLike[str], on_warning: Callable[[str], None]) -> RunDirectory:
+    return RunDirectory(os.path.join(os.fspath(path), TUNING), 1, on_warning)
+
+
+def _recorded(store: RunDirectory) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """Return the finished trials and what was chosen."""
+    found = store.load()
+    return ([], None) if found is None else (list(found[1].meta["trials"]), found[1].meta["chosen"])
+
+
+def _in_order(trials: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(trials, key=lambda trial: (trial["rung"], trial["number"]))
 
 
 def tunable(**named: Any) -> TrainSettings:

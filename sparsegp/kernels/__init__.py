@@ -11,7 +11,6 @@ from sparsegp.kernels.base import KERNELS, Constant, Kernel, Product, Sum
 from sparsegp.kernels.linear import Linear
 from sparsegp.kernels.pair import half_squared_norms
 from sparsegp.kernels.parse import parse, parse_many
-from sparsegp.kernels.scale import InputScale
 from sparsegp.kernels.stationary import ARD, RBF, Matern32, Matern52
 
 __all__ = [
@@ -19,7 +18,6 @@ __all__ = [
     "KERNELS",
     "RBF",
     "Constant",
-    "InputScale",
     "Kernel",
     "Linear",
     "Matern32",

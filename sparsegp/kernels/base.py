@@ -2,37 +2,39 @@
 
 A kernel is immutable data. The operators ``+`` and ``*`` build a tree of `Sum`, `Product` and
 `Constant` nodes; the text of the tree is read back by `sparsegp.kernels.parse` without loss.
+
+Parameters are free numbers: the logarithms of what the text says. The gradient of a whole
+covariance matrix is never formed; `Kernel.pull_back` takes the weights that multiply it.
 """
 
-from abc import abstractmethod
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
 from sparsegp.errors import DataError, SettingsError
-from sparsegp.kernels.gradient import Differentiable
+from sparsegp.kernels.checks import positive, within
 from sparsegp.kernels.pair import Pair
-from sparsegp.kernels.scale import InputScale, positive, within
-from sparsegp.registry import Registry
+from sparsegp.registry import Registry, call_text
 from sparsegp.types import Doubles, Floats
-
-MOST_CHARACTERS = 1 << 19
-"""Of a kernel that was stored: some 25,000 length scales."""
 
 
 @dataclass(frozen=True)
-class Kernel(Differentiable):
+class Kernel(ABC):
     """A positive semidefinite covariance function k(x, z).
 
-    A subclass is a frozen dataclass whose fields are the parameters in the order of the text;
-    ``class RBF(Kernel, name="rbf")`` enters it in `KERNELS`. A parameter is None while it is left
-    to `fill`. A subclass defines `_matrix`, `_diag`, `_pull_back` and `_pull_back_diag`, which may
-    rely on checked inputs of one precision.
+    A subclass is a frozen dataclass whose fields are the parameters in the order of the text:
+    positive numbers, or one tuple of them, or None while they are left to `fill`.
+    ``class RBF(Kernel, name="rbf")`` enters it in `KERNELS`. It defines the four methods with an
+    underscore that are abstract here; these may rely on checked inputs of one precision.
     """
 
+    name: ClassVar[str] = ""
+    variadic: ClassVar[bool] = False
+    """True if the one field is a tuple, a number for every column, which a text spells out."""
     __array_ufunc__: ClassVar[None] = None  # numpy scalars leave `+` and `*` to the kernel
 
     def __init_subclass__(cls, name: str = "", **options: Any) -> None:
@@ -49,10 +51,13 @@ class Kernel(Differentiable):
     def _diag(self, X: Floats) -> Floats:
         """Return k(x_i, x_i), (..., n), in an array that the caller may overwrite."""
 
-    @property
-    def n_columns(self) -> int | None:
-        """Number of columns that the inputs must have; None if any number will do."""
-        return None
+    @abstractmethod
+    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
+        """Return what `pull_back` does; the arrays may not be overwritten."""
+
+    @abstractmethod
+    def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
+        """Return what `pull_back_diag` does; the arrays may not be overwritten."""
 
     @property
     def n_distances(self) -> int:
@@ -82,8 +87,7 @@ class Kernel(Differentiable):
         DataError
             If the arrays are not floats of (..., rows, columns) with the same columns.
         """
-        self._check(X, "X")
-        self._check(Z, "Z")
+        self._check(X=X, Z=Z)
         if X.shape[-1] != Z.shape[-1]:
             raise DataError(
                 f"X and Z must have the same number of columns, got shapes {X.shape} and {Z.shape}"
@@ -93,36 +97,68 @@ class Kernel(Differentiable):
         return self._matrix(Pair(X, Z, self.n_distances, half_norms))
 
     def diag(self, X: Floats) -> Floats:
-        """Return the variances k(x_i, x_i), (..., n), of inputs X, (..., n, p).
+        """Return the variances k(x_i, x_i), (..., n), of X, (..., n, p); raises as the matrix."""
+        self._check(X=X)
+        return self._diag(X)
+
+    def pull_back(self, X: Floats, Z: Floats, weights: Doubles) -> Doubles:
+        """Return sum_ij w_ij dk(x_i, z_j) / dt for every log parameter t, (q,), in float64.
+
+        That is the gradient of a function whose gradient in the covariance matrix is w.
+
+        Parameters
+        ----------
+        X : (n, p)
+        Z : (m, p)
+        weights : (n, m)
 
         Raises
         ------
         SettingsError, DataError
-            As for the covariance matrix.
+            As for the covariance matrix, and if the shapes do not match.
         """
-        self._check(X, "X")
-        return self._diag(X)
+        self._check(X=X, Z=Z)
+        if X.ndim != 2 or Z.ndim != 2 or weights.shape != (len(X), len(Z)):
+            raise DataError(
+                "X, Z and weights must have shapes (n, p), (m, p) and (n, m), got "
+                f"{X.shape}, {Z.shape} and {weights.shape}"
+            )
+        X, Z, weights = (np.asarray(array, np.float64) for array in (X, Z, weights))
+        return self._pull_back(X, Z, weights)
+
+    def pull_back_diag(self, X: Floats, weights: Doubles) -> Doubles:
+        """Return sum_i w_i dk(x_i, x_i) / dt for every log parameter t, (q,).
+
+        As `pull_back`, for a function of the variances: X (n, p), weights (n,).
+        """
+        self._check(X=X)
+        if X.ndim != 2 or weights.shape != (len(X),):
+            raise DataError(
+                f"X and weights must have shapes (n, p) and (n,), got {X.shape} and {weights.shape}"
+            )
+        return self._pull_back_diag(np.asarray(X, np.float64), np.asarray(weights, np.float64))
+
+    def _check(self, **inputs: Floats) -> None:
+        self._check_complete()
+        for name, X in inputs.items():
+            if X.ndim < 2 or not np.issubdtype(X.dtype, np.floating):
+                raise DataError(
+                    f"{name} must be floats of shape (..., rows, columns), got {X.dtype} of shape "
+                    f"{X.shape}"
+                )
+            self._check_columns(X.shape[-1])
 
     def _check_complete(self) -> None:
         if not self.complete:
             raise SettingsError(
                 f"kernel '{self}' has a length scale left out; give it, or call fill with the "
-                "scale of the inputs"
+                "column variances of the inputs"
             )
-
-    def _check(self, X: Floats, what: str) -> None:
-        self._check_complete()
-        if X.ndim < 2 or not np.issubdtype(X.dtype, np.floating):
-            raise DataError(
-                f"{what} must be floats of shape (..., rows, columns), got {X.dtype} of shape "
-                f"{X.shape}"
-            )
-        self._check_columns(X.shape[-1])
 
     def _check_columns(self, n_features: int) -> None:
-        if self.n_columns not in {None, n_features}:
+        if self.variadic and self.complete and len(self.parameter_names) != n_features:
             raise SettingsError(
-                f"{self.name} has {self.n_columns} length scales but the inputs have "
+                f"{self.name} has {len(self.parameter_names)} length scales but the inputs have "
                 f"{n_features} columns; give one per column or leave them out"
             )
 
@@ -131,46 +167,67 @@ class Kernel(Differentiable):
         """Whether no parameter is left to `fill`."""
         return all(getattr(self, field.name) is not None for field in fields(self))
 
-    def fill(self, scale: InputScale) -> "Kernel":
+    def fill(self, variances: Doubles) -> "Kernel":
         """Return the kernel with the length scales left out replaced by a rule.
 
-        With v_j the column variances of p columns and 6 significant digits kept:
+        With the variances v_j of p columns and 6 significant digits kept:
 
         - one length scale: l^2 = sum_j v_j / 2, so that 1 / (2 l^2) = 1 / (p Var X) with Var X
           the mean column variance; l = 1 if all columns are constant;
         - one per column: l_j = sqrt(v_j p / 2), which is the same where all v_j are equal;
           l_j = sqrt(p / 2) for a constant column, as for one of unit variance.
 
+        Parameters
+        ----------
+        variances : Doubles (p,)
+            Of the columns of the training inputs as the kernel sees them, that is after scaling.
+
         Raises
         ------
         SettingsError
             If length scales that were given do not fit the number of columns.
         """
-        self._check_columns(len(scale.variances))
+        self._check_columns(len(variances))
         return self
 
+    def parameters(self) -> Doubles:
+        """Return the logarithms of the parameters in the order of the text, (q,).
+
+        Raises
+        ------
+        SettingsError
+            If a length scale is left out.
+        """
+        self._check_complete()
+        values = np.hstack([getattr(self, field.name) for field in fields(self)])
+        return np.asarray(np.log(values), np.float64)
+
+    def with_parameters(self, logs: Doubles) -> Self:
+        """Return the same kernel with other parameters, given by their logarithms, (q,)."""
+        values, family = np.exp(logs).tolist(), cast(Callable[..., Self], type(self))
+        return family(tuple(values)) if self.variadic else family(*values)
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """What each parameter is, in the order of `parameters`: ``rbf.length_scale``."""
+        self._check_complete()
+        sizes = ((field.name, np.size(getattr(self, field.name))) for field in fields(self))
+        return tuple(f"{self.name}.{name}" for name, size in sizes for _ in range(size))
+
     def __add__(self, other: object) -> "Kernel":
-        kernel = _as_kernel(other)
-        return NotImplemented if kernel is None else Sum((self, kernel))
+        return _joined(Sum, self, other)
 
     def __radd__(self, other: object) -> "Kernel":
-        kernel = _as_kernel(other)
-        return NotImplemented if kernel is None else Sum((kernel, self))
+        return _joined(Sum, other, self)
 
     def __mul__(self, other: object) -> "Kernel":
-        kernel = _as_kernel(other)
-        return NotImplemented if kernel is None else Product((self, kernel))
+        return _joined(Product, self, other)
 
     def __rmul__(self, other: object) -> "Kernel":
-        kernel = _as_kernel(other)
-        return NotImplemented if kernel is None else Product((kernel, self))
+        return _joined(Product, other, self)
 
     def __str__(self) -> str:
-        values = [(getattr(self, field.name), field.default) for field in fields(self)]
-        while values and values[-1][0] == values[-1][1]:  # defaults at the end are not written
-            values.pop()
-        arguments = ", ".join(repr(value) for value, _ in values)
-        return f"{self.name}({arguments})" if arguments else self.name
+        return call_text(self)
 
     def to_json(self) -> str:
         """Return the text."""
@@ -178,17 +235,9 @@ class Kernel(Differentiable):
 
     @staticmethod
     def from_json(text: str) -> "Kernel":
-        """Return the kernel of a text that was stored.
-
-        Raises
-        ------
-        SettingsError
-            If it is no kernel, or longer than one of `MOST_CHARACTERS` is.
-        """
+        """Return the kernel of a text that was stored; see `parse` for what it raises."""
         from sparsegp.kernels.parse import parse  # noqa: PLC0415 - it makes kernels of this file
 
-        if len(text) > MOST_CHARACTERS:
-            raise SettingsError(f"the text of a kernel must have at most {MOST_CHARACTERS} letters")
         return parse(text)
 
 
@@ -232,41 +281,24 @@ class Constant(Kernel, name="constant"):
 
 @dataclass(frozen=True)
 class Joint(Kernel):
-    """Several kernels joined by one operation; nested joints of the same class are flattened.
-
-    Parameters
-    ----------
-    parts : tuple of Kernel
-        At least two, in the order of the text.
-
-    Raises
-    ------
-    SettingsError
-        If there are fewer than two parts.
-    """
+    """Kernels joined by one operation, in the order of the text; nested ones are flattened."""
 
     parts: tuple[Kernel, ...]
 
     _join: ClassVar[np.ufunc]
 
     def __post_init__(self) -> None:
-        flat: list[Kernel] = []
-        for part in self.parts:
-            flat.extend(part.parts if isinstance(part, type(self)) else [part])
-        if len(flat) < 2:
-            raise SettingsError(
-                f"{type(self).__name__} must have at least two kernels, got {len(flat)}"
-            )
-        object.__setattr__(self, "parts", tuple(flat))
+        own = (part.parts if isinstance(part, type(self)) else (part,) for part in self.parts)
+        object.__setattr__(self, "parts", tuple(part for parts in own for part in parts))
 
     @property
     def complete(self) -> bool:
         """Whether all parts are."""
         return all(part.complete for part in self.parts)
 
-    def fill(self, scale: InputScale) -> Kernel:
+    def fill(self, variances: Doubles) -> Kernel:
         """Return the same tree with every part filled."""
-        return type(self)(tuple(part.fill(scale) for part in self.parts))
+        return type(self)(tuple(part.fill(variances) for part in self.parts))
 
     def parameters(self) -> Doubles:
         """Return the logarithms of the parameters of all parts, (q,)."""
@@ -281,7 +313,7 @@ class Joint(Kernel):
         """Return the same tree with other parameters."""
         ends = np.cumsum([len(part.parameters()) for part in self.parts])
         pairs = zip(self.parts, np.split(logs, ends[:-1]), strict=True)
-        return type(self)(tuple(part.with_parameters(some) for part, some in pairs))
+        return type(self)(tuple(part.with_parameters(own) for part, own in pairs))
 
     def _check_columns(self, n_features: int) -> None:
         for part in self.parts:
@@ -309,9 +341,20 @@ class Joint(Kernel):
         if numbers:
             with np.errstate(over="ignore"):  # found by the next line
                 number = float(self._join.reduce(numbers))
-            number = within(number, total.dtype, self)
-            self._join(total, number, out=total)
+            self._join(total, within(number, total.dtype, self), out=total)
         return total
+
+    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
+        pairs = zip(self.parts, self._weights(weights, lambda part: part(X, Z)), strict=True)
+        return np.concatenate([part.pull_back(X, Z, own) for part, own in pairs])
+
+    def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
+        pairs = zip(self.parts, self._weights(weights, lambda part: part.diag(X)), strict=True)
+        return np.concatenate([part.pull_back_diag(X, own) for part, own in pairs])
+
+    def _weights(self, weights: Doubles, evaluate: Callable[[Kernel], Floats]) -> Iterator[Doubles]:
+        """Yield for each part the weights of its own derivatives: in a product, times the rest."""
+        yield from (weights for _ in self.parts)
 
 
 @dataclass(frozen=True)
@@ -319,12 +362,6 @@ class Sum(Joint):
     """k(x, z) = k_1(x, z) + k_2(x, z) + ..."""
 
     _join: ClassVar[np.ufunc] = np.add
-
-    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
-        return np.concatenate([part.pull_back(X, Z, weights) for part in self.parts])
-
-    def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
-        return np.concatenate([part.pull_back_diag(X, weights) for part in self.parts])
 
     def __str__(self) -> str:
         return " + ".join(map(str, self.parts))
@@ -336,39 +373,25 @@ class Product(Joint):
 
     _join: ClassVar[np.ufunc] = np.multiply
 
-    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
-        return self._chain(
-            weights, lambda part: part(X, Z), lambda part, some: part.pull_back(X, Z, some)
-        )
-
-    def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
-        return self._chain(
-            weights, lambda part: part.diag(X), lambda part, some: part.pull_back_diag(X, some)
-        )
-
-    def _chain(
-        self,
-        weights: Doubles,
-        evaluate: Callable[[Kernel], Floats],
-        pull_back: Callable[[Kernel, Doubles], Doubles],
-    ) -> Doubles:
-        """Return the gradients of the parts, each with weights times all the other parts."""
-        gradients = []
-        for i, part in enumerate(self.parts):
-            others = weights
+    def _weights(self, weights: Doubles, evaluate: Callable[[Kernel], Floats]) -> Iterator[Doubles]:
+        for i in range(len(self.parts)):
+            own = weights
             for other in self.parts[:i] + self.parts[i + 1 :]:
-                others = others * evaluate(other)
-            gradients.append(pull_back(part, others))
-        return np.concatenate(gradients)
+                own = own * evaluate(other)
+            yield own
 
     def __str__(self) -> str:
         return "*".join(f"({part})" if isinstance(part, Sum) else str(part) for part in self.parts)
 
 
-def _as_kernel(value: object) -> Kernel | None:
-    """Return an operand of + or * as a kernel: numbers become constants; None if it is neither."""
-    if isinstance(value, Kernel):
-        return value
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return None
-    return Constant(positive(value, "a constant kernel"))
+def _joined(kind: type[Joint], *operands: object) -> Kernel:
+    """Return the kernel of two operands, of which numbers become constants."""
+    parts: list[Kernel] = []
+    for operand in operands:
+        if isinstance(operand, Kernel):
+            parts.append(operand)
+        elif isinstance(operand, bool) or not isinstance(operand, Real):
+            raise TypeError(f"kernels are joined with kernels and numbers, got {operand!r}")
+        else:
+            parts.append(Constant(positive(operand, "a constant kernel")))
+    return kind(tuple(parts))

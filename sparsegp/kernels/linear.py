@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparsegp.kernels.base import Kernel
+from sparsegp.kernels.checks import positive, within
 from sparsegp.kernels.pair import Pair
-from sparsegp.kernels.scale import positive, within
 from sparsegp.types import Doubles, Floats
 
 

@@ -15,6 +15,9 @@ from sparsegp.kernels.base import KERNELS, Constant, Kernel
 
 Argument = float | tuple[float, ...]
 
+MOST_CHARACTERS = 1 << 19
+"""Of a text: some 25,000 length scales."""
+
 
 def parse(text: str) -> Kernel:
     """Return the kernel that a text describes; the inverse of ``str``.
@@ -24,6 +27,8 @@ def parse(text: str) -> Kernel:
     KernelSyntaxError
         With the position, counted from 1, and the part of the text that is at fault.
     """
+    if len(text) > MOST_CHARACTERS:
+        raise KernelSyntaxError(f"the text of a kernel must have at most {MOST_CHARACTERS} letters")
     if not text.strip():
         raise KernelSyntaxError(
             f"cannot read kernel {text!r}: the text is empty; write for example 'rbf(1.5)'"

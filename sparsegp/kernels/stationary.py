@@ -13,8 +13,8 @@ import numpy as np
 
 from sparsegp.errors import SettingsError
 from sparsegp.kernels.base import Kernel
+from sparsegp.kernels.checks import positive, within
 from sparsegp.kernels.pair import Pair, half_squared_distance
-from sparsegp.kernels.scale import InputScale, positive, within
 from sparsegp.types import Doubles, Floats
 
 
@@ -44,11 +44,11 @@ class Isotropic(Kernel):
     def _growth(self, G: Floats) -> Floats:
         """Return df / d log l = -r f'(r) from G = -r^2 / 2; G may be overwritten."""
 
-    def fill(self, scale: InputScale) -> Kernel:
+    def fill(self, variances: Doubles) -> Kernel:
         """Return the kernel with l^2 = sum_j v_j / 2 if l was left out; see `Kernel.fill`."""
         if self.length_scale is not None:
             return self
-        half = float(scale.variances.sum()) / 2
+        half = float(variances.sum()) / 2
         return replace(self, length_scale=_readable(math.sqrt(half)) if half > 0 else 1.0)
 
     @property
@@ -159,25 +159,15 @@ class ARD(Kernel, name="ard"):
         values = tuple(positive(value, f"length scale {j} of ard") for j, value in enumerate(given))
         object.__setattr__(self, "length_scales", values)
 
-    def fill(self, scale: InputScale) -> Kernel:
+    def fill(self, variances: Doubles) -> Kernel:
         """Return the kernel with l_j = sqrt(v_j p / 2) if left out; see `Kernel.fill`."""
-        self._check_columns(len(scale.variances))
+        self._check_columns(len(variances))
         if self.length_scales is not None:
             return self
-        half = len(scale.variances) / 2
-        squares = scale.variances * half
+        half = len(variances) / 2
+        squares = variances * half
         squares = np.where(squares > 0, squares, half)
         return ARD(tuple(_readable(math.sqrt(square)) for square in squares))
-
-    @property
-    def n_columns(self) -> int | None:
-        """Number of length scales; None while they are left out."""
-        return None if self.length_scales is None else len(self.length_scales)
-
-    def __str__(self) -> str:
-        if self.length_scales is None:
-            return "ard"
-        return f"ard({', '.join(map(repr, self.length_scales))})"
 
     def _matrix(self, pair: Pair) -> Floats:
         assert self.length_scales is not None

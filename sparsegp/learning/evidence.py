@@ -49,7 +49,7 @@ from sparsegp.math.linalg import inverse_lower, lower_cholesky
 from sparsegp.types import Doubles, Floats, Integers
 
 SumRows = Callable[[Representation], list[RowSums]]
-"""Asks the blocks, in order of their rows, for `evidence_rows.row_sums`."""
+"""Returns `evidence_rows.row_sums` of the blocks, in order of their rows."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,6 @@ class Members:
     x: Floats
     target: Any
     places: Sequence[Integers]
-
-    @classmethod
-    def of_one(cls, x: Floats, target: Any) -> Self:
-        """Return the active rows of a single process."""
-        return cls(x, target, [np.arange(len(x))])
 
     @classmethod
     def of_sites(
@@ -290,32 +285,17 @@ def _gradients(
     """
     mean, variance, alpha, nu = cavity
     rho, E2 = part.slopes(alpha, nu)
-    r, G = _over_all_rows(part, sums, rho, E2)
-    weights = part.process.weights(part.M, rho, E2)
-    weights[part.places] += _through_root(part, r, G)
-    kernel = part.process.kernel
+    kernel, root, M, v = part.process.kernel, part.process.root, part.M, part.v[part.places]
+    r = root @ (sums.slope.total() + M.T @ rho)
+    G = root @ (sums.square.total() + M.T @ (E2[:, np.newaxis] * M)) @ root.T
+    weights = part.process.weights(M, rho, E2)
+    weights[part.places] += G + 0.5 * (root @ root.T) + np.outer(r - 0.5 * v, v)
     by_kernel = sums.kernel.sum(axis=0) + kernel.pull_back(part.x, part.process.x, weights)
     by_kernel += kernel.pull_back_diag(part.x, E2)
     if not by_sites:
         return by_kernel, np.empty((2, 0))
     tilted = mean + variance * alpha, variance * (1.0 - variance * nu)
     return by_kernel, _by_sites(part, *tilted, r, np.diagonal(G))
-
-
-def _over_all_rows(
-    part: ActivePart, sums: ProcessSums, rho: Doubles, E2: Doubles
-) -> tuple[Doubles, Doubles]:
-    """Return r (d,) and G (d, d)."""
-    root, M = part.process.root, part.M
-    r = root @ (sums.slope.total() + M.T @ rho)
-    G = root @ (sums.square.total() + M.T @ (E2[:, np.newaxis] * M)) @ root.T
-    return r, G
-
-
-def _through_root(part: ActivePart, r: Doubles, G: Doubles) -> Doubles:
-    """Return what multiplies dK_I in eq. 14 besides what any row has, (d, d)."""
-    root, v = part.process.root, part.v[part.places]
-    return np.asarray(G + 0.5 * (root @ root.T) + np.outer(r - 0.5 * v, v))
 
 
 def _by_sites(
@@ -343,13 +323,12 @@ def _joined(answers: list[RowSums]) -> RowSums:
 
 def _one(parts: Sequence[ProcessSums]) -> ProcessSums:
     """Return the sums of one process over several blocks, in order."""
-    first = parts[0]
-    square = LevelSum(first.square.shape, first.square.spare)
-    slope = LevelSum(first.slope.shape, first.slope.spare)
-    for part in parts:
-        square.merge(part.square)
-        slope.merge(part.slope)
-    return ProcessSums(np.concatenate([part.kernel for part in parts]), square, slope)
+    kernel = np.concatenate([part.kernel for part in parts])
+    return ProcessSums(
+        kernel,
+        LevelSum.of(part.square for part in parts),
+        LevelSum.of(part.slope for part in parts),
+    )
 
 
 def _check(precision: Doubles, shift: Doubles) -> None:

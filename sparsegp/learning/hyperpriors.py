@@ -18,10 +18,9 @@ on whether v, 1/v or log v is what a text names.
 
 import math
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TypeAlias
 
 import numpy as np
 from scipy.special import gammaln
@@ -33,60 +32,30 @@ from sparsegp.types import Doubles, Integers
 FORM = re.compile(r"\s*(1\s*/\s*)?(\w+)\s*:\s*(\w+)\s*\(([^()]*)\)\s*")
 EXAMPLE = "'v: lognormal(-1, 1); 1/w: gamma(1, 1); bias: normal(0, 25)'"
 
+Density: TypeAlias = Callable[[Doubles, float, float], tuple[Doubles, Doubles]]
+"""From free numbers t, any shape, and two parameters, to minus the log density and its derivative.
+The second parameter is positive; t is the logarithm of a quantity that is positive."""
 
-@dataclass(frozen=True)
-class Density(ABC):
-    """A density with two parameters, the second of them positive."""
-
-    first: float
-    second: float
-    positive: ClassVar[bool] = True
-    """True for densities of positive quantities, given their logarithms."""
-
-    @abstractmethod
-    def __call__(self, t: Doubles) -> tuple[Doubles, Doubles]:
-        """Return minus the log density at free numbers t, and its derivative; any shape."""
-
-
-DENSITIES: Registry[type[Density]] = Registry("density")
+DENSITIES: Registry[Density] = Registry("density")
 
 
 @DENSITIES.register("normal")
-class Normal(Density):
-    """normal(mean, variance), of a quantity that may have either sign."""
-
-    positive: ClassVar[bool] = False
-
-    def __call__(self, t: Doubles) -> tuple[Doubles, Doubles]:
-        """Return (t - m)^2 / (2 s) + log(2 pi s) / 2 and its derivative."""
-        away = t - self.first
-        constant = 0.5 * math.log(2.0 * math.pi * self.second)
-        return constant + np.square(away) / (2.0 * self.second), away / self.second
-
-
 @DENSITIES.register("lognormal")
-class LogNormal(Normal):
-    """lognormal(mean, variance), both of the logarithm."""
-
-    positive: ClassVar[bool] = True
+def normal(t: Doubles, mean: float, variance: float) -> tuple[Doubles, Doubles]:
+    """Return (t - m)^2 / (2 s) + log(2 pi s) / 2 and its derivative."""
+    residual = t - mean
+    constant = 0.5 * math.log(2.0 * math.pi * variance)
+    return constant + np.square(residual) / (2.0 * variance), residual / variance
 
 
 @DENSITIES.register("gamma")
-@dataclass(frozen=True)
-class Gamma(Density):
-    """gamma(mean, degrees of freedom): shape f / 2 and rate f / (2 mean)."""
-
-    def __post_init__(self) -> None:
-        if not self.first > 0:
-            raise SettingsError(f"the mean of gamma must be positive, got {self.first}")
-
-    def __call__(self, t: Doubles) -> tuple[Doubles, Doubles]:
-        """Return rate e^t - shape t + log Gamma(shape) - shape log rate and its derivative."""
-        shape = self.second / 2.0
-        rate = shape / self.first
-        weight = rate * np.exp(t)
-        constant = float(gammaln(shape)) - shape * math.log(rate)
-        return constant + weight - shape * t, weight - shape
+def gamma(t: Doubles, mean: float, freedom: float) -> tuple[Doubles, Doubles]:
+    """Return r e^t - k t + log Gamma(k) - k log r and its derivative, k = f / 2, r = k / mean."""
+    shape = freedom / 2.0
+    rate = shape / mean
+    weight = rate * np.exp(t)
+    constant = float(gammaln(shape)) - shape * math.log(rate)
+    return constant + weight - shape * t, weight - shape
 
 
 @dataclass(frozen=True)
@@ -123,9 +92,10 @@ QUANTITIES: dict[str, list[Quantity]] = {
 
 @dataclass(frozen=True)
 class Term:
-    """The density of some parameters t, through factor * t + offset."""
+    """The density, with its parameters, of factor * t + offset for some parameters t."""
 
     density: Density
+    numbers: tuple[float, float]
     index: Integers
     factor: float
     offset: float
@@ -133,12 +103,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Hyperprior:
-    """A product of densities.
-
-    Parameters
-    ----------
-    terms : tuple of Term
-    """
+    """A product of densities, the terms."""
 
     terms: tuple[Term, ...] = ()
 
@@ -146,7 +111,8 @@ class Hyperprior:
         """Return -log P and its gradient, (q,), at free parameters (q,)."""
         total, gradient = 0.0, np.zeros(len(parameters))
         for term in self.terms:
-            value, slope = term.density(term.factor * parameters[term.index] + term.offset)
+            t = term.factor * parameters[term.index] + term.offset
+            value, slope = term.density(t, *term.numbers)
             total += float(value.sum())
             gradient[term.index] += term.factor * slope
         return total, gradient
@@ -178,8 +144,11 @@ def parse(text: str, names: Sequence[str], n_features: int) -> Hyperprior:
                 f"a hyperprior must be a quantity ({', '.join(QUANTITIES)}), a colon and a "
                 f"density, got {piece.strip()!r}; write for example {EXAMPLE}"
             )
-        density = _density(found[3], found[4], piece)
-        bound = _bind(density, found[2], bool(found[1]), names, n_features)
+        density, numbers = DENSITIES[found[3]], _numbers(found[3], found[4], piece)
+        bound = [
+            Term(density, numbers, *place)
+            for place in _places(found[2], found[3], bool(found[1]), names, n_features)
+        ]
         if not bound:
             raise SettingsError(
                 f"hyperprior {piece.strip()!r} must be of a parameter that is learnt, got "
@@ -189,10 +158,10 @@ def parse(text: str, names: Sequence[str], n_features: int) -> Hyperprior:
     return Hyperprior(tuple(terms))
 
 
-def _density(name: str, arguments: str, piece: str) -> Density:
-    numbers = arguments.split(",")
+def _numbers(density: str, arguments: str, piece: str) -> tuple[float, float]:
+    """Return the parameters of a density."""
     try:
-        first, second = map(float, numbers)
+        first, second = map(float, arguments.split(","))
     except ValueError:
         raise SettingsError(
             f"a density takes two numbers, got {piece.strip()!r}; write for example {EXAMPLE}"
@@ -202,24 +171,25 @@ def _density(name: str, arguments: str, piece: str) -> Density:
             "the numbers of a density must be finite, the second one positive, got "
             f"{piece.strip()!r}"
         )
-    return DENSITIES[name](first, second)
+    if density == "gamma" and not first > 0:
+        raise SettingsError(f"the mean of gamma must be positive, got {first}")
+    return first, second
 
 
-def _bind(
-    density: Density, name: str, inverted: bool, names: Sequence[str], n_features: int
-) -> list[Term]:
-    terms = []
+def _places(
+    name: str, density: str, inverted: bool, names: Sequence[str], n_features: int
+) -> Iterator[tuple[Integers, float, float]]:
+    """Yield index, factor and offset of the parameters that a quantity is made of."""
+    sign = -1.0 if inverted else 1.0
     for quantity in QUANTITIES[name]:
-        if density.positive != quantity.positive or inverted > quantity.positive:
+        if (density != "normal") != quantity.positive or inverted > quantity.positive:
             kind = "positive, and takes lognormal or gamma" if quantity.positive else "not positive"
             raise SettingsError(
-                f"a density must suit its quantity, got {type(density).__name__.lower()} of "
-                f"{'1/' * inverted}{name}; {name} is {kind}"
+                f"a density must suit its quantity, got {density} of {'1/' * inverted}{name}; "
+                f"{name} is {kind}"
             )
         form = re.compile(rf"(\d+:)?({quantity.names})")  # behind the number of the kernel
         index = np.array([i for i, x in enumerate(names) if form.fullmatch(x)], int)
         if len(index):
-            sign = -1.0 if inverted else 1.0
             offset = math.log(n_features) if quantity.columns else 0.0
-            terms.append(Term(density, index, sign * quantity.factor, sign * offset))
-    return terms
+            yield index, sign * quantity.factor, sign * offset

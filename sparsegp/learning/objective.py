@@ -5,7 +5,7 @@ likelihood, all of them free numbers.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,9 @@ import numpy as np
 from sparsegp.errors import SettingsError
 from sparsegp.ivm.evidence_rows import Representation, RowSums, pieces
 from sparsegp.kernels import Kernel
-from sparsegp.learning.adf import noise_sites, sites_in_order
 from sparsegp.learning.evidence import ActivePart, Evidence, Members, SumRows, evidence
 from sparsegp.learning.hyperpriors import Hyperprior
-from sparsegp.learning.through_sites import through_sites
+from sparsegp.learning.sites import noise_sites, sites_in_order, through_sites
 from sparsegp.likelihoods.base import Likelihood
 from sparsegp.likelihoods.gaussian import Gaussian
 from sparsegp.types import Doubles
@@ -26,8 +25,8 @@ from sparsegp.types import Doubles
 class Objective:
     """What is minimised: phi(parameters, sites) - log P(parameters), in nats.
 
-    For Gaussian noise the sites are known functions of its variance. There, unless `sites_held`,
-    the criterion is that of these sites, whichever are given, with its whole gradient.
+    For Gaussian noise the sites are known functions of its variance. There the criterion is that
+    of these sites, whichever are given, with its whole gradient.
 
     Parameters
     ----------
@@ -38,9 +37,8 @@ class Objective:
     members : Members
         The active rows; of a single process in the order of inclusion.
     sum_rows : callable
-        The sums over all other rows that count; see `asking`.
+        The sums over all other rows that count; see `sums_over`.
     hyperprior : Hyperprior, optional
-    sites_held : bool
     """
 
     kernels: Sequence[Kernel]
@@ -48,7 +46,6 @@ class Objective:
     members: Members
     sum_rows: SumRows
     hyperprior: Hyperprior = field(default_factory=Hyperprior)
-    sites_held: bool = False
 
     @property
     def start(self) -> Doubles:
@@ -69,13 +66,13 @@ class Objective:
             If the parameters are out of all range.
         """
         kernels, likelihood = self.model(parameters)
-        follow: Doubles | None = None
-        if isinstance(likelihood, Gaussian) and not self.sites_held:
-            sites, follow = noise_sites(likelihood, self._numbers)
-        found = self._evidence(kernels, likelihood, sites, follow is not None)
+        by_noise: Doubles | None = None
+        if isinstance(likelihood, Gaussian):
+            sites, by_noise = noise_sites(likelihood, self._numbers)
+        found = self._evidence(kernels, likelihood, sites, by_noise is not None)
         by_likelihood = found.likelihood
-        if follow is not None and found.sites is not None:
-            by_likelihood = by_likelihood + np.vdot(found.sites, follow)
+        if by_noise is not None and found.sites is not None:
+            by_likelihood = by_likelihood + np.vdot(found.sites, by_noise)
         value, gradient = self.hyperprior(parameters)
         return found.phi + value, np.concatenate([found.kernels, by_likelihood]) + gradient
 
@@ -89,7 +86,7 @@ class Objective:
         """
         kernels, likelihood = self.model(parameters)
         if isinstance(likelihood, Gaussian):
-            return replace(self, sites_held=False).evaluate(parameters, np.empty(0))
+            return self.evaluate(parameters, np.empty(0))
         sites, target = self.resite(parameters), self.members.target
         found = self._evidence(kernels, likelihood, sites, True)
         assert found.sites is not None
@@ -151,8 +148,8 @@ def parameter_names(kernels: Sequence[Kernel], likelihood: Likelihood) -> tuple[
     return (*own, *(f"{likelihood.name}.{name}" for name in likelihood.parameter_names))
 
 
-def asking(map_blocks: Any, n_included: int, n_rows: int, tile: int, unit: int) -> SumRows:
-    """Return a function that asks all blocks for their sums.
+def sums_over(map_blocks: Any, n_included: int, n_rows: int, tile: int, unit: int) -> SumRows:
+    """Return the sums over the rows of all blocks as a function of the representation.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ the sites should follow the parameters. What to do about that is the strategy:
   criterion may go up.
 - ``exact``: they are set anew for every evaluation. The right criterion is minimised, by the wrong
   gradient; line searches look at values alone, but no direction may lead down.
-- ``whole``: the same criterion by its own gradient (learning/through_sites.py). The paper has no
+- ``whole``: the same criterion by its own gradient (learning/sites.py). The paper has no
   such strategy; for fixed active rows it leaves nothing to be wished for.
 
 The loop knows of nothing but arrays: parameters (q,), free numbers; sites of any shape.
@@ -51,7 +51,7 @@ class Problem(Protocol):
 
 @dataclass(frozen=True)
 class Path:
-    """A way that was gone, from the start to the point where it ended.
+    """The points of a descent, from the start to the end.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Path:
 
     @property
     def parameters(self) -> Doubles:
-        """Where it ended, (q,)."""
+        """At the end, (q,)."""
         return np.asarray(self.points[-1])
 
 
@@ -90,7 +90,7 @@ def descend(
     reach: float = REACH,
     bounds: Bounds | None = None,
 ) -> Path:
-    """Go down from a start, and return the way.
+    """Go down from a start, and return the path.
 
     Parameters
     ----------
@@ -124,10 +124,11 @@ def descend(
 
 
 class Search:
-    """One descent: what it may do, and what it has done.
+    """One descent: its limits, and what it has done.
 
     The criterion is divided by the largest element of the gradient at the start, so that a first
-    step along the gradient moves no parameter by more than one.
+    step along the gradient moves no parameter by more than one. The strategies work on the scaled
+    one.
     """
 
     def __init__(
@@ -166,18 +167,44 @@ class Search:
         self.values.append(scaled * self.scale)
 
     def path(self) -> Path:
-        """Return the way so far."""
+        """Return the path so far."""
         return Path(np.stack(self.points), np.array(self.values), self.sites, self.evaluations)
 
-    def climb(self, sites: Callable[[Doubles], Doubles]) -> tuple[Ascent, Function]:
-        """Return an ascent of minus the criterion; where it ends at a bound it has no slope."""
+    def quasi_newton(self, sites: Doubles | None) -> None:
+        """Go down by L-BFGS-B, as value and gradient agree."""
+        first = self.begin(sites)
+
+        def function(parameters: Doubles) -> tuple[float, Doubles]:
+            at_start = self.evaluations == 1 and np.array_equal(parameters, self.start)
+            return first if at_start else self.evaluate(parameters, sites)
+
+        def note(intermediate_result: OptimizeResult) -> None:
+            self.note(intermediate_result.x, float(intermediate_result.fun))
+
+        minimize(
+            function,
+            self.start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=list(zip(*self.bounds, strict=True)),
+            callback=note,
+            options={"maxiter": self.steps},
+        )
+
+    def ascent(self, sites: Callable[[Doubles], Doubles]) -> tuple[Ascent, Function]:
+        """Return an ascent of minus the criterion; at a bound it has no slope outwards."""
+        low, high = self.bounds
+
+        def inward(parameters: Doubles, upward: Doubles) -> Doubles:
+            outward = np.where(upward > 0, parameters >= high, parameters <= low)
+            return np.where(outward, 0.0, upward)
 
         def function(parameters: Doubles) -> tuple[float, Doubles]:
             value, gradient = self.evaluate(parameters, sites(parameters))
-            return -value, self._inward(parameters, -gradient)
+            return -value, inward(parameters, -gradient)
 
         value, gradient = self.begin(self.sites)
-        return Ascent(self.start, -value, self._inward(self.start, -gradient)), function
+        return Ascent(self.start, -value, inward(self.start, -gradient)), function
 
     def step(self, ascent: Ascent, function: Function) -> bool:
         """Make a step; where the memory of former ones leads nowhere, do without.
@@ -187,64 +214,36 @@ class Search:
         before = ascent.point
         if not ascent.gradient.any():
             return False
-        ascent.step(function, np.array, project=self._within)
+
+        def within(parameters: Doubles) -> Doubles:
+            return np.asarray(np.clip(parameters, *self.bounds))
+
+        ascent.step(function, np.array, project=within)
         if ascent.point is before and ascent.steps:
             ascent.steps, ascent.changes = [], []
-            ascent.step(function, np.array, project=self._within)
+            ascent.step(function, np.array, project=within)
         return ascent.point is not before
-
-    def _within(self, parameters: Doubles) -> Doubles:
-        """Return the nearest parameters within the bounds."""
-        return np.asarray(np.clip(parameters, *self.bounds))
-
-    def _inward(self, parameters: Doubles, upward: Doubles) -> Doubles:
-        """Return a direction without what leads out of the bounds."""
-        low, high = self.bounds
-        outward = np.where(upward > 0, parameters >= high, parameters <= low)
-        return np.where(outward, 0.0, upward)
 
 
 @STRATEGIES.register("constant")
 def constant(search: Search) -> Path:
     """Keep the sites."""
-    _quasi_newton(search, search.sites)
+    search.quasi_newton(search.sites)
     return search.path()
 
 
 @STRATEGIES.register("whole")
 def whole(search: Search) -> Path:
     """Let the sites follow."""
-    _quasi_newton(search, None)
+    search.quasi_newton(None)
     search.sites = search.problem.resite(search.points[-1])
     return search.path()
-
-
-def _quasi_newton(search: Search, sites: Doubles | None) -> None:
-    """Go down by L-BFGS-B, as value and gradient agree."""
-    first = search.begin(sites)
-
-    def function(parameters: Doubles) -> tuple[float, Doubles]:
-        at_start = search.evaluations == 1 and np.array_equal(parameters, search.start)
-        return first if at_start else search.evaluate(parameters, sites)
-
-    def note(intermediate_result: OptimizeResult) -> None:
-        search.note(intermediate_result.x, float(intermediate_result.fun))
-
-    minimize(
-        function,
-        search.start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=list(zip(*search.bounds, strict=True)),
-        callback=note,
-        options={"maxiter": search.steps},
-    )
 
 
 @STRATEGIES.register("hybrid")
 def hybrid(search: Search) -> Path:
     """Set the sites anew after every line search."""
-    ascent, function = search.climb(lambda _: search.sites)
+    ascent, function = search.ascent(lambda _: search.sites)
     for _ in range(search.steps):
         if not search.step(ascent, function):
             break
@@ -258,7 +257,7 @@ def hybrid(search: Search) -> Path:
 def exact(search: Search) -> Path:
     """Set the sites anew for every evaluation; take what lowers the criterion."""
     search.sites = search.problem.resite(search.start)
-    ascent, function = search.climb(search.problem.resite)
+    ascent, function = search.ascent(search.problem.resite)
     for _ in range(search.steps):
         if not search.step(ascent, function):
             break

@@ -6,46 +6,33 @@ for every column is searched for (learning/relevances.py), and the best is compa
 of the settings on rows that have chosen neither.
 
 Decisions are taken at the end of a rung, when all its trials are known, and depend on nothing else.
-So the choice depends neither on how many trials run side by side, nor on kills and resumes. What a
-trial is, `try_out` knows: here are names and numbers only.
+So the choice depends neither on how many trials run side by side, nor on kills and resumes.
 """
 
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sparsegp.learning.space import Candidates
 
 ETA = 3
 """Rows of a rung over those of the one before."""
-
 LEAST_ROWS = 3000
 """On fewer rows the best kernel is often another one than on all."""
-
-MOST_ROWS = 16000
-"""Bounds the time of the last rungs; larger tables are tuned on a part of them."""
-
-MOST_ACTIVE = 2000
-"""The same for active rows. Fewer than the run has favour smooth kernels."""
-
+MOST_ROWS, MOST_ACTIVE = 16000, 2000
+"""Bounds of the time of the last rungs; few active rows favour smooth kernels."""
 SHARES = (4, 2, 1, 1)
 """Of the trials, for each rung."""
-
 LEAST_TRIALS = 2 * len(SHARES) + 2
 """With fewer none is spent on the two last questions."""
-
 MOST_COLUMNS, ROWS_A_COLUMN, LEAST_FOR_COLUMNS = 256, 8, 400
-"""The search for a length scale for every column takes too long with more columns than this, and is
-not tried with fewer rows for each. With fewer rows in all those held out cannot tell it from
-chance."""
-
+"""The search for a length scale for every column takes too long with more columns, and is chance
+with fewer rows for each, or fewer in all."""
 STEPS = 24
 """Of that search: evaluations of its gradient."""
-
 ALL_RUNGS, OUT_OF_TIME = "all rungs", "max_seconds"
 """What may end a search."""
-
 HAS_RBF = re.compile(r"\b(rbf|ard)\(")
 
 
@@ -131,6 +118,10 @@ class Rung:
     n_active: int
     count: int
 
+    def is_as_large_as(self, former: "Rung | None") -> bool:
+        """Whether the figures of its trials can be compared with those of a former rung."""
+        return former is not None and (former.rows, former.n_active) == (self.rows, self.n_active)
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -174,8 +165,9 @@ class Plan:
         """
         n, p = shape
         compared = max_trials >= LEAST_TRIALS
-        enough = p <= MOST_COLUMNS and n >= max(LEAST_FOR_COLUMNS, ROWS_A_COLUMN * p)
-        by_column = compared and enough
+        by_column = (
+            compared and p <= MOST_COLUMNS and n >= max(LEAST_FOR_COLUMNS, ROWS_A_COLUMN * p)
+        )
         last, wanted, rungs = min(n, MOST_ROWS), min(n_active, MOST_ACTIVE), []
         numbers = counts(max_trials - by_column - compared)
         for place, count in enumerate(numbers):
@@ -196,39 +188,6 @@ def counts(max_trials: int) -> list[int]:
         return [max_trials]
     later = [max(2, max_trials * share // sum(SHARES)) for share in SHARES[1:]]
     return [max_trials - sum(later), *later]
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """What is known of the candidates at the size of the last rung.
-
-    Attributes
-    ----------
-    rung : Rung or None
-    outcomes : mapping
-        By number.
-    numbers : tuple of int
-        The best first; before the first rung the kernel of the settings alone.
-    """
-
-    rung: Rung | None = None
-    outcomes: Mapping[int, Outcome] = field(default_factory=dict)
-    numbers: tuple[int, ...] = (0,)
-
-    def same_size(self, rung: Rung) -> bool:
-        """Whether figures of a rung can be compared with those of the last one."""
-        former = self.rung
-        return former is not None and (former.rows, former.n_active) == (rung.rows, rung.n_active)
-
-    def after(self, rung: Rung, outcomes: Mapping[int, Outcome]) -> "Ranking":
-        """Return what is known after another rung; failures come last, equals as they came up."""
-        joined = {**self.outcomes, **outcomes} if self.same_size(rung) else dict(outcomes)
-
-        def nlpp(number: int) -> float:
-            found = joined[number].nlpp
-            return math.inf if found is None else found
-
-        return Ranking(rung, joined, tuple(sorted(sorted(joined), key=nlpp)) or (0,))
 
 
 @dataclass(frozen=True)
@@ -261,60 +220,70 @@ def search(candidates: Candidates, plan: Plan, try_out: TryOut) -> Choice:
     try_out : callable
         May raise to end the search.
     """
-    ranking, texts, ended = Ranking(), candidates.texts, ALL_RUNGS
+    texts, outcomes = candidates.texts, dict[int, Outcome]()
+    former: Rung | None = None
+    ended = ALL_RUNGS
     for place, rung in enumerate(plan.rungs):
-        numbers = _candidates_of(rung, ranking, candidates)
+        ranking, of_same_size = _ranking(outcomes), rung.is_as_large_as(former)
+        if former is None:
+            numbers = candidates.first(rung.count)
+        elif of_same_size:
+            numbers = candidates.neighbours(ranking, rung.count, outcomes)
+        else:
+            numbers = candidates.best_and_neighbours(ranking, rung.count)
         trials = [Trial(n, texts[n], place, rung.rows, rung.n_active) for n in numbers]
-        outcomes = try_out(trials, f"trials of {rung.rows} rows")
-        complete = len(outcomes) == len(trials)
+        found = try_out(trials, f"trials of {rung.rows} rows")
+        complete = len(found) == len(trials)
         if complete or place == 0:
-            ranking = ranking.after(rung, outcomes)
+            outcomes, former = {**(outcomes if of_same_size else {}), **found}, rung
         if not complete:
             ended = OUT_OF_TIME
             break
     if plan.by_column and ended == ALL_RUNGS:
-        ranking, ended = _by_column(ranking, texts, len(plan.rungs), try_out)
-    winner = ranking.numbers[0]
+        ended = _by_column(outcomes, plan, texts, try_out)
+    winner = _ranking(outcomes)[0]
     if plan.compared and ended == ALL_RUNGS:
-        winner, ended = _compared(ranking, texts, len(plan.rungs) + 1, try_out)
-    if winner not in ranking.outcomes:
+        winner, ended = _compared(outcomes, plan, texts[0], try_out)
+    if winner not in outcomes:
         return Choice(texts[winner], None, ended)
-    return Choice(ranking.outcomes[winner].kernel, ranking.outcomes[winner].nlpp, ended)
+    return Choice(outcomes[winner].kernel, outcomes[winner].nlpp, ended)
 
 
-def _candidates_of(rung: Rung, ranking: Ranking, candidates: Candidates) -> list[int]:
-    if ranking.rung is None:
-        return candidates.first(rung.count)
-    if ranking.same_size(rung):
-        return candidates.neighbours(ranking.numbers, rung.count, ranking.outcomes)
-    return candidates.best_and_neighbours(ranking.numbers, rung.count)
+def _ranking(outcomes: Mapping[int, Outcome]) -> list[int]:
+    """Return the best first; failures come last, equals in the order in which they came up."""
+    nlpp = {
+        number: math.inf if each.nlpp is None else each.nlpp for number, each in outcomes.items()
+    }
+    return sorted(sorted(nlpp), key=nlpp.__getitem__) or [0]
 
 
 def _by_column(
-    ranking: Ranking, texts: Sequence[str], place: int, try_out: TryOut
-) -> tuple[Ranking, str]:
-    """Try a length scale for every column, searched for from the best kernel that allows it."""
-    start = next((n for n in ranking.numbers if HAS_RBF.search(texts[n])), None)
-    rung = ranking.rung
-    if start is None or rung is None:
-        return ranking, ALL_RUNGS
+    outcomes: dict[int, Outcome], plan: Plan, texts: Sequence[str], try_out: TryOut
+) -> str:
+    """Search for a length scale for every column, from the best kernel that allows it.
+
+    What was found joins the outcomes if it leads. Return how the search ended.
+    """
+    start = next((n for n in _ranking(outcomes) if HAS_RBF.search(texts[n])), None)
+    if start is None:
+        return ALL_RUNGS
+    place, rung = len(plan.rungs), plan.rungs[-1]
     trial = Trial(len(texts), texts[start], place, rung.rows, rung.n_active, STEPS)
-    outcomes = try_out([trial], "search for a length scale for every column")
-    if not outcomes:
-        return ranking, OUT_OF_TIME
-    leads = outcomes[trial.number].leads
-    return ranking.after(rung, outcomes) if leads else ranking, ALL_RUNGS
+    found = try_out([trial], "search for a length scale for every column")
+    if found and found[trial.number].leads:
+        outcomes.update(found)
+    return ALL_RUNGS if found else OUT_OF_TIME
 
 
 def _compared(
-    ranking: Ranking, texts: Sequence[str], place: int, try_out: TryOut
+    outcomes: Mapping[int, Outcome], plan: Plan, given: str, try_out: TryOut
 ) -> tuple[int, str]:
     """Return the best, or the kernel of the settings where it leads that by chance only."""
-    winner, outcomes, rung = ranking.numbers[0], ranking.outcomes, ranking.rung
-    if winner == 0 or rung is None or 0 not in outcomes or outcomes[0].nlpp is None:
+    winner = _ranking(outcomes)[0]
+    if winner == 0 or 0 not in outcomes or outcomes[0].nlpp is None:
         return winner, ALL_RUNGS
-    kernel = outcomes[winner].kernel
-    trial = Trial(winner, kernel, place, rung.rows, rung.n_active, rival=texts[0])
+    place, rung, kernel = len(plan.rungs) + 1, plan.rungs[-1], outcomes[winner].kernel
+    trial = Trial(winner, kernel, place, rung.rows, rung.n_active, rival=given)
     found = try_out([trial], "the best against the kernel of the settings")
     if not found:
         return winner, OUT_OF_TIME

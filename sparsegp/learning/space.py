@@ -1,62 +1,41 @@
 """The kernels that are tried: families, length scales and variances on a grid.
 
 A candidate is  v * family(c * l)  with l the length scale that `Kernel.fill` takes from the data,
-c on a grid of half octaves and v on a grid of half decades. `spread` says where to begin: points
-that cover the grid evenly; `around` where to look next: the neighbours of a good one.
+c on a grid of half octaves and v on a grid of half decades. The first candidates cover the grid
+evenly (`spread`); later ones are neighbours of good ones (`around`).
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
-from typing import ClassVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import qmc
 
-from sparsegp.kernels import InputScale, Kernel, parse
+from sparsegp.kernels import Kernel, parse
 from sparsegp.types import Doubles
 
 FAMILIES = ("rbf", "matern32", "matern52")
-FACTOR_STEP = 2.0**0.5
-LEAST_FACTOR, MOST_FACTOR = -2, 5
-"""Powers of `FACTOR_STEP`: from l / 2 to 5.7 l, as rougher kernels want longer scales."""
+FACTORS = tuple((2.0**0.5) ** power for power in range(-2, 6))
+"""From l / 2 to 5.7 l, as rougher kernels want longer scales."""
 VARIANCES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
+SIZES = len(FAMILIES), len(FACTORS), len(VARIANCES)
 
 
-@dataclass(frozen=True, order=True)
-class Point:
-    """A place in the grid.
-
-    Attributes
-    ----------
-    family, factor, variance : int
-        Places in `FAMILIES`, power of `FACTOR_STEP`, place in `VARIANCES`.
-    """
+class Point(NamedTuple):
+    """A point of the grid: places in `FAMILIES`, `FACTORS` and `VARIANCES`."""
 
     family: int
     factor: int
     variance: int
 
-    SIZE: ClassVar[tuple[int, int, int]] = (
-        len(FAMILIES),
-        MOST_FACTOR - LEAST_FACTOR + 1,
-        len(VARIANCES),
-    )
-
-    def inside(self) -> bool:
-        """Whether the grid has this point."""
-        return (
-            0 <= self.family < len(FAMILIES)
-            and LEAST_FACTOR <= self.factor <= MOST_FACTOR
-            and 0 <= self.variance < len(VARIANCES)
-        )
-
-    def kernel(self, scale: InputScale) -> Kernel:
-        """Return the kernel of this point for inputs of some scale."""
-        filled = parse(FAMILIES[self.family]).fill(scale)
-        length = getattr(filled, "length_scale") * FACTOR_STEP**self.factor  # noqa: B009
-        named = replace(filled, length_scale=float(f"{length:.6g}"))  # type: ignore[call-arg]
-        return VARIANCES[self.variance] * named
+    def kernel(self, variances: Doubles) -> Kernel:
+        """Return the kernel of this point for inputs with such column variances, (p,)."""
+        filled: Any = parse(FAMILIES[self.family]).fill(variances)
+        length_scale = float(f"{filled.length_scale * FACTORS[self.factor]:.6g}")
+        shape: Kernel = replace(filled, length_scale=length_scale)
+        return VARIANCES[self.variance] * shape
 
 
 def spread(seed: int) -> list[Point]:
@@ -64,17 +43,12 @@ def spread(seed: int) -> list[Point]:
 
     A scrambled Sobol sequence, rounded to the grid; repeated points are left out.
     """
-    sobol = qmc.Sobol(3, rng=np.random.default_rng(seed))
+    sobol = qmc.Sobol(len(SIZES), rng=np.random.default_rng(seed))
     found: dict[Point, None] = {}
-    while len(found) < np.prod(Point.SIZE):
-        found.update(dict.fromkeys(map(_nearest, sobol.random(256))))
+    while len(found) < np.prod(SIZES):
+        places = (sobol.random(256) * SIZES).astype(int).tolist()
+        found.update(dict.fromkeys(Point(*place) for place in places))
     return list(found)
-
-
-def _nearest(unit: Doubles) -> Point:
-    """Return the point of the grid at a place in the unit cube, (3,)."""
-    place = [int(u * size) for u, size in zip(unit, Point.SIZE, strict=True)]
-    return Point(place[0], place[1] + LEAST_FACTOR, place[2])
 
 
 def around(point: Point) -> Iterator[Point]:
@@ -84,16 +58,14 @@ def around(point: Point) -> Iterator[Point]:
     way, so the two steps along it are neighbours too.
     """
     for factor, variance in ((0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, -1)):
-        near = replace(point, factor=point.factor + factor, variance=point.variance + variance)
-        if near.inside():
+        near = Point(point.family, point.factor + factor, point.variance + variance)
+        if 0 <= near.factor < len(FACTORS) and 0 <= near.variance < len(VARIANCES):
             yield near
-    for family in range(len(FAMILIES)):
-        if family != point.family:
-            yield replace(point, family=family)
+    yield from (point._replace(family=k) for k in range(len(FAMILIES)) if k != point.family)
 
 
 class Candidates:
-    """The kernels that were thought of so far, by number.
+    """The kernels that have come up so far, by number.
 
     Number 0 is the kernel of the settings; the others are points of the grid, in the order in which
     they came up.
@@ -102,8 +74,8 @@ class Candidates:
     ----------
     kernel : str
         Text of the kernel of the settings.
-    scale : InputScale
-        Of the inputs of a run.
+    variances : Doubles (p,)
+        Of the columns of the inputs of a run.
     seed : int
 
     Attributes
@@ -112,26 +84,24 @@ class Candidates:
         Complete, so that they do not depend on the data any more.
     """
 
-    def __init__(self, kernel: str, scale: InputScale, seed: int) -> None:
-        self.texts = [str(parse(kernel).fill(scale))]
-        self._grid = spread(seed)
-        self._text_of = {point: str(point.kernel(scale)) for point in self._grid}
+    def __init__(self, kernel: str, variances: Doubles, seed: int) -> None:
+        self.texts = [str(parse(kernel).fill(variances))]
+        self._text_of = {point: str(point.kernel(variances)) for point in spread(seed)}
         self._point_of = {text: point for point, text in self._text_of.items()}
 
     def first(self, count: int) -> list[int]:
         """Return the numbers of the first candidates, spread evenly."""
-        fresh = (n for point in self._grid if (n := self._number(point)) != 0)
+        fresh = (n for point in self._text_of if (n := self._number(point)) != 0)
         return [0, *islice(fresh, count - 1)]
 
     def best_and_neighbours(self, ranking: Sequence[int], count: int) -> list[int]:
-        """Return candidates for more rows: number 0, the best, and as many neighbours of these.
+        """Return so many candidates for more rows: number 0, the best, and neighbours of these.
 
         Parameters
         ----------
         ranking : sequence of int
             Numbers, the best first.
         count : int
-            Candidates wanted.
         """
         kept = list(dict.fromkeys([0, *ranking[: max(1, count // 2)]]))[:count]
         return kept + self.neighbours(ranking, count - len(kept), kept)

@@ -17,7 +17,7 @@ import numpy as np
 from sparsegp.errors import SettingsError, short
 from sparsegp.math.gaussian_quadrature import line_moments, product_moments
 from sparsegp.math.quadrature import log_sum_exp
-from sparsegp.registry import Registry
+from sparsegp.registry import Registry, call_text
 from sparsegp.types import Doubles, Integers
 
 DIFFERENCE = 1e-5
@@ -228,13 +228,7 @@ class Likelihood(ABC):
     # -- text and JSON -----------------------------------------------------------------------------
 
     def __str__(self) -> str:
-        values = [(getattr(self, field.name), field.default) for field in fields(self)]
-        while values and values[-1][0] == values[-1][1]:  # defaults at the end are not written
-            values.pop()
-        if len(values) == 1 and isinstance(values[0][0], tuple):
-            return f"{self.name}({', '.join(map(repr, values[0][0]))})"
-        arguments = ", ".join(repr(value) for value, _ in values)
-        return f"{self.name}({arguments})" if arguments else self.name
+        return call_text(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return name and fields as plain JSON values."""

@@ -6,6 +6,7 @@ few levels are added up at the end, in order. Which level a term goes to depends
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -48,10 +49,15 @@ class LevelSum:
             snapped = snap(term, 2.0 ** (level * STEP - 53 + self.spare))
             self.parts[level] = np.add(snapped, self.parts.get(level, 0.0), out=snapped)
 
-    def merge(self, other: "LevelSum") -> None:
-        """Add all that another sum holds."""
-        for level, part in other.parts.items():
-            self.parts[level] = part + self.parts.get(level, 0.0)
+    @classmethod
+    def of(cls, sums: "Iterable[LevelSum]") -> "LevelSum":
+        """Return the sum of all that some sums of one shape hold."""
+        first, *others = sums
+        parts = dict(first.parts)
+        for other in others:
+            for level, part in other.parts.items():
+                parts[level] = part + parts.get(level, 0.0)
+        return cls(first.shape, first.spare, parts)
 
     def total(self) -> Doubles:
         """Return the sum."""

@@ -2,7 +2,9 @@
 
 from sparsegp.report.history import write_history as write_history
 from sparsegp.report.metrics import Evaluation as Evaluation
+from sparsegp.report.metrics import RegressionEvaluation as RegressionEvaluation
 from sparsegp.report.metrics import evaluate as evaluate
+from sparsegp.report.metrics import evaluate_regression as evaluate_regression
 from sparsegp.report.metrics import rejecting as rejecting
 from sparsegp.report.pictures import evaluation_pictures as evaluation_pictures
 from sparsegp.report.progress import Progress as Progress

@@ -3,29 +3,12 @@
 import csv
 import io
 import os
-from collections.abc import Iterable, Mapping, Sequence
-
-import numpy as np
+from collections.abc import Mapping, Sequence
 
 from sparsegp.store import file_of
-from sparsegp.types import Doubles
 
 Records = Sequence[Mapping[str, float]]
 """For instance ``[{"n_active": 100, "seconds": 3.2, "heldout_error": 0.05}]``."""
-
-
-def names_of(records: Iterable[Mapping[str, float]]) -> list[str]:
-    """Return the names of all figures in the order in which they were first seen."""
-    return list(dict.fromkeys(name for record in records for name in record))
-
-
-def curve(records: Records, name: str) -> tuple[Doubles, Doubles]:
-    """Return numbers of active rows (m,) and values of a figure (m,), where there are both."""
-    pairs = [
-        (record["n_active"], record[name]) for record in records if {"n_active", name} <= {*record}
-    ]
-    x, y = np.array(pairs, np.float64).reshape(-1, 2).T
-    return x, y
 
 
 def write_history(records: Records, path: str | os.PathLike[str]) -> None:
@@ -42,9 +25,10 @@ def write_history(records: Records, path: str | os.PathLike[str]) -> None:
     StoreError
         If the file cannot be written.
     """
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names_of(records), restval="", lineterminator="\n")
+    text, names = io.StringIO(), dict.fromkeys(name for record in records for name in record)
+    writer = csv.DictWriter(text, list(names), restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(records)
     folder, name = file_of(path, "history.csv")
-    folder.write(name, lambda file: file.write(text.getvalue().encode()), sync=False)
+    with folder.writing(name, sync=False) as file:
+        file.write(text.getvalue().encode())

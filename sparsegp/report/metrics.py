@@ -1,17 +1,25 @@
-"""How good predicted probabilities are: error, log probability, Brier score, calibration."""
+"""How good predictions are: error, log probability, Brier score, calibration; squared error.
+
+Error, Brier score, confusion and r2 are those of scikit-learn. Log probabilities are not clipped,
+and bins of the calibration error hold their upper end, unlike there.
+"""
 
 import math
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm
 
 from sparsegp.errors import DataError
 from sparsegp.types import Booleans, Doubles, Integers, Labels
 
 CALIBRATION_BINS = 15
 """Bins of equal width in which confidence is compared with the share of right answers."""
+
+INTERVAL = 0.95
+"""Central probability of the interval whose coverage is reported."""
 
 SUM_TOLERANCE = 1e-3
 """How far the probabilities of a row may be from a sum of one (float32 gives about 1e-6)."""
@@ -61,15 +69,11 @@ class Evaluation:
     right: Booleans
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers, texts and lists of classes, not of rows; what is not finite is None."""
-        figures = {name: getattr(self, name) for name in ("error", "nlpp", "brier", "ece")}
-        return {
-            "n": self.n,
-            "n_unseen": self.n_unseen,
-            **{name: value if math.isfinite(value) else None for name, value in figures.items()},
-            "confusion": self.confusion.tolist(),
-            "classes": self.classes.tolist(),
-        }
+        """Return plain numbers, texts and lists of classes; what is not finite is None."""
+        names = ("n", "n_unseen", "error", "nlpp", "brier", "ece")
+        figures = {name: finite(getattr(self, name)) for name in names}
+        tables = {"confusion": self.confusion.tolist(), "classes": self.classes.tolist()}
+        return figures | tables
 
 
 def evaluate(
@@ -121,31 +125,23 @@ def evaluate(
     )
 
 
-class Reliability(NamedTuple):
-    """Rows by their confidence, in bins of equal width (low, high].
-
-    Parameters
-    ----------
-    counts : array (bins,)
-        Rows in each bin.
-    confidence, accuracy : array (bins,)
-        Mean greatest probability and share of right answers in each bin; NaN where it is empty.
-    """
-
-    counts: Integers
-    confidence: Doubles
-    accuracy: Doubles
-
-
 def reliability(
     confidence: Doubles, right: Booleans, n_bins: int = CALIBRATION_BINS
-) -> Reliability:
-    """Compare confidence (n,) with right answers (n,), in `n_bins` bins."""
+) -> tuple[Integers, Doubles, Doubles]:
+    """Compare confidence (n,) with right answers (n,), in bins of equal width (low, high].
+
+    Returns
+    -------
+    counts : Integers (n_bins,)
+        Rows in each bin.
+    confidence, accuracy : Doubles (n_bins,)
+        Mean confidence and share of right answers in each bin; NaN where it is empty.
+    """
     bins = np.clip(np.ceil(confidence * n_bins).astype(np.int64) - 1, 0, n_bins - 1)
     counts = np.bincount(bins, minlength=n_bins)
     sums = [np.bincount(bins, weights=each, minlength=n_bins) for each in (confidence, right)]
     with np.errstate(invalid="ignore"):
-        return Reliability(counts, sums[0] / counts, sums[1] / counts)
+        return counts, sums[0] / counts, sums[1] / counts
 
 
 def calibration_error(
@@ -179,21 +175,77 @@ def rejecting(certainty: Doubles, values: Doubles) -> tuple[Doubles, Doubles]:
     return 1.0 - kept[first] / len(order), sums[first] / kept[first]
 
 
-def _check(logs: Doubles, codes: Integers, classes: Labels) -> None:
-    if logs.ndim != 2 or codes.shape != logs.shape[:1] or classes.shape != logs.shape[1:]:
-        raise DataError(
-            "log probabilities (n, K), codes (n,) and classes (K,) must fit together; got shapes "
-            f"{logs.shape}, {codes.shape} and {classes.shape}"
-        )
-    if not len(codes):
+@dataclass(frozen=True)
+class RegressionEvaluation:
+    """Figures of n predicted normal distributions.
+
+    Parameters
+    ----------
+    n : int
+        Rows.
+    mse : float
+        Mean squared error of the means, in squared units of the labels.
+    r2 : float
+        1 - mse / variance of the labels; NaN where that is zero.
+    nlpp : float
+        Mean negative log predictive density, in nats.
+    coverage : float
+        Share of the labels inside the central intervals of probability 0.95.
+    """
+
+    n: int
+    mse: float
+    r2: float
+    nlpp: float
+    coverage: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain numbers; what is not finite is None."""
+        return {name: finite(value) for name, value in asdict(self).items()}
+
+
+def evaluate_regression(mean: Doubles, variance: Doubles, y: Doubles) -> RegressionEvaluation:
+    """Compare predictions with labels.
+
+    Parameters
+    ----------
+    mean, variance : Doubles (n,)
+        Of the predictive distributions, noise included.
+    y : Doubles (n,)
+
+    Raises
+    ------
+    DataError
+        If there are no rows.
+    """
+    if not len(y):
         raise DataError("an evaluation needs at least one row; got none")
-    if codes.dtype.kind not in "iu":
-        raise DataError(f"codes must be whole numbers; got {codes.dtype}")
-    low, high = int(codes.min()), int(codes.max())
-    if low < -1 or high >= len(classes):
+    spread, mse, total = np.sqrt(variance), float(np.square(y - mean).mean()), float(np.var(y))
+    return RegressionEvaluation(
+        n=len(y),
+        mse=mse,
+        r2=1.0 - mse / total if total else math.nan,
+        nlpp=-float(np.mean(norm.logpdf(y, mean, spread))),
+        coverage=float(np.mean(np.abs(y - mean) <= norm.ppf(0.5 + INTERVAL / 2) * spread)),
+    )
+
+
+def finite(value: float) -> float | None:
+    """Return a number as JSON can hold it: None if it is not finite."""
+    return value if math.isfinite(value) else None
+
+
+def _check(logs: Doubles, codes: Integers, classes: Labels) -> None:
+    if not len(codes) or logs.shape != codes.shape + classes.shape:
         raise DataError(
-            f"codes must be from 0 to {len(classes) - 1}, or -1 for a label not seen in training; "
-            f"got codes from {low} to {high}"
+            "log probabilities (n, K), codes (n,) and classes (K,) must fit together, and have "
+            f"one row or more; got shapes {logs.shape}, {codes.shape} and {classes.shape}"
+        )
+    low, high = codes.min(), codes.max()
+    if codes.dtype.kind not in "iu" or low < -1 or high >= len(classes):
+        raise DataError(
+            f"codes must be whole numbers from 0 to {len(classes) - 1}, or -1 for a label not seen "
+            f"in training; got {codes.dtype} from {low} to {high}"
         )
     sums = np.exp(logs).sum(axis=1)
     bad = ~(np.abs(sums - 1.0) <= SUM_TOLERANCE)

@@ -1,13 +1,15 @@
 """Pictures of an evaluation. They need matplotlib, the extra ``plot``."""
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sparsegp.errors import SettingsError, StoreError
-from sparsegp.report.history import Records, curve
+from sparsegp.report.history import Records
 from sparsegp.report.metrics import Evaluation, rejecting, reliability
 
 if TYPE_CHECKING:
@@ -54,42 +56,47 @@ def evaluation_pictures(
         raise SettingsError(
             'pictures need matplotlib; install it by pip install "sparsegp[plot]"'
         ) from None
-    draw = {"reliability": _reliability, "error-reject": _error_reject, "confusion": _confusion}
-    paths = [Path(folder) / f"{name}.png" for name in draw]
-    figures = [Figure(dpi=150, layout="constrained") for _ in draw]
-    for figure, function in zip(figures, draw.values(), strict=True):
-        function(figure, evaluation)
-    if any(len(curve(history, name)[0]) for name in CURVES):
-        paths.append(Path(folder) / "learning-curve.png")
-        figures.append(Figure(dpi=150, layout="constrained"))
-        _learning_curve(figures[-1], history, evaluation.error)
-    for figure, path in zip(figures, paths, strict=True):
+    draw: dict[str, Callable[[Figure, Evaluation], None]] = {
+        "reliability": _reliability,
+        "error-reject": _error_reject,
+        "confusion": _confusion,
+    }
+    if curves := _curves(history):
+        draw["learning-curve"] = partial(_learning_curve, curves=curves)
+    for name, function in draw.items():
+        figure, path = Figure(dpi=150, layout="constrained"), Path(folder, f"{name}.png")
         FigureCanvasAgg(figure)
+        function(figure, evaluation)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(path)
         except OSError as error:
             reason = error.strerror or error
             raise StoreError(f"cannot write the picture {path}: {reason}") from error
-    return paths
+    return [Path(folder, f"{name}.png") for name in draw]
 
 
-CURVES = {
-    "train_error": "training rows, while selecting",
-    "heldout_error": "held-out rows, while selecting",
-}
+def _curves(history: Records) -> dict[str, list[tuple[float, float]]]:
+    """Return numbers of active rows with errors, by the rows whose errors they are."""
+    points = {
+        f"{rows} rows, while selecting": [
+            (record["n_active"], record[name]) for record in history if name in record
+        ]
+        for name, rows in (("train_error", "training"), ("heldout_error", "held-out"))
+    }
+    return {label: found for label, found in points.items() if found}
 
 
-def _learning_curve(figure: "Figure", history: Records, error: float) -> None:
+def _learning_curve(
+    figure: "Figure", evaluation: Evaluation, curves: dict[str, list[tuple[float, float]]]
+) -> None:
     """Draw errors against the number of active rows, and the error of the finished model."""
-    axes = figure.subplots()
-    curves = {label: curve(history, name) for name, label in CURVES.items()}
-    for label, (x, y) in curves.items():
-        if len(x):
-            axes.plot(x, y, "o-", label=label, markersize=3.5)
+    axes, error = figure.subplots(), evaluation.error
+    for label, points in curves.items():
+        axes.plot(*zip(*points, strict=True), "o-", label=label, markersize=3.5)
     axes.axhline(error, label="finished model, rows evaluated", color="0.35", linestyle="--")
-    values = np.concatenate([[error], *(y for _, y in curves.values())])
-    if 0 < LOG_RANGE * values.min() < values.max():
+    errors = [error, *(value for points in curves.values() for _, value in points)]
+    if 0 < LOG_RANGE * min(errors) < max(errors):
         axes.set_yscale("log")
     else:
         axes.set_ylim(bottom=0)
@@ -111,8 +118,7 @@ def _reliability(figure: "Figure", evaluation: Evaluation) -> None:
     CalibrationDisplay(accuracy[full], confidence[full], evaluation.confidence).plot(ax=above)
     above.set(xlabel="", ylabel="share of right answers")
     above.set_title(f"ECE {evaluation.ece:.4f}, {evaluation.n} rows")
-    edges = np.linspace(0.0, 1.0, len(counts) + 1)
-    below.stairs(counts, edges, fill=True)
+    below.stairs(counts, np.linspace(0.0, 1.0, len(counts) + 1), fill=True)
     below.set(yscale="log", xlabel="confidence (greatest probability)", ylabel="rows")
 
 

@@ -5,29 +5,22 @@ All is written to standard error; standard output stays clean.
 
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from types import TracebackType
+from datetime import timedelta
 from typing import TYPE_CHECKING, Self, TextIO
+
+from sparsegp.errors import visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
-
-NAMES = {
-    "train_error": "training error",
-    "heldout_error": "held-out error",
-    "train_mse": "training MSE",
-    "heldout_mse": "held-out MSE",
-    "train_nlpp": "training NLPP",
-    "heldout_nlpp": "held-out NLPP",
-}
-"""Words for figures; other names have their underscores replaced."""
 
 SPEED_SECONDS = 300.0
 """Of recent work, from which the time left is estimated."""
 
 
 class Progress:
-    """One stage of work after another; as a context manager it ends the last one.
+    """One stage of work after another, and their seconds; as a context manager it ends the last.
 
     Time left counts from the first update, which says how much earlier sessions did. An update
     outside of a stage does nothing.
@@ -36,37 +29,56 @@ class Progress:
     ----------
     stream : text file, optional
         Standard error, as it is at the start of a stage, unless given.
+    quiet : bool
+        Show nothing but messages.
+
+    Attributes
+    ----------
+    seconds : dict
+        Of every stage that has ended, by its description; a stage lasts until another one begins.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, quiet: bool = False) -> None:
+        self.quiet, self.seconds = quiet, dict[str, float]()
         self._stream = stream
         self._bar: Bar | None = None
-        self._description = ""
+        self._shown = False
+        self._stage, self._began = "", 0.0
+
+    def begin(self, description: str) -> None:
+        """End the stage and take the time of another, which counts nothing."""
+        self.finish()
+        now = time.perf_counter()
+        if self._stage:
+            spent = self.seconds.get(self._stage, 0.0) + now - self._began
+            self.seconds[self._stage] = round(spent, 3)
+        self._stage, self._began = description, now
 
     def start(self, total: int, unit: str, description: str) -> None:
         """Begin a stage of `total` units, 0 where nobody knows; see `sparsegp.progress`."""
-        self.finish()
-        self._description, self._total, self._unit = description, total, unit
-        self._began, self._done = time.monotonic(), -1
+        self.begin(description)
+        self._total, self._unit, self._done = total, unit, -1
         self._figures: dict[str, float] = {}
-        self._bar = _bar(self._out, unit)
+        self._shown = not self.quiet
+        self._bar = _bar(self._out, unit) if self._shown else None
         if self._bar is not None:
             self._task = self._bar.add_task(description, total=total or None, figures="")
             self._bar.start()
 
     def update(self, done: int, **figures: float) -> None:
         """Show the units done, and the latest figures (``heldout_error=0.05``)."""
-        if not self._description:
+        if not self._shown:
             return
         self._figures |= figures
-        if self._bar is not None and self._done < 0:
-            self._bar.reset(self._task, completed=done)
-        self._done = done
         if self._bar is not None:
-            self._bar.update(self._task, completed=done, figures=_words(self._figures))
+            if self._done < 0:
+                self._bar.reset(self._task, completed=done)
+            self._bar.update(self._task, completed=done, figures=in_words(self._figures))
+        self._done = done
 
     def message(self, text: str) -> None:
         """Write a line that stays, above the bar if there is one."""
+        text = visible(text)
         with suppress(OSError):  # a log that cannot be written does not end the work
             if self._bar is not None:
                 self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -75,20 +87,19 @@ class Progress:
                 self._out.flush()
 
     def finish(self) -> None:
-        """End the stage, if there is one, with a line that says how it went."""
-        if not self._description:
+        """End what the stage shows, if there is one, with a line that says how it went."""
+        if not self._shown:
             return
+        self._shown = False
         bar, self._bar = self._bar, None
         if bar is not None:
             with suppress(OSError):
                 bar.stop()
-        done, seconds = max(self._done, 0), duration(time.monotonic() - self._began)
+        done, spent = max(self._done, 0), round(time.perf_counter() - self._began)
         count = f"{done}/{self._total} {self._unit}" if self._total else f"{done} {self._unit}"
-        stopped = done < self._total
-        line = f"stopped at {count} after {seconds}" if stopped else f"{count} in {seconds}"
-        figures = _words(self._figures)
-        self.message(f"{self._description} {line}{', ' if figures else ''}{figures}")
-        self._description = ""
+        line = f"stopped at {count} after" if done < self._total else f"{count} in"
+        figures = f", {in_words(self._figures)}" if self._figures else ""
+        self.message(f"{self._stage} {line} {timedelta(seconds=spent)}{figures}")
 
     @property
     def _out(self) -> TextIO:
@@ -97,12 +108,7 @@ class Progress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.finish()
 
 
@@ -131,22 +137,7 @@ def _bar(stream: TextIO, unit: str) -> "Bar | None":
     )
 
 
-def _words(figures: dict[str, float]) -> str:
-    """Return figures in words: four decimals, or four digits where these would not do."""
-    return ", ".join(
-        f"{NAMES.get(name, name.replace('_', ' '))} "
-        + (f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 1e3 else f"{value:.4g}")
-        for name, value in figures.items()
-    )
-
-
-def duration(seconds: float) -> str:
-    """Return a time in words: ``40 s``, ``3 min 20 s``, ``2 h 05 min``, ``3 d 4 h``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    if whole < 86400:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+def in_words(figures: Mapping[str, float]) -> str:
+    """Return named numbers in words."""
+    texts = {k: v if isinstance(v, int) else f"{v:.5g}" for k, v in figures.items()}
+    return ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in texts.items())

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeAlias
 
-from sparsegp.runtime.memory import Room
-
 Message: TypeAlias = tuple[str, tuple[Any, ...]]
 """A method of the blocks and its arguments."""
 
@@ -172,15 +170,10 @@ class Runtime(ABC):
         What a task raises reaches the caller as it is, with a note that names the task.
         """
 
-    @abstractmethod
-    def rooms(self) -> list[Room]:
-        """Return what memory the processes may take in which blocks would be built now.
-
-        Raises
-        ------
-        ClusterError
-            If no worker is left.
-        """
+    def run_in_workers(self, function: Callable[..., Any]) -> list[Any]:
+        """Return what a function answers in each worker process, of which threads have none."""
+        del function
+        return []
 
     def scheduler(self) -> Callable[..., Any] | None:
         """Return what `dask.compute` is to use while rows are looked through before a run.

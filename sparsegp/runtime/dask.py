@@ -24,14 +24,12 @@ from operator import add
 from typing import Any, NamedTuple, TypeAlias
 
 import cloudpickle  # type: ignore[import-untyped]
-import dask
 import distributed
 
 from sparsegp.blas import single_threaded_blas
 from sparsegp.errors import ClusterError
 from sparsegp.runtime.base import Check, Part, Runtime, Work, check_index, check_parts, nothing
 from sparsegp.runtime.inputs import compute_inputs, pack_inputs
-from sparsegp.runtime.memory import Room
 
 logger = logging.getLogger(__name__)
 
@@ -174,14 +172,11 @@ class DaskRuntime(Runtime):
         workers = f"{self.n_workers} worker{'s' if self.n_workers > 1 else ''}"
         return f"Dask cluster at {self._client.scheduler.address}, {workers}"
 
-    def rooms(self) -> list[Room]:
-        """Return what memory the workers may still take."""
-        client, workers = self._client, self._workers()
-        look = client.run, Room.of_this_process, "a worker"
-        found = client.sync(*look, on_error="ignore", callback_timeout=self.absent_seconds)
-        share = dask.config.get("distributed.worker.memory.pause") or 1.0
-        limits = {name: share * workers[name]["memory_limit"] for name in found.keys() & workers}
-        return [found[name].within(f"worker {name}", limits[name]) for name in sorted(limits)]
+    def run_in_workers(self, function: Callable[..., Any]) -> list[Any]:
+        """Return what a function answers in each worker, which it may take as `dask_worker`."""
+        client, options = self._client, {"callback_timeout": self.absent_seconds}
+        found = client.sync(client.run, function, on_error="ignore", **options)
+        return [found[address] for address in sorted(found)]
 
     def build(self, factory: Callable[..., Any], parts: Sequence[Part]) -> None:
         """Build one block from each part, as many on each worker as on the others."""

@@ -11,7 +11,6 @@ from sparsegp.blas import limit_this_thread, single_threaded_blas
 from sparsegp.errors import SettingsError
 from sparsegp.runtime.base import Check, Part, Runtime, Work, check_index, check_parts, nothing
 from sparsegp.runtime.inputs import compute_inputs
-from sparsegp.runtime.memory import Room
 
 CHECK_SECONDS = 1.0
 """How long a call of `check` may have to wait."""
@@ -60,10 +59,6 @@ class ThreadRuntime(Runtime):
                 self.n_workers, thread_name_prefix="sparsegp", initializer=limit_this_thread
             )
         return self._threads
-
-    def rooms(self) -> list[Room]:
-        """Return what memory this process may take."""
-        return [Room.of_this_process("this process")]
 
     def scheduler(self) -> Callable[..., Any]:
         """Return the threads of this runtime; those of dask do not survive a fork."""

@@ -80,11 +80,11 @@ class Settings(Checked):
         """
         import numpy as np
 
-        from sparsegp.kernels import InputScale, parse, parse_many
+        from sparsegp.kernels import parse, parse_many
 
         texts = parse_many(self.kernel, n_latent) if self.kernel_per_class else [parse(self.kernel)]
-        scale, probe = InputScale(variances), np.zeros((1, len(variances)))
-        filled = [kernel.fill(scale) for kernel in texts]
+        probe = np.zeros((1, len(variances)))
+        filled = [kernel.fill(variances) for kernel in texts]
         for kernel in filled:
             kernel(probe, probe)  # raises where the kernel does not fit the columns
         return filled

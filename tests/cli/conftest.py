@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from sparsegp.cli.program import program as command_line
 
-COMMAND = (sys.executable, "-W", "error", "-m", "sparsegp.cli")
+COMMAND = (sys.executable, "-W", "error", "-m", "sparsegp")
 
 
 def blobs(n, seed, n_classes=3, p=4):

@@ -68,11 +68,18 @@ def test_settings(options, pattern, files, invoke, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [("train",), ("train", "toy", "--n-active", "many"), ("train", "toy", "--what"), ("predict",)],
+    ("arguments", "pattern"),
+    [
+        ((), "Missing command"),
+        (("train",), "Missing argument 'DATA'"),
+        (("tarin", "toy"), "No such command 'tarin'"),
+        (("train", "toy", "--n-active", "many"), "Invalid value for '--n-active': 'many'"),
+        (("train", "toy", "--n-actve", 3), r"No such option '--n-actve'.*--n-active"),
+        (("predict", "run", "toy"), "Missing option '--out'"),
+    ],
 )
-def test_usage(arguments, invoke):
-    assert "Error: " in invoke(*arguments, code=2).stderr
+def test_usage(arguments, pattern, invoke):
+    one_line(invoke(*arguments, code=2), pattern + r".* \(see `.* --help`\)$")
 
 
 @pytest.mark.parametrize(

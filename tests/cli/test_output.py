@@ -1,13 +1,12 @@
 """Standard output that is closed, full, or a terminal that labels must not steer."""
 
+import csv
+import json
 import os
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-from sparsegp.cli.stages import Stages
 
 
 @pytest.mark.parametrize("command", ["inspect", "--help"])
@@ -35,31 +34,53 @@ def test_a_full_disk_behind_standard_output(command, start, trained, files, tmp_
     assert os.strerror(28) in line
 
 
-def test_control_characters_of_labels_do_not_reach_the_terminal(invoke, tmp_path):
+@pytest.fixture
+def hostile(invoke, tmp_path):
+    """A run on labels that steer terminals and spreadsheets; the folder has its data too."""
     rng = np.random.default_rng(0)
-    X, code = rng.standard_normal((60, 3)), np.arange(60) % 2
-    hostile = np.array(["\x1b[31mred\x1b]0;title\x07", "\u202eline\nbreak\x9b2J"])
-    np.savez(tmp_path / "rows.npz", X=X, y=hostile[code])
+    X, code = rng.standard_normal((60, 3)), np.arange(60) % 4
+    labels = np.array(
+        ["\x1b[31mred\x1b]0;title\x07\x7f", "\u202eline\nbreak\x9b2J", "=cmd|x", "-1"]
+    )
+    np.savez(tmp_path / "rows.npz", X=X, y=labels[code])
     np.savez(tmp_path / "other.npz", X=X, y=np.array(["\x1bunknown"] * 60))
-    run = tmp_path / "run"
+    result = invoke("train", tmp_path / "rows.npz", "--n-active", 60, "--out", tmp_path / "run")
+    return tmp_path, labels, result
+
+
+def test_control_characters_of_labels_do_not_reach_the_terminal(hostile, invoke):
+    folder, labels, trained = hostile
+    run, rows = folder / "run", folder / "rows.npz"
     shown = [
-        invoke("train", tmp_path / "rows.npz", "--n-active", 5, "--out", run),
-        invoke("evaluate", run, tmp_path / "rows.npz"),
-        invoke("evaluate", run, tmp_path / "other.npz"),
+        trained,
+        invoke("evaluate", run, rows),
+        invoke("evaluate", run, folder / "other.npz"),
         invoke("inspect", run),
-        invoke("predict", run, tmp_path / "rows.npz", "--out", tmp_path / "p.csv"),
+        invoke("inspect", run, "--json"),
+        invoke("predict", run, rows, "--out", folder / "p.csv"),
     ]
     for result in shown:
         text = result.stdout + result.stderr
         assert not [mark for mark in text if not (mark.isprintable() or mark in "\n")]
     assert r"\x1b[31mred" in shown[3].stdout
+    assert json.loads(shown[4].stdout)["classes"] == sorted(labels)
 
 
-@pytest.mark.parametrize("quiet", [True, False])
-def test_a_stage_lasts_from_its_start_to_its_end(quiet):
-    stages = Stages(quiet)
-    stages.begin("prepare")
-    stages.start(3, "rows", "select")
-    time.sleep(0.01)
-    stages.finish()
-    assert stages.taken()["select"] >= 0.01
+def test_labels_in_text_files_are_harmless(hostile, invoke):
+    """In arrays they are as they were."""
+    folder, labels, _ = hostile
+    found = {}
+    for ending in ("csv", "npz"):
+        out = folder / f"p.{ending}"
+        invoke("predict", folder / "run", folder / "rows.npz", "--out", out)
+        found[ending] = out
+    with found["csv"].open(newline="") as file:
+        header, *lines = csv.reader(file)
+    cells = {*header, *(line[1] for line in lines)}
+    assert not [mark for cell in cells for mark in cell if not mark.isprintable()]
+    with np.load(found["npz"]) as arrays:
+        predicted = arrays["labels"].tolist()
+    assert set(predicted) == set(labels)
+    written = {label: line[1] for label, line in zip(predicted, lines, strict=True)}
+    assert (written["=cmd|x"], written["-1"]) == ("'=cmd|x", "-1")
+    assert written[labels[1]] == r"\u202eline\nbreak\x9b2J"

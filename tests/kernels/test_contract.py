@@ -16,7 +16,6 @@ from sparsegp.kernels import (
     KERNELS,
     RBF,
     Constant,
-    InputScale,
     Kernel,
     Linear,
     Matern32,
@@ -96,32 +95,21 @@ def test_equals_second_formula(kernel, formula, X, Z):
 
 
 @every_kernel
-def test_symmetric_and_positive_semidefinite(kernel, formula, X):
+def test_symmetric_positive_semidefinite_with_its_diagonal(kernel, formula, X):
     X = np.concatenate([X, X[:5]])  # repeated rows make it singular
     K = kernel(X, X)
+    np.testing.assert_allclose(kernel.diag(X), np.diagonal(K), rtol=1e-13)
     np.testing.assert_allclose(K, K.T, rtol=1e-13, atol=1e-14)
     assert np.linalg.eigvalsh((K + K.T) / 2).min() >= -1e-10 * len(X)
 
 
 @every_kernel
-def test_diag_is_the_diagonal(kernel, formula, X):
-    diag = kernel.diag(X)
-    assert diag.shape == (len(X),)
-    np.testing.assert_allclose(diag, np.diagonal(kernel(X, X)), rtol=1e-13)
-
-
-@every_kernel
-def test_single_precision_is_kept_and_close(kernel, formula, X, Z):
+def test_precision_is_that_of_the_wider_input(kernel, formula, X, Z):
     X32, Z32 = X.astype(np.float32), Z.astype(np.float32)
     K, diag = kernel(X32, Z32), kernel.diag(X32)
     assert K.dtype == diag.dtype == np.float32
     np.testing.assert_allclose(K, kernel(X, Z), rtol=2e-5, atol=2e-5)
     np.testing.assert_allclose(diag, kernel.diag(X), rtol=2e-6)
-
-
-@every_kernel
-def test_mixed_precision_is_evaluated_in_the_wider(kernel, formula, X, Z):
-    X32 = X.astype(np.float32)
     np.testing.assert_array_equal(kernel(X32, Z), kernel(X32.astype(np.float64), Z))
 
 
@@ -146,7 +134,7 @@ def test_leading_axes_equal_loops(kernel, formula, left, right):
 
 
 @every_kernel
-def test_inputs_are_not_changed(kernel, formula, X, Z):
+def test_inputs_are_not_changed_and_may_be_empty(kernel, formula, X, Z):
     before = X.copy(), Z.copy()
     X.flags.writeable = Z.flags.writeable = False
     kernel(X, Z)
@@ -154,10 +142,6 @@ def test_inputs_are_not_changed(kernel, formula, X, Z):
     kernel.diag(X)
     np.testing.assert_array_equal(before[0], X)
     np.testing.assert_array_equal(before[1], Z)
-
-
-@every_kernel
-def test_no_rows(kernel, formula, X):
     assert kernel(X, X[:0]).shape == (len(X), 0)
     assert kernel(X[:0], X).shape == (0, len(X))
     assert kernel.diag(X[:0]).shape == (0,)
@@ -198,70 +182,57 @@ def test_parameters_have_names():
 
 
 @every_kernel
-def test_pull_back_against_finite_differences(kernel, formula, X, Z):
+@pytest.mark.parametrize("diag", [False, True])
+def test_gradient_against_finite_differences(kernel, formula, diag, X, Z):
     logs, step = kernel.parameters(), 1e-5
-    weights = np.random.default_rng(4).normal(size=(len(X), len(Z)))
-    expected = np.empty_like(logs)
-    for t in range(len(logs)):
-        move = step * (np.arange(len(logs)) == t)
-        up, down = (kernel.with_parameters(logs + sign * move)(X, Z) for sign in (1, -1))
-        expected[t] = np.vdot(weights, up - down) / (2 * step)
-    size = np.abs(weights).sum() * np.abs(kernel(X, Z)).max()
-    gradient = kernel.pull_back(X, Z, weights)
+    inputs = (X,) if diag else (X, Z)
+    weights = np.random.default_rng(4).normal(size=[len(each) for each in inputs])
+    pull_back = kernel.pull_back_diag if diag else kernel.pull_back
+
+    def value(at):
+        some = kernel.with_parameters(at)
+        return some.diag(X) if diag else some(X, Z)
+
+    ends = [value(logs + unit) - value(logs - unit) for unit in step * np.eye(len(logs))]
+    expected = [np.vdot(weights, change) / (2 * step) for change in ends]
+    size = np.abs(weights).sum() * np.abs(value(logs)).max()
+    gradient = pull_back(*inputs, weights)
     assert gradient.dtype == np.float64
     np.testing.assert_allclose(gradient, expected, rtol=1e-7, atol=1e-11 * size)
-    narrow = kernel.pull_back(X.astype(np.float32), Z.astype(np.float32), weights)
+    narrow = pull_back(*(each.astype(np.float32) for each in inputs), weights)
     np.testing.assert_allclose(narrow, gradient, rtol=1e-5, atol=1e-6 * size)
-
-
-@every_kernel
-def test_pull_back_diag_against_finite_differences(kernel, formula, X):
-    logs, step = kernel.parameters(), 1e-5
-    weights = np.random.default_rng(5).normal(size=len(X))
-    expected = np.empty_like(logs)
-    for t in range(len(logs)):
-        move = step * (np.arange(len(logs)) == t)
-        up, down = (kernel.with_parameters(logs + sign * move).diag(X) for sign in (1, -1))
-        expected[t] = weights @ (up - down) / (2 * step)
-    size = np.abs(weights).sum() * kernel.diag(X).max()
-    gradient = kernel.pull_back_diag(X, weights)
-    assert gradient.dtype == np.float64
-    np.testing.assert_allclose(gradient, expected, rtol=1e-7, atol=1e-11 * size)
-    on_diagonal = kernel.pull_back(X, X, np.diag(weights))
-    np.testing.assert_allclose(gradient, on_diagonal, rtol=1e-12, atol=1e-13 * size)
-    narrow = kernel.pull_back_diag(X.astype(np.float32), weights)
-    np.testing.assert_allclose(narrow, gradient, rtol=1e-5, atol=1e-6 * size)
+    if diag:
+        on_diagonal = kernel.pull_back(X, X, np.diag(weights))
+        np.testing.assert_allclose(gradient, on_diagonal, rtol=1e-12, atol=1e-13 * size)
 
 
 def test_pull_back_checks_its_arrays(X, Z):
     with pytest.raises(DataError, match=r"\(n, m\), got \(40, 5\), \(7, 5\) and \(7, 40\)"):
         RBF(1).pull_back(X, Z, np.ones((7, 40)))
-    with pytest.raises(SettingsError, match="has a length scale left out"):
-        RBF().pull_back(X, Z, np.ones((40, 7)))
     with pytest.raises(DataError, match=r"\(n,\), got \(40, 5\) and \(40, 1\)"):
         RBF(1).pull_back_diag(X, np.ones((40, 1)))
-    with pytest.raises(SettingsError, match="has a length scale left out"):
-        RBF().pull_back_diag(X, np.ones(40))
-    with pytest.raises(SettingsError, match="has a length scale left out"):
-        (2 * ARD()).parameters()
 
 
 @every_kernel
 def test_complete_kernels_are_left_alone_by_fill(kernel, formula):
     assert kernel.complete
-    assert kernel.fill(InputScale(np.ones(P))) == kernel
+    assert kernel.fill(np.ones(P)) == kernel
 
 
 @pytest.mark.parametrize("kernel", [RBF(), ARD(), Matern32(), Matern52(), 2 * (RBF() + Linear())])
 def test_incomplete_kernels_say_what_to_do(kernel, X):
     assert not kernel.complete
     assert parse(str(kernel)) == kernel
-    message = "has a length scale left out; give it, or call fill"
-    with pytest.raises(SettingsError, match=message):
-        kernel(X, X)
-    with pytest.raises(SettingsError, match=message):
-        kernel.diag(X)
-    filled = kernel.fill(InputScale(X.var(axis=0)))
+    for use in (
+        lambda: kernel(X, X),
+        lambda: kernel.diag(X),
+        lambda: kernel.pull_back(X, X, np.ones((40, 40))),
+        lambda: kernel.pull_back_diag(X, np.ones(40)),
+        kernel.parameters,
+    ):
+        with pytest.raises(SettingsError, match="has a length scale left out; give it, or call"):
+            use()
+    filled = kernel.fill(X.var(axis=0))
     assert filled.complete
     assert parse(str(filled)) == filled
     assert filled(X, X).shape == (len(X), len(X))
@@ -271,38 +242,25 @@ def test_incomplete_kernels_say_what_to_do(kernel, X):
 def test_rule_of_one_length_scale(kernel, X):
     # scikit-learn's gamma="scale": 1 / (2 l^2) = 1 / (p Var X), with centred columns
     X = X - X.mean(axis=0)
-    filled = kernel().fill(InputScale(X.var(axis=0)))
+    filled = kernel().fill(X.var(axis=0))
     assert 1 / (2 * filled.length_scale**2) == pytest.approx(1 / (P * X.var()), rel=1e-5)
-    assert kernel().fill(InputScale(np.array([2.0, 6.0]))) == kernel(2.0)
-    assert kernel().fill(InputScale(np.zeros(3))) == kernel(1.0)
-    assert kernel().fill(InputScale(np.array([1.0, 1.0, 1.0]))).length_scale == 1.22474
+    assert kernel().fill(np.array([2.0, 6.0])) == kernel(2.0)
+    assert kernel().fill(np.zeros(3)) == kernel(1.0)
+    assert kernel().fill(np.array([1.0, 1.0, 1.0])).length_scale == 1.22474
 
 
 def test_rule_of_length_scales_per_column():
-    filled = ARD().fill(InputScale(np.array([4.0, 0.0, 1.0, 9.0])))
+    filled = ARD().fill(np.array([4.0, 0.0, 1.0, 9.0]))
     assert filled == ARD((2.82843, 1.41421, 1.41421, 4.24264))
-    even = InputScale(np.full(3, 2.5))
+    even = np.full(3, 2.5)
     assert set(ARD().fill(even).length_scales) == {RBF().fill(even).length_scale}
 
 
 def test_fill_reaches_into_trees():
-    scale = InputScale(np.array([2.0, 6.0]))
     tree = 2 * (RBF() + Matern32(3.0)) + Linear() * Matern52()
-    assert tree.fill(scale) == 2 * (RBF(2.0) + Matern32(3.0)) + Linear() * Matern52(2.0)
-
-
-@pytest.mark.parametrize(
-    ("variances", "message"),
-    [
-        ([1.0, -1.0], "finite and not negative, got -1.0 in column 1"),
-        ([np.nan], "got nan in column 0"),
-        ([], r"must have shape \(p,\), got \(0,\)"),
-        ([[1.0]], r"must have shape \(p,\), got \(1, 1\)"),
-    ],
-)
-def test_input_scale_is_checked(variances, message):
-    with pytest.raises(DataError, match=message):
-        InputScale(np.array(variances))
+    assert tree.fill(np.array([2.0, 6.0])) == 2 * (RBF(2.0) + Matern32(3.0)) + Linear() * Matern52(
+        2.0
+    )
 
 
 def test_ard_names_both_numbers(X):
@@ -311,7 +269,7 @@ def test_ard_names_both_numbers(X):
     for use in (
         lambda: kernel(X, X),
         lambda: kernel.diag(X),
-        lambda: kernel.fill(InputScale(np.ones(P))),
+        lambda: kernel.fill(np.ones(P)),
     ):
         with pytest.raises(SettingsError, match=message):
             use()
@@ -358,17 +316,15 @@ def test_operators_flatten():
     assert (a + b) + c == a + (b + c) == Sum((a, b, c))
     assert (a * b) * c == a * (b * c) == Product((a, b, c))
     assert Sum((a, Sum((b, c)))).parts == (a, b, c)
-    assert 2 + a == Sum((Constant(2), a))
-    assert a + 2 == Sum((a, Constant(2)))
-    assert 2 * a == Product((Constant(2), a))
-    assert a * 2 == Product((a, Constant(2)))
     assert (a + b) * c == Product((Sum((a, b)), c))
 
 
 @pytest.mark.parametrize("number", [np.float64(2), np.float32(2), np.int64(2), 2])
-def test_operators_take_numpy_numbers(number):
-    assert number * RBF(1) == Product((Constant(2.0), RBF(1)))
-    assert RBF(1) + number == Sum((RBF(1), Constant(2.0)))
+def test_operators_take_numbers(number):
+    a = RBF(1)
+    assert number * a == Product((Constant(2.0), a))
+    assert a * number == Product((a, Constant(2.0)))
+    assert a + number == Sum((a, Constant(2.0)))
     assert str(number + RBF(number)) == "2.0 + rbf(2.0)"
 
 
@@ -380,8 +336,6 @@ def test_operators_refuse_the_rest():
             RBF(1) + other
         with pytest.raises(TypeError):
             other * RBF(1)
-    with pytest.raises(SettingsError, match="Sum must have at least two kernels, got 1"):
-        Sum((RBF(1),))
 
 
 @pytest.mark.parametrize("make", [RBF, Matern32, Matern52, Linear, Constant])

@@ -54,7 +54,8 @@ class Rows:
 
     @property
     def members(self) -> Members:
-        return Members.of_one(self.X[self.active], self.target[self.active])
+        every = np.arange(len(self.active))
+        return Members(self.X[self.active], self.target[self.active], [every])
 
     def evidence(
         self, kernel: Kernel, likelihood: Likelihood, sites: np.ndarray, by_sites: bool = True

@@ -13,7 +13,7 @@ from sparsegp.ivm.pairs import PairBlock, PairSelection, PairSet
 from sparsegp.ivm.rows import TILE, BlockSettings
 from sparsegp.kernels import ARD, RBF, Linear, Matern52
 from sparsegp.learning.evidence import Members, evidence
-from sparsegp.learning.objective import Objective, asking
+from sparsegp.learning.objective import Objective, sums_over
 from sparsegp.learning.optimise import descend
 from sparsegp.likelihoods import Gaussian, MultinomialProbit, Probit, SiteRule
 
@@ -62,9 +62,9 @@ class Blocks:
         while len(selection.active) < size:
             selection.round(size)
         self.active = active = selection.active
-        sites = active.sites(3) if each else (active.site, active.precision)
+        sites = active.sites(settings.n_latent)
         self.members, self.sites = Members.of_sites(active.x, active.target, *sites)
-        sum_rows = asking(self.map_blocks, size, N, TILE, 1)
+        sum_rows = sums_over(self.map_blocks, size, N, TILE, 1)
         self.objective = Objective(settings.kernels, likelihood, self.members, sum_rows)
 
     def map_blocks(self, method, *args):

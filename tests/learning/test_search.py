@@ -6,29 +6,25 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from sparsegp.kernels import InputScale
 from sparsegp.learning import search as module
 from sparsegp.learning.search import Choice, Outcome, Plan, Trial, counts, search
 from sparsegp.learning.space import Candidates
 
-SCALE = InputScale(np.ones(2))
+SCALE = np.ones(2)
 
 
-@pytest.mark.parametrize("max_trials", [*range(1, 60), 100, 999])
-def test_trials_add_up(max_trials: int) -> None:
-    found = counts(max_trials)
-    assert sum(found) == max_trials
-    assert len(found) in {1, len(module.SHARES)}
-    assert len(found) == 1 or min(found) >= 2
-    assert found == sorted(found, reverse=True)
-
-
-def test_shares_of_many_trials() -> None:
+def test_trials_add_up() -> None:
+    for max_trials in (*range(1, 60), 100, 999):
+        found = counts(max_trials)
+        assert sum(found) == max_trials
+        assert len(found) in {1, len(module.SHARES)}
+        assert len(found) == 1 or min(found) >= 2
+        assert found == sorted(found, reverse=True)
     assert [counts(number) for number in (40, 8, 7)] == [[20, 10, 5, 5], [2, 2, 2, 2], [7]]
 
 
-@pytest.mark.parametrize("n", [5, 60, 2999, 3001, 9000, 12800, 48000, 10**6])
-@pytest.mark.parametrize("n_active", [1, 40, 1000, 5000])
+@pytest.mark.parametrize("n", [5, 2999, 3001, 12800, 10**6])
+@pytest.mark.parametrize("n_active", [1, 40, 5000])
 def test_rungs_grow_to_the_size_of_the_run(n: int, n_active: int) -> None:
     def validation(rows: int) -> int:
         return rows // 10

@@ -1,6 +1,5 @@
 """Pictures are written, and show what they are to show."""
 
-import builtins
 import subprocess
 import sys
 
@@ -22,9 +21,7 @@ def evaluation(n_classes, n=200, names=None):
     return evaluate(logs, codes, np.array(names or [f"class {k}" for k in range(n_classes)]))
 
 
-@pytest.mark.parametrize(
-    ("n_classes", "names"), [(2, ["$ a", "b_c$"]), (10, None), (60, None)], ids=str
-)
+@pytest.mark.parametrize(("n_classes", "names"), [(2, ["$ a", "b_c$"]), (60, None)], ids=str)
 def test_pictures(n_classes, names, tmp_path):
     paths = evaluation_pictures(evaluation(n_classes, names=names), HISTORY, tmp_path / "a" / "b")
     assert [path.name for path in paths] == [
@@ -54,14 +51,7 @@ def test_places_that_cannot_be_written(tmp_path):
 
 
 def test_without_matplotlib(tmp_path, monkeypatch):
-    load = builtins.__import__
-
-    def refuse(name, *rest, **options):
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return load(name, *rest, **options)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(SettingsError, match=r'pip install "sparsegp\[plot\]"'):
         evaluation_pictures(evaluation(3), [], tmp_path / "new")
     assert not (tmp_path / "new").exists()

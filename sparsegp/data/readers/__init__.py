@@ -1,12 +1,107 @@
-"""Readers of file formats. A new format is one more file in this folder; it is found by itself."""
+"""Open a data set by name: a member of the catalog, or a file in any format that has a reader.
 
-from importlib import import_module
-from pkgutil import iter_modules
+A reader is a function of the name of a file, the label column and the number of columns that a
+model takes. A new one is one more such function, and an entry in `FORMATS`.
+"""
 
-from sparsegp.data.readers.base import READERS as READERS
-from sparsegp.data.readers.base import LabelColumn as LabelColumn
-from sparsegp.data.readers.base import Reader as Reader
-from sparsegp.data.readers.base import find_reader as find_reader
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+from sparsegp.data.catalog import CATALOG
+from sparsegp.data.readers.arrays import read_idx, read_npy, read_npz, read_zarr
+from sparsegp.data.readers.columns import LabelColumn, read_parquet, read_text
+from sparsegp.data.readers.svmlight import read_svmlight
+from sparsegp.data.storage import is_url, plain, reading, store_of
+from sparsegp.data.table import Dataset
+from sparsegp.errors import DataError, one_line
+
+Reader = Callable[[str, LabelColumn, int | None], Dataset]
+
+COLUMNAR: dict[str, Reader] = {
+    **dict.fromkeys((".csv", ".data", ".tsv", ".txt"), read_text),
+    ".parquet": read_parquet,
+}
+"""Readers of formats in which labels are one of the columns, by the ends of the names of files."""
+
+FORMATS: dict[str, Reader] = {
+    **COLUMNAR,
+    "idx3-ubyte": read_idx,
+    ".npy": read_npy,
+    ".npz": read_npz,
+    **dict.fromkeys((".libsvm", ".svm", ".svmlight"), read_svmlight),
+    ".zarr": read_zarr,
+}
+
+
+def open_dataset(
+    source: str | Path, *, label_column: LabelColumn = None, n_features: int | None = None
+) -> Dataset:
+    """Open a data set; rows are read when they are needed, where the format allows it.
+
+    Parameters
+    ----------
+    source : str or path
+        A name of the catalog, else a file, a pair of files "X.npy,y.npy", or a zarr directory; or
+        their URL in a store, s3://..., gs://..., or any other that fsspec knows. The end of the
+        name says which format it is.
+    label_column : str or int, optional
+        Which column of a text or parquet file holds the labels: a name, or a number counted from
+        0 (from the end when negative). The last one by default.
+    n_features : int, optional
+        The columns that a model takes. A text or parquet file with just as many columns is then
+        read without labels.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    DataError
+        If there is no such data set, or it cannot be read or learnt from.
+    """
+    name, ending = str(source), ""
+    if name in CATALOG:
+        dataset = CATALOG[name]()
+    else:
+        name = _located(name)
+        first = name.split(",", maxsplit=1)[0].rstrip("/").lower().removesuffix(".gz")
+        ending = next(filter(first.endswith, FORMATS), "")
+        if not ending:
+            raise DataError(
+                f"the format of {name!r} is not known; names must end in one of: "
+                f"{', '.join(FORMATS)} (text and IDX files may be compressed, with .gz at the end)"
+            )
+        dataset = FORMATS[ending](name, label_column, n_features)
+    if label_column is not None and ending not in COLUMNAR:
+        raise DataError(
+            f"{name} stores its labels apart from its columns; leave the label column "
+            f"{label_column!r} out"
+        )
+    train, test = dataset.train, dataset.test
+    if n_features is not None and train.X.shape[1] != n_features:
+        raise DataError(
+            f"the model takes {n_features} columns; {train.source} has {train.X.shape[1]}"
+        )
+    test = test and replace(test, source=one_line(test.source))
+    return Dataset(replace(train, source=one_line(train.source)), test)
+
+
+def _located(source: str) -> str:
+    """Return the source as its reader takes it."""
+    if is_url(source):
+        source = ",".join(plain(part.strip()) for part in source.split(","))
+    if is_url(source):
+        store_of(source.split(",", maxsplit=1)[0])  # refuses what cannot be read
+        return source
+    with reading(source):
+        path = Path(source).expanduser()
+        if path.is_dir() or path.is_file():
+            return str(path)
+        if path.exists():
+            raise DataError(f"{source} is neither a file nor a directory")
+    if "," in source:
+        return source
+    names = ", ".join(CATALOG)
+    raise DataError(f"no such file {source!r}; DATA is a file or one of: {names}")

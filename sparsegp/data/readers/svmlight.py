@@ -3,7 +3,7 @@
 from typing import Any
 
 from sparsegp.data.labels import whole_numbers
-from sparsegp.data.readers.base import LabelColumn, reader
+from sparsegp.data.readers.columns import LabelColumn
 from sparsegp.data.storage import Lines, opened
 from sparsegp.data.table import Dataset, table_from_arrays
 from sparsegp.errors import DataError
@@ -12,7 +12,6 @@ WEIGHT = 4
 """Bytes of memory that a character of text takes at most, about: a row of `1:1 2:1 3:1`."""
 
 
-@reader(".svm", ".svmlight", ".libsvm")
 def read_svmlight(name: str, label_column: LabelColumn, n_features: int | None) -> Dataset:
     """Read lines of `label column:value column:value ...`.
 

@@ -1,6 +1,0 @@
-"""`python -m sparsegp.cli` is `sparsegp`."""
-
-from sparsegp.cli import main
-
-if __name__ == "__main__":  # worker processes import the main module again
-    main()

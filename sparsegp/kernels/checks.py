@@ -1,0 +1,44 @@
+"""Which numbers a kernel takes as parameters."""
+
+import math
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from sparsegp.errors import SettingsError
+
+
+def positive(value: object, what: str) -> float:
+    """Return a parameter as a float.
+
+    Raises
+    ------
+    SettingsError
+        If it is not one number, positive and finite; `what` names it.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise SettingsError(f"{what} must be one number, got {value!r}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not 0 < number < math.inf:
+        raise SettingsError(f"{what} must be positive and finite, got {number!r}")
+    return number
+
+
+def within(value: float, dtype: np.dtype[Any], kernel: object) -> float:
+    """Return a factor of the kernel matrix.
+
+    Raises
+    ------
+    SettingsError
+        If it overflows in the precision of the matrix.
+    """
+    if abs(value) > float(np.finfo(dtype).max):
+        raise SettingsError(
+            f"the parameters of kernel '{kernel}' must stay within the range of {dtype}, got a "
+            f"factor {value:.3g}; scale the inputs or choose other parameters"
+        )
+    return value
