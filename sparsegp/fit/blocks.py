@@ -22,9 +22,8 @@ from sparsegp.ivm.rows import BlockSettings, MarginalMetrics
 from sparsegp.learning.objective import with_parameters
 from sparsegp.model import SparseModel
 from sparsegp.posterior.refits import keep_up
-from sparsegp.runtime import Part
 from sparsegp.runtime.base import Message
-from sparsegp.runtime.scratch import Scratch
+from sparsegp.runtime.scratch import zeros_in_file
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Booleans, Doubles
 
@@ -102,7 +101,9 @@ class SparseRun(Run[SparseModel]):
             capacity=self.n_active,
             lazy=settings.lazy,
             unit=memory.tiles_together(n, bound is not None),
-            allocate=np.zeros if self.scratch is None else Scratch(self.scratch),
+            allocate=np.zeros
+            if self.scratch is None
+            else functools.partial(zeros_in_file, self.scratch),
             bound=bound,
         )
         unit, n_workers = self.block_settings.unit, self.runtime.n_workers
@@ -119,7 +120,7 @@ class SparseRun(Run[SparseModel]):
             parts += self._parts(data.held_out.X, data.held_out_target, None)
         transform = functools.partial(data.scaling.apply, dtype=self.precision)
         factory = functools.partial(self.block_type, self.block_settings, transform=transform)
-        self.runtime.build(factory, [Part(i, inputs) for i, inputs in enumerate(parts)])
+        self.runtime.build(factory, parts)
         if self.store is not None:
             texts = [text for answer in self.map_blocks("fingerprint") for text in answer]
             self.digests = np.array([int(text, 16) for text in texts], dtype=np.uint64)
@@ -233,7 +234,7 @@ class SparseRun(Run[SparseModel]):
             if isinstance(selection, Selection):
                 self.coefficients = keep_up(selection, self, self.coefficients)
             stop = min((count // every + 1) * every, self.n_active)
-            if not selection.round(stop, self.n_active):
+            if not selection.round(stop):
                 break
             yield len(active)
             self.checkpoint(self.done, due=len(active) == self.n_active)

@@ -8,7 +8,6 @@ trials that were running and no other.
 
 import functools
 import hashlib
-import json
 import math
 import os
 import time
@@ -30,7 +29,7 @@ from sparsegp.learning.space import Candidates
 from sparsegp.progress import Progress, Quiet
 from sparsegp.runtime import Where, open_runtime
 from sparsegp.settings import SPARSE, TrainSettings
-from sparsegp.store import RUN_FILE, TUNING, RunDirectory, read, restoring
+from sparsegp.store import RUN_FILE, TUNING, RunDirectory, read_run
 
 MAX_TRIALS = 40
 
@@ -266,14 +265,12 @@ def read_records(
     store = _directory(path, on_warning)
     if RUN_FILE not in store.folder.sizes():
         return None
-    with restoring(f"{store.folder}/{RUN_FILE}"):
-        asked = json.loads(read(store.folder, RUN_FILE))
-        settings, data = dict(asked["settings"]), dict(asked["data"])
-        limits = {"max_trials": settings.pop("max_trials")}
+    settings, data = read_run(store.folder)
+    limits = {"max_trials": settings.pop("max_trials", None)}
     found = store.load()
     known = {} if found is None else found[1].meta
-    trials = _in_order(known.get("trials", ()))
     tuning = {"settings": settings, "data": data, "limits": limits}
+    trials = _in_order(known.get("trials", ()))
     return {**tuning, "trials": trials, "chosen": known.get("chosen")}
 
 
