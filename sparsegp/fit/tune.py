@@ -26,7 +26,7 @@ from sparsegp.interrupt import StopRequest
 from sparsegp.learning.relevances import Sample
 from sparsegp.learning.search import MOST_ROWS, OUT_OF_TIME, Choice, Outcome, Plan, Trial, search
 from sparsegp.learning.space import Candidates
-from sparsegp.progress import Progress, Quiet
+from sparsegp.progress import Progress
 from sparsegp.runtime import Runtime, Where, open_runtime
 from sparsegp.settings import SPARSE, TrainSettings
 from sparsegp.store import RUN_FILE, TUNING, RunDirectory, folder_of, read_run
@@ -106,7 +106,7 @@ def tune(
         On SIGTERM or Ctrl-C; the tuning can be resumed if it has a directory.
     """
     end = math.inf if max_seconds is None else time.monotonic() + max_seconds
-    chosen, shown = tunable(**settings), progress or Quiet()
+    chosen, shown = tunable(**settings), progress or Progress()
     if max_trials < 1:
         raise SettingsError(f"max_trials must be at least 1, got {max_trials}")
     if max_seconds is not None and not max_seconds > 0:
