@@ -21,9 +21,8 @@ from sparsegp.ivm.pairs import PairBlock, PairSelection, PairSet
 from sparsegp.ivm.rows import BlockSettings, MarginalMetrics
 from sparsegp.learning.objective import with_parameters
 from sparsegp.posterior.refits import keep_up
-from sparsegp.runtime import Part
 from sparsegp.runtime.base import Message
-from sparsegp.runtime.scratch import Scratch
+from sparsegp.runtime.scratch import zeros_in_file
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Booleans, Doubles
 
@@ -101,7 +100,9 @@ class SparseRun(Run):
             capacity=self.n_active,
             lazy=settings.lazy,
             unit=memory.tiles_together(n, bound is not None),
-            allocate=np.zeros if self.scratch is None else Scratch(self.scratch),
+            allocate=np.zeros
+            if self.scratch is None
+            else functools.partial(zeros_in_file, self.scratch),
             bound=bound,
         )
         unit, n_workers = self.block_settings.unit, self.runtime.n_workers
@@ -118,7 +119,7 @@ class SparseRun(Run):
             parts += self._parts(data.held_out.X, data.held_out_target, None)
         transform = functools.partial(data.scaling.apply, dtype=self.precision)
         factory = functools.partial(self.block_type, self.block_settings, transform=transform)
-        self.runtime.build(factory, [Part(i, inputs) for i, inputs in enumerate(parts)])
+        self.runtime.build(factory, parts)
         if self.store is not None:
             texts = [text for answer in self.map_blocks("fingerprint") for text in answer]
             self.digests = np.array([int(text, 16) for text in texts], dtype=np.uint64)
