@@ -3,13 +3,13 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 logger = logging.getLogger(__name__)
 
 
-class Progress(Protocol):
-    """Shows one stage of a run after another.
+class Progress:
+    """One stage of a run after another, which go to the log of the package; others show them.
 
     A stage goes from `start` to `finish`; updates outside of a stage are ignored.
     """
@@ -26,18 +26,20 @@ class Progress(Protocol):
         description : str
             What is done, in a word or two ("select").
         """
+        logger.info("%s: %d %s", description, total, unit)
 
     def update(self, done: int, **figures: float) -> None:
         """Report the units done, and the latest figures (``heldout_error=0.05``)."""
 
     def message(self, text: str) -> None:
-        """Show a message of one line that stays."""
+        """Report in one line what is to stay."""
+        logger.warning("%s", text)
 
     def finish(self) -> None:
         """End the stage, if there is one."""
 
 
-class Recorded:
+class Recorded(Progress):
     """Passes progress on, and knows how far the run is.
 
     Parameters
@@ -75,27 +77,9 @@ class Recorded:
         self.record(self._known)
 
     def message(self, text: str) -> None:
-        """Show a message."""
+        """Report what is to stay."""
         self._progress.message(text)
 
     def finish(self) -> None:
         """End the stage."""
         self._progress.finish()
-
-
-class Quiet:
-    """Shows nothing: stages and messages go to the log of the package."""
-
-    def start(self, total: int, unit: str, description: str) -> None:
-        """Log the beginning of a stage."""
-        logger.info("%s: %d %s", description, total, unit)
-
-    def update(self, done: int, **figures: float) -> None:
-        """Do nothing."""
-
-    def message(self, text: str) -> None:
-        """Log a message."""
-        logger.warning("%s", text)
-
-    def finish(self) -> None:
-        """Do nothing."""

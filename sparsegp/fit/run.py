@@ -18,7 +18,7 @@ from sparsegp.fit.prepare import Prepared, prepare
 from sparsegp.interrupt import StopRequest
 from sparsegp.ivm.rows import TILE
 from sparsegp.model import Model
-from sparsegp.progress import Progress, Quiet, Recorded
+from sparsegp.progress import Progress, Recorded
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
 from sparsegp.state import to_arrays
@@ -70,7 +70,7 @@ class Run(ABC, Generic[R]):
     store: RunDirectory | None = None
     resume: bool = False
     checkpoint_every: int | None = None
-    progress: Progress = field(default_factory=Quiet)
+    progress: Progress = field(default_factory=Progress)
     stop: StopRequest = field(default_factory=StopRequest)
 
     def __post_init__(self, rows: Table | Prepared, held_out: Table | None) -> None:
