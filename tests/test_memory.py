@@ -126,10 +126,10 @@ def test_arrays_of_the_row_blocks(task: str) -> None:
         run.build()
         stub, blocks = 0, runtime._blocks  # type: ignore[attr-defined]
         for _ in run.include(d):
-            stub = max(stub, sum(stub.nbytes for block in blocks for stub in block.stubs))
+            stub = max(stub, sum(M.nbytes for b in blocks for panels in b.stubs for M in panels))
         inputs = sum(block.X.nbytes for block in blocks)
         saved = sum(array.nbytes for array in run.active.arrays().values())
-        rounds = len(run.active.batches)
+        rounds = len(run.active.included)
     found = estimate(Shape(n, 6, n_classes, d, settings, n_threads=2))
     assert found["blocks"]["inputs"] == inputs
     assert stub <= found["blocks"]["stub"] <= 1.4 * stub

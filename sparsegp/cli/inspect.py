@@ -1,6 +1,5 @@
 """`sparsegp inspect`."""
 
-import json
 import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -87,15 +86,14 @@ def unfinished(run: str) -> dict[str, Any]:
     StoreError
         If a file is damaged.
     """
-    from sparsegp.store import RUN_FILE, RunDirectory, folder_of, read, read_progress, restoring
+    from sparsegp.store import RUN_FILE, RunDirectory, folder_of, read_progress, read_run, restoring
 
     folder = folder_of(run)
     newest = RunDirectory(run, 1, lambda text: show([f"warning: {text}"], err=True)).load()
     meta, arrays = ({}, {}) if newest is None else (newest[1].meta, newest[1].arrays)
     rows = [int(row) for row in arrays.get("rows", ())]  # none while it learns
     with restoring(f"{folder}/{RUN_FILE}"):
-        asked = json.loads(read(folder, RUN_FILE))
-        known = outline(dict(asked["settings"]), dict(asked["data"]))
+        known = outline(*read_run(folder))
     return {
         "state": "unfinished",
         **known,

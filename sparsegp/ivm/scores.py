@@ -67,7 +67,7 @@ class Scores:
         log_z, gradient = likelihood.gradient(zero, None, np.arange(n_classes))
         return gradient[target], log_z[target]
 
-    def hold(self, index: Integers) -> None:
+    def take(self, index: Integers) -> None:
         """Go on with some of the rows alone, some of them more than once."""
         if self.lazy:
             self.slope, self.offset = self.slope[index], self.offset[index]

@@ -15,6 +15,8 @@ so a check costs some products of width q instead of q passes over all classes. 
 does not clear them are evaluated exactly, at their first doubtful moment, which renews the bound.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from sparsegp.ivm.criteria import Marginals
@@ -28,7 +30,7 @@ def first_overtaken(
     marginals: Marginals,
     scores: Scores,
     open_: Booleans,
-    columns: Floats,
+    columns: Sequence[Floats],
     group: int,
 ) -> int:
     """Return the first moment j > 0 at which an open row beats `batch.rows[j]`, or the count.
@@ -42,20 +44,21 @@ def first_overtaken(
         Of the same rows.
     open_ : Booleans (n,)
         Rows to be checked.
-    columns : Floats (C, tiles, q, TILE)
-        New stub columns.
+    columns : sequence of Floats (tiles, q, width)
+        New stub columns of every process.
     group : int
         Tiles to be worked on at a time.
     """
     limit = batch.count
     check = _check_bounds if scores.lazy else _check_all
-    n_processes, n_tiles, slots, tile = columns.shape
-    for start in range(0, n_tiles, group):
-        stop = min(start + group, n_tiles)
-        index = start * tile + np.flatnonzero(open_[start * tile : stop * tile])
+    n_tiles, slots, width = columns[0].shape
+    for first in range(0, n_tiles, group):
+        tiles = slice(first, min(first + group, n_tiles))
+        start = first * width
+        index = start + np.flatnonzero(open_[start : tiles.stop * width])
         if limit > 1 and len(index):
-            some = columns[:, start:stop].transpose(0, 2, 1, 3).reshape(n_processes, slots, -1)
-            mu = some[:, :limit, index - start * tile].astype(np.float64)
+            parts = [some[tiles].swapaxes(0, 1).reshape(slots, -1) for some in columns]
+            mu = np.stack(parts)[:, :limit, index - start].astype(np.float64)
             limit = check(batch.first(limit), marginals.take(index), index, scores, mu)
     return limit
 
@@ -98,8 +101,8 @@ def _is_overtaken(
     batch: Inclusions, j: int, now: Marginals, index: Integers, scores: Scores
 ) -> bool:
     exact = quantise(scores.evaluate(index, now))
-    ahead = (exact > batch.score[j]) | ((exact == batch.score[j]) & (now.rows < batch.rows[j]))
-    return bool(ahead.any())
+    better = (exact > batch.score[j]) | ((exact == batch.score[j]) & (now.rows < batch.rows[j]))
+    return bool(better.any())
 
 
 def _marginals_at(batch: Inclusions, before: Marginals, mu: Doubles, j: int) -> Marginals:
