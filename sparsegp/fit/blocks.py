@@ -20,10 +20,10 @@ from sparsegp.ivm.greedy import Selection
 from sparsegp.ivm.pairs import PairBlock, PairSelection, PairSet
 from sparsegp.ivm.rows import BlockSettings, MarginalMetrics
 from sparsegp.learning.objective import with_parameters
+from sparsegp.model import SparseModel
 from sparsegp.posterior.refits import keep_up
-from sparsegp.runtime import Part
 from sparsegp.runtime.base import Message
-from sparsegp.runtime.scratch import Scratch
+from sparsegp.runtime.scratch import zeros_in_file
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Booleans, Doubles
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False)
-class SparseRun(Run):
+class SparseRun(Run[SparseModel]):
     """What a sparse fit has reached; to a posterior, the training rows (`posterior.base.Rows`).
 
     Parameters
@@ -101,7 +101,9 @@ class SparseRun(Run):
             capacity=self.n_active,
             lazy=settings.lazy,
             unit=memory.tiles_together(n, bound is not None),
-            allocate=np.zeros if self.scratch is None else Scratch(self.scratch),
+            allocate=np.zeros
+            if self.scratch is None
+            else functools.partial(zeros_in_file, self.scratch),
             bound=bound,
         )
         unit, n_workers = self.block_settings.unit, self.runtime.n_workers
@@ -118,7 +120,7 @@ class SparseRun(Run):
             parts += self._parts(data.held_out.X, data.held_out_target, None)
         transform = functools.partial(data.scaling.apply, dtype=self.precision)
         factory = functools.partial(self.block_type, self.block_settings, transform=transform)
-        self.runtime.build(factory, [Part(i, inputs) for i, inputs in enumerate(parts)])
+        self.runtime.build(factory, parts)
         if self.store is not None:
             texts = [text for answer in self.map_blocks("fingerprint") for text in answer]
             self.digests = np.array([int(text, 16) for text in texts], dtype=np.uint64)
@@ -212,7 +214,7 @@ class SparseRun(Run):
         """Take note that a round of the posterior is done; write a checkpoint if one is due."""
         self.state, self.rounds = state, rounds
         self.progress.update(rounds, **figures)
-        self.checkpoint(self.done, self.extent())
+        self.checkpoint(self.done)
 
     # -- selection ---------------------------------------------------------------------------------
 
@@ -235,11 +237,7 @@ class SparseRun(Run):
             if not selection.round(stop):
                 break
             yield len(active)
-            self.checkpoint(self.done, self.extent(), due=len(active) == self.n_active)
-
-    def extent(self) -> str:
-        """Return in words how far the selection is."""
-        return f"with {len(self.active)} of {self.n_active} rows included"
+            self.checkpoint(self.done, due=len(active) == self.n_active)
 
     def figures(self) -> dict[str, float]:
         """Return the figures of training and held-out rows by the present marginals.
