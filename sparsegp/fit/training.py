@@ -173,7 +173,7 @@ class Training(SparseRun):
         """
         active = ActiveRows.of(self.block_settings, self.active)
         chosen = POSTERIORS[self.settings.posterior]
-        if not (keep_blocks or chosen.listens or self.calibrate):
+        if not (keep_blocks or chosen.uses_all_rows or self.calibrate):
             self.runtime.build(self.block_type, [])
         self.progress.start(0, "rounds", "posterior")
         weights = chosen.make(active, self)
