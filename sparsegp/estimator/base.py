@@ -31,7 +31,7 @@ from sparsegp.fields import setting
 from sparsegp.fit import train
 from sparsegp.likelihoods import Gaussian
 from sparsegp.model import DenseModel, Model, read_model
-from sparsegp.report import Progress
+from sparsegp.report import TerminalProgress
 from sparsegp.runtime import Runtime
 from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.settings import DenseSettings, TrainSettings, settings_from_json
@@ -151,7 +151,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
                     out=self.checkpoint_dir,
                     resume=self.resume,
                     runtime=stack.enter_context(self._runtime(client)),
-                    progress=stack.enter_context(Progress()) if self.verbose > 0 else None,
+                    progress=stack.enter_context(TerminalProgress()) if self.verbose > 0 else None,
                     **settings.to_json(),
                 )
             except Interrupted as stop:  # no failed fit, which a search would count and go on
