@@ -40,30 +40,41 @@ class Progress:
 
 
 class Recorded(Progress):
-    """Passes progress on, and gives a record of it to a function.
+    """Passes progress on, and knows how far the run is.
 
     Parameters
     ----------
     progress : Progress
-    record : callable
-        Is given `stage`, `done`, `total`, `unit`, `figures` and `time`, seconds since 1970.
+    record : callable, optional
+        Receives `stage`, `done`, `total`, `unit`, `figures` and `time`, seconds since 1970, at each
+        update.
     """
 
-    def __init__(self, progress: Progress, record: Callable[[Mapping[str, Any]], None]) -> None:
-        self._progress, self._record = progress, record
-        self._stage: dict[str, Any] = {}
-        self._figures: dict[str, float] = {}
+    def __init__(
+        self, progress: Progress, record: Callable[[Mapping[str, Any]], None] = lambda known: None
+    ) -> None:
+        self._progress, self.record = progress, record
+        self._known: dict[str, Any] = {}
+
+    @property
+    def extent(self) -> str:
+        """How far the present stage is, in words."""
+        if not self._known:
+            return "at the start"
+        of = f"of {self._known['total']} " if self._known["total"] else ""
+        return "in {stage} after {done} {of}{unit}".format(**self._known, of=of)
 
     def start(self, total: int, unit: str, description: str) -> None:
         """Begin a stage."""
-        self._stage, self._figures = {"stage": description, "total": total, "unit": unit}, {}
+        self._known = {"stage": description, "total": total, "unit": unit, "done": 0, "figures": {}}
         self._progress.start(total, unit, description)
 
     def update(self, done: int, **figures: float) -> None:
         """Report the units done, and the latest figures."""
-        self._figures |= figures
+        figures = {**self._known.get("figures", {}), **figures}
+        self._known = {**self._known, "done": done, "figures": figures, "time": time.time()}
         self._progress.update(done, **figures)
-        self._record({**self._stage, "done": done, "figures": self._figures, "time": time.time()})
+        self.record(self._known)
 
     def message(self, text: str) -> None:
         """Report what is to stay."""

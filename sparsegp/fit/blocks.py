@@ -20,6 +20,7 @@ from sparsegp.ivm.greedy import Selection
 from sparsegp.ivm.pairs import PairBlock, PairSelection, PairSet
 from sparsegp.ivm.rows import BlockSettings, MarginalMetrics
 from sparsegp.learning.objective import with_parameters
+from sparsegp.model import SparseModel
 from sparsegp.posterior.refits import keep_up
 from sparsegp.runtime.base import Message
 from sparsegp.runtime.scratch import zeros_in_file
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False)
-class SparseRun(Run):
+class SparseRun(Run[SparseModel]):
     """What a sparse fit has reached; to a posterior, the training rows (`posterior.base.Rows`).
 
     Parameters
@@ -213,7 +214,7 @@ class SparseRun(Run):
         """Take note that a round of the posterior is done; write a checkpoint if one is due."""
         self.state, self.rounds = state, rounds
         self.progress.update(rounds, **figures)
-        self.checkpoint(self.done, self.extent())
+        self.checkpoint(self.done)
 
     # -- selection ---------------------------------------------------------------------------------
 
@@ -236,11 +237,7 @@ class SparseRun(Run):
             if not selection.round(stop):
                 break
             yield len(active)
-            self.checkpoint(self.done, self.extent(), due=len(active) == self.n_active)
-
-    def extent(self) -> str:
-        """Return in words how far the selection is."""
-        return f"with {len(self.active)} of {self.n_active} rows included"
+            self.checkpoint(self.done, due=len(active) == self.n_active)
 
     def figures(self) -> dict[str, float]:
         """Return the figures of training and held-out rows by the present marginals.

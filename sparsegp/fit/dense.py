@@ -18,7 +18,7 @@ from sparsegp.settings import DenseSettings
 
 
 @dataclass(eq=False)
-class DenseRun(Run):
+class DenseRun(Run[DenseModel]):
     """One fit; parameters are those of `Run`.
 
     Attributes
@@ -45,7 +45,7 @@ class DenseRun(Run):
         self.digests = np.array([int.from_bytes(digest) for digest in each], dtype=np.uint64)
         self.restored()
 
-    def make_model(self) -> DenseModel:
+    def complete(self) -> DenseModel:
         """Fit, and return the model."""
         settings, data = self.settings, self.data
         likelihood = settings.choose_likelihood(len(data.classes))
@@ -98,7 +98,7 @@ class DenseRun(Run):
         self.progress.update(status.done, **status.figures)
         self.state = state
         if not status.finished:
-            self.checkpoint(status.done, f"in step {status.done}")
+            self.checkpoint(status.done)
 
     def _run_tasks(
         self, function: Callable[[Any, Any], Any], shared: Any, tasks: Sequence[Any]

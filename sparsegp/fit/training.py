@@ -123,7 +123,7 @@ class Training(SparseRun):
         shape = memory.shape_of(rows, held_out, n_classes, self.settings, **where)
         memory.check(shape, self.runtime)
 
-    def make_model(self) -> SparseModel:
+    def complete(self) -> SparseModel:
         """Learn, select, and return the model."""
         self.learn()
         self.select()
@@ -157,7 +157,7 @@ class Training(SparseRun):
             )
             self.n_active = len(self.active)
             self._add_to_history()
-            self.checkpoint(self.done, self.extent(), due=True)
+            self.checkpoint(self.done, due=True)
         self.progress.finish()
 
     def _add_to_history(self) -> None:
@@ -185,7 +185,7 @@ class Training(SparseRun):
         """
         active = ActiveRows.of(self.block_settings, self.active)
         chosen = POSTERIORS[self.settings.posterior]
-        if not (keep_blocks or chosen.listens or self.calibrate):
+        if not (keep_blocks or chosen.uses_all_rows or self.calibrate):
             self.runtime.build(self.block_type, [])
         self.progress.start(0, "rounds", "posterior")
         weights = chosen.make(active, self)
