@@ -46,7 +46,7 @@ REFUSED = [
     ("train pair.npz --likelihood gaussian --task classification", "is not for task="),
     ("train pair.npz --stub-entries 1000000", "posterior=all needs those of all rows"),
     ("train pair.npz --stub-entries 5 --stub-memory 4GB", "give only one of --stub-entries"),
-    ("train pair.npz --posterior adf --n-active 40 --stub-entries 10", "stub_entries must be at least"),
+    ("train pair.npz --posterior adf --n-active 40 --stub-entries 10", "entries must be at least"),
     ("train numbers.npz --virtual trained", "must hold the active rows of the model"),
     ("train pair.npz --shift 1 --image 2x2", "--shift and --image is for copies; give --virtual"),
     ("train pair.npz --virtual none", "none is missing"),
