@@ -13,7 +13,6 @@ import sparsegp
 from sparsegp.cli.program import program
 from sparsegp.dense import METHODS
 from sparsegp.errors import SettingsError
-from sparsegp.fit.dense import require_memory
 from sparsegp.settings import DenseSettings, settings_given
 
 
@@ -92,8 +91,6 @@ def test_what_does_not_go_together_is_refused() -> None:
         DenseSettings(method="exact", likelihood="probit").choose_likelihood(2)
     with pytest.raises(SettingsError, match="is not for task=regression"):
         settings_given(method="laplace", task="regression")
-    with pytest.raises(SettingsError, match="use method=ivm"):
-        require_memory(10**7, 3, DenseSettings())
 
 
 def test_sampled_kernels_are_a_mixture(tmp_path: Path) -> None:

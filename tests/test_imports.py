@@ -28,7 +28,7 @@ LAYERS = [
     ["runtime"],
     ["settings", "interrupt"],
     ["model"],
-    ["estimate"],
+    ["memory"],
     ["report"],
     ["fit"],
     ["estimator"],
@@ -39,7 +39,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 OWNERS = {
     "dask": {"data", "runtime", "fit", "model", "cli"},
-    "distributed": {"runtime", "data"},  # data asks for the memory limit alone
+    "distributed": {"runtime", "data", "memory"},  # for its memory limit alone
     "fsspec": {"data"},
     "zarr": {"data", "cli"},
     "click": {"cli"},

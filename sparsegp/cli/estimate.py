@@ -1,16 +1,14 @@
 """`sparsegp estimate`."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from sparsegp.cli import options as shared
 from sparsegp.cli.output import json_line, pairs, plural, show, size
-
-if TYPE_CHECKING:
-    from sparsegp.estimate import Estimate
-    from sparsegp.settings import DenseSettings
+from sparsegp.errors import SettingsError
 
 
 @click.command()
@@ -29,198 +27,84 @@ if TYPE_CHECKING:
 def estimate(
     data: str, test: str | None, label_column: str | None, as_json: bool, **options: Any
 ) -> None:
-    """Tell what training on DATA will take: memory of each process, products, checkpoints.
+    """Estimate what training on DATA will take: memory of each process, products, checkpoints.
 
-    The options are those of `train`. With --workers, memory is told for processes on this machine.
-    With --cluster, the file tells how many workers there are; nothing is started.
+    The options are those of `train`. With --workers, memory is that of processes on this machine.
+    With --cluster, the file says how many workers there are; nothing is started.
     """
-    from sparsegp.estimate import estimate as foretell
-    from sparsegp.settings import DenseSettings, settings_given
+    from sparsegp import memory
+    from sparsegp.cli.tables import training_tables
+    from sparsegp.data import Numbers, encode
+    from sparsegp.settings import settings_given
 
     settings = settings_given(**shared.settings_of(options))
-    sizes = measure(data, test, label_column, settings.is_regression)
-    if isinstance(settings, DenseSettings):
-        tell_dense(settings, sizes, as_json)
-        return
-    sizes["n_active"] = settings.rows_to_include(sizes["n"])
-    processes, elsewhere = places(options["threads"], options["workers"], options["cluster"])
-    sizes |= {"settings": settings, "block_rows": options["block_rows"], **processes}
-    sizes["scratch"] = options["scratch"]
-    found = foretell(**sizes)
-    room = compare(found, sizes, elsewhere)
-    lines = pairs([*work(found), *memory(found), *verdict(found, room)])
-    show([json_line({**found.to_json(), **room})] if as_json else lines)
-
-
-def tell_dense(settings: "DenseSettings", sizes: dict[str, Any], as_json: bool) -> None:
-    """Print what a dense method will take."""
-    from sparsegp.estimate import estimate_dense
-
-    names = ("n", "p", "n_classes", "source_bytes")
-    found = estimate_dense(settings=settings, **{name: sizes[name] for name in names})
-    limit = available_bytes()
-    fits, most = found.total_bytes <= limit, found.most_rows(limit)
-    if as_json:
-        room = {"available_bytes": limit, "fits": fits, "most_rows": most}
-        show([json_line({**found.to_json(), **room})])
-        return
-    labels = f"{found.classes} classes" if found.classes else "a regression"
-    free = f"the {size(limit)} that are free on this machine"
-    no = f"no: {size(found.total_bytes)} exceed {free}; {most} rows would fit"
-    named = [
-        ("data", f"{plural(found.rows, 'row')}, {plural(found.columns, 'column')}, {labels}"),
-        ("products", f"{found.flops:.3g} floating-point operations for every factorisation"),
-        ("memory", f"{size(found.total_bytes)}, {found.matrices} matrices of all rows"),
-        ("fits", f"yes, in {free}; up to {most} rows would" if fits else no),
-    ]
-    show(pairs(named))
-
-
-def measure(data: str, test: str | None, label_column: str | None, numeric: bool) -> dict[str, Any]:
-    """Return the sizes of the data, and what they take in memory as they were read.
-
-    Labels are classes, or numbers if `numeric`, of which there are no classes.
-    """
-    import psutil  # type: ignore[import-untyped]
-
-    from sparsegp.cli.tables import training_tables
-    from sparsegp.data import Numbers, encode, table_from_arrays
-    from sparsegp.fit.training import held_bytes
-
-    table_from_arrays([[0.0]])  # loads dask, which is not to be counted
-    process = psutil.Process()
-    before = process.memory_info().rss
     train, held_out = training_tables(data, test, label_column)
-    if numeric:
+    if settings.is_regression:
         Numbers.of(train.y, train.source)  # refuses what are none
-    n_classes = 0 if numeric else len(encode(train.y, train.source)[0])
-    n, p = train.X.shape
-    grown = process.memory_info().rss - before  # modules were imported too
-    held = held_bytes(train.X)
-    nbytes = train.X.nbytes + (0 if held_out is None else held_out.X.nbytes)
-    return {
-        "n": int(n),
-        "p": int(p),
-        "n_classes": n_classes,
-        "n_test": 0 if held_out is None else int(held_out.X.shape[0]),
-        "source_bytes": held and max(held, min(grown, 2 * nbytes)),
-        "source_itemsize": train.X.dtype.itemsize,
-        "chunk_rows": max(train.X.chunks[0]),
-    }
+    n_classes = 0 if settings.is_regression else len(encode(train.y, train.source)[0])
+    where, elsewhere = place(options)
+    shape = memory.shape_of(
+        train,
+        held_out,
+        n_classes,
+        settings,
+        source_bytes=memory.held_bytes(train.X),
+        block_rows=options["block_rows"],
+        scratch=options["scratch"],
+        **where,
+    )
+    found, room = memory.estimate(shape), memory.room()
+    free = min(room.shared, room.own)
+    if elsewhere and "driver_bytes" in found:
+        fits = {"fits": found["driver_bytes"] <= free, "elsewhere": True}
+    else:
+        fits = memory.compare(shape, free)
+    found |= {"available_bytes": free, **fits}
+    show([json_line(found)] if as_json else pairs(words(found)))
 
 
-def places(
-    threads: int | None, workers: int | None, cluster: str | None
-) -> tuple[dict[str, int], bool]:
-    """Return how many processes and threads there are to be, and if workers are elsewhere.
-
-    Raises
-    ------
-    SettingsError
-        If numbers are not positive, more than one is given, or the cluster file is wrong.
-    """
-    from sparsegp.errors import SettingsError
+def place(options: dict[str, Any]) -> tuple[dict[str, int], bool]:
+    """Return how many processes or threads there are to be, and if workers are elsewhere."""
+    from sparsegp.runtime.clusters import read_cluster_file
     from sparsegp.runtime.threads import usable_cpus
 
-    if sum(option is not None for option in (threads, workers, cluster)) > 1:
-        raise SettingsError("give only one of threads, workers and cluster")
-    if cluster is not None:
-        from sparsegp.runtime.clusters import read_cluster_file
-
-        file = read_cluster_file(Path(cluster))
-        local = str(file.get("class")).endswith("LocalCluster")
-        return {"n_workers": file["workers"], "n_threads": 1}, not local
-    for name, value in (("threads", threads), ("workers", workers)):
-        if value is not None and value < 1:
-            raise SettingsError(f"the number of {name} must be at least 1, got {value}")
-    return {"n_workers": workers or 0, "n_threads": threads or usable_cpus()}, False
+    shared.place(options)  # refuses more than one
+    if options["cluster"] is not None:
+        file = read_cluster_file(Path(options["cluster"]))
+        return {"n_workers": file["workers"]}, not str(file.get("class")).endswith("LocalCluster")
+    name = "threads" if options["workers"] is None else "workers"
+    number = usable_cpus() if options[name] is None else options[name]
+    if number < 1:
+        raise SettingsError(f"the number of {name} must be at least 1, got {number}")
+    return {f"n_{name}": number}, False
 
 
-def compare(found: "Estimate", sizes: dict[str, Any], elsewhere: bool) -> dict[str, Any]:
-    """Return the memory there is here, whether what runs here fits, the active rows that would."""
-    from sparsegp.estimate import Places, most_active, remedies
-    from sparsegp.runtime.memory import Room
-
-    limit, most = available_bytes(), found.n_active
-    if elsewhere:
-        return {"available_bytes": limit, "fits": found.driver_bytes <= limit, "elsewhere": True}
-    fits, would_fit = found.total_bytes <= limit, []
-    if not fits:
-        most = most_active(limit, **sizes)
-        here = Room("this machine", "here", limit)
-        would_fit = list(remedies(Places(here, [here] * found.n_workers), **sizes))
-    return {
-        "available_bytes": limit,
-        "fits": fits,
-        "most_active": most,
-        "would_fit": would_fit,
-    }
-
-
-def available_bytes() -> int:
-    """Return the memory that is free on this machine, and within the limit of its container."""
-    from sparsegp.runtime.memory import free_memory
-
-    return free_memory()
-
-
-def work(found: "Estimate") -> list[tuple[str, str]]:
-    """Return sizes and work in words."""
-    total = found.kernel_flops + found.stub_flops
-    rows = plural(found.rows, "row")
-    held_out = f" and {found.held_out} held out" if found.held_out else ""
-    kernels = plural(found.kernels, "kernel")
-    labels = f"{found.classes} classes" if found.classes else "a regression"
-    return [
-        ("data", f"{rows}{held_out}, {plural(found.columns, 'column')}, {labels}"),
-        ("active rows", f"{found.n_active}, {kernels}"),
-        (
-            "products",
-            f"{total:.3g} floating-point operations: kernel columns {found.kernel_flops:.3g}, "
-            f"stub matrices {found.stub_flops:.3g}",
-        ),
-        (
-            "messages",
-            f"at least {found.rounds} rounds, {found.messages} calls to each worker, of up to "
-            f"{size(found.message_bytes)}",
-        ),
-        ("checkpoint", size(found.checkpoint_bytes)),
-    ]
-
-
-def memory(found: "Estimate") -> list[tuple[str, str]]:
-    """Return the memory of every kind of process in words."""
-    blocks, driver = found.blocks, found.driver
-    of_blocks = (
-        f"inputs {size(blocks.inputs)}, stub matrices {size(blocks.stub)}, "
-        f"means and variances {size(blocks.marginals + blocks.anchors)}, "
-        f"temporaries {size(blocks.temporaries)}"
-    )
-    of_driver = (
-        f"data as read {size(driver.source)}, factors {size(driver.factors + driver.checkpoint)}, "
-        f"posterior {size(driver.posterior)}"
-    )
-    if not found.n_workers:
-        return [("memory", size(found.driver_bytes)), ("  rows", of_blocks), ("  model", of_driver)]
-    return [
-        ("a worker", f"{size(found.worker_bytes)}: {of_blocks}"),
-        ("the driver", f"{size(found.driver_bytes)}: {of_driver}"),
-        ("memory", f"{size(found.total_bytes)} for {plural(found.n_workers, 'worker')} and driver"),
-    ]
-
-
-def verdict(found: "Estimate", room: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return whether the run fits this machine, in words."""
-    free = f"the {size(room['available_bytes'])} that are free on this machine"
-    if "elsewhere" in room:
-        no = f"no: {size(found.driver_bytes)} exceed {free}"
-        worker = f"{size(1.15 * found.worker_bytes)} or more"
-        return [
-            ("driver fits", f"yes, in {free}" if room["fits"] else no),
-            ("give a worker", worker),
-        ]
-    if room["fits"]:
-        return [("fits", f"yes, in {free}")]
-    advice = ", or ".join(room["would_fit"])
-    advice = f"{advice} would fit" if advice else "not even one active row would fit"
-    return [("fits", f"no: {size(found.total_bytes)} exceed {free}; {advice}")]
+def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield names and values of an estimate."""
+    held_out = f" and {found['held_out']} held out" if found.get("held_out") else ""
+    labels = f"{found['classes']} classes" if found["classes"] else "a regression"
+    rows, columns = plural(found["rows"], "row"), plural(found["columns"], "column")
+    yield "data", f"{rows}{held_out}, {columns}, {labels}"
+    flops = {name: found[name] for name in ("flops", "kernel_flops", "stub_flops") if name in found}
+    each = ", ".join(f"{name.replace('_', ' ')} {count:.3g}" for name, count in flops.items())
+    yield "products", f"{each}{' a factorisation' if 'flops' in flops else ''}"
+    need, workers, would_fit = found["total_bytes"], "", ", or ".join(found.get("would_fit", []))
+    if "matrices" in found:
+        workers = f", {found['matrices']} matrices of all rows"
+        would_fit = f"{found['most_rows']} rows"
+    else:
+        yield "active rows", f"{found['n_active']}, {plural(found['kernels'], 'kernel')}"
+        calls = f"{found['rounds']} rounds, {found['messages']} calls to each worker"
+        yield "messages", f"at least {calls}, of up to {size(found['message_bytes'])}"
+        yield "checkpoint", size(found["checkpoint_bytes"])
+        for kind, parts in (("worker", "blocks"), ("driver", "driver")):
+            listed = (f"{name} {size(count)}" for name, count in found[parts].items() if count > 1)
+            yield kind, f"{size(found[f'{kind}_bytes'])}: {', '.join(listed)}"
+    if found.get("n_workers"):
+        workers = f" for {plural(found['n_workers'], 'worker')} and driver"
+    yield "memory", f"{size(need)}{workers}"
+    if "elsewhere" in found:
+        need = found["driver_bytes"]
+    free = f"the {size(found['available_bytes'])} that are free on this machine"
+    no = f"no: {size(need)} exceed {free}; {would_fit or 'not even one active row'} would fit"
+    yield "fits", f"yes, in {free}" if found["fits"] else no

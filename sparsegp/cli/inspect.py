@@ -1,6 +1,5 @@
 """`sparsegp inspect`."""
 
-import json
 import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -43,7 +42,7 @@ def inspect(run: str, as_json: bool) -> None:
     That is settings, classes, active rows, learning curve, sizes and times. A run that is not
     finished is shown as of its newest checkpoint, also while it goes on.
     """
-    from sparsegp.fit.records import read_records
+    from sparsegp.fit.tune import read_records
     from sparsegp.model import load
     from sparsegp.store import MODEL_FILE, RUN_FILE, folder_of
 
@@ -87,15 +86,14 @@ def unfinished(run: str) -> dict[str, Any]:
     StoreError
         If a file is damaged.
     """
-    from sparsegp.store import RUN_FILE, RunDirectory, folder_of, read, read_progress, restoring
+    from sparsegp.store import RUN_FILE, RunDirectory, folder_of, read_progress, read_run, restoring
 
     folder = folder_of(run)
     newest = RunDirectory(run, 1, lambda text: show([f"warning: {text}"], err=True)).load()
     meta, arrays = ({}, {}) if newest is None else (newest[1].meta, newest[1].arrays)
     rows = [int(row) for row in arrays.get("rows", ())]  # none while it learns
     with restoring(f"{folder}/{RUN_FILE}"):
-        asked = json.loads(read(folder, RUN_FILE))
-        known = outline(dict(asked["settings"]), dict(asked["data"]))
+        known = outline(*read_run(folder))
     return {
         "state": "unfinished",
         **known,

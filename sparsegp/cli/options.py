@@ -146,11 +146,13 @@ def settings_of(options: dict[str, Any]) -> dict[str, Any]:
         return named
     if "stub_entries" in named:
         raise SettingsError("give only one of --stub-entries and --stub-memory")
-    from sparsegp.runtime.memory import read_size
+    from dask.utils import parse_bytes
 
     try:
-        found = read_size(size)
+        found = int(parse_bytes(size))
     except ValueError:
+        found = -1
+    if found < 0 or not size.strip(" .")[:1].isdigit():  # Dask reads a unit alone as one of it
         raise SettingsError(
             f"--stub-memory must be a size such as 4GB or 500MB, got {size!r}"
         ) from None

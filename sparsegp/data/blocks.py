@@ -1,14 +1,12 @@
 """Dask arrays chunked by rows only, made from arrays in memory or from a function of the rows."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.data.storage import reading, store_of
 from sparsegp.errors import DataError
 
 if TYPE_CHECKING:
@@ -70,21 +68,6 @@ def from_memory(X: Any, source: str = "X") -> "da.Array":
     return whole
 
 
-def from_file(name: str, offset: int, shape: tuple[int, int], dtype: np.dtype[Any]) -> "da.Array":
-    """Chunk an array that is stored row after row in a file, which is read when it is needed.
-
-    Parameters
-    ----------
-    name : str
-    offset : int
-        Bytes before the first row.
-    shape, dtype
-        Of the array.
-    """
-    read = partial(_read, name, offset, shape[1], dtype)
-    return from_function(read, row_blocks(*shape, name), shape[1], dtype, name)
-
-
 def from_function(
     read: Callable[[int, slice], NDArray[Any]], rows: Sequence[int], p: int, dtype: Any, source: str
 ) -> "da.Array":
@@ -123,18 +106,6 @@ def _block(
             f"{found.shape} was read; the file is damaged, or was changed while it was in use"
         )
     return found
-
-
-def _read(
-    name: str, offset: int, p: int, dtype: np.dtype[Any], block: int, rows: slice
-) -> NDArray[Any]:
-    """Read rows of a file, of one in a store by one request."""
-    width = p * dtype.itemsize
-    with reading(name):
-        fs, path = store_of(name)
-        start, end = offset + rows.start * width, offset + rows.stop * width
-        content = fs.cat_file(path, start=start, end=end)
-    return np.frombuffer(content[: len(content) // width * width], dtype).reshape(-1, p)
 
 
 def _dense(rows: Any) -> NDArray[Any]:

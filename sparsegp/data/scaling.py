@@ -120,7 +120,7 @@ def standard(summary: Summary) -> Scaling:
 @SCALINGS.register("range")
 def shared_range(summary: Summary) -> Scaling:
     """Divide all columns by the one greatest absolute value."""
-    bound = max(abs(summary.minimum), abs(summary.maximum)) or 1.0
+    bound = float(np.abs([summary.low, summary.high]).max()) or 1.0
     return replace(unscaled(summary), factor=np.full(summary.p, 1.0 / bound), name="range")
 
 
@@ -130,7 +130,7 @@ def auto(summary: Summary) -> Scaling:
 
     The rule is at the head of this file. Inputs in [-1, 1] or [0, 1] stay as they are.
     """
-    low, high = summary.minimum, summary.maximum
+    low, high = float(summary.low.min()), float(summary.high.max())
     if low >= -1 and high <= 1:
         lower, upper = -1.0 if low < 0 else 0.0, 1.0
     else:

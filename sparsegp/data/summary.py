@@ -50,16 +50,6 @@ class Summary:
     variance: Doubles
     whole: bool
 
-    @property
-    def minimum(self) -> float:
-        """Least value of all."""
-        return float(self.low.min())
-
-    @property
-    def maximum(self) -> float:
-        """Greatest value of all."""
-        return float(self.high.max())
-
 
 class Moments(NamedTuple):
     """Statistics of some rows: count, range, mean and sum of squared deviations, bad values.

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparsegp import memory
 from sparsegp.data import Table
 from sparsegp.errors import SettingsError
-from sparsegp.estimate.dealing import default_block_rows, tiles_together
 from sparsegp.fit.prepare import Prepared, choose_validation_rows
 from sparsegp.fit.run import Run
 from sparsegp.ivm.active_set import ActiveSet
@@ -18,12 +18,12 @@ from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.criteria import CRITERIA
 from sparsegp.ivm.greedy import Selection
 from sparsegp.ivm.pairs import PairBlock, PairSelection, PairSet
-from sparsegp.ivm.rows import TILE, BlockSettings, MarginalMetrics
+from sparsegp.ivm.rows import BlockSettings, MarginalMetrics
 from sparsegp.learning.objective import with_parameters
+from sparsegp.model import SparseModel
 from sparsegp.posterior.refits import keep_up
-from sparsegp.runtime import Part
 from sparsegp.runtime.base import Message
-from sparsegp.runtime.scratch import Scratch
+from sparsegp.runtime.scratch import zeros_in_file
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Booleans, Doubles
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False)
-class SparseRun(Run):
+class SparseRun(Run[SparseModel]):
     """What a sparse fit has reached; to a posterior, the training rows (`posterior.base.Rows`).
 
     Parameters
@@ -100,13 +100,14 @@ class SparseRun(Run):
             n_latent=n_latent,
             capacity=self.n_active,
             lazy=settings.lazy,
-            unit=tiles_together(n, bound is not None),
-            allocate=np.zeros if self.scratch is None else Scratch(self.scratch),
+            unit=memory.tiles_together(n, bound is not None),
+            allocate=np.zeros
+            if self.scratch is None
+            else functools.partial(zeros_in_file, self.scratch),
             bound=bound,
         )
-        together = self.block_settings.unit * TILE
-        wanted = self.block_rows or default_block_rows(n, self.runtime.n_workers)
-        self.block_rows = -(-wanted // together) * together
+        unit, n_workers = self.block_settings.unit, self.runtime.n_workers
+        self.block_rows = memory.rows_of_block(n, n_workers, unit, self.block_rows)
 
     # -- blocks ------------------------------------------------------------------------------------
 
@@ -119,7 +120,7 @@ class SparseRun(Run):
             parts += self._parts(data.held_out.X, data.held_out_target, None)
         transform = functools.partial(data.scaling.apply, dtype=self.precision)
         factory = functools.partial(self.block_type, self.block_settings, transform=transform)
-        self.runtime.build(factory, [Part(i, inputs) for i, inputs in enumerate(parts)])
+        self.runtime.build(factory, parts)
         if self.store is not None:
             texts = [text for answer in self.map_blocks("fingerprint") for text in answer]
             self.digests = np.array([int(text, 16) for text in texts], dtype=np.uint64)
@@ -213,7 +214,7 @@ class SparseRun(Run):
         """Take note that a round of the posterior is done; write a checkpoint if one is due."""
         self.state, self.rounds = state, rounds
         self.progress.update(rounds, **figures)
-        self.checkpoint(self.done, self.extent())
+        self.checkpoint(self.done)
 
     # -- selection ---------------------------------------------------------------------------------
 
@@ -233,14 +234,10 @@ class SparseRun(Run):
             if isinstance(selection, Selection):
                 self.coefficients = keep_up(selection, self, self.coefficients)
             stop = min((count // every + 1) * every, self.n_active)
-            if not selection.round(stop, self.n_active):
+            if not selection.round(stop):
                 break
             yield len(active)
-            self.checkpoint(self.done, self.extent(), due=len(active) == self.n_active)
-
-    def extent(self) -> str:
-        """Return in words how far the selection is."""
-        return f"with {len(self.active)} of {self.n_active} rows included"
+            self.checkpoint(self.done, due=len(active) == self.n_active)
 
     def figures(self) -> dict[str, float]:
         """Return the figures of training and held-out rows by the present marginals.

@@ -7,19 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from sparsegp import memory
 from sparsegp.data import Table
 from sparsegp.dense import Mixture, Problem, Session, Status, infer
-from sparsegp.errors import SettingsError
 from sparsegp.fit.run import Run
 from sparsegp.ivm.rows import TILE
 from sparsegp.model import DenseModel
 from sparsegp.report import evaluate, evaluate_regression
-from sparsegp.runtime.memory import free_memory
 from sparsegp.settings import DenseSettings
 
 
 @dataclass(eq=False)
-class DenseRun(Run):
+class DenseRun(Run[DenseModel]):
     """One fit; parameters are those of `Run`.
 
     Attributes
@@ -33,7 +32,8 @@ class DenseRun(Run):
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Refuse more rows than memory can hold."""
         del held_out  # predicted a few at a time
-        require_memory(rows.X.shape[0], n_classes, self.settings)
+        shape = memory.shape_of(rows, None, n_classes, self.settings)
+        memory.check(shape, self.runtime)
 
     def build(self) -> None:
         """Read the rows, and go to the state of the newest checkpoint."""
@@ -45,7 +45,7 @@ class DenseRun(Run):
         self.digests = np.array([int.from_bytes(digest) for digest in each], dtype=np.uint64)
         self.restored()
 
-    def make_model(self) -> DenseModel:
+    def complete(self) -> DenseModel:
         """Fit, and return the model."""
         settings, data = self.settings, self.data
         likelihood = settings.choose_likelihood(len(data.classes))
@@ -98,7 +98,7 @@ class DenseRun(Run):
         self.progress.update(status.done, **status.figures)
         self.state = state
         if not status.finished:
-            self.checkpoint(status.done, f"in step {status.done}")
+            self.checkpoint(status.done)
 
     def _run_tasks(
         self, function: Callable[[Any, Any], Any], shared: Any, tasks: Sequence[Any]
@@ -118,20 +118,3 @@ def figures(part: str, model: DenseModel, table: Table, target: Any) -> dict[str
     found = evaluate(model.predict_log_proba(X), target, model.classes)
     nlpp = {f"{part}_nlpp": found.nlpp} if found.n_unseen < found.n else {}
     return {f"{part}_error": found.error, **nlpp}
-
-
-def require_memory(n: int, n_classes: int, settings: DenseSettings) -> None:
-    """Refuse more rows than memory can hold.
-
-    Raises
-    ------
-    SettingsError
-    """
-    a_row = 8 * settings.sizes(n_classes)[1]
-    needed, free = a_row * n * n, free_memory()
-    if needed > free:
-        raise SettingsError(
-            f"method={settings.method} holds {needed / 1e9:.1f} GB for {n} rows, and "
-            f"{free / 1e9:.1f} GB are free; give at most {int(np.sqrt(free / a_row))} "
-            "rows, or use method=ivm, which takes any number"
-        )

@@ -5,21 +5,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
-
+from sparsegp import memory
 from sparsegp.data import Table, table_from_arrays
 from sparsegp.errors import SettingsError
-from sparsegp.estimate import Places, require_room
 from sparsegp.fit.blocks import SparseRun
 from sparsegp.fit.dense import DenseRun
 from sparsegp.fit.learning import learn
 from sparsegp.interrupt import StopRequest
 from sparsegp.model import Model, SparseModel
 from sparsegp.posterior import POSTERIORS, ActiveRows
-from sparsegp.progress import Progress, Quiet
+from sparsegp.progress import Progress
 from sparsegp.runtime import Where, open_runtime
-from sparsegp.runtime.inputs import pack_inputs
-from sparsegp.runtime.memory import Room
 from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.settings import DenseSettings, settings_given
 from sparsegp.store import RunDirectory
@@ -89,7 +85,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     table = X if isinstance(X, Table) else table_from_arrays(X, y)
     if test is not None and not isinstance(test, Table):
         test = table_from_arrays(*test, source="test")
-    chosen, shown = settings_given(**settings), progress or Quiet()
+    chosen, shown = settings_given(**settings), progress or Progress()
     store = None if out is None else RunDirectory(out, keep_last, shown.message)
     if store is not None:
         store.check_free(resume)
@@ -119,26 +115,15 @@ class Training(SparseRun):
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Refuse a run that does not fit the memory of its processes."""
-        (n, p), rooms = rows.X.shape, self.runtime.rooms()
-        apart = not isinstance(self.runtime, ThreadRuntime)
-        require_room(
-            Places(Room.of_this_process("this process"), rooms if apart else ()),
-            n=n,
-            p=p,
-            n_classes=n_classes,
-            n_active=self.settings.rows_to_include(n),
-            settings=self.settings,
-            n_workers=len(rooms) if apart else 0,
-            n_threads=1 if apart else self.runtime.n_workers,
-            n_test=0 if held_out is None else held_out.X.shape[0],
-            source_bytes=held_bytes(rows.X) if apart else 0,
-            source_itemsize=rows.X.dtype.itemsize,
-            chunk_rows=max(rows.X.chunks[0]),
-            block_rows=self.block_rows,
-            scratch=self.scratch is not None,
-        )
+        where: dict[str, Any] = {"n_threads": self.runtime.n_workers}
+        if not isinstance(self.runtime, ThreadRuntime):
+            held = memory.held_bytes(rows.X)
+            where = {"n_workers": self.runtime.n_workers, "source_bytes": held}
+        where |= {"block_rows": self.block_rows, "scratch": self.scratch is not None}
+        shape = memory.shape_of(rows, held_out, n_classes, self.settings, **where)
+        memory.check(shape, self.runtime)
 
-    def make_model(self) -> SparseModel:
+    def complete(self) -> SparseModel:
         """Learn, select, and return the model."""
         self.learn()
         self.select()
@@ -172,7 +157,7 @@ class Training(SparseRun):
             )
             self.n_active = len(self.active)
             self._add_to_history()
-            self.checkpoint(self.done, self.extent(), due=True)
+            self.checkpoint(self.done, due=True)
         self.progress.finish()
 
     def _add_to_history(self) -> None:
@@ -200,7 +185,7 @@ class Training(SparseRun):
         """
         active = ActiveRows.of(self.block_settings, self.active)
         chosen = POSTERIORS[self.settings.posterior]
-        if not (keep_blocks or chosen.listens or self.calibrate):
+        if not (keep_blocks or chosen.uses_all_rows or self.calibrate):
             self.runtime.build(self.block_type, [])
         self.progress.start(0, "rounds", "posterior")
         weights = chosen.make(active, self)
@@ -224,10 +209,3 @@ class Training(SparseRun):
         if self.store is not None:
             model.save(self.store.model_path)
         return model
-
-
-def held_bytes(X: Any) -> int:
-    """Return the bytes of rows that travel with their tasks; none of those read from files."""
-    first = X.blocks[0]
-    packed = cloudpickle.dumps(pack_inputs({"X": first}))
-    return int(X.nbytes) if 2 * len(packed) > first.nbytes else 0

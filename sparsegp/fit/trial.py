@@ -5,14 +5,15 @@ no dask inside; it runs as well in a thread as in a worker of a cluster.
 """
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Scaling, Summary, Table
-from sparsegp.errors import NumericalError, SettingsError
+from sparsegp.errors import DataError, NumericalError, SettingsError
 from sparsegp.fit.prepare import Prepared
 from sparsegp.fit.training import Training
 from sparsegp.learning.relevances import Sample, refine
@@ -22,10 +23,76 @@ from sparsegp.posterior.early_stopping import paired_difference
 from sparsegp.report.metrics import calibration_error
 from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.settings import TrainSettings
-from sparsegp.types import Doubles
+from sparsegp.types import Doubles, Integers
 
+ONE_HELD_OUT_OF, MOST_HELD_OUT = 5, 4000
+"""Of the rows, the one in so many that is held out of every trial; and how many, at most."""
 SEARCH_ROWS, SEARCH_ACTIVE = 2000, 200
 """Size of the search for a length scale for every column, at most."""
+
+
+def draw_sample(
+    data: Prepared, settings: TrainSettings, most: int, scheduler: Any = None
+) -> Sample:
+    """Read the rows of a tuning, scaled, and no others.
+
+    Parameters
+    ----------
+    data : Prepared
+    settings : TrainSettings
+    most : int
+        Rows to train on, at most.
+    scheduler : str or callable, optional
+        Of dask, which reads the rows; its own choice if left out.
+
+    Raises
+    ------
+    DataError
+        If there are too few rows.
+    """
+    n, order = len(data.target), stratified_order(data.target, settings.seed)
+    held_out = min(n // ONE_HELD_OUT_OF, MOST_HELD_OUT)
+    if held_out < 1:
+        raise DataError(
+            f"tuning needs at least {ONE_HELD_OUT_OF} rows, of which it holds one out, found {n}; "
+            "choose the kernel yourself by --kernel"
+        )
+    rows, held_rows = order[: min(n - held_out, most)], order[n - held_out :]
+    wanted = np.sort(np.concatenate([rows, held_rows]))
+    X: Any = data.train.X
+    scaled = data.scaling.apply(np.asarray(X[wanted].compute(scheduler=scheduler)), settings.dtype)
+    return Sample(
+        scaled[np.searchsorted(wanted, rows)],
+        data.target[rows],
+        scaled[np.searchsorted(wanted, held_rows)],
+        data.target[held_rows],
+        len(data.classes),
+    )
+
+
+def stratified_order(target: Integers, seed: int) -> Integers:
+    """Return the row numbers (n,) in an order whose every beginning is a stratified sample.
+
+    Rows are ordered by (r + 1/2) / n_k, where row r of n_k in class k is counted along a keyed
+    permutation. Every beginning of that order has the classes in the proportions of the whole, and
+    so has its end, which is held out.
+
+    Parameters
+    ----------
+    target : Integers (n,)
+        Class codes.
+    seed : int
+        Key of the permutation.
+    """
+    n = len(target)
+    permuted = np.random.default_rng([seed, n]).permutation(n)
+    codes = target[permuted]
+    by_class = np.argsort(codes, kind="stable")
+    sizes = np.bincount(codes)
+    starts = np.cumsum(sizes) - sizes
+    rank = np.empty(n)
+    rank[by_class] = np.arange(n) - np.repeat(starts, sizes)
+    return np.asarray(permuted[np.argsort((rank + 0.5) / sizes[codes], kind="stable")])
 
 
 def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
@@ -34,19 +101,21 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
     Numerical breakdown is an outcome, not an error: the kernel does not suit the data or the
     precision, or has no length scale that could be one for every column.
     """
-    began, kernel = time.thread_time(), trial.kernel
+    began, kernel, leads = time.thread_time(), trial.kernel, True
     if trial.rival:
         sample = sample.turned()
     try:
         with single_threaded_blas():
-            found, leads = held_out(settings, sample, trial), True
+            found = predict_held_out(settings, sample, trial)
             if trial.steps:
                 # of the trial that this begins at, only means over the rows were kept
-                kernel, start = refined(settings, sample, trial), found
-                found = held_out(settings, sample, replace(trial, kernel=kernel))
+                start, some = found, sample.first(min(trial.rows, SEARCH_ROWS))
+                n_active = min(trial.n_active, SEARCH_ACTIVE)
+                kernel = refine(some, trial.kernel, n_active, settings.seed, trial.steps)
+                found = predict_held_out(settings, sample, replace(trial, kernel=kernel))
                 leads = found.leads(start)
             if trial.rival:
-                rival = held_out(settings, sample, replace(trial, kernel=trial.rival))
+                rival = predict_held_out(settings, sample, replace(trial, kernel=trial.rival))
                 leads = found.leads(rival)
     except (NumericalError, SettingsError) as failure:
         return Outcome(kernel, None, None, None, time.thread_time() - began, str(failure))
@@ -55,66 +124,43 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
     return Outcome(kernel, nlpp, error, ece, time.thread_time() - began, leads=leads)
 
 
-def refined(settings: TrainSettings, sample: Sample, trial: Trial) -> str:
-    """Return the kernel with a length scale for every column, found on some of the rows."""
-    some = sample.first(min(trial.rows, SEARCH_ROWS))
-    n_active = min(trial.n_active, SEARCH_ACTIVE)
-    return refine(some, trial.kernel, n_active, settings.seed, trial.steps)
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Predictions of the held-out rows.
-
-    Attributes
-    ----------
-    log_p : Doubles (m,)
-        Of the true class.
-    confidence : Doubles (m,)
-        Probability of the likeliest class.
-    right : array (m,)
-        Whether that is the true one.
-    """
+class Predictions(NamedTuple):
+    """Of the held-out rows: log p of the true class, that of the likeliest, and if it is right."""
 
     log_p: Doubles
     confidence: Doubles
     right: NDArray[np.bool_]
 
-    def leads(self, other: "HeldOut") -> bool:
+    def leads(self, other: "Predictions") -> bool:
         """Whether it is better on average by more than a standard error."""
         difference, error = paired_difference(self.log_p, other.log_p)
         return difference > error
 
 
-def held_out(settings: TrainSettings, sample: Sample, trial: Trial) -> HeldOut:
+def predict_held_out(settings: TrainSettings, sample: Sample, trial: Trial) -> Predictions:
     """Fit with the kernel of a trial, and return what it predicts for the held-out rows.
 
     Only the probabilities of the true and of the likeliest class are computed. They are not
     normalised over the classes, which would change them by the error of the quadrature.
     """
-    n = trial.n_active
-    chosen = replace(settings, kernel=trial.kernel, n_active=n, report_every=n)
+    some, n_active = sample.first(trial.rows), trial.n_active
+    (n, p), none = some.X.shape, np.zeros(some.X.shape[1])
+    data = Prepared(
+        train=Table(some.X, None, "sample"),  # type: ignore[arg-type] # in memory, and scaled
+        classes=np.arange(some.n_classes),
+        target=some.target,
+        summary=Summary(n, p, none, none, none, none, whole=False),
+        scaling=Scaling(none, np.ones(p), "none"),
+    )
+    chosen = replace(settings, kernel=trial.kernel, n_active=n_active, report_every=n_active)
     with ThreadRuntime(1) as runtime:
-        run = Training(prepared(sample.first(trial.rows)), chosen, runtime=runtime)
+        run = Training(data, chosen, runtime=runtime)
         run.build()
-        model = run.make_model()
+        model = run.complete()
     mean, variance = model.posterior.latent(sample.X_held)
     mean = mean / model.calibration.temperature
     variance = variance * model.calibration.variance_weight
     likelihood, likeliest = MultinomialProbit(settings.n_nodes), mean.argmax(axis=1)
     log_p = likelihood.log_z(mean, variance, sample.target_held)
     confidence = np.exp(likelihood.log_z(mean, variance, likeliest))
-    return HeldOut(log_p, confidence, likeliest == sample.target_held)
-
-
-def prepared(sample: Sample) -> Prepared:
-    """Return the rows to train on, which are scaled already, ready for a fit."""
-    n, p = sample.X.shape
-    none, one = np.zeros(p), np.ones(p)
-    return Prepared(
-        train=Table(sample.X, None, "sample"),  # type: ignore[arg-type] # in memory
-        classes=np.arange(sample.n_classes),
-        target=sample.target,
-        summary=Summary(n, p, none, none, none, none, whole=False),
-        scaling=Scaling(none, one, "none"),
-    )
+    return Predictions(log_p, confidence, likeliest == sample.target_held)

@@ -1,46 +1,50 @@
-"""Tune the kernel with one call."""
+"""Tune the kernel with one call.
+
+The trials of a tuning are on record in the folder `tuning` of the run that it is for: a run of its
+own, whose run.json holds settings and data. Its one checkpoint is written anew whenever a trial is
+finished; it holds every finished trial and in the end what was chosen. So a killed tuning loses the
+trials that were running and no other.
+"""
 
 import functools
+import hashlib
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+import numpy as np
+
 from sparsegp.data import Table, table_from_arrays
-from sparsegp.errors import Interrupted, SettingsError
-from sparsegp.fit.prepare import prepare
-from sparsegp.fit.records import Records, has_run, records_in
-from sparsegp.fit.sample import digest, draw_sample
-from sparsegp.fit.trial import run_trial
+from sparsegp.errors import SettingsError, StoreError
+from sparsegp.fit.prepare import Prepared
+from sparsegp.fit.run import Run
+from sparsegp.fit.trial import draw_sample, run_trial
 from sparsegp.interrupt import StopRequest
-from sparsegp.learning.relevances import Sample
 from sparsegp.learning.search import MOST_ROWS, OUT_OF_TIME, Choice, Outcome, Plan, Trial, search
 from sparsegp.learning.space import Candidates
-from sparsegp.progress import Progress, Quiet
-from sparsegp.runtime import Runtime, Where, open_runtime
+from sparsegp.progress import Progress
+from sparsegp.runtime import Where, open_runtime
 from sparsegp.settings import SPARSE, TrainSettings
+from sparsegp.store import RUN_FILE, TUNING, RunDirectory, read_run
 
 MAX_TRIALS = 40
 
 
 @dataclass(frozen=True)
 class Tuned(Choice):
-    """The outcome of a tuning.
+    """The outcome of a tuning: what was chosen, and every trial.
 
     Attributes
     ----------
-    kernel : str
-        The text of the kernel that was chosen, in full precision.
-    nlpp : float or None
-        Of its last trial, on the held-out rows; None if no trial came to an end.
-    ended : str
-        What ended it: "all rungs" or "max_seconds".
+    kernel, nlpp, ended
+        See `Choice`.
     trials : tuple of dict
-        Every trial and how it went, in order: number, kernel, rung, rows, n_active, nlpp, error,
-        ece, seconds (of processor time), failure, its rival, and whether it `leads`.
+        How each trial went, in order: number, kernel, rung, rows, n_active, nlpp, error, ece,
+        seconds (of processor time), failure, its rival, and whether it `leads`.
     """
 
     trials: tuple[dict[str, Any], ...]
@@ -70,10 +74,8 @@ def tune(
 
     Parameters
     ----------
-    X : array or dask array (n, p), or Table
-        Inputs.
-    y : array (n,)
-        Labels: integers or strings.
+    X, y, runtime, progress
+        As in `train`.
     out : path or URL, optional
         Directory, or place in a store, for the records of the trials; `train` can have the same.
     resume : bool
@@ -83,9 +85,6 @@ def tune(
     max_seconds : float, optional
         After so many seconds of this call no trial is begun, and the best of the last rung that
         was completed wins.
-    runtime : Runtime or str or path, optional
-        Where to run, as in `train`.
-    progress : Progress, optional
     **settings
         Fields of `TrainSettings` for the run that will use the kernel. Its own kernel is tried on
         every subsample, and stays unless another leads it by a standard error on held-out rows
@@ -102,63 +101,100 @@ def tune(
     Interrupted
         On SIGTERM or Ctrl-C; the tuning can be resumed if it has a directory.
     """
-    began, chosen = time.monotonic(), tunable(**settings)
-    if max_trials < 1:
-        raise SettingsError(f"max_trials must be at least 1, got {max_trials}")
-    if max_seconds is not None and not max_seconds > 0:
-        raise SettingsError(f"max_seconds must be positive, got {max_seconds}")
-    if resume and out is None:
+    chosen, shown = tunable(**settings), progress or Progress()
+    store, has_run = None, False
+    if out is not None:
+        store, run = _directory(out, shown.message), RunDirectory(out, 1, shown.message)
+        store.check_free(resume)
+        run.check_free(resume)
+        has_run = RUN_FILE in run.folder.sizes()
+        if has_run and RUN_FILE not in store.folder.sizes():
+            raise StoreError(f"{out} holds a run that was not tuned; choose another --out")
+    elif resume:
         raise SettingsError("resume needs the directory of the tuning: give out")
-    shown: Progress = progress or Quiet()
-    records = Records() if out is None else records_in(out, shown.message, resume)
     with ExitStack() as stack:
-        stop = stack.enter_context(StopRequest())
-        place = stack.enter_context(open_runtime(runtime))
-        table = X if isinstance(X, Table) else table_from_arrays(X, y)
-        data = prepare(table, None, chosen, place)
-        n_active = chosen.rows_to_include(data.summary.n)
-        sample = draw_sample(data, chosen, MOST_ROWS, place.scheduler())
-        if records.store is not None:
-            stack.callback(records.store.close)
-            asked = {**chosen.to_json(), "max_trials": max_trials}
-            identity = {**data.to_json(), "sample": digest(sample)}
-            records.store.open({"settings": asked, "data": identity}, resume)
-            records.load()
-        stopped_early = records.chosen is not None and records.chosen["ended"] == OUT_OF_TIME
-        if records.chosen is None or (stopped_early and not (out and has_run(out))):
-            end = math.inf if max_seconds is None else began + max_seconds
-            trials = Trials(sample, chosen, place, records, shown, stop, end)
-            plan = Plan.of(sample.X.shape, n_active, max_trials, chosen.n_validation)
-            candidates = Candidates(chosen.kernel, data.scaled_variances, chosen.seed)
-            records.choose(search(candidates, plan, trials.try_out))
-        assert records.chosen is not None  # just now, or before
-        return Tuned(**records.chosen, trials=tuple(records.in_order()))
+        return Tuning(
+            X if isinstance(X, Table) else table_from_arrays(X, y),
+            chosen,
+            stop=stack.enter_context(StopRequest()),
+            runtime=stack.enter_context(open_runtime(runtime)),
+            store=store,
+            resume=resume,
+            progress=shown,
+            max_trials=max_trials,
+            max_seconds=max_seconds,
+            has_run=has_run,
+        ).fit()
 
 
-@dataclass
-class Trials:
-    """Tries candidates out on a runtime, side by side; those on record are not tried again.
+@dataclass(eq=False)
+class Tuning(Run[Tuned]):
+    """A tuning under way: trials run side by side, and those on record are not made again.
+
+    Parameters
+    ----------
+    rows, settings, runtime, store, resume, progress, stop
+        See `Run`.
+    max_trials, max_seconds
+        See `tune`.
+    has_run : bool
+        Whether the run that it is for has begun: then the choice stands, even if time ran out.
 
     Attributes
     ----------
     sample : Sample
-    settings : TrainSettings
-        Of the run that the tuning is for.
-    runtime : Runtime
-    records : Records
-    progress : Progress
-    stop : StopRequest
-    end : float
-        Of `time.monotonic`, after which no trial is begun.
+    trials : list of dict
+        Finished trials, each with its outcome in one.
+    choice : dict or None
+        What was chosen in the end.
     """
 
-    sample: Sample
     settings: TrainSettings
-    runtime: Runtime
-    records: Records
-    progress: Progress
-    stop: StopRequest
-    end: float
+    max_trials: int = MAX_TRIALS
+    max_seconds: float | None = None
+    has_run: bool = False
+
+    def __post_init__(self, rows: Table | Prepared, held_out: Table | None) -> None:
+        if self.max_trials < 1:
+            raise SettingsError(f"max_trials must be at least 1, got {self.max_trials}")
+        if self.max_seconds is not None and not self.max_seconds > 0:
+            raise SettingsError(f"max_seconds must be positive, got {self.max_seconds}")
+        self._end = time.monotonic() + (self.max_seconds or math.inf)
+        super().__post_init__(rows, held_out)
+        self.n_active = self.settings.rows_to_include(self.data.summary.n)
+        self.sample = draw_sample(self.data, self.settings, MOST_ROWS, self.runtime.scheduler())
+        self.trials: list[dict[str, Any]] = []
+        self.choice: dict[str, Any] | None = None
+
+    def identity(self) -> dict[str, dict[str, Any]]:
+        """Return settings and data, with the number of trials and a digest of the sample."""
+        known, sample = super().identity(), hashlib.blake2b(digest_size=16)
+        for each in fields(self.sample):
+            sample.update(np.ascontiguousarray(getattr(self.sample, each.name)).data)
+        known["settings"] |= {"max_trials": self.max_trials}
+        known["data"] |= {"sample": sample.hexdigest()}
+        return known
+
+    def build(self) -> None:
+        """Take up the trials that are on record."""
+        if (stored := self.restored()) is not None:
+            self.trials, self.choice = list(stored.meta["trials"]), stored.meta["chosen"]
+        if self.choice and self.choice["ended"] == OUT_OF_TIME and not self.has_run:
+            self.choice = None
+
+    def complete(self) -> Tuned:
+        """Make the trials that remain, and return the choice."""
+        if self.choice is None:
+            settings, shape = self.settings, self.sample.X.shape
+            plan = Plan.of(shape, self.n_active, self.max_trials, settings.n_validation)
+            candidates = Candidates(settings.kernel, self.data.scaled_variances, settings.seed)
+            self.choice = asdict(search(candidates, plan, self.try_out))
+            self.checkpoint(len(self.trials), due=True)
+        return Tuned(**self.choice, trials=tuple(_in_order(self.trials)))
+
+    def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what a checkpoint holds."""
+        return {"trials": self.trials, "chosen": self.choice}, {}
 
     def try_out(self, trials: Sequence[Trial], what: str) -> dict[int, Outcome]:
         """Return how some trials went, by number; some are missing if time ran out.
@@ -167,43 +203,83 @@ class Trials:
         ------
         Interrupted
             If a stop was requested.
-        StoreError
-            If a record cannot be written.
         """
-        known = {trial.number: self.records.find(trial) for trial in trials}
+        known = {trial.number: self._find(trial) for trial in trials}
         outcomes = {number: found for number, found in known.items() if found is not None}
         missing = [trial for trial in trials if trial.number not in outcomes]
         self.progress.start(len(trials), what, "tune")
         self._show(outcomes)
-        if missing and not self._must_end():
+        self._check_stop()
+        if missing and time.monotonic() < self._end:
             work = functools.partial(run_trial, self.settings)
             running = self.runtime.run_tasks(work, self.sample, missing, self._check_stop)
             with closing(running) as ended:
                 for index, outcome in ended:
-                    self.records.add(missing[index], outcome)
+                    self.trials.append({**asdict(missing[index]), **asdict(outcome)})
                     outcomes[missing[index].number] = outcome
                     self._show(outcomes)
-                    if len(outcomes) < len(trials) and self._must_end():
+                    self.checkpoint(len(self.trials), due=True)
+                    if time.monotonic() >= self._end:
                         break
         self.progress.finish()
         return outcomes
+
+    def _check_stop(self) -> None:
+        self.checkpoint(len(self.trials))
+
+    def _find(self, trial: Trial) -> Outcome | None:
+        """Return how a trial went, None if it was not finished."""
+        own = {name: value for name, value in asdict(trial).items() if name != "kernel"}
+        for entry in self.trials:
+            if own.items() <= entry.items():
+                return Outcome(**{each.name: entry[each.name] for each in fields(Outcome)})
+        return None
 
     def _show(self, outcomes: Mapping[int, Outcome]) -> None:
         found = [each.nlpp for each in outcomes.values() if each.nlpp is not None]
         self.progress.update(len(outcomes), **({"heldout_nlpp": min(found)} if found else {}))
 
-    def _must_end(self) -> bool:
-        """Whether time has run out; raises Interrupted if a stop was requested."""
-        self._check_stop()
-        return time.monotonic() >= self.end
 
-    def _check_stop(self) -> None:
-        if reason := self.stop.requested:
-            kept = "go on by --resume"
-            if self.records.store is None:
-                kept = "nothing was kept, as there is no --out"
-            done = len(self.records.trials)
-            raise Interrupted(f"stopped by {reason} after {done} trials; {kept}")
+def read_records(
+    path: str | os.PathLike[str], on_warning: Callable[[str], None] = lambda text: None
+) -> Mapping[str, Any] | None:
+    """Return the records of the tuning in the folder of a run, None if there was none.
+
+    Parameters
+    ----------
+    path : path or URL
+    on_warning : callable
+        Receives a text about what cannot be read.
+
+    Returns
+    -------
+    mapping or None
+        `settings`, `data`, `limits`; `trials`, each trial and its outcome in one, by rung and
+        number; `chosen`, None while the tuning is not finished.
+
+    Raises
+    ------
+    StoreError
+        If a file is damaged.
+    """
+    store = _directory(path, on_warning)
+    if RUN_FILE not in store.folder.sizes():
+        return None
+    settings, data = read_run(store.folder)
+    limits = {"max_trials": settings.pop("max_trials", None)}
+    found = store.load()
+    known = {} if found is None else found[1].meta
+    tuning = {"settings": settings, "data": data, "limits": limits}
+    trials = _in_order(known.get("trials", ()))
+    return {**tuning, "trials": trials, "chosen": known.get("chosen")}
+
+
+def _directory(path: str | os.PathLike[str], on_warning: Callable[[str], None]) -> RunDirectory:
+    return RunDirectory(os.path.join(os.fspath(path), TUNING), 1, on_warning)
+
+
+def _in_order(trials: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(trials, key=lambda trial: (trial["rung"], trial["number"]))
 
 
 def tunable(**named: Any) -> TrainSettings:

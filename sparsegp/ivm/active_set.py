@@ -6,138 +6,138 @@ nothing else.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import astuple
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.errors import StoreError
 from sparsegp.ivm.inclusions import Inclusions
-from sparsegp.ivm.shrink import Keep, in_order, kept_arrays, kept_from, room
-from sparsegp.types import Doubles, Floats, Integers
+from sparsegp.ivm.shrink import Keep
+from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 
-class ActiveSet:
-    """Batches of inclusions in order, and which candidates were kept in between."""
+class Step(Protocol):
+    """A message that adds inclusions: from `start` of them to `stop`."""
+
+    @property
+    def start(self) -> int: ...  # noqa: D102
+
+    @property
+    def stop(self) -> int: ...  # noqa: D102
+
+
+S = TypeVar("S", bound=Step)
+
+
+class History(Generic[S]):
+    """What brings row blocks to their present state.
+
+    Attributes
+    ----------
+    included : list of S
+        Arguments of `include`, in order.
+    kept : list of Keep
+        Arguments of `keep`: which candidates were kept in between.
+    """
 
     def __init__(self) -> None:
-        self.batches: list[Inclusions] = []
+        self.included: list[S] = []
         self.kept: list[Keep] = []
 
     def __len__(self) -> int:
-        return self.batches[-1].stop if self.batches else 0
-
-    def append(self, batch: Inclusions) -> None:
-        """Add a batch that starts where the last one stopped."""
-        if batch.start != len(self):
-            raise ValueError(f"batch starts at {batch.start}, the active set has {len(self)} rows")
-        self.batches.append(batch)
+        return self.included[-1].stop if self.included else 0
 
     @property
     def room(self) -> int:
-        """Active rows for which the candidates last kept are there."""
-        return room(self.kept)
+        """Inclusions up to which the candidates last kept serve."""
+        return self.kept[-1].room if self.kept else 0
 
     def recovery(self) -> list[tuple[str, tuple[Any, ...]]]:
         """Return the messages that bring a new block to the present."""
-        return in_order(self.kept, {batch.start: batch for batch in self.batches})
+        keeps = [(keep.start, 0, ("keep", (keep,))) for keep in self.kept]
+        includes = [(step.start, 1, ("include", (step,))) for step in self.included]
+        return [message for *_, message in sorted([*keeps, *includes], key=lambda each: each[:2])]
 
-    def _filled(self, name: str) -> NDArray[Any]:
-        return np.concatenate([getattr(batch, name)[: batch.count] for batch in self.batches])
+    def kept_arrays(self) -> dict[str, NDArray[np.uint64]]:
+        """Return `kept` as an array, if there is anything."""
+        words = [astuple(keep) for keep in self.kept]
+        return {"kept": np.array(words, dtype=np.uint64)} if words else {}
+
+    def restore_kept(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `kept_arrays` returned."""
+        self.kept = [Keep(*words) for words in arrays.get("kept", np.empty((0, 5))).tolist()]
+
+
+COLUMNS = ("rows", "target", "x", "site", "precision", "score")
+"""Fields of a batch that are saved as they are, one batch after the other."""
+
+
+class ActiveSet(History[Inclusions]):
+    """Batches of inclusions in order, for one active set."""
+
+    def _joined(self, name: str) -> NDArray[Any]:
+        return np.concatenate([getattr(batch, name)[: batch.count] for batch in self.included])
 
     @property
     def rows(self) -> Integers:
         """Row numbers in order of inclusion, (d,)."""
-        return self._filled("rows") if self.batches else np.empty(0, dtype=np.int64)
+        return self._joined("rows") if self.included else np.empty(0, dtype=np.int64)
 
     @property
     def target(self) -> NDArray[Any]:
         """Class codes, or numbers, of the active rows, (d,)."""
-        return self._filled("target")
+        return self._joined("target")
 
     @property
     def x(self) -> Floats:
         """Scaled inputs of the active rows, (d, p)."""
-        return self._filled("x")
+        return self._joined("x")
 
     def sites(self, n_latent: int) -> tuple[Doubles, Doubles]:
         """Return means (d, R) and precisions (d, C) of the sites of the active rows."""
         del n_latent  # as they are
-        return self.site, self.precision
-
-    @property
-    def site(self) -> Doubles:
-        """Site means of the active rows, (d, R)."""
-        return self._filled("site")
-
-    @property
-    def precision(self) -> Doubles:
-        """Site precisions of the active rows, (d, C)."""
-        return self._filled("precision")
+        return self._joined("site"), self._joined("precision")
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return everything as a few arrays; the factors row after row without their zeros."""
-        rows = [
-            batch.factor[:, j, : batch.start + j + 1]
-            for batch in self.batches
-            for j in range(batch.count)
-        ]
-        arrays = {
-            "rows": self._filled("rows"),
-            "target": self._filled("target"),
-            "x": self._filled("x"),
-            "site": self._filled("site"),
-            "precision": self._filled("precision"),
-            "score": self._filled("score"),
-            "step": np.concatenate([b.step[:, : b.count] for b in self.batches], axis=1),
-            "factor": np.concatenate(rows, axis=1),
-            "counts": np.array([batch.count for batch in self.batches]),
+        batches = self.included
+        factor = [b.factor[:, : b.count, : b.stop][:, _lower(b.start, b.stop)] for b in batches]
+        return {
+            **{name: self._joined(name) for name in COLUMNS},
+            "step": np.concatenate([batch.step[:, : batch.count] for batch in batches], axis=1),
+            "factor": np.concatenate(factor, axis=1),
+            "counts": np.array([batch.count for batch in batches]),
+            **self.kept_arrays(),
         }
-        return arrays | kept_arrays(self.kept)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], slots: int) -> "ActiveSet":
-        """Rebuild what `arrays` returned.
+        """Rebuild what `arrays` returned, in batches of so many slots.
 
         Raises
         ------
         StoreError
             If the arrays do not fit together.
         """
-        active, step, factor = cls(), arrays["step"], arrays["factor"]
-        active.kept = kept_from(arrays)
-        precision = arrays.get("precision")  # checkpoints of version 0.1 had sites of precision 1
-        if precision is None:
-            precision = np.ones((len(arrays["rows"]), len(factor)))
-        if len(arrays["rows"]) != arrays["counts"].sum() or (arrays["counts"] > slots).any():
+        counts, packed = arrays["counts"], arrays["factor"]
+        if len(arrays["rows"]) != counts.sum() or (counts > slots).any():
             raise StoreError("the checkpoint's batches do not add up to its active rows")
-        for count in arrays["counts"].tolist():
-            t = len(active)
-            keep = slice(t, t + count)
-            lower = np.zeros((len(factor), slots, t + slots))
-            lower[:, :, t:] = np.eye(slots)
-            for j in range(count):
-                size = t + j + 1
-                begin = size * (size - 1) // 2
-                lower[:, j, :size] = factor[:, begin : begin + size]
-            active.append(
-                Inclusions(
-                    start=t,
-                    count=count,
-                    rows=_padded(arrays["rows"][keep], slots, -1),
-                    target=_padded(arrays["target"][keep], slots, -1),
-                    x=_padded(arrays["x"][keep], slots, 0),
-                    factor=lower,
-                    step=_padded(step[:, keep].swapaxes(0, 1), slots, 0).swapaxes(0, 1),
-                    site=_padded(arrays["site"][keep], slots, 0),
-                    precision=_padded(precision[keep], slots, 0),
-                    score=_padded(arrays["score"][keep], slots, 0),
-                )
-            )
+        active = cls()
+        active.restore_kept(arrays)
+        for stop, count in zip(np.cumsum(counts).tolist(), counts.tolist(), strict=True):
+            start = stop - count
+            batch = slice(start, stop)
+            factor = np.zeros((len(packed), count, stop))
+            triangle = slice(start * (start + 1) // 2, stop * (stop + 1) // 2)
+            factor[:, _lower(start, stop)] = packed[:, triangle]
+            columns = {name: arrays[name][batch] for name in COLUMNS}
+            step = arrays["step"][:, batch]
+            active.included.append(Inclusions.padded(slots, start, factor, step, **columns))
         return active
 
 
-def _padded(values: NDArray[Any], slots: int, fill: float) -> NDArray[Any]:
-    out = np.full((slots, *values.shape[1:]), fill, dtype=values.dtype)
-    out[: len(values)] = values
-    return out
+def _lower(start: int, stop: int) -> Booleans:
+    """Return where rows `start` to `stop` of a lower triangular matrix have entries."""
+    return np.tri(stop - start, stop, start, dtype=bool)

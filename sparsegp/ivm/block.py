@@ -1,21 +1,17 @@
-"""One row block: its rows, their stub matrices and marginals, and how an inclusion changes them.
+"""Row blocks of which every process has the same active set.
 
 The recursion is that of ivm/reference.py, for many rows and inclusions at a time.
-Every method can be repeated: a batch that was applied is not applied again.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from sparsegp.ivm import features
 from sparsegp.ivm.criteria import Marginals
-from sparsegp.ivm.evidence_rows import Representation, RowSums
 from sparsegp.ivm.inclusions import Candidates, Inclusions
-from sparsegp.ivm.rows import TILE
+from sparsegp.ivm.rows import Block
 from sparsegp.ivm.scores import Scores
-from sparsegp.ivm.thinning import ThinnedRows
 from sparsegp.ivm.verify import first_overtaken
 from sparsegp.math.linalg import inverse_lower
 from sparsegp.math.products import thin_times
@@ -23,28 +19,36 @@ from sparsegp.math.summation import snap
 from sparsegp.types import Doubles, Floats, Integers
 
 
-class RowBlock(ThinnedRows):
-    """Consecutive rows and their state; every process has the same active set."""
+class RowBlock(Block):
+    """Consecutive rows and their state, for one active set."""
 
     def _begin(self) -> None:
         super()._begin()
         settings = self.settings
-        self.stubs: list[Floats] = []  # panels of `room` columns, (C, tiles, columns, width) each
         if settings.bound is None:
-            self._add_columns(settings.capacity)
+            self._make_room(settings.capacity)
+        lazy = settings.lazy and len(settings.kernels) == 1
         self.scores = Scores(
-            settings.criterion,
-            settings.rule,
-            self.scored_target,
-            settings.n_latent,
-            settings.lazy and len(settings.kernels) == 1,
+            settings.criterion, settings.rule, self.target, settings.n_latent, lazy
         )
-        self._pending: tuple[Inclusions, Floats] | None = None
+        self._pending: tuple[Inclusions, list[Floats]] | None = None
+
+    def _make_room(self, count: int) -> None:
+        super()._make_room(count)
+        for panels in self.stubs:
+            panels.append(self._allocate_panel(count))
+
+    def _evaluate(self, index: Integers, marginals: Marginals) -> Doubles:
+        return self.scores.evaluate(index, marginals)
+
+    def _follow(self, places: Integers) -> None:
+        self.scores.take(places)
+        self._pending = None
 
     # -- inclusion ---------------------------------------------------------------------------------
 
     def propose(self, batch: Inclusions, pool: Integers) -> int:
-        """Return how many rows of the batch are the true winners as far as this block can tell.
+        """Return how many rows of the batch no row of this block overtakes.
 
         Parameters
         ----------
@@ -65,7 +69,7 @@ class RowBlock(ThinnedRows):
         columns = self._columns(batch)
         self._pending = (batch, columns)
         open_ = self.open.copy()
-        open_[self._local(pool)] = False
+        open_[self._places(pool)] = False
         return first_overtaken(batch, self._marginals(), self.scores, open_, columns, self.group)
 
     def include(self, batch: Inclusions) -> None:
@@ -73,149 +77,94 @@ class RowBlock(ThinnedRows):
         if self.n_active >= batch.stop:
             return  # a message that comes twice
         self._require(batch.start)
-        columns = self._pending_columns(batch)
-        stop, q = batch.start + batch.count, batch.count
-        panel = self.stubs[-1]  # a batch does not go beyond it
-        first = batch.start - (self.room - panel.shape[2])
+        columns, q = self._pending_columns(batch), batch.count
         mean = self.mean.reshape(self.n_tiles, self.width, self.mean.shape[1])
-        for tiles in self._groups():
-            for c in range(len(self.settings.kernels)):
-                new = columns[c, tiles]
-                panel[c, tiles, first : first + q] = new[:, :q]
-                wide = new.astype(np.float64)
-                wide[:, q:] = 0.0
-                change = np.matmul(wide.transpose(0, 2, 1), batch.step[c])
-                if len(self.settings.kernels) == 1:
-                    mean[tiles] += change
-                else:
-                    mean[tiles, :, c] += change[..., 0]
-                variance = self.variance[:, c].reshape(self.n_tiles, self.width)
-                variance[tiles] -= np.einsum("tqn,tqn->tn", wide, wide)
-        self.open[self._local(batch.rows[:q])] = False
-        self.n_active = stop
+        variance = self.variance.reshape(self.n_tiles, self.width, len(columns))
+        for c, panels in enumerate(self.stubs):
+            panel = panels[-1]  # a batch does not go beyond it
+            first = batch.start - (self.room - panel.shape[1])
+            own = slice(None) if len(columns) == 1 else slice(c, c + 1)
+            for tiles in self._groups():
+                panel[tiles, first : first + q] = columns[c][tiles, :q]  # M, eq. 5.3
+                mu = columns[c][tiles].astype(np.float64)
+                mu[:, q:] = 0.0
+                mean[tiles, :, own] += np.matmul(mu.transpose(0, 2, 1), batch.step[c])  # eq. 5.4
+                variance[tiles, :, c] -= np.einsum("tqn,tqn->tn", mu, mu)  # eq. 5.2
+        self.open[self._places(batch.rows[:q])] = False
+        self.n_active, self.sizes = batch.stop, [batch.stop] * len(columns)
 
-    def _columns(self, batch: Inclusions) -> Floats:
-        """Return the stub columns of a batch, (C, tiles, q, width)."""
-        t = batch.start
-        shape = (len(self.settings.kernels), self.n_tiles, batch.slots, self.width)
-        columns: Floats = np.empty(shape, dtype=self.X.dtype)
+    def _columns(self, batch: Inclusions) -> list[Floats]:
+        """Return the stub columns of a batch, (tiles, slots, width) of every process."""
+        t, dtype = batch.start, self.X.dtype
+        found = []
         for c, kernel in enumerate(self.settings.kernels):
-            past = batch.factor[c, :, :t].astype(self.X.dtype)
-            within = inverse_lower(batch.factor[c, :, t:]).astype(self.X.dtype)
+            past = batch.factor[c, :, :t].astype(dtype)
+            within = inverse_lower(batch.factor[c, :, t:]).astype(dtype)
+            columns = np.empty((self.n_tiles, batch.slots, self.width), dtype=dtype)
             for tiles in self._groups():
                 X, half_norms = self._inputs(tiles)
-                residual = kernel(X, batch.x, half_norms).transpose(0, 2, 1)
-                for these, panel in self._panels(t):
-                    some = panel[c, tiles, : these.stop - these.start]
-                    residual = residual - thin_times(past[:, these], some)
-                np.matmul(within, residual, out=columns[c, tiles])
-        return columns
+                sigma = kernel(X, batch.x, half_norms).transpose(0, 2, 1)
+                for these, panel in self._panels(c):
+                    sigma = sigma - thin_times(past[:, these], panel[tiles])  # eq. 5.1
+                np.matmul(within, sigma, out=columns[tiles])
+            found.append(columns)
+        return found
 
-    def _panels(self, t: int) -> Iterator[tuple[slice, Floats]]:
-        """Yield the panels that hold the first t stub columns, and which of them each holds."""
-        start = 0
-        for panel in self.stubs:
-            stop = min(start + panel.shape[2], t)
-            if start < stop:
-                yield slice(start, stop), panel
-            start = stop
-
-    def _add_columns(self, count: int) -> None:
-        """Make room for more stub columns."""
-        shape = (len(self.settings.kernels), self.n_tiles, count, self.width)
-        self.stubs.append(self.settings.allocate(shape, self.X.dtype))
-        super()._add_columns(count)
-
-    def _pending_columns(self, batch: Inclusions) -> Floats:
+    def _pending_columns(self, batch: Inclusions) -> list[Floats]:
+        """Return the stub columns of a batch, those of its proposal if there was one."""
         pending, self._pending = self._pending, None
         if pending is not None:
-            same = pending[0].start == batch.start and np.array_equal(
-                pending[0].rows[: batch.count], batch.rows[: batch.count]
-            )
-            if same:
-                return pending[1]
+            proposed, columns = pending
+            rows = proposed.rows[: batch.count], batch.rows[: batch.count]
+            if proposed.start == batch.start and np.array_equal(*rows):
+                return columns
         return self._columns(batch)
 
-    # -- candidates that leave ---------------------------------------------------------------------
-
-    def _evaluate(self, index: Integers, marginals: Marginals) -> Doubles:
-        return self.scores.evaluate(index, marginals)
-
-    def _follow(self, places: Integers) -> None:
-        self.scores.hold(places)
-        self._pending = None
-        for k, panel in enumerate(self.stubs):
-            self.stubs[k] = self._moved(panel, places)
-
-    # -- answers -----------------------------------------------------------------------------------
+    # -- candidates --------------------------------------------------------------------------------
 
     def advance(
         self, batch: Inclusions | None, n_active: int, count: int
-    ) -> tuple[Integers, Doubles, Candidates | None]:
-        """Apply a batch and return the rows that now score best, and their scores.
+    ) -> tuple[Integers, Doubles]:
+        """Apply a batch, after which there are `n_active` active rows.
 
-        Parameters
-        ----------
-        batch : Inclusions or None
-        n_active : int
-            Active rows after it.
-        count : int
-            Rows wanted. If it is one, all that is needed to include it comes along.
+        Returns
+        -------
+        rows : Integers (m,)
+            The `count` rows that score best then, or all there are.
+        scores : Doubles (m,)
+            In units of the comparison.
         """
         if batch is not None:
             self.include(batch)
         self._require(n_active)
         index, scores = self.scores.top(self._marginals(), self.open, count)
-        rows = self.rows[index]
-        return rows, scores, self.gather(rows, scores) if count == 1 else None
+        return self.rows[index], scores
 
     def gather(self, rows: Integers, scores: Doubles) -> Candidates:
         """Return what is needed to include those of the rows that are in this block."""
-        index = self._local(rows)
-        tile, place = index // self.width, index % self.width
-        stub = [
-            panel[:, tile, : these.stop - these.start, place]
-            for these, panel in self._panels(self.n_active)
-        ]
-        empty = np.empty((len(index), len(self.settings.kernels), 0), dtype=self.X.dtype)
-        local = self.rows[index] - self.first_row
+        index = self._places(rows)
         return Candidates(
             rows=self.rows[index],
             target=self.target[index],
-            score=scores[self._holds(rows)],
-            x=self.X[local // TILE, local % TILE],
-            stub=np.concatenate([empty, *stub], axis=2).swapaxes(0, 1),
+            score=scores[self._contains(rows)],
+            x=self.X[self.rows[index] - self.first_row],
+            stub=np.stack([self._stub_rows(index, c) for c in range(len(self.stubs))]),
             mean=self.mean[index],
             variance=self.variance[index],
         )
 
-    def array(self, name: str, process: int = 0) -> Floats:
-        """Return `stub` (d, m) of one process, `mean` (m, K) or `variance` (m, C).
-
-        They are not a number for rows that are no candidates any more.
-        """
-        if name != "stub":
-            return self._of_all_rows({"mean": self.mean, "variance": self.variance}[name])
-        stub = np.empty((self.n_active, self.n_rows), dtype=self.X.dtype)
-        for these, panel in self._panels(self.n_active):
-            some = panel[process, :, : these.stop - these.start].swapaxes(1, 2)
-            stub[these] = self._of_all_rows(some.reshape(len(self.rows), some.shape[2])).T
-        return stub
-
     # -- all-data posterior ------------------------------------------------------------------------
 
-    def _stub(self, d: int) -> Floats:
-        """Return the first d stub columns of all rows, (C, tiles, d, TILE): there is no bound."""
-        (whole,) = self.stubs
-        return whole[:, :, :d]
+    def _stub(self, d: int) -> list[Floats]:
+        """Return the first d stub columns of all rows, (tiles, d, TILE) of every process."""
+        return [whole[:, :d] for (whole,) in self.stubs]  # there is no bound
 
     def gram(self, n_active: int, quantum: float) -> Doubles | None:
         """Return M M^T of every process, (C, d, d); None for held-out rows."""
         self._require(n_active)
         if self.held_out:
             return None
-        counts = self.real.reshape(self.n_tiles, TILE)
-        return features.gram(self._stub(n_active), counts, self.settings.unit, quantum)
+        return features.gram(self._stub(n_active), self.real, self.settings.unit, quantum)
 
     def slope(
         self, n_active: int, coefficients: Doubles, joined: bool, value_unit: float, unit: float
@@ -236,24 +185,22 @@ class RowBlock(ThinnedRows):
         self._require(n_active)
         if self.held_out:
             return None
-        counts = self.real
-        validation = np.zeros_like(counts) if joined else self.validation
-        every = np.empty(len(counts))
+        likelihood: Any = self.settings.likelihood
+        validation = np.zeros_like(self.real) if joined else self.validation
+        log_z = np.empty(len(self.real))
 
         def gradient(mean: Floats, rows: slice) -> Floats:
-            some = slice(0, int(counts[rows].sum()))  # the last tile is filled up
+            real = slice(0, int(self.real[rows].sum()))  # the last tile is filled up
             p = np.zeros_like(mean)
-            likelihood: Any = self.settings.likelihood
-            every[rows][some], p[some] = likelihood.mean_gradient(
-                mean[some], self.target[rows][some]
-            )
+            target = self.target[rows][real]
+            log_z[rows][real], p[real] = likelihood.mean_gradient(mean[real], target)
             p[validation[rows]] = 0
             return p
 
         stub = self._stub(n_active)
         pull = features.slope(stub, coefficients, gradient, self.settings.unit, unit)
-        value = float(snap(every[counts & ~validation], value_unit).sum())
-        return value, pull, every[validation]
+        value = float(snap(log_z[self.real & ~validation], value_unit).sum())
+        return value, pull, log_z[validation]
 
     def rescore(self, coefficients: Doubles) -> None:
         """Score the rows, from now on, by M^T c of the first d inclusions; c (C, d, R)."""
@@ -262,13 +209,3 @@ class RowBlock(ThinnedRows):
         if not self.held_out:
             mean = features.means(self._stub(d), coefficients)
             self.scores.freeze(Marginals(self.rows, self.target, mean, np.zeros((len(mean), 1))))
-
-    # -- evidence ----------------------------------------------------------------------------------
-
-    def evidence(self, n_active: int, representation: Representation, spare: int) -> RowSums | None:
-        """Return what open rows add to the evidence (learning/evidence.py); None for held-out rows.
-
-        Parameters are those of `evidence_rows.row_sums`.
-        """
-        self._require(n_active)
-        return self._row_sums(self.open, representation, spare)

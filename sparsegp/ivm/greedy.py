@@ -2,8 +2,8 @@
 
 One by one (the paper's order), the driver looks ahead: it takes a pool of the best candidates,
 includes from it in greedy order as long as the pool is likely to hold the winner, and the blocks
-check afterwards that no other row would have won (ivm/verify.py). What was overtaken is dropped, so
-the order is that of one row a round, at the price of large matrix products and few messages.
+check afterwards that no other row would have won (ivm/verify.py). What was overtaken is discarded,
+so the order is that of one row a round, at the price of large matrix products and few messages.
 
 In panels, the driver takes the most different of the best candidates, without a check.
 
@@ -17,17 +17,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sparsegp.errors import SettingsError
-from sparsegp.ivm.active_set import ActiveSet
-from sparsegp.ivm.inclusions import Candidates, Inclusions, merge
+from sparsegp.ivm.active_set import ActiveSet, History
+from sparsegp.ivm.inclusions import merge
 from sparsegp.ivm.pool import Pool
 from sparsegp.ivm.rows import BlockSettings
 from sparsegp.ivm.shrink import Keep, thresholds
-from sparsegp.types import Integers
+from sparsegp.types import Doubles, Integers
 
 POOL_PER_SLOT = (4, 8)
-"""Candidates in the pool for each row to look ahead, among few rows and among `MANY_ROWS`: there a
-batch that is cut short wastes more than scores do."""
+"""Candidates in the pool for each row to look ahead, among few rows and among `MANY_ROWS`: with
+many, a batch that is cut short wastes more than scores do."""
 MANY_ROWS = 32768
 """Blocks of so many rows are made of groups of tiles."""
 
@@ -50,7 +49,7 @@ class Order:
     Parameters
     ----------
     lookahead : int
-        One by one, with at most so many inclusions between two questions to the blocks. The
+        One by one, with at most so many inclusions between two messages to the blocks. The
         active set does not depend on it.
     panel : int
         If above 1: so many rows at a time, the most different of the best.
@@ -58,11 +57,6 @@ class Order:
 
     lookahead: int = 56
     panel: int = 1
-
-    def __post_init__(self) -> None:
-        for name in ("lookahead", "panel"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"{name} must be at least 1, got {getattr(self, name)}")
 
     @property
     def slots(self) -> int:
@@ -78,21 +72,10 @@ class Order:
         return POOL_PER_SLOT[n_rows >= MANY_ROWS] * self.lookahead if self.lookahead > 1 else 1
 
 
-class Thinned(Protocol):
-    """What a thinning needs of an active set."""
-
-    kept: list[Keep]
-
-    @property
-    def room(self) -> int:
-        """Inclusions for which the candidates last kept are there."""
-        ...
-
-    def __len__(self) -> int: ...
-
-
-def make_room(blocks: Blocks, settings: BlockSettings, active: Thinned, n_processes: int) -> int:
-    """Return up to how many inclusions the blocks may go on, after candidates left if they had to.
+def make_room(
+    blocks: Blocks, settings: BlockSettings, active: History[Any], n_processes: int
+) -> int:
+    """Return up to how many inclusions the present candidates serve; drop some if it is time to.
 
     Parameters
     ----------
@@ -106,16 +89,16 @@ def make_room(blocks: Blocks, settings: BlockSettings, active: Thinned, n_proces
     if bound is None:
         return settings.capacity
     if start == active.room:
-        keep = Keep(start, bound.room(start, settings.capacity))
-        most = bound.size(keep.room, n_processes)
+        room = bound.room(start, settings.capacity)
+        most, words = bound.size(room, n_processes), (0, 0, 0)
         if sum(blocks.map_blocks("count", start)) > most:
 
-            def ask(found: Sequence[int], prefix: int, shift: int) -> Integers:
+            def tally(found: Sequence[int], prefix: int, shift: int) -> Integers:
                 tallies = blocks.map_blocks("tally", start, found, prefix, shift)
                 return np.asarray(np.sum(tallies, axis=0))
 
-            words = thresholds(ask, most, math.floor(bound.best * most))
-            keep = Keep(start, keep.room, *words)
+            words = thresholds(tally, most, math.floor(bound.best * most))
+        keep = Keep(start, room, *words)
         blocks.map_blocks("keep", keep)
         active.kept.append(keep)
     return active.room
@@ -144,62 +127,39 @@ class Selection:
         active: ActiveSet,
         n_rows: int = 0,
     ) -> None:
-        self.n_rows = n_rows
         self.blocks, self.settings, self.order, self.active = blocks, settings, order, active
-        self.dropped = 0
-        self._best: list[tuple[Any, Any, Candidates | None]] | None = None
+        self.n_candidates = order.pool_size(settings.criterion.static, n_rows)
+        self._best: list[tuple[Integers, Doubles]] | None = None
 
-    def round(self, stop: int, last: int | None = None) -> bool:
-        """Include the next batch, up to `stop` rows in all.
-
-        Parameters
-        ----------
-        stop : int
-        last : int, optional
-            Active rows after which no candidates are asked for any more; `stop` if left out.
-
-        Returns
-        -------
-        bool
-            Whether there was a row that may be included.
-        """
-        room = make_room(self.blocks, self.settings, self.active, len(self.settings.kernels))
-        stop, last = min(stop, room), min(last or stop, room)
-        criterion, order = self.settings.criterion, self.order
-        count = order.pool_size(criterion.static, self.n_rows)
-        candidates = self._candidates(count)
-        pool = Pool(candidates, self.settings.kernels, self.settings.rule, criterion, order.slots)
-        wanted = min(order.slots, stop - len(self.active))
+    def round(self, stop: int) -> bool:
+        """Include the next batch, up to `stop` rows in all; return whether there was one."""
+        settings, order, active = self.settings, self.order, self.active
+        room = make_room(self.blocks, settings, active, len(settings.kernels))
+        pool = self._pool()
+        wanted = min(order.slots, stop - len(active), room - len(active))
         batch = pool.take_diverse(wanted) if order.panel > 1 else pool.take_best(wanted)
         if batch.count == 0:
             return False
-        if order.panel == 1 and batch.count > 1 and not criterion.static:
-            batch = self._checked(batch, candidates)
-        more = count if batch.stop < last else 0
-        best = self.blocks.map_blocks("advance", batch, batch.stop, more)
-        self._best = best if more else None
-        self.active.append(batch)
+        if order.panel == 1 and batch.count > 1 and not settings.criterion.static:
+            offered = pool.candidates.rows
+            batch = batch.first(min(self.blocks.map_blocks("propose", batch, offered)))
+        count = self.n_candidates if batch.stop < room else 0
+        self._best = self.blocks.map_blocks("advance", batch, batch.stop, count)
+        if not count:
+            self.forget()
+        active.included.append(batch)
         return True
 
     def forget(self) -> None:
         """Ask for candidates anew: the scores have changed."""
         self._best = None
 
-    def _checked(self, batch: Inclusions, candidates: Candidates) -> Inclusions:
-        """Return the part of the batch that is in the true order."""
-        kept = min(self.blocks.map_blocks("propose", batch, candidates.rows))
-        self.dropped += batch.count - kept
-        return batch.first(kept)
-
-    def _candidates(self, count: int) -> Candidates:
-        """Return the best rows of all blocks, with all that is needed to include them."""
-        best, self._best = self._best, None
-        if best is None:
-            best = self.blocks.map_blocks("advance", None, len(self.active), count)
-        attached = [part for _, _, part in best if part is not None]
-        if attached:
-            return merge(attached, count)
-        rows = np.concatenate([part[0] for part in best])
-        scores = np.concatenate([part[1] for part in best])
+    def _pool(self) -> Pool:
+        """Return the best rows of all blocks."""
+        count, settings = self.n_candidates, self.settings
+        best = self._best or self.blocks.map_blocks("advance", None, len(self.active), count)
+        rows, scores = (np.concatenate(parts) for parts in zip(*best, strict=True))
         order = np.lexsort((rows, -scores))[:count]
-        return merge(self.blocks.map_blocks("gather", rows[order], scores[order]), count)
+        candidates = merge(self.blocks.map_blocks("gather", rows[order], scores[order]))
+        slots = self.order.slots
+        return Pool(candidates, settings.kernels, settings.rule, settings.criterion, slots)

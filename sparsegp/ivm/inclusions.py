@@ -1,4 +1,4 @@
-"""A batch of inclusions: what the driver tells every row block, and what it keeps.
+"""A batch of inclusions: what the driver sends to every row block, and what it keeps.
 
 For process c (a kernel with its stub matrix) the included row i, the j-th of the active set, adds
 one row to the lower triangular factor L and one column to the means:
@@ -10,10 +10,11 @@ and step are those of its site (likelihoods/sites.py; GR eq. 5.1-5.4 have pi = 1
 of SLH appendix C.1 this L is Pi^(-1/2) L: Pi^(-1) + K_I = L L^T.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsegp.types import Doubles, Floats, Integers
 
@@ -32,9 +33,9 @@ class Inclusions:
     count : int
         Rows in it.
     rows : Integers (q,)
-        Row numbers in the whole data set, in order of inclusion.
+        Row numbers in the whole data set, in order of inclusion; -1 in empty slots.
     target : array (q,)
-        Their class codes, or numbers.
+        Their class codes, or numbers; -1 in empty slots.
     x : Floats (q, p)
     factor : Doubles (C, q, start + q)
         New rows of L, one matrix a process.
@@ -59,6 +60,31 @@ class Inclusions:
     precision: Doubles
     score: Doubles
 
+    @classmethod
+    def padded(
+        cls, slots: int, start: int, factor: Doubles, step: Doubles, **arrays: NDArray[Any]
+    ) -> "Inclusions":
+        """Return a batch with so many slots, of which the rows given fill the first.
+
+        Parameters
+        ----------
+        slots, start : int
+        factor : Doubles (C, count, start + count)
+        step : Doubles (C, count, R)
+        **arrays
+            The others, (count, ...).
+        """
+        n_processes, count, stop = factor.shape
+        square = np.zeros((n_processes, slots, start + slots))
+        square[:, :, start:] = np.eye(slots)
+        square[:, :count, :stop] = factor
+        steps = _filled(step.swapaxes(0, 1), slots, 0).swapaxes(0, 1)
+        others = {
+            name: _filled(values, slots, -1 if name in {"rows", "target"} else 0)
+            for name, values in arrays.items()
+        }
+        return cls(start=start, count=count, factor=square, step=steps, **others)
+
     @property
     def slots(self) -> int:
         """Number of slots q."""
@@ -73,22 +99,20 @@ class Inclusions:
         """Return the batch cut short, with the same slots."""
         if count == self.count:
             return self
-        keep = np.arange(self.slots) < count
-        factor = np.where(keep[:, np.newaxis], self.factor, 0.0)
-        empty = np.flatnonzero(~keep)
-        factor[:, empty, self.start + empty] = 1.0
-        return replace(
-            self,
-            count=count,
-            rows=np.where(keep, self.rows, -1),
-            target=np.where(keep, self.target, -1),
-            x=np.where(keep[:, np.newaxis], self.x, self.x.dtype.type(0)),
-            factor=factor,
-            step=np.where(keep[:, np.newaxis], self.step, 0.0),
-            site=np.where(keep[:, np.newaxis], self.site, 0.0),
-            precision=np.where(keep[:, np.newaxis], self.precision, 0.0),
-            score=np.where(keep, self.score, 0.0),
+        names = ("rows", "target", "x", "site", "precision", "score")
+        return self.padded(
+            self.slots,
+            self.start,
+            self.factor[:, :count, : self.start + count],
+            self.step[:, :count],
+            **{name: getattr(self, name)[:count] for name in names},
         )
+
+
+def _filled(values: NDArray[Any], slots: int, fill: float) -> NDArray[Any]:
+    out = np.full((slots, *values.shape[1:]), fill, dtype=values.dtype)
+    out[: len(values)] = values
+    return out
 
 
 @dataclass(frozen=True)
@@ -117,17 +141,11 @@ class Candidates:
     variance: Doubles
 
 
-def merge(parts: list[Candidates], count: int) -> Candidates:
-    """Return the best candidates of several blocks; ties go to the smaller row."""
-    score = np.concatenate([part.score for part in parts])
-    rows = np.concatenate([part.rows for part in parts])
-    order = np.lexsort((rows, -score))[:count]
-    return Candidates(
-        rows=rows[order],
-        target=np.concatenate([part.target for part in parts])[order],
-        score=score[order],
-        x=np.concatenate([part.x for part in parts])[order],
-        stub=np.concatenate([part.stub for part in parts], axis=1)[:, order],
-        mean=np.concatenate([part.mean for part in parts])[order],
-        variance=np.concatenate([part.variance for part in parts])[order],
-    )
+def merge(parts: list[Candidates]) -> Candidates:
+    """Return the candidates of several blocks, best first; ties go to the smaller row."""
+    rows, score = (np.concatenate([getattr(p, name) for p in parts]) for name in ("rows", "score"))
+    order = np.lexsort((rows, -score))
+    names = ("target", "x", "mean", "variance")
+    others = {name: np.concatenate([getattr(p, name) for p in parts])[order] for name in names}
+    stub = np.concatenate([part.stub for part in parts], axis=1)[:, order]
+    return Candidates(rows=rows[order], score=score[order], stub=stub, **others)

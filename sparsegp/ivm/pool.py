@@ -39,9 +39,7 @@ class Pool:
         criterion: Criterion,
         slots: int,
     ) -> None:
-        self.candidates = candidates
-        self.rule = rule
-        self.start = candidates.stub.shape[2]
+        self.candidates, self.rule = candidates, rule
         self.mean, self.variance = candidates.mean.copy(), candidates.variance.copy()
         x = candidates.x
         self.covariance = np.empty((len(kernels), len(x), len(x)))
@@ -52,12 +50,11 @@ class Pool:
         n_latent = self.mean.shape[1]
         self.scores = Scores(criterion, rule, candidates.target, n_latent, len(kernels) == 1)
         self.columns = np.zeros((len(kernels), slots, len(x)))
-        self.length = np.ones((len(kernels), slots))
+        self.length = np.empty((len(kernels), slots))
+        self.step = np.empty((len(kernels), slots, n_latent // len(kernels)))
+        self.site, self.precision = np.empty((slots, n_latent)), np.empty((slots, len(kernels)))
         self.picked: list[int] = []
-        self.site = np.zeros((slots, n_latent))
-        self.precision = np.zeros((slots, len(kernels)))
         self.score: list[float] = []
-        self.step = np.zeros((len(kernels), slots, n_latent // len(kernels)))
 
     def take_best(self, count: int) -> Inclusions:
         """Return a batch in greedy order, one by one.
@@ -81,12 +78,12 @@ class Pool:
         A row that may not be included any more, after others of the batch, is left out.
         """
         residual = self.covariance.sum(axis=0)
-        left = np.ones(len(residual), dtype=bool)
+        open_ = np.ones(len(residual), dtype=bool)
         diagonal = residual.diagonal().copy()
         factor = np.zeros((min(count, len(residual)), len(residual)))
         for j in range(len(factor)):
-            pivot = int(np.where(left, diagonal, -np.inf).argmax())
-            left[pivot] = False
+            pivot = int(np.where(open_, diagonal, -np.inf).argmax())
+            open_[pivot] = False
             if diagonal[pivot] > 0.0:
                 factor[j] = residual[pivot] - factor[:j, pivot] @ factor[:j]
                 factor[j] /= np.sqrt(diagonal[pivot])
@@ -122,22 +119,22 @@ class Pool:
         self.score.append(score)
 
     def _batch(self) -> Inclusions:
-        t, q, picked = self.start, self.columns.shape[1], np.array(self.picked, dtype=np.int64)
-        candidates, count = self.candidates, len(self.picked)
-        factor = np.zeros((len(self.covariance), q, t + q))
-        factor[:, :, t:] = np.eye(q)
-        factor[:, :count, :t] = candidates.stub[:, picked]
+        start, count, offered = self.candidates.stub.shape[2], len(self.picked), self.candidates
+        picked = np.array(self.picked, dtype=np.int64)
         within = self.columns[:, :count, picked].swapaxes(1, 2)  # [c, j, s]: column s at row j
-        factor[:, :count, t : t + count] = np.tril(within, -1)
-        factor[:, np.arange(count), t + np.arange(count)] = self.length[:, :count]
-        padded = np.zeros((q, candidates.x.shape[1]), dtype=candidates.x.dtype)
-        padded[:count] = candidates.x[picked]
-        rows, score = np.full(q, -1), np.zeros(q)
-        target = np.full(q, -1, dtype=candidates.target.dtype)
-        rows[:count], target[:count] = candidates.rows[picked], candidates.target[picked]
-        score[:count] = self.score
-        return Inclusions(
-            t, count, rows, target, padded, factor, self.step, self.site, self.precision, score
+        factor = np.concatenate([offered.stub[:, picked], np.tril(within, -1)], axis=2)
+        factor[:, np.arange(count), start + np.arange(count)] = self.length[:, :count]
+        return Inclusions.padded(
+            self.columns.shape[1],
+            start,
+            factor,
+            self.step[:, :count],
+            rows=offered.rows[picked],
+            target=offered.target[picked],
+            x=offered.x[picked],
+            site=self.site[:count],
+            precision=self.precision[:count],
+            score=np.array(self.score),
         )
 
     def _marginals(self) -> Marginals:

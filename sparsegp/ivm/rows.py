@@ -1,11 +1,15 @@
-"""The rows of a block: inputs in tiles, labels, latent marginals, and what is told about them.
+"""The rows of a block: inputs in tiles, labels, latent marginals, candidates and stub matrices.
 
 Rows are held in tiles of 256, counted from row 0 of the whole data set, and every matrix product is
-done tile by tile. The numbers in a tile therefore do not depend on how tiles are dealt to blocks,
-workers or threads: results are the same to the last bit.
+done tile by tile. The numbers in a tile therefore do not depend on the partition of the tiles into
+blocks, workers or threads: results are the same to the last bit.
+
+Where stub entries are bounded, candidates are dropped as the selection goes (ivm/shrink.py). The
+rows that are kept move up into tiles of 64.
 """
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,17 +19,18 @@ from numpy.typing import DTypeLike, NDArray
 
 from sparsegp.ivm.criteria import Criterion, Marginals
 from sparsegp.ivm.evidence_rows import Representation, RowSums, row_sums
-from sparsegp.ivm.shrink import Bound
+from sparsegp.ivm.scores import quantise
+from sparsegp.ivm.shrink import Bound, Keep, Ranking, move, pack
 from sparsegp.kernels import Kernel, half_squared_norms
 from sparsegp.likelihoods.base import Likelihood
 from sparsegp.likelihoods.sites import SiteRule
-from sparsegp.types import Booleans, Floats, Integers
+from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 TILE = 256
 GROUP = 16
 """Tiles worked on at a time, so that temporaries stay in cache."""
 NARROW = 64
-"""Rows in a tile of the stub matrices where candidates get fewer, so that little is left empty."""
+"""Rows in a tile of the stub matrices where these are bounded, so that little is left empty."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +47,15 @@ class BlockSettings:
     n_latent : int
         Latent values of a row.
     capacity : int
-        Active rows that the stub matrices have room for.
+        Inclusions that there is memory for.
     lazy : bool
         Evaluate only those scores that can matter.
     unit : int
-        Tiles that blocks do not divide.
+        Tiles that are never divided between blocks.
     allocate : callable
         From shape and dtype to an array for inputs or stub matrices.
     bound : Bound, optional
-        Of the stub entries: candidates then get fewer as the selection goes.
+        Of the stub entries.
     """
 
     kernels: Sequence[Kernel]
@@ -71,13 +76,12 @@ class BlockSettings:
 
 @dataclass(frozen=True)
 class MarginalMetrics:
-    """How well the current marginals tell the labels of the rows of a block.
+    """How well the current marginals predict the labels of the rows of a block.
 
     Attributes
     ----------
     rows : int
-        Rows whose marginals are those of the present: without those that are no candidates any
-        more.
+        Rows whose marginals are up to date: those that have not been dropped.
     loss : float
         Sum over these rows of what the likelihood counts: errors, or squared errors.
     log_z : float
@@ -92,8 +96,10 @@ class MarginalMetrics:
     labelled: int
 
 
-class Rows:
-    """Consecutive rows and their marginals, before any inclusion.
+class Block(ABC):
+    """Consecutive rows and their state, which the inclusions so far determine.
+
+    Every method can be repeated: what was applied is not applied again.
 
     Parameters
     ----------
@@ -107,9 +113,28 @@ class Rows:
     held_out : bool
         Rows that follow the training without taking part in it.
     validation : Booleans (m,), optional
-        Validation rows: they are not included, and count in the all-data posterior only when told.
+        Validation rows: they are not included, and count in the all-data posterior only on request.
     transform : callable, optional
         Maps some rows of X to scaled inputs in the working precision.
+
+    Attributes
+    ----------
+    X : Floats (tiles * TILE, p)
+        Scaled inputs, the last tile filled up with zeros.
+    n_active : int
+        Inclusions so far.
+    room : int
+        Inclusions up to which the present candidates serve.
+    rows : Integers (n_tiles * width,)
+        Row numbers of the rows held; `target`, `mean` and `variance` are theirs.
+    real : Booleans (n_tiles * width,)
+        Which of them do not merely fill up a tile.
+    open : Booleans (n_tiles * width,)
+        Which of them are candidates.
+    stubs : list of list of Floats (n_tiles, columns, width)
+        Panels of stub columns, of every process.
+    sizes : list of int
+        Stub columns of every process.
     """
 
     def __init__(
@@ -124,14 +149,11 @@ class Rows:
     ) -> None:
         if first_row % TILE:
             raise ValueError(f"first_row must be a multiple of {TILE}, got {first_row}")
-        self.settings = settings
-        self.held_out = held_out
-        self.n_rows = len(X)
-        self.X = _tiles(X, transform, settings.allocate)
+        self.settings, self.held_out, self.n_rows = settings, held_out, len(X)
+        self.X = _tiled(X, transform, settings.allocate)
         self.half_norms = half_squared_norms(self.X)
-        self.first_row, padded = first_row, len(self.X) * TILE
-        numeric = settings.likelihood.numeric
-        self.labels = np.zeros(padded, dtype=np.float64 if numeric else np.int64)
+        self.first_row, padded = first_row, len(self.X)
+        self.labels = np.zeros(padded, np.float64 if settings.likelihood.numeric else np.int64)
         self.labels[: self.n_rows] = target
         self.validation = np.zeros(padded, dtype=bool)
         if validation is not None:
@@ -140,24 +162,28 @@ class Rows:
 
     def _begin(self) -> None:
         """Set the state before any inclusion: that of all rows."""
-        settings, padded = self.settings, len(self.labels)
+        settings, padded = self.settings, len(self.X)
         self.width = TILE if settings.bound is None else NARROW
         self.group = GROUP * TILE // self.width  # tiles worked on at a time
         self.n_tiles, self.moved = padded // self.width, False
         self.rows = np.arange(self.first_row, self.first_row + padded)
         self.real = np.arange(padded) < self.n_rows
         self.target = self.labels
-        self.scored_target = self._codes()
         self.open = self.real & ~self.validation & (not self.held_out)
         self.mean = np.zeros((padded, settings.n_latent))
-        self.variance = np.stack(
-            [kernel.diag(self.X).reshape(padded) for kernel in settings.kernels], axis=1
-        ).astype(np.float64)
+        diagonals = [kernel.diag(self.X) for kernel in settings.kernels]
+        self.variance = np.stack(diagonals, axis=1).astype(np.float64)
+        self.stubs: list[list[Floats]] = [[] for _ in settings.kernels]
+        self.sizes = [0] * len(settings.kernels)
+        self.n_active, self.room = 0, 0
+        self._ranking: tuple[int, Ranking] | None = None
 
     def restart(self, kernels: Sequence[Kernel], rule: SiteRule) -> None:
         """Forget all inclusions, and go on with other kernels and another likelihood."""
         self.settings = replace(self.settings, kernels=kernels, rule=rule)
         self._begin()
+
+    # -- for the driver and the posteriors ---------------------------------------------------------
 
     def marginal_metrics(self) -> MarginalMetrics:
         """Return the loss of the current marginals, and log probabilities for held-out rows."""
@@ -173,66 +199,179 @@ class Rows:
 
     def fingerprint(self) -> list[str]:
         """Return a digest of the inputs and labels of each tile."""
-        target = self.labels.reshape(-1, TILE)
-        return [
-            hashlib.blake2b(x.tobytes() + codes.tobytes(), digest_size=8).hexdigest()
-            for x, codes in zip(self.X, target, strict=True)
-        ]
-
-    def state_digest(self) -> str:
-        """Return a digest of the marginals, to the last bit."""
-        digest = hashlib.blake2b(self.mean.data, digest_size=16)
-        digest.update(self.variance.data)
-        return digest.hexdigest()
+        tiles = range(0, len(self.X), TILE)
+        bits = (self.X[k : k + TILE].tobytes() + self.labels[k : k + TILE].tobytes() for k in tiles)
+        return [hashlib.blake2b(tile, digest_size=8).hexdigest() for tile in bits]
 
     def validation_rows(self) -> tuple[Floats, NDArray[Any]]:
         """Return the scaled inputs and targets of the validation rows."""
-        index = np.flatnonzero(self.validation)
-        return self.X[index // TILE, index % TILE], self.labels[index]
+        return self.X[self.validation], self.labels[self.validation]
 
-    def _row_sums(
-        self, counts: Booleans, representation: Representation, spare: int
-    ) -> RowSums | None:
-        """Return what those of the rows held that count add to the evidence; None if held out."""
+    def evidence(self, n_active: int, representation: Representation, spare: int) -> RowSums | None:
+        """Return what rows without sites add to the evidence; None for held-out rows.
+
+        Parameters are those of `evidence_rows.row_sums`.
+        """
+        self._require(n_active)
         if self.held_out:
             return None
-        every = np.zeros(len(self.labels), dtype=bool)
-        every[self.rows[counts] - self.first_row] = True
-        return row_sums(self.X, self.labels, every, self.settings.unit, representation, spare)
+        counts = np.zeros(len(self.X), dtype=bool)
+        counts[self.rows[self._without_sites()] - self.first_row] = True
+        X = self.X.reshape(-1, TILE, self.X.shape[1])
+        return row_sums(X, self.labels, counts, self.settings.unit, representation, spare)
+
+    def _without_sites(self) -> Booleans:
+        """Return which candidates are active for no process."""
+        return self.open
+
+    def array(self, name: str, process: int = 0) -> Floats:
+        """Return `stub` (d, m) of one process, `mean` (m, R) or `variance` (m, C).
+
+        They are not a number for rows that have been dropped.
+        """
+        kept = self.rows[self.real] - self.first_row
+        if name == "stub":
+            stub = np.full((self.sizes[process], self.n_rows), np.nan, dtype=self.X.dtype)
+            for columns, panel in self._panels(process):
+                flat = panel.swapaxes(0, 1).reshape(panel.shape[1], -1)
+                stub[columns, kept] = flat[:, self.real]
+            return stub
+        values = {"mean": self.mean, "variance": self.variance}[name]
+        of_all = np.full((self.n_rows, values.shape[1]), np.nan)
+        of_all[kept] = values[self.real]
+        return of_all
+
+    # -- dropping candidates -----------------------------------------------------------------------
+
+    @abstractmethod
+    def _evaluate(self, index: Integers, marginals: Marginals) -> Doubles:
+        """Return the scores of some candidates, (len(index),)."""
+
+    @abstractmethod
+    def _follow(self, places: Integers) -> None:
+        """Move what else is held of the rows from these places."""
+
+    def _make_room(self, count: int) -> None:
+        """Get ready for so many more inclusions."""
+        self.room += count
+
+    def keep(self, keep: Keep) -> None:
+        """Drop the candidates that are not kept, and make room for the coming inclusions.
+
+        Held-out rows follow the selection: all of them are kept.
+        """
+        if self.room >= keep.room:
+            return  # a message that comes twice
+        self._require(keep.start)
+        if not self.held_out:
+            kept = self.open.copy()
+            if keep.score:
+                kept[kept] = self._rank().kept(keep)
+            if not np.array_equal(kept, self.real):
+                self._drop_others(kept)
+        self._ranking = None
+        self._make_room(keep.room - keep.start)
+
+    def count(self, n_active: int) -> int:
+        """Return how many candidates there are."""
+        self._require(n_active)
+        return int(self.open.sum())
+
+    def tally(self, n_active: int, found: Sequence[int], prefix: int, shift: int) -> Integers:
+        """Return what a threshold of `Keep` is found from: see `Ranking.tally`."""
+        self._require(n_active)
+        return self._rank().tally(found, prefix, shift)
+
+    def _rank(self) -> Ranking:
+        """Return the ranking of the candidates by their current scores."""
+        if self._ranking is None or self._ranking[0] != self.n_active:
+            open_, marginals = np.flatnonzero(self.open), self._marginals()
+            scores = np.empty(len(open_))
+            for start in range(0, len(open_), GROUP * TILE):
+                part = slice(start, start + GROUP * TILE)
+                scores[part] = self._evaluate(open_[part], marginals.take(open_[part]))
+            seed = self.settings.criterion.seed
+            ranking = Ranking(quantise(scores), self.rows[open_], seed, self.n_active)
+            self._ranking = self.n_active, ranking
+        return self._ranking[1]
+
+    def _drop_others(self, kept: Booleans) -> None:
+        """Go on with some of the rows alone."""
+        group = (self.rows - self.first_row) // (self.settings.unit * TILE)
+        places, self.real = pack(kept, group, self.width)
+        for name in ("rows", "target", "mean", "variance"):
+            setattr(self, name, getattr(self, name)[places])
+        self.open = self.real.copy()
+        self.n_tiles, self.moved = len(places) // self.width, True
+        for panels in self.stubs:
+            for k, panel in enumerate(panels):
+                panels[k] = self._allocate_panel(panel.shape[1])
+                move(panel, panels[k], places, self.group)
+        self._follow(places)
 
     # -- addressing --------------------------------------------------------------------------------
 
     def _marginals(self) -> Marginals:
         return Marginals(self.rows, self.target, self.mean, self.variance)
 
-    def _holds(self, rows: Integers) -> Booleans:
+    def _allocate_panel(self, columns: int) -> Floats:
+        panel: Floats = self.settings.allocate((self.n_tiles, columns, self.width), self.X.dtype)
+        return panel
+
+    def _panels(self, process: int) -> Iterator[tuple[slice, Floats]]:
+        """Yield the stub columns of a process panel by panel: which, and their entries."""
+        start = 0
+        for panel in self.stubs[process]:
+            stop = min(start + panel.shape[1], self.sizes[process])
+            if start < stop:
+                yield slice(start, stop), panel[:, : stop - start]
+            start = stop
+
+    def _stub_rows(self, index: Integers, process: int) -> Floats:
+        """Return the stub columns of some of the rows held, (len(index), t)."""
+        tile, place = np.divmod(index, self.width)
+        stub = np.empty((len(index), self.sizes[process]), dtype=self.X.dtype)
+        for columns, panel in self._panels(process):
+            stub[:, columns] = panel[tile, :, place]
+        return stub
+
+    def _inputs(self, tiles: slice) -> tuple[Floats, Floats]:
+        """Return the inputs in some tiles, (tiles, width, p), and |x|^2 / 2 of them."""
+        index: slice | Integers = slice(tiles.start * self.width, tiles.stop * self.width)
+        if self.moved:
+            index = self.rows[index] - self.first_row
+        X, half_norms = self.X[index], self.half_norms[index]
+        return X.reshape(-1, self.width, X.shape[1]), half_norms.reshape(-1, self.width)
+
+    def _contains(self, rows: Integers) -> Booleans:
         inside = (rows >= self.first_row) & (rows < self.first_row + self.n_rows)
         return np.asarray(inside & (not self.held_out))
 
-    def _local(self, rows: Integers) -> Integers:
-        """Return where those rows of the block stand that are held; none of them has left."""
-        return np.searchsorted(self.rows, rows[self._holds(rows)])
+    def _places(self, rows: Integers) -> Integers:
+        """Return the places of those rows that are of this block; none of them was dropped."""
+        return np.searchsorted(self.rows, rows[self._contains(rows)])
 
     def _groups(self) -> Iterator[slice]:
         for start in range(0, self.n_tiles, self.group):
             yield slice(start, min(start + self.group, self.n_tiles))
 
-    def _codes(self) -> NDArray[Any]:
-        """Return the targets, unknown classes as the first one."""
-        return self.target if self.settings.likelihood.numeric else np.maximum(self.target, 0)
+    def _require(self, n_active: int) -> None:
+        if self.n_active != n_active:
+            raise RuntimeError(
+                f"row block at {self.first_row} holds {self.n_active} inclusions, not {n_active}"
+            )
 
 
-def _tiles(
+def _tiled(
     X: Any,
     transform: Callable[[Any], Floats] | None,
     allocate: Callable[[tuple[int, ...], DTypeLike], NDArray[Any]],
 ) -> Floats:
-    """Return the rows in tiles, (tiles, TILE, p), the last one filled up with zeros."""
-    n_tiles = -(-len(X) // TILE)
+    """Return the scaled rows, filled up with zeros to whole tiles."""
     dtype = X.dtype if transform is None else transform(X[:1]).dtype
-    flat: Floats = allocate((n_tiles * TILE, X.shape[1]), dtype)
+    tiled: Floats = allocate((-(-len(X) // TILE) * TILE, X.shape[1]), dtype)
     step = 4 * TILE  # small, because what is freed stays with the thread that freed it
     for start in range(0, len(X), step):
-        some = X[start : start + step]
-        flat[start : start + len(some)] = some if transform is None else transform(some)
-    return flat.reshape(n_tiles, TILE, X.shape[1])
+        part = X[start : start + step]
+        tiled[start : start + len(part)] = part if transform is None else transform(part)
+    return tiled

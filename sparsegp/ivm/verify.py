@@ -15,6 +15,8 @@ so a check costs some products of width q instead of q passes over all classes. 
 does not clear them are evaluated exactly, at their first doubtful moment, which renews the bound.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from sparsegp.ivm.criteria import Marginals
@@ -28,7 +30,7 @@ def first_overtaken(
     marginals: Marginals,
     scores: Scores,
     open_: Booleans,
-    columns: Floats,
+    columns: Sequence[Floats],
     group: int,
 ) -> int:
     """Return the first moment j > 0 at which an open row beats `batch.rows[j]`, or the count.
@@ -42,54 +44,48 @@ def first_overtaken(
         Of the same rows.
     open_ : Booleans (n,)
         Rows to be checked.
-    columns : Floats (C, tiles, q, TILE)
-        New stub columns.
+    columns : sequence of Floats (tiles, q, width)
+        New stub columns of every process.
     group : int
         Tiles to be worked on at a time.
     """
     limit = batch.count
-    check = _check_bounds if scores.lazy else _check_all
-    n_processes, n_tiles, slots, tile = columns.shape
-    for start in range(0, n_tiles, group):
-        stop = min(start + group, n_tiles)
-        index = start * tile + np.flatnonzero(open_[start * tile : stop * tile])
+    n_tiles, slots, width = columns[0].shape
+    for first in range(0, n_tiles, group):
+        tiles = slice(first, min(first + group, n_tiles))
+        start = first * width
+        index = start + np.flatnonzero(open_[start : tiles.stop * width])
         if limit > 1 and len(index):
-            some = columns[:, start:stop].transpose(0, 2, 1, 3).reshape(n_processes, slots, -1)
-            mu = some[:, :limit, index - start * tile].astype(np.float64)
-            limit = check(batch.first(limit), marginals.take(index), index, scores, mu)
+            parts = [some[tiles].swapaxes(0, 1).reshape(slots, -1) for some in columns]
+            mu = np.stack(parts)[:, :limit, index - start].astype(np.float64)
+            limit = _check(batch.first(limit), marginals.take(index), index, scores, mu)
     return limit
 
 
-def _check_all(
+def _check(
     batch: Inclusions, before: Marginals, index: Integers, scores: Scores, mu: Doubles
 ) -> int:
-    """Evaluate every row at every moment; mu (C, count, n)."""
-    for j in range(1, batch.count):
-        if _is_overtaken(batch, j, _marginals_at(batch, before, mu, j), index, scores):
-            return j
-    return batch.count
+    """Evaluate rows at the moments at which their bounds do not exclude that they win.
 
-
-def _check_bounds(
-    batch: Inclusions, before: Marginals, index: Integers, scores: Scores, mu: Doubles
-) -> int:
-    """Evaluate a row only at moments at which its bound does not exclude that it wins."""
+    Without bounds these are all moments. `mu`, (C, count, n), are the new stub columns.
+    """
     limit = batch.count
     local = np.arange(len(index))
     done = np.zeros(len(index), dtype=np.int64)  # the last moment known to be harmless
     moments = np.arange(batch.count)[:, np.newaxis]
     while len(local):
-        bounds = _bounds(batch, before.take(local), scores, index[local], mu[0][:, local])
-        doubtful = bounds >= (batch.score[: batch.count, np.newaxis] - 1.0) * ROUNDING_UNIT
-        doubtful &= (moments > done[local]) & (moments < limit)
+        doubtful = (moments > done[local]) & (moments < limit)
+        if scores.lazy:
+            bounds = _bounds(batch, before.take(local), scores, index[local], mu[0][:, local])
+            doubtful &= bounds >= (batch.score[: batch.count, np.newaxis] - 1.0) * ROUNDING_UNIT
         hit = doubtful.any(axis=0)
         local, moment = local[hit], doubtful.argmax(axis=0)[hit]
         done[local] = moment
-        for j in np.unique(moment):
+        for j in np.unique(moment).tolist():
             at = local[moment == j]
-            now = _marginals_at(batch, before.take(at), mu[:, :, at], int(j))
-            if _is_overtaken(batch, int(j), now, index[at], scores):
-                limit = int(j)
+            now = _marginals_at(batch, before.take(at), mu[:, :, at], j)
+            if _is_overtaken(batch, j, now, index[at], scores):
+                limit = j
                 break
     return limit
 
@@ -98,8 +94,8 @@ def _is_overtaken(
     batch: Inclusions, j: int, now: Marginals, index: Integers, scores: Scores
 ) -> bool:
     exact = quantise(scores.evaluate(index, now))
-    ahead = (exact > batch.score[j]) | ((exact == batch.score[j]) & (now.rows < batch.rows[j]))
-    return bool(ahead.any())
+    better = (exact > batch.score[j]) | ((exact == batch.score[j]) & (now.rows < batch.rows[j]))
+    return bool(better.any())
 
 
 def _marginals_at(batch: Inclusions, before: Marginals, mu: Doubles, j: int) -> Marginals:
@@ -121,7 +117,8 @@ def _bounds(
     linear = _running(np.einsum("nk,nk->n", mean, slope), mu * (step @ slope.T))
     square = _running(np.einsum("nk,nk->n", mean, mean), mu * along)
     shrink = 1.0 / (1.0 + _running(before.variance[:, 0], -np.square(mu)))
-    return SLACK - scores.offset[index] - linear * np.sqrt(shrink) + 0.5 * square * shrink
+    bounds = SLACK - scores.offset[index] - linear * np.sqrt(shrink) + 0.5 * square * shrink
+    return np.asarray(bounds)
 
 
 def _running(start: Doubles, change: Doubles) -> Doubles:

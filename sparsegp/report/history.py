@@ -30,4 +30,5 @@ def write_history(records: Records, path: str | os.PathLike[str]) -> None:
     writer.writeheader()
     writer.writerows(records)
     folder, name = file_of(path, "history.csv")
-    folder.write(name, lambda file: file.write(text.getvalue().encode()), sync=False)
+    with folder.writing(name, sync=False) as file:
+        file.write(text.getvalue().encode())

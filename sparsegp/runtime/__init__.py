@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TypeAlias
 
 from sparsegp.errors import SettingsError
-from sparsegp.runtime.base import Part as Part
 from sparsegp.runtime.base import Runtime as Runtime
 
 Where: TypeAlias = Runtime | str | os.PathLike[str] | None

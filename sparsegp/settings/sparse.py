@@ -204,7 +204,7 @@ class TrainSettings(Settings):
                 f"{self.criterion}; use one of {', '.join(single)}"
             )
         bound = "stub_entries (--stub-entries, --stub-memory) bounds the stubs of the candidates"
-        if bounded and POSTERIORS[self.posterior].listens:
+        if bounded and POSTERIORS[self.posterior].uses_all_rows:
             yield (
                 f"{bound}, but posterior={self.posterior} needs those of all rows; give "
                 "--posterior adf or active, or leave the bound out"

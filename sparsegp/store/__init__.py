@@ -1,16 +1,12 @@
 """Checkpoints and models, each one file, on a disk or in an object store."""
 
+from sparsegp.store.files import Directory as Directory
 from sparsegp.store.files import Stored as Stored
+from sparsegp.store.files import file_of as file_of
+from sparsegp.store.files import folder_of as folder_of
 from sparsegp.store.files import read_file as read_file
 from sparsegp.store.files import restoring as restoring
 from sparsegp.store.files import write_file as write_file
-from sparsegp.store.folders import Bucket as Bucket
-from sparsegp.store.folders import Directory as Directory
-from sparsegp.store.folders import Folder as Folder
-from sparsegp.store.folders import file_of as file_of
-from sparsegp.store.folders import folder_of as folder_of
-from sparsegp.store.folders import read as read
-from sparsegp.store.folders import write_json as write_json
 from sparsegp.store.runs import CHECKPOINT as CHECKPOINT
 from sparsegp.store.runs import CHECKPOINT_FILE as CHECKPOINT_FILE
 from sparsegp.store.runs import MODEL as MODEL
@@ -18,7 +14,6 @@ from sparsegp.store.runs import MODEL_FILE as MODEL_FILE
 from sparsegp.store.runs import RUN_FILE as RUN_FILE
 from sparsegp.store.runs import TUNING as TUNING
 from sparsegp.store.runs import RunDirectory as RunDirectory
-from sparsegp.store.runs import TakenOverError as TakenOverError
-from sparsegp.store.runs import differences as differences
 from sparsegp.store.runs import read_progress as read_progress
+from sparsegp.store.runs import read_run as read_run
 from sparsegp.store.runs import require_same_rows as require_same_rows

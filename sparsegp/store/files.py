@@ -1,69 +1,274 @@
-"""One file that holds a checkpoint or a model.
+"""Files that appear whole or not at all, in a folder on a disk or in an object store.
 
-It is a zarr group of format 3 in a zip without compression, as `zarr.storage.ZipStore` opens it:
-its attributes are JSON, each array is one chunk. The CRC-32 of the members, and the SHA-256 of
-their list as the comment of the zip, tell what was altered. Nothing is unpickled, and no memory is
-taken for sizes that are only declared.
+On a disk a file is written beside its place as `.name.<32 hex digits>.tmp`, synced and renamed; no
+link is followed, and nothing is read that is not a regular file. In an object store, which is
+reached through fsspec, a file is one object and one PUT.
+
+A checkpoint or a model is a zarr group of format 3 in a zip without compression, as
+`zarr.storage.ZipStore` opens it: its attributes are JSON, each array is one chunk. The CRC-32 of
+the members, and the SHA-256 of their list as the comment of the zip, detect any alteration. Nothing
+is unpickled, and no memory is taken for sizes that are only declared.
 """
 
+import errno
 import hashlib
 import json
-import math
 import os
 import re
-import struct
+import socket
+import stat
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import IO, TYPE_CHECKING, Any
+from io import BytesIO
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+from uuid import uuid4
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sparsegp.errors import SparseGPError, StoreError, short
-from sparsegp.store.folders import LARGEST, Folder
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from sparsegp.data.storage import is_url, plain, require_memory, store_of
+from sparsegp.errors import DataError, StoreError, one_line, short
 
 VERSION = 1
 
-PIECE = 1 << 23
-"""Bytes that are written while the checksum of the next ones is made."""
+MOST_JSON, MOST_LISTED = 1 << 26, 1 << 24
+"""Bytes of JSON in a file, and of the list of members of a zip."""
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-_TYPES = {"bool", "complex64", "complex128", "float16", "float32", "float64"} | {
-    f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
-}
-_MISFITS = (
-    *(AttributeError, ArithmeticError, EOFError, LookupError, MemoryError, NotImplementedError),
-    *(RecursionError, RuntimeError, TypeError, ValueError, struct.error, zipfile.BadZipFile),
-    *(zlib.error, SparseGPError),
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")
+_ARRAY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_TYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
+_ZIP_END = re.compile(rb"PK\x05\x06.{8}(.{4}).{6}sha256 [0-9a-f]{64}", re.DOTALL)
+_SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+"""Flags by which no link is followed and no FIFO waited for."""
+_REASONS = {errno.ELOOP: "it is a link"} | dict.fromkeys(
+    (errno.ENOTDIR, errno.EEXIST), "what should hold it is not a directory"
 )
-"""What goes wrong where a file is not what a writer of ours has written."""
 
-_END = struct.Struct("<4s8xLLH")  # of a zip: bytes of the list of members, place, of the comment
-_COMMENT = re.compile(rb"sha256 [0-9a-f]{64}")
-_COMMENT_BYTES, _LIST_BYTES = 71, 1 << 24
+
+# -- folders ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Stored:
-    """The content of a file.
+class Directory:
+    """A directory of this machine; made by the first file or lock in it."""
 
-    Parameters
-    ----------
-    meta : dict
-        JSON, tuples as lists.
-    arrays : dict
-        Arrays by name.
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def sizes(self) -> dict[str, int]:
+        """Return the bytes of all files by name, without unfinished ones."""
+        found = {}
+        with _failing("list", self), suppress(FileNotFoundError, NotADirectoryError):
+            for entry in os.scandir(self.path):
+                with suppress(FileNotFoundError):
+                    found[entry.name] = entry.stat(follow_symlinks=False).st_size
+        return {name: size for name, size in found.items() if not _UNFINISHED.fullmatch(name)}
+
+    def open(self, name: str) -> IO[bytes]:
+        """Open a regular file for reading; FileNotFoundError if there is none."""
+        with _failing("read", self.path / name, FileNotFoundError):
+            return os.fdopen(_open_regular(self.path / name, os.O_RDONLY), "rb")
+
+    @contextmanager
+    def writing(self, name: str, new: bool = False, sync: bool = True) -> Iterator[IO[bytes]]:
+        """Yield a file to write to, which takes its place at the end, on the disk with `sync`.
+
+        In a `Bucket` it may have to be `new`; here the lock decides between two writers.
+        """
+        path, beside = self.path / name, self.path / f".{name}.{uuid4().hex}.tmp"
+        with _failing("write", path):
+            self._make()
+            try:
+                with beside.open("xb") as file:
+                    yield file
+                    file.flush()
+                    if sync:
+                        os.fsync(file.fileno())
+                beside.replace(path)
+            except BaseException:
+                with suppress(OSError):
+                    beside.unlink(missing_ok=True)
+                raise
+            if sync:
+                _sync(self.path)
+
+    def delete(self, name: str) -> None:
+        """Delete a file."""
+        with _failing("delete", self.path / name):
+            (self.path / name).unlink(missing_ok=True)
+
+    def lock(self) -> int:
+        """Take the `flock` of a file `lock` until the handle is closed or the process ends.
+
+        Children made by a bare fork share it. What killed writers have left is deleted.
+        """
+        import fcntl  # noqa: PLC0415 - not on every system, and only needed to train
+
+        path = self.path / "lock"
+        with _failing("lock", path):
+            self._make()
+            handle = _open_regular(path, os.O_RDWR | os.O_CREAT)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.read(handle, 100).decode(errors="replace").strip()
+                os.close(handle)
+                raise StoreError(
+                    f"{path} is held by {holder or 'another process'}; wait for it or use another "
+                    "directory"
+                ) from None
+            with suppress(OSError):  # a full disk does not matter here
+                os.ftruncate(handle, 0)
+                os.write(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+            for name in filter(_UNFINISHED.fullmatch, os.listdir(self.path)):
+                os.unlink(self.path / name)
+            return handle
+
+    def _make(self) -> None:
+        if not self.path.is_dir():
+            self.path.mkdir(parents=True, exist_ok=True)
+            _sync(self.path.parent)
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A folder in an object store, by its URL. It cannot be locked."""
+
+    url: str
+
+    def __str__(self) -> str:
+        return one_line(self.url)
+
+    def sizes(self) -> dict[str, int]:
+        """Return the bytes of all objects by name."""
+        with self._store("list") as (fs, path), suppress(FileNotFoundError):
+            found = fs.find(path, maxdepth=1, detail=True)
+            below = {name.removeprefix(f"{path}/"): found[name]["size"] for name in found}
+            return {name: int(size) for name, size in below.items() if name not in {"", path}}
+        return {}
+
+    def open(self, name: str) -> IO[bytes]:
+        """Fetch an object; FileNotFoundError if there is none."""
+        with self._store("read", name, FileNotFoundError) as (fs, path):
+            require_memory(int(fs.info(path)["size"]), f"{self}/{name}")
+            return BytesIO(fs.cat_file(path))
+
+    @contextmanager
+    def writing(self, name: str, new: bool = False, sync: bool = True) -> Iterator[IO[bytes]]:
+        """Yield a file whose content is put at the end; see `Directory.writing`.
+
+        FileExistsError if the object is to be new, and there is another.
+        """
+        file = BytesIO()
+        yield file
+        with self._store("write", name, FileExistsError) as (fs, path):
+            content = file.getvalue()
+            try:
+                fs.pipe_file(path, content, mode="create" if new else "overwrite")
+            except FileNotFoundError:
+                raise StoreError(f"cannot write {self}: no such bucket; make it first") from None
+            except Exception:
+                if not (new and fs.exists(path)):
+                    raise
+                if fs.cat_file(path) != content:  # it is ours where only the answer was lost
+                    raise FileExistsError(path) from None
+
+    def delete(self, name: str) -> None:
+        """Delete an object."""
+        with self._store("delete", name) as (fs, path), suppress(FileNotFoundError):
+            fs.rm_file(path)
+
+    @contextmanager
+    def _store(
+        self, verb: str, name: str = "", *passing: type[Exception]
+    ) -> Iterator[tuple[Any, str]]:
+        """Yield the store and the path in it."""
+        url = f"{self.url}/{name}".rstrip("/")
+        with _failing(verb, url, *passing, kind=Exception):
+            fs, path = store_of(url)
+            fs.invalidate_cache()
+            yield fs, path
+
+
+Folder = Directory | Bucket
+
+
+def folder_of(path: str | os.PathLike[str]) -> Folder:
+    """Return the folder that a path or a URL names; file://... is a path.
+
+    StoreError if a URL has marks in it that have a meaning of their own to fsspec.
     """
+    text = re.sub(r"^([a-z0-9]+:/)(?!/)", r"\1/", os.fspath(path))  # pathlib takes a slash of a URL
+    if not is_url(local := plain(text)):
+        return Directory(Path(local))
+    if re.search(r"[*?\[\]\x00-\x1f]|::", text):
+        raise StoreError(f"{text!r} must be a plain URL, without any of * ? [ ] ::")
+    return Bucket(text.rstrip("/"))
+
+
+def file_of(path: str | os.PathLike[str], name: str) -> tuple[Folder, str]:
+    """Return folder and name of the file that a path names, or of the file `name` in that folder.
+
+    Links to the file are followed, as it was named by the user.
+    """
+    folder = folder_of(path)
+    if isinstance(folder, Directory):
+        real = folder.path.resolve()
+        return (folder, name) if real.is_dir() else (Directory(real.parent), real.name)
+    parent, _, last = folder.url.rpartition("/")
+    return (folder, name) if folder.sizes() or parent.endswith("/") else (Bucket(parent), last)
+
+
+@contextmanager
+def _failing(
+    verb: str, place: object, *passing: type[Exception], kind: type[Exception] = OSError
+) -> Iterator[None]:
+    """Turn errors into one line; the libraries behind fsspec have some without a base in common."""
+    try:
+        yield
+    except kind as error:
+        if isinstance(error, (StoreError, *passing)):
+            raise
+        reason = str(error)
+        if isinstance(error, OSError) and error.errno:
+            reason = _REASONS.get(error.errno) or error.strerror or reason
+        elif not isinstance(error, DataError):
+            reason = f"its store failed ({type(error).__name__}: {reason})"
+        raise StoreError(f"cannot {verb} {place}: {reason}") from None
+
+
+def _open_regular(path: Path, flags: int) -> int:
+    handle = os.open(path, flags | _SAFE, 0o644)
+    status = os.fstat(handle)
+    shared = status.st_nlink > 1 and flags & os.O_RDWR  # it would be written under another name too
+    if shared or not stat.S_ISREG(status.st_mode):
+        os.close(handle)
+        raise StoreError(f"{path} must be a regular file of its own, and is none")
+    return handle
+
+
+def _sync(path: Path) -> None:
+    """Put the entries of a directory on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# -- what is in a file -----------------------------------------------------------------------------
+
+
+class Stored(NamedTuple):
+    """The content of a checkpoint or a model: JSON, tuples as lists, and arrays by name."""
 
     meta: dict[str, Any]
-    arrays: "dict[str, NDArray[Any]]"
+    arrays: dict[str, NDArray[Any]]
 
 
 def write_file(
@@ -71,22 +276,13 @@ def write_file(
     name: str,
     kind: str,
     meta: Mapping[str, Any],
-    arrays: "Mapping[str, NDArray[Any]]",
+    arrays: Mapping[str, NDArray[Any]],
     new: bool = False,
 ) -> None:
-    """Write a file, on the disk or in the store when this returns.
+    """Write a checkpoint or a model, as `kind` says, on the disk or in the store in the end.
 
-    Parameters
-    ----------
-    folder, name : Folder, str
-    kind : str
-        What it is, `read_file` asks for it again.
-    meta : mapping
-        JSON values, finite numbers only.
-    arrays : mapping
-        Numeric or bool arrays by name.
-    new : bool
-        In an object store: not in place of another.
+    It holds JSON without NaN, and arrays of bools, integers or floats. If `new`, it does not take
+    the place of another in an object store.
 
     Raises
     ------
@@ -95,24 +291,24 @@ def write_file(
     FileExistsError
         If it is to be new and is there.
     TypeError, ValueError
-        If an array is not numeric, or `meta` is no JSON.
+        If an array is of another type, or `meta` is no JSON.
     """
     group = {"format": kind, "version": VERSION, "meta": meta}
     root = {"zarr_format": 3, "node_type": "group", "attributes": group}
-    members: dict[str, bytes | memoryview] = {"zarr.json": _json(root)}
-    for key, values in arrays.items():
-        array = np.asarray(values, order="C")
-        if array.dtype.name not in _TYPES or not _NAME.fullmatch(key):
-            raise TypeError(f"an array must be numeric; {key!r} is of dtype {array.dtype}")
-        array = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        members[f"{key}/zarr.json"] = _json(_metadata([*array.shape], array.dtype.name))
-        if array.size:
-            members[f"{key}/{_chunk(array.ndim)}"] = array.reshape(-1).view(np.uint8).data
-    folder.write(name, partial(_fill, members), new)
+    with folder.writing(name, new) as file, zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("zarr.json", _json(root))
+        for key, values in arrays.items():
+            array = np.asarray(values, order="C")
+            if not (_TYPE.fullmatch(array.dtype.name) and _ARRAY.fullmatch(key)):
+                raise TypeError(f"an array must be numeric; {key!r} is of dtype {array.dtype}")
+            array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            archive.writestr(f"{key}/zarr.json", _json(_metadata([*array.shape], array.dtype.name)))
+            archive.writestr(_chunk(key, array.shape), array.reshape(-1).view(np.uint8).data)
+        archive.comment = _digest(archive)
 
 
 def read_file(folder: Folder, name: str, kind: str) -> Stored:
-    """Return the content of a file.
+    """Return the content of a checkpoint or a model.
 
     Raises
     ------
@@ -121,40 +317,27 @@ def read_file(folder: Folder, name: str, kind: str) -> Stored:
     """
     place = f"{folder}/{name}"
     try:
-        with folder.open(name) as file, restoring(place):
-            size = _check_end(file)
-            with zipfile.ZipFile(file) as archive:
-                _check_members(archive, size)
-                stored = json.loads(_content(archive, "zarr.json"))["attributes"]
-                if stored["format"] != kind or stored["version"] != VERSION:
-                    raise StoreError(
-                        f"{place} must be a {kind} of version {VERSION}, found "
-                        f"{stored['format']} {stored['version']}"
-                    )
-                names = dict.fromkeys(each.partition("/")[0] for each in archive.namelist())
-                found = {key: _array(archive, key) for key in names if key != "zarr.json"}
-                if not isinstance(stored["meta"], dict):
-                    raise TypeError("its meta is no mapping")
-                return Stored(stored["meta"], found)
+        file = folder.open(name)
     except FileNotFoundError:
         raise StoreError(f"{place} is missing; give the path of a run or a model") from None
-    except StoreError:
-        raise
-    except OSError as error:
-        raise StoreError(f"{place} cannot be read: {error.strerror or error}") from error
+    with file, restoring(place), _open_zip(file) as archive:
+        root = json.loads(archive.read("zarr.json"))["attributes"]
+        if root["format"] != kind or root["version"] != VERSION:
+            raise StoreError(
+                f"{place} must be a {kind} of version {VERSION}, found {root['format']} "
+                f"{root['version']}"
+            )
+        names = dict.fromkeys(each.partition("/")[0] for each in archive.namelist())
+        arrays = {key: _array(archive, key) for key in names if key != "zarr.json"}
+        return Stored({**root["meta"]}, arrays)
 
 
 @contextmanager
 def restoring(place: str) -> Iterator[None]:
-    """Turn what does not fit, while objects are made of a file, into a `StoreError` of its place.
-
-    Raises
-    ------
-    StoreError
-    """
+    """Turn whatever goes wrong while a file is read, or objects made of it, into one error."""
     try:
         yield
-    except _MISFITS as error:
+    except Exception as error:
         if isinstance(error, StoreError) and str(error).startswith(place):
             raise
         reason = short(f"{type(error).__name__}: {error}", 400)
@@ -163,77 +346,35 @@ def restoring(place: str) -> Iterator[None]:
         ) from error
 
 
-class _WrittenBehind:
-    """A file that a thread writes to, while the caller makes the checksum of what follows."""
-
-    def __init__(self, file: IO[bytes], thread: ThreadPoolExecutor) -> None:
-        self._file, self._thread = file, thread
-        self._writes: list[Future[int]] = []
-
-    def write(self, content: "bytes | memoryview") -> int:
-        self._writes.append(self._thread.submit(self._file.write, content))
-        return len(content)
-
-    def flush(self) -> None:
-        for write in self._writes:
-            write.result()
-
-
-def _fill(members: "Mapping[str, bytes | memoryview]", file: IO[bytes]) -> None:
-    """Write the zip."""
-    with ThreadPoolExecutor(1) as thread:
-        behind: Any = _WrittenBehind(file, thread)
-        with zipfile.ZipFile(behind, "w") as archive:
-            for key, content in members.items():
-                info = zipfile.ZipInfo(key)
-                info.file_size, info.external_attr = len(content), 0o644 << 16
-                with archive.open(info, "w") as member:
-                    for start in range(0, len(content), PIECE):
-                        member.write(content[start : start + PIECE])
-            archive.comment = _digest(archive)
-        behind.flush()
+def _open_zip(file: IO[bytes]) -> zipfile.ZipFile:
+    """Open a zip after a check that its list of members, which is read whole, is a small one."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - 113))
+    end = file.read()
+    found = _ZIP_END.fullmatch(end, 20)
+    is_long = end.startswith(b"PK\6\7")  # another list may be named, as in 2 GB and more
+    if not found or int.from_bytes(found[1], "little") > MOST_LISTED or (is_long and size < 2**31):
+        raise ValueError("its end is not that of a file of sparsegp")
+    archive = zipfile.ZipFile(file)
+    members = archive.infolist()
+    if archive.comment != _digest(archive):
+        raise ValueError("the SHA-256 of its list of members differs")
+    json_bytes = sum(each.file_size for each in members if each.filename.endswith("zarr.json"))
+    if sum(each.file_size for each in members) > size or json_bytes > MOST_JSON:
+        raise ValueError("it declares more than it holds")
+    if any(each.compress_type != zipfile.ZIP_STORED or each.flag_bits & 1 for each in members):
+        raise ValueError("a member of it is compressed or encrypted")
+    return archive
 
 
 def _digest(archive: zipfile.ZipFile) -> bytes:
-    """Return the comment of a zip, which names all members with their sizes and checksums."""
+    """Return the comment of a zip, which covers all members with their sizes and checksums."""
     members = [(each.filename, each.file_size, each.CRC) for each in archive.infolist()]
     return f"sha256 {hashlib.sha256(_json(members)).hexdigest()}".encode()
 
 
-def _check_end(file: IO[bytes]) -> int:
-    """Return the size of a zip, if its list of members has a size that is one of ours.
-
-    So `zipfile` reads no list that would fill memory.
-    """
-    size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - _END.size - _COMMENT_BYTES - 20))
-    is_long = file.read(4) == b"PK\6\7"  # where another list may be named, as in 2 GB and more
-    file.seek(16, os.SEEK_CUR)
-    mark, listed, _, length = _END.unpack(file.read(_END.size))
-    is_ours = mark == b"PK\5\6" and length == _COMMENT_BYTES and _COMMENT.fullmatch(file.read())
-    if not is_ours or listed > _LIST_BYTES or (is_long and size < 1 << 31):
-        raise ValueError("its end is not that of a file of sparsegp")
-    return size
-
-
-def _check_members(archive: zipfile.ZipFile, size: int) -> None:
-    members = archive.infolist()
-    if archive.comment != _digest(archive):
-        raise ValueError("the SHA-256 of its list of members differs")
-    if len(set(archive.namelist())) < len(members) or sum(m.file_size for m in members) > size:
-        raise ValueError("it declares more than it holds")
-    if any(m.compress_type != zipfile.ZIP_STORED or m.flag_bits & 1 for m in members):
-        raise ValueError("a member of it is compressed or encrypted")
-
-
-def _content(archive: zipfile.ZipFile, key: str) -> bytes:
-    if archive.getinfo(key).file_size > LARGEST:
-        raise ValueError(f"{key} is too large")
-    return archive.read(key)
-
-
 def _metadata(shape: list[int], kind: str) -> dict[str, Any]:
-    """Return what zarr has to know of an array of one chunk."""
+    """Return the metadata of a zarr array of one chunk."""
     chunk = [max(1, size) for size in shape]
     return {
         "zarr_format": 3,
@@ -243,31 +384,22 @@ def _metadata(shape: list[int], kind: str) -> dict[str, Any]:
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-        "fill_value": [0, 0] if kind.startswith("complex") else False if kind == "bool" else 0,
+        "fill_value": False if kind == "bool" else 0,
     }
 
 
-def _array(archive: zipfile.ZipFile, key: str) -> "NDArray[Any]":
-    stored = json.loads(_content(archive, f"{key}/zarr.json"))
-    shape, kind = stored["shape"], stored["data_type"]
-    if kind not in _TYPES or any(type(n) is not int or n < 0 for n in shape):
-        raise ValueError(f"array {key} is {kind} of shape {shape}")
-    if stored != _metadata(shape, kind):
-        raise ValueError(f"array {key} is stored in another way than ours")
-    chunk, size = f"{key}/{_chunk(len(shape))}", math.prod(shape) * np.dtype(kind).itemsize
-    if size and archive.getinfo(chunk).file_size != size:
-        raise ValueError(f"array {key} of shape {shape} needs {size} bytes")
-    array = np.empty(shape, np.dtype(kind).newbyteorder("<"))
-    if size:
-        flat = array.reshape(-1).view(np.uint8)
-        with archive.open(chunk) as member:
-            for start in range(0, size, PIECE):
-                flat[start : start + PIECE] = np.frombuffer(member.read(PIECE), np.uint8)
+def _array(archive: zipfile.ZipFile, key: str) -> NDArray[Any]:
+    found = json.loads(archive.read(f"{key}/zarr.json"))
+    shape, kind = found["shape"], found["data_type"]
+    if not _TYPE.fullmatch(kind) or found != _metadata(shape, kind):
+        raise ValueError(f"array {key}, {kind} of {shape}, is stored in another way than ours")
+    values = bytearray(archive.read(_chunk(key, shape)))  # writeable
+    array = np.frombuffer(values, np.dtype(kind).newbyteorder("<")).reshape(shape)
     return array.astype(kind, copy=False)
 
 
-def _chunk(ndim: int) -> str:
-    return "/".join(["c", *"0" * ndim])
+def _chunk(key: str, shape: "tuple[int, ...] | list[int]") -> str:
+    return "/".join([key, "c", *"0" * len(shape)])
 
 
 def _json(content: Any) -> bytes:

@@ -17,16 +17,22 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsegp.errors import SettingsError, StoreError
-from sparsegp.store.files import Stored, read_file, restoring, write_file
-from sparsegp.store.folders import Bucket, folder_of, read, write_json
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from sparsegp.store.files import (
+    MOST_JSON,
+    Directory,
+    Folder,
+    Stored,
+    folder_of,
+    read_file,
+    restoring,
+    write_file,
+)
 
 MODEL, CHECKPOINT = "sparsegp-model", "sparsegp-checkpoint"
 MODEL_FILE, RUN_FILE, PROGRESS_FILE = "model.zarr.zip", "run.json", "progress.json"
@@ -35,10 +41,6 @@ CHECKPOINT_FILE = re.compile(r"checkpoint-([0-9]{8,15})\.zarr\.zip")
 
 PROGRESS_SECONDS, STORE_PROGRESS_SECONDS = 2.0, 30.0
 """Least time between two writings of the progress: on a disk, in an object store."""
-
-
-class TakenOverError(StoreError):
-    """Another process goes on with a run in an object store."""
 
 
 class RunDirectory:
@@ -50,7 +52,7 @@ class RunDirectory:
     keep_last : int
         Checkpoints kept.
     on_warning : callable
-        Is told about checkpoints that cannot be read or written.
+        Receives a text about each checkpoint that cannot be read or written.
 
     Raises
     ------
@@ -65,7 +67,8 @@ class RunDirectory:
             raise SettingsError(f"keep_last must be at least 1, got {keep_last}")
         self.folder, self.keep_last, self.on_warning = folder_of(path), keep_last, on_warning
         self.model_path = os.path.join(os.fspath(path), MODEL_FILE)
-        self._known: set[int] = set()
+        self._lock: int | None = None
+        self._known: set[int] = set()  # checkpoints of this process, and those that it found
         self._damaged: set[int] = set()
         self._progress_at = math.inf
 
@@ -92,10 +95,11 @@ class RunDirectory:
             self._require_same(run)
         elif files.keys() - {"lock", TUNING}:
             raise StoreError(f"{self.folder} is not empty and holds no run; choose another --out")
-        self.folder.lock()
+        if isinstance(self.folder, Directory):
+            self._lock = self.folder.lock()
         try:
             if RUN_FILE not in files:
-                write_json(self.folder, RUN_FILE, run, new=True)
+                self._write_json(RUN_FILE, run, new=True)
             self._known = set(self._steps())
         except FileExistsError:
             raise StoreError(f"{self.folder} was taken for another run just now") from None
@@ -105,13 +109,7 @@ class RunDirectory:
         self._progress_at = 0.0
 
     def check_free(self, resume: bool) -> None:
-        """Refuse a folder that holds another run, before any data are read.
-
-        Raises
-        ------
-        StoreError
-            If it does, and is not to be resumed.
-        """
+        """Refuse a folder that holds another run by a `StoreError`, before any data are read."""
         if not resume and RUN_FILE in self.folder.sizes():
             raise StoreError(
                 f"{self.folder} holds another run; choose another --out, or go on with it by "
@@ -119,21 +117,20 @@ class RunDirectory:
             )
 
     def is_finished(self) -> bool:
-        """Tell whether there is a model."""
+        """Return whether there is a model."""
         return MODEL_FILE in self.folder.sizes()
 
     def close(self) -> None:
         """Let other processes have the folder."""
         self._progress_at = math.inf
-        self.folder.unlock()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def load(self) -> tuple[int, Stored] | None:
         """Return number and content of the newest checkpoint that is whole, None if there is none.
 
-        Raises
-        ------
-        StoreError
-            If there are checkpoints, but none that can be used.
+        StoreError if there are checkpoints, but none that can be used.
         """
         steps, reasons = self._steps(), []
         for step in reversed(steps):
@@ -152,24 +149,19 @@ class RunDirectory:
             raise StoreError(f"no checkpoint in {self.folder} can be used: {'; '.join(reasons)}")
         return None
 
-    def save(
-        self, step: int, meta: Mapping[str, Any], arrays: "Mapping[str, NDArray[Any]]"
-    ) -> bool:
+    def save(self, step: int, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bool:
         """Write a checkpoint and delete those no longer needed; where it fails, warn and go on.
 
-        Raises
-        ------
-        TakenOverError
-            If another process goes on with the run.
+        Of those up to `step` the last whole ones are kept; higher numbers are of a course that was
+        given up. StoreError if another process goes on with the run in an object store.
         """
         try:
-            steps = self._steps()
-            if any(other >= step and other not in self._known for other in steps):
+            if any(other >= step for other in {*self._steps()} - self._known):
                 raise FileExistsError
             new = step not in self._known
             write_file(self.folder, _checkpoint(step), CHECKPOINT, meta, arrays, new)
         except FileExistsError:
-            raise TakenOverError(
+            raise StoreError(
                 f"another process goes on with the run in {self.folder}; leave it to that one, or "
                 "end it and go on by --resume"
             ) from None
@@ -178,77 +170,81 @@ class RunDirectory:
             return False
         self._known.add(step)
         self._damaged.discard(step)
-        self._prune(step)
+        try:
+            steps = self._steps()
+            whole = [other for other in steps if other <= step and other not in self._damaged]
+            for other in self._known.intersection(steps).difference(whole[-self.keep_last :]):
+                self.folder.delete(_checkpoint(other))
+        except StoreError as error:
+            self.on_warning(f"old checkpoints stay: {error}")
         return True
 
     def write_progress(self, progress: Mapping[str, Any]) -> None:
         """Write down how far the run is, now and then; a disk that is full does not end it."""
         now = time.monotonic()
         if now >= self._progress_at:
-            in_store = isinstance(self.folder, Bucket)
-            self._progress_at = now + (STORE_PROGRESS_SECONDS if in_store else PROGRESS_SECONDS)
+            on_disk = isinstance(self.folder, Directory)
+            self._progress_at = now + (PROGRESS_SECONDS if on_disk else STORE_PROGRESS_SECONDS)
             with suppress(StoreError):
-                write_json(self.folder, PROGRESS_FILE, progress, sync=False)
+                self._write_json(PROGRESS_FILE, progress, sync=False)
 
     def _steps(self) -> list[int]:
         matches = map(CHECKPOINT_FILE.fullmatch, self.folder.sizes())
         return sorted(int(match[1]) for match in matches if match)
 
-    def _prune(self, newest: int) -> None:
-        """Delete all but the last checkpoints; higher numbers are of a course that was given up."""
-        try:
-            steps = self._steps()
-            whole = [step for step in steps if step <= newest and step not in self._damaged]
-            for step in self._known.intersection(steps).difference(whole[-self.keep_last :]):
-                self.folder.delete(_checkpoint(step))
-        except StoreError as error:
-            self.on_warning(f"old checkpoints stay: {error}")
+    def _write_json(self, name: str, content: Mapping[str, Any], **options: bool) -> None:
+        with self.folder.writing(name, **options) as file:
+            file.write(json.dumps(content, indent=1, default=float).encode())
 
     def _require_same(self, run: Mapping[str, Any]) -> None:
-        with restoring(f"{self.folder}/{RUN_FILE}"):
-            stored = json.loads(read(self.folder, RUN_FILE))
-            found = differences(stored["settings"], run["settings"])
-            found += differences(stored["data"], run["data"])
+        found = [
+            f"{name} was {old.get(name)!r} and is now {new.get(name)!r}"
+            for old, new in zip(read_run(self.folder), (run["settings"], run["data"]), strict=True)
+            for name in sorted({*old, *new})
+            if old.get(name) != new.get(name)
+        ]
         if found:
             raise SettingsError(
                 f"cannot resume {self.folder} with other settings or data: {'; '.join(found)}"
             )
 
 
+def read_run(folder: Folder) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings and the data of the run in a folder; StoreError if they are damaged."""
+    with restoring(f"{folder}/{RUN_FILE}"):
+        found = _read_json(folder, RUN_FILE)
+        return dict(found["settings"]), dict(found["data"])
+
+
 def read_progress(run: str | os.PathLike[str]) -> dict[str, Any] | None:
     """Return what `RunDirectory.write_progress` wrote last; None if there is nothing whole."""
     with suppress(OSError, ValueError, TypeError, RecursionError):
-        return dict(json.loads(read(folder_of(run), PROGRESS_FILE)))
+        return dict(_read_json(folder_of(run), PROGRESS_FILE))
     return None
+
+
+def require_same_rows(stored: NDArray[Any], found: NDArray[Any], rows_per_digest: int) -> None:
+    """Compare digests of the inputs and labels, tile by tile.
+
+    SettingsError if they differ; it names the first rows that do.
+    """
+    size = min(len(stored), len(found))
+    differing = np.flatnonzero(stored[:size] != found[:size])
+    if len(stored) != len(found) or len(differing):
+        first = int(differing[0]) if len(differing) else size
+        raise SettingsError(
+            "cannot resume with other data: inputs or labels differ from those of the checkpoint, "
+            f"first in rows {first * rows_per_digest} to {(first + 1) * rows_per_digest - 1}"
+        )
 
 
 def _checkpoint(step: int) -> str:
     return f"checkpoint-{step:08d}.zarr.zip"
 
 
-def require_same_rows(stored: "NDArray[Any]", found: "NDArray[Any]", rows_per_digest: int) -> None:
-    """Compare digests of the inputs and labels, tile by tile.
-
-    Raises
-    ------
-    SettingsError
-        If they differ; names the first rows that do.
-    """
-    if len(stored) == len(found) and np.array_equal(stored, found):
-        return
-    size = min(len(stored), len(found))
-    differing = np.flatnonzero(stored[:size] != found[:size])
-    first = int(differing[0]) if len(differing) else size
-    raise SettingsError(
-        "cannot resume with other data: inputs or labels differ from those of the checkpoint, "
-        f"first in rows {first * rows_per_digest} to {(first + 1) * rows_per_digest - 1}"
-    )
-
-
-def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Return a line for each entry in which two mappings differ."""
-    return [
-        f"{name} was {stored.get(name)!r} and is now {wanted.get(name)!r}"
-        for name in sorted(set(stored) | set(wanted))
-        if stored.get(name) != wanted.get(name)
-    ]
+def _read_json(folder: Folder, name: str) -> Any:
+    with folder.open(name) as file:
+        content = file.read(MOST_JSON + 1)
+    if len(content) > MOST_JSON:
+        raise ValueError(f"it has more than {MOST_JSON} bytes")
+    return json.loads(content)

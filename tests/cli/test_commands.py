@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import sparsegp
+from sparsegp.memory import Room
 
 
 def test_digits_in_processes_of_their_own(program, tmp_path, last_json):
@@ -177,14 +178,16 @@ class TestEstimate:
         record = last_json(invoke("estimate", files / "pair.npz", *arguments).stdout)
         assert (record["rows"], record["held_out"], record["kernels"]) == (300, 100, 3)
         assert record["blocks"]["stub"] == 3 * 512 * 50 * 4  # two tiles on one of two workers
+        assert record["worker_bytes"] > record["blocks"]["stub"]
         assert record["fits"] is True
 
     def test_what_would_fit(self, files, invoke, monkeypatch):
-        monkeypatch.setattr("sparsegp.cli.estimate.available_bytes", lambda: 10**6)
+        room = Room("this process", "here", 10**6)
+        monkeypatch.setattr("sparsegp.memory.room", lambda: room)
         text = invoke("estimate", files / "pair.npz").stdout
         assert "not even one active row would fit" in text
-        monkeypatch.setattr("sparsegp.estimate.sparse.PROCESS_BYTES", 0)
-        monkeypatch.setattr("sparsegp.cli.estimate.available_bytes", lambda: 3 * 10**6)
+        room = Room("this process", "here", 3 * 10**6)
+        monkeypatch.setattr("sparsegp.memory.PROCESS", 0)
         text = invoke("estimate", files / "pair.npz", "--threads", 1).stdout
         assert "would fit" in text
         assert "no: " in text

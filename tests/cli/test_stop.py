@@ -50,12 +50,12 @@ def test_stopped_and_resumed(number, start, invoke, clusters, uninterrupted, tmp
     assert process.returncode == 75, err
     assert out == ""
     last = err.splitlines()[-1]
-    assert last.startswith(f"stopped by {number.name} with ")
-    assert last.endswith(f" of {N_ACTIVE} rows included; go on by --resume")
+    assert last.startswith(f"stopped by {number.name} in select after ")
+    assert last.endswith(f" of {N_ACTIVE} rows; go on by --resume")
     record = last_json(invoke("inspect", run, "--json").stdout)
     assert record["state"] == "unfinished"
     assert 5 <= record["n_active"] < N_ACTIVE
-    assert f"with {record['n_active']} of " in last
+    assert f"after {record['n_active']} of " in last
     assert record["active_rows"] == uninterrupted[0][: record["n_active"]]
     invoke("train", clusters, "--out", run, *TRAIN, "--quiet", "--resume")
     assert outcome(run, clusters, invoke) == uninterrupted

@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from sparsegp.store import folder_of, read
+from sparsegp.store import folder_of
 
 TRAIN = ("--n-active", 40, "--checkpoint-every", 10, "--quiet")
 
@@ -30,7 +30,8 @@ def test_a_run_in_a_store(run, trained, files, invoke, last_json, tmp_path):
     assert record["state"] == "finished"
     assert record["active_rows"] == here["active_rows"]
     assert record["sizes"].keys() == here["sizes"].keys()
-    there = read(folder_of(run), "history.csv").decode().splitlines()
+    with folder_of(run).open("history.csv") as file:
+        there = file.read().decode().splitlines()
     here = (trained / "history.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in there] == [line.split(",")[0] for line in here]
     result = invoke("train", data, "--out", run, *TRAIN, code=2)

@@ -20,38 +20,28 @@ def X(sample):
 
 @pytest.mark.parametrize("name", SCALINGS)
 def test_lazy_and_eager_agree_and_saving_keeps_all(name, X):
-    scaling = choose(name, X)
+    scaling, before = choose(name, X), X.copy()
     stored = from_arrays(Scaling, to_arrays(scaling))
     for dtype in (np.float32, np.float64):
         scaled = scaling.apply(X, dtype)
-        assert scaled.dtype == dtype
-        assert np.isfinite(scaled).all()
         expected = ((X - scaling.shift) * scaling.factor).astype(dtype)
-        np.testing.assert_array_equal(scaled, expected)
+        np.testing.assert_array_equal(scaled, expected, strict=True)
         lazy = stored.apply(da.from_array(X, chunks=(7, 5)), dtype)
         assert lazy.dtype == dtype
-        np.testing.assert_array_equal(lazy.compute(), scaled)
+        np.testing.assert_array_equal(lazy.compute(), scaled, strict=True)
     assert stored.name == scaling.name
+    np.testing.assert_array_equal(X, before)
 
 
-def test_standard(X):
+def test_what_the_rules_do(X):
     scaled = choose("standard", X).apply(X)
     np.testing.assert_allclose(scaled.mean(axis=0), 0, atol=1e-6)
     np.testing.assert_allclose(scaled.std(axis=0), [1, 1, 1, 1, 0], rtol=1e-6)
-
-
-def test_range_keeps_ratios(X):
     scaled = choose("range", X).apply(X)
     assert np.abs(scaled).max() == pytest.approx(1)
     np.testing.assert_allclose(scaled * np.abs(X).max(), X)
     assert np.all(choose("range", np.zeros((3, 2))).factor == 1)
-
-
-def test_none_and_the_input_is_not_changed(X):
-    before = X.copy()
     np.testing.assert_array_equal(choose("none", X).apply(X), X)
-    choose("standard", X).apply(X)
-    np.testing.assert_array_equal(X, before)
 
 
 def test_errors(X):

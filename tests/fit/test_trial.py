@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sparsegp
-from sparsegp.fit.trial import HeldOut, held_out, run_trial
+from sparsegp.fit.trial import Predictions, predict_held_out, run_trial
 from sparsegp.learning.relevances import Sample
 from sparsegp.learning.search import Trial
 from sparsegp.report import evaluate
@@ -72,15 +72,15 @@ def test_a_search_leads_by_more_than_a_standard_error(sample: Sample) -> None:
     start = Trial(7, "100*rbf(0.7)", 3, 450, 80, steps=4)
     found = run_trial(TrainSettings(), sample, start)
     logs = [
-        held_out(TrainSettings(), sample, replace(start, kernel=kernel)).log_p
+        predict_held_out(TrainSettings(), sample, replace(start, kernel=kernel)).log_p
         for kernel in (start.kernel, found.kernel)
     ]
     gains = logs[1] - logs[0]
     assert found.leads == (gains.mean() > gains.std() / np.sqrt(gains.size))
     none = np.zeros(3)
     for gains, expected in (([0.1, 0.2, 0.1], True), ([1.0, -1.2, 0.5], False), (none, False)):
-        better = HeldOut(np.array(gains) - 1.0, none, none > 0)
-        assert better.leads(HeldOut(none - 1.0, none, none > 0)) is expected
+        better = Predictions(np.array(gains) - 1.0, none, none > 0)
+        assert better.leads(Predictions(none - 1.0, none, none > 0)) is expected
 
 
 def test_a_turned_sample_holds_other_rows_out(sample: Sample) -> None:

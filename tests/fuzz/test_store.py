@@ -62,7 +62,7 @@ def altered_members(members):
 
     @st.composite
     def draw_members(draw):
-        name = draw(st.sampled_from(sorted(members)))
+        name = draw(st.sampled_from(sorted(key for key in members if members[key])))
         content = members[name]
         if name.endswith("zarr.json"):
             value = json.loads(content)
@@ -120,7 +120,7 @@ def check_forged(members):
         assert isinstance(found, StoreError)
         return
     assert sum(array.nbytes for array in found.arrays.values()) <= sum(map(len, members.values()))
-    assert all(array.dtype.kind in "biufc" for array in found.arrays.values())
+    assert all(array.dtype.kind in "biuf" for array in found.arrays.values())
 
 
 def check_model(content):

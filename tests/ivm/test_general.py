@@ -10,6 +10,7 @@ from sparsegp.kernels import parse
 from sparsegp.likelihoods import Gaussian, MultinomialProbit, Probit, SiteRule
 from sparsegp.likelihoods.logistic import Logistic
 from sparsegp.posterior import POSTERIORS, ActiveRows, Posterior
+from tests.ivm.problems import Problem, gather, rings
 
 N = 400
 LIKELIHOODS = {
@@ -21,7 +22,7 @@ single = pytest.mark.parametrize("name", LIKELIHOODS)
 
 
 @pytest.fixture(scope="module")
-def data(rings):
+def data():
     X, target = rings(N)
     X = X[:, :4]
     return X, {
@@ -58,15 +59,18 @@ class Dense:
         self.open[i] = False
 
 
+def adf(run, selection):
+    active = ActiveRows.of(run.settings, selection.active)
+    return Posterior.from_weights(active, POSTERIORS["adf"].make(active, None))
+
+
 @single
 @pytest.mark.parametrize("lookahead", [1, 8])
-def test_information_gain_takes_the_rows_that_a_dense_posterior_would(
-    problem, gather, data, name, lookahead
-):
+def test_selection_by_information_gain_is_that_of_a_dense_posterior(data, name, lookahead):
     X, targets = data
     rule = SiteRule(LIKELIHOODS[name], "moments", 1e-8)
     kernel, criterion = parse("3*rbf(1.5)"), CRITERIA["information"]()
-    run = problem(X, targets[name], [kernel], 40, lookahead, criterion=criterion, rule=rule)
+    run = Problem(X, targets[name], [kernel], 40, lookahead, criterion=criterion, rule=rule)
     selection = run.finish()
     dense = Dense(rule.likelihood, kernel, X, targets[name])
     for row in selection.active.rows:
@@ -74,34 +78,20 @@ def test_information_gain_takes_the_rows_that_a_dense_posterior_would(
         best = units[dense.open].max()
         assert units[row] >= best - 1  # the last digits of two ways to the same number
         dense.include(row)
-    np.testing.assert_allclose(gather(selection, "mean")[:, 0], dense.mean, atol=1e-8)
     variance = dense.covariance.diagonal()
-    np.testing.assert_allclose(gather(selection, "variance")[:, 0], variance, atol=1e-8)
+    recursion = gather(selection, "mean"), gather(selection, "variance")
+    for found in (recursion, adf(run, selection).latent(X)):
+        np.testing.assert_allclose(found[0][:, 0], dense.mean, atol=1e-8)
+        np.testing.assert_allclose(found[1][:, 0], variance, atol=1e-8)
 
 
-@single
-def test_the_posterior_of_the_sites_is_that_of_the_recursion(problem, gather, data, name):
-    X, targets = data
-    rule = SiteRule(LIKELIHOODS[name], "moments", 1e-8)
-    criterion = CRITERIA["information"]()
-    kernels = [parse("3*rbf(1.5)")]
-    run = problem(X, targets[name], kernels, 40, 4, criterion=criterion, rule=rule)
-    selection = run.finish()
-    left = ActiveRows.of(run.settings, selection.active)
-    posterior = Posterior.from_weights(left, POSTERIORS["adf"].make(left, None))
-    mean, variance = posterior.latent(X)
-    np.testing.assert_allclose(mean, gather(selection, "mean"), atol=1e-8)
-    np.testing.assert_allclose(variance, gather(selection, "variance"), atol=1e-8)
-
-
-def test_gaussian_noise_gives_gaussian_process_regression_on_the_active_rows(problem, data):
+def test_gaussian_noise_gives_gaussian_process_regression_on_the_active_rows(data):
     X, targets = data
     y, rule = targets["gaussian"], SiteRule(LIKELIHOODS["gaussian"], "moments", 1e-8)
     criterion = CRITERIA["information"]()
-    run = problem(X, y, [parse("3*rbf(1.5)")], 60, 8, criterion=criterion, rule=rule)
+    run = Problem(X, y, [parse("3*rbf(1.5)")], 60, 8, criterion=criterion, rule=rule)
     selection = run.finish()
-    left = ActiveRows.of(run.settings, selection.active)
-    posterior = Posterior.from_weights(left, POSTERIORS["adf"].make(left, None))
+    posterior = adf(run, selection)
     kernel = sk.ConstantKernel(3.0, "fixed") * sk.RBF(1.5, "fixed")
     rows = selection.active.rows
     dense = GaussianProcessRegressor(kernel, alpha=0.05, optimizer=None).fit(X[rows], y[rows])
@@ -111,12 +101,12 @@ def test_gaussian_noise_gives_gaussian_process_regression_on_the_active_rows(pro
     np.testing.assert_allclose(variance[:, 0], deviation**2, atol=1e-7)
 
 
-def test_classes_with_kernels_of_their_own_share_rows_by_the_sum_of_gains(problem, gather, rings):
+def test_classes_with_kernels_of_their_own_share_rows_by_the_sum_of_gains():
     X, target = rings(300)
     rule = SiteRule(MultinomialProbit(), "moments", 1e-8)
     kernels = [parse(text) for text in ("3*rbf(1.5)", "2*rbf(2)", "4*matern52(1)")]
     criterion = CRITERIA["information"]()
-    run = problem(X, target, kernels, 24, 1, criterion=criterion, rule=rule)
+    run = Problem(X, target, kernels, 24, 1, criterion=criterion, rule=rule)
     selection = run.finish()
     mean = np.zeros((300, 3))
     covariance = [kernel(X, X) for kernel in kernels]
@@ -137,18 +127,18 @@ def test_classes_with_kernels_of_their_own_share_rows_by_the_sum_of_gains(proble
 
 
 @pytest.mark.parametrize("panel", [1, 8])
-def test_rows_whose_sites_say_nothing_are_not_included(problem, data, panel):
+def test_rows_whose_sites_say_nothing_are_not_included(data, panel):
     X, targets = data
     rule = SiteRule(Probit(), "moments", threshold=0.05)
     criterion = CRITERIA["information"]()
     kernel = parse("3*rbf(1.5)")
-    run = problem(X, targets["probit"], [kernel], N, 8, panel, criterion, rule=rule)
+    run = Problem(X, targets["probit"], [kernel], N, 8, panel, criterion, rule=rule)
     selection = run.finish()
     assert 10 < len(selection.active) < N
-    assert (selection.active.precision > 0.05).all()
+    assert (selection.active.sites(1)[1] > 0.05).all()
     dense = Dense(rule.likelihood, kernel, X, targets["probit"])
     for row in selection.active.rows:
         dense.include(row)
     found, a = dense.moments().curvature[:, 0], dense.covariance.diagonal()
-    left = (found / (1.0 - a * found))[dense.open]
-    assert (left <= 0.05 * (1 + 1e-6)).all()
+    precision = (found / (1.0 - a * found))[dense.open]
+    assert (precision <= 0.05 * (1 + 1e-6)).all()

@@ -62,7 +62,7 @@ class Blocks:
         while len(selection.active) < size:
             selection.round(size)
         self.active = active = selection.active
-        sites = active.sites(3) if each else (active.site, active.precision)
+        sites = active.sites(settings.n_latent)
         self.members, self.sites = Members.of_sites(active.x, active.target, *sites)
         sum_rows = sums_over(self.map_blocks, size, N, TILE, 1)
         self.objective = Objective(settings.kernels, likelihood, self.members, sum_rows)

@@ -81,7 +81,7 @@ class Run:
     def select(self, stop: int) -> "Run":
         while len(self.active) < stop:
             self.keep_up()
-            self.selection.round(stop, self.capacity)
+            self.selection.round(stop)
         return self
 
     def keep_up(self) -> None:
@@ -194,7 +194,7 @@ def test_rows_kept_for_validation_take_no_part() -> None:
 def test_held_out_rows_are_not_scored() -> None:
     run = Run(KERNELS["shared"]).select(8)
     held = RowBlock(run.settings, run.X[:50], run.y[:50], 0, held_out=True)
-    for batch in run.active.batches:
+    for batch in run.active.included:
         held.include(batch)
     held.rescore(np.ones((1, 8, 3)))
     assert held.scores.frozen is None

@@ -12,7 +12,7 @@ import zarr
 from zarr.storage import ZipStore
 
 from sparsegp.errors import StoreError
-from sparsegp.store import Stored, folder_of, read_file, write_file
+from sparsegp.store import folder_of, read_file, write_file
 from tests.store.archives import forge, members_of, root, seal
 
 KIND, NAME = "some-kind", "file.zarr.zip"
@@ -20,7 +20,7 @@ META = {"a": [1, 2.5, "é"], "b": {"c": None, "d": True}, "n": 2**70}
 ARRAYS = {
     **{
         kind: np.arange(6).reshape(2, 3).astype(kind)
-        for kind in ("bool", "i1", "i2", "i4", "i8", "u1", "u8", "f2", "f4", "f8", "c8", "c16")
+        for kind in ("bool", "i1", "i2", "i4", "i8", "u1", "u8", "f2", "f4", "f8")
     },
     "special": np.array([np.nan, np.inf, -0.0, np.nextafter(0, 1)]),
     "one": np.array(2.5, "f4"),
@@ -30,6 +30,8 @@ ARRAYS = {
     "strided": np.arange(20)[::3],
     "a.0.b-c_d": np.ones((2, 1, 2, 1)),
 }
+SMALL = {"h": np.arange(12.0).reshape(4, 3), "flag": np.array([True, False])}
+DAMAGED = "is damaged or truncated"
 
 
 @pytest.fixture
@@ -39,11 +41,12 @@ def folder(tmp_path):
 
 @pytest.fixture
 def path(folder, tmp_path):
-    write_file(folder, NAME, KIND, META, ARRAYS)
+    """A file of the small arrays."""
+    write_file(folder, NAME, KIND, META, SMALL)
     return tmp_path / NAME
 
 
-def refused(folder, message):
+def refused(folder, message=DAMAGED):
     with pytest.raises(StoreError, match=message) as caught:
         read_file(folder, NAME, KIND)
     text = str(caught.value)
@@ -52,34 +55,25 @@ def refused(folder, message):
     assert NAME in text
 
 
-def test_what_goes_in_comes_out(folder, path):
-    found = read_file(folder, NAME, KIND)
-    assert found.meta == META
-    assert found.arrays.keys() == ARRAYS.keys()
+def test_what_goes_in_comes_out_and_zarr_reads_it(folder, tmp_path):
+    write_file(folder, NAME, KIND, META, ARRAYS)
+    meta, arrays = read_file(folder, NAME, KIND)
+    group = zarr.open_group(ZipStore(tmp_path / NAME, mode="r"), mode="r")
+    assert META == meta == group.attrs["meta"]
+    assert ARRAYS.keys() == arrays.keys() == set(group.array_keys())
     for name, array in ARRAYS.items():
-        assert found.arrays[name].dtype == array.dtype.newbyteorder("=")
-        assert found.arrays[name].flags.writeable
-        np.testing.assert_array_equal(found.arrays[name], array)
-        assert found.arrays[name].tobytes() == array.astype(array.dtype.newbyteorder("=")).tobytes()
-
-
-def test_zarr_reads_it(path):
-    group = zarr.open_group(ZipStore(path, mode="r"), mode="r")
-    assert group.attrs["format"] == KIND
-    assert group.attrs["meta"] == META
-    assert set(group.array_keys()) == ARRAYS.keys()
-    for name, array in ARRAYS.items():
+        native = array.astype(array.dtype.newbyteorder("="))
+        assert arrays[name].dtype == native.dtype
+        assert arrays[name].flags.writeable
+        assert arrays[name].shape == native.shape
+        assert arrays[name].tobytes() == native.tobytes()
         np.testing.assert_array_equal(group[name][...], array)
 
 
-def test_it_is_as_large_as_its_arrays(folder, tmp_path):
-    write_file(folder, NAME, KIND, {}, {"x": np.ones(10**6)})
-    assert (tmp_path / NAME).stat().st_size < 8 * 10**6 + 2000
-
-
-def test_another_takes_its_place(folder, path, tmp_path):
-    write_file(folder, NAME, KIND, {"n": 2}, {})
-    assert read_file(folder, NAME, KIND) == Stored({"n": 2}, {})
+def test_it_is_as_large_as_its_arrays_and_another_takes_its_place(folder, path, tmp_path):
+    write_file(folder, NAME, KIND, {"n": 2}, {"x": np.ones(10**6)})
+    assert read_file(folder, NAME, KIND).meta == {"n": 2}
+    assert path.stat().st_size < 8 * 10**6 + 2000
     assert [each.name for each in tmp_path.iterdir()] == [NAME]
 
 
@@ -89,6 +83,7 @@ def test_another_takes_its_place(folder, path, tmp_path):
         ({}, {"x": np.array(["text"])}),
         ({}, {"x": np.array([{}, []], dtype=object)}),
         ({}, {"x": np.array(["2020-01-01"], "M8[D]")}),
+        ({}, {"x": np.array([1j])}),
         ({}, {"../x": np.ones(2)}),
         ({}, {"": np.ones(2)}),
         ({"x": np.ones(2)}, {}),
@@ -115,39 +110,35 @@ def test_what_is_missing_or_of_another_kind(folder, path):
 # -- damage ----------------------------------------------------------------------------------------
 
 
-def test_every_altered_byte_is_found_or_does_not_matter(folder, tmp_path):
-    arrays = {"x": np.arange(7.0), "y": np.array([True, False])}
-    write_file(folder, NAME, KIND, {"n": [1, 2]}, arrays)
-    whole = (tmp_path / NAME).read_bytes()
-    refusals = 0
-    for place in range(len(whole)):
+def test_every_altered_byte_is_found_or_does_not_matter(folder, path):
+    whole, refusals = path.read_bytes(), 0
+    places = range(0, len(whole), 3)
+    for place in places:
         damaged = bytearray(whole)
         damaged[place] ^= 1 << place % 8
-        (tmp_path / NAME).write_bytes(damaged)
+        path.write_bytes(damaged)
         try:
             found = read_file(folder, NAME, KIND)
         except StoreError:
             refusals += 1
             continue
-        assert found.meta == {"n": [1, 2]}
-        assert all(found.arrays[name].tobytes() == x.tobytes() for name, x in arrays.items())
-    assert refusals > len(whole) / 2
+        assert found.meta == META
+        assert all(found.arrays[name].tobytes() == x.tobytes() for name, x in SMALL.items())
+    assert refusals > len(places) / 2
 
 
 def test_files_that_were_cut_or_joined(folder, path):
     whole = path.read_bytes()
     for kept in [*range(0, len(whole), 97), len(whole) - 1]:
         path.write_bytes(whole[:kept])
-        refused(folder, "is damaged or truncated")
-    for other in (whole[10:], whole + b"x", whole[:1000] + whole, b"", b"PK\5\6" * 50):
+        refused(folder)
+    for other in (whole[10:], whole + b"x", whole[:1000] + whole, b"PK\5\6" * 50):
         path.write_bytes(other)
         with suppress(StoreError):
             assert read_file(folder, NAME, KIND).meta == META
 
 
 # -- forgeries: the digest fits, what they say does not --------------------------------------------
-
-H = np.arange(12.0).reshape(4, 3)
 
 
 @pytest.mark.parametrize(
@@ -167,19 +158,20 @@ H = np.arange(12.0).reshape(4, 3)
         {"codecs": [{"name": "bytes"}, {"name": "numcodecs.pickle"}]},
         {"codecs": []},
         {"fill_value": 1e400},
-        {"chunk_grid": {}},
         {"node_type": "group"},
         {"storage_transformers": [{"name": "x"}]},
     ],
     ids=str,
 )
-def test_arrays_that_are_not_what_is_declared(folder, tmp_path, change):
-    write_file(folder, NAME, KIND, {}, {"h": H})
-    members = members_of(tmp_path / NAME)
+def test_arrays_that_are_not_what_is_declared(folder, path, change):
+    members = members_of(path)
     declared = json.loads(members["h/zarr.json"]) | change
-    forge(tmp_path / NAME, members | {"h/zarr.json": json.dumps(declared).encode()})
+    if isinstance(declared["shape"], list) and "shape" in change:
+        chunk = [max(1, size) for size in declared["shape"]]
+        declared["chunk_grid"]["configuration"]["chunk_shape"] = chunk
+    forge(path, members | {"h/zarr.json": json.dumps(declared).encode()})
     tracemalloc.start()
-    refused(folder, "is damaged or truncated")
+    refused(folder)
     assert tracemalloc.get_traced_memory()[1] < 10**7
     tracemalloc.stop()
 
@@ -189,35 +181,28 @@ def test_arrays_that_are_not_what_is_declared(folder, tmp_path, change):
     [b"[" * 100_000, b"[]", b"null", b"{", b"\x00", b"1" * 5000, b'{"attributes": 3}', b"\xff"],
     ids=lambda text: str(text[:9]),
 )
-@pytest.mark.parametrize("name", ["zarr.json", "h/zarr.json"])
-def test_descriptions_that_are_none(folder, tmp_path, text, name):
-    write_file(folder, NAME, KIND, {}, {"h": H})
-    forge(tmp_path / NAME, members_of(tmp_path / NAME) | {name: text})
-    refused(folder, "is damaged or truncated")
+def test_descriptions_that_are_none(folder, path, text):
+    members = members_of(path)
+    for name in ("zarr.json", "h/zarr.json"):
+        forge(path, members | {name: text})
+        refused(folder)
 
 
-@pytest.mark.parametrize("meta", [None, [], "x", 3])
-def test_meta_is_a_mapping(folder, tmp_path, meta):
-    forge(tmp_path / NAME, {"zarr.json": root(KIND, meta)})
-    refused(folder, "is damaged or truncated")
-
-
-def test_members_that_are_missing_or_none_of_ours(folder, tmp_path):
-    write_file(folder, NAME, KIND, {}, {"h": H})
-    members = members_of(tmp_path / NAME)
-    for name in members:
-        forge(tmp_path / NAME, {key: each for key, each in members.items() if key != name})
-        refused(folder, "is damaged or truncated")
-    for name in ("../x", "/etc/hostname", "x/y", "\\", "a/../b/zarr.json"):
-        forge(tmp_path / NAME, members | {name: b"x"})
-        refused(folder, "is damaged or truncated")
+def test_members_that_are_missing_or_none_of_ours(folder, path):
+    members = members_of(path)
+    forgeries = [{key: members[key] for key in members if key != name} for name in members]
+    forgeries += [{"zarr.json": root(KIND, meta)} for meta in (None, [], "x", 3)]
+    names = ("../x", "/etc/hostname", "x/y", "\\", "a/../b/zarr.json")
+    for forgery in forgeries + [members | {name: b"x"} for name in names]:
+        forge(path, forgery)
+        refused(folder)
 
 
 def test_bombs(folder, tmp_path):
     """Members that are compressed, that lie on each other, and lists that would fill memory."""
     squeezed = {"zarr.json": root(KIND, {}), "x/c": bytes(10**7)}
     forge(tmp_path / NAME, squeezed, zipfile.ZIP_DEFLATED)
-    refused(folder, "is damaged or truncated")
+    refused(folder)
     with zipfile.ZipFile(tmp_path / NAME, "w") as archive:
         archive.writestr("zarr.json", root(KIND, {}))
         archive.writestr("x", bytes(10**6))
@@ -231,7 +216,7 @@ def test_bombs(folder, tmp_path):
     whole = bytearray((tmp_path / NAME).read_bytes())
     struct.pack_into("<L", whole, len(whole) - 71 - 10, 2**31)
     (tmp_path / NAME).write_bytes(whole)
-    refused(folder, "is damaged or truncated")
+    refused(folder)
 
 
 def test_nothing_is_unpickled(folder, tmp_path):
@@ -241,7 +226,7 @@ def test_nothing_is_unpickled(folder, tmp_path):
 
     with (tmp_path / NAME).open("wb") as file:
         np.savez(file, x=np.array([Trap()], dtype=object))
-    refused(folder, "is damaged or truncated")
+    refused(folder)
     with zipfile.ZipFile(tmp_path / NAME, "a") as archive:
         seal(archive)
-    refused(folder, "is damaged or truncated")
+    refused(folder)

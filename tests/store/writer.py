@@ -1,13 +1,10 @@
-"""A process that is killed: reads a JSON command a line, forks a writer for each.
+"""Writers of checkpoints in processes of their own, which are killed."""
 
-Started as a script by the tests. What the writer has saved it prints as `ack <step>`.
-"""
-
-import json
+import multiprocessing
 import os
 import resource
 import signal
-import sys
+import time
 
 import numpy as np
 
@@ -15,6 +12,8 @@ from sparsegp.store import RunDirectory
 
 INTERVAL = 40
 RUN = {"settings": {}, "data": {}}
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload([__name__])
 
 
 def content(step):
@@ -39,11 +38,56 @@ def check(step, stored):
         np.testing.assert_array_equal(stored.arrays[name], values)
 
 
-def say(text):
-    os.write(1, f"{text}\n".encode())
+def write(path, count, *, kill_after=None, die_at=None, largest=None):
+    """Save `count` checkpoints after the newest; return exit code, steps saved and warnings.
+
+    Parameters
+    ----------
+    path : Path
+    count : int
+    kill_after : float, optional
+        Seconds from the start of the writer.
+    die_at : int, optional
+        Changes of the file system before it kills itself.
+    largest : int, optional
+        Bytes that a file of it may have.
+    """
+    receiver, sender = PROCESSES.Pipe(duplex=False)
+    process = PROCESSES.Process(target=_save, args=(sender, path, count, die_at, largest))
+    process.start()
+    sender.close()
+    said = []
+    try:
+        said.append(receiver.recv())  # it is there
+        if kill_after is not None:
+            time.sleep(kill_after)
+            process.kill()
+        while True:
+            said.append(receiver.recv())
+    except EOFError:
+        process.join()
+    steps = [each for each in said[1:] if isinstance(each, int)]
+    return process.exitcode, steps, [each for each in said if isinstance(each, str)]
 
 
-def die_at(number):
+def _save(sender, path, count, die_at, largest):
+    if die_at is not None:
+        _die_at(die_at)
+    if largest is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    sender.send(None)
+    run = RunDirectory(path, 2, sender.send)
+    run.open(RUN, resume=True)
+    found = run.load()
+    step = 0 if found is None else found[0]
+    for _ in range(count):
+        step += INTERVAL
+        if run.save(step, *content(step)):
+            sender.send(step)
+
+
+def _die_at(number):
     """Kill this process right before its `number`-th change of the file system."""
     left = [number]
 
@@ -56,47 +100,5 @@ def die_at(number):
 
         return call
 
-    for name in ("fsync", "replace", "mkdir", "unlink", "write"):
+    for name in ("fsync", "replace", "mkdir", "unlink", "ftruncate", "write"):
         setattr(os, name, counted(getattr(os, name)))
-
-
-def save(path, count):
-    run = RunDirectory(path, keep_last=2, on_warning=say)
-    run.open(RUN, resume=True)
-    found = run.load()
-    step = 0 if found is None else found[0]
-    for _ in range(count):
-        step += INTERVAL
-        if run.save(step, *content(step)):
-            os.writev(1, [f"ack {step}\n".encode()])
-
-
-def save_too_much(path, count):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    save(path, count)
-
-
-JOBS = {"save": save, "limited": save_too_much}
-
-
-def main():
-    for line in sys.stdin:
-        command = json.loads(line)
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                if command["die_at"] is not None:
-                    die_at(command["die_at"])
-                JOBS[command["job"]](command["path"], command["count"])
-                status = 0
-            finally:
-                os._exit(status)
-        say(f"pid {pid}")
-        _, status = os.waitpid(pid, 0)
-        say(f"dead {status}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """Open a data set by name: a member of the catalog, or a file in any format that has a reader.
 
 A reader is a function of the name of a file, the label column and the number of columns that a
-model takes. A new one is one more file in this folder, and an entry in `FORMATS`.
+model takes. A new one is one more such function, and an entry in `FORMATS`.
 """
 
 from collections.abc import Callable
@@ -9,13 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from sparsegp.data.catalog import CATALOG
-from sparsegp.data.readers.arrays import read_npy, read_npz
-from sparsegp.data.readers.base import LabelColumn
-from sparsegp.data.readers.idx import read_idx
-from sparsegp.data.readers.parquet import read_parquet
+from sparsegp.data.readers.arrays import read_idx, read_npy, read_npz, read_zarr
+from sparsegp.data.readers.columns import LabelColumn, read_parquet, read_text
 from sparsegp.data.readers.svmlight import read_svmlight
-from sparsegp.data.readers.text import read_text
-from sparsegp.data.readers.zarr_group import read_zarr
 from sparsegp.data.storage import is_url, plain, reading, store_of
 from sparsegp.data.table import Dataset
 from sparsegp.errors import DataError, one_line

@@ -3,7 +3,7 @@
 from typing import Any
 
 from sparsegp.data.labels import whole_numbers
-from sparsegp.data.readers.base import LabelColumn
+from sparsegp.data.readers.columns import LabelColumn
 from sparsegp.data.storage import Lines, opened
 from sparsegp.data.table import Dataset, table_from_arrays
 from sparsegp.errors import DataError

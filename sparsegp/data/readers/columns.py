@@ -1,0 +1,239 @@
+"""Readers of files whose columns have names, one of them the labels: delimited text and parquet."""
+
+import csv
+import io
+from array import array
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsegp.data.blocks import from_function, from_memory
+from sparsegp.data.labels import LONGEST, REAL_KINDS, labels_from_text, tidy_labels
+from sparsegp.data.storage import Lines, opened, require_memory
+from sparsegp.data.table import Dataset, Table, column_names
+from sparsegp.errors import DataError
+
+LabelColumn: TypeAlias = str | int | None
+"""A column's name, its number counted from 0 (negative: from the end), or None for the last."""
+
+SNIFFED_LINES = 20
+
+
+class Layout(NamedTuple):
+    """How the text is laid out: delimiter (None for white space), fields, header, label field."""
+
+    delimiter: str | None
+    width: int
+    names: list[str] | None
+    label: int | None
+
+
+def read_text(name: str, label_column: LabelColumn, n_features: int | None) -> Dataset:
+    """Read rows of numbers with a label.
+
+    The delimiter is one of `;`, tab, `,`, else white space. The first line is a header when most
+    of its fields are no numbers, apart from the label. Labels that are all whole numbers become
+    integers, other labels are kept as strings.
+    """
+    delimiter, width, names, label = layout = _layout(name, label_column, n_features)
+    values, places, codes = array("d"), array("q"), dict[str, int]()
+    with _lines(name) as lines:
+        rows = _rows(lines, delimiter)
+        if names is not None:
+            next(rows)
+        for fields in rows:
+            inputs = fields if label is None else fields[:label] + fields[label + 1 :]
+            try:
+                if len(fields) != width:
+                    raise ValueError
+                values.extend(_numbers(inputs))
+                if label is not None:
+                    places.append(codes.setdefault(_label(fields[label]), len(codes)))
+            except ValueError:
+                raise DataError(f"{name}, line {lines.number}{_fault(fields, layout)}") from None
+            require_memory(values.itemsize * (len(values) + len(places)), name)
+    if not values:
+        raise DataError(f"{name} has no rows under its header, {names}")
+    y = None
+    if label is not None:
+        y = labels_from_text(list(codes), name)[np.frombuffer(places, np.int64)]
+        names = names and names[:label] + names[label + 1 :]
+    X = np.frombuffer(values).reshape(-1, width - (label is not None))
+    return Dataset(Table(from_memory(X, name), y, name, names=column_names(names or ())))
+
+
+def read_parquet(name: str, label_column: LabelColumn, n_features: int | None) -> Dataset:
+    """Read columns of numbers and one of labels; missing numbers become NaN."""
+    with _parquet(name) as file:
+        kinds = {field.name: field.type for field in file.schema_arrow}
+        columns = [column for column in kinds if not column.startswith("__index_level_")]
+        label = _label_place(label_column, n_features, columns, name)
+        features = [column for place, column in enumerate(columns) if place != label]
+        dtypes = [_dtype(kinds[column]) for column in features]
+        for column, dtype in zip(features, dtypes, strict=True):
+            if dtype.kind not in REAL_KINDS:
+                raise DataError(
+                    f"columns must hold numbers; {column!r} of {name} holds {kinds[column]}. Drop "
+                    f"it, or name it as the label column"
+                )
+        sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
+        y = None
+        if label is not None:
+            values = file.read(columns=[columns[label]]).column(0).to_pylist()
+            y = tidy_labels(np.array(values, dtype=object), name)
+    if not sizes:
+        raise DataError(f"{name} has no rows")
+    dtype = np.result_type(np.float32, *dtypes)  # floats, as some may be missing
+    X = from_function(partial(_group, name, features, dtype), sizes, len(features), dtype, name)
+    return Dataset(Table(X, y, name, names=column_names(features)))
+
+
+def _label_place(
+    wanted: LabelColumn, n_features: int | None, names: list[str], source: str, named: bool = True
+) -> int | None:
+    """Return the place of the label column, counted from 0, or None when there are no labels.
+
+    A file with just the columns that a model takes has none, unless a label column is asked for.
+    Columns have these names, or none if not `named`.
+    """
+    width = len(names)
+    if n_features == width and wanted is None:
+        return None
+    if n_features is not None and width != n_features + 1:
+        raise DataError(
+            f"the model takes {n_features} columns; {source} has {width}, which is neither "
+            f"{n_features} nor, with labels, {n_features + 1}"
+        )
+    if width < 2:
+        raise DataError(f"{source} has {width} column; numbers and labels are needed")
+    if named and wanted in names:
+        return names.index(str(wanted))
+    try:
+        place = width - 1 if wanted is None else int(wanted)
+    except ValueError:
+        place = width
+    if not -width <= place < width:
+        listed = (
+            f"its columns: {', '.join(name[:40] for name in names[:20])}"
+            if named
+            else "it has no header"
+        )
+        raise DataError(
+            f"{source} has no label column {wanted!r}; {listed}; give a name of its header, or a "
+            f"number from 0 to {width - 1}, or from -{width} to -1"
+        )
+    return place % width
+
+
+def _layout(name: str, label_column: LabelColumn, n_features: int | None) -> Layout:
+    """Return the layout that the first lines have.
+
+    A row with a fault is no header: that has names for most columns, and for the label.
+    """
+    with _lines(name) as lines:
+        start = list(islice(lines, SNIFFED_LINES))
+    if not start:
+        raise DataError(f"{name} is empty")
+    common = [mark for mark in ";\t," if all(mark in line for line in start)]
+    delimiter = next(iter(common or [mark for mark in ";\t," if mark in start[0]]), None)
+    fields = [field.strip() for field in next(_rows(start, delimiter))]
+    numeric = [_is_number(field) for field in fields]
+    named = isinstance(label_column, str) and not label_column.removeprefix("-").isdecimal()
+    is_header = not all(numeric) or (named and label_column in fields)
+    if is_header and not named:
+        label = _label_place(label_column, n_features, fields, name)
+        inputs = [number for place, number in enumerate(numeric) if place != label]
+        is_header = 2 * sum(inputs) < len(inputs) and (label is None or not numeric[label])
+    label = _label_place(label_column, n_features, fields, name, is_header)
+    return Layout(delimiter, len(fields), fields if is_header else None, label)
+
+
+def _numbers(fields: list[str]) -> Iterator[float]:
+    """Return fields as numbers (NaN and infinity are numbers here); a ValueError if one is none."""
+    text = "".join(fields)
+    if "_" in text or not text.isascii():
+        raise ValueError  # `float` takes 1_0, and digits of other scripts
+    return map(float, fields)
+
+
+def _is_number(field: str) -> bool:
+    try:
+        return bool(list(_numbers([field])))
+    except ValueError:
+        return False
+
+
+def _label(field: str) -> str:
+    """Return the text of a label; a ValueError if it is empty or too long."""
+    text = field.strip()
+    if not 0 < len(text) <= LONGEST:
+        raise ValueError
+    return text
+
+
+def _fault(fields: list[str], layout: Layout) -> str:
+    """Return what is wrong with a line."""
+    if len(fields) != layout.width:
+        return f" has {len(fields)} fields; {layout.width} are expected, as in the first line"
+    place, text = next(
+        (place, text)
+        for place, text in enumerate(fields)
+        if not (0 < len(text.strip()) <= LONGEST if place == layout.label else _is_number(text))
+    )
+    field = f": field {place + 1}" + (f" ({layout.names[place][:40]!r})" if layout.names else "")
+    if not text.strip():
+        return f"{field} is empty; every field needs a value"
+    if place == layout.label:
+        return f"{field} has {len(text)} characters, and is a label"
+    return f"{field} is {text[:40]!r}, where a number is expected"
+
+
+def _rows(lines: Iterable[str], delimiter: str | None) -> Iterator[list[str]]:
+    """Return the fields of each line; of one that white space delimits, too."""
+    if delimiter is None:
+        lines = (" ".join(line.split()) for line in lines)
+    return csv.reader(lines, delimiter=delimiter or " ", skipinitialspace=True)
+
+
+@contextmanager
+def _lines(name: str) -> Iterator[Lines]:
+    with opened(name) as binary, io.TextIOWrapper(binary, encoding="utf-8-sig") as file:
+        yield Lines(file, name)
+
+
+def _dtype(kind: Any) -> np.dtype[Any]:
+    """Return the dtype of a type of columns; that of objects if it has none."""
+    try:
+        dtype: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
+    except NotImplementedError:
+        return np.dtype(object)
+    return dtype
+
+
+def _group(
+    name: str, columns: list[str], dtype: np.dtype[Any], group: int, rows: slice
+) -> NDArray[Any]:
+    """Read one group of rows, (rows, p)."""
+    with _parquet(name) as file:
+        table = file.read_row_group(group, columns=columns)
+        X = np.empty((table.num_rows, len(columns)), dtype)
+        for place, column in enumerate(columns):
+            X[:, place] = table.column(column).to_numpy()
+        return X
+
+
+@contextmanager
+def _parquet(name: str) -> Iterator[Any]:
+    try:
+        from pyarrow.parquet import ParquetFile  # noqa: PLC0415
+    except ImportError:
+        raise DataError(
+            'parquet files need pyarrow; install it by pip install "sparsegp[parquet]"'
+        ) from None
+    with opened(name) as source, ParquetFile(source) as file:
+        yield file

@@ -1,0 +1,428 @@
+"""Memory and work of a run, from the shape of its data before it begins.
+
+The model is simple and errs upward. Counted are the few arrays that grow with the rows of a process
+(inputs, stub matrices, marginals, temporaries) or with the square of the active rows (factors,
+posterior); `MARGIN` stands for the rest. A run that cannot fit is refused, with what would fit.
+"""
+
+import logging
+import socket
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import cloudpickle  # type: ignore[import-untyped]
+
+from sparsegp.data import Table
+from sparsegp.data.summary import PIECE_VALUES
+from sparsegp.errors import SettingsError
+from sparsegp.ivm.criteria import CRITERIA
+from sparsegp.ivm.greedy import MANY_ROWS
+from sparsegp.ivm.pairs import PANEL
+from sparsegp.ivm.rows import GROUP, NARROW, TILE
+from sparsegp.posterior import POSTERIORS
+from sparsegp.runtime import Runtime
+from sparsegp.runtime.inputs import pack_inputs
+from sparsegp.runtime.threads import usable_cpus
+from sparsegp.settings import DenseSettings, TrainSettings
+
+logger = logging.getLogger(__name__)
+
+DOUBLE = 8
+PROCESS = 160_000_000
+"""Bytes of a Python process with numpy, scipy, dask and zarr."""
+MARGIN = 1.15
+"""Memory of a process by what is counted: buffers, fragments and stacks of threads are not."""
+SURE = 0.6
+"""Share of an estimate that is taken for sure: what lacks less is warned of, not refused."""
+SMALL = 1 << 28
+"""Bytes that every run may take."""
+COPIES = 3
+"""Of a chunk or a block on its way: as an array, pickled, in buffers."""
+MOST_WORKERS, MOST_ROWS = 4096, 1 << 20
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The shape of a run.
+
+    Parameters
+    ----------
+    n, p, n_classes : int
+        Training rows, columns and classes; no classes in a regression.
+    n_active : int
+        Rows to include; pairs of a row and a class with `active_per_class`.
+    settings : TrainSettings or DenseSettings
+    n_test : int
+        Held-out rows that follow the training.
+    n_workers, n_threads : int
+        Worker processes, 0 for threads of the driver; threads.
+    itemsize : int
+        Bytes of a number as it was read.
+    source_bytes : int
+        What the driver holds of the data as they were read; nothing of those read from files.
+    chunk_rows : int
+        Rows that are read from files at a time.
+    block_rows : int, optional
+        Rows in a block.
+    scratch : bool
+        Inputs and stub matrices are in files.
+    """
+
+    n: int
+    p: int
+    n_classes: int
+    n_active: int
+    settings: TrainSettings | DenseSettings
+    n_test: int = 0
+    n_workers: int = 0
+    n_threads: int = 1
+    itemsize: int = DOUBLE
+    source_bytes: int = 0
+    chunk_rows: int = 1 << 16
+    block_rows: int | None = None
+    scratch: bool = False
+
+
+def shape_of(
+    rows: Table,
+    held_out: Table | None,
+    n_classes: int,
+    settings: TrainSettings | DenseSettings,
+    **more: Any,
+) -> Shape:
+    """Return the shape of a run on a table, with more of its fields by name."""
+    (n, p), n_test = rows.X.shape, 0 if held_out is None else held_out.X.shape[0]
+    of_rows = {"itemsize": rows.X.dtype.itemsize, "chunk_rows": max(rows.X.chunks[0])}
+    return Shape(n, p, n_classes, settings.rows_to_include(n), settings, n_test, **of_rows, **more)
+
+
+def held_bytes(X: Any) -> int:
+    """Return the bytes of rows that travel with their tasks; nothing of those read from files."""
+    first = X.blocks[0]
+    packed = cloudpickle.dumps(pack_inputs({"X": first}))
+    return int(X.nbytes) if 2 * len(packed) > first.nbytes else 0
+
+
+# -- blocks ----------------------------------------------------------------------------------------
+
+
+def tiles_together(n: int, bounded: bool) -> int:
+    """Return how many tiles stay together in a block of n rows, or of candidates that get fewer."""
+    return GROUP if n >= MANY_ROWS or bounded else 1
+
+
+def rows_of_block(n: int, n_workers: int, tiles: int, wanted: int | None = None) -> int:
+    """Return rows in a block, whole groups of tiles; by default two blocks a worker, none small."""
+    if wanted is None:
+        wanted = min(-(-n // min(2 * n_workers, max(n_workers, -(-n // 4096)))), 65536)
+    return -(-wanted // (tiles * TILE)) * tiles * TILE
+
+
+def padded(n: int) -> int:
+    """Return rows filled up to whole tiles."""
+    return -(-n // TILE) * TILE
+
+
+# -- estimates -------------------------------------------------------------------------------------
+
+
+def estimate(shape: Shape) -> dict[str, Any]:
+    """Return what a run will take, as plain JSON values.
+
+    Returns
+    -------
+    dict
+        Sizes, and ``total_bytes`` of all processes together. Of a sparse run ``driver_bytes`` and
+        ``worker_bytes`` (0 if row blocks live in threads of the driver), with their parts in
+        ``driver`` and ``blocks``; ``kernel_flops`` (2 n d p) and ``stub_flops`` (n d^2 a kernel);
+        the least ``rounds``, calls to a worker in them (``messages``), bytes of the largest
+        (``message_bytes``) and of the last checkpoint. Of a dense run ``matrices`` of all rows by
+        all rows, and ``flops`` of one factor for every kernel: a run takes tens to thousands.
+
+    Raises
+    ------
+    SettingsError
+        If the settings are not for so many classes, or a bound leaves too few candidates.
+    """
+    n, p, settings = shape.n, shape.p, shape.settings
+    found = {"rows": n, "columns": p, "classes": shape.n_classes}
+    if isinstance(settings, TrainSettings):
+        return found | _sparse(shape, settings)
+    kernels, matrices = settings.sizes(shape.n_classes)
+    held = shape.source_bytes + DOUBLE * (n * p + matrices * n * n)
+    found |= {"kernels": kernels, "matrices": matrices, "total_bytes": PROCESS + held}
+    return found | {"flops": kernels * n**3 / 3.0}
+
+
+class _Layout(NamedTuple):
+    """How a sparse run is laid out; of each inclusion there are `columns` stub columns."""
+
+    settings: TrainSettings
+    latent: int
+    kernels: int
+    columns: int
+    slots: int  # inclusions of a round
+    square: int  # bytes of (d, d) doubles, of a kernel
+    hosts: int  # processes that hold row blocks
+    block: int  # rows
+    rows: int  # of all blocks in the fullest process
+    steps: list[tuple[int, int, int]]  # inclusions from and to, training rows held meanwhile
+
+
+def _layout(shape: Shape, settings: TrainSettings) -> _Layout:
+    n, d, pairs = shape.n, shape.n_active, settings.active_per_class
+    latent = settings.start_likelihood(shape.n_classes).n_latent(shape.n_classes)
+    kernels = latent if settings.kernel_per_class else 1
+    columns, slots = (1, 1) if pairs else (kernels, settings.order.slots)
+    # classes with active rows of their own differ by half in their numbers
+    square = DOUBLE * (min(d**2, int(1.5 * (d / kernels) ** 2)) if pairs else d**2)
+    steps, bound = [(0, d, padded(n))], settings.bound(n, d, kernels)
+    if bound is not None:
+        partly = -(-n // (GROUP * TILE)) * NARROW  # filled tiles
+        held = bound.sizes(n - settings.n_validation(n), d, columns)
+        steps = [(start, stop, min(left + partly, padded(n))) for start, stop, left in held]
+    tiles = tiles_together(n, bound is not None)
+    block = rows_of_block(n, shape.n_workers or shape.n_threads, tiles, shape.block_rows)
+    count = -(-n // block) - (-shape.n_test // block)
+    hosts = max(min(shape.n_workers, count), 1)
+    rows = min(-(-count // hosts) * block, padded(n) + padded(shape.n_test))
+    kind = latent, kernels, columns, slots, square
+    return _Layout(settings, *kind, hosts, min(block, rows), rows, steps)
+
+
+def _sparse(shape: Shape, settings: TrainSettings) -> dict[str, Any]:
+    of = _layout(shape, settings)
+    blocks, driver = _blocks_and_driver(shape, of)
+    in_memory = ("marginals",) if shape.scratch else ("marginals", "inputs", "stub")
+    rows = sum(blocks[name] for name in in_memory)
+    working = max(blocks[name] for name in ("temporaries", "loading", "model"))
+    held = sum(driver[name] for name in ("source", "labels", "reading", "factors"))
+    finishing = max(driver["checkpoint"], driver["posterior"])
+    if not shape.n_workers:  # rows and driver work by turns
+        held, finishing = held + rows, max(working, finishing)
+    driver_bytes = int(MARGIN * (PROCESS + held + finishing))
+    worker_bytes = int(MARGIN * (PROCESS + rows + working)) if shape.n_workers else 0
+    return {
+        "held_out": shape.n_test,
+        "n_active": shape.n_active,
+        "kernels": of.kernels,
+        "n_workers": shape.n_workers,
+        "blocks": {**blocks, "in_files": shape.scratch},
+        "driver": driver,
+        "worker_bytes": worker_bytes,
+        "driver_bytes": driver_bytes,
+        "total_bytes": driver_bytes + shape.n_workers * worker_bytes,
+        **_work(shape, of),
+    }
+
+
+def _blocks_and_driver(shape: Shape, of: _Layout) -> tuple[dict[str, int], dict[str, int]]:
+    """Return bytes of the row blocks in the fullest process, and of the driver."""
+    n, p, d, settings, rows = shape.n, shape.p, shape.n_active, of.settings, of.rows
+    latent, kernels, square, apart = of.latent, of.kernels, of.square, shape.n_workers > 0
+    pairs, item = settings.active_per_class, settings.dtype.itemsize
+    threads = 1 if apart else shape.n_threads
+    group = threads * min(GROUP * TILE, rows)  # rows that are worked on at a time
+    refits = settings.posterior == "all" or CRITERIA[settings.criterion].refitted
+    own = (11 + min(of.hosts, 32)) * kernels if refits else kernels + 2
+    chunk = min(shape.chunk_rows, n) * p * shape.itemsize
+    sent = COPIES * (of.block * p * shape.itemsize + chunk)
+    test = padded(shape.n_test)
+    entries = max(stop * held for _, stop, held in of.steps) + d * test
+    width = of.slots if len(of.steps) == 1 else max(stop - start for start, stop, _ in of.steps)
+    a_row = p * item + 3 * DOUBLE * latent
+    blocks = {
+        "inputs": rows * p * item,
+        "stub": of.columns * item * entries * rows // (padded(n) + test)
+        + pairs * latent * rows * PANEL // 2 * item,
+        "marginals": rows * DOUBLE * (2 * latent + kernels + 5),
+        "temporaries": rows * (of.columns * width * item + DOUBLE * (8 + 2 * latent))
+        + group * DOUBLE * (9 * of.slots + 4 * latent + refits * d)
+        + refits * (COPIES * apart * kernels + 3 * threads) * square
+        + pairs * threads * of.block * DOUBLE * 14 * latent,
+        "loading": threads * sent,
+        "model": apart * ((3 * kernels + 6) * square + COPIES * chunk),
+    }
+    driver = {
+        "source": shape.source_bytes,
+        "labels": 5 * DOUBLE * (n + shape.n_test),
+        "reading": min(usable_cpus(), -(-n // shape.chunk_rows))
+        * (COPIES * chunk + 4 * DOUBLE * min(PIECE_VALUES, n * p))
+        + (of.hosts * sent if apart and shape.source_bytes else 0),
+        "factors": kernels * square + DOUBLE * of.columns * d * of.slots + d * a_row,
+        "checkpoint": kernels * square + 2 * d * a_row,
+        "posterior": (kernels + 3 + own) * square + 2 * DOUBLE * d * p,
+    }
+    return blocks, driver
+
+
+def _work(shape: Shape, of: _Layout) -> dict[str, float]:
+    """Return operations, messages and the size of a checkpoint."""
+    d, kernels, test = shape.n_active, of.kernels, padded(shape.n_test)
+    pairs, item = of.settings.active_per_class, of.settings.dtype.itemsize
+    columns = sum((stop - start) * held for start, stop, held in of.steps) + d * test
+    squares = sum((stop**2 - start**2) * held for start, stop, held in of.steps) + d**2 * test
+    rounds = sum(-((start - stop) // of.slots) for start, stop, _ in of.steps)
+    a_row = shape.p * item + DOUBLE * (8 if pairs else 3 + 2 * of.latent + kernels)
+    rest = DOUBLE * (padded(shape.n) // TILE + 5 * len(of.steps))
+    return {
+        "kernel_flops": 2.0 * of.columns * columns * shape.p,
+        "stub_flops": squares / kernels if pairs else float(squares * kernels),
+        "rounds": rounds,
+        "messages": 3 * rounds,
+        "message_bytes": DOUBLE * of.slots * (d if pairs else kernels * (d + of.slots)),
+        "checkpoint_bytes": kernels * (of.square + DOUBLE * d) // 2 + d * a_row + rest,
+    }
+
+
+# -- memory that is free ---------------------------------------------------------------------------
+
+
+class Room(NamedTuple):
+    """Bytes that a process may still take: `own` for itself, `shared` with all on its machine."""
+
+    process: str
+    machine: str
+    shared: int
+    own: int = 1 << 60
+
+
+def room(dask_worker: Any = None) -> Room:
+    """Return what this process may still take; Dask gives the worker, where it runs this on one."""
+    import psutil  # type: ignore[import-untyped] # noqa: PLC0415 - comes with distributed
+    from distributed.system import memory_limit  # noqa: PLC0415 - heavy; knows containers
+
+    used, process, own = psutil.Process().memory_info(), "this process", [1 << 60]
+    shared = min(psutil.virtual_memory().available, memory_limit() - used.rss)
+    with suppress(ImportError):
+        import resource  # noqa: PLC0415 - not on every system
+
+        for kind, name in ((resource.RLIMIT_DATA, "data"), (resource.RLIMIT_AS, "vms")):
+            if (limit := resource.getrlimit(kind)[0]) != resource.RLIM_INFINITY:
+                own.append(limit - getattr(used, name, 0))
+    if dask_worker is not None:
+        process, manager = f"worker {dask_worker.address}", dask_worker.memory_manager
+        if manager.memory_limit:
+            own.append(int((manager.memory_pause_fraction or 1) * manager.memory_limit) - used.rss)
+    return Room(process, socket.gethostname(), max(shared, 0), max(min(own), 0))
+
+
+def check(shape: Shape, runtime: Runtime) -> None:
+    """Refuse a run that cannot fit the memory of its processes, and warn of one that may not.
+
+    Raises
+    ------
+    SettingsError
+        If it cannot; says what would.
+    """
+    if estimate(shape)["total_bytes"] > MARGIN * PROCESS * (1 + shape.n_workers) + SMALL:
+        require(shape, [room(), *runtime.run_in_workers(room)])
+
+
+def require(shape: Shape, rooms: Sequence[Room]) -> None:
+    """Do what `check` does, with the room of the driver and then that of each worker."""
+    lacking, surely = shortage(shape, rooms), shortage(shape, rooms, SURE)
+    if lacking:
+        elsewhere = rooms[0].machine not in {room.machine for room in rooms[1:]}
+        found = remedies(shape, lambda other: not shortage(other, rooms), elsewhere)
+        advice = f"what would fit: {', or '.join(found)}" if found else "take fewer rows"
+        if surely:
+            raise SettingsError(f"this run takes {surely}; {advice}")
+        logger.warning("this run may take %s; %s", lacking, advice)
+
+
+def shortage(shape: Shape, rooms: Sequence[Room], share: float = 1.0) -> str:
+    """Return in words what of a share of the estimate is not there; nothing if all is.
+
+    Workers beyond those that have rooms are like the one with the least, each on its own machine.
+    """
+    found = estimate(shape)
+    worker, started = found.get("worker_bytes", 0), int(MARGIN * PROCESS)
+    driver = found["total_bytes"] - shape.n_workers * worker - shape.source_bytes
+    least = min(rooms[1:] or rooms, key=lambda room: min(room.own, room.shared))
+    more = [least._replace(machine=str(i)) for i in range(len(rooms), shape.n_workers + 1)]
+    needs = [max(int(share * (need - started)), 0) for need in (driver, worker)]
+    growth = [(room, needs[i > 0]) for i, room in enumerate([*rooms, *more])]
+    for room, need in growth:
+        if need > room.own:
+            return f"{words(need)} more memory in {room.process}, which may have {words(room.own)}"
+    for machine in {room.machine: None for room in rooms}:
+        need = sum(need for room, need in growth if room.machine == machine)
+        free = min(room.shared for room in rooms if room.machine == machine)
+        if need > free:
+            return f"{words(need)} more memory on {machine}, where {words(free)} are free"
+    return ""
+
+
+def compare(shape: Shape, limit: int) -> dict[str, Any]:
+    """Return whether all processes together fit so many bytes, and if not what would."""
+
+    def fits(other: Shape) -> bool:
+        return bool(estimate(other)["total_bytes"] <= limit)
+
+    found: dict[str, Any] = {"fits": fits(shape)}
+    if isinstance(shape.settings, DenseSettings):
+        return found | {"most_rows": greatest(MOST_ROWS, lambda n: fits(replace(shape, n=n)))}
+    most = greatest(shape.n_active, lambda d: fits(replace(shape, n_active=d)))
+    return found | {
+        "most_active": most,
+        "would_fit": [] if found["fits"] else remedies(shape, fits),
+    }
+
+
+def remedies(shape: Shape, fits: Callable[[Shape], bool], elsewhere: bool = False) -> list[str]:
+    """Return settings that would fit, each alone; more workers too, if they are `elsewhere`."""
+
+    def may(**changes: Any) -> bool:
+        try:
+            return fits(replace(shape, **changes))
+        except SettingsError:  # a bound that leaves too few candidates
+            return False
+
+    settings = shape.settings
+    if isinstance(settings, DenseSettings):
+        return [f"{greatest(shape.n, lambda n: may(n=n))} rows", "--method ivm with any number"]
+    found = []
+    if most := greatest(shape.n_active, lambda d: may(n_active=d)):
+        found.append(f"--n-active {most}")
+    if not shape.scratch and may(scratch=True):
+        blocks = estimate(shape)["blocks"]
+        free = words(blocks["inputs"] + blocks["stub"])
+        found.append(f"--scratch DIR, with {free} free for each process")
+    if settings.precision == "float64" and may(settings=replace(settings, precision="float32")):
+        found.append("--precision float32")
+    if bytes_of_stubs := _bound_that_fits(shape, settings, may):
+        found.append(f"--stub-memory {words(bytes_of_stubs).replace(' ', '')}")
+    counts = range(shape.n_workers, MOST_WORKERS) if elsewhere and shape.n_workers else range(0)
+    more = bisect_left(counts, True, key=lambda count: may(n_workers=count))
+    if more < len(counts):
+        found.append(f"{counts[more]} workers, each with as much memory")
+    return found
+
+
+def _bound_that_fits(shape: Shape, settings: TrainSettings, may: Callable[..., bool]) -> int:
+    """Return the bytes of stub matrices that would fit, some tenths of all; 0 if none."""
+    if POSTERIORS[settings.posterior].uses_all_rows or CRITERIA[settings.criterion].refitted:
+        return 0
+    item, n_hosts = settings.dtype.itemsize, max(shape.n_workers, 1)
+    whole = estimate(shape)["blocks"]["stub"] * n_hosts
+    sizes = (int(float(f"{whole * tenths / 10:.2g}")) for tenths in range(9, 0, -1))
+    fits = (size for size in sizes if may(settings=replace(settings, stub_entries=size // item)))
+    return next(fits, 0)
+
+
+def greatest(wanted: int, fits: Callable[[int], bool]) -> int:
+    """Return the greatest number up to `wanted` that fits, 0 if none does."""
+    return bisect_right(range(1, wanted + 1), False, key=lambda number: not fits(number))
+
+
+def words(size: float) -> str:
+    """Return bytes in words."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000.0:
+            return f"{size:.3g} {unit}"
+        size /= 1000.0
+    return f"{size:.3g} TB"

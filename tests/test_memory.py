@@ -1,0 +1,291 @@
+"""The memory of a run, estimated before it begins: against peaks of processes, and what fits."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import distributed
+import numpy as np
+import pytest
+import zarr
+
+import sparsegp
+from sparsegp.cli.options import settings_of
+from sparsegp.data import table_from_arrays
+from sparsegp.errors import SettingsError
+from sparsegp.fit import Training
+from sparsegp.memory import Room, Shape, estimate, remedies, require, rows_of_block, shortage, words
+from sparsegp.runtime import open_runtime
+from sparsegp.runtime.dask import DaskRuntime
+from sparsegp.settings import DenseSettings, TrainSettings
+from tests.processes import environment
+
+PEAKS = """
+import json, os, sys
+from sparsegp import train
+from sparsegp.data import open_dataset
+from sparsegp.runtime import open_runtime
+def peak(pid):
+    text = open(f"/proc/{pid}/status").read()
+    return int(text.split("VmHWM:")[1].split()[0]) * 1024
+if __name__ == "__main__":
+    data, settings = open_dataset(sys.argv[1]), json.loads(sys.argv[3])
+    with open_runtime(sys.argv[2]) as runtime:
+        pids = runtime.run_in_workers(os.getpid)
+        model = train(data.train, test=data.test, runtime=runtime, **settings)
+        print(json.dumps([peak(pid) for pid in (os.getpid(), *pids)]))
+"""
+CHUNK = 4096
+SHAPES: dict[str, tuple[tuple[int, int, int, int], dict[str, Any]]] = {
+    "adf, panels": ((16000, 200, 5, 0), {"n_active": 128, "panel": 64, "posterior": "adf"}),
+    "all, held-out rows": ((30000, 200, 5, 10000), {"n_active": 300, "panel": 64}),
+    "active": ((60000, 200, 5, 0), {"n_active": 400, "posterior": "active"}),
+    "many active rows": ((8000, 50, 3, 0), {"n_active": 1500, "panel": 64}),
+    "double precision": ((30000, 200, 3, 0), {"n_active": 300, "precision": "float64"}),
+    "kernel per class": ((20000, 100, 5, 0), {"n_active": 150, "kernel_per_class": True}),
+    "regression": ((40000, 100, 0, 0), {"task": "regression", "n_active": 300}),
+    "pairs": ((20000, 400, 5, 0), {"active_per_class": True, "n_active": 80, "n_nodes": 6}),
+    "bounded": (
+        (40000, 100, 3, 0),
+        {"n_active": 300, "posterior": "adf", "stub_entries": 4_000_000, "panel": 32},
+    ),
+}
+QUICK = ("adf, panels", "workers=2")
+
+
+def write(path: Path, n: int, p: int, n_classes: int, n_test: int) -> None:
+    """Write a zarr group of rows of which the column of their class tells."""
+    rng, group = np.random.default_rng(0), zarr.open_group(path, mode="w")
+    for part, rows in (("train", n), ("test", n_test)):
+        X = rng.standard_normal((rows, p), dtype=np.float32)
+        y = np.arange(rows) % (n_classes or rows or 1)
+        X[np.arange(rows), y % p] += 2
+        for name, values in (("X", X), ("y", y if n_classes else X[:, 0])):
+            if rows:
+                chunks = (min(CHUNK, rows), *values.shape[1:])
+                group.create_array(f"{name}_{part}", data=values, chunks=chunks)
+
+
+@pytest.mark.parametrize(
+    ("name", "runtime"),
+    [
+        QUICK,
+        pytest.param("all, held-out rows", "threads=2", marks=pytest.mark.slow),
+        *(pytest.param(x, "workers=2", marks=pytest.mark.slow) for x in SHAPES if x != QUICK[0]),
+    ],
+)
+def test_no_process_takes_more_than_its_estimate(name: str, runtime: str, tmp_path: Path) -> None:
+    (n, p, n_classes, n_test), named = SHAPES[name]
+    write(tmp_path / "rows.zarr", n, p, n_classes, n_test)
+    script = tmp_path / "peaks.py"
+    script.write_text(PEAKS)
+    command = [sys.executable, script, tmp_path / "rows.zarr", runtime, json.dumps(named)]
+    done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, check=True)
+    driver, *workers = json.loads(done.stdout.splitlines()[-1])
+    settings = TrainSettings.given(**named)
+    where = {"n_workers": 2} if workers else {"n_threads": 2}
+    d = settings.rows_to_include(n)
+    shape = Shape(n, p, n_classes, d, settings, n_test, itemsize=4, chunk_rows=5 * CHUNK, **where)
+    found = estimate(shape)
+    assert driver <= found["driver_bytes"] <= 2 * driver
+    for worker in workers:
+        assert worker <= found["worker_bytes"] <= 2 * worker
+
+
+# -- arrays of row blocks --------------------------------------------------------------------------
+
+TASKS: dict[str, tuple[int, dict[str, Any]]] = {
+    "one kernel": (4, {}),
+    "a kernel a class": (4, {"sites": "moments", "kernel_per_class": True}),
+    "two classes": (2, {"likelihood": "probit"}),
+    "regression": (0, {"task": "regression"}),
+    "bounded": (
+        4,
+        {"posterior": "adf", "stub_entries": 150_000, "shrink_every": 10, "precision": "float64"},
+    ),
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_arrays_of_the_row_blocks(task: str) -> None:
+    """While rows are included, and what a checkpoint holds of them."""
+    n_classes, named = TASKS[task]
+    n, d = (9000, 60) if task == "bounded" else (1100, 20)
+    settings = TrainSettings.given(n_active=d, **named)
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((n, 6)), np.arange(n) % (n_classes or n)
+    with (
+        open_runtime("threads=2") as runtime,
+        Training(table_from_arrays(X, y), settings, runtime=runtime) as run,
+    ):
+        run.build()
+        stub, blocks = 0, runtime._blocks  # type: ignore[attr-defined]
+        for _ in run.include(d):
+            stub = max(stub, sum(M.nbytes for b in blocks for panels in b.stubs for M in panels))
+        inputs = sum(block.X.nbytes for block in blocks)
+        saved = sum(array.nbytes for array in run.active.arrays().values())
+        rounds = len(run.active.included)
+    found = estimate(Shape(n, 6, n_classes, d, settings, n_threads=2))
+    assert found["blocks"]["inputs"] == inputs
+    assert stub <= found["blocks"]["stub"] <= 1.4 * stub
+    assert 0.8 * saved <= found["checkpoint_bytes"] <= 1.5 * saved
+    assert found["rounds"] <= rounds
+
+
+def test_workers_share_the_rows() -> None:
+    shape = Shape(131_072, 50, 5, 1000, TrainSettings())
+    alone, shared = estimate(shape), estimate(replace(shape, n_workers=4))
+    assert alone["worker_bytes"] == 0
+    assert alone["total_bytes"] == alone["driver_bytes"]
+    assert shared["blocks"]["stub"] == pytest.approx(alone["blocks"]["stub"] / 4, rel=0.01)
+    assert shared["total_bytes"] == shared["driver_bytes"] + 4 * shared["worker_bytes"]
+    assert shared["kernel_flops"] == alone["kernel_flops"] == pytest.approx(2 * 131_072 * 1000 * 50)
+    assert shared["stub_flops"] == pytest.approx(131_072 * 1000**2)
+
+
+@pytest.mark.parametrize(
+    ("n", "workers", "wanted", "rows"),
+    [(1000, 1, None, 1024), (1000, 2, None, 512), (20_000, 2, None, 5120), (99, 5, 300, 512)],
+)
+def test_rows_of_a_block(n: int, workers: int, wanted: int | None, rows: int) -> None:
+    assert rows_of_block(n, workers, 1, wanted) == rows
+
+
+# -- what does not fit -----------------------------------------------------------------------------
+
+SHAPE = Shape(200_000, 50, 4, 1000, TrainSettings(n_active=1000), n_workers=4)
+DRIVER = Room("this process", "laptop", 10**12)
+
+
+def nodes(free: int, count: int = 4, **named: Any) -> list[Room]:
+    return [DRIVER, *(Room(f"worker {i}", f"node {i}", free, **named) for i in range(count))]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"precision": "float64"},
+        {"posterior": "adf"},
+        {"posterior": "adf", "active_per_class": True, "sites": "moments"},
+    ],
+)
+def test_what_is_advised_fits(options: dict[str, Any]) -> None:
+    """Each remedy, read as a user would, gives an estimate that is within the memory."""
+    if "active_per_class" in options:
+        options = {**options, "kernel_per_class": True, "criterion": "information"}
+    shape = replace(SHAPE, settings=TrainSettings(n_active=1000, **options))
+    rooms = nodes(int(0.8 * estimate(shape)["worker_bytes"]) - 160_000_000)
+
+    def fits(other: Shape) -> bool:
+        return not shortage(other, rooms)
+
+    assert "more memory on node 0, where" in shortage(shape, rooms)
+    found = remedies(shape, fits, elsewhere=True)
+    kinds = {text.split()[0 if text.startswith("--") else 1] for text in found}
+    assert {"--n-active", "--scratch", "workers,"} <= kinds
+    assert ("--precision" in kinds) == (options.get("precision") == "float64")
+    assert ("--stub-memory" in kinds) == (options.get("posterior") == "adf")
+    for text in found:
+        number = int(re.search(r"\d+|$", text)[0] or 0)  # type: ignore[index]
+        if text.startswith("--n-active"):
+            assert not fits(replace(shape, n_active=number + 1))
+            assert fits(replace(shape, n_active=number))
+        elif text.startswith("--scratch"):
+            assert fits(replace(shape, scratch=True))
+        elif text.startswith("--"):
+            name, value = text[2:].replace("-", "_").split()
+            more = settings_of({name: value})
+            assert fits(replace(shape, settings=replace(shape.settings, **more)))
+        else:
+            assert fits(replace(shape, n_workers=number))
+            assert not fits(replace(shape, n_workers=number - 1))
+
+
+def test_memory_of_a_machine_and_of_a_process() -> None:
+    need = estimate(SHAPE)["worker_bytes"]
+    apart = nodes(need)
+    together = [DRIVER, *(room._replace(machine="node") for room in apart[1:])]
+    assert shortage(SHAPE, apart) == ""
+    assert re.search(r"more memory on node, where .* are free", shortage(SHAPE, together))
+    tight = nodes(10**12, own=int(0.4 * need))
+    assert f"worker 0, which may have {words(0.4 * need)}" in shortage(SHAPE, tight)
+    assert "this process, which may have" in shortage(SHAPE, [DRIVER._replace(own=10**6)])
+    assert remedies(SHAPE, lambda other: False, elsewhere=True) == []
+
+
+def test_what_cannot_fit_is_refused_and_what_may_not_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    need = estimate(SHAPE)["worker_bytes"] - 184_000_000
+    for share, outcome in ((1.01, ""), (0.95, "may take"), (0.4, "takes")):
+        caplog.clear()
+        if outcome == "takes":
+            with pytest.raises(SettingsError, match=r"^this run takes .*; what would fit: --n-ac"):
+                require(SHAPE, nodes(int(share * need)))
+        else:
+            require(SHAPE, nodes(int(share * need)))
+        assert ("this run may take" in caplog.text) == (outcome == "may take")
+    dense = Shape(10**6, 3, 3, 10**6, DenseSettings())
+    with pytest.raises(SettingsError, match=r"what would fit: \d+ rows, or --method ivm"):
+        require(dense, [DRIVER])
+
+
+def test_a_run_in_threads_is_refused_before_it_reads(tmp_path: Path) -> None:
+    """By the limit of the system on the memory of the process."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 3000)
+    np.savez(tmp_path / "rows.npz", X=rng.standard_normal((3, 10))[y], y=y)
+    program = (
+        "import resource, sys; from sparsegp.cli import main; import sparsegp.fit\n"
+        "text = open('/proc/self/status').read().split('VmData:')[1]\n"
+        "limit = int(text.split()[0]) * 1024 + 250_000_000\n"
+        "resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))\n"
+        "main()"
+    )
+    command = [sys.executable, "-c", program, "train", "rows.npz", "--n-active", "2500", "--quiet"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    found = re.match(r"error: this run takes .* in this process, .*; what .*--n-active (\d+)", line)
+    assert found is not None, line
+    assert 0 < int(found[1]) < 2500
+    assert not (tmp_path / "sparsegp-run-rows").exists()
+
+
+def test_a_run_larger_than_this_machine_is_refused_at_once() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((20000, 10)), np.arange(20000) % 3
+    settings = TrainSettings(n_active=17000, precision="float64", kernel_per_class=True, panel=64)
+    began = time.monotonic()
+    with (
+        open_runtime("threads=1") as runtime,
+        pytest.raises(SettingsError, match=r"on .*, where .* free; what would fit: --n-active"),
+    ):
+        Training(table_from_arrays(X, y), settings, runtime=runtime)
+    assert time.monotonic() - began < 60
+
+
+@pytest.mark.slow
+def test_workers_with_small_limits_refuse_a_run() -> None:
+    """Limits of Dask."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((3000, 10)), np.arange(3000) % 3
+    options = {"memory_limit": "300MB", "processes": True, "threads_per_worker": 1}
+    with (
+        distributed.LocalCluster(n_workers=2, dashboard_address=None, **options) as cluster,
+        distributed.Client(cluster, direct_to_workers=True, set_as_default=False) as client,
+        DaskRuntime(client) as runtime,
+    ):
+        with pytest.raises(SettingsError, match=r"in worker tcp.*may have .* MB; what would fit"):
+            sparsegp.train(X, y, n_active=2600, runtime=runtime)
+        assert runtime.n_blocks == 0
+        model = sparsegp.train(X, y, n_active=50, posterior="adf", runtime=runtime)
+        assert len(model.rows) == 50
