@@ -88,7 +88,7 @@ def test_settings_start_from_the_numbers() -> None:
     assert TrainSettings.given(likelihood="probit").start_likelihood(2) == Probit()
     settings = TrainSettings.given(task="regression", likelihood="gaussian(0.02)")
     assert settings.is_regression
-    assert settings.rule(0).likelihood == Gaussian(0.02)
+    assert settings.start_likelihood(0) == Gaussian(0.02)
     assert TrainSettings.from_json(settings.to_json()) == settings
 
 
