@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sparsegp.progress import Progress, Quiet
+from sparsegp.progress import Progress
 from sparsegp.runtime import Where
 
 
@@ -31,7 +31,7 @@ class Place:
     folder: Path | None
     runs: Path | None
     where: Where
-    progress: Progress = field(default_factory=Quiet)
+    progress: Progress = field(default_factory=Progress)
     costs: dict[str, float] = field(default_factory=dict)
 
     def within(self, name: str) -> "Place":

@@ -22,7 +22,7 @@ from pipelines.experiment import Cell, Experiment
 from pipelines.place import Place
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.interrupt import StopRequest
-from sparsegp.report import Progress
+from sparsegp.report import TerminalProgress
 from sparsegp.runtime import Runtime, open_runtime
 
 SHOWN = ("test error %", "test MSE", "test NLPP", "log evidence", "CPU seconds")
@@ -110,7 +110,7 @@ class Work:
             finished = self.finished()
             missing = [cell for cell in chosen if cell.key not in finished]
             stop = stack.enter_context(StopRequest())
-            progress = stack.enter_context(Progress())
+            progress = stack.enter_context(TerminalProgress())
             at = stack.enter_context(open_runtime(where)) if where and missing else None
             place = Place(self.folder, self.out.absolute() / "runs", at, progress)
             run = self._run_here if self.experiment.process is None else self._run_apart
@@ -162,7 +162,7 @@ def _measure(cell: Cell, folder: Path | None, limits: Mapping[str, Any]) -> dict
     where = f"threads={limits.get('threads', 1)}"
     if "workers" in cell.spec:
         where = f"workers={cell.spec['workers']}"
-    with Progress() as progress:
+    with TerminalProgress() as progress:
         return perform(cell, Place(folder, None, where, progress))
 
 

@@ -3,13 +3,13 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 logger = logging.getLogger(__name__)
 
 
-class Progress(Protocol):
-    """Shows one stage of a run after another.
+class Progress:
+    """One stage of a run after another, which go to the log of the package; others show them.
 
     A stage goes from `start` to `finish`; updates outside of a stage are ignored.
     """
@@ -26,65 +26,60 @@ class Progress(Protocol):
         description : str
             What is done, in a word or two ("select").
         """
+        logger.info("%s: %d %s", description, total, unit)
 
     def update(self, done: int, **figures: float) -> None:
         """Report the units done, and the latest figures (``heldout_error=0.05``)."""
 
     def message(self, text: str) -> None:
-        """Show a message of one line that stays."""
+        """Report in one line what is to stay."""
+        logger.warning("%s", text)
 
     def finish(self) -> None:
         """End the stage, if there is one."""
 
 
-class Recorded:
-    """Passes progress on, and gives a record of it to a function.
+class Recorded(Progress):
+    """Passes progress on, and knows how far the run is.
 
     Parameters
     ----------
     progress : Progress
-    record : callable
-        Is given `stage`, `done`, `total`, `unit`, `figures` and `time`, seconds since 1970.
+    record : callable, optional
+        Receives `stage`, `done`, `total`, `unit`, `figures` and `time`, seconds since 1970, at each
+        update.
     """
 
-    def __init__(self, progress: Progress, record: Callable[[Mapping[str, Any]], None]) -> None:
-        self._progress, self._record = progress, record
-        self._stage: dict[str, Any] = {}
-        self._figures: dict[str, float] = {}
+    def __init__(
+        self, progress: Progress, record: Callable[[Mapping[str, Any]], None] = lambda known: None
+    ) -> None:
+        self._progress, self.record = progress, record
+        self._known: dict[str, Any] = {}
+
+    @property
+    def extent(self) -> str:
+        """How far the present stage is, in words."""
+        if not self._known:
+            return "at the start"
+        of = f"of {self._known['total']} " if self._known["total"] else ""
+        return "in {stage} after {done} {of}{unit}".format(**self._known, of=of)
 
     def start(self, total: int, unit: str, description: str) -> None:
         """Begin a stage."""
-        self._stage, self._figures = {"stage": description, "total": total, "unit": unit}, {}
+        self._known = {"stage": description, "total": total, "unit": unit, "done": 0, "figures": {}}
         self._progress.start(total, unit, description)
 
     def update(self, done: int, **figures: float) -> None:
         """Report the units done, and the latest figures."""
-        self._figures |= figures
+        figures = {**self._known.get("figures", {}), **figures}
+        self._known = {**self._known, "done": done, "figures": figures, "time": time.time()}
         self._progress.update(done, **figures)
-        self._record({**self._stage, "done": done, "figures": self._figures, "time": time.time()})
+        self.record(self._known)
 
     def message(self, text: str) -> None:
-        """Show a message."""
+        """Report what is to stay."""
         self._progress.message(text)
 
     def finish(self) -> None:
         """End the stage."""
         self._progress.finish()
-
-
-class Quiet:
-    """Shows nothing: stages and messages go to the log of the package."""
-
-    def start(self, total: int, unit: str, description: str) -> None:
-        """Log the beginning of a stage."""
-        logger.info("%s: %d %s", description, total, unit)
-
-    def update(self, done: int, **figures: float) -> None:
-        """Do nothing."""
-
-    def message(self, text: str) -> None:
-        """Log a message."""
-        logger.warning("%s", text)
-
-    def finish(self) -> None:
-        """Do nothing."""

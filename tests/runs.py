@@ -7,7 +7,7 @@ import numpy as np
 from numpy.testing import assert_array_equal
 
 import sparsegp
-from sparsegp.progress import Quiet
+from sparsegp.progress import Progress
 
 PLAIN: dict[str, Any] = {"posterior": "adf", "kernel": "10*rbf", "n_active": 60}
 BOUND: dict[str, Any] = {"n_active": 60, "stub_entries": 24_000, "shrink_every": 15}
@@ -82,7 +82,7 @@ def assert_same(model: sparsegp.Model, expected: sparsegp.Model, X: np.ndarray) 
         assert_array_equal(model.predict_log_proba(X), expected.predict_log_proba(X))
 
 
-class Stopper(Quiet):
+class Stopper(Progress):
     """Asks the run to stop, as a queueing system does, at one of its reports."""
 
     def __init__(self, reports: int) -> None:

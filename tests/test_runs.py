@@ -15,7 +15,7 @@ import pytest
 
 import sparsegp
 from sparsegp.errors import Interrupted
-from sparsegp.progress import Quiet
+from sparsegp.progress import Progress
 from sparsegp.runtime import Runtime, open_runtime
 from tests.processes import worker_processes
 from tests.runs import KINDS, Stopper, assert_same, data_for, train
@@ -59,7 +59,7 @@ def test_stopped_and_resumed_runs_end_with_the_same_bits(kind: str, tmp_path: Pa
     assert_same(sparsegp.load(tmp_path / "run"), model, X_new)
 
 
-class Killer(Quiet):
+class Killer(Progress):
     """Kills a worker process once so many rows are included."""
 
     def __init__(self, moments: list[int]) -> None:

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import sparsegp
 from sparsegp.data import open_dataset, table_from_arrays
 from sparsegp.errors import DataError, Interrupted, SettingsError, StoreError
-from sparsegp.progress import Quiet
+from sparsegp.progress import Progress
 from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
 from tests.runs import KINDS, Stopper, data_for, train
@@ -295,7 +295,7 @@ def test_each_kind_of_model_has_its_own_predictions() -> None:
         train("probit", X, y).predictive_mean_and_variance(X_test)
 
 
-class Messages(Quiet):
+class Messages(Progress):
     """Keeps messages."""
 
     def __init__(self) -> None:

@@ -66,7 +66,7 @@ def train(
     import sparsegp
     from sparsegp.cli.tables import facts, score, stem, training_tables
     from sparsegp.fit.tune import tunable
-    from sparsegp.report import Progress, write_history
+    from sparsegp.report import TerminalProgress, write_history
     from sparsegp.runtime import open_runtime
     from sparsegp.settings import settings_given
     from sparsegp.store import MODEL_FILE, folder_of
@@ -76,7 +76,7 @@ def train(
     place = shared.place(options)
     directory = out or f"sparsegp-run-{stem(data)}"
     with ExitStack() as stack:
-        progress = stack.enter_context(Progress(quiet=quiet))
+        progress = stack.enter_context(TerminalProgress(quiet=quiet))
         progress.begin("read")
         table, held_out = training_tables(data, test, label_column)
         table = enlarge(table)

@@ -43,7 +43,7 @@ def tune(
     import sparsegp
     from sparsegp.cli.tables import stem, training_tables
     from sparsegp.fit.tune import tunable
-    from sparsegp.report import Progress
+    from sparsegp.report import TerminalProgress
     from sparsegp.runtime import open_runtime
     from sparsegp.store import folder_of
 
@@ -51,7 +51,7 @@ def tune(
     tunable(**settings)  # refuses before anything is read
     place, limits = shared.place(options), shared.given(options, shared.LIMITS)
     directory = out or f"sparsegp-tune-{stem(data)}"
-    with Progress(quiet=quiet) as progress:
+    with TerminalProgress(quiet=quiet) as progress:
         progress.begin("read")
         table, _ = training_tables(data, None, label_column)
         progress.begin("prepare")

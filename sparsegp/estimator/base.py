@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sparsegp.errors import Interrupted, StoreError
 from sparsegp.estimator.parameters import (
+    deciding,
     n_threads,
     named_settings,
     parameters_from,
@@ -26,12 +27,14 @@ from sparsegp.estimator.rows import (
     rows_to_predict,
     training_data,
 )
+from sparsegp.fields import setting
 from sparsegp.fit import train
+from sparsegp.likelihoods import Gaussian
 from sparsegp.model import DenseModel, Model, read_model
-from sparsegp.report import Progress
+from sparsegp.report import TerminalProgress
 from sparsegp.runtime import Runtime
 from sparsegp.runtime.threads import ThreadRuntime
-from sparsegp.settings import DenseSettings, TrainSettings, declared, settings_from_json
+from sparsegp.settings import DenseSettings, TrainSettings, settings_from_json
 from sparsegp.store import restoring
 from sparsegp.types import Labels
 
@@ -43,31 +46,47 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
     Parameters that are settings have their names and descriptions from there.
     """
 
-    random_state: Any = 0
-    n_jobs: int | None = None
-    client: Any = None
-    checkpoint_dir: str | os.PathLike[str] | None = None
-    resume: bool = False
-    verbose: int = 0
+    random_state: Any = setting(
+        0,
+        "Seed of whatever is random. Fits are the same again unless it is None or an instance.",
+        kind="int, RandomState instance or None",
+    )
+    n_jobs: int | None = setting(
+        None,
+        "Threads of a fit that runs on no cluster. They stand in for those of BLAS, so None is not "
+        "one but what ``OMP_NUM_THREADS`` says, and all usable processors where it says nothing; "
+        "in a search run by joblib's processes that is their share. As elsewhere in scikit-learn, "
+        "-1 is all usable processors and -2 all but one. Results do not depend on it.",
+        kind="int",
+    )
+    client: Any = setting(
+        None,
+        "Fit in the workers of this dask cluster. None is the current client of dask for data that "
+        "are dask collections, and threads of this process for all others. It is shared by clones "
+        "and left out of pickles.",
+        kind="distributed.Client",
+    )
+    checkpoint_dir: str | os.PathLike[str] | None = setting(
+        None,
+        "Directory of the run, for checkpoints and the model. Fits have one each, so leave it out "
+        "in a search or a cross-validation.",
+        kind="path",
+    )
+    resume: bool = setting(
+        False,
+        "Go on with the run in `checkpoint_dir`, if there is one; it must have had the same data "
+        "and settings.",
+        kind="bool",
+    )
+    verbose: int = setting(0, "Show progress on standard error if greater than 0.", kind="int")
 
     _task: ClassVar[str]
     """A task of `settings_given`."""
+    _metric: ClassVar[Callable[..., float]]
+    """Of labels, predictions and weights: the score."""
     _settings_type: ClassVar[type[TrainSettings] | type[DenseSettings]] = TrainSettings
     _fixed: ClassVar[Mapping[str, Any]] = {}
     """Settings that are no parameters."""
-    _descriptions: ClassVar[Mapping[str, str]] = {}
-    """Of parameters, where that of the setting says too much."""
-
-    @property
-    def client_(self) -> Any:
-        """The dask client that the fit used; None if it ran in threads or in another process.
-
-        Raises
-        ------
-        NotFittedError
-        """
-        check_is_fitted(self)
-        return getattr(self, "_client", None)
 
     # -- fit ---------------------------------------------------------------------------------------
 
@@ -93,13 +112,13 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         KeyboardInterrupt
             On SIGTERM or Ctrl-C, after a checkpoint was written if there is a `checkpoint_dir`.
         """
-        self._client = self._find_client(X)
+        client = self._find_client(X)
         with computing(X, self.client):
             X, y = training_data(self, X, y, numeric=self._task == "regression")
             classes = self._find_classes(y)
             settings = self._settings(X.shape[0], len(classes))
-            model = self._train(X, y, settings)
-        return self._take(model, classes)
+            model = self._train(X, y, settings, client)
+        return self._take(model, classes, client)
 
     def _find_classes(self, y: Labels) -> Labels:
         """Return the classes among checked labels, sorted; none in a regression."""
@@ -121,7 +140,9 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             return settings
         return replace(settings, n_active=min(settings.n_active, n - settings.n_validation(n)))
 
-    def _train(self, X: Any, y: Labels, settings: TrainSettings | DenseSettings) -> Model:
+    def _train(
+        self, X: Any, y: Labels, settings: TrainSettings | DenseSettings, client: Any
+    ) -> Model:
         with ExitStack() as stack:
             try:
                 return train(
@@ -129,17 +150,15 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
                     y,
                     out=self.checkpoint_dir,
                     resume=self.resume,
-                    runtime=stack.enter_context(self._runtime()),
-                    progress=stack.enter_context(Progress()) if self.verbose > 0 else None,
+                    runtime=stack.enter_context(self._runtime(client)),
+                    progress=stack.enter_context(TerminalProgress()) if self.verbose > 0 else None,
                     **settings.to_json(),
                 )
             except Interrupted as stop:  # no failed fit, which a search would count and go on
-                kept = self.checkpoint_dir is not None
-                raise KeyboardInterrupt(
-                    f"the fit was stopped; go on from {self.checkpoint_dir} with resume=True"
-                    if kept
-                    else "the fit was stopped; without a checkpoint_dir nothing was kept"
-                ) from stop
+                kept = "without a checkpoint_dir nothing was kept"
+                if self.checkpoint_dir is not None:
+                    kept = f"go on from {self.checkpoint_dir} with resume=True"
+                raise KeyboardInterrupt(f"the fit was stopped; {kept}") from stop
 
     def _find_client(self, X: Any) -> Any:
         if self.client is not None or not is_lazy(X):
@@ -148,24 +167,28 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
 
         return client_in_use()
 
-    def _runtime(self) -> Runtime:
-        if self._client is None:
+    def _runtime(self, client: Any) -> Runtime:
+        if client is None:
             return ThreadRuntime(n_threads(self.n_jobs))
         from sparsegp.runtime.dask import DaskRuntime  # noqa: PLC0415 - loads distributed
 
-        return DaskRuntime(self._client)
+        return DaskRuntime(client)
 
-    def _take(self, model: Model, classes: Labels) -> Self:
+    def _take(self, model: Model, classes: Labels, client: Any = None) -> Self:
         """Keep what was fitted."""
         kernels = [str(kernel) for kernel in model.kernels]
-        per_class = bool(model.settings["kernel_per_class"])
-        self.model_ = model
+        self.model_, self.client_ = model, client
         self.active_indices_ = model.rows
-        self.kernel_ = kernels if per_class else kernels[0]
+        self.kernel_ = kernels if model.settings["kernel_per_class"] else kernels[0]
         self.history_ = [dict(record) for record in model.history]
+        if model.numbers is None:
+            self.classes_ = classes
+        else:
+            assert isinstance(model.likelihood, Gaussian)  # the one likelihood of regressions
+            self.noise_variance_ = model.likelihood.noise_variance * model.numbers.scale**2
         return self
 
-    # -- predictions -------------------------------------------------------------------------------
+    # -- predictions: arrays, or lazy dask arrays for dask collections -----------------------------
 
     def _predicted(self, method: Callable[[Model, Any], Any], X: Any) -> Any:
         """Return what a method of the model predicts, one array or several."""
@@ -174,11 +197,20 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             rows = rows_to_predict(self, X)
         return chunked_as(rows, method(self.model_, rows))
 
-    def _scored(self, metric: Callable[..., float], X: Any, y: Any, sample_weight: Any) -> float:
-        """Return a metric of labels and predictions."""
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of rows whose label is predicted; in a regression R^2.
+
+        Parameters
+        ----------
+        X : array-like, data frame, dask array or dask data frame (n, p)
+        y : array-like (n,)
+            True labels; dask collections are computed.
+        sample_weight : array-like (n,), optional
+            Weights of the rows in the share, or in the variance that is explained.
+        """
         with computing(X, self.client):
             predicted, y = computed(self.predict(X)), computed(y)
-        return float(metric(y, predicted, sample_weight=sample_weight))
+        return float(type(self)._metric(y, predicted, sample_weight=sample_weight))
 
     # -- copies ------------------------------------------------------------------------------------
 
@@ -199,12 +231,10 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             If it cannot be written.
         """
         check_is_fitted(self)
-        parameters, labels = parameters_of(self), getattr(self, "classes_", np.empty(0)).dtype
-        if not isinstance(parameters["random_state"], int):
-            parameters["random_state"] = self.model_.settings["seed"]
+        labels = getattr(self, "classes_", np.empty(0)).dtype
         names = getattr(self, "feature_names_in_", None)
         extra = {
-            "parameters": parameters,
+            "parameters": parameters_of(self),
             "labels": labels.str if labels.kind in "biufU" else "O",
             "feature_names": None if names is None else list(names),
         }
@@ -228,31 +258,26 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         Raises
         ------
         StoreError
-            If there is none, or it was altered, or a newer version wrote it, or it is a regression
-            where this is a classifier, or the other way round.
+            If there is none, or it was altered, or a newer version wrote it, or it is of another
+            task or method than this estimator.
         """
-        model, extra = read_model(path)
+        (model, extra), source = read_model(path), os.fspath(path)
         task = "regression" if model.is_regression else "classification"
-        if task != cls._task:
-            raise StoreError(
-                f"{cls.__name__} is for {cls._task}, but {os.fspath(path)} holds a {task}; load it "
-                "by the other estimator, or by sparsegp.load"
-            )
         dense = isinstance(model, DenseModel)
-        if dense != issubclass(cls._settings_type, DenseSettings):
-            other = "a dense method" if dense else "the informative vector machine"
+        if (task, dense) != (cls._task, issubclass(cls._settings_type, DenseSettings)):
+            method = "a dense method" if dense else "the informative vector machine"
             raise StoreError(
-                f"{os.fspath(path)} holds a model of {other}, which {cls.__name__} is not for; "
-                "load it by the other estimator, or by sparsegp.load"
+                f"{source} holds a {task} by {method}, which {cls.__name__} is not for; load it by "
+                "another estimator, or by sparsegp.load"
             )
-        with restoring(os.fspath(path)):
+        with restoring(source):
             if extra is None:  # written by `sparsegp.train` or the command line
                 extra = {
                     "parameters": parameters_from(settings_from_json(model.settings), cls),
                     "labels": model.classes.dtype.str,
                     "feature_names": model.names,
                 }
-            kept = {*declared(cls._settings_type), "settings", "random_state"}
+            kept = deciding(cls)
             estimator = cls(**{k: v for k, v in extra["parameters"].items() if k in kept})
             if (names := extra["feature_names"]) is not None:
                 estimator.feature_names_in_ = np.array(names, dtype=object)
@@ -261,7 +286,8 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         return estimator._take(model, classes)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "client": None, "_client": None}
+        fitted = {"client_": None} if hasattr(self, "client_") else {}
+        return {**super().__getstate__(), "client": None, **fitted}
 
     def __sklearn_clone__(self) -> Self:
         bare = copy.copy(self)  # without the client, which cannot be copied

@@ -1,7 +1,7 @@
 """Classifiers for scikit-learn."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -11,7 +11,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sparsegp.dense import parse_method
 from sparsegp.errors import SettingsError
 from sparsegp.estimator.base import GPEstimator
-from sparsegp.estimator.parameters import documented
+from sparsegp.estimator.parameters import OTHER_SETTINGS, documented
+from sparsegp.fields import setting
 from sparsegp.likelihoods import LIKELIHOODS
 from sparsegp.likelihoods.binary import Binary
 from sparsegp.model import Model
@@ -26,6 +27,8 @@ class Classifier(ClassifierMixin, GPEstimator):  # type: ignore[misc] # no types
     likelihood: str = TrainSettings.likelihood
 
     _task: ClassVar[str] = "classification"
+    _metric = staticmethod(accuracy_score)
+    score = GPEstimator.score
 
     @property
     def _likelihoods(self) -> tuple[str, ...]:
@@ -40,8 +43,6 @@ class Classifier(ClassifierMixin, GPEstimator):  # type: ignore[misc] # no types
             for name in self._likelihoods
         )
 
-    # -- fit ---------------------------------------------------------------------------------------
-
     def _find_classes(self, y: Labels) -> Labels:
         check_classification_targets(y)
         classes: Labels = np.unique(y)
@@ -53,16 +54,10 @@ class Classifier(ClassifierMixin, GPEstimator):  # type: ignore[misc] # no types
             )
         return classes
 
-    def _take(self, model: Model, classes: Labels) -> Self:
-        self.classes_ = classes
-        return super()._take(model, classes)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = not self._two_classes
         return tags
-
-    # -- predictions: arrays, or lazy dask arrays for dask collections ----------------------------
 
     def predict(self, X: Any) -> Any:
         """Return the most probable label of each row of X (n, p), as an array (n,)."""
@@ -88,21 +83,7 @@ class Classifier(ClassifierMixin, GPEstimator):  # type: ignore[misc] # no types
         They are (n, 1) for likelihoods of two classes, or of classes in an order, with one latent
         value; as they are before `calibration`.
         """
-        mean, variance = self._predicted(Model.latent_mean_and_variance, X)
-        return mean, variance
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of rows whose most probable label is theirs.
-
-        Parameters
-        ----------
-        X : array-like, data frame, dask array or dask data frame (n, p)
-        y : array-like (n,)
-            True labels; dask collections are computed.
-        sample_weight : array-like (n,), optional
-            Weights of the rows in the share.
-        """
-        return self._scored(accuracy_score, X, y, sample_weight)
+        return self._predicted(Model.latent_mean_and_variance, X)  # type: ignore[no-any-return]
 
 
 @documented
@@ -116,19 +97,6 @@ class SparseGPClassifier(Classifier):
 
     There is no `sample_weight`: a weight of 2 would have to give what a repeated row gives, and a
     selection of rows does not, as a row and its copy compete for a place among the active rows.
-
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    classes_ : array (K,)
-        Labels, sorted: the order of the columns of all predictions.
-    history_ : list of dict
-        The learning curve of the selection: n_active, seconds, train_error; with `stub_entries` the
-        last one only as long as all rows are candidates.
-    {attributes}
 
     Examples
     --------
@@ -150,7 +118,7 @@ class SparseGPClassifier(Classifier):
     scaling: str = TrainSettings.scaling
     precision: str = TrainSettings.precision
     calibration: str = TrainSettings.calibration
-    settings: Any = None
+    settings: Any = setting(None, OTHER_SETTINGS, kind="mapping")
 
     def _settings(self, n: int, n_classes: int) -> TrainSettings | DenseSettings:
         settings = super()._settings(n, n_classes)
@@ -168,18 +136,6 @@ class DenseGPClassifier(Classifier):
 
     For a few thousand rows. NumPy arrays and data frames give NumPy arrays; dask collections are
     read into memory, and give lazy dask arrays as predictions.
-
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    classes_ : array (K,)
-        Labels, sorted: the order of the columns of all predictions.
-    history_ : list of dict
-        One record, of the end: n_active, seconds, train_error, train_nlpp.
-    {attributes}
 
     Examples
     --------

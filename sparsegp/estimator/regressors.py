@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from sparsegp.estimator.base import GPEstimator
-from sparsegp.estimator.parameters import documented
-from sparsegp.likelihoods import Gaussian
+from sparsegp.estimator.parameters import OTHER_SETTINGS, documented
+from sparsegp.fields import setting
 from sparsegp.model import Model
 from sparsegp.settings import DenseSettings, TrainSettings
-from sparsegp.types import Labels
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -26,25 +25,17 @@ class Regressor(RegressorMixin, GPEstimator):  # type: ignore[misc] # no types t
     """
 
     kernel: Any = "1*rbf"
-    likelihood: str = "gaussian(0.3)"
+    likelihood: str = setting(
+        "gaussian(0.3)",
+        "gaussian, with the noise variance where learning starts, for labels of variance one.",
+    )
     learn: str = "evidence"
     hyperprior: str = "1/noise: gamma(20, 0.02)"
     scaling: str = TrainSettings.scaling
 
     _task: ClassVar[str] = "regression"
-    _descriptions: ClassVar[Mapping[str, str]] = {
-        "likelihood": "gaussian, with the noise variance where learning starts, for labels of "
-        "variance one."
-    }
-
-    def _take(self, model: Model, classes: Labels) -> Self:
-        likelihood, numbers = model.likelihood, model.numbers
-        assert isinstance(likelihood, Gaussian)  # the one likelihood of this task
-        assert numbers is not None
-        self.noise_variance_ = likelihood.noise_variance * numbers.scale**2
-        return super()._take(model, classes)
-
-    # -- predictions -------------------------------------------------------------------------------
+    _metric = staticmethod(r2_score)
+    score = GPEstimator.score
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return the mean of the label of each row.
@@ -72,19 +63,6 @@ class Regressor(RegressorMixin, GPEstimator):  # type: ignore[misc] # no types t
         mean, variance = self._predicted(Model.latent_mean_and_variance, X)
         return mean[:, 0], variance[:, 0]
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return R^2, the share of the labels' variance that the means explain.
-
-        Parameters
-        ----------
-        X : array-like, data frame, dask array or dask data frame (n, p)
-        y : array-like (n,)
-            True labels; dask collections are computed.
-        sample_weight : array-like (n,), optional
-            Weights of the rows in the share.
-        """
-        return self._scored(r2_score, X, y, sample_weight)
-
 
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -101,18 +79,6 @@ class SparseGPRegressor(Regressor):
     NumPy arrays and data frames give NumPy arrays; dask arrays and dask data frames are fitted
     block by block and give lazy dask arrays. There is no `sample_weight`.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    noise_variance_ : float
-        In squared units of the labels.
-    history_ : list of dict
-        The learning curve of the last selection: n_active, seconds, train_mse.
-    {attributes}
-
     Examples
     --------
     >>> from sklearn.datasets import load_diabetes
@@ -128,7 +94,7 @@ class SparseGPRegressor(Regressor):
     criterion: str = "information"
     major_steps: int = 5
     precision: str = "float64"
-    settings: Any = None
+    settings: Any = setting(None, OTHER_SETTINGS, kind="mapping")
 
 
 @documented
@@ -139,18 +105,6 @@ class DenseGPRegressor(Regressor):
     For a few thousand rows. Labels are standardised for training; predictions have their units.
     NumPy arrays and data frames give NumPy arrays; dask collections are read into memory, and give
     lazy dask arrays as predictions.
-
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    noise_variance_ : float
-        In squared units of the labels.
-    history_ : list of dict
-        One record, of the end: n_active, seconds, train_mse, train_nlpp.
-    {attributes}
 
     Examples
     --------

@@ -20,10 +20,12 @@ from sparsegp.ivm.greedy import Selection
 from sparsegp.ivm.pairs import PairBlock, PairSelection, PairSet
 from sparsegp.ivm.rows import BlockSettings, MarginalMetrics
 from sparsegp.learning.objective import with_parameters
+from sparsegp.likelihoods import SiteRule
+from sparsegp.model import SparseModel
 from sparsegp.posterior.refits import keep_up
-from sparsegp.runtime import Part
 from sparsegp.runtime.base import Message
-from sparsegp.runtime.scratch import Scratch
+from sparsegp.runtime.scratch import zeros_in_file
+from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Booleans, Doubles
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False)
-class SparseRun(Run):
+class SparseRun(Run[SparseModel]):
     """What a sparse fit has reached; to a posterior, the training rows (`posterior.base.Rows`).
 
     Parameters
@@ -89,7 +91,7 @@ class SparseRun(Run):
         self.in_step = False
         self.coefficients: Doubles | None = None
         self.rounds, self.history = 0, list[dict[str, float]]()
-        rule = settings.rule(len(data.classes))
+        rule = site_rule(settings, len(data.classes))
         n_latent = rule.likelihood.n_latent(len(data.classes))
         kernels = settings.kernels(n_latent, data.scaled_variances)
         bound = settings.bound(n, self.n_active, len(kernels))
@@ -101,11 +103,23 @@ class SparseRun(Run):
             capacity=self.n_active,
             lazy=settings.lazy,
             unit=memory.tiles_together(n, bound is not None),
-            allocate=np.zeros if self.scratch is None else Scratch(self.scratch),
+            allocate=np.zeros
+            if self.scratch is None
+            else functools.partial(zeros_in_file, self.scratch),
             bound=bound,
         )
         unit, n_workers = self.block_settings.unit, self.runtime.n_workers
         self.block_rows = memory.rows_of_block(n, n_workers, unit, self.block_rows)
+
+    def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
+        """Refuse a run that does not fit the memory of its processes."""
+        where: dict[str, Any] = {"n_threads": self.runtime.n_workers}
+        if not isinstance(self.runtime, ThreadRuntime):
+            held = memory.held_bytes(rows.X)
+            where = {"n_workers": self.runtime.n_workers, "source_bytes": held}
+        where |= {"block_rows": self.block_rows, "scratch": self.scratch is not None}
+        shape = memory.shape_of(rows, held_out, n_classes, self.settings, **where)
+        memory.check(shape, self.runtime)
 
     # -- blocks ------------------------------------------------------------------------------------
 
@@ -118,7 +132,7 @@ class SparseRun(Run):
             parts += self._parts(data.held_out.X, data.held_out_target, None)
         transform = functools.partial(data.scaling.apply, dtype=self.precision)
         factory = functools.partial(self.block_type, self.block_settings, transform=transform)
-        self.runtime.build(factory, [Part(i, inputs) for i, inputs in enumerate(parts)])
+        self.runtime.build(factory, parts)
         if self.store is not None:
             texts = [text for answer in self.map_blocks("fingerprint") for text in answer]
             self.digests = np.array([int(text, 16) for text in texts], dtype=np.uint64)
@@ -212,7 +226,7 @@ class SparseRun(Run):
         """Take note that a round of the posterior is done; write a checkpoint if one is due."""
         self.state, self.rounds = state, rounds
         self.progress.update(rounds, **figures)
-        self.checkpoint(self.done, self.extent())
+        self.checkpoint(self.done)
 
     # -- selection ---------------------------------------------------------------------------------
 
@@ -235,11 +249,7 @@ class SparseRun(Run):
             if not selection.round(stop):
                 break
             yield len(active)
-            self.checkpoint(self.done, self.extent(), due=len(active) == self.n_active)
-
-    def extent(self) -> str:
-        """Return in words how far the selection is."""
-        return f"with {len(self.active)} of {self.n_active} rows included"
+            self.checkpoint(self.done, due=len(active) == self.n_active)
 
     def figures(self) -> dict[str, float]:
         """Return the figures of training and held-out rows by the present marginals.
@@ -293,3 +303,26 @@ class SparseRun(Run):
             shape = shape[::-1] if name == "stub" else shape
             chunks.append(da.from_delayed(block, shape, dtype=dtype))
         return da.concatenate(chunks, axis=int(name == "stub"))  # type: ignore[no-any-return]
+
+
+def site_rule(settings: TrainSettings, n_classes: int) -> SiteRule:
+    """Return the likelihood for so many classes, and its sites.
+
+    Raises
+    ------
+    SettingsError
+        If the settings are for another number of classes.
+    """
+    likelihood = settings.start_likelihood(n_classes)
+    several, moments = likelihood.n_latent(n_classes) > 1, settings.sites == "moments"
+    if moments and several and not settings.kernel_per_class:
+        raise SettingsError(
+            f"sites=moments of likelihood={settings.likelihood} differ from class to class, so "
+            "each needs a kernel of its own; give kernel_per_class (--kernel-per-class)"
+        )
+    if settings.learn == "evidence" and several and settings.strategy != "constant":
+        raise SettingsError(
+            f"strategy={settings.strategy} is for likelihoods of one latent value, got "
+            f"{settings.likelihood}; give strategy=constant"
+        )
+    return SiteRule(likelihood, settings.sites, settings.epsilon if moments else 0.0)

@@ -44,12 +44,12 @@ def learn(run: SparseRun) -> None:
     """
     count = run.settings.major_steps
     run.progress.start(count, "steps", "learn")
+    _show_last(run)
     while len(run.steps) < count:
-        _show_last(run)
         _select(run)
         _descend(run)
-        run.checkpoint(run.done, _extent(run), due=True)
-    _show_last(run)
+        _show_last(run)
+        run.checkpoint(run.done, due=True)
     if run.parameters is not None and "validation_nlpp" in run.steps[-1]:
         _select(run)
         tried = [(step["validation_nlpp"], step["start"]) for step in run.steps]
@@ -58,10 +58,6 @@ def learn(run: SparseRun) -> None:
     run.in_step = False
     run.forget()
     run.progress.finish()
-
-
-def _extent(run: SparseRun) -> str:
-    return f"after {len(run.steps)} of {run.settings.major_steps} steps of learning"
 
 
 def _show_last(run: SparseRun) -> None:
@@ -103,7 +99,7 @@ def _descend(run: SparseRun) -> None:
 
     def map_blocks(method: str, *args: Any) -> list[Any]:
         if run.stop.requested:
-            run.checkpoint(run.done, _extent(run))
+            run.checkpoint(run.done)
         return run.map_blocks(method, *args)
 
     sum_rows = sums_over(map_blocks, len(active), run.n_rows, TILE, of.unit)

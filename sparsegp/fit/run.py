@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import partial
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsegp import memory
 from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Table
 from sparsegp.errors import Interrupted, SettingsError
@@ -18,11 +19,13 @@ from sparsegp.fit.prepare import Prepared, prepare
 from sparsegp.interrupt import StopRequest
 from sparsegp.ivm.rows import TILE
 from sparsegp.model import Model
-from sparsegp.progress import Progress, Quiet, Recorded
+from sparsegp.progress import Progress, Recorded
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
 from sparsegp.state import to_arrays
 from sparsegp.store import RunDirectory, Stored, require_same_rows
+
+R = TypeVar("R")
 
 SHARE = 0.02
 """Of the time of a run: what checkpoints may take, unless their number is given."""
@@ -33,7 +36,7 @@ STATE = "state."
 
 
 @dataclass(eq=False)
-class Run(ABC):
+class Run(ABC, Generic[R]):
     """A fit under way, as a context manager: `fit`, or the stages of a subclass one by one.
 
     Parameters
@@ -68,7 +71,7 @@ class Run(ABC):
     store: RunDirectory | None = None
     resume: bool = False
     checkpoint_every: int | None = None
-    progress: Progress = field(default_factory=Quiet)
+    progress: Progress = field(default_factory=Progress)
     stop: StopRequest = field(default_factory=StopRequest)
 
     def __post_init__(self, rows: Table | Prepared, held_out: Table | None) -> None:
@@ -78,6 +81,7 @@ class Run(ABC):
             room = partial(self.require_room, rows, held_out)
             rows = prepare(rows, held_out, self.settings, self.runtime, room)
         self.data = rows
+        self.progress = self._recorded = Recorded(self.progress)
         self.digests: NDArray[np.uint64] = np.empty(0, np.uint64)
         self.state: Any = None
         self.former: Mapping[str, NDArray[Any]] = {}
@@ -89,17 +93,16 @@ class Run(ABC):
             stack.enter_context(single_threaded_blas())  # the driver's products: same bits anywhere
             if self.store is not None:
                 stack.callback(self.store.close)
-                run = {"settings": self.settings.to_json(), "data": self.data.to_json()}
-                self.store.open(run, self.resume)
-                self.progress = Recorded(self.progress, self.store.write_progress)
+                self.store.open(self.identity(), self.resume)
+                self._recorded.record = self.store.write_progress
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
 
-    def fit(self) -> Model:
-        """Return the fitted model, which is saved where there is a store.
+    def fit(self) -> R:
+        """Return what is fitted, which is saved where there is a store.
 
         Raises
         ------
@@ -109,21 +112,25 @@ class Run(ABC):
         with self:
             if self.store is not None and self.resume and self.store.is_finished():
                 self.progress.message(f"the run in {self.store.folder} is finished; nothing to do")
-                return Model.load(self.store.model_path)
+                return cast(R, Model.load(self.store.model_path))
             self.build()
-            return self.make_model()
+            return self.complete()
 
-    @abstractmethod
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Refuse rows that memory cannot hold, before they are read, by a SettingsError."""
+        memory.check(memory.shape_of(rows, held_out, n_classes, self.settings), self.runtime)
+
+    def identity(self) -> dict[str, dict[str, Any]]:
+        """Return the settings and what identifies the data: those of a run that can be resumed."""
+        return {"settings": self.settings.to_json(), "data": self.data.to_json()}
 
     @abstractmethod
     def build(self) -> None:
         """Make all that the steps need, and go to the state of the newest checkpoint."""
 
     @abstractmethod
-    def make_model(self) -> Model:
-        """Take all steps that remain, and return the model, saved where there is a store."""
+    def complete(self) -> R:
+        """Take all steps that remain; return what is fitted, saved where there is a store."""
 
     def content(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return what a checkpoint holds besides `state`: plain JSON, and arrays."""
@@ -131,15 +138,13 @@ class Run(ABC):
 
     # -- checkpoints -------------------------------------------------------------------------------
 
-    def checkpoint(self, done: int, where: str, due: bool = False) -> None:
+    def checkpoint(self, done: int, due: bool = False) -> None:
         """Write a checkpoint if one is due, and end here if a stop was requested.
 
         Parameters
         ----------
         done : int
             Inclusions and other steps so far.
-        where : str
-            How far that is, in words: "in round 3".
         due : bool
             Whether one is due whatever was written before.
 
@@ -154,7 +159,7 @@ class Run(ABC):
         how = "go on by --resume" if kept else "the checkpoint could not be written"
         if self.store is None:
             how = "nothing was kept, as there is no --out"
-        raise Interrupted(f"stopped by {reason} {where}; {how}")
+        raise Interrupted(f"stopped by {reason} {self._recorded.extent}; {how}")
 
     def _is_due(self, done: int) -> bool:
         if self.checkpoint_every is None:

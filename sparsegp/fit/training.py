@@ -5,7 +5,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sparsegp import memory
 from sparsegp.data import Table, table_from_arrays
 from sparsegp.errors import SettingsError
 from sparsegp.fit.blocks import SparseRun
@@ -14,9 +13,8 @@ from sparsegp.fit.learning import learn
 from sparsegp.interrupt import StopRequest
 from sparsegp.model import Model, SparseModel
 from sparsegp.posterior import POSTERIORS, ActiveRows
-from sparsegp.progress import Progress, Quiet
+from sparsegp.progress import Progress
 from sparsegp.runtime import Where, open_runtime
-from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.settings import DenseSettings, settings_given
 from sparsegp.store import RunDirectory
 
@@ -85,7 +83,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     table = X if isinstance(X, Table) else table_from_arrays(X, y)
     if test is not None and not isinstance(test, Table):
         test = table_from_arrays(*test, source="test")
-    chosen, shown = settings_given(**settings), progress or Quiet()
+    chosen, shown = settings_given(**settings), progress or Progress()
     store = None if out is None else RunDirectory(out, keep_last, shown.message)
     if store is not None:
         store.check_free(resume)
@@ -113,17 +111,7 @@ class Training(SparseRun):
     Parameters and attributes are those of `SparseRun`.
     """
 
-    def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
-        """Refuse a run that does not fit the memory of its processes."""
-        where: dict[str, Any] = {"n_threads": self.runtime.n_workers}
-        if not isinstance(self.runtime, ThreadRuntime):
-            held = memory.held_bytes(rows.X)
-            where = {"n_workers": self.runtime.n_workers, "source_bytes": held}
-        where |= {"block_rows": self.block_rows, "scratch": self.scratch is not None}
-        shape = memory.shape_of(rows, held_out, n_classes, self.settings, **where)
-        memory.check(shape, self.runtime)
-
-    def make_model(self) -> SparseModel:
+    def complete(self) -> SparseModel:
         """Learn, select, and return the model."""
         self.learn()
         self.select()
@@ -157,7 +145,7 @@ class Training(SparseRun):
             )
             self.n_active = len(self.active)
             self._add_to_history()
-            self.checkpoint(self.done, self.extent(), due=True)
+            self.checkpoint(self.done, due=True)
         self.progress.finish()
 
     def _add_to_history(self) -> None:
@@ -185,7 +173,7 @@ class Training(SparseRun):
         """
         active = ActiveRows.of(self.block_settings, self.active)
         chosen = POSTERIORS[self.settings.posterior]
-        if not (keep_blocks or chosen.listens or self.calibrate):
+        if not (keep_blocks or chosen.uses_all_rows or self.calibrate):
             self.runtime.build(self.block_type, [])
         self.progress.start(0, "rounds", "posterior")
         weights = chosen.make(active, self)

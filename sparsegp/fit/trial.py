@@ -156,7 +156,7 @@ def predict_held_out(settings: TrainSettings, sample: Sample, trial: Trial) -> P
     with ThreadRuntime(1) as runtime:
         run = Training(data, chosen, runtime=runtime)
         run.build()
-        model = run.make_model()
+        model = run.complete()
     mean, variance = model.posterior.latent(sample.X_held)
     mean = mean / model.calibration.temperature
     variance = variance * model.calibration.variance_weight

@@ -13,42 +13,38 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from sparsegp.data import Table, table_from_arrays
-from sparsegp.errors import Interrupted, SettingsError, StoreError
-from sparsegp.fit.prepare import prepare
+from sparsegp.errors import SettingsError, StoreError
+from sparsegp.fit.prepare import Prepared
+from sparsegp.fit.run import Run
 from sparsegp.fit.trial import draw_sample, run_trial
 from sparsegp.interrupt import StopRequest
-from sparsegp.learning.relevances import Sample
 from sparsegp.learning.search import MOST_ROWS, OUT_OF_TIME, Choice, Outcome, Plan, Trial, search
 from sparsegp.learning.space import Candidates
-from sparsegp.progress import Progress, Quiet
-from sparsegp.runtime import Runtime, Where, open_runtime
+from sparsegp.progress import Progress
+from sparsegp.runtime import Where, open_runtime
 from sparsegp.settings import SPARSE, TrainSettings
-from sparsegp.store import RUN_FILE, TUNING, RunDirectory, folder_of, read_run
+from sparsegp.store import RUN_FILE, TUNING, RunDirectory, read_run
 
 MAX_TRIALS = 40
 
 
 @dataclass(frozen=True)
 class Tuned(Choice):
-    """The outcome of a tuning.
+    """The outcome of a tuning: what was chosen, and every trial.
 
     Attributes
     ----------
-    kernel : str
-        The text of the kernel that was chosen, in full precision.
-    nlpp : float or None
-        Of its last trial, on the held-out rows; None if no trial came to an end.
-    ended : str
-        What ended it: "all rungs" or "max_seconds".
+    kernel, nlpp, ended
+        See `Choice`.
     trials : tuple of dict
-        Every trial and how it went, in order: number, kernel, rung, rows, n_active, nlpp, error,
-        ece, seconds (of processor time), failure, its rival, and whether it `leads`.
+        How each trial went, in order: number, kernel, rung, rows, n_active, nlpp, error, ece,
+        seconds (of processor time), failure, its rival, and whether it `leads`.
     """
 
     trials: tuple[dict[str, Any], ...]
@@ -105,84 +101,103 @@ def tune(
     Interrupted
         On SIGTERM or Ctrl-C; the tuning can be resumed if it has a directory.
     """
-    end = math.inf if max_seconds is None else time.monotonic() + max_seconds
-    chosen, shown = tunable(**settings), progress or Quiet()
-    if max_trials < 1:
-        raise SettingsError(f"max_trials must be at least 1, got {max_trials}")
-    if max_seconds is not None and not max_seconds > 0:
-        raise SettingsError(f"max_seconds must be positive, got {max_seconds}")
-    if resume and out is None:
-        raise SettingsError("resume needs the directory of the tuning: give out")
-    store = None if out is None else _directory(out, shown.message)
-    has_run = out is not None and RUN_FILE in folder_of(out).sizes()
-    if out is not None and store is not None:
+    chosen, shown = tunable(**settings), progress or Progress()
+    store, has_run = None, False
+    if out is not None:
+        store, run = _directory(out, shown.message), RunDirectory(out, 1, shown.message)
         store.check_free(resume)
-        if has_run:
-            RunDirectory(out, 1, shown.message).check_free(resume)
-            if RUN_FILE not in store.folder.sizes():
-                raise StoreError(f"{out} holds a run that was not tuned; choose another --out")
+        run.check_free(resume)
+        has_run = RUN_FILE in run.folder.sizes()
+        if has_run and RUN_FILE not in store.folder.sizes():
+            raise StoreError(f"{out} holds a run that was not tuned; choose another --out")
+    elif resume:
+        raise SettingsError("resume needs the directory of the tuning: give out")
     with ExitStack() as stack:
-        stop = stack.enter_context(StopRequest())
-        opened = stack.enter_context(open_runtime(runtime))
-        table = X if isinstance(X, Table) else table_from_arrays(X, y)
-        data = prepare(table, None, chosen, opened)
-        n_active = chosen.rows_to_include(data.summary.n)
-        sample = draw_sample(data, chosen, MOST_ROWS, opened.scheduler())
-        tuning = Tuning(sample, chosen, opened, store, shown, stop, end)
-        if store is not None:
-            stack.callback(store.close)
-            asked = {**chosen.to_json(), "max_trials": max_trials}
-            identity = {**data.to_json(), "sample": digest(sample)}
-            store.open({"settings": asked, "data": identity}, resume)
-            tuning.trials, tuning.choice = _recorded(store)
-        stopped_early = tuning.choice is not None and tuning.choice["ended"] == OUT_OF_TIME
-        if tuning.choice is None or (stopped_early and not has_run):
-            plan = Plan.of(sample.X.shape, n_active, max_trials, chosen.n_validation)
-            candidates = Candidates(chosen.kernel, data.scaled_variances, chosen.seed)
-            tuning.choice = asdict(search(candidates, plan, tuning.try_out))
-            tuning.save()
-        return Tuned(**tuning.choice, trials=tuple(_in_order(tuning.trials)))
+        return Tuning(
+            X if isinstance(X, Table) else table_from_arrays(X, y),
+            chosen,
+            stop=stack.enter_context(StopRequest()),
+            runtime=stack.enter_context(open_runtime(runtime)),
+            store=store,
+            resume=resume,
+            progress=shown,
+            max_trials=max_trials,
+            max_seconds=max_seconds,
+            has_run=has_run,
+        ).fit()
 
 
-def digest(sample: Sample) -> str:
-    """Return a digest of all values."""
-    found = hashlib.blake2b(digest_size=16)
-    for values in (sample.X, sample.target, sample.X_held, sample.target_held):
-        found.update(np.ascontiguousarray(values).data)
-    return found.hexdigest()
+@dataclass(eq=False)
+class Tuning(Run[Tuned]):
+    """A tuning under way: trials run side by side, and those on record are not made again.
 
-
-@dataclass
-class Tuning:
-    """A tuning under way: trials run side by side; those on record are not made again.
+    Parameters
+    ----------
+    rows, settings, runtime, store, resume, progress, stop
+        See `Run`.
+    max_trials, max_seconds
+        See `tune`.
+    has_run : bool
+        Whether the run that it is for has begun: then the choice stands, even if time ran out.
 
     Attributes
     ----------
     sample : Sample
-    settings : TrainSettings
-        Of the run that the tuning is for.
-    runtime : Runtime
-    store : RunDirectory or None
-        Where the records are kept.
-    progress : Progress
-    stop : StopRequest
-    end : float
-        Of `time.monotonic`, after which no trial is begun.
     trials : list of dict
         Finished trials, each with its outcome in one.
     choice : dict or None
         What was chosen in the end.
     """
 
-    sample: Sample
     settings: TrainSettings
-    runtime: Runtime
-    store: RunDirectory | None
-    progress: Progress
-    stop: StopRequest
-    end: float
-    trials: list[dict[str, Any]] = field(default_factory=list)
-    choice: dict[str, Any] | None = None
+    max_trials: int = MAX_TRIALS
+    max_seconds: float | None = None
+    has_run: bool = False
+
+    def __post_init__(self, rows: Table | Prepared, held_out: Table | None) -> None:
+        if self.max_trials < 1:
+            raise SettingsError(f"max_trials must be at least 1, got {self.max_trials}")
+        if self.max_seconds is not None and not self.max_seconds > 0:
+            raise SettingsError(f"max_seconds must be positive, got {self.max_seconds}")
+        self._end = time.monotonic() + (self.max_seconds or math.inf)
+        super().__post_init__(rows, held_out)
+        self.n_active = self.settings.rows_to_include(self.data.summary.n)
+        self.sample = draw_sample(self.data, self.settings, MOST_ROWS, self.runtime.scheduler())
+        self.trials: list[dict[str, Any]] = []
+        self.choice: dict[str, Any] | None = None
+
+    def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
+        """Refuse nothing: trials take a part of the rows."""
+
+    def identity(self) -> dict[str, dict[str, Any]]:
+        """Return settings and data, with the number of trials and a digest of the sample."""
+        known, sample = super().identity(), hashlib.blake2b(digest_size=16)
+        for each in fields(self.sample):
+            sample.update(np.ascontiguousarray(getattr(self.sample, each.name)).data)
+        known["settings"] |= {"max_trials": self.max_trials}
+        known["data"] |= {"sample": sample.hexdigest()}
+        return known
+
+    def build(self) -> None:
+        """Take up the trials that are on record."""
+        if (stored := self.restored()) is not None:
+            self.trials, self.choice = list(stored.meta["trials"]), stored.meta["chosen"]
+        if self.choice and self.choice["ended"] == OUT_OF_TIME and not self.has_run:
+            self.choice = None
+
+    def complete(self) -> Tuned:
+        """Make the trials that remain, and return the choice."""
+        if self.choice is None:
+            settings, shape = self.settings, self.sample.X.shape
+            plan = Plan.of(shape, self.n_active, self.max_trials, settings.n_validation)
+            candidates = Candidates(settings.kernel, self.data.scaled_variances, settings.seed)
+            self.choice = asdict(search(candidates, plan, self.try_out))
+            self.checkpoint(len(self.trials), due=True)
+        return Tuned(**self.choice, trials=tuple(_in_order(self.trials)))
+
+    def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what a checkpoint holds."""
+        return {"trials": self.trials, "chosen": self.choice}, {}
 
     def try_out(self, trials: Sequence[Trial], what: str) -> dict[int, Outcome]:
         """Return how some trials went, by number; some are missing if time ran out.
@@ -191,27 +206,29 @@ class Tuning:
         ------
         Interrupted
             If a stop was requested.
-        StoreError
-            If a record cannot be written.
         """
         known = {trial.number: self._find(trial) for trial in trials}
         outcomes = {number: found for number, found in known.items() if found is not None}
         missing = [trial for trial in trials if trial.number not in outcomes]
         self.progress.start(len(trials), what, "tune")
         self._show(outcomes)
-        if missing and not self._must_end():
+        self._check_stop()
+        if missing and time.monotonic() < self._end:
             work = functools.partial(run_trial, self.settings)
             running = self.runtime.run_tasks(work, self.sample, missing, self._check_stop)
             with closing(running) as ended:
                 for index, outcome in ended:
                     self.trials.append({**asdict(missing[index]), **asdict(outcome)})
-                    self.save()
                     outcomes[missing[index].number] = outcome
                     self._show(outcomes)
-                    if len(outcomes) < len(trials) and self._must_end():
+                    self.checkpoint(len(self.trials), due=True)
+                    if time.monotonic() >= self._end:
                         break
         self.progress.finish()
         return outcomes
+
+    def _check_stop(self) -> None:
+        self.checkpoint(len(self.trials))
 
     def _find(self, trial: Trial) -> Outcome | None:
         """Return how a trial went, None if it was not finished."""
@@ -221,26 +238,9 @@ class Tuning:
                 return Outcome(**{each.name: entry[each.name] for each in fields(Outcome)})
         return None
 
-    def save(self) -> None:
-        """Write what is known to the records."""
-        if self.store is not None:
-            self.store.save(len(self.trials), {"trials": self.trials, "chosen": self.choice}, {})
-
     def _show(self, outcomes: Mapping[int, Outcome]) -> None:
         found = [each.nlpp for each in outcomes.values() if each.nlpp is not None]
         self.progress.update(len(outcomes), **({"heldout_nlpp": min(found)} if found else {}))
-
-    def _must_end(self) -> bool:
-        """Whether time has run out; raises Interrupted if a stop was requested."""
-        self._check_stop()
-        return time.monotonic() >= self.end
-
-    def _check_stop(self) -> None:
-        if reason := self.stop.requested:
-            kept = "go on by --resume"
-            if self.store is None:
-                kept = "nothing was kept, as there is no --out"
-            raise Interrupted(f"stopped by {reason} after {len(self.trials)} trials; {kept}")
 
 
 def read_records(
@@ -270,19 +270,15 @@ def read_records(
         return None
     settings, data = read_run(store.folder)
     limits = {"max_trials": settings.pop("max_trials", None)}
-    trials, chosen = _recorded(store)
-    known = {"settings": settings, "data": data, "limits": limits}
-    return {**known, "trials": _in_order(trials), "chosen": chosen}
+    found = store.load()
+    known = {} if found is None else found[1].meta
+    tuning = {"settings": settings, "data": data, "limits": limits}
+    trials = _in_order(known.get("trials", ()))
+    return {**tuning, "trials": trials, "chosen": known.get("chosen")}
 
 
 def _directory(path: str | os.PathLike[str], on_warning: Callable[[str], None]) -> RunDirectory:
     return RunDirectory(os.path.join(os.fspath(path), TUNING), 1, on_warning)
-
-
-def _recorded(store: RunDirectory) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Return the finished trials and what was chosen."""
-    found = store.load()
-    return ([], None) if found is None else (list(found[1].meta["trials"]), found[1].meta["chosen"])
 
 
 def _in_order(trials: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ stores.
 """
 
 from sparsegp.kernels.base import KERNELS, Constant, Kernel, Product, Sum
+from sparsegp.kernels.laplace import Laplace
 from sparsegp.kernels.linear import Linear
 from sparsegp.kernels.pair import half_squared_norms
 from sparsegp.kernels.parse import parse, parse_many
@@ -19,6 +20,7 @@ __all__ = [
     "RBF",
     "Constant",
     "Kernel",
+    "Laplace",
     "Linear",
     "Matern32",
     "Matern52",

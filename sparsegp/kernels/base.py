@@ -175,7 +175,8 @@ class Kernel(ABC):
         - one length scale: l^2 = sum_j v_j / 2, so that 1 / (2 l^2) = 1 / (p Var X) with Var X
           the mean column variance; l = 1 if all columns are constant;
         - one per column: l_j = sqrt(v_j p / 2), which is the same where all v_j are equal;
-          l_j = sqrt(p / 2) for a constant column, as for one of unit variance.
+          l_j = sqrt(p / 2) for a constant column, as for one of unit variance;
+        - of absolute differences: l = 0.8 sum_j sqrt(v_j).
 
         Parameters
         ----------

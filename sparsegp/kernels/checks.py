@@ -1,4 +1,4 @@
-"""Which numbers a kernel takes as parameters."""
+"""Which numbers a kernel takes as parameters, and how those of a rule are rounded."""
 
 import math
 from numbers import Real
@@ -42,3 +42,8 @@ def within(value: float, dtype: np.dtype[Any], kernel: object) -> float:
             f"factor {value:.3g}; scale the inputs or choose other parameters"
         )
     return value
+
+
+def readable(length_scale: float) -> float:
+    """Return the number with 6 significant digits, which keeps texts short."""
+    return float(f"{length_scale:.6g}")

@@ -13,7 +13,7 @@ import numpy as np
 
 from sparsegp.errors import SettingsError
 from sparsegp.kernels.base import Kernel
-from sparsegp.kernels.checks import positive, within
+from sparsegp.kernels.checks import positive, readable, within
 from sparsegp.kernels.pair import Pair, half_squared_distance
 from sparsegp.types import Doubles, Floats
 
@@ -49,7 +49,7 @@ class Isotropic(Kernel):
         if self.length_scale is not None:
             return self
         half = float(variances.sum()) / 2
-        return replace(self, length_scale=_readable(math.sqrt(half)) if half > 0 else 1.0)
+        return replace(self, length_scale=readable(math.sqrt(half)) if half > 0 else 1.0)
 
     @property
     def n_distances(self) -> int:
@@ -167,7 +167,7 @@ class ARD(Kernel, name="ard"):
         half = len(variances) / 2
         squares = variances * half
         squares = np.where(squares > 0, squares, half)
-        return ARD(tuple(_readable(math.sqrt(square)) for square in squares))
+        return ARD(tuple(readable(math.sqrt(square)) for square in squares))
 
     def _matrix(self, pair: Pair) -> Floats:
         assert self.length_scales is not None
@@ -189,8 +189,3 @@ class ARD(Kernel, name="ard"):
 
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
         return np.zeros(X.shape[1])
-
-
-def _readable(length_scale: float) -> float:
-    """Return the number with 6 significant digits, which keeps texts short."""
-    return float(f"{length_scale:.6g}")

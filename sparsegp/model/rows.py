@@ -70,7 +70,7 @@ def _shared(model: "Model") -> Any:
     """
     if "distributed" in sys.modules and len(pickle.dumps(model)) > LARGE:  # no client without it
         from sparsegp.runtime.clusters import client_in_use  # noqa: PLC0415
-        from sparsegp.runtime.dask import share  # noqa: PLC0415
+        from sparsegp.runtime.host import share  # noqa: PLC0415
 
         client = client_in_use()
         if client is not None and not client.asynchronous:

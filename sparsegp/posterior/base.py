@@ -7,7 +7,7 @@ with coefficients c. They differ in c and in the variance.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from sparsegp.ivm.rows import BlockSettings
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods import Likelihood
 from sparsegp.math.linalg import lower_cholesky
-from sparsegp.registry import Registry
 from sparsegp.state import TRIANGLES
 from sparsegp.types import Doubles, Floats, Integers
 
@@ -39,9 +38,8 @@ class ActiveRows:
         Class codes, or numbers.
     site : Doubles (d, R)
         Site means at inclusion.
-    precision : Doubles (d, C), optional
-        Site precisions at inclusion; one where left out, zero where a row is not active for a
-        process.
+    precision : Doubles (d, C)
+        Site precisions at inclusion; zero where a row is not active for a process.
     """
 
     kernels: Sequence[Kernel]
@@ -49,14 +47,13 @@ class ActiveRows:
     x: Floats
     target: NDArray[Any]
     site: Doubles
-    precision: Doubles | None = None
+    precision: Doubles
 
     def __post_init__(self) -> None:
         d, n_latent = self.site.shape
-        one_each = (d, len(self.kernels))
-        precision = one_each if self.precision is None else self.precision.shape
-        found = (self.x.ndim, len(self.x), self.target.shape, precision)
-        if found != (2, d, (d,), one_each) or len(self.kernels) not in {1, n_latent}:
+        found = (self.x.ndim, len(self.x), self.target.shape, self.precision.shape)
+        n_kernels = len(self.kernels)
+        if found != (2, d, (d,), (d, n_kernels)) or n_kernels not in {1, n_latent}:
             raise DataError("inputs, targets, sites and kernels of active rows must fit")
 
     @classmethod
@@ -73,19 +70,15 @@ class ActiveRows:
 
     def members(self) -> list[Integers]:
         """Return the places of the rows that are active for each kernel, (d_c,)."""
-        if self.precision is None:
-            return [np.arange(len(self.x))] * len(self.kernels)
         return [np.flatnonzero(column) for column in self.precision.T]
 
     def factors(self) -> list[Doubles]:
         """Return L of Pi^(-1) + C = L L^T, one (d_c, d_c) a kernel."""
-        every = np.asarray(self.x, dtype=np.float64)
         factors = []
         for c, (kernel, members) in enumerate(zip(self.kernels, self.members(), strict=True)):
-            x = every[members]
+            x = np.asarray(self.x[members], dtype=np.float64)
             covariance = np.asarray(kernel(x, x), dtype=np.float64)
-            noise = 1.0 if self.precision is None else 1.0 / self.precision[members, c]
-            covariance[np.diag_indices_from(covariance)] += noise
+            covariance[np.diag_indices_from(covariance)] += 1.0 / self.precision[members, c]
             factors.append(lower_cholesky(covariance, "the covariance of the active rows"))
         return factors
 
@@ -140,7 +133,7 @@ class PosteriorWeights:
 
 
 class Rows(Protocol):
-    """All training rows, for posteriors that listen to more than the active ones.
+    """All training rows, for posteriors and calibrations that look at more than the active ones.
 
     Attributes
     ----------
@@ -166,7 +159,7 @@ class Rows(Protocol):
         ...
 
     def sum_blocks(self, method: str, *args: Any) -> Any:
-        """Call a method on the row blocks of training rows and return the sum of the answers."""
+        """Call a method on the blocks of training rows and return the sum of the answers."""
         ...
 
     def report(self, state: Any, rounds: int, **figures: float) -> None:
@@ -184,9 +177,6 @@ class Rows(Protocol):
         ...
 
 
-Maker: TypeAlias = Callable[[ActiveRows, Rows], PosteriorWeights]
-
-
 @dataclass(frozen=True)
 class Choice:
     """A posterior by name.
@@ -194,22 +184,9 @@ class Choice:
     Attributes
     ----------
     make : callable
-    listens : bool
+    uses_all_rows : bool
         Whether it needs the row blocks; if not, they are dropped before.
     """
 
-    make: Maker
-    listens: bool = False
-
-
-POSTERIORS: Registry[Choice] = Registry("posterior")
-
-
-def posterior(name: str, listens: bool = False) -> Callable[[Maker], Maker]:
-    """Return a decorator that adds a posterior to `POSTERIORS`."""
-
-    def add(make: Maker) -> Maker:
-        POSTERIORS.register(name)(Choice(make, listens))
-        return make
-
-    return add
+    make: Callable[[ActiveRows, Rows], PosteriorWeights]
+    uses_all_rows: bool = False

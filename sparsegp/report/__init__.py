@@ -7,4 +7,4 @@ from sparsegp.report.metrics import evaluate as evaluate
 from sparsegp.report.metrics import evaluate_regression as evaluate_regression
 from sparsegp.report.metrics import rejecting as rejecting
 from sparsegp.report.pictures import evaluation_pictures as evaluation_pictures
-from sparsegp.report.progress import Progress as Progress
+from sparsegp.report.progress import TerminalProgress as TerminalProgress

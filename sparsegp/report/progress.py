@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Self, TextIO
 
 from sparsegp.errors import visible
+from sparsegp.progress import Progress
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -19,7 +20,7 @@ SPEED_SECONDS = 300.0
 """Of recent work, from which the time left is estimated."""
 
 
-class Progress:
+class TerminalProgress(Progress):
     """One stage of work after another, and their seconds; as a context manager it ends the last.
 
     Time left counts from the first update, which says how much earlier sessions did. An update

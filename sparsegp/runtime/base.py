@@ -1,4 +1,4 @@
-"""What a fit asks of the place where its row blocks live.
+"""What a fit needs of the place where its row blocks live.
 
 The rows are split into blocks. A block is a plain object that holds the state of its rows; the
 driver calls one method on all blocks with one message and gets the answers in block order. Block
@@ -8,15 +8,15 @@ because a runtime that loses a worker rebuilds its blocks and sends the interrup
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeAlias
 
 Message: TypeAlias = tuple[str, tuple[Any, ...]]
 """A method of the blocks and its arguments."""
 
-Recovery: TypeAlias = Callable[[], Sequence[Message]]
-"""Gives the messages that bring a freshly built block to the present."""
+Inputs: TypeAlias = dict[str, Any]
+"""Arguments of what builds a block, by name. Dask collections (delayed objects, arrays) are
+computed where the block will live and replaced by their values."""
 
 Work: TypeAlias = Callable[[Any, Any], Any]
 """A task as a function of what all tasks share and of what is its own."""
@@ -25,30 +25,8 @@ Check: TypeAlias = Callable[[], None]
 """What is called now and then while tasks are at work; it ends them by raising."""
 
 
-def nothing_to_replay() -> Sequence[Message]:
-    """Return no messages: a fresh block is already in the present."""
-    return ()
-
-
 def nothing() -> None:
     """Do nothing."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """What one block is built from.
-
-    Parameters
-    ----------
-    index : int
-        Number of the block, from 0.
-    inputs : dict
-        Keyword arguments of the factory. Dask collections (delayed objects, arrays) are computed
-        where the block will live and replaced by their values; anything else is passed as it is.
-    """
-
-    index: int
-    inputs: dict[str, Any] = field(default_factory=dict)
 
 
 class Runtime(ABC):
@@ -63,6 +41,10 @@ class Runtime(ABC):
     recovery : callable
         Set by the driver: returns the messages that bring a fresh block to the present. Used only
         by runtimes that can lose blocks.
+
+    What a block method or a task raises reaches the caller as it is, with a note that names the
+    block (the first one, if several raise) or the task. Where workers are lost for good, calls
+    raise a ClusterError.
     """
 
     n_blocks: int
@@ -70,51 +52,22 @@ class Runtime(ABC):
 
     def __init__(self) -> None:
         self.n_blocks = 0
-        self.recovery: Recovery = nothing_to_replay
+        self.recovery: Callable[[], Sequence[Message]] = tuple
 
     @abstractmethod
-    def build(self, factory: Callable[..., Any], parts: Sequence[Part]) -> None:
-        """Build one block from each part; blocks of an earlier call are dropped, also by no parts.
+    def build(self, factory: Callable[..., Any], inputs: Sequence[Inputs]) -> None:
+        """Build one block from each inputs; those of an earlier call are dropped, also by none.
 
-        Parameters
-        ----------
-        factory : callable
-            Called with the inputs of a part, returns the block. It must be picklable.
-        parts : sequence of Part
-            With indices 0, 1, 2, ... in order.
-
-        Raises
-        ------
-        ValueError
-            If the indices of the parts are not 0, 1, 2, ...
-        ClusterError
-            If no worker is left to build on.
+        `factory` must be picklable.
         """
 
     @abstractmethod
     def map_blocks(self, method: str, *args: Any) -> list[Any]:
-        """Call one method on every block and return the answers in block order.
-
-        What a block method raises reaches the caller as it is, with a note that names the block
-        (the first one, if several raise).
-
-        Raises
-        ------
-        ClusterError
-            If workers were lost for good.
-        """
+        """Call one method on every block and return the answers in block order."""
 
     @abstractmethod
     def call_block(self, index: int, method: str, *args: Any) -> Any:
-        """Call one method on one block.
-
-        Raises
-        ------
-        IndexError
-            If there is no such block.
-        ClusterError
-            If workers were lost for good.
-        """
+        """Call one method on one block; an IndexError if there is none."""
 
     @abstractmethod
     def sum_blocks(self, indices: Sequence[int], method: str, *args: Any) -> Any:
@@ -122,18 +75,6 @@ class Runtime(ABC):
 
         Answers are added where the blocks are, and then as they come, so that few of them are in
         memory at a time. The order of the sum is not defined: it must not matter.
-
-        Parameters
-        ----------
-        indices : sequence of int
-            At least one.
-        method : str
-        *args
-
-        Raises
-        ------
-        ClusterError
-            If workers were lost for good.
         """
 
     @abstractmethod
@@ -158,16 +99,8 @@ class Runtime(ABC):
 
         Yields
         ------
-        index : int
+        index, answer : int, object
             Of a task, in the order in which they end.
-        answer : object
-
-        Raises
-        ------
-        ClusterError
-            If workers were lost for good.
-
-        What a task raises reaches the caller as it is, with a note that names the task.
         """
 
     def run_in_workers(self, function: Callable[..., Any]) -> list[Any]:
@@ -198,10 +131,8 @@ class Runtime(ABC):
         """
         from dask.delayed import delayed  # noqa: PLC0415 - dask is loaded only where it is used
 
-        return [
-            delayed(self.call_block, pure=False)(index, method, *args)
-            for index in range(self.n_blocks)
-        ]
+        call: Any = delayed(self.call_block, pure=False)
+        return [call(index, method, *args) for index in range(self.n_blocks)]
 
     def __enter__(self) -> Self:
         return self
@@ -220,15 +151,6 @@ class Runtime(ABC):
             "scheduler='threads'"
         )
 
-
-def check_parts(parts: Sequence[Part]) -> None:
-    """Refuse parts that are not numbered in order, by a ValueError."""
-    found = [part.index for part in parts]
-    if found != list(range(len(parts))):
-        raise ValueError(f"parts must be numbered 0, 1, 2, ... in order, found {found}")
-
-
-def check_index(index: int, n_blocks: int) -> None:
-    """Refuse the index of a block that does not exist, by an IndexError."""
-    if not 0 <= index < n_blocks:
-        raise IndexError(f"there is no block {index}; blocks are 0 to {n_blocks - 1}")
+    def _require_block(self, index: int) -> None:
+        if not 0 <= index < self.n_blocks:
+            raise IndexError(f"there is no block {index}; blocks are 0 to {self.n_blocks - 1}")

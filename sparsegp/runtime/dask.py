@@ -12,8 +12,6 @@ import logging
 import pickle
 import threading
 import time
-import traceback
-import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -21,92 +19,30 @@ from contextlib import suppress
 from functools import partial, reduce
 from itertools import islice, zip_longest
 from operator import add
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 import distributed
 
-from sparsegp.blas import single_threaded_blas
 from sparsegp.errors import ClusterError
-from sparsegp.runtime.base import Check, Part, Runtime, Work, check_index, check_parts, nothing
-from sparsegp.runtime.inputs import compute_inputs, pack_inputs
+from sparsegp.runtime.base import Check, Inputs, Runtime, Work, nothing
+from sparsegp.runtime.host import Failure, Host, perform, share
+from sparsegp.runtime.inputs import pack_inputs
 
 logger = logging.getLogger(__name__)
 
 LOST = (OSError, RuntimeError, CancelledError, distributed.KilledWorker)
 """What Dask raises where a worker, a task or the connection to it is gone."""
-
 PULSE_SECONDS = 2.0
 """How often to ask for workers that are waited for."""
-
 SCHEDULER_SECONDS = 10.0
 """How long the scheduler may take to name its workers."""
-
-NO_ARGUMENTS = pickle.dumps(())
-
 HOSTS_AT_A_TIME = 32
 """Workers whose sums are in the memory of the driver side by side."""
 
-
-Fold: TypeAlias = Callable[[Iterator[Any]], Any]
-ADD: Fold = partial(reduce, add)
-IGNORE: Fold = partial(deque, maxlen=0)
+ADD: Callable[[Iterator[Any]], Any] = partial(reduce, add)
+IGNORE: Callable[[Iterator[Any]], Any] = partial(deque, maxlen=0)
 """What becomes of the answers of a worker's blocks, besides a list."""
-
-
-class Failure(NamedTuple):
-    """The exception that a block or task raised on a worker, in place of an answer."""
-
-    number: int
-    error: Exception
-
-    @classmethod
-    def of(cls, number: int, error: Exception) -> bytes:
-        """Return it pickled, with the traceback of this process as a note."""
-        trace = "".join(traceback.format_exception(error)).rstrip()
-        try:
-            pickle.loads(cloudpickle.dumps(error))
-        except Exception:
-            error = RuntimeError(f"{type(error).__name__}: {error}")
-        error.add_note(f"on the worker:\n{trace}")
-        return bytes(cloudpickle.dumps(cls(number, error)))
-
-
-class Host:
-    """The blocks of one worker: an actor, whose methods are called one at a time."""
-
-    def __init__(self) -> None:
-        self._blocks: dict[int, Any] = {}
-        self._index = -1  # of the block that is at work
-
-    def ask(self, operation: str, indices: Sequence[int], packed: bytes) -> bytes:
-        """Carry out an operation; what it raises is an answer, so that calls raise losses alone."""
-        try:
-            with single_threaded_blas():
-                answer = getattr(self, operation)(indices, *pickle.loads(packed))
-                return bytes(cloudpickle.dumps(answer))
-        except Exception as error:
-            return Failure.of(self._index, error)
-
-    def build(self, indices: Sequence[int], factory: Callable[..., Any], inputs: Any) -> None:
-        """Build one block; its lazy inputs are computed here."""
-        [self._index] = indices
-        self._blocks.pop(self._index, None)
-        self._blocks[self._index] = factory(**compute_inputs(inputs))
-
-    def call(self, indices: Sequence[int], method: str, args: Any, fold: Fold) -> Any:
-        """Call one method on some blocks and return what `fold` makes of the answers."""
-
-        def answers() -> Iterator[Any]:
-            for self._index in indices:
-                yield getattr(self._blocks[self._index], method)(*args)
-
-        return fold(answers())
-
-    def drop(self, indices: Sequence[int]) -> None:
-        """Drop some blocks."""
-        for index in indices:
-            self._blocks.pop(index, None)
 
 
 class WorkerLostError(Exception):
@@ -156,10 +92,9 @@ class DaskRuntime(Runtime):
         self._client, self._close, self._replenish = client, close, replenish
         self._lock = threading.RLock()
         self._factory: Callable[..., Any] = nothing
-        self._parts: Sequence[Part] = ()
+        self._inputs: Sequence[Inputs] = ()
         self._hosts: dict[str, tuple[Any, Any]] = {}  # future and actor, by address
-        self._home: dict[int, str] = {}  # where blocks are, or will be built
-        self._present: set[int] = set()  # blocks that are built and have heard all messages
+        self._home: dict[int, str] = {}  # of blocks that are built and have heard all messages
         self._losses: Counter[int] = Counter()  # of each block's worker, since the last answer
         self._lost: set[str] = set()
         self._leaving: set[str] = set()  # to be retired
@@ -178,12 +113,11 @@ class DaskRuntime(Runtime):
         found = client.sync(client.run, function, on_error="ignore", **options)
         return [found[address] for address in sorted(found)]
 
-    def build(self, factory: Callable[..., Any], parts: Sequence[Part]) -> None:
-        """Build one block from each part, as many on each worker as on the others."""
-        check_parts(parts)
+    def build(self, factory: Callable[..., Any], inputs: Sequence[Inputs]) -> None:
+        """Build one block from each inputs, as many on each worker as on the others."""
         with self._lock:
             self._forget()
-            self._factory, self._parts, self.n_blocks = factory, tuple(parts), len(parts)
+            self._factory, self._inputs, self.n_blocks = factory, tuple(inputs), len(inputs)
             try:
                 self._settle(replay=False)
             except BaseException:
@@ -197,7 +131,7 @@ class DaskRuntime(Runtime):
 
     def call_block(self, index: int, method: str, *args: Any) -> Any:
         """Call one method on one block."""
-        check_index(index, self.n_blocks)
+        self._require_block(index)
         return self._ask([index], method, args)[index]
 
     def sum_blocks(self, indices: Sequence[int], method: str, *args: Any) -> Any:
@@ -261,31 +195,28 @@ class DaskRuntime(Runtime):
             while any(index not in answers for index in indices):
                 for index in self._settle():
                     answers.pop(index, None)  # its successor has not heard the message
-                answers |= self._call([i for i in indices if i not in answers], method, packed)
+                held = self._held(index for index in indices if index not in answers)
+                found = self._each("call", {a: (held[a], packed) for a in held})
+                for address, of_blocks in found.items():
+                    answers.update(zip(held[address], of_blocks, strict=True))
             self._losses.clear()
         return answers
 
-    def _call(self, indices: Iterable[int], method: str, packed: bytes) -> dict[int, Any]:
-        """Call some blocks once; those whose worker is lost are left out."""
-        held = self._held(indices)
-        answers = self._each("call", {a: (held[a], packed) for a in held})
-        return {i: value for a in answers for i, value in zip(held[a], answers[a], strict=False)}
-
-    def _each(self, operation: str, requests: dict[str, Any]) -> dict[str, Any]:
-        """Ask workers for an operation; return the answers of those that are not lost."""
+    def _each(self, operation: str, requests: dict[str, tuple[list[int], bytes]]) -> dict[str, Any]:
+        """Ask workers, of some blocks; return the answers of those that are not lost."""
         calls, answers = {}, {}
-        for address, request in requests.items():
+        for address in requests.keys() & self._hosts.keys():
             try:
-                calls[address] = self._hosts[address][1].ask(operation, *request)
+                calls[address] = self._hosts[address][1].ask(operation, *requests[address])
             except LOST as error:
-                self._lose(address, error)
+                self._lose(address, error, requests[address][0])
         for address, call in calls.items():
             try:
                 answers[address] = pickle.loads(self._wait(address, call))
             except WorkerLostError as loss:
-                self._lose(address, loss)
-        failed = {a: answer for a, answer in answers.items() if isinstance(answer, Failure)}
-        for address, failure in sorted(failed.items(), key=lambda item: item[1].number):
+                self._lose(address, loss, requests[address][0])
+        failed = [(a, answer) for a, answer in answers.items() if isinstance(answer, Failure)]
+        for address, failure in sorted(failed, key=lambda item: item[1].number):
             failure.error.add_note(f"raised by block {failure.number} on worker {address}")
             raise failure.error
         return answers
@@ -342,36 +273,41 @@ class DaskRuntime(Runtime):
     def _settle(self, replay: bool = True) -> set[int]:
         """Bring every block to the present, on a worker that lives; return those built."""
         built: set[int] = set()
-        while absent := [part.index for part in self._parts if part.index not in self._present]:
+        while absent := [i for i in range(self.n_blocks) if i not in self._home]:
             built.update(absent)
-            self._find_homes([index for index in absent if index not in self._home])
-            fresh = self._build(absent)
+            fresh = self._build(self._find_homes(absent))
             for method, args in self.recovery() if replay else ():
-                self._call(fresh, method, cloudpickle.dumps((method, args, IGNORE)))
-            self._present.update(fresh & self._home.keys())
+                packed = cloudpickle.dumps((method, args, IGNORE))
+                self._each("call", {a: (indices, packed) for a, indices in fresh.items()})
+            for address in fresh.keys() & self._hosts.keys():
+                self._home.update(dict.fromkeys(fresh[address], address))
         return built
 
-    def _build(self, indices: Iterable[int]) -> set[int]:
-        """Build blocks in their homes, one at a time on each worker; return those built."""
-        built: set[int] = set()
-        for some in zip_longest(*self._held(indices).values(), fillvalue=-1):
-            held, requests = self._held(some), {}
-            for address, [index] in held.items():
-                inputs = pack_inputs(self._parts[index].inputs)
-                requests[address] = [index], cloudpickle.dumps((self._factory, inputs))
-            built.update(held[a][0] for a in self._each("build", requests))
-        return built & self._home.keys()
+    def _build(self, homes: dict[str, list[int]]) -> dict[str, list[int]]:
+        """Build blocks, one at a time on each worker; return those that each has built."""
+        built: dict[str, list[int]] = {}
+        for some in zip_longest(*homes.values()):
+            requests = {}
+            for address, index in zip(homes, some, strict=True):
+                if index is not None:
+                    inputs = pack_inputs(self._inputs[index])
+                    requests[address] = [index], cloudpickle.dumps((self._factory, inputs))
+            for address in self._each("build", requests):
+                built.setdefault(address, []).extend(requests[address][0])
+        return built
 
-    def _find_homes(self, homeless: Sequence[int]) -> None:
+    def _find_homes(self, homeless: Sequence[int]) -> dict[str, list[int]]:
         """Give each block to the worker that has the fewest."""
-        if homeless:
-            loads = Counter(dict.fromkeys(self._find(), 0))
-            loads.update(address for address in self._home.values() if address in loads)
-            for index in homeless:
-                self._home[index] = min(loads, key=loads.__getitem__)
-                loads[self._home[index]] += 1
+        loads = Counter(dict.fromkeys(self._find_workers(), 0))
+        loads.update(address for address in self._home.values() if address in loads)
+        homes: dict[str, list[int]] = {}
+        for index in homeless:
+            address = min(loads, key=loads.__getitem__)
+            loads[address] += 1
+            homes.setdefault(address, []).append(index)
+        return homes
 
-    def _find(self) -> list[str]:
+    def _find_workers(self) -> list[str]:
         """Return workers that hold an actor, after waiting for replacements of lost ones."""
         began = time.monotonic()
         while True:
@@ -426,15 +362,11 @@ class DaskRuntime(Runtime):
             held.setdefault(self._home[index], []).append(index)
         return held
 
-    def _displace(self, indices: Iterable[int]) -> None:
-        for index in indices:
-            del self._home[index]
-            self._present.discard(index)
-
     def _leave(self, address: str) -> list[int]:
         """Let a worker drop its actor, if it can still be reached; return the homeless blocks."""
-        blocks = self._held(self._home).get(address, [])
-        self._displace(blocks)
+        blocks = [index for index, home in self._home.items() if home == address]
+        for index in blocks:
+            del self._home[index]
         with suppress(KeyError, *LOST):
             self._client.cancel([self._hosts.pop(address)[0]], force=True)
         return blocks
@@ -443,14 +375,14 @@ class DaskRuntime(Runtime):
         """Drop all blocks and actors."""
         for address in list(self._hosts):
             self._leave(address)
-        self._parts, self.n_blocks = (), 0
+        self._inputs, self.n_blocks = (), 0
         self._losses.clear()
 
     # -- workers that go and come ------------------------------------------------------------------
 
-    def _lose(self, address: str, loss: Exception) -> None:
+    def _lose(self, address: str, loss: Exception, asked: Iterable[int] = ()) -> None:
         """Forget a worker, whose blocks will be built elsewhere unless that happens too often."""
-        blocks = self._leave(address)
+        blocks = sorted({*self._leave(address), *asked})
         self._lost.add(address)
         if address in self._leaving:
             self.n_workers = max(1, self.n_workers - 1)
@@ -471,7 +403,7 @@ class DaskRuntime(Runtime):
     def _adapt(self) -> None:
         """Between two rounds, leave workers that are to be retired and use those that joined."""
         now = time.monotonic()
-        if not self._parts or (now < self._next_look and not self._leaving & self._hosts.keys()):
+        if not self.n_blocks or (now < self._next_look and not self._leaving & self._hosts.keys()):
             return
         self._next_look = now + self.look_seconds
         self._replenish()
@@ -482,7 +414,9 @@ class DaskRuntime(Runtime):
             logger.warning("worker %s is to be retired; its blocks %s move", address, blocks)
             self.n_workers = max(1, self.n_workers - 1)
         self._retire()
-        self._spread(usable)
+        most = max(Counter(self._home.values()).values(), default=0)
+        if usable and most > -(-self.n_blocks // len(usable)):
+            self._spread(usable)
 
     def _retire(self) -> None:
         """Ask again for the retirements that were refused."""
@@ -493,34 +427,12 @@ class DaskRuntime(Runtime):
             self._leaving &= self._workers().keys()
 
     def _spread(self, usable: set[str]) -> None:
-        """Take blocks from the workers that have the most, if there are workers that have fewer."""
-        most = max(map(len, self._held(self._home).values()), default=0)
-        if usable and most > -(-self.n_blocks // len(usable)):
-            self._take_up(usable)
-            self.n_workers = len(self._hosts)
-            share = -(-self.n_blocks // self.n_workers)
-            held = self._held(self._home).items()
-            surplus = {address: blocks[share:] for address, blocks in held if blocks[share:]}
-            for blocks in surplus.values():
-                self._displace(blocks)
-            self._each("drop", {a: (surplus[a], NO_ARGUMENTS) for a in surplus})
-
-
-def perform(common: tuple[Work, Any], task: bytes, index: int) -> bytes:
-    """Do one task, on a worker."""
-    try:
-        with single_threaded_blas():
-            function, shared = common
-            return bytes(cloudpickle.dumps(function(shared, pickle.loads(task))))
-    except Exception as error:
-        return Failure.of(index, error)
-
-
-def share(client: Any, value: Any) -> Any:
-    """Return a future of a picklable value, to be an argument of many tasks; returns at once.
-
-    What a client scatters is gone with the last worker that holds it; what a task makes is made
-    again. The scheduler keeps the bytes for as long as the future or what depends on it is wanted.
-    """
-    with warnings.catch_warnings(action="ignore", category=UserWarning):  # of large graphs
-        return client.submit(pickle.loads, cloudpickle.dumps(value), pure=False)
+        """Take blocks from the workers that have the most, as there are some that have fewer."""
+        self._take_up(usable)
+        self.n_workers = len(self._hosts)
+        share = -(-self.n_blocks // self.n_workers)
+        surplus = {a: blocks[share:] for a, blocks in self._held(self._home).items()}
+        for blocks in surplus.values():
+            for index in blocks:
+                del self._home[index]
+        self._each("drop", {a: (blocks, pickle.dumps(())) for a, blocks in surplus.items()})

@@ -4,14 +4,16 @@ import math
 import sys
 from typing import Any
 
+import numpy as np
+
 
 def pack_inputs(inputs: dict[str, Any]) -> dict[str, Any]:
     """Return inputs to be pickled: lazy ones with only the tasks that they need."""
-    lazy = {name: value for name, value in inputs.items() if is_lazy(value)}
-    if not lazy or _futures(lazy):  # to cull a graph would lose its references to persisted data
-        return inputs
     from dask.base import optimize  # noqa: PLC0415 - dask is loaded only where it is used
 
+    lazy = _lazy(inputs)
+    if not lazy or _is_persisted(lazy):  # to cull a graph would lose its references to such data
+        return inputs
     return inputs | dict(zip(lazy, optimize(*lazy.values()), strict=True))  # type: ignore[no-untyped-call]
 
 
@@ -20,54 +22,36 @@ def compute_inputs(inputs: dict[str, Any]) -> dict[str, Any]:
 
     An array is filled chunk by chunk, so that it is in memory once, with one of its chunks.
     """
-    lazy = {name: value for name, value in inputs.items() if is_lazy(value)}
-    if not lazy:
-        return inputs
-    if _futures(lazy):
-        return inputs | _fetched(lazy)
-    import numpy as np  # noqa: PLC0415
-    from dask.base import compute  # noqa: PLC0415 - dask is loaded only where it is used
     from dask.local import get_sync  # noqa: PLC0415 - by its name, distributed would be loaded
 
-    arrays = {name: value for name, value in lazy.items() if _is_whole(value)}
-    found: dict[str, Any] = {}
-    for name, array in arrays.items():
-        found[name] = np.empty(array.shape, array.dtype)
-        array.store(found[name], lock=False, scheduler=get_sync)
-    others = {name: value for name, value in lazy.items() if name not in arrays}
-    values = compute(*others.values(), scheduler=get_sync)  # type: ignore[no-untyped-call]
-    return inputs | found | dict(zip(others, values, strict=True))
+    found, lazy = dict(inputs), _lazy(inputs)
+    if _is_persisted(lazy):
+        from distributed import get_client, get_worker  # noqa: PLC0415
+
+        near: dict[str, Any] = {"workers": [get_worker().address], "allow_other_workers": True}
+        client: Any = get_client()
+        futures = client.compute(list(lazy.values()), **near)
+        return found | {name: each.result() for name, each in zip(lazy, futures, strict=True)}
+    for name, value in lazy.items():
+        is_array = hasattr(type(value), "store")  # a delayed object seems to have any attribute
+        if is_array and value.npartitions > 1 and all(map(math.isfinite, value.shape)):
+            found[name] = np.empty(value.shape, value.dtype)
+            value.store(found[name], lock=False, scheduler=get_sync)
+        else:
+            found[name] = value.compute(scheduler=get_sync)
+    return found
 
 
-def is_lazy(value: Any) -> bool:
-    """Tell whether `value` is a Dask collection, without importing Dask."""
-    if isinstance(value, type):
-        return False
-    graph = getattr(value, "__dask_graph__", None)
-    return callable(graph) and graph() is not None
+def _lazy(inputs: dict[str, Any]) -> dict[str, Any]:
+    from dask.base import is_dask_collection  # noqa: PLC0415 - dask is loaded only where it is used
+
+    return {name: value for name, value in inputs.items() if is_dask_collection(value)}
 
 
-def _is_whole(value: Any) -> bool:
-    """Tell whether `value` is a Dask array of known sizes with more than one chunk."""
-    arrays: Any = sys.modules.get("dask.array")  # loaded where there is one
-    is_array = arrays is not None and isinstance(value, arrays.Array)
-    return is_array and value.npartitions > 1 and all(map(math.isfinite, value.shape))
-
-
-def _futures(lazy: dict[str, Any]) -> bool:
-    """Tell whether collections refer to data that workers of a cluster hold (persisted)."""
+def _is_persisted(lazy: dict[str, Any]) -> bool:
+    """Tell whether collections refer to data that workers of a cluster hold."""
     if "distributed" not in sys.modules:  # it is loaded where there is such data
         return False
     from distributed import futures_of  # noqa: PLC0415
 
     return bool(futures_of(list(lazy.values())))  # type: ignore[no-untyped-call]
-
-
-def _fetched(lazy: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of persisted collections, on a worker."""
-    from distributed import get_client, get_worker  # noqa: PLC0415
-
-    here = {"workers": [get_worker().address], "allow_other_workers": True}
-    client: Any = get_client()
-    futures = client.compute(list(lazy.values()), **here)
-    return {name: future.result() for name, future in zip(lazy, futures, strict=True)}

@@ -9,7 +9,7 @@ from typing import Any
 
 from sparsegp.blas import limit_this_thread, single_threaded_blas
 from sparsegp.errors import SettingsError
-from sparsegp.runtime.base import Check, Part, Runtime, Work, check_index, check_parts, nothing
+from sparsegp.runtime.base import Check, Inputs, Runtime, Work, nothing
 from sparsegp.runtime.inputs import compute_inputs
 
 CHECK_SECONDS = 1.0
@@ -18,9 +18,9 @@ CHECK_SECONDS = 1.0
 
 def usable_cpus() -> int:
     """Return the number of processors that this process may use, in a container its quota."""
-    from dask.system import cpu_count  # noqa: PLC0415 - dask is loaded only where it is used
+    from dask.system import CPU_COUNT  # noqa: PLC0415 - dask is loaded only where it is used
 
-    return int(cpu_count())
+    return int(CPU_COUNT)
 
 
 class ThreadRuntime(Runtime):
@@ -71,11 +71,10 @@ class ThreadRuntime(Runtime):
         """Say how many threads there are."""
         return f"{self.n_workers} thread{'s' if self.n_workers > 1 else ''} of this process"
 
-    def build(self, factory: Callable[..., Any], parts: Sequence[Part]) -> None:
-        """Build one block from each part, as many at a time as there are threads."""
-        check_parts(parts)
+    def build(self, factory: Callable[..., Any], inputs: Sequence[Inputs]) -> None:
+        """Build one block from each inputs, as many at a time as there are threads."""
         self._blocks, self.n_blocks = [], 0
-        self._blocks = self._run(lambda part: factory(**compute_inputs(part.inputs)), parts)
+        self._blocks = self._run(lambda each: factory(**compute_inputs(each)), inputs)
         self.n_blocks = len(self._blocks)
 
     def map_blocks(self, method: str, *args: Any) -> list[Any]:
@@ -84,7 +83,7 @@ class ThreadRuntime(Runtime):
 
     def call_block(self, index: int, method: str, *args: Any) -> Any:
         """Call one method on one block, in the thread of the caller."""
-        check_index(index, self.n_blocks)
+        self._require_block(index)
         return self._call(index, method, args)
 
     def sum_blocks(self, indices: Sequence[int], method: str, *args: Any) -> Any:

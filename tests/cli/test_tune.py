@@ -161,34 +161,12 @@ def test_stopped_and_resumed(workers, number, longer, files, start, invoke, last
     assert process.returncode == 75, err
     done = trials(run)
     assert 2 <= done < 24
-    assert err.splitlines()[-1] == (
-        f"stopped by {number.name} after {done} trials; go on by --resume"
-    )
+    last = err.splitlines()[-1]
+    assert last.startswith(f"stopped by {number.name} in tune after ")
+    assert last.endswith("rows; go on by --resume")
     assert "being tuned; go on by the same command" in invoke("inspect", run).stdout
     record = last_json(invoke(*command, "--quiet", "--resume", "--json").stdout)
     assert record["kernels"] == [longer]
-
-
-@pytest.mark.parametrize(
-    ("command", "options", "pattern"),
-    [
-        (("train",), ("--max-seconds", 5, "--max-trials", 5), r"limits a tuning; give --tune too"),
-        (("tune",), ("--max-trials", 0), r"max_trials must be at least 1, got 0"),
-        (("tune",), ("--max-seconds", -1), r"max_seconds must be positive, got -1"),
-        (("tune",), ("--kernel-per-class",), r"one kernel for all classes"),
-        (("tune",), ("--workers", 0), r"workers must be at least 1, got 0"),
-        (("tune",), ("--posterior", "adf", "--stub-memory", "1MB"), r"tune without --stub-"),
-        (("train", "--tune"), ("--likelihood", "probit"), r"leave the tuning out"),
-        (("train", "--tune"), ("--task", "regression"), r"tuning is for classification"),
-    ],
-)
-def test_errors(command, options, pattern, files, invoke, tmp_path):
-    out = tmp_path / "run"
-    result = invoke(*command, files / "pair.npz", "--out", out, *options, "--quiet", code=2)
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("error: ")
-    assert re.search(pattern, line)
-    assert not out.exists()
 
 
 def test_other_settings_are_refused(tuned, files, invoke):

@@ -24,14 +24,10 @@ def npy_bytes(array: Any) -> bytes:
     return file.getvalue()
 
 
-def npy_with_header(header: Any, values: bytes = b"", version: int = 1) -> bytes:
-    text = (header if isinstance(header, str) else repr(header)).encode("latin1", "replace") + b"\n"
-    size = struct.pack("<H", len(text) & 0xFFFF) if version == 1 else struct.pack("<I", len(text))
-    return b"\x93NUMPY" + bytes([version, 0]) + size + text + values
-
-
-def npy_that_declares(shape: Any, dtype: str = "<f8", values: bytes = bytes(64)) -> bytes:
-    return npy_with_header({"descr": dtype, "fortran_order": False, "shape": shape}, values)
+def npy_that_declares(shape: Any, dtype: Any = "<f8", values: bytes = bytes(64)) -> bytes:
+    header = repr({"descr": dtype, "fortran_order": False, "shape": shape})
+    text = header.encode("latin1", "replace") + b"\n"
+    return b"\x93NUMPY\x01\0" + struct.pack("<H", len(text) & 0xFFFF) + text + values
 
 
 def idx_bytes(array: Any) -> bytes:
@@ -52,18 +48,16 @@ def write_npy(url: str, X: Any, y: Any) -> None:
 
 def write_text(delimiter: str) -> Callable[[str, Any, Any], None]:
     def write(url: str, X: Any, y: Any) -> None:
-        rows = [
-            delimiter.join([*map(repr, row), str(label)])
-            for row, label in zip(X.tolist(), y.tolist(), strict=True)
-        ]
-        put(url, ("\n".join(rows) + "\n").encode())
+        rows = zip(X.tolist(), y.tolist(), strict=True)
+        lines = [delimiter.join([*map(repr, row), f"{label}\n"]) for row, label in rows]
+        put(url, "".join(lines).encode())
 
     return write
 
 
 def write_svmlight(url: str, X: Any, y: Any) -> None:
     lines = [
-        " ".join([str(label), *(f"{j + 1}:{value!r}" for j, value in enumerate(row) if value)])
+        " ".join([str(label), *(f"{j}:{value!r}" for j, value in enumerate(row, 1) if value)])
         for row, label in zip(X.tolist(), y.tolist(), strict=True)
     ]
     put(url, ("\n".join(lines) + "\n").encode())
@@ -90,16 +84,17 @@ def write_parquet(url: str, X: Any, y: Any) -> None:
         parquet.write_table(pyarrow.table(columns), file, row_group_size=8)
 
 
-def write_arrays(path: Path, arrays: dict[str, Any]) -> None:
+def write_arrays(path: Any, arrays: dict[str, Any]) -> None:
     """Write named arrays: into an archive, a group, or files beside each other."""
-    if path.suffix == ".npz":
+    if str(path).endswith(".npz"):
         np.savez(path, **arrays)
-    for name, array in arrays.items():
-        if path.suffix == ".npy":
-            np.save(path.with_name(f"{name}.npy"), array)
-        elif path.suffix == ".zarr":
-            group = zarr.open_group(path)
+    elif str(path).endswith(".zarr"):
+        group = zarr.open_group(path)
+        for name, array in arrays.items():
             group.create_array(name, shape=array.shape, dtype=array.dtype)[:] = array
+    else:
+        for name, array in arrays.items():
+            np.save(path.with_name(f"{name}.npy"), array)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

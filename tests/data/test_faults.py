@@ -8,7 +8,7 @@ import pickle
 import struct
 import sys
 import zipfile
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,13 +36,13 @@ TEXTS = {
     "\n \n": "a.csv is empty",
     "a,b,y\n": "no rows under its header",
     "1,2,0\n3,4,1\n5,1\n": "line 3 has 2 fields; 3 are",
-    "1,2,0\n3,4,5,1\n": "line 2 has 4 fields; 3 are",
     "1,2,x\n3,4,5,y\n": "line 2 has 4 fields; 3 are",
     "a,y\n1,2,0\n3,4,1\n": "line 2 has 3 fields; 2 are",
     "a,b,y\n1,2,0\n\n3,red,1\n": r"line 4: field 2 \('b'\) is 'red'",
     "1,2,0\n3,?,1\n": r"line 2: field 2 is '\?'",
     "1,2,0\n3,4_0,1\n": "line 2: field 2 is '4_0'",
     "1,2,0\n0x10,4,1\n": "line 2: field 1 is '0x10'",
+    "1,2,0\n3,٣,1\n": "line 2: field 2 is '٣'",
     "1,2,0\n3,,1\n": "line 2: field 2 is empty",
     "1,2,0\n3,4,\n": "line 2: field 3 is empty",
     "a,b,y\n1,2,u\n3,4,\n": r"line 3: field 3 \('y'\) is empty",
@@ -86,7 +86,6 @@ ARRAYS: list[tuple[dict[str, Any], str]] = [
     ({"X_train": np.ones((3, 2)), "y_train": np.ones(3), "X_test": np.ones((3, 2))}, "y_test"),
     ({"X": np.ones((3, 2)), "y": np.ones(4)}, r"3 rows and 4 labels|3, 2.*4,"),
     ({"X": np.ones((0, 2)), "y": np.ones(0)}, "no rows"),
-    ({"X": np.ones((3, 0)), "y": np.ones(3)}, "no columns"),
     ({"X": np.ones((3, 2, 2)), "y": np.ones(3)}, r"two-dimensional.*\(3, 2, 2\)"),
     ({"X": np.ones((3, 2)), "y": np.ones((3, 2))}, r"each row.*\(3, 2\)"),
     ({"X": np.ones((3, 2)) * 1j, "y": np.ones(3)}, "complex128"),
@@ -105,53 +104,31 @@ def test_arrays(arrays, match, name, tmp_path):
     refused(tmp_path / name, match)
 
 
-BOMB = gzip.compress(b"0" * (1 << 27))
 HEADER = bytes([0, 0, 8, 3])
-FILES: dict[str, list[tuple[bytes, str]]] = {
-    "a.xyz": [(b"1,2\n", r"format of .*a\.xyz.*\.csv.*\.npz.*\.zarr")],
-    "a.csv.gz": [(b"1,2\n", "a.csv.gz"), (BOMB, "line 1 is too long")],
-    "a.svm": [
-        (b"", "a.svm has no"),
-        (b"1 1:2\n\n1 a:3\n", "a.svm, line 3, '1 a:3'"),
-        (b"1 1:2\nred 1:3\n", "a.svm, line 2, 'red 1:3'"),
-        (f"1 {2**31 - 1}:1\n2 1:1\n".encode(), "a.svm must be read in .* blocks"),
-        (f"1 {2**70}:1\n".encode(), "a.svm, line 1"),
-    ],
-    "a.npz": [
-        (b"no archive", "a.npz"),
-        (files.npy_bytes(np.ones(3)), "a.npz"),
-    ],
-    "X.npy": [
-        (b"", "cannot read .*X.npy"),
-        (files.npy_bytes(np.ones(3)), r"two-dimensional.*\(3,\)"),
-        (files.npy_bytes(np.ones((0, 3))), "X.npy has no rows"),
-        (files.npy_bytes(np.array([["1", "b"]])), "'1' in row 0, column 0"),
-        (files.npy_that_declares((ROWS, 4)), "X.npy: it is cut short"),
-        (files.npy_that_declares((4, 1), "<U0"), "X.npy must hold numbers"),
-        (files.npy_that_declares((4, -1)), "X.npy"),
-        (files.npy_with_header("(" * 9000), "X.npy"),
-    ],
-    "a-images-idx3-ubyte": [(HEADER + b"\0\0\0\1" * 3 + bytes(9), "too long: 1 values")],
-    "a-images-idx3-ubyte.gz": [
-        (gzip.compress(b"\0\0\x08\x01" + bytes(20)), "must begin with 00000803"),
-        (gzip.compress(HEADER + b"\0\0"), "idx3-ubyte.gz"),
-        (gzip.compress(HEADER + b"\0\0\0\2" * 3 + bytes(7)), "cut short"),
-        (gzip.compress(HEADER + b"\0\x0f\xff\xff" * 3 + bytes(99)), "idx3-ubyte.gz would take"),
-        (gzip.compress(HEADER + b"\0\0\0\1" * 3 + bytes(1 << 24)), "too long: 1 values"),
-    ],
-    "a.parquet": [(b"PAR1", "a.parquet")],
-}
+FILES: list[tuple[str, bytes, str]] = [
+    ("a.xyz", b"1,2\n", r"format of .*a\.xyz.*\.csv.*\.npz.*\.zarr"),
+    ("a.csv.gz", b"1,2\n", "a.csv.gz"),
+    ("a.csv.gz", gzip.compress(b"0" * (1 << 27)), "line 1 is too long"),
+    ("a.svm", b"", "a.svm has no"),
+    ("a.svm", b"1 1:2\n\n1 a:3\n", "a.svm, line 3, '1 a:3'"),
+    ("a.svm", f"1 {2**31 - 1}:1\n2 1:1\n".encode(), "a.svm must be read in .* blocks"),
+    ("a.npz", b"no archive", "a.npz"),
+    ("X.npy", b"", "cannot read .*X.npy"),
+    ("X.npy", files.npy_bytes(np.ones(3)), r"two-dimensional.*\(3,\)"),
+    ("X.npy", files.npy_bytes(np.array([["1", "b"]])), "'1' in row 0, column 0"),
+    ("X.npy", files.npy_that_declares((ROWS, 4)), "X.npy: it is cut short"),
+    ("X.npy", files.npy_that_declares((4, 1), "<U0"), "X.npy must hold numbers"),
+    ("a-images-idx3-ubyte", HEADER + b"\0\0\0\1" * 3 + bytes(9), "too long: 1 values"),
+    ("a-images-idx3-ubyte.gz", b"\0\0\x08\x01" + bytes(20), "must begin with 00000803"),
+    ("a-images-idx3-ubyte.gz", HEADER + b"\0\0\0\2" * 3 + bytes(7), "cut short"),
+    ("a-images-idx3-ubyte.gz", HEADER + b"\0\x0f\xff\xff" * 3 + bytes(9), "gz would take"),
+    ("a.parquet", b"PAR1", "a.parquet"),
+]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "match"),
-    [
-        pytest.param(name, *given, id=f"{name}-{number}")
-        for name, cases in FILES.items()
-        for number, given in enumerate(cases)
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "match"), FILES)
 def test_files(name, content, match, tmp_path):
+    content = gzip.compress(content) if name.startswith("a-") and ".gz" in name else content
     (tmp_path / name).write_bytes(content)
     refused(tmp_path / name, match)
 
@@ -200,9 +177,9 @@ def test_archives_whose_directory_lies(tmp_path):
     content = files.npy_that_declares((10**8, 4))
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("X.npy", content)
-    told = (tmp_path / "a.npz").read_bytes()
-    told = told.replace(struct.pack("<L", len(content)), struct.pack("<L", 2**32 - 2))
-    (tmp_path / "a.npz").write_bytes(told)
+    packed = (tmp_path / "a.npz").read_bytes()
+    packed = packed.replace(struct.pack("<L", len(content)), struct.pack("<L", 2**32 - 2))
+    (tmp_path / "a.npz").write_bytes(packed)
     refused(tmp_path / "a.npz", "cannot read .*a.npz")
 
 
@@ -211,61 +188,40 @@ def test_bombs_stop_at_the_memory_that_is_allowed(name, tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "SMALL", 1 << 16)
     monkeypatch.setattr("distributed.system.MEMORY_LIMIT", 1 << 20)
     content = {
-        "a.csv.gz": gzip.compress(b"0,0,1\n" * 100_000),
-        "a.svm.gz": gzip.compress(b"1 1:1\n" * 100_000),
-        "a-images-idx3-ubyte.gz": gzip.compress(files.idx_bytes(np.zeros((2000, 30, 30)))),
+        "a.csv.gz": b"0,0,1\n" * 100_000,
+        "a.svm.gz": b"1 1:1\n" * 100_000,
+        "a-images-idx3-ubyte.gz": files.idx_bytes(np.zeros((2000, 30, 30))),
     }
     if name in content:
-        (tmp_path / name).write_bytes(content[name])
+        files.put(tmp_path / name, content[name])
     else:
         np.savez_compressed(tmp_path / name, X=np.zeros((1000, 1000)))
     refused(tmp_path / name, f"{name}.* would take at least .* memory")
 
 
-@pytest.fixture
-def group(tmp_path) -> Callable[..., Any]:
-    """A function that writes a group of X and y, with other metadata, and returns its folder."""
-
-    def write(member: str = "X", chunk: bytes | None = None, **metadata: Any) -> Any:
-        for name, values in {"X": np.ones((2, 2)), "y": np.array([0.0, 1.0])}.items():
-            folder = tmp_path / "a.zarr" / name
-            folder.mkdir(parents=True)
-            stored: dict[str, Any] = {"shape": values.shape, "chunks": values.shape, "order": "C"}
-            stored |= {"dtype": "<f8", "compressor": None, "fill_value": 0, "filters": None}
-            content = values.tobytes()
-            if name == member:
-                stored |= metadata
-                content = content if chunk is None else chunk
-            (folder / ".zarray").write_text(json.dumps({"zarr_format": 2} | stored))
-            (folder / ".".join("0" * values.ndim)).write_bytes(content)
-        (tmp_path / "a.zarr" / ".zgroup").write_text('{"zarr_format": 2}')
-        return tmp_path / "a.zarr"
-
-    return write
+def group(folder: Path, member: str, chunk: bytes = b"", **metadata: Any) -> Path:
+    """Write a group of X and y, with other metadata and another chunk of one of them."""
+    files.write_zarr(f"{folder}/a.zarr", np.ones((2, 2)), np.zeros(2), zarr_format=2)
+    stored = json.loads((folder / "a.zarr" / member / ".zarray").read_text())
+    stored |= {"compressor": None} | metadata
+    (folder / "a.zarr" / member / ".zarray").write_text(json.dumps(stored))
+    (folder / "a.zarr" / member / {"X": "0.0", "y": "0"}[member]).write_bytes(chunk)
+    return folder / "a.zarr"
 
 
 @pytest.mark.parametrize(
     ("member", "metadata"),
     [
         ("X", {"shape": [ROWS, 2]}),
-        ("X", {"shape": [ROWS, ROWS]}),
         ("X", {"chunks": [ROWS, 2]}),
         ("X", {"chunks": [0, 2]}),
-        ("X", {"shape": [2.0, 2]}),
-        ("X", {"shape": None}),
         ("X", {"dtype": "<c16"}),
         ("y", {"shape": [ROWS]}),
     ],
     ids=str,
 )
-def test_metadata_of_zarr(group, member, metadata):
-    refused(group(member, **metadata), "a.zarr")
-
-
-def test_metadata_that_are_too_deep(group):
-    path = group()
-    (path / "X" / ".zarray").write_text("[" * 100_000)
-    refused(path, "a.zarr")
+def test_metadata_of_zarr(member, metadata, tmp_path):
+    refused(group(tmp_path, member, **metadata), "a.zarr")
 
 
 class Mark:
@@ -284,13 +240,13 @@ class Mark:
         {"filters": [{"id": "pickle"}]},
         {"compressor": {"id": "pickle"}},
         {"dtype": "|O", "filters": [{"id": "vlen-utf8"}, {"id": "pickle"}]},
-        {"dtype": "|O", "filters": [{"id": "vlen-utf8"}], "compressor": {"id": "pickle"}},
     ],
     ids=str,
 )
 @pytest.mark.parametrize("member", ["X", "y"])
-def test_zarr_does_not_unpickle(group, tmp_path, metadata, member):
-    refused(group(member, pickle.dumps(Mark(tmp_path / "harm")), **metadata), "pickle")
+def test_zarr_does_not_unpickle(tmp_path, metadata, member):
+    chunk = pickle.dumps(Mark(tmp_path / "harm"))
+    refused(group(tmp_path, member, chunk, **metadata), "pickle")
     assert not (tmp_path / "harm").exists()
 
 
@@ -316,8 +272,11 @@ def test_parquet(tmp_path, monkeypatch):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "a.parquet"
-    parquet.write_table(pyarrow.table({"kind": ["a", "b"], "u": [1, 2]}), path)
-    refused(path, "'kind' of .*a.parquet holds string")
+    for kind, values in {"string": ["a", "b"], "dictionary": ["a", "b"], "date32": [0, 1]}.items():
+        column = pyarrow.array(values, *([] if values[0] else [pyarrow.date32()]))
+        column = column.dictionary_encode() if kind == "dictionary" else column
+        parquet.write_table(pyarrow.table({"kind": column, "u": [1, 2]}), path)
+        refused(path, f"'kind' of .*a.parquet holds {kind}")
     refused(path, "'z'; its columns: kind, u", label_column="z")
     parquet.write_table(pyarrow.table({"u": np.ones(0), "v": np.ones(0)}), path)
     refused(path, "has no rows")

@@ -1,20 +1,29 @@
 """One contract for every reader: the same rows and labels come back, lazily where promised."""
 
 import pickle
+import re
+import socket
+import subprocess
+import sys
+import time
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
 import pytest
+import zarr
+from fsspec.registry import _registry
 
-from sparsegp.data import blocks as blocks_module
-from sparsegp.data import open_dataset
+import sparsegp
+from sparsegp.data import blocks, encode, open_dataset
 from sparsegp.data.readers import COLUMNAR, FORMATS
 from sparsegp.errors import DataError
 from tests.data import files
+from tests.s3 import require_keys
 
-pytest.importorskip("pyarrow")
+pyarrow = pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow.parquet")
 
 
 @dataclass(frozen=True)
@@ -50,15 +59,8 @@ CASES = [
     Case("a.zarr", files.write_zarr, strings=False, lazy=True),
     Case("a.parquet", files.write_parquet, lazy=True),
 ]
-
-
-def only(cases: list[Case]) -> Any:
-    """Run a test for these cases in place of all."""
-    return pytest.mark.parametrize("case", cases, ids=lambda case: case.name, indirect=True)
-
-
-def test_every_reader_has_a_case():
-    assert {ending for ending in FORMATS for case in CASES if ending in case.name} == set(FORMATS)
+assert {ending for ending in FORMATS for case in CASES if ending in case.name} == set(FORMATS)
+AT_S3 = {case.name: case for case in CASES if case.name in {"X.npy", "a.zarr", "a.parquet"}}
 
 
 @pytest.fixture(params=CASES, ids=lambda case: case.name)
@@ -72,24 +74,17 @@ def rows(case, sample):
     return (X if case.doubles else np.abs(X).astype(np.uint8)), y
 
 
-@pytest.fixture
-def path(case, rows, tmp_path):
-    """The path of a file of 30 rows."""
-    case.write(f"{tmp_path}/{case.name}", *rows)
-    return tmp_path / case.name
-
-
-@pytest.mark.parametrize("kind", ["doubles of all sizes", "float32", "int64", "bytes"])
+@pytest.mark.parametrize("kind", ["doubles of all sizes", "float32", "int64", "uint8"])
 def test_same_rows_and_labels_come_back_to_the_last_bit(case, kind, tmp_path):
     rng = np.random.default_rng(1)
-    X, y = (
-        rng.standard_normal((30, 4)) * 10.0 ** rng.integers(-300, 300, (30, 4)),
-        np.arange(30) % 3,
-    )
-    if kind == "bytes" or not case.doubles:
+    X = rng.standard_normal((30, 4)) * 10.0 ** rng.integers(-300, 300, (30, 4))
+    y = np.arange(30) % 3
+    if kind == "uint8" or not case.doubles:
         X = rng.integers(0, 256, (30, 4)).astype(np.uint8)
     elif kind != "doubles of all sizes":
         X = np.clip(X, -99, 99).astype(kind)
+    if kind == "float32" and case.strings:
+        y = np.array(["iris setosa" if ".txt" not in case.name else "iris-setosa", "b", "ç"])[y]
     case.write(f"{tmp_path}/{case.name}", X, y)
     table = open_dataset(tmp_path / case.name).train
     assert case.name in table.source
@@ -98,71 +93,49 @@ def test_same_rows_and_labels_come_back_to_the_last_bit(case, kind, tmp_path):
     assert table.kinds == ("number",) * 4
     np.testing.assert_array_equal(table.X.compute(), X)
     np.testing.assert_array_equal(table.y, y)
-    assert np.asarray(table.y.tolist()).dtype.kind == "i"
+    assert np.asarray(table.y.tolist()).dtype.kind == y.dtype.kind
 
 
-def test_the_same_by_a_url(case, rows):
-    url = f"memory://{uuid4().hex}/{case.name}"
-    case.write(url, *rows)
-    table = open_dataset(url).train
-    np.testing.assert_array_equal(table.X.compute(), rows[0])
-    np.testing.assert_array_equal(table.y, rows[1])
-
-
-@only([case for case in CASES if case.strings])
-def test_strings_as_labels(case, rows, tmp_path):
-    X, y = rows
-    names = np.array(["iris setosa" if ".txt" not in case.name else "iris-setosa", "b", "ç"])[y]
-    case.write(f"{tmp_path}/{case.name}", X, names)
-    np.testing.assert_array_equal(open_dataset(tmp_path / case.name).train.y, names)
-
-
-@only([case for case in CASES if case.lazy])
-def test_rows_stay_on_disk_until_needed(case, rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(blocks_module, "BLOCK_VALUES", 40)
-    X, y = rows
-    X = np.tile(X, (20, 1))
-    case.write(f"{tmp_path}/{case.name}", X, np.tile(y, 20))
-    table = open_dataset(tmp_path / case.name).train
-    assert table.X.numblocks[0] > 5
-    graph = pickle.dumps(dict(table.X.__dask_graph__()))
-    assert len(graph) < 1000 * table.X.numblocks[0]
-    assert X[:4].astype(table.X.dtype).tobytes() not in graph
+@pytest.mark.parametrize("store", ["path", "file", "memory", "s3"])
+def test_rows_stay_in_the_store_until_needed(store, case, rows, tmp_path, monkeypatch, request):
+    if store == "s3" and case.name not in AT_S3:
+        pytest.skip("one of a kind is enough")
+    monkeypatch.setattr(blocks, "BLOCK_VALUES", 40)
+    urls = {"file": f"file://{tmp_path}", "memory": f"memory://{uuid4().hex}", "path": tmp_path}
+    folder = urls.get(store) or request.getfixturevalue("s3")
+    X, y = np.tile(rows[0], (4, 1)), np.tile(rows[1], 4)
+    case.write(f"{folder}/{case.name}", X, y)
+    table = open_dataset(f"{folder}/{case.name}").train
+    if case.lazy:
+        assert table.X.numblocks[0] > 5
+        graph = pickle.dumps(dict(table.X.__dask_graph__()))
+        assert len(graph) < 1000 * table.X.numblocks[0]
+        assert X[:4].astype(table.X.dtype).tobytes() not in graph
     np.testing.assert_array_equal(table.X.compute(), X)
-    (tmp_path / case.name).rename(tmp_path / "elsewhere")
-    with pytest.raises(DataError, match=case.name):
-        table.X.compute()
+    np.testing.assert_array_equal(table.y, y)
+    with pytest.raises(DataError, match=rf"missing/{case.name}"):
+        open_dataset(f"{folder}/missing/{case.name}")
+    if case.lazy and store == "path":
+        (tmp_path / case.name).rename(tmp_path / "elsewhere")
+        with pytest.raises(DataError, match=case.name):
+            table.X.compute()
 
 
-def test_damaged_files_are_named_in_one_line(case, path):
-    if path.is_dir():
-        (path / "zarr.json").write_text("{")
-    elif case.write is files.write_svmlight or case.columnar:
-        path.write_bytes(path.read_bytes()[:-1] + b"\xff\xfe\x00\x00")
-    else:
-        path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
-    with pytest.raises(DataError, match=case.name) as caught:
-        open_dataset(path)
-    assert str(caught.value).isprintable()
-
-
-def test_rows_without_labels_for_a_model(case, rows, path):
+def test_columns_of_a_model_and_of_labels(case, rows, tmp_path):
+    path = tmp_path / case.name
+    case.write(str(path), *rows)
     assert open_dataset(path, n_features=4).train.y is not None
     with pytest.raises(DataError, match=r"columns|n_features"):
         open_dataset(path, n_features=9 if case.write is not files.write_svmlight else 2)
-    if case.columnar:
-        table = open_dataset(path, n_features=5).train
-        assert table.y is None
-        np.testing.assert_array_equal(table.X.compute(), np.column_stack(rows))
-
-
-def test_label_column_only_where_there_are_columns(case, rows, path):
-    if case.columnar:
-        found = open_dataset(path, label_column=-5).train
-        np.testing.assert_array_equal(found.y, rows[0][:, 0])
-    else:
+    if not case.columnar:
         with pytest.raises(DataError, match="label column 0"):
             open_dataset(path, label_column=0)
+        return
+    table = open_dataset(path, n_features=5).train
+    assert table.y is None
+    np.testing.assert_array_equal(table.X.compute(), np.column_stack(rows))
+    found = open_dataset(path, label_column=-5).train
+    np.testing.assert_array_equal(found.y, rows[0][:, 0])
 
 
 @pytest.mark.parametrize("name", ["a.npz", "X_train.npy", "a.zarr"])
@@ -192,24 +165,28 @@ def test_images_of_training_and_test_rows(tmp_path):
     assert open_dataset(images).train.y is None
 
 
-def test_layouts_of_arrays(tmp_path, sample):
+@pytest.mark.parametrize("url", [False, True])
+def test_pairs_and_layouts_of_arrays(url, tmp_path, sample):
     X, y = sample
-    np.save(tmp_path / "in.npy", np.asfortranarray(X))
-    np.save(tmp_path / "out.npy", y.astype(">i2"))
-    table = open_dataset(f"{tmp_path}/in.npy, {tmp_path}/out.npy").train
+    folder = f"memory://{uuid4().hex}" if url else tmp_path
+    arrays = {"in": np.asfortranarray(X), "out": y.astype(">i2"), "X": X.astype(">f8")}
+    for name, array in arrays.items():
+        files.put(f"{folder}/{name}.npy", files.npy_bytes(array))
+    table = open_dataset(f"{folder}/in.npy, {folder}/out.npy").train
     np.testing.assert_array_equal(table.X.compute(), X)
     np.testing.assert_array_equal(table.y, y)
-    assert open_dataset(tmp_path / "in.npy").train.y is None
-    np.save(tmp_path / "X.npy", X.astype(">f8"))
-    np.testing.assert_array_equal(open_dataset(tmp_path / "X.npy").train.X.compute(), X)
+    assert open_dataset(f"{folder}/in.npy").train.y is None
+    np.testing.assert_array_equal(open_dataset(f"{folder}/X.npy").train.X.compute(), X)
+    with pytest.raises(DataError, match=r"no\.npy"):
+        open_dataset(f"{folder}/in.npy,{folder}/no.npy")
 
 
 def test_zarr_of_either_format_and_in_shards(tmp_path, sample):
     X, y = sample
     files.write_zarr(f"{tmp_path}/two.zarr", X, y, zarr_format=2)
-    shards = files.zarr.open_group(tmp_path / "shards.zarr", mode="w")
+    shards = zarr.open_group(tmp_path / "shards.zarr", mode="w")
     shards.create_array("X", data=X, chunks=(3, 4), shards=(9, 4))
-    lacks = files.zarr.open_group(tmp_path / "lacks.zarr", mode="w")
+    lacks = zarr.open_group(tmp_path / "lacks.zarr", mode="w")
     lacks.create_array("X", shape=(11, 4), chunks=(2, 3), dtype="f4")
     for name in ("two.zarr", "shards.zarr"):
         np.testing.assert_array_equal(open_dataset(tmp_path / name).train.X.compute(), X)
@@ -223,16 +200,16 @@ def test_sparse_columns_follow_the_model(tmp_path):
     assert table.y.tolist() == [1, -1]
 
 
-def test_parquet_of_mixed_columns(tmp_path):
-    import pyarrow  # noqa: PLC0415
-    from pyarrow import parquet  # noqa: PLC0415
-
-    columns = {"kind": ["a", "b"], "u": [1, None], "v": [True, False]}
-    parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+@pytest.mark.parametrize(("values", "dtype"), [(np.array([3, 4], "i2"), "f4"), ([5, 6], "f8")])
+def test_parquet_of_mixed_columns(values, dtype, tmp_path):
+    columns = {"kind": ["a", "b"], "u": pyarrow.array([1.5, None], "float32"), "v": [True, False]}
+    pyarrow.parquet.write_table(pyarrow.table(columns | {"w": values}), tmp_path / "a.parquet")
     table = open_dataset(tmp_path / "a.parquet", label_column="kind").train
-    assert table.names == ("u", "v")
+    assert table.names == ("u", "v", "w")
     assert table.y.tolist() == ["a", "b"]
-    np.testing.assert_array_equal(table.X.compute(), [[1, 1], [np.nan, 0]])
+    assert table.X.dtype == dtype
+    expected = [[1.5, 1, values[0]], [np.nan, 0, values[1]]]
+    np.testing.assert_array_equal(table.X.compute(), expected)
 
 
 TEXTS = {
@@ -246,7 +223,8 @@ TEXTS = {
     "1,#a\n2,b\n": (None, [[1], [2]], ["#a", "b"]),
     "1,2,a;b\n3,4,c\n": (None, [[1, 2], [3, 4]], ["a;b", "c"]),
     '"1.5" ,"2","a, b"\n3,4,NA\n': (None, [[1.5, 2], [3, 4]], ["a, b", "NA"]),
-    " 1  2 a\n3\t4 b  ": (None, [[1, 2], [3, 4]], ["a", "b"]),
+    ' 1  2 a\n3\t4 "b c"  ': (None, [[1, 2], [3, 4]], ["a", "b c"]),
+    "1,2,_ä\n3,4,1_0\n": (None, [[1, 2], [3, 4]], ["_ä", "1_0"]),
     "inf,1e400,0\n-inf,+1e-400,1\n": (None, [[np.inf, np.inf], [-np.inf, 0]], [0, 1]),
 }
 
@@ -258,3 +236,91 @@ def test_texts(text, tmp_path):
     table = open_dataset(tmp_path / "a.csv", label_column=column).train
     assert table.X.compute().tolist() == X
     assert table.y.tolist() == y
+
+
+def test_isolet_as_published(real_data):
+    start = time.perf_counter()
+    table = open_dataset(real_data / "raw" / "isolet1+2+3+4.data.gz").train
+    assert time.perf_counter() - start < 4
+    archive = open_dataset(real_data / "isolet.npz").train
+    np.testing.assert_array_equal(table.X.compute().astype(np.float32), archive.X.compute())
+    np.testing.assert_array_equal(encode(table.y, "raw")[1], archive.y)
+    unlabelled = open_dataset(real_data / "raw" / "isolet5.data.gz", n_features=617).train
+    assert unlabelled.X.shape == (1559, 617)
+
+
+def test_mnist_as_published(real_data):
+    dataset = open_dataset(real_data / "raw" / "train-images-idx3-ubyte.gz")
+    archive = open_dataset(real_data / "mnist.npz")
+    for table, same in ((dataset.train, archive.train), (dataset.test, archive.test)):
+        np.testing.assert_array_equal(table.X.compute(), same.X.compute())
+        np.testing.assert_array_equal(table.y, same.y)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("nothing://a/b.zarr", r"nothing://a/b\.zarr: Protocol not known"),
+        ("gs://a/b.zarr", r'gs:// needs a package .* pip install "sparsegp\[gcs\]"'),
+        ("s3://a/b.npy", r's3:// needs a package .* pip install "sparsegp\[s3\]"'),
+    ],
+)
+def test_refused_urls(url, message, monkeypatch):
+    for package in ("gcsfs", "s3fs"):
+        monkeypatch.setitem(sys.modules, package, None)
+    for protocol in ("gs", "s3"):  # where an earlier test has imported them
+        monkeypatch.delitem(_registry, protocol, raising=False)
+    with pytest.raises(DataError, match=message):
+        open_dataset(url)
+
+
+@pytest.fixture
+def train(environment, tmp_path):
+    """A function that trains in a process of its own."""
+
+    def run(source, *options, **keys):
+        command = [sys.executable, "-m", "sparsegp", "train", source, "--out", "run", *options]
+        settings: dict[str, Any] = {"env": environment | keys, "cwd": tmp_path}
+        return subprocess.run(command, check=False, capture_output=True, text=True, **settings)
+
+    return run
+
+
+class TestS3:
+    @pytest.mark.parametrize("name", AT_S3)
+    def test_missing_buckets(self, name, s3):
+        with pytest.raises(DataError, match=rf"cannot read {s3}-not/.*: no such bucket or object"):
+            open_dataset(f"{s3}-not/{name}")
+
+    @pytest.mark.parametrize("name", ["X.npy", "a.zarr"])
+    def test_no_permission(self, name, s3, s3_keys, sample, train):
+        AT_S3[name].write(f"{s3}/{name}", *sample)
+        require_keys(s3_keys["AWS_ENDPOINT_URL"], after=0)
+        try:
+            done = train(f"{s3}/{name}", **s3_keys | {"AWS_ACCESS_KEY_ID": "stranger"})
+        finally:
+            require_keys(s3_keys["AWS_ENDPOINT_URL"], after=10**9)
+        assert done.returncode == 2
+        assert re.fullmatch(rf"error: cannot read {s3}/{name}\S*: no permission\n", done.stderr)
+
+    def test_no_server(self, s3_keys, train):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            address = f"http://127.0.0.1:{free.getsockname()[1]}"
+        done = train("s3://a/X.npy", **s3_keys | {"AWS_ENDPOINT_URL": address})
+        assert done.returncode == 2
+        assert re.fullmatch(r"error: cannot read s3://a/X\.npy: .*Endpoint.*\n", done.stderr)
+
+    @pytest.mark.slow
+    def test_a_run_whose_workers_fetch_their_rows(self, s3, s3_keys, clusters, train, tmp_path):
+        data = np.load(clusters)
+        files.write_arrays(f"{s3}/clusters.zarr", dict(data))
+        found = []
+        for source, workers in {
+            f"{s3}/clusters.zarr": ["--workers", "2"],
+            str(clusters): [],
+        }.items():
+            done = train(source, "--n-active", "30", "--posterior", "adf", *workers, **s3_keys)
+            assert done.returncode == 0, done.stderr
+            found.append(sparsegp.load(tmp_path / "run").predict_proba(data["X_test"]))
+            (tmp_path / "run").rename(tmp_path / f"run-{len(found)}")
+        np.testing.assert_array_equal(*found)

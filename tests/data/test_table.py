@@ -1,24 +1,29 @@
-"""Arrays as they come become tables, or are refused with a reason."""
+"""Arrays as they come become tables, or are refused with a reason; columns go by their names."""
 
+import json
 import subprocess
 import sys
 
 import dask.array as da
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from scipy import sparse
 
-from sparsegp.data import blocks, table_from_arrays
+import sparsegp
+from sparsegp.cli.program import program
+from sparsegp.data import blocks, open_dataset, table_from_arrays
 from sparsegp.errors import DataError
+
+pandas = pytest.importorskip("pandas")
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "float16", "float32", "float64"])
 def test_numpy_keeps_its_type(dtype):
     X = np.arange(6).reshape(3, 2).astype(dtype)
     table = table_from_arrays(X, [0, 1, 0])
-    assert table.X.dtype == dtype
     assert table.X.chunks[1] == (2,)
-    np.testing.assert_array_equal(table.X.compute(), X)
+    np.testing.assert_array_equal(table.X.compute(), X, strict=True)
     np.testing.assert_array_equal(table.y, [0, 1, 0])
 
 
@@ -32,10 +37,8 @@ def test_chunks_by_rows(monkeypatch):
 def test_dask_arrays(sample):
     X, y = sample
     chunked = da.from_array(X, chunks=(7, 2))
-    assert table_from_arrays(chunked, da.from_array(y, chunks=4)).X.chunks == (
-        (7, 7, 7, 7, 2),
-        (4,),
-    )
+    table = table_from_arrays(chunked, da.from_array(y, chunks=4))
+    assert table.X.chunks == ((7, 7, 7, 7, 2), (4,))
     unknown = chunked[chunked[:, 0] > 0]
     found = table_from_arrays(unknown, y[X[:, 0] > 0])
     np.testing.assert_array_equal(found.X.compute(), X[X[:, 0] > 0])
@@ -43,35 +46,24 @@ def test_dask_arrays(sample):
         table_from_arrays(unknown, y)
 
 
-def test_data_frames_lists_and_objects(sample):
-    pandas = pytest.importorskip("pandas")
-    X, y = sample
-    frame = pandas.DataFrame(X)
-    names = pandas.Series(["a"] * 29 + ["b"], dtype="category")
-    table = table_from_arrays(frame, names)
-    np.testing.assert_array_equal(table.X.compute(), X)
-    assert table.y.tolist() == names.tolist()
-    assert table.names is None  # numbers
-    assert table_from_arrays(frame.rename(columns=str)).names == ("0", "1", "2", "3")
-    np.testing.assert_array_equal(table_from_arrays(X.tolist(), y.tolist()).X.compute(), X)
-    objects = table_from_arrays(X.astype(object), y)
-    assert objects.X.dtype == np.float64
-    lazy = table_from_arrays(da.from_array(X.astype(object), chunks=(9, 4)), y)
-    np.testing.assert_array_equal(lazy.X.compute(), X)
-
-
-def test_sparse_matrices_are_made_dense_by_chunks(sample, monkeypatch):
+def test_what_holds_rows(sample, monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK_VALUES", 40)
-    X = np.where(sample[0] > 0, sample[0], 0)
-    for kind in (sparse.csr_matrix, sparse.csc_array, sparse.coo_array):
-        table = table_from_arrays(kind(X), sample[1])
+    X, y = np.where(sample[0] > 0, sample[0], 0), sample[1]
+    objects, rows = X.astype(object), pandas.DataFrame(X)
+    for each in (
+        *(kind(X) for kind in (sparse.csr_matrix, sparse.csc_array, sparse.coo_array)),
+        *(rows, X.tolist(), objects, da.from_array(objects, chunks=(10, 4))),
+    ):
+        table = table_from_arrays(each, y.tolist())
         assert table.X.numblocks == (3, 1)
-        np.testing.assert_array_equal(table.X.compute(), X)
-
-
-def test_masked_values_become_nan():
-    X = np.ma.masked_equal(np.array([[1, 2], [3, 4]]), 3)
-    np.testing.assert_array_equal(table_from_arrays(X).X.compute(), [[1, 2], [np.nan, 4]])
+        assert table.names is None
+        np.testing.assert_array_equal(table.X.compute(), X, strict=True)
+    words = pandas.Series(["a"] * 29 + ["b"], dtype="category")
+    table = table_from_arrays(rows.rename(columns=str), words)
+    assert table.names == ("0", "1", "2", "3")
+    assert table.y.tolist() == words.tolist()
+    masked = np.ma.masked_equal(np.array([[1, 2], [3, 4]]), 3)
+    np.testing.assert_array_equal(table_from_arrays(masked).X.compute(), [[1, 2], [np.nan, 4]])
 
 
 @pytest.mark.parametrize(
@@ -89,23 +81,73 @@ def test_masked_values_become_nan():
         ([[1, "a"], [2, 3]], None, "Z has '1' in row 0, column 0"),
         (np.array([[1, 2], [3, "a"]], object), None, "Z has 'a' in row 1, column 1"),
         ([[1, 2], [3]], None, "Z is no table of numbers"),
+        (
+            da.from_array(np.array([[1, {}]], object), chunks=2),
+            None,
+            r"Z has '\{\}' in row 0, column 1",
+        ),
     ],
 )
 def test_refused(X, y, message):
     with pytest.raises(DataError, match=message):
-        table_from_arrays(X, y, "Z")
-
-
-def test_objects_in_a_chunk_are_placed():
-    X = table_from_arrays(
-        da.from_array(np.array([[1, 2], [3, {}]], object), chunks=2), source="Z"
-    ).X
-    with pytest.raises(DataError, match=r"Z has '\{\}' in row 1, column 1"):
-        X.compute()
+        table_from_arrays(X, y, "Z").X.compute()
 
 
 def test_import_is_light():
-    heavy = "{'dask', 'pandas', 'sklearn', 'zarr', 'pyarrow', 'scipy'}"
+    heavy = "{'dask', 'pandas', 'sklearn', 'zarr', 'pyarrow', 'scipy', 'fsspec'}"
     code = f"import sys, sparsegp.data; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 60)
+    X = rng.standard_normal((60, 2)) + [[0.0, 3.0]] * y[:, np.newaxis] + [[0.0, 100.0]]
+    return pandas.DataFrame({"age": X[:, 0], "income": X[:, 1], "label": y})
+
+
+def test_data_frames(frame, tmp_path):
+    X, turned = frame[["age", "income"]], frame[["income", "age"]]
+    model = sparsegp.train(X, frame["label"], n_active=10, out=tmp_path / "run")
+    expected = model.predict_proba(X)
+    for one in (model, sparsegp.load(tmp_path / "run")):
+        assert one.names == ("age", "income")
+        for rows in (turned, turned.assign(other=1.0), X.to_numpy()):
+            np.testing.assert_array_equal(one.predict_proba(rows), expected)
+        with pytest.raises(DataError, match=r"X must have .* missing: income; found: age, size"):
+            one.predict_proba(X.rename(columns={"income": "size"}))
+
+
+def test_tables(tmp_path):
+    (tmp_path / "a.csv").write_text("width,height,kind\n1,2,0\n3,4,1\n")
+    table = open_dataset(tmp_path / "a.csv").train
+    assert table.names == ("width", "height")
+    assert open_dataset(tmp_path / "a.csv", n_features=3).train.names == ("width", "height", "kind")
+    assert table.select(("height", "width")).X.compute().tolist() == [[2, 1], [4, 3]]
+    with pytest.raises(DataError, match="missing: depth"):
+        table.select(("height", "depth"))
+    (tmp_path / "a.csv").write_text("1,2,0\n3,4,1\n")
+    assert open_dataset(tmp_path / "a.csv").train.select(("height", "width")).names is None
+
+
+def test_commands(frame, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, order in {"train": ["age", "income"], "turned": ["income", "age"]}.items():
+        frame[[*order, "label"]].to_csv(f"{name}.csv", index=False)
+    frame.rename(columns={"age": "x"}).to_csv("other.csv", index=False)
+
+    def run(*words):
+        done = CliRunner().invoke(program, [str(word) for word in words])
+        return done.exit_code, done.stdout if "--json" in words else done.output
+
+    code, text = run("train", "train.csv", "--test", "turned.csv", "--n-active", 10, "--out", "r")
+    assert code == 0, text
+    assert "age, income" in text  # what was taken for a header is reported
+    found = [json.loads(run("evaluate", "r", f"{n}.csv", "--json")[1]) for n in ("train", "turned")]
+    assert found[0]["nlpp"] == found[1]["nlpp"]
+    assert json.loads(run("inspect", "r", "--json")[1])["names"] == ["age", "income"]
+    code, text = run("predict", "r", "other.csv", "--out", "s.csv")
+    assert code == 2
+    assert "missing: age" in text

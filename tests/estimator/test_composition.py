@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 from joblib import parallel_config
-from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
+from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -14,12 +13,6 @@ from sparsegp import SparseGPClassifier
 from sparsegp.types import Doubles, Labels
 
 Data = tuple[Doubles, Labels]
-
-
-def test_clone_takes_parameters_only(fitted: SparseGPClassifier) -> None:
-    cloned = clone(fitted)
-    assert cloned.get_params() == fitted.get_params()
-    assert not hasattr(cloned, "model_")
 
 
 def test_pipeline(iris: Data, words: Labels) -> None:
@@ -49,13 +42,6 @@ def test_calibration(iris: Data, method: str) -> None:
     proba = calibrated.fit(*iris).predict_proba(iris[0])
     np.testing.assert_allclose(proba.sum(axis=1), 1.0)
     assert calibrated.score(*iris) > 0.9
-
-
-def test_cross_validation(iris: Data, words: Labels) -> None:
-    estimator = SparseGPClassifier(n_active=20)
-    proba = cross_val_predict(estimator, iris[0], words, cv=3, method="predict_proba")
-    assert proba.shape == (150, 3)
-    assert cross_val_score(estimator, iris[0], words, cv=3).mean() > 0.9
 
 
 def test_one_against_the_rest(iris: Data, words: Labels) -> None:

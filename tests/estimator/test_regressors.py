@@ -68,9 +68,8 @@ def test_with_all_rows_it_is_exact(kind: Any, diabetes: Data) -> None:
 
 
 @both
-@pytest.mark.parametrize("data", [sine(30), sine(200)], ids=["30", "200"])
-def test_it_learns_what_the_exact_evidence_says(kind: Any, data: Data) -> None:
-    X, y = data
+def test_it_learns_what_the_exact_evidence_says(kind: Any) -> None:
+    X, y = sine(100)
     pipeline = exact(X, y, ConstantKernel(1.0) * RBF(1.0) + WhiteKernel(0.1), "fmin_l_bfgs_b")
     theirs = pipeline[-1].kernel_
     ours = kind().fit(X, y)
@@ -98,31 +97,21 @@ def test_gradient_of_the_evidence_in_the_noise_too(diabetes: Data) -> None:
 
 
 def test_few_active_rows_are_nearly_enough() -> None:
-    X, y = sine(600)
-    few, new = SparseGPRegressor(n_active=60).fit(X[:400], y[:400]), slice(400, None)
-    whole = SparseGPRegressor().fit(X[:400], y[:400])
+    X, y = sine(500)
+    few, new = SparseGPRegressor(n_active=50).fit(X[:300], y[:300]), slice(300, None)
+    whole = SparseGPRegressor().fit(X[:300], y[:300])
     assert few.score(X[new], y[new]) > 0.99 * whole.score(X[new], y[new])
     mean, std = few.predict(X[new], return_std=True)
     assert np.mean(np.abs(y[new] - mean) < 1.96 * std) == pytest.approx(0.95, abs=0.035)
     assert few.noise_variance_ == pytest.approx(0.64, rel=0.15)
 
 
-def test_samples_of_kernels(diabetes: Data) -> None:
-    X, y = sine(60)
-    prior = "v: lognormal(0, 1); l: lognormal(0, 1)"
-    fitted = DenseGPRegressor(learn="hmc", steps=10, hyperprior=prior).fit(X, y)
-    assert len(fitted.model_.mixture.components) == 40
-    assert fitted.noise_variance_ == pytest.approx(0.3 * y.var())
-    assert fitted.score(X, y) > 0.8
-
-
 # -- untuned, on data that are no friends of it ----------------------------------------------------
 
 
-@pytest.mark.parametrize("kernel", ["1*rbf", "1*ard"])
-def test_labels_without_noise(kernel: str) -> None:
+def test_labels_without_noise() -> None:
     X = np.random.default_rng(1).normal(size=(120, 3))
-    for y in (X[:, 0], np.sin(X[:, 0]) * X[:, 1]):
+    for y, kernel in ((X[:, 0], "1*rbf"), (np.sin(X[:, 0]) * X[:, 1], "1*ard")):
         regressor = SparseGPRegressor(kernel=kernel).fit(X[:100], y[:100])
         assert regressor.score(X[100:], y[100:]) > 0.95
         assert 0.0 < regressor.noise_variance_ < 1e-3 * y.var()
@@ -141,11 +130,10 @@ def test_columns_that_do_not_matter() -> None:
     rng = np.random.default_rng(2)
     X = rng.normal(size=(500, 8))
     y = np.sin(2.0 * X[:, 3]) + 0.1 * rng.normal(size=500)
-    fits = [
-        SparseGPRegressor(n_active=100, kernel=kernel).fit(X[:300], y[:300])
+    one, each = (
+        SparseGPRegressor(n_active=100, kernel=kernel).fit(X[:300], y[:300]).score(X[300:], y[300:])
         for kernel in ("1*rbf", "1*ard")
-    ]
-    one, each = (fit.score(X[300:], y[300:]) for fit in fits)
+    )
     assert each > 0.96 > one
 
 
@@ -164,23 +152,16 @@ def test_fits_as_train_does(diabetes: Data) -> None:
     given: dict[str, Any] = {"n_active": 30, "kernel": "2*matern52", "learn": "none"}
     given |= {"likelihood": "gaussian(0.2)", "criterion": "random"}
     model = sparsegp.train(X, y, task="regression", seed=3, panel=4, **given)
-    given["kernel"] = parse(given["kernel"])
-    estimator = SparseGPRegressor(
-        **given, random_state=3, precision="float32", settings={"panel": 4}
-    ).fit(X, y)
+    given |= {"kernel": parse(given["kernel"]), "settings": {"panel": 4}}
+    estimator = SparseGPRegressor(**given, random_state=3, precision="float32").fit(X, y)
     assert_array_equal(estimator.predict(X), model.predict(X))
     assert_array_equal(estimator.active_indices_, model.rows)
     assert estimator.kernel_ == str(model.active.kernels[0])
-
-
-def test_includes_all_rows_where_they_are_fewer(diabetes: Data) -> None:
-    X, y = diabetes
-    for n_active in (None, 500, 40):
-        estimator = SparseGPRegressor(n_active=n_active, learn="none").fit(X[:40], y[:40])
-        assert len(estimator.active_indices_) == 40
-        assert estimator.n_active == n_active
-    assert [record["n_active"] for record in estimator.history_] == [40]
-    assert estimator.history_[0]["train_mse"] > 0.0
+    for n_active in (None, 500, 40):  # all rows where they are fewer
+        few = SparseGPRegressor(n_active=n_active, learn="none").fit(X[:40], y[:40])
+        assert (len(few.active_indices_), few.n_active) == (40, n_active)
+        assert [record["n_active"] for record in few.history_] == [40]
+        assert few.history_[0]["train_mse"] > 0.0
 
 
 @both
@@ -188,10 +169,8 @@ def test_includes_all_rows_where_they_are_fewer(diabetes: Data) -> None:
     ("given", "message"),
     [
         ({"likelihood": "probit"}, "likelihood=probit is not for task=regression"),
-        ({"likelihood": "gaussian(-1)"}, "noise_variance must be positive"),
         ({"likelihood": "gaussian(0.1, 2)"}, "gaussian takes at most 1"),
         ({"hyperprior": "bias: normal(0, 1)"}, "must be of a parameter that is learnt"),
-        ({"n_jobs": 0}, "n_jobs must be"),
     ],
 )
 def test_wrong_values_are_refused_by_fit(

@@ -4,11 +4,13 @@ import math
 import pickle
 import re
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 from sklearn.gaussian_process import kernels as reference
+from sklearn.metrics.pairwise import laplacian_kernel
 
 from sparsegp.errors import DataError, SettingsError
 from sparsegp.kernels import (
@@ -17,6 +19,7 @@ from sparsegp.kernels import (
     RBF,
     Constant,
     Kernel,
+    Laplace,
     Linear,
     Matern32,
     Matern52,
@@ -52,6 +55,7 @@ CONTRACT: list[tuple[Kernel, Callable]] = [
     (ARD(SCALES), ard_by_distance),
     (Matern32(1.2), reference.Matern(1.2, nu=1.5)),
     (Matern52(2.3), reference.Matern(2.3, nu=2.5)),
+    (Laplace(2.5), partial(laplacian_kernel, gamma=0.4)),
     (Linear(), by_loops(lambda x, z: sum(a * b for a, b in zip(x, z, strict=True)))),
     (Linear(0.3), lambda X, Z: 0.3 * reference.DotProduct(0.0)(X, Z)),
     (Constant(2.5), reference.ConstantKernel(2.5)),
@@ -254,6 +258,11 @@ def test_rule_of_length_scales_per_column():
     assert filled == ARD((2.82843, 1.41421, 1.41421, 4.24264))
     even = np.full(3, 2.5)
     assert set(ARD().fill(even).length_scales) == {RBF().fill(even).length_scale}
+
+
+def test_laplace_is_filled_by_the_sum_of_deviations():
+    assert Laplace().fill(np.array([4.0, 0.0, 9.0])) == Laplace(4.0)
+    assert Laplace().fill(np.zeros(3)) == Laplace(1.0)
 
 
 def test_fill_reaches_into_trees():

@@ -21,7 +21,7 @@ from sparsegp.kernels import (
     parse_many,
 )
 
-KNOWN = "known: ard, constant, linear, matern32, matern52, rbf"
+KNOWN = "known: ard, constant, laplace, linear, matern32, matern52, rbf"
 
 
 @pytest.mark.parametrize(

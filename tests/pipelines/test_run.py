@@ -203,6 +203,7 @@ CHANGES = [
     "grid.log_length_scale=[2.0, 3.0, 2]",
     "grid.log_deviation=[1.0, 2.0, 2]",
     "data.*.rows=9000",
+    "data.*.n_train=90",
 ]
 """What makes cells quick, where it can be changed."""
 

@@ -14,14 +14,14 @@ from fcntl import ioctl
 import pytest
 
 from sparsegp.progress import Recorded
-from sparsegp.report import Progress
+from sparsegp.report import TerminalProgress
 
 WORK = """
 import sys, time, warnings
 warnings.simplefilter("always")
-from sparsegp.report import Progress
+from sparsegp.report import TerminalProgress
 assert "rich" not in sys.modules
-with Progress() as progress:
+with TerminalProgress() as progress:
     progress.start(300, "rows", "select")
     for done in range(100, 301, 50):
         progress.update(done, train_error=0.0431, heldout_error=0.052)
@@ -111,7 +111,7 @@ def test_where_no_bar_can_be_drawn(terminal):
 
 def test_stages():
     stream = io.StringIO()
-    with Progress(stream) as progress:
+    with TerminalProgress(stream) as progress:
         progress.update(3)
         progress.start(10, "steps", "search")
         progress.update(1, heldout_nlpp=0.2, log_evidence=-12345.6)
@@ -130,7 +130,7 @@ def test_stages():
 
 @pytest.mark.parametrize("quiet", [True, False])
 def test_a_stage_lasts_until_another_begins(quiet, capsys):
-    progress = Progress(quiet=quiet)
+    progress = TerminalProgress(quiet=quiet)
     progress.begin("prepare")
     progress.start(3, "rows", "select")
     time.sleep(0.01)
@@ -150,14 +150,14 @@ def test_a_log_that_cannot_be_written_does_not_end_the_work():
         def write(self, text):
             raise OSError(28, "No space left on device")
 
-    with Progress(Full()) as progress:
+    with TerminalProgress(Full()) as progress:
         progress.start(3, "rows", "select")
         progress.update(3)
 
 
 def test_recorded():
     records, stream = [], io.StringIO()
-    progress = Recorded(Progress(stream), records.append)
+    progress = Recorded(TerminalProgress(stream), records.append)
     progress.message("hello")
     progress.start(10, "rows", "select")
     progress.update(1, error=0.5)

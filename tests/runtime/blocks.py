@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from sparsegp.runtime import Part
 
-
-def parts(n_blocks: int) -> list[Part]:
-    return [Part(index, {"index": index}) for index in range(n_blocks)]
+def parts(n_blocks: int) -> list[dict[str, Any]]:
+    return [{"index": index} for index in range(n_blocks)]
 
 
 def die_once(mark: str) -> None:

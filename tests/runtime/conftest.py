@@ -7,7 +7,7 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
-from sparsegp.runtime.base import Runtime, nothing_to_replay
+from sparsegp.runtime.base import Runtime
 from sparsegp.runtime.clusters import connect, start_local
 from sparsegp.runtime.dask import DaskRuntime
 from sparsegp.runtime.threads import ThreadRuntime
@@ -50,7 +50,7 @@ def tcp_runtime(address: str) -> Iterator[DaskRuntime]:
 
 def _fresh(request: pytest.FixtureRequest) -> Runtime:
     runtime: Runtime = request.getfixturevalue(f"{request.param}_runtime")
-    runtime.recovery = nothing_to_replay
+    runtime.recovery = tuple
     return runtime
 
 

@@ -22,7 +22,7 @@ from distributed import Client, LocalCluster
 import sparsegp
 from sparsegp.cli.program import program
 from sparsegp.errors import ClusterError, SettingsError
-from sparsegp.runtime import Part, open_runtime
+from sparsegp.runtime import open_runtime
 from sparsegp.runtime.base import Runtime
 from sparsegp.runtime.clusters import connect, read_cluster_file
 from sparsegp.runtime.dask import DaskRuntime
@@ -91,7 +91,7 @@ def test_client_of_the_caller_and_persisted_inputs(scheduler_file: Path) -> None
     ):
         X = client.persist(da.arange(8.0, chunks=4))
         with DaskRuntime(client) as runtime:
-            runtime.build(Tally, [Part(k, {"index": k, "rows": X.blocks[k]}) for k in range(2)])
+            runtime.build(Tally, [{"index": k, "rows": X.blocks[k]} for k in range(2)])
             found = np.concatenate(runtime.map_blocks("values"))
             np.testing.assert_array_equal(found, np.arange(8.0))
         assert client.status == "running"
@@ -151,7 +151,7 @@ def test_nobody_answers(tmp_path: Path) -> None:
     for text in ("{", "[" * 100_000, '{"id": 1}'):
         damaged.write_text(text)
         with pytest.raises(ClusterError, match="holds no scheduler address"):
-            connect(scheduler_file=damaged)
+            connect(damaged)
 
 
 def test_too_few_workers(address: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from dask.delayed import delayed
 
-from sparsegp.runtime import Part
+from sparsegp.memory import room
 from sparsegp.runtime.base import Runtime
 from tests.processes import wait_until
 from tests.runtime.blocks import Tally, nap_and_note, parts, raise_on, scaled
@@ -64,21 +64,19 @@ def test_unknown_method_and_failing_construction(runtime: Runtime) -> None:
     with pytest.raises(AttributeError, match="vanish"):
         runtime.map_blocks("vanish")
     with pytest.raises(TypeError, match="colour"):
-        runtime.build(Tally, [Part(0, {"index": 0, "colour": "red"})])
+        runtime.build(Tally, [{"index": 0, "colour": "red"}])
     assert runtime.n_blocks == 0
-    with pytest.raises(ValueError, match=r"numbered 0, 1, 2, ... in order, found \[1\]"):
-        runtime.build(Tally, [Part(1)])
 
 
 def test_lazy_inputs_become_values(runtime: Runtime) -> None:
     X = da.arange(12.0, chunks=4)
     lazy = [{"index": delayed(int)(index), "rows": X.blocks[index]} for index in range(3)]
-    runtime.build(Tally, [Part(index, inputs) for index, inputs in enumerate(lazy)])
+    runtime.build(Tally, lazy)
     expected = np.arange(12.0).reshape(3, 4)
     np.testing.assert_array_equal(runtime.map_blocks("values"), expected)
     rows = np.random.default_rng(0).normal(size=12)
     X = da.from_array(rows, chunks=6)
-    runtime.build(Tally, [Part(k, {"index": k, "rows": X.blocks[k]}) for k in range(2)])
+    runtime.build(Tally, [{"index": k, "rows": X.blocks[k]} for k in range(2)])
     np.testing.assert_array_equal(np.concatenate(runtime.map_blocks("values")), rows)
 
 
@@ -101,10 +99,11 @@ def test_a_runtime_stays_in_its_process(runtime: Runtime) -> None:
         pickle.dumps(runtime)
 
 
-def test_memory_and_name(runtime: Runtime) -> None:
-    rooms = runtime.rooms()
-    assert len({room.process for room in rooms}) == len(rooms) > 0
-    assert all(room.free > 0 for room in rooms)
+def test_workers_and_name(runtime: Runtime) -> None:
+    rooms = runtime.run_in_workers(room)
+    assert len({room.process for room in rooms}) == len(rooms)
+    assert bool(rooms) == ("cluster" in runtime.describe())
+    assert all(min(room.shared, room.own) > 0 for room in rooms)
     n = runtime.n_workers  # some may have been lost, or started, in other tests
     assert f"{n} worker" in runtime.describe() or f"{n} thread" in runtime.describe()
 

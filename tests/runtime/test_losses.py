@@ -16,10 +16,10 @@ import pytest
 from distributed import Client, LocalCluster
 
 from sparsegp.errors import ClusterError
-from sparsegp.runtime import Part
 from sparsegp.runtime.base import Message, Runtime
 from sparsegp.runtime.clusters import start_local
-from sparsegp.runtime.dask import DaskRuntime, share
+from sparsegp.runtime.dask import DaskRuntime
+from sparsegp.runtime.host import share
 from tests.processes import environment, wait_until, worker_processes
 from tests.runtime.blocks import die, die_at_first, nap_and_note, parts
 from tests.runtime.by_hand import Cluster
@@ -58,7 +58,7 @@ def test_worker_killed_in_mid_call(cluster: Runtime, tmp_path: Path) -> None:
 def test_worker_killed_while_building(cluster: Runtime, tmp_path: Path) -> None:
     mark = str(tmp_path / "mark")
     inputs = [{"index": index, "die_at_birth": mark if index else ""} for index in range(4)]
-    cluster.build(FACTORY, [Part(index, each) for index, each in enumerate(inputs)])
+    cluster.build(FACTORY, inputs)
     assert (tmp_path / "mark").exists()
     assert cluster.map_blocks("name") == [f"block {index}" for index in range(4)]
 
@@ -313,7 +313,7 @@ def test_workers_scaled_away() -> None:
 
 DRIVER = """
 import os, sys, time
-from sparsegp.runtime import open_runtime, Part
+from sparsegp.runtime import open_runtime
 class Block:
     def pid(self):
         return os.getpid()
@@ -321,7 +321,7 @@ class Block:
         time.sleep(30)
 if __name__ == "__main__":
     with open_runtime("workers=2") as runtime:
-        runtime.build(Block, [Part(0), Part(1)])
+        runtime.build(Block, [{}, {}])
         print(*runtime.map_blocks("pid"), flush=True)
         if "nap" in sys.argv:
             runtime.map_blocks("nap")

@@ -16,7 +16,7 @@ import pytest
 
 import sparsegp
 from sparsegp.errors import ClusterError
-from sparsegp.progress import Quiet
+from sparsegp.progress import Progress
 from tests.runtime.by_hand import Cluster
 
 SETTINGS: dict[str, Any] = {"n_active": 200, "kernel": "20*rbf(3)", "block_rows": 1024}
@@ -49,7 +49,7 @@ def join(cluster: Cluster) -> None:
     cluster.client.wait_for_workers(3, timeout=60)
 
 
-class Disturbed(Quiet):
+class Disturbed(Progress):
     """Progress of a run that does something on the way, once."""
 
     def __init__(self, stage: str, do: Callable[[], None]) -> None:

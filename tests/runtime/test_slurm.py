@@ -12,7 +12,7 @@ import yaml
 
 import sparsegp
 from sparsegp.data import open_dataset
-from sparsegp.runtime import Part, open_runtime
+from sparsegp.runtime import open_runtime
 from tests.processes import ROOT, environment, wait_until
 from tests.runtime.blocks import Tally
 from tests.runtime.slurm import AVAILABLE, ask, one_node_slurm
@@ -144,7 +144,7 @@ def test_jobs_as_workers(
     path.write_text(yaml.safe_dump({**ready, "workers": 2, "memory": "500MB", "seconds": 60}))
     with open_runtime(path) as runtime:
         assert "tls://" in runtime.describe()
-        runtime.build(Tally, [Part(k, {"index": k}) for k in range(2)])
+        runtime.build(Tally, [{"index": k} for k in range(2)])
         assert len(set(runtime.map_blocks("process"))) == 2
         keys = list(tmp_path.glob(".dask-jobqueue*key*"))
         assert keys

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from sparsegp.errors import ClusterError
-from sparsegp.runtime import Part, open_runtime
+from sparsegp.runtime import open_runtime
 from tests.processes import ROOT, environment, wait_until
 from tests.runtime.blocks import Tally
 from tests.runtime.sshd import SSHD, Server, ssh_server
@@ -67,7 +67,7 @@ def test_machines_over_ssh_with_a_certificate(server: Server, tmp_path: Path) ->
     ):
         assert "tls://127.0.0.1" in runtime.describe()
         assert runtime.n_workers == 2
-        runtime.build(Tally, [Part(k, {"index": k}) for k in range(2)])
+        runtime.build(Tally, [{"index": k} for k in range(2)])
         processes = set(runtime.map_blocks("process"))
         assert len(processes) == 2
         assert processes <= {process.pid for process in remote(server)}

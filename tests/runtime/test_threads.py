@@ -4,7 +4,6 @@ import time
 import pytest
 
 from sparsegp.errors import SettingsError
-from sparsegp.runtime import Part
 from sparsegp.runtime import threads as module
 from sparsegp.runtime.threads import ThreadRuntime, usable_cpus
 
@@ -34,14 +33,14 @@ def test_number_of_threads_is_checked() -> None:
 
 def test_blocks_run_side_by_side() -> None:
     with ThreadRuntime(2) as runtime:
-        runtime.build(Sleeper, [Part(0), Part(1)])
+        runtime.build(Sleeper, [{}, {}])
         assert len(set(runtime.map_blocks("sleep", 0.05))) == 2
 
 
 @pytest.mark.parametrize(("n_threads", "n_blocks"), [(1, 3), (2, 1)])
 def test_no_thread_is_used_where_none_helps(n_threads: int, n_blocks: int) -> None:
     with ThreadRuntime(n_threads) as runtime:
-        runtime.build(Sleeper, [Part(index) for index in range(n_blocks)])
+        runtime.build(Sleeper, [{}] * n_blocks)
         assert set(runtime.map_blocks("sleep", 0.0)) == {threading.get_ident()}
 
 
@@ -56,7 +55,7 @@ def test_interrupt_leaves_no_call_behind(monkeypatch: pytest.MonkeyPatch) -> Non
 
     original = module.wait
     with ThreadRuntime(2) as runtime:
-        runtime.build(Sleeper, [Part(index) for index in range(4)])
+        runtime.build(Sleeper, [{}] * 4)
         monkeypatch.setattr(module, "wait", interrupted_once)
         with pytest.raises(KeyboardInterrupt):
             runtime.map_blocks("sleep", 0.05)
@@ -68,7 +67,7 @@ def test_interrupt_leaves_no_call_behind(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_pool_is_gone_after_close() -> None:
     before = set(threading.enumerate())
     runtime = ThreadRuntime(2)
-    runtime.build(Sleeper, [Part(0), Part(1)])
+    runtime.build(Sleeper, [{}, {}])
     runtime.map_blocks("count")
     runtime.close()
     assert set(threading.enumerate()) <= before

@@ -7,7 +7,7 @@ import pytest
 
 import sparsegp
 from sparsegp.errors import Interrupted, SettingsError, StoreError
-from sparsegp.progress import Quiet
+from sparsegp.progress import Progress
 from sparsegp.store import (
     MODEL,
     RunDirectory,
@@ -240,7 +240,7 @@ def test_a_run_through_an_outage_gives_the_same_model(failing, stop_after, monke
     expected = sparsegp.train(X, y, **SETTINGS).predict_proba(X)
     messages, real, saves = [], RunDirectory.save, []
 
-    class Recorder(Quiet):
+    class Recorder(Progress):
         def message(self, text):
             messages.append(text)
             FailingFileSystem.left = None
