@@ -90,17 +90,7 @@ class Scaling:
 
 
 SCALINGS: Registry[Callable[[Summary], Scaling]] = Registry("scaling")
-
-
-def choose_scaling(name: str, summary: Summary) -> Scaling:
-    """Scale by the rule called `name`: auto, standard, range or none.
-
-    Raises
-    ------
-    UnknownNameError
-        If there is no such rule.
-    """
-    return SCALINGS[name](summary)
+"""Rules by name: from the summary of the training rows to their scaling."""
 
 
 @SCALINGS.register("none")

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from sparsegp.data import (
+    SCALINGS,
     Numbers,
     Scaling,
     Summary,
     Table,
-    choose_scaling,
     encode,
     encode_with,
     summarise,
@@ -128,7 +128,7 @@ def prepare(
                     train.source,
                     ", ".join(map(repr, unseen)),
                 )
-    scaling = choose_scaling(settings.scaling, summary)
+    scaling = SCALINGS[settings.scaling](summary)
     return Prepared(train, classes, target, summary, scaling, held_out, held_out_target, numbers)
 
 
