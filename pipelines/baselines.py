@@ -40,7 +40,7 @@ def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
     """
     spec = cell.spec
     summary = summarise(table_from_arrays(data.X_train).X, data.name)
-    scaling = SCALINGS[spec.get("scaling", "auto")](summary)
+    scaling = SCALINGS[spec.get("scaling", "auto")](summary, lambda: data.X_train)
     dtype = np.dtype(spec.get("precision", "float64"))
     X_train, X_test = (scaling.apply(np.asarray(X), dtype) for X in (data.X_train, data.X_test))
     classes, codes = np.unique(data.y_train, return_inverse=True)

@@ -405,7 +405,7 @@ def remedies(shape: Shape, fits: Callable[[Shape], bool], elsewhere: bool = Fals
 
 def _bound_that_fits(shape: Shape, settings: TrainSettings, may: Callable[..., bool]) -> int:
     """Return the bytes of stub matrices that would fit, some tenths of all; 0 if none."""
-    if POSTERIORS[settings.posterior].listens or CRITERIA[settings.criterion].refitted:
+    if POSTERIORS[settings.posterior].uses_all_rows or CRITERIA[settings.criterion].refitted:
         return 0
     item, n_hosts = settings.dtype.itemsize, max(shape.n_workers, 1)
     whole = estimate(shape)["blocks"]["stub"] * n_hosts

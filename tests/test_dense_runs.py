@@ -88,7 +88,7 @@ def test_what_does_not_go_together_is_refused() -> None:
     with pytest.raises(SettingsError, match="needs the gradient of a marginal likelihood"):
         settings_given(method="gibbs", learn="evidence")
     with pytest.raises(SettingsError, match="is for likelihood=gaussian"):
-        DenseSettings(method="exact", likelihood="probit").choose_likelihood(2)
+        DenseSettings(method="exact", likelihood="probit").sizes(2)
     with pytest.raises(SettingsError, match="is not for task=regression"):
         settings_given(method="laplace", task="regression")
 

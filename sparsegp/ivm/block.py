@@ -10,7 +10,7 @@ import numpy as np
 from sparsegp.ivm import features
 from sparsegp.ivm.criteria import Marginals
 from sparsegp.ivm.inclusions import Candidates, Inclusions
-from sparsegp.ivm.rows import Rows
+from sparsegp.ivm.rows import Block
 from sparsegp.ivm.scores import Scores
 from sparsegp.ivm.verify import first_overtaken
 from sparsegp.math.linalg import inverse_lower
@@ -19,7 +19,7 @@ from sparsegp.math.summation import snap
 from sparsegp.types import Doubles, Floats, Integers
 
 
-class RowBlock(Rows):
+class RowBlock(Block):
     """Consecutive rows and their state, for one active set."""
 
     def _begin(self) -> None:

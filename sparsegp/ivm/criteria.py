@@ -59,22 +59,20 @@ class Criterion(ABC):
     """True if scores are taken at the means of the all-data posterior, which is fitted now and then
     (posterior/refits.py), and stay as they are in between."""
 
-    needs_sites: ClassVar[bool] = False
-    """True if scores tell what the sites would change."""
-
-    def scores(self, rule: SiteRule, marginals: Marginals) -> Doubles:
-        """Return the scores, (n,); -inf for rows that may not be included."""
-        sites = None
-        if self.needs_sites or rule.threshold > 0.0:
-            sites = rule.sites(marginals.mean, marginals.variance, marginals.target)
-        scores = self._scores(rule.likelihood, marginals, sites)
-        if sites is not None:
-            scores[rule.is_silent(sites)] = -np.inf
-        return scores
-
     @abstractmethod
-    def _scores(self, likelihood: Any, marginals: Marginals, sites: Sites | None) -> Doubles:
-        """Return the scores of all rows, (n,), in an array of their own."""
+    def scores(self, rule: SiteRule, marginals: Marginals) -> Doubles:
+        """Return the scores of all rows, (n,); -inf for those that may not be included."""
+
+
+def _sites(rule: SiteRule, marginals: Marginals) -> Sites:
+    return rule.sites(marginals.mean, marginals.variance, marginals.target)
+
+
+def _of_included(scores: Any, rule: SiteRule, marginals: Marginals) -> Doubles:
+    """Return the scores, -inf for rows whose sites say too little."""
+    if rule.threshold > 0.0:
+        scores = np.where(rule.is_silent(_sites(rule, marginals)), -np.inf, scores)
+    return np.asarray(scores)
 
 
 CRITERIA: Registry[type[Criterion]] = Registry("criterion")
@@ -86,9 +84,10 @@ class Predictive(Criterion):
 
     concave: ClassVar[bool] = True
 
-    def _scores(self, likelihood: Any, marginals: Marginals, sites: Sites | None) -> Doubles:
+    def scores(self, rule: SiteRule, marginals: Marginals) -> Doubles:
         """Return -log Z."""
-        return np.asarray(-likelihood.log_z(marginals.mean, marginals.variance, marginals.target))
+        log_z = rule.likelihood.log_z(marginals.mean, marginals.variance, marginals.target)
+        return _of_included(-log_z, rule, marginals)
 
 
 class Change(Criterion):
@@ -97,21 +96,20 @@ class Change(Criterion):
     Scores are logarithms: the changes by late rows are small, and compared like those by others.
     """
 
-    needs_sites: ClassVar[bool] = True
-
     @abstractmethod
     def changes(self, marginals: Marginals, sites: Sites) -> Doubles:
         """Return the change of every latent value in nats, (n, R)."""
 
-    def _scores(self, likelihood: Any, marginals: Marginals, sites: Sites | None) -> Doubles:
-        """Return the logarithm of the sum of changes."""
-        assert sites is not None  # needs_sites
+    def scores(self, rule: SiteRule, marginals: Marginals) -> Doubles:
+        """Return the logarithm of the sum of changes, (n,); -inf for those not to be included."""
+        sites = _sites(rule, marginals)
         with np.errstate(divide="ignore"):  # rows that say nothing
-            return np.asarray(np.log(self.changes(marginals, sites).sum(axis=1)))
+            scores = np.log(self.changes(marginals, sites).sum(axis=1))
+        return np.asarray(np.where(rule.is_silent(sites), -np.inf, scores))
 
     def scores_by_value(self, rule: SiteRule, marginals: Marginals) -> Doubles:
         """Return scores of single latent values, (n, R); -inf for those not to be included."""
-        sites = rule.sites(marginals.mean, marginals.variance, marginals.target)
+        sites = _sites(rule, marginals)
         with np.errstate(divide="ignore"):
             scores = np.log(self.changes(marginals, sites))
         return np.asarray(np.where(sites.precision > rule.threshold, scores, -np.inf))
@@ -156,9 +154,11 @@ class Residual(Criterion):
 
     refitted: ClassVar[bool] = True
 
-    def _scores(self, likelihood: Any, marginals: Marginals, sites: Sites | None) -> Doubles:
+    def scores(self, rule: SiteRule, marginals: Marginals) -> Doubles:
         """Return -log Z without the latent variance."""
-        return np.asarray(-likelihood.mean_gradient(marginals.mean, marginals.target)[0])
+        likelihood: Any = rule.likelihood
+        log_z, _ = likelihood.mean_gradient(marginals.mean, marginals.target)
+        return _of_included(-log_z, rule, marginals)
 
 
 @CRITERIA.register("random")
@@ -171,10 +171,11 @@ class Random(Criterion):
 
     static: ClassVar[bool] = True
 
-    def _scores(self, likelihood: Any, marginals: Marginals, sites: Sites | None) -> Doubles:
+    def scores(self, rule: SiteRule, marginals: Marginals) -> Doubles:
         """Return the same number for the same row and seed, whatever block it is in."""
         key = np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0]
-        return _uniform(marginals.rows.astype(np.uint64) ^ key)
+        words = mixed(marginals.rows.astype(np.uint64) ^ key) >> np.uint64(11)
+        return _of_included(words.astype(np.float64) * 2.0**-14, rule, marginals)
 
 
 def mixed(key: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -183,11 +184,6 @@ def mixed(key: NDArray[np.uint64]) -> NDArray[np.uint64]:
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(z ^ (z >> np.uint64(31)))
-
-
-def _uniform(key: NDArray[np.uint64]) -> Doubles:
-    """Return the first 53 mixed bits of each key, in units of 2^-14."""
-    return np.asarray((mixed(key) >> np.uint64(11)).astype(np.float64) * 2.0**-14)
 
 
 def _excess(x: Doubles) -> Doubles:

@@ -1,12 +1,12 @@
 """What the rows of a block outside the active set add to the evidence criterion and its gradient.
 
 See learning/evidence.py for the formulas. Rows are taken from fixed groups of tiles, in pieces that
-depend on the group alone, so that every number is the same however groups are dealt to blocks. What
-is small goes to the driver group by group; matrices are summed exactly (math/levels.py). All is in
+depend on the group alone, so that every number is the same for any partition into blocks. What is
+small goes to the driver group by group; matrices are summed exactly (math/summation.py). All in
 float64: float32 saves a quarter of the time, and leaves errors of a thousandth of a nat and more.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods.base import Likelihood
-from sparsegp.math.levels import LevelSum
+from sparsegp.math.summation import LevelSum
 from sparsegp.types import Booleans, Doubles, Floats
 
 PIECE = 1024
@@ -126,14 +126,22 @@ def row_sums(
     sums = RowSums(
         log_z=np.zeros(n_groups),
         likelihood=np.zeros((n_groups, len(representation.likelihood.parameters()))),
-        processes=[_no_sums(process, n_groups, spare) for process in representation.processes],
+        processes=[
+            ProcessSums(
+                kernel=np.zeros((n_groups, len(process.kernel.parameters()))),
+                square=LevelSum((len(process.x), len(process.x)), spare),
+                slope=LevelSum((len(process.x),), spare),
+            )
+            for process in representation.processes
+        ],
     )
     flat = X.reshape(-1, X.shape[2])
     for group in range(n_groups):
         first = group * unit * tile
         rows = first + np.flatnonzero(counts[first : first + unit * tile])
-        for some in _pieces(rows):
-            _add(sums, group, flat[some].astype(np.float64), target[some], representation)
+        for start in range(0, len(rows), PIECE):
+            piece = rows[start : start + PIECE]
+            _add(sums, group, flat[piece].astype(np.float64), target[piece], representation)
     return sums
 
 
@@ -141,20 +149,6 @@ def pieces(n_rows: int, tile: int, unit: int) -> int:
     """Return in how many pieces n rows are worked on at most."""
     groups = -(-n_rows // (unit * tile))
     return groups * -(-unit * tile // PIECE)
-
-
-def _pieces(rows: Any) -> Iterator[Any]:
-    for start in range(0, len(rows), PIECE):
-        yield rows[start : start + PIECE]
-
-
-def _no_sums(process: Process, n_groups: int, spare: int) -> ProcessSums:
-    d = len(process.x)
-    return ProcessSums(
-        kernel=np.zeros((n_groups, len(process.kernel.parameters()))),
-        square=LevelSum((d, d), spare),
-        slope=LevelSum((d,), spare),
-    )
 
 
 def _add(sums: RowSums, group: int, X: Doubles, target: Any, q: Representation) -> None:
@@ -171,21 +165,10 @@ def _add(sums: RowSums, group: int, X: Doubles, target: Any, q: Representation) 
     sums.log_z[group] += found.log_z.sum()
     slopes = q.likelihood.parameter_gradient(mean, variance, target)
     sums.likelihood[group] -= slopes.sum(axis=0)
-    for c, process in enumerate(q.processes):
-        _add_to(sums.processes[c], group, process, X, M[c], rho[:, c], E[:, c])
-
-
-def _add_to(
-    sums: ProcessSums,
-    group: int,
-    process: Process,
-    X: Doubles,
-    M: Doubles,
-    rho: Doubles,
-    E: Doubles,
-) -> None:
-    """Add a few rows to the sums of one process."""
-    sums.square.add(M.T @ (E[:, np.newaxis] * M))
-    sums.slope.add(rho @ M)
-    sums.kernel[group] += process.kernel.pull_back(X, process.x, process.weights(M, rho, E))
-    sums.kernel[group] += process.kernel.pull_back_diag(X, E)
+    parts = zip(sums.processes, q.processes, M, rho.T, E.T, strict=True)
+    for total, process, own, rho_c, E_c in parts:
+        total.square.add(own.T @ (E_c[:, np.newaxis] * own))
+        total.slope.add(rho_c @ own)
+        weights = process.weights(own, rho_c, E_c)
+        total.kernel[group] += process.kernel.pull_back(X, process.x, weights)
+        total.kernel[group] += process.kernel.pull_back_diag(X, E_c)

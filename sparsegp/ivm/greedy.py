@@ -17,7 +17,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sparsegp.errors import SettingsError
 from sparsegp.ivm.active_set import ActiveSet, History
 from sparsegp.ivm.inclusions import merge
 from sparsegp.ivm.pool import Pool
@@ -58,11 +57,6 @@ class Order:
 
     lookahead: int = 56
     panel: int = 1
-
-    def __post_init__(self) -> None:
-        for name in ("lookahead", "panel"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"{name} must be at least 1, got {getattr(self, name)}")
 
     @property
     def slots(self) -> int:

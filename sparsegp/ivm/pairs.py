@@ -18,7 +18,7 @@ from sparsegp.errors import StoreError
 from sparsegp.ivm.active_set import History
 from sparsegp.ivm.criteria import Change, Marginals
 from sparsegp.ivm.greedy import Blocks, make_room
-from sparsegp.ivm.rows import BlockSettings, Rows
+from sparsegp.ivm.rows import Block, BlockSettings
 from sparsegp.ivm.scores import quantise
 from sparsegp.types import Booleans, Doubles, Floats, Integers
 
@@ -67,7 +67,7 @@ class Pair:
         return self.start + 1
 
 
-class PairBlock(Rows):
+class PairBlock(Block):
     """Consecutive rows and their state; every process has an active set of its own."""
 
     def _begin(self) -> None:

@@ -96,7 +96,7 @@ class MarginalMetrics:
     labelled: int
 
 
-class Rows(ABC):
+class Block(ABC):
     """Consecutive rows and their state, which the inclusions so far determine.
 
     Every method can be repeated: what was applied is not applied again.

@@ -10,7 +10,7 @@ A row whose bound says that it cannot win needs no quadrature. (The Hessian: log
 Gaussian measure of a shifted convex cone, -I plus the covariance of a truncated Gaussian.)
 """
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -43,29 +43,20 @@ class Scores:
     n_latent : int
     lazy : bool
         Use the bounds, where criterion and likelihood have them and the classes share the variance;
-        otherwise every row is evaluated whenever it is asked about.
+        otherwise all rows are evaluated every time.
     """
 
     def __init__(
-        self,
-        criterion: Criterion,
-        rule: SiteRule,
-        target: Any,
-        n_latent: int,
-        lazy: bool,
+        self, criterion: Criterion, rule: SiteRule, target: Any, n_latent: int, lazy: bool
     ) -> None:
-        self.criterion = criterion
-        self.rule, self.likelihood = rule, rule.likelihood
+        self.criterion, self.rule = criterion, rule
+        self.likelihood = cast("Any", rule.likelihood)
         self.lazy = lazy and criterion.concave and rule.likelihood.bounded
         self.frozen: Doubles | None = None
-        if self.lazy:
-            self.slope, self.offset = self._anchors_at_zero(target, n_latent)
-
-    def _anchors_at_zero(self, target: Integers, n_classes: int) -> tuple[Doubles, Doubles]:
-        zero = np.zeros((n_classes, n_classes))
-        likelihood: Any = self.likelihood
-        log_z, gradient = likelihood.gradient(zero, None, np.arange(n_classes))
-        return gradient[target], log_z[target]
+        if self.lazy:  # the bounds of evaluations at means of zero
+            zero = np.zeros((n_latent, n_latent))
+            log_z, gradient = self.likelihood.gradient(zero, None, np.arange(n_latent))
+            self.slope, self.offset = gradient[target], log_z[target]
 
     def take(self, index: Integers) -> None:
         """Go on with some of the rows alone, some of them more than once."""
@@ -93,8 +84,7 @@ class Scores:
         if not self.lazy:
             return self.criterion.scores(self.rule, marginals)
         x = marginals.mean / np.sqrt(1.0 + marginals.variance)
-        likelihood: Any = self.likelihood
-        log_z, gradient = likelihood.gradient(x, None, marginals.target)
+        log_z, gradient = self.likelihood.gradient(x, None, marginals.target)
         self.slope[index] = gradient + x
         self.offset[index] = log_z - np.einsum("nk,nk->n", gradient + 0.5 * x, x)
         return np.asarray(-log_z)
@@ -119,25 +109,25 @@ class Scores:
             m <= count: fewer if fewer rows are open and may be included.
         scores : Doubles (m,)
         """
-        left = np.flatnonzero(open_)
-        if count == 0 or len(left) == 0:
+        remaining = np.flatnonzero(open_)
+        if count == 0 or len(remaining) == 0:
             return np.empty(0, dtype=np.int64), np.empty(0)
-        bounds = self.upper_bounds(marginals)[left]
-        seen, found = left[:0], np.empty(0)
-        size = len(left) if not self.lazy else max(count, 16)
-        while len(left):
-            if size < len(left):
-                order = np.argpartition(bounds, len(left) - size)[::-1]
-                left, bounds = left[order], bounds[order]
-            head, left, bounds = left[:size], left[size:], bounds[size:]
-            seen = np.concatenate([seen, head])
-            found = np.concatenate([found, self.evaluate(head, marginals.take(head))])
+        bounds = self.upper_bounds(marginals)[remaining]
+        index, found = remaining[:0], np.empty(0)
+        size = len(remaining) if not self.lazy else max(count, 16)
+        while len(remaining):
+            if size < len(remaining):
+                order = np.argpartition(bounds, len(remaining) - size)[::-1]
+                remaining, bounds = remaining[order], bounds[order]
+            first, remaining, bounds = remaining[:size], remaining[size:], bounds[size:]
+            index = np.concatenate([index, first])
+            found = np.concatenate([found, self.evaluate(first, marginals.take(first))])
             if len(found) >= count:
                 worst = np.partition(found, len(found) - count)[len(found) - count]
                 keep = bounds >= worst - ROUNDING_UNIT
-                left, bounds = left[keep], bounds[keep]
+                remaining, bounds = remaining[keep], bounds[keep]
             size = max(count // 2, 16)
         scores = quantise(found)
-        order = np.lexsort((marginals.rows[seen], -scores))[:count]
+        order = np.lexsort((marginals.rows[index], -scores))[:count]
         order = order[scores[order] != -np.inf]  # not a number is found out by the pool
-        return seen[order], scores[order]
+        return index[order], scores[order]

@@ -50,7 +50,6 @@ def first_overtaken(
         Tiles to be worked on at a time.
     """
     limit = batch.count
-    check = _check_bounds if scores.lazy else _check_all
     n_tiles, slots, width = columns[0].shape
     for first in range(0, n_tiles, group):
         tiles = slice(first, min(first + group, n_tiles))
@@ -59,40 +58,34 @@ def first_overtaken(
         if limit > 1 and len(index):
             parts = [some[tiles].swapaxes(0, 1).reshape(slots, -1) for some in columns]
             mu = np.stack(parts)[:, :limit, index - start].astype(np.float64)
-            limit = check(batch.first(limit), marginals.take(index), index, scores, mu)
+            limit = _check(batch.first(limit), marginals.take(index), index, scores, mu)
     return limit
 
 
-def _check_all(
+def _check(
     batch: Inclusions, before: Marginals, index: Integers, scores: Scores, mu: Doubles
 ) -> int:
-    """Evaluate every row at every moment; mu (C, count, n)."""
-    for j in range(1, batch.count):
-        if _is_overtaken(batch, j, _marginals_at(batch, before, mu, j), index, scores):
-            return j
-    return batch.count
+    """Evaluate rows at the moments at which their bounds do not exclude that they win.
 
-
-def _check_bounds(
-    batch: Inclusions, before: Marginals, index: Integers, scores: Scores, mu: Doubles
-) -> int:
-    """Evaluate a row only at moments at which its bound does not exclude that it wins."""
+    Without bounds these are all moments. `mu`, (C, count, n), are the new stub columns.
+    """
     limit = batch.count
     local = np.arange(len(index))
     done = np.zeros(len(index), dtype=np.int64)  # the last moment known to be harmless
     moments = np.arange(batch.count)[:, np.newaxis]
     while len(local):
-        bounds = _bounds(batch, before.take(local), scores, index[local], mu[0][:, local])
-        doubtful = bounds >= (batch.score[: batch.count, np.newaxis] - 1.0) * ROUNDING_UNIT
-        doubtful &= (moments > done[local]) & (moments < limit)
+        doubtful = (moments > done[local]) & (moments < limit)
+        if scores.lazy:
+            bounds = _bounds(batch, before.take(local), scores, index[local], mu[0][:, local])
+            doubtful &= bounds >= (batch.score[: batch.count, np.newaxis] - 1.0) * ROUNDING_UNIT
         hit = doubtful.any(axis=0)
         local, moment = local[hit], doubtful.argmax(axis=0)[hit]
         done[local] = moment
-        for j in np.unique(moment):
+        for j in np.unique(moment).tolist():
             at = local[moment == j]
-            now = _marginals_at(batch, before.take(at), mu[:, :, at], int(j))
-            if _is_overtaken(batch, int(j), now, index[at], scores):
-                limit = int(j)
+            now = _marginals_at(batch, before.take(at), mu[:, :, at], j)
+            if _is_overtaken(batch, j, now, index[at], scores):
+                limit = j
                 break
     return limit
 
@@ -124,7 +117,8 @@ def _bounds(
     linear = _running(np.einsum("nk,nk->n", mean, slope), mu * (step @ slope.T))
     square = _running(np.einsum("nk,nk->n", mean, mean), mu * along)
     shrink = 1.0 / (1.0 + _running(before.variance[:, 0], -np.square(mu)))
-    return SLACK - scores.offset[index] - linear * np.sqrt(shrink) + 0.5 * square * shrink
+    bounds = SLACK - scores.offset[index] - linear * np.sqrt(shrink) + 0.5 * square * shrink
+    return np.asarray(bounds)
 
 
 def _running(start: Doubles, change: Doubles) -> Doubles:

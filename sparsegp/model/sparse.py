@@ -120,8 +120,7 @@ class SparseModel(Model, family="sparse"):
         require_shape("x", active.x, "f", d, p)
         require_shape("site", active.site, "f", d, n_latent)
         require_shape("target", active.target, "biuf", d)
-        if active.precision is not None:
-            require_shape("precision", active.precision, "f", d, n_kernels)
+        require_shape("precision", active.precision, "f", d, n_kernels)
         parts = zip(weights.coefficients, active.members(), active.columns(), strict=True)
         for c, members, columns in parts:
             require_shape("coefficients", c, "f", len(members), columns.stop - columns.start)

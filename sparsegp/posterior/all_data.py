@@ -31,7 +31,7 @@ from scipy.linalg import cho_solve
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.linalg import jittered_cholesky, solve_lower
 from sparsegp.math.summation import quantum
-from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows, posterior
+from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
 from sparsegp.posterior.calibration import fit, latent_validation
 from sparsegp.posterior.early_stopping import Search, scale_of
 from sparsegp.state import from_arrays
@@ -47,10 +47,9 @@ PRIOR = np.log([1.0, 0.01]), np.array([0.1, 2.0])
 narrow: validation rows are drawn like those that were learnt from, and new rows seldom are."""
 SAFE_VARIANCE_RANGE = 1024.0
 """By how much a latent variance may exceed those of the active rows before sums over rows may
-depend, in the last bit, on how rows are dealt to blocks."""
+depend, in the last bit, on their partition into blocks."""
 
 
-@posterior("all", listens=True)
 def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     """Return the all-data posterior, calibrated if `rows.calibrate`.
 
@@ -95,7 +94,7 @@ class Plan:
 
 @dataclass
 class Ascents:
-    """How far the posterior is: all that is needed to go on from there.
+    """The state of the posterior: all that is needed to go on from there.
 
     Attributes
     ----------
@@ -104,13 +103,13 @@ class Ascents:
     searched : int
         Their rounds.
     plan : Plan, optional
-        What they have led to.
+        Their result.
     ascent : Ascent, optional
         With all rows.
     rounds : int
         Of that one.
     over : bool
-        Whether it has arrived.
+        Whether it has converged.
     """
 
     search: Search = field(default_factory=Search)
@@ -122,7 +121,7 @@ class Ascents:
 
 
 def _learn(problem: "Problem", rows: Rows, state: Ascents) -> Plan:
-    """Return what the validation rows tell: prior scale, rounds, temperature, variance weight."""
+    """Return what is learnt from validation rows: prior scale, rounds and calibration."""
     search, small = state.search, rows.tolerance * rows.n_rows
     problem.joined = False
     while not search.over:
@@ -158,42 +157,41 @@ def _climb(problem: "Problem", rows: Rows, state: Ascents, most: int) -> Ascent:
     return ascent
 
 
-@dataclass
 class Problem:
     """The objective and its metric, as sums over row blocks.
 
-    Attributes
+    Parameters
     ----------
+    active : ActiveRows
+    rows : Rows
     joined : bool
         Whether the validation rows count.
+
+    Attributes
+    ----------
     validation : Doubles (a,)
-        If they do not: their log predictive probabilities where the objective was last evaluated.
+        Unless they count: their log predictive probabilities where the objective was last
+        evaluated.
+    metric_jitter : float
+        What was added to the diagonal of B, relative to its mean, at most.
     """
 
-    active: ActiveRows
-    rows: Rows
-    joined: bool = False
-    validation: Doubles = field(default_factory=lambda: np.empty(0))
-    metric_jitter: float = 0.0
-    penalty: list[Doubles] = field(init=False)
-    metric: list[Doubles] = field(init=False)
-
-    def __post_init__(self) -> None:
-        x = np.asarray(self.active.x, dtype=np.float64)
-        self.factors = self.active.factors()
-        largest = max(float(kernel.diag(x).max()) for kernel in self.active.kernels)
-        n, spread = self.rows.n_rows, SAFE_VARIANCE_RANGE
+    def __init__(self, active: ActiveRows, rows: Rows, joined: bool = False) -> None:
+        self.active, self.rows, self.joined = active, rows, joined
+        self.validation, self.metric_jitter = np.empty(0), 0.0
+        x = np.asarray(active.x, dtype=np.float64)
+        largest = max(float(kernel.diag(x).max()) for kernel in active.kernels)
         self.quanta = {
-            "gram": quantum(n * largest * spread),
-            "slope": quantum(n * np.sqrt(largest * spread) * 32.0),
-            "value": quantum(n * 1024.0),
+            "gram": quantum(rows.n_rows * largest * SAFE_VARIANCE_RANGE),
+            "slope": quantum(rows.n_rows * np.sqrt(largest * SAFE_VARIANCE_RANGE) * 32.0),
+            "value": quantum(rows.n_rows * 1024.0),
         }
         self.resolution = 4.0 * self.quanta["value"]
-        self.whole = []
-        for factor in self.factors:
+        self.whole = []  # P at the kernels' own scale
+        for factor in active.factors():
             inverse = solve_lower(factor, np.eye(len(factor)))
             self.whole.append(np.eye(len(factor)) - inverse @ inverse.T)
-        self.gram: Doubles = self.rows.sum_blocks("gram", len(x), self.quanta["gram"])
+        self.gram: Doubles = rows.sum_blocks("gram", len(x), self.quanta["gram"])
         self.scale = 0.0
         self.set_scale(1.0)
 
@@ -201,11 +199,11 @@ class Problem:
         """Take the prior variance times `scale`: another penalty, another metric."""
         if scale == self.scale:
             return
-        self.scale, self.penalty, self.metric = scale, [], []
-        for whole, gram in zip(self.whole, self.gram, strict=True):
-            self.penalty.append(whole / scale)
+        self.scale, self.metric = scale, list[Doubles]()
+        self.penalty = [whole / scale for whole in self.whole]
+        for penalty, gram in zip(self.penalty, self.gram, strict=True):
             factor, jitter = jittered_cholesky(
-                self.penalty[-1] + gram,
+                penalty + gram,
                 "the metric of the all-data posterior",
                 least=float(np.finfo(self.rows.precision).eps),
             )

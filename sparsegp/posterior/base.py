@@ -7,7 +7,7 @@ with coefficients c. They differ in c and in the variance.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from sparsegp.ivm.rows import BlockSettings
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods import Likelihood
 from sparsegp.math.linalg import lower_cholesky
-from sparsegp.registry import Registry
 from sparsegp.types import Doubles, Floats, Integers
 
 
@@ -38,9 +37,8 @@ class ActiveRows:
         Class codes, or numbers.
     site : Doubles (d, R)
         Site means at inclusion.
-    precision : Doubles (d, C), optional
-        Site precisions at inclusion; one where left out, zero where a row is not active for a
-        process.
+    precision : Doubles (d, C)
+        Site precisions at inclusion; zero where a row is not active for a process.
     """
 
     kernels: Sequence[Kernel]
@@ -48,7 +46,7 @@ class ActiveRows:
     x: Floats
     target: NDArray[Any]
     site: Doubles
-    precision: Doubles | None = None
+    precision: Doubles
 
     @classmethod
     def of(cls, settings: BlockSettings, active: ActiveSet | PairSet) -> "ActiveRows":
@@ -64,19 +62,15 @@ class ActiveRows:
 
     def members(self) -> list[Integers]:
         """Return the places of the rows that are active for each kernel, (d_c,)."""
-        if self.precision is None:
-            return [np.arange(len(self.x))] * len(self.kernels)
         return [np.flatnonzero(column) for column in self.precision.T]
 
     def factors(self) -> list[Doubles]:
         """Return L of Pi^(-1) + C = L L^T, one (d_c, d_c) a kernel."""
-        every = np.asarray(self.x, dtype=np.float64)
         factors = []
         for c, (kernel, members) in enumerate(zip(self.kernels, self.members(), strict=True)):
-            x = every[members]
+            x = np.asarray(self.x[members], dtype=np.float64)
             covariance = np.asarray(kernel(x, x), dtype=np.float64)
-            noise = 1.0 if self.precision is None else 1.0 / self.precision[members, c]
-            covariance[np.diag_indices_from(covariance)] += noise
+            covariance[np.diag_indices_from(covariance)] += 1.0 / self.precision[members, c]
             factors.append(lower_cholesky(covariance, "the covariance of the active rows"))
         return factors
 
@@ -130,7 +124,7 @@ class PosteriorWeights:
 
 
 class Rows(Protocol):
-    """All training rows, for posteriors that listen to more than the active ones.
+    """All training rows, for posteriors and calibrations that look at more than the active ones.
 
     Attributes
     ----------
@@ -156,7 +150,7 @@ class Rows(Protocol):
         ...
 
     def sum_blocks(self, method: str, *args: Any) -> Any:
-        """Call a method on the row blocks of training rows and return the sum of the answers."""
+        """Call a method on the blocks of training rows and return the sum of the answers."""
         ...
 
     def report(self, state: Any, rounds: int, **figures: float) -> None:
@@ -174,9 +168,6 @@ class Rows(Protocol):
         ...
 
 
-Maker: TypeAlias = Callable[[ActiveRows, Rows], PosteriorWeights]
-
-
 @dataclass(frozen=True)
 class Choice:
     """A posterior by name.
@@ -184,22 +175,9 @@ class Choice:
     Attributes
     ----------
     make : callable
-    listens : bool
+    uses_all_rows : bool
         Whether it needs the row blocks; if not, they are dropped before.
     """
 
-    make: Maker
-    listens: bool = False
-
-
-POSTERIORS: Registry[Choice] = Registry("posterior")
-
-
-def posterior(name: str, listens: bool = False) -> Callable[[Maker], Maker]:
-    """Return a decorator that adds a posterior to `POSTERIORS`."""
-
-    def add(make: Maker) -> Maker:
-        POSTERIORS.register(name)(Choice(make, listens))
-        return make
-
-    return add
+    make: Callable[[ActiveRows, Rows], PosteriorWeights]
+    uses_all_rows: bool = False

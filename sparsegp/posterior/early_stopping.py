@@ -2,11 +2,11 @@
 
 The maximum of the all-data objective (posterior/all_data.py) predicts less well than points on the
 way to it: an ascent that starts at zero first finds what many rows agree on, and only later what
-few rows ask for. So each ascent is stopped where the validation rows are told most, as far as so
-few can tell, and ascents are compared for several scales of the prior variance, a factor of the
+few rows ask for. So each ascent is stopped where the validation rows are predicted best, as far as
+so few can show, and ascents are compared for several scales of the prior variance, a factor of the
 square root of ten apart.
 
-The first half of an ascent hardly depends on the scale. So an ascent at another scale sets out
+The first half of an ascent hardly depends on the scale. So an ascent at another scale starts
 halfway to the best round of the best ascent so far. The objectives differ by a quadratic, so what
 the quasi-Newton method knows at that point carries over exactly.
 """
@@ -27,7 +27,7 @@ FARTHEST = 6
 PATIENCE = 2
 """Rounds without a smaller nlpp after which an ascent ends."""
 SURE = 2.0
-"""Standard errors by which a round must lead an earlier one to be better: new rows are seldom quite
+"""Standard errors by which a round must be better than an earlier one: new rows are seldom quite
 like validation rows, and fewer rounds rely less on either."""
 LEAD = 0.01
 """Of the nlpp: by how much less a larger prior variance must leave for another ascent to be worth
@@ -74,35 +74,18 @@ class Peak:
         """Mean negative log predictive probability, in nats."""
         return -float(self.log_z.mean())
 
-    def is_ahead_of(self, other: "Peak") -> bool:
+    def is_better_than(self, other: "Peak") -> bool:
         """Return whether to prefer it.
 
-        A larger prior variance must be ahead by a standard error, and by `LEAD`; for a smaller
-        one, which promises less, any lead will do. A later round must be ahead by `SURE` standard
-        errors.
+        A larger prior variance must be better by a standard error, and by `LEAD`; for a smaller
+        one, which promises less, any difference will do. A later round must be better by `SURE`
+        standard errors.
         """
         difference, error = paired_difference(self.log_z, other.log_z)
         if self.step == other.step:
             return difference > SURE * error
         least = 0.0 if self.step < other.step else max(error, LEAD * other.nlpp)
         return difference > least
-
-
-@dataclass(frozen=True)
-class Fork:
-    """Where ascents at other scales set out.
-
-    Attributes
-    ----------
-    step, rounds : int
-        Of the ascent that came by, and its rounds so far.
-    ascent : Ascent
-        Its state.
-    """
-
-    step: int
-    rounds: int
-    ascent: Ascent
 
 
 @dataclass
@@ -115,10 +98,10 @@ class Search:
         Steps of the scales whose ascents are done, and the nlpp of their best rounds.
     best : Peak, optional
         Among them.
-    fork : Fork, optional
-        Halfway to it.
+    halfway, halfway_rounds : Ascent, int, optional
+        The state of its ascent halfway to it, and the rounds until then.
     step : int
-        Of the ascent that goes on.
+        Of the current ascent.
     rounds : int
         Its rounds so far.
     ascent : Ascent, optional
@@ -128,12 +111,13 @@ class Search:
     least, waited : float, int
         The least nlpp of its rounds, and how many there have been since.
     over : bool
-        No ascent goes on.
+        Whether all ascents are done.
     """
 
     tried: list[tuple[int, float]] = field(default_factory=list)
     best: Peak | None = None
-    fork: Fork | None = None
+    halfway: Ascent | None = None
+    halfway_rounds: int = 0
     step: int = 0
     rounds: int = 0
     ascent: Ascent | None = None
@@ -144,13 +128,13 @@ class Search:
 
     @property
     def scale(self) -> float:
-        """Factor of the prior variance in the ascent that goes on."""
+        """Factor of the prior variance in the current ascent."""
         return scale_of(self.step)
 
     def begun(
         self, start: Callable[[], Ascent], carry: Callable[[Ascent, float], Ascent]
     ) -> Ascent:
-        """Return the ascent that goes on, begun if it was not.
+        """Return the current ascent, begun if it was not.
 
         Parameters
         ----------
@@ -159,16 +143,17 @@ class Search:
         carry : callable
             From a state, and the prior scale that it was for, to one for the scale of this ascent.
         """
-        if self.ascent is None and self.fork is None:
-            self.ascent, self.rounds = start(), 0
-        elif self.ascent is None and self.fork is not None:
-            self.ascent = carry(self.fork.ascent, scale_of(self.fork.step))
-            self.rounds = self.fork.rounds
-        assert self.ascent is not None  # begun
+        if self.ascent is not None:
+            return self.ascent
+        self.rounds = self.halfway_rounds
+        if self.best is None or self.halfway is None:
+            self.ascent = start()
+        else:
+            self.ascent = carry(self.halfway, self.best.scale)
         return self.ascent
 
-    def note(self, log_z: Doubles, point: Doubles, going: bool) -> None:
-        """Count a round; end the ascent where it is time, and turn to the next.
+    def note(self, log_z: Doubles, point: Doubles, rising: bool) -> None:
+        """Count a round; end the ascent if it is time to, and go on with the next.
 
         Parameters
         ----------
@@ -176,30 +161,29 @@ class Search:
             Log predictive probabilities of the validation rows, where the round ended.
         point : Doubles (C, d, R)
             Where that is.
-        going : bool
-            Whether the ascent has not arrived yet.
+        rising : bool
+            Whether the ascent has not converged yet.
         """
         self.rounds += 1
         peak, leader = Peak(self.step, self.rounds, log_z, point), self.leader
-        if leader is None or peak.is_ahead_of(leader):
+        if leader is None or peak.is_better_than(leader):
             self.leader = leader = peak
         self.waited = 0 if peak.nlpp < self.least else self.waited + 1
         self.least = min(peak.nlpp, self.least)
-        if going and self.waited < PATIENCE:
+        if rising and self.waited < PATIENCE:
             return
         self.tried.append((self.step, leader.nlpp))
-        if self.best is None or leader.is_ahead_of(self.best):
-            self.best, self.fork = leader, self._halfway(leader)
+        if self.best is None or leader.is_better_than(self.best):
+            assert self.ascent is not None  # of which the leader is a round
+            back = min(self.rounds - leader.rounds // 2, len(self.ascent.steps))
+            self.best, self.halfway = leader, self.ascent.back(back)
+            self.halfway_rounds = self.rounds - back
         self.ascent, self.leader, self.least, self.waited = None, None, math.inf, 0
         self._turn(self.best.step)
 
-    def _halfway(self, leader: Peak) -> Fork:
-        assert self.ascent is not None  # of which the leader is a round
-        back = min(self.rounds - leader.rounds // 2, len(self.ascent.steps))
-        return Fork(self.step, self.rounds - back, self.ascent.back(back))
-
-    def _turn(self, at: int) -> None:
-        for step, open_ in ((at + 1, at >= 0), (at - 1, at <= 0)):
+    def _turn(self, best: int) -> None:
+        """Go on next to the best step, upward of the kernel's own scale first."""
+        for step, open_ in ((best + 1, best >= 0), (best - 1, best <= 0)):
             if open_ and step not in dict(self.tried) and abs(step) <= FARTHEST:
                 self.step = step
                 return

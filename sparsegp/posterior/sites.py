@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsegp.kernels import Kernel
 from sparsegp.math.linalg import lower_cholesky, solve_lower
-from sparsegp.posterior.base import ActiveRows, PosteriorWeights, Rows, posterior
+from sparsegp.posterior.base import ActiveRows, PosteriorWeights, Rows
 from sparsegp.posterior.calibration import with_calibration
 from sparsegp.types import Doubles
 
@@ -20,7 +20,6 @@ TOLERANCE = 1e-8
 MAX_ROUNDS = 5000
 
 
-@posterior("adf")
 def adf(active: ActiveRows, rows: Rows | None) -> PosteriorWeights:
     """Return the sites as they were set at inclusion (GR section 5, SLH algorithm 1).
 
@@ -41,7 +40,6 @@ def regression(active: ActiveRows, site: Doubles) -> PosteriorWeights:
     )
 
 
-@posterior("active")
 def active_only(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     """Return the sites iterated to convergence on the active rows (GR eq. 4.6).
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from scipy.linalg.lapack import dpstrf
 
-from sparsegp.errors import NumericalError, SettingsError
-from sparsegp.ivm.greedy import Order
+from sparsegp.errors import NumericalError
 from sparsegp.ivm.inclusions import merge
 from sparsegp.ivm.pool import Pool
 from sparsegp.kernels import parse
@@ -126,9 +125,3 @@ def test_a_variance_lost_to_rounding_is_an_error(take):
     lost = replace(offered, variance=offered.variance * 0.0 - 1.5)
     with np.errstate(invalid="ignore"), pytest.raises(NumericalError, match=r"variance -1\.5"):
         getattr(pool_of(run, lost, 2), take)(2)
-
-
-@pytest.mark.parametrize("settings", [{"lookahead": 0}, {"panel": -1}])
-def test_orders_are_positive(settings):
-    with pytest.raises(SettingsError, match="must be at least 1, got"):
-        Order(**settings)

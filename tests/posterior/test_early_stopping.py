@@ -93,9 +93,9 @@ def test_a_larger_variance_must_be_ahead_by_a_standard_error() -> None:
     for lead, expected in ((0.9, False), (1.1, True)):
         larger = Peak(1, 1, told(1.0 - lead * error, spread), np.zeros(1))
         smaller = Peak(-1, 1, told(1.0 - lead * error, spread), np.zeros(1))
-        assert larger.is_ahead_of(base) is expected
-        assert smaller.is_ahead_of(base) is True
-    assert not base.is_ahead_of(base)
+        assert larger.is_better_than(base) is expected
+        assert smaller.is_better_than(base) is True
+    assert not base.is_better_than(base)
 
 
 @pytest.mark.parametrize(("lead", "rounds"), [(0.9 * SURE, 1), (1.1 * SURE, 2)])
@@ -125,8 +125,8 @@ def test_an_ascent_goes_on_while_it_gets_better_at_all() -> None:
 @pytest.mark.parametrize(("lead", "expected"), [(0.9 * LEAD, False), (1.1 * LEAD, True)])
 def test_a_larger_variance_must_be_worth_its_rounds(lead: float, expected: bool) -> None:
     base = Peak(0, 1, told(1.0), np.zeros(1))
-    assert Peak(1, 1, told(1.0 - lead), np.zeros(1)).is_ahead_of(base) is expected
-    assert Peak(-1, 1, told(1.0 - lead), np.zeros(1)).is_ahead_of(base) is True
+    assert Peak(1, 1, told(1.0 - lead), np.zeros(1)).is_better_than(base) is expected
+    assert Peak(-1, 1, told(1.0 - lead), np.zeros(1)).is_better_than(base) is True
 
 
 @pytest.mark.parametrize("stop", [0, 1, 7, 8, 20, 10_000])
