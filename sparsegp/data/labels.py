@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp.errors import DataError
+from sparsegp.state import GREATEST
 from sparsegp.types import Doubles, Integers, Labels
 
 REAL_KINDS = "biuf"
@@ -117,6 +118,13 @@ class Numbers:
 
     offset: float
     scale: float
+
+    def __post_init__(self) -> None:
+        if not (0 < self.scale <= GREATEST and abs(self.offset) <= GREATEST):
+            raise DataError(
+                f"labels of a regression must be at most {GREATEST:g}, found mean {self.offset:g} "
+                f"and standard deviation {self.scale:g}"
+            )
 
     @classmethod
     def of(cls, y: Labels | None, source: str) -> "Numbers":
