@@ -68,15 +68,14 @@ def place(options: dict[str, Any]) -> tuple[dict[str, int], bool]:
     from sparsegp.runtime.clusters import read_cluster_file
     from sparsegp.runtime.threads import usable_cpus
 
-    shared.place(options)  # refuses more than one
+    where = shared.place({**options, "tls": None})["where"] or f"threads={usable_cpus()}"
     if options["cluster"] is not None:
-        file = read_cluster_file(Path(options["cluster"]))
+        file = read_cluster_file(Path(where))
         return {"n_workers": file["workers"]}, not str(file.get("class")).endswith("LocalCluster")
-    name = "threads" if options["workers"] is None else "workers"
-    number = usable_cpus() if options[name] is None else options[name]
-    if number < 1:
+    name, _, number = where.partition("=")
+    if int(number) < 1:
         raise SettingsError(f"the number of {name} must be at least 1, got {number}")
-    return {f"n_{name}": number}, False
+    return {f"n_{name}": int(number)}, False
 
 
 def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -66,9 +66,9 @@ def _opened(where: str | os.PathLike[str] | None, tls: Path | None) -> Runtime:
     if number:
         return clusters.start_local(int(number[2]))
     if "://" in name or re.fullmatch(r".+:\d+", name):
-        return clusters.connect(name, tls=tls)
+        return clusters.connect(name, tls)
     if name.endswith(".json"):
-        return clusters.connect(scheduler_file=Path(name), tls=tls)
+        return clusters.connect(Path(name), tls)
     if name.endswith((".yaml", ".yml")):
         return clusters.open_cluster_file(Path(name))
     raise SettingsError(

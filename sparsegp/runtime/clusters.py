@@ -12,9 +12,9 @@ import logging
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 import dask
 import distributed
 import yaml
+from distributed.utils import silence_logging_cmgr
 
 from sparsegp.errors import ClusterError, SettingsError
 from sparsegp.runtime.dask import DaskRuntime
@@ -46,6 +47,9 @@ SETTINGS = {
     "distributed.scheduler.worker-ttl": "60s",  # a worker that hangs is ended by its nanny
     "distributed.comm.timeouts.connect": "10s",
 }
+PLACES = ("class", "scheduler", "scheduler_file")
+KINDS = {"workers": (int,), "seconds": (int, float), "direct": (bool,)}
+"""Of the values of a cluster file that are no texts."""
 MOST_LETTERS = 200
 """Of what was found, in a message."""
 
@@ -55,26 +59,12 @@ def start_local(n_workers: int, seconds: float = 60.0) -> DaskRuntime:
 
     They end by themselves when this process ends, however it ends. The main module of a script is
     imported by each of them, so a script needs the guard ``if __name__ == "__main__"``.
-
-    Parameters
-    ----------
-    n_workers : int
-    seconds : float
-        That scheduler and workers may take to start, each.
-
-    Raises
-    ------
-    SettingsError
-        If `n_workers` is less than 1.
-    ClusterError
-        If the workers do not start in time.
     """
     if n_workers < 1:
         raise SettingsError(f"the number of workers must be at least 1, got {n_workers}")
+    options = {**LOCAL_OPTIONS, "n_workers": n_workers}
     try:
-        return _start(
-            lambda: LocalCluster(n_workers=n_workers, **LOCAL_OPTIONS), n_workers, seconds
-        )
+        return _start(lambda: LocalCluster(**options), n_workers, seconds)
     except Exception as error:
         raise ClusterError(
             f"{n_workers} worker processes did not start in {seconds:g} s ({_short(error)}); a "
@@ -83,80 +73,51 @@ def start_local(n_workers: int, seconds: float = 60.0) -> DaskRuntime:
 
 
 def connect(
-    address: str | None = None,
-    scheduler_file: Path | None = None,
+    address: str | Path,
     tls: Path | None = None,
     n_workers: int = 1,
     seconds: float = 30.0,
     direct: bool = True,
 ) -> DaskRuntime:
-    """Connect to a running scheduler and wait for workers.
+    """Connect to a scheduler at an address, or of the file that it wrote.
 
-    Parameters
-    ----------
-    address : str, optional
-        Of the scheduler.
-    scheduler_file : Path, optional
-        That the scheduler wrote, in place of the address.
-    tls : Path, optional
-        Folder with the certificate of the cluster: ca.pem, cert.pem, key.pem. If left out, what the
-        configuration of Dask says.
-    n_workers : int
-        At least so many must be there.
-    seconds : float
-        That scheduler and workers may take to answer, each.
-    direct : bool
-        Whether this process can reach the workers; else messages go through the scheduler.
-
-    Raises
-    ------
-    SettingsError
-        If the certificate cannot be used.
-    ClusterError
-        If the file is damaged, or scheduler or workers are not there in time.
+    It must answer, and have `n_workers` at least, in so many seconds each. `tls` is the folder with
+    its certificate; without one the configuration of Dask holds. `direct` says whether this process
+    can reach the workers; else messages go through the scheduler.
     """
-    place = address if scheduler_file is None else _address_in(scheduler_file)
+    if isinstance(address, Path):
+        address = _address_in(address)
     options = {"direct_to_workers": direct, "set_as_default": False, "security": _security(tls)}
+    try:
+        with silence_logging_cmgr("critical"):
+            client = _within(seconds, lambda: Client(address, timeout=seconds, **options))
+    except Exception as error:
+        raise ClusterError(
+            f"no dask scheduler answered at {address} within {seconds:g} s ({_short(error)}); "
+            "check the address, that the scheduler runs, and whether it wants a certificate"
+        ) from error
     with ExitStack() as stack:
-        try:
-            with _quiet_logs():
-                client = _within(seconds, lambda: Client(place, timeout=seconds, **options))
-            stack.callback(client.close)
-        except Exception as error:
-            raise ClusterError(
-                f"no dask scheduler answered at {place} within {seconds:g} s ({_short(error)}); "
-                "check the address, that the scheduler runs, and whether it wants a certificate"
-            ) from error
+        stack.callback(client.close)
         try:
             client.wait_for_workers(n_workers, timeout=seconds)
         except TimeoutError:
             raise ClusterError(
-                f"the scheduler at {place} has {len(client.nthreads())} workers after {seconds:g} "
-                f"s, but {n_workers} must be there; start workers with: dask worker {place}"
+                f"the scheduler at {address} has {len(client.nthreads())} workers after "
+                f"{seconds:g} s, but {n_workers} must be there; start workers with: dask worker "
+                f"{address}"
             ) from None
         return DaskRuntime(client, stack.pop_all().close)
 
 
 def open_cluster_file(path: Path) -> DaskRuntime:
-    """Start the cluster of a file, or connect to it.
-
-    Raises
-    ------
-    SettingsError
-        If the file is wrong, or a package is missing.
-    ClusterError
-        If the cluster does not start in time.
-    """
+    """Start the cluster of a file, or connect to it."""
     options = read_cluster_file(path)
     workers, seconds = options.pop("workers"), options.pop("seconds", 60)
     direct, name = options.pop("direct", True), options.pop("class", None)
     if name is None:
-        files = {
-            key: path.parent / options[key] for key in ("scheduler_file", "tls") if key in options
-        }
-        return connect(
-            options.get("scheduler"), **files, n_workers=workers, seconds=seconds, direct=direct
-        )
+        address = options.get("scheduler") or path.parent / options["scheduler_file"]
+        tls = path.parent / options["tls"] if "tls" in options else None
+        return connect(address, tls, workers, seconds, direct)
     cluster = _class(path, name)
     if "n_workers" in signature(cluster).parameters:
         options["n_workers"] = workers
@@ -185,26 +146,17 @@ def read_cluster_file(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path} is not valid YAML: {_short(error)}") from None
     if not isinstance(options, dict) or not all(isinstance(key, str) for key in options):
         raise SettingsError(f"{path} must hold keys and values, such as 'workers: 4'")
-    kinds: dict[str, tuple[type, ...]] = {
-        "workers": (int,),
-        "seconds": (int, float),
-        "direct": (bool,),
-    }
-    for key in (key for key in options if key in (*kinds, *PLACES, "tls")):
-        if type(options[key]) not in kinds.get(key, (str,)):  # a truth value is no number
+    own = {*KINDS, *PLACES, "tls"}
+    for key in sorted(own & options.keys()):
+        if type(options[key]) not in KINDS.get(key, (str,)):  # a truth value is no number
             raise SettingsError(f"{path}: {key} cannot be {_short(repr(options[key]))}")
     if len(options.keys() & PLACES) != 1:
         raise SettingsError(f"{path} must name one of {', '.join(PLACES)}")
-    if not 1 <= options.get("workers", 0) <= MOST_WORKERS or not options.get("seconds", 1) > 0:
+    if options.get("workers", 0) < 1 or not options.get("seconds", 1) > 0:
         raise SettingsError(f"{path}: workers must be at least 1, and seconds more than 0")
-    unknown = options.keys() - {*kinds, *PLACES, "tls"}
-    if "class" not in options and unknown:
+    if "class" not in options and (unknown := options.keys() - own):
         raise SettingsError(f"{path}: unknown key {_short(repr(min(unknown)))}")
     return options
-
-
-PLACES = ("class", "scheduler", "scheduler_file")
-MOST_WORKERS = 100_000
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc] # yaml is not typed
@@ -252,7 +204,7 @@ def _start(
 ) -> DaskRuntime:
     """Start a cluster, connect to it, and wait for its workers."""
     with ExitStack() as stack, dask.config.set(SETTINGS):
-        stack.enter_context(_quiet_logs())
+        stack.enter_context(silence_logging_cmgr("critical"))
         cluster = stack.enter_context(_within(seconds, make))
         client = Client(cluster, direct_to_workers=direct, set_as_default=False, timeout=seconds)
         stack.callback(client.close)
@@ -295,9 +247,8 @@ def _security(folder: Path | None) -> Any:
     if folder is None:
         return Security()
     ca, cert, key = (str(folder.expanduser() / name) for name in ("ca.pem", "cert.pem", "key.pem"))
-    security = Security(
-        require_encryption=True, tls_ca_file=ca, tls_client_cert=cert, tls_client_key=key
-    )
+    files = {"tls_ca_file": ca, "tls_client_cert": cert, "tls_client_key": key}
+    security = Security(require_encryption=True, **files)
     try:
         security.get_connection_args("client")
     except (OSError, ValueError, RuntimeError) as error:  # also ssl.SSLError, and ~nobody
@@ -311,13 +262,12 @@ def _address_in(path: Path) -> str:
     """Return the address that a scheduler wrote to a file."""
     try:
         return str(json.loads(path.read_text())["address"])
-    except OSError as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        what = "cannot be read" if isinstance(error, OSError) else "holds no scheduler address"
         raise ClusterError(
-            f"scheduler file {path} cannot be read ({error.strerror}); start the scheduler with: "
-            f"dask scheduler --scheduler-file {path}"
+            f"scheduler file {path} {what}; start the scheduler with: dask scheduler "
+            f"--scheduler-file {path}"
         ) from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ClusterError(f"scheduler file {path} holds no scheduler address") from error
 
 
 def _short(found: object) -> str:
@@ -326,18 +276,6 @@ def _short(found: object) -> str:
         found = found.__cause__
     text = " ".join(str(found)[: 2 * MOST_LETTERS].split()) or type(found).__name__
     return text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 3] + "..."
-
-
-@contextmanager
-def _quiet_logs() -> Iterator[None]:
-    """Keep the log lines of distributed from the terminal."""
-    logger = logging.getLogger("distributed")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 class IgnoreInterrupts(distributed.WorkerPlugin):

@@ -9,7 +9,6 @@ from sparsegp.settings.base import Settings, redeclared
 
 if TYPE_CHECKING:
     from sparsegp.dense import Method
-    from sparsegp.likelihoods import Likelihood
     from sparsegp.likelihoods.parse import Wanted
 
 
@@ -82,23 +81,6 @@ class DenseSettings(Settings):
 
         return parse(self.likelihood or self.build_method().likelihoods[0])
 
-    @property
-    def learns_likelihood(self) -> bool:
-        """Whether the noise variance of a regression is learnt; "hmc" samples kernels alone."""
-        return self.is_regression and self.learn == "evidence"
-
-    def choose_likelihood(self, n_classes: int) -> "Likelihood":
-        """Return the likelihood for so many classes.
-
-        Raises
-        ------
-        SettingsError
-            If the method has none.
-        """
-        from sparsegp.dense import likelihood_for
-
-        return likelihood_for(type(self.build_method()), n_classes, self.likelihood)
-
     def sizes(self, n_classes: int) -> tuple[int, int]:
         """Return how many kernels there are, and (n, n) matrices that are held at a time.
 
@@ -107,10 +89,13 @@ class DenseSettings(Settings):
         SettingsError
             If the method is not for so many classes.
         """
-        likelihood = self.choose_likelihood(n_classes)
+        from sparsegp.dense import likelihood_for
+
+        method = self.build_method()
+        likelihood = likelihood_for(type(method), n_classes, self.likelihood)
         n_latent = likelihood.n_latent(n_classes)
         n_kernels = n_latent if self.kernel_per_class else 1
-        return n_kernels, self.build_method().matrices(n_kernels, n_latent, likelihood.name)
+        return n_kernels, method.matrices(n_kernels, n_latent, likelihood.name)
 
     def rows_to_include(self, n: int) -> int:
         """Return the number of rows that the model holds: all."""

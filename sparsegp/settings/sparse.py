@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from sparsegp.ivm.greedy import Order
     from sparsegp.ivm.shrink import Bound
-    from sparsegp.likelihoods import Likelihood, SiteRule
+    from sparsegp.likelihoods import Likelihood
 
 DEFAULT_N_ACTIVE = 1000
 DEFAULT_PANEL = 16
@@ -235,30 +235,6 @@ class TrainSettings(Settings):
         bound = Bound(self.stub_entries, self.shrink_every, self.keep_best)
         columns = 1 if self.active_per_class else n_kernels  # of an inclusion
         return bound.for_run(n - self.n_validation(n), n_active, columns)
-
-    def rule(self, n_classes: int) -> "SiteRule":
-        """Return the likelihood for so many classes, and its sites.
-
-        Raises
-        ------
-        SettingsError
-            If the likelihood is for another number of classes.
-        """
-        from sparsegp.likelihoods import SiteRule
-
-        likelihood = self.start_likelihood(n_classes)
-        several = likelihood.n_latent(n_classes) > 1
-        if self.sites == "moments" and several and not self.kernel_per_class:
-            raise SettingsError(
-                f"sites=moments of likelihood={self.likelihood} differ from class to class, so "
-                "each needs a kernel of its own; give kernel_per_class (--kernel-per-class)"
-            )
-        if self.learn == "evidence" and several and self.strategy != "constant":
-            raise SettingsError(
-                f"strategy={self.strategy} is for likelihoods of one latent value, got "
-                f"{self.likelihood}; give strategy=constant"
-            )
-        return SiteRule(likelihood, self.sites, self.epsilon if self.sites == "moments" else 0.0)
 
     def start_likelihood(self, n_classes: int) -> "Likelihood":
         """Return the likelihood before anything is learnt."""

@@ -169,28 +169,6 @@ def test_stopped_and_resumed(workers, number, longer, files, start, invoke, last
     assert record["kernels"] == [longer]
 
 
-@pytest.mark.parametrize(
-    ("command", "options", "pattern"),
-    [
-        (("train",), ("--max-seconds", 5, "--max-trials", 5), r"limits a tuning; give --tune too"),
-        (("tune",), ("--max-trials", 0), r"max_trials must be at least 1, got 0"),
-        (("tune",), ("--max-seconds", -1), r"max_seconds must be positive, got -1"),
-        (("tune",), ("--kernel-per-class",), r"one kernel for all classes"),
-        (("tune",), ("--workers", 0), r"workers must be at least 1, got 0"),
-        (("tune",), ("--posterior", "adf", "--stub-memory", "1MB"), r"tune without --stub-"),
-        (("train", "--tune"), ("--likelihood", "probit"), r"leave the tuning out"),
-        (("train", "--tune"), ("--task", "regression"), r"tuning is for classification"),
-    ],
-)
-def test_errors(command, options, pattern, files, invoke, tmp_path):
-    out = tmp_path / "run"
-    result = invoke(*command, files / "pair.npz", "--out", out, *options, "--quiet", code=2)
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("error: ")
-    assert re.search(pattern, line)
-    assert not out.exists()
-
-
 def test_other_settings_are_refused(tuned, files, invoke):
     run, _ = tuned
     arguments = ("--out", run, *SMALL, "--resume", "--quiet")

@@ -77,22 +77,14 @@ def test_options_that_do_not_fit_are_one_line(invoke, data, first, tmp_path, arg
     assert not out.exists()
 
 
-def test_other_data_other_runs_and_no_run(invoke, data, first, files, tmp_path, trained):
+def test_other_data_and_the_same_place(invoke, data, first, tmp_path):
     def refused(*arguments):
         return invoke("train", *arguments, "--out", tmp_path / "second", code=2).stderr
 
-    assert "must hold the active rows of the model" in refused(
-        files / "pair.npz", "--virtual", first, "--image", "4x3"
-    )
     X, y = images(200, 5)
     np.savez(tmp_path / "other.npz", X=X, y=y)
     assert "must hold the active rows" in refused(
         tmp_path / "other.npz", "--virtual", first, "--image", "4x3"
-    )
-    assert "must hold the active rows of the model" in refused(data, "--virtual", trained)
-    assert "none is missing" in refused(data, "--virtual", tmp_path / "none")
-    assert "--shift and --image is for copies; give --virtual RUN too" in refused(
-        data, "--shift", 1, "--image", "4x3"
     )
     assert "holds another run" in invoke(
         "train", data, "--virtual", first, "--image", "4x3", "--out", first, code=2

@@ -15,7 +15,6 @@ from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.criteria import Random
 from sparsegp.ivm.pairs import PairSet
 from sparsegp.kernels import parse
-from sparsegp.runtime.base import Part
 from sparsegp.runtime.threads import ThreadRuntime
 from tests.ivm.problems import CASES, N_ACTIVE, N, Problem, bits, candidates, case, rings
 
@@ -59,7 +58,7 @@ def test_threads_change_no_bit(whole):
     with ThreadRuntime(2) as runtime:
 
         def threads(blocks):
-            parts = [Part(k, {"block": block}) for k, block in enumerate(blocks)]
+            parts = [{"block": block} for block in blocks]
             runtime.build(lambda block: block, parts)
             return runtime
 

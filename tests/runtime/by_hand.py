@@ -76,7 +76,7 @@ class Cluster:
 
     def runtime(self, **limits: float) -> DaskRuntime:
         """Return a runtime on all workers, with some limits of its own."""
-        runtime = connect(scheduler_file=self.file, n_workers=len(self.workers))
+        runtime = connect(self.file, n_workers=len(self.workers))
         for name, value in limits.items():
             setattr(runtime, name, value)
         return runtime

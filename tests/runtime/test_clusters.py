@@ -151,7 +151,7 @@ def test_nobody_answers(tmp_path: Path) -> None:
     for text in ("{", "[" * 100_000, '{"id": 1}'):
         damaged.write_text(text)
         with pytest.raises(ClusterError, match="holds no scheduler address"):
-            connect(scheduler_file=damaged)
+            connect(damaged)
 
 
 def test_too_few_workers(address: str) -> None:
