@@ -36,7 +36,9 @@ class Settings(Checked):
         applies="learn",
     )
     scaling: str = setting(
-        "auto", "Of inputs: auto, standard, range or none.", choices="sparsegp.data:SCALINGS"
+        "auto",
+        "Of inputs: auto, standard, range, quantile or none.",
+        choices="sparsegp.data:SCALINGS",
     )
     seed: int = setting(0, "Key of whatever is random.", least=0)
 
