@@ -1,5 +1,6 @@
 """Named families: kernels, criteria, posteriors, readers are looked up here by name."""
 
+import ast
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any, Generic, TypeVar
@@ -69,3 +70,25 @@ def call_text(member: Any) -> str:
     if len(given) == 1 and isinstance(given[0], tuple):
         given = list(given[0])
     return f"{member.name}({', '.join(map(repr, given))})" if given else str(member.name)
+
+
+def read_call(text: str) -> tuple[str, list[Any] | None, dict[str, Any]]:
+    """Return name, values and named values of a call: ``gibbs``, ``rbf(1.5)`` or ``ep(damping=1)``.
+
+    Values are Python literals; they are None where there are no parentheses.
+
+    Raises
+    ------
+    ValueError
+        If the text cannot be read.
+    """
+    try:
+        match ast.parse(text.strip(), mode="eval").body:
+            case ast.Name(name):
+                return name, None, {}
+            case ast.Call(ast.Name(name), values, named):
+                given = {each.arg or "": ast.literal_eval(each.value) for each in named}
+                return name, [ast.literal_eval(value) for value in values], given
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        pass
+    raise ValueError(text)

@@ -14,6 +14,7 @@ A field with the metadata `UNSAVED` has a default, which it takes again: it foll
 """
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -31,16 +32,25 @@ T = TypeVar("T")
 UNSAVED = MappingProxyType({"saved": False})
 """Metadata of a field that is not part of what is saved."""
 
+TRIANGLES = MappingProxyType({"saved": "triangles"})
+"""Metadata of a list of lower triangular matrices (d, d), which are saved in single precision."""
+
+GREATEST = 1e100
+"""Of the numbers in a model, so that no product of them overflows."""
+
 
 def to_arrays(state: Any) -> dict[str, NDArray[Any]]:
     """Return the fields of an instance of a dataclass as arrays by their names."""
     out: dict[str, NDArray[Any]] = {}
-    for name, kind, _ in _fields(type(state)):
+    for name, kind, _, is_triangles in _fields(type(state)):
         value, element = getattr(state, name), _element(kind)
         parts: dict[str, Any] = {}
         if value is None:
             continue
-        if _is_state(kind):
+        if is_triangles:
+            packed = np.stack([factor[np.tril_indices(len(factor))] for factor in value])
+            out[name] = packed.astype(np.float32)
+        elif _is_state(kind):
             parts = {name: value}
         elif _is_state(element):
             parts = {f"{name}.{i}": each for i, each in enumerate(value)}
@@ -77,9 +87,10 @@ def from_arrays(kind: type[T], arrays: Mapping[str, NDArray[Any]]) -> T:
     """
     values: dict[str, Any] = {}
     try:
-        for name, inner, optional in _fields(kind):
+        for name, inner, optional, is_triangles in _fields(kind):
             missing = optional and name not in arrays and not _below(name, arrays)
-            values[name] = None if missing else _value(inner, name, arrays)
+            read = _triangles if is_triangles else _value
+            values[name] = None if missing else read(inner, name, arrays)
         return kind(**values)
     except (KeyError, ValueError, TypeError) as error:
         raise StoreError(
@@ -89,17 +100,15 @@ def from_arrays(kind: type[T], arrays: Mapping[str, NDArray[Any]]) -> T:
         ) from error
 
 
-def _fields(kind: Any) -> Iterator[tuple[str, Any, bool]]:
-    """Yield name, type when it is not None, and whether it may be None, of what is saved."""
+def _fields(kind: Any) -> Iterator[tuple[str, Any, bool, bool]]:
+    """Yield name, type when it is not None, whether it may be None, and is of triangles."""
     hints = get_type_hints(kind)
-    for name in (each.name for each in fields(kind) if each.metadata != UNSAVED):
-        kinds = get_args(hints[name])
-        optional = NoneType in kinds and len(kinds) == 2
-        yield (
-            name,
-            next(k for k in kinds if k is not NoneType) if optional else hints[name],
-            optional,
-        )
+    for each in fields(kind):
+        if each.metadata != UNSAVED:
+            kinds = get_args(hints[each.name])
+            optional = NoneType in kinds and len(kinds) == 2
+            inner = next(k for k in kinds if k is not NoneType) if optional else hints[each.name]
+            yield each.name, inner, optional, each.metadata == TRIANGLES
 
 
 def _value(kind: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
@@ -113,6 +122,14 @@ def _value(kind: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
         return sequence(_elements(element, name, arrays))
     value = json.loads(arrays[name].tobytes())
     return kind.from_json(value) if hasattr(kind, "from_json") else value
+
+
+def _triangles(_: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    """Return lower triangular matrices (d, d)."""
+    rows, columns = np.tril_indices(math.isqrt(2 * arrays[name].shape[1]))
+    full = np.zeros((len(arrays[name]), rows[-1] + 1, rows[-1] + 1))
+    full[:, rows, columns] = arrays[name]
+    return list(full)
 
 
 def _elements(kind: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> Iterator[Any]:

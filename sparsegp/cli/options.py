@@ -123,14 +123,15 @@ def place(options: dict[str, Any]) -> dict[str, Any]:
         If there are more, or a certificate is given for none of those that take one.
     """
     named = given(options, ("threads", "workers", "scheduler", "scheduler_file", "cluster"))
+    tls = options.get("tls")
     if len(named) > 1:
         raise SettingsError(f"give only one option that says where to run; got {in_words(named)}")
-    if options["tls"] is not None and not named.keys() & {"scheduler", "scheduler_file"}:
+    if tls is not None and not named.keys() & {"scheduler", "scheduler_file"}:
         raise SettingsError("--tls goes with --scheduler or --scheduler-file; give one of them")
     found = [
         f"{name}={value}" if isinstance(value, int) else value for name, value in named.items()
     ]
-    return {"where": found[0] if found else None, "tls": options["tls"]}
+    return {"where": found[0] if found else None, "tls": tls}
 
 
 def settings_of(options: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp.errors import DataError
+from sparsegp.state import GREATEST
 from sparsegp.types import Doubles, Integers, Labels
 
 REAL_KINDS = "biuf"
@@ -118,6 +119,13 @@ class Numbers:
     offset: float
     scale: float
 
+    def __post_init__(self) -> None:
+        if not (0 < self.scale <= GREATEST and abs(self.offset) <= GREATEST):
+            raise DataError(
+                f"labels of a regression must be at most {GREATEST:g}, found mean {self.offset:g} "
+                f"and standard deviation {self.scale:g}"
+            )
+
     @classmethod
     def of(cls, y: Labels | None, source: str) -> "Numbers":
         """Return what standardises the labels of the training rows; see `as_numbers`."""
@@ -202,12 +210,6 @@ def labels_from_text(texts: Sequence[str], source: str) -> Labels:
     return np.array([int(Decimal(text)) for text in texts], dtype=np.int64)
 
 
-def whole_numbers(labels: Doubles) -> Labels:
-    """Return floats (n,) as integers of 64 bits if all are such, else unchanged."""
-    whole = np.all((labels == np.rint(labels)) & (np.abs(labels) < TOO_LARGE))
-    return labels.astype(np.int64) if whole else labels
-
-
 def _unique(y: Labels | None, source: str) -> tuple[Labels, Integers]:
     """Return the distinct labels, sorted and of one type, and the place of the label of each row.
 
@@ -216,8 +218,10 @@ def _unique(y: Labels | None, source: str) -> tuple[Labels, Integers]:
     labels = tidy_labels(y, source)
     if labels.dtype.kind == "O" or (labels.dtype.kind == "f" and np.isnan(labels).any()):
         labels = _one_type(labels.tolist(), source)
-    if labels.dtype.kind == "f":
-        labels = whole_numbers(labels)
+    if labels.dtype.kind == "f" and np.all(
+        (labels == np.rint(labels)) & (np.abs(labels) < TOO_LARGE)
+    ):
+        labels = labels.astype(np.int64)
     found, places = np.unique(labels, return_inverse=True)
     if found.dtype.kind == "f" or (found.dtype.kind == "u" and found[-1] >= TOO_LARGE):
         raise DataError(

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sparsegp.data.blocks import from_memory
 from sparsegp.data.labels import REAL_KINDS, tidy_labels
-from sparsegp.errors import DataError
+from sparsegp.errors import DataError, one_line
 from sparsegp.types import Integers, Labels
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Table:
     y : array (n,) or None
         Labels as found, integers or strings; None where there are none.
     source : str
-        Where the rows come from, for messages.
+        Where the rows come from, for messages; kept without credentials.
     origin : Integers (n,), optional
         Where some rows are copies of others: for each row the number of its original, which is its
         own for the originals.
@@ -49,6 +49,7 @@ class Table:
     names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "source", one_line(self.source))
         require_two_dimensions(self.X, self.source)
         if self.X.dtype.kind not in REAL_KINDS:
             raise DataError(f"X must hold real numbers; {self.source} holds {self.X.dtype}")

@@ -5,7 +5,6 @@ rows, as a mixture of Gaussians (mixture.py). It is a frozen dataclass whose fie
 ``class EP(Method, name="ep")`` enters it in `METHODS`.
 """
 
-import ast
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
@@ -23,7 +22,7 @@ from sparsegp.kernels import Kernel
 from sparsegp.learning.objective import with_parameters
 from sparsegp.likelihoods import Likelihood
 from sparsegp.likelihoods.parse import parse as parse_likelihood
-from sparsegp.registry import Registry
+from sparsegp.registry import Registry, read_call
 from sparsegp.types import Doubles
 
 
@@ -159,6 +158,11 @@ class Method(Checked, Iterative[Problem, Fit]):
             cls.name = name
             METHODS.register(name)(cls)
 
+    def __str__(self) -> str:
+        pairs = [(each.name, getattr(self, each.name), each.default) for each in fields(self)]
+        options = ", ".join(f"{name}={value!r}" for name, value, at in pairs if value != at)
+        return f"{self.name}({options})" if options else self.name
+
     def start(self, problem: Problem, near: NDArray[Any] | None = None) -> Any:
         """Return the state before the first step.
 
@@ -217,18 +221,14 @@ def parse_method(text: str) -> Method:
         If the text cannot be read, or an option is not known or out of range.
     """
     try:
-        match ast.parse(text.strip(), mode="eval").body:
-            case ast.Name(name):
-                options: dict[str, Any] = {}
-            case ast.Call(ast.Name(name), [], given):
-                options = {one.arg or "": ast.literal_eval(one.value) for one in given}
-            case _:
-                raise ValueError
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        name, values, options = read_call(text)
+    except ValueError:
+        values = [text]
+    if values:
         raise SettingsError(
             f"cannot read method {text!r}: expected a name, then name=value in parentheses; write "
             "for example 'ep(damping=0.5)'"
-        ) from None
+        )
     known = [each.name for each in fields(METHODS[name])]
     for unknown in options.keys() - set(known):
         found = ", ".join(known) or "none"

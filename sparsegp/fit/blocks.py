@@ -20,10 +20,12 @@ from sparsegp.ivm.greedy import Selection
 from sparsegp.ivm.pairs import PairBlock, PairSelection, PairSet
 from sparsegp.ivm.rows import BlockSettings, MarginalMetrics
 from sparsegp.learning.objective import with_parameters
+from sparsegp.likelihoods import SiteRule
 from sparsegp.model import SparseModel
 from sparsegp.posterior.refits import keep_up
 from sparsegp.runtime.base import Message
 from sparsegp.runtime.scratch import zeros_in_file
+from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Booleans, Doubles
 
@@ -89,7 +91,7 @@ class SparseRun(Run[SparseModel]):
         self.in_step = False
         self.coefficients: Doubles | None = None
         self.rounds, self.history = 0, list[dict[str, float]]()
-        rule = settings.rule(len(data.classes))
+        rule = site_rule(settings, len(data.classes))
         n_latent = rule.likelihood.n_latent(len(data.classes))
         kernels = settings.kernels(n_latent, data.scaled_variances)
         bound = settings.bound(n, self.n_active, len(kernels))
@@ -108,6 +110,16 @@ class SparseRun(Run[SparseModel]):
         )
         unit, n_workers = self.block_settings.unit, self.runtime.n_workers
         self.block_rows = memory.rows_of_block(n, n_workers, unit, self.block_rows)
+
+    def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
+        """Refuse a run that does not fit the memory of its processes."""
+        where: dict[str, Any] = {"n_threads": self.runtime.n_workers}
+        if not isinstance(self.runtime, ThreadRuntime):
+            held = memory.held_bytes(rows.X)
+            where = {"n_workers": self.runtime.n_workers, "source_bytes": held}
+        where |= {"block_rows": self.block_rows, "scratch": self.scratch is not None}
+        shape = memory.shape_of(rows, held_out, n_classes, self.settings, **where)
+        memory.check(shape, self.runtime)
 
     # -- blocks ------------------------------------------------------------------------------------
 
@@ -291,3 +303,26 @@ class SparseRun(Run[SparseModel]):
             shape = shape[::-1] if name == "stub" else shape
             chunks.append(da.from_delayed(block, shape, dtype=dtype))
         return da.concatenate(chunks, axis=int(name == "stub"))  # type: ignore[no-any-return]
+
+
+def site_rule(settings: TrainSettings, n_classes: int) -> SiteRule:
+    """Return the likelihood for so many classes, and its sites.
+
+    Raises
+    ------
+    SettingsError
+        If the settings are for another number of classes.
+    """
+    likelihood = settings.start_likelihood(n_classes)
+    several, moments = likelihood.n_latent(n_classes) > 1, settings.sites == "moments"
+    if moments and several and not settings.kernel_per_class:
+        raise SettingsError(
+            f"sites=moments of likelihood={settings.likelihood} differ from class to class, so "
+            "each needs a kernel of its own; give kernel_per_class (--kernel-per-class)"
+        )
+    if settings.learn == "evidence" and several and settings.strategy != "constant":
+        raise SettingsError(
+            f"strategy={settings.strategy} is for likelihoods of one latent value, got "
+            f"{settings.likelihood}; give strategy=constant"
+        )
+    return SiteRule(likelihood, settings.sites, settings.epsilon if moments else 0.0)

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp import memory
 from sparsegp.data import Table
-from sparsegp.dense import Mixture, Problem, Session, Status, infer
+from sparsegp.dense import Mixture, Problem, Session, Status, infer, likelihood_for
 from sparsegp.fit.run import Run
 from sparsegp.ivm.rows import TILE
 from sparsegp.model import DenseModel
@@ -29,12 +28,6 @@ class DenseRun(Run[DenseModel]):
 
     settings: DenseSettings
 
-    def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
-        """Refuse more rows than memory can hold."""
-        del held_out  # predicted a few at a time
-        shape = memory.shape_of(rows, None, n_classes, self.settings)
-        memory.check(shape, self.runtime)
-
     def build(self) -> None:
         """Read the rows, and go to the state of the newest checkpoint."""
         data, self._total = self.data, -1
@@ -48,7 +41,8 @@ class DenseRun(Run[DenseModel]):
     def complete(self) -> DenseModel:
         """Fit, and return the model."""
         settings, data = self.settings, self.data
-        likelihood = settings.choose_likelihood(len(data.classes))
+        method = settings.build_method()
+        likelihood = likelihood_for(type(method), len(data.classes), settings.likelihood)
         n_latent = likelihood.n_latent(len(data.classes))
         problem = Problem(
             self.x,
@@ -57,10 +51,10 @@ class DenseRun(Run[DenseModel]):
             likelihood,
             n_latent,
             settings.seed,
-            settings.learns_likelihood,
+            settings.is_regression and settings.learn == "evidence",  # of which hmc samples none
         )
         found = infer(
-            settings.build_method(),
+            method,
             problem,
             settings.learn,
             settings.hyperprior,
@@ -68,6 +62,8 @@ class DenseRun(Run[DenseModel]):
             Session(self.former, self._report, self._run_tasks),
         )
         self.progress.finish()
+        has_evidence = not np.isnan(found.log_evidence)
+        evidence = {"log_evidence": found.log_evidence} if has_evidence else {}
         model = DenseModel(
             rows=np.arange(len(self.x)),
             classes=data.classes,
@@ -76,8 +72,7 @@ class DenseRun(Run[DenseModel]):
             numbers=data.numbers,
             names=data.train.names,
             mixture=Mixture(found.components, self.x, settings.averaged),
-            log_evidence=found.log_evidence,
-            notes={**found.report, "trace": [dict(step) for step in found.trace]},
+            notes={**evidence, **found.report, "trace": [dict(step) for step in found.trace]},
         )
         point = {"n_active": len(self.x), "seconds": round(self.seconds(), 3)}
         point |= figures("train", model, data.train, data.target)

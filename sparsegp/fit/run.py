@@ -11,6 +11,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsegp import memory
 from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Table
 from sparsegp.errors import Interrupted, SettingsError
@@ -117,6 +118,7 @@ class Run(ABC, Generic[R]):
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Refuse rows that memory cannot hold, before they are read, by a SettingsError."""
+        memory.check(memory.shape_of(rows, held_out, n_classes, self.settings), self.runtime)
 
     def identity(self) -> dict[str, dict[str, Any]]:
         """Return the settings and what identifies the data: those of a run that can be resumed."""

@@ -5,7 +5,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sparsegp import memory
 from sparsegp.data import Table, table_from_arrays
 from sparsegp.errors import SettingsError
 from sparsegp.fit.blocks import SparseRun
@@ -16,7 +15,6 @@ from sparsegp.model import Model, SparseModel
 from sparsegp.posterior import POSTERIORS, ActiveRows
 from sparsegp.progress import Progress
 from sparsegp.runtime import Where, open_runtime
-from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.settings import DenseSettings, settings_given
 from sparsegp.store import RunDirectory
 
@@ -112,16 +110,6 @@ class Training(SparseRun):
 
     Parameters and attributes are those of `SparseRun`.
     """
-
-    def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
-        """Refuse a run that does not fit the memory of its processes."""
-        where: dict[str, Any] = {"n_threads": self.runtime.n_workers}
-        if not isinstance(self.runtime, ThreadRuntime):
-            held = memory.held_bytes(rows.X)
-            where = {"n_workers": self.runtime.n_workers, "source_bytes": held}
-        where |= {"block_rows": self.block_rows, "scratch": self.scratch is not None}
-        shape = memory.shape_of(rows, held_out, n_classes, self.settings, **where)
-        memory.check(shape, self.runtime)
 
     def complete(self) -> SparseModel:
         """Learn, select, and return the model."""

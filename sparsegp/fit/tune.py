@@ -166,6 +166,9 @@ class Tuning(Run[Tuned]):
         self.trials: list[dict[str, Any]] = []
         self.choice: dict[str, Any] | None = None
 
+    def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
+        """Refuse nothing: trials take a part of the rows."""
+
     def identity(self) -> dict[str, dict[str, Any]]:
         """Return settings and data, with the number of trials and a digest of the sample."""
         known, sample = super().identity(), hashlib.blake2b(digest_size=16)

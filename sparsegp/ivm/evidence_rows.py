@@ -2,7 +2,7 @@
 
 See learning/evidence.py for the formulas. Rows are taken from fixed groups of tiles, in pieces that
 depend on the group alone, so that every number is the same for any partition into blocks. What is
-small goes to the driver group by group; matrices are summed exactly (math/levels.py). All is in
+small goes to the driver group by group; matrices are summed exactly (math/summation.py). All in
 float64: float32 saves a quarter of the time, and leaves errors of a thousandth of a nat and more.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods.base import Likelihood
-from sparsegp.math.levels import LevelSum
+from sparsegp.math.summation import LevelSum
 from sparsegp.types import Booleans, Doubles, Floats
 
 PIECE = 1024

@@ -44,8 +44,8 @@ from sparsegp.errors import NumericalError
 from sparsegp.ivm.evidence_rows import Process, ProcessSums, Representation, RowSums
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods.base import Likelihood
-from sparsegp.math.levels import LevelSum
 from sparsegp.math.linalg import inverse_lower, lower_cholesky
+from sparsegp.math.summation import LevelSum
 from sparsegp.types import Doubles, Floats, Integers
 
 SumRows = Callable[[Representation], list[RowSums]]

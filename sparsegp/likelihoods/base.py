@@ -100,8 +100,6 @@ class Likelihood(ABC):
         """Return the number R of latent values that a row has."""
         return 1
 
-    # -- expectations ------------------------------------------------------------------------------
-
     def moments(self, mean: Doubles, variance: Doubles, target: Any) -> Moments:
         """Return log Z and its derivatives.
 
@@ -116,12 +114,12 @@ class Likelihood(ABC):
             Class codes, or numbers.
         """
         if mean.shape[1] == 1:
-            log_z, shift, spread = line_moments(
+            log_z, *both = line_moments(
                 lambda u, rows: self.log_density(u[..., np.newaxis], target[rows]),
                 mean[:, 0],
                 variance[:, 0],
             )
-            shift, spread = shift[:, np.newaxis], spread[:, np.newaxis]
+            shift, spread = (each[:, np.newaxis] for each in both)
         else:
             log_z, shift, spread = product_moments(
                 lambda u, rows: self.log_density(u, target[rows]), mean, variance
@@ -181,8 +179,6 @@ class Likelihood(ABC):
         """
         return self
 
-    # -- parameters --------------------------------------------------------------------------------
-
     @property
     def parameter_names(self) -> tuple[str, ...]:
         """Names of the q parameters that can be learnt."""
@@ -208,11 +204,11 @@ class Likelihood(ABC):
 
         The default takes central differences.
         """
-        here = self.parameters()
-        columns = np.empty((len(here), len(mean)))
-        for column, unit in zip(columns, np.eye(len(here)), strict=True):
+        given = self.parameters()
+        columns = np.empty((len(given), len(mean)))
+        for column, unit in zip(columns, np.eye(len(given)), strict=True):
             up, down = (
-                self.with_parameters(here + step * unit).log_z(mean, variance, target)
+                self.with_parameters(given + step * unit).log_z(mean, variance, target)
                 for step in (DIFFERENCE, -DIFFERENCE)
             )
             column[:] = (up - down) / (2 * DIFFERENCE)
@@ -225,17 +221,13 @@ class Likelihood(ABC):
                 f"({', '.join(self.parameter_names)}), got an array of shape {np.shape(values)}"
             )
 
-    # -- text and JSON -----------------------------------------------------------------------------
-
     def __str__(self) -> str:
         return call_text(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return name and fields as plain JSON values."""
-        return {"name": self.name} | {
-            key: list(value) if isinstance(value, tuple) else value
-            for key, value in asdict(self).items()
-        }
+        pairs = asdict(self).items()
+        return {"name": self.name, **{k: list(x) if isinstance(x, tuple) else x for k, x in pairs}}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Likelihood":
@@ -246,14 +238,9 @@ class Likelihood(ABC):
         SettingsError
             If the name or a field is not known, or a value is out of range.
         """
-        values = dict(data)
-        kind = LIKELIHOODS[str(values.pop("name", ""))]
-        return kind.of(
-            {
-                key: tuple(value) if isinstance(value, list) else value
-                for key, value in values.items()
-            }
-        )
+        pairs = ((key, tuple(x) if isinstance(x, list) else x) for key, x in data.items())
+        values = dict(pairs)
+        return LIKELIHOODS[str(values.pop("name", ""))].of(values)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
@@ -277,13 +264,7 @@ LIKELIHOODS: Registry[type[Likelihood]] = Registry("likelihood")
 
 
 def _converted(name: str, value: Any, kind: Any) -> Any:
-    """Return a value as the type of its field: float, int or tuple of floats.
-
-    Raises
-    ------
-    SettingsError
-        If it is of another type.
-    """
+    """Return a value as the type of its field, float, int or tuple of floats, or refuse it."""
     if kind is int and type(value) is int:
         return value
     fits = type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max)
@@ -296,22 +277,12 @@ def _converted(name: str, value: Any, kind: Any) -> Any:
 
 
 def require_finite(name: str, value: float) -> None:
-    """Refuse a parameter that is no number.
-
-    Raises
-    ------
-    SettingsError
-    """
+    """Raise a `SettingsError` unless a parameter is finite."""
     if not np.isfinite(value):
         raise SettingsError(f"{name} must be finite, got {value}")
 
 
 def require_classes(name: str, n_classes: int, least: int = 2) -> None:
-    """Refuse fewer classes than a likelihood needs.
-
-    Raises
-    ------
-    SettingsError
-    """
+    """Raise a `SettingsError` for fewer classes than a likelihood needs."""
     if n_classes < least:
         raise SettingsError(f"likelihood={name} needs at least {least} classes, got {n_classes}")

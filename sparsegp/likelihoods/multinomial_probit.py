@@ -21,7 +21,6 @@ from sparsegp.likelihoods.biased import Biased
 from sparsegp.math.normal import log_cdf_and_hazard
 from sparsegp.math.quadrature import (
     ProductTerms,
-    log_sum_exp,
     ordered_sum,
     pieces,
     product_terms,
@@ -31,10 +30,8 @@ from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 CHUNK_VALUES = 1 << 15
 """Latent values worked on at a time, so that temporaries stay in cache."""
-
 MOST_NODES = 500
 """From some dozens on, more change nothing."""
-
 REACH = 6.5
 """Lead, in latent units, from which a class is no rival any more."""
 
@@ -42,9 +39,6 @@ REACH = 6.5
 @dataclass(frozen=True)
 class MultinomialProbit(Biased, name="multinomial_probit"):
     """Probability that latent value i exceeds the others, its logarithm and gradient.
-
-    Rows do not influence each other: what one row gets is the same, to the bit, whichever rows it
-    is evaluated with.
 
     Parameters
     ----------
@@ -106,20 +100,15 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         target : Integers (n,)
         """
         mean, variance = self._biased(mean), np.broadcast_to(variance, mean.shape)
-        log_z, slope, curvature = np.empty(len(target)), np.empty(mean.shape), np.empty(mean.shape)
-        for rows in pieces(len(mean), CHUNK_VALUES // mean.shape[1]):
-            gap, ratio = _gaps(mean[rows], variance[rows], target[rows])
-            pull, bend, own = np.empty(gap.shape), np.empty(gap.shape), np.empty(gap.shape[1])
-            for some, terms in stepped_terms(gap, ratio, self.n_nodes):
-                log_z[rows][some] = log_sum_exp(terms.log_terms)
-                weight = np.exp(terms.log_terms - log_z[rows][some])
-                pull[:, some], bend[:, some], own[some] = _bends(weight, terms, ratio[:, some])
-            slope[rows] = _spread(pull, variance[rows], target[rows])
-            every, others = np.arange(len(own)), _others(target[rows], mean.shape[1])
-            curvature[rows][others] = bend.T.reshape(-1)
-            curvature[rows][every, target[rows]] = own
-            curvature[rows] /= 1 + variance[rows]
-        return Moments(log_z, slope, curvature)
+        n, n_classes = mean.shape
+        log_z, own, (pull, bend) = np.empty(n), np.empty(n), np.empty((2, n_classes - 1, n))
+        for rows, _, ratio, terms in self._quadrature(mean, variance, target):
+            log_z[rows] = terms.log_z
+            pull[:, rows], bend[:, rows], own[rows] = _bends(terms, ratio)
+        curvature = np.empty(mean.shape)
+        curvature[_others(target, n_classes)] = bend.T.reshape(-1)
+        curvature[np.arange(n), target] = own
+        return Moments(log_z, _spread(pull, variance, target), curvature / (1 + variance))
 
     def log_z(self, mean: Doubles, variance: Doubles, target: Integers) -> Doubles:
         """Return log Z of the target class, (n,).
@@ -132,11 +121,9 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         target : Integers (n,)
             Class codes.
         """
-        mean, out = self._biased(mean), np.empty(len(target))
-        for rows in pieces(len(mean), CHUNK_VALUES // mean.shape[1]):
-            gap, ratio = _gaps(mean[rows], variance[rows], target[rows])
-            for some, terms in self._terms(gap, ratio, variance.shape[1] == 1):
-                out[rows][some] = log_sum_exp(terms.log_terms)
+        out = np.empty(len(target))
+        for rows, _, _, terms in self._quadrature(self._biased(mean), variance, target):
+            out[rows] = terms.log_z
         return out
 
     def gradient(
@@ -147,18 +134,11 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         The gradient sums to zero over the classes, because Z depends on differences only. Without
         variance it is taken as zero.
         """
-        mean, shared = self._biased(mean), variance is None or variance.shape[1] == 1
-        log_z, gradient = np.empty(len(target)), np.empty(mean.shape)
-        for rows in pieces(len(mean), CHUNK_VALUES // mean.shape[1]):
-            some_variance = None if variance is None else variance[rows]
-            gap, ratio = _gaps(mean[rows], some_variance, target[rows])
-            pull = np.empty(gap.shape)
-            for some, terms in self._terms(gap, ratio, shared):
-                log_z[rows][some] = log_sum_exp(terms.log_terms)
-                weight = np.exp(terms.log_terms - log_z[rows][some])
-                pull[:, some] = -ordered_sum(weight * terms.hazard, axis=1)
-            gradient[rows] = _spread(pull, some_variance, target[rows])
-        return log_z, gradient
+        log_z, pull = np.empty(len(target)), np.empty((mean.shape[1] - 1, len(target)))
+        for rows, _, _, terms in self._quadrature(self._biased(mean), variance, target):
+            log_z[rows] = terms.log_z
+            pull[:, rows] = -ordered_sum(terms.weight * terms.hazard, axis=1)
+        return log_z, _spread(pull, variance, target)
 
     def density_gradient(self, latent: Doubles, target: Integers) -> Doubles:
         """Return d log p(y|u) / du, (n, K)."""
@@ -209,18 +189,15 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         mean : Doubles (n, K)
         target : Integers (n,)
         """
-        mean, out = self._biased(mean), np.empty((*mean.shape, mean.shape[1]))
-        for rows in pieces(len(mean), CHUNK_VALUES // mean.shape[1]):
-            gap, ratio = _gaps(mean[rows], None, target[rows])
-            for some, terms in product_terms(gap, ratio, self.n_nodes):
-                weight = np.exp(terms.log_terms - log_sum_exp(terms.log_terms))
-                h, every = terms.hazard, np.arange(len(gap))
-                own = weight * h * (h + terms.node + gap[:, np.newaxis, some])
-                spread = h - ordered_sum(weight * h, axis=1)[:, np.newaxis]
-                spread = (np.sqrt(weight) * spread).transpose(2, 0, 1)  # (n, K - 1, q)
-                others = -spread @ spread.transpose(0, 2, 1)
-                others[:, every, every] += ordered_sum(own, axis=1).T
-                out[rows][some] = _spread_twice(others, target[rows][some])
+        out = np.empty((*mean.shape, mean.shape[1]))
+        for rows, gap, _, terms in self._quadrature(self._biased(mean), None, target):
+            h, weight, every = terms.hazard, terms.weight, np.arange(len(gap))
+            own = weight * h * (h + terms.node + gap[:, np.newaxis])
+            spread = h - ordered_sum(weight * h, axis=1)[:, np.newaxis]
+            spread = (np.sqrt(weight) * spread).transpose(2, 0, 1)  # (n, K - 1, q)
+            others = -spread @ spread.transpose(0, 2, 1)
+            others[:, every, every] += ordered_sum(own, axis=1).T
+            out[rows] = _spread_twice(others, target[rows])
         return out
 
     def curvature_gradient(self, mean: Doubles, target: Integers, weights: Doubles) -> Doubles:
@@ -239,16 +216,10 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         weights : Doubles (n, K, K)
             Symmetric.
         """
-        mean, out = self._biased(mean), np.empty(mean.shape)
-        for rows in pieces(len(mean), CHUNK_VALUES // mean.shape[1]):
-            gap, ratio = _gaps(mean[rows], None, target[rows])
-            of_gaps, fall = _gap_weights(weights[rows], target[rows]), np.empty(gap.shape)
-            for some, terms in product_terms(gap, ratio, self.n_nodes):
-                weight = np.exp(terms.log_terms - log_sum_exp(terms.log_terms))
-                z = terms.node + gap[:, np.newaxis, some]
-                fall[:, some] = _third(weight, z, terms.hazard, of_gaps[some])
-            out[rows] = _spread(fall, None, target[rows])
-        return out
+        fall = np.empty((mean.shape[1] - 1, len(target)))
+        for rows, gap, _, terms in self._quadrature(self._biased(mean), None, target):
+            fall[:, rows] = _third(terms, gap, _gap_weights(weights[rows], target[rows]))
+        return _spread(fall, None, target)
 
     def _rivals(self, gap: Floats) -> tuple[Doubles, Floats]:
         """Return log Z (n,) and its gradient for the rivals, both from gaps (j, n)."""
@@ -259,23 +230,26 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         ratio = np.ones((len(gap), 1), dtype=gap.dtype)
         log_z, pull = np.empty(gap.shape[1]), np.empty_like(gap)
         for some, terms in product_terms(gap, ratio, -(-3 * self.n_nodes // 4), spread=0.9):
-            part = log_sum_exp(terms.log_terms)
-            weight = np.exp(terms.log_terms - part)
-            log_z[some], pull[:, some] = part, -ordered_sum(weight * terms.hazard, axis=1)
+            log_z[some] = terms.log_z
+            pull[:, some] = -ordered_sum(terms.weight * terms.hazard, axis=1)
         return log_z, pull
 
     def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Integers) -> Doubles:
         """Return d log Z / d biases, (n, K): the slope, as biases are added to the means."""
         return self.gradient(mean, variance, target)[1][:, : len(self.biases)]
 
-    def _terms(
-        self, gap: Doubles, ratio: Doubles, shared: bool
-    ) -> Iterator[tuple[Integers | slice, ProductTerms]]:
-        """Yield columns and their terms."""
-        if shared:
-            yield from product_terms(gap, ratio, self.n_nodes)
-        else:
-            yield from stepped_terms(gap, ratio, self.n_nodes)
+    def _quadrature(
+        self, mean: Doubles, variance: Doubles | None, target: Integers
+    ) -> Iterator[tuple[Integers, Doubles, Doubles, ProductTerms]]:
+        """Yield rows (n,), gaps and ratios (K - 1, n) and terms, by the rule for the variances."""
+        shared = variance is None or variance.shape[1] == 1
+        rule: Any = product_terms if shared else stepped_terms
+        for rows in pieces(len(mean), CHUNK_VALUES // mean.shape[1]):
+            some_variance = None if variance is None else variance[rows]
+            gap, ratio = _gaps(mean[rows], some_variance, target[rows])
+            every, wide = np.arange(rows.start, rows.stop), np.broadcast_to(ratio, gap.shape)
+            for some, terms in rule(gap, ratio, self.n_nodes):
+                yield every[some], gap[:, some], wide[:, some], terms
 
 
 def _others(target: Integers, n_classes: int) -> Booleans:
@@ -283,7 +257,7 @@ def _others(target: Integers, n_classes: int) -> Booleans:
     return np.asarray(np.arange(n_classes) != target[:, np.newaxis])
 
 
-def _bends(weight: Doubles, terms: ProductTerms, ratio: Doubles) -> tuple[Floats, Floats, Floats]:
+def _bends(terms: ProductTerms, ratio: Doubles) -> tuple[Floats, Floats, Floats]:
     """Return d log Z / dz_j and v_j^2 times the curvature (K - 1, n), v_i^2 times that of i (n,).
 
     With w the weights, r_j = v_i / v_j, H_j the hazards and S = sum_j r_j H_j,
@@ -295,7 +269,7 @@ def _bends(weight: Doubles, terms: ProductTerms, ratio: Doubles) -> tuple[Floats
     The last forms follow by integration by parts. As hazards fall with u they are not negative for
     any positive weights, and they keep their digits where the first ones are small differences.
     """
-    u, h = terms.node, terms.hazard
+    u, h, weight = terms.node, terms.hazard, terms.weight
     scaled = ratio[:, np.newaxis] * h
     total = ordered_sum(scaled)
     mean_h = ordered_sum(weight * h, axis=1)
@@ -318,16 +292,17 @@ def _gap_weights(weights: Doubles, target: Integers) -> Doubles:
     return np.asarray(own - side[:, :, np.newaxis] - side[:, np.newaxis] + block)
 
 
-def _third(weight: Doubles, z: Floats, h: Floats, of_gaps: Doubles) -> Floats:
+def _third(terms: ProductTerms, gap: Doubles, of_gaps: Doubles) -> Floats:
     """Return the third derivatives of log Z by the gaps, contracted with weights, (K - 1, n)."""
+    weight, h, z = terms.weight, terms.hazard, terms.node + gap[:, np.newaxis]
     own = np.einsum("njj->jn", of_gaps)
     slope = -h * (z + h)
     bend = -slope * (z + h) - h * (1.0 + slope)
     centred = h - ordered_sum(weight * h, axis=1)[:, np.newaxis]
     mixed = np.einsum("njk,kqn->jqn", of_gaps, centred)
     common = ordered_sum(own[:, np.newaxis] * slope) + ordered_sum(centred * mixed)
-    terms = own[:, np.newaxis] * bend + 2.0 * slope * mixed + common * centred
-    return np.asarray(ordered_sum(weight * terms, axis=1))
+    total = own[:, np.newaxis] * bend + 2.0 * slope * mixed + common * centred
+    return np.asarray(ordered_sum(weight * total, axis=1))
 
 
 def _spread(pull: Floats, variance: Doubles | None, target: Integers) -> Doubles:
@@ -336,7 +311,7 @@ def _spread(pull: Floats, variance: Doubles | None, target: Integers) -> Doubles
     others = _others(target, n_classes)
     if variance is not None:
         scale = np.sqrt(1 + variance)
-        pull = pull / (scale if scale.shape[1] == 1 else scale[others].reshape(n, -1)).T
+        pull = pull / (scale if scale.shape[1] == 1 else scale[others].reshape(n, len(pull))).T
     gradient = np.empty((n, n_classes))
     gradient[others] = pull.T.reshape(-1)
     gradient[np.arange(n), target] = -ordered_sum(pull)

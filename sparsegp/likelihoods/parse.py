@@ -1,14 +1,11 @@
 """Likelihood texts: ``probit``, or ``probit(-1.5)`` with numbers for its fields, in their order."""
 
-import ast
-import re
 from dataclasses import dataclass, fields
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 from sparsegp.errors import SettingsError, short
 from sparsegp.likelihoods.base import LIKELIHOODS, Likelihood
-
-TEXT = re.compile(r"\s*([^\s(]*)\s*(?:\((.*)\)\s*)?", re.DOTALL)
+from sparsegp.registry import read_call
 
 
 @dataclass(frozen=True)
@@ -57,39 +54,21 @@ def parse(text: str) -> Wanted:
     SettingsError
         If the text cannot be read, or its numbers do not fit the fields.
     """
-    found = TEXT.fullmatch(text)
-    if found is None:
-        raise _unreadable(text, "expected a name, then numbers in parentheses or nothing")
-    name, inside = found.groups()
-    family = LIKELIHOODS[short(name)]
-    if inside is None:
-        return Wanted(family)
-    return Wanted(family, _build(text, family, _values(text, inside)))
-
-
-def _values(text: str, inside: str) -> tuple[Any, ...]:
-    """Return the values between the parentheses, read as the arguments of a call."""
     try:
-        match ast.parse(f"_({inside.strip()}\n)", mode="eval").body:
-            case ast.Call(ast.Name(), arguments, []):
-                return tuple(map(ast.literal_eval, arguments))
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-        pass
-    raise _unreadable(text, "expected numbers between the parentheses")
-
-
-def _build(text: str, family: type[Likelihood], values: tuple[Any, ...]) -> Likelihood:
-    """Return the likelihood whose fields, in their order, have these values."""
+        name, values, named = read_call(text) if text.strip() else ("", None, {})
+    except ValueError:
+        raise _unreadable(text, "expected a name, then numbers in parentheses or nothing") from None
+    family = LIKELIHOODS[short(name)]
+    if values is None:
+        return Wanted(family)
     names, hints = [field.name for field in fields(family)], get_type_hints(family)
     if len(names) == 1 and hints[names[0]] is not float and values:
-        values = values if isinstance(values[0], tuple) else (values,)
-    if len(values) > len(names):
-        raise _unreadable(
-            text,
-            f"{family.name} takes at most {len(names)} ({', '.join(names)}), got {len(values)}",
-        )
+        values = values if isinstance(values[0], tuple) else [tuple(values)]
+    if named or len(values) > len(names):
+        takes = f"{family.name} takes at most {len(names)} ({', '.join(names)})"
+        raise _unreadable(text, f"{takes}, without names, got {len(values) + len(named)}")
     try:
-        return family.of(dict(zip(names, values, strict=False)))
+        return Wanted(family, family.of(dict(zip(names, values, strict=False))))
     except SettingsError as error:
         raise _unreadable(text, str(error)) from None
 

@@ -13,19 +13,17 @@ from functools import cache
 import numpy as np
 
 from sparsegp.math.quadrature import HALF_LOG_TWO_PI, log_sum_exp, ordered_sum
-from sparsegp.types import Booleans, Doubles, Integers
+from sparsegp.types import Doubles, Integers
 
 LogValues = Callable[[Doubles, Integers], Doubles]
 """Logarithms of a function of nodes and the rows that they belong to."""
 
-GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
-GOLDEN_STEPS = 48
-"""They narrow the bracket of the mode by 1e-10."""
+DISTANCES = 2.0 ** np.arange(-60.0, 61.0)
+"""From the mean, or the mode, in units of the scale, over which modes and ends are looked for."""
+SECTIONS, NARROWINGS = 8, 24
+"""Of the bracket of the mode; together they narrow it by 1e-14."""
 DROP = 40.0
 """How far the integrand falls off, in the log domain, over the range of the nodes."""
-WIDEST = 9.0
-"""Half the range that N(0, 1) times a log-concave function needs to fall off by `DROP`."""
-LIMIT = 2.0**60
 FIRST_NODES, LAST_NODES = 16, 1 << 15
 CHANGE = 1e-8
 """Change by the last doubling of nodes at which a rule is accepted: the error of the trapezoid rule
@@ -42,7 +40,7 @@ def line_moments(
 
     Of each row the mode is found, then the range over which the tilted density falls off, and the
     trapezoid rule over it is refined until it settles. So f may be anything of which the tilted
-    density has one mode: as wide as the Gaussian, or far away from it and very narrow.
+    density has one mode: as wide as the Gaussian, or far from it and very narrow.
 
     Parameters
     ----------
@@ -56,58 +54,29 @@ def line_moments(
         value = log_f(mean[rows] + scale[rows] * x, rows)
         return np.asarray(value - 0.5 * x * x - HALF_LOG_TWO_PI)
 
-    mode, peak = _mode(log_tilted, len(mean))
-    low = mode - _fall(log_tilted, mode, peak, -1.0)
-    high = mode + _fall(log_tilted, mode, peak, 1.0)
+    mode = _mode(log_tilted, len(mean))
+    peak = log_tilted(mode[np.newaxis], np.arange(len(mean)))[0]
+    low, high = (mode + side * _fall(log_tilted, mode, peak, side) for side in (-1.0, 1.0))
     return _trapezoid(log_tilted, mode, peak, low, high)
 
 
-def _mode(log_tilted: LogValues, n: int) -> tuple[Doubles, Doubles]:
-    """Return the mode of each row and the logarithm there, by golden sections."""
-    every = np.arange(n)
-    low, high = (side * _spread(log_tilted, n, side) for side in (-1.0, 1.0))
-    step = GOLDEN * (high - low)
-    a, b = high - step, low + step
-    value_a, value_b = log_tilted(np.stack([a, b]), every)
-    for _ in range(GOLDEN_STEPS):
-        left = value_a >= value_b
-        low, high = np.where(left, low, a), np.where(left, b, high)
-        kept, value = np.where(left, a, b), np.where(left, value_a, value_b)
-        step = GOLDEN * (high - low)
-        new = np.where(left, high - step, low + step)
-        fresh = log_tilted(new[np.newaxis], every)[0]
-        a, b = np.where(left, new, kept), np.where(left, kept, new)
-        value_a, value_b = np.where(left, fresh, value), np.where(left, value, fresh)
-    return np.where(value_a >= value_b, a, b), np.maximum(value_a, value_b)
-
-
-def _spread(log_tilted: LogValues, n: int, side: float) -> Doubles:
-    """Return how far from zero to look for the mode on one side, (n,)."""
-    reach, rows = np.ones(n), np.arange(n)
-    while rows.size:
-        half, full = log_tilted(side * np.stack([reach[rows] / 2, reach[rows]]), rows)
-        rows = rows[(full > half) & (reach[rows] < LIMIT)]
-        reach[rows] *= 2
-    return reach
+def _mode(log_tilted: LogValues, n: int) -> Doubles:
+    """Return the mode of each row, from a geometric grid by ever narrower brackets."""
+    rows = np.arange(n)
+    points = np.concatenate([-DISTANCES[::-1], [0.0], DISTANCES])[:, np.newaxis].repeat(n, axis=1)
+    for _ in range(NARROWINGS):
+        best = log_tilted(points, rows).argmax(axis=0).clip(1, len(points) - 2)
+        low, high = points[best - 1, rows], points[best + 1, rows]
+        points = low + (high - low) * (np.arange(SECTIONS + 1) / SECTIONS)[:, np.newaxis]
+    return np.asarray(points[log_tilted(points, rows).argmax(axis=0), rows])
 
 
 def _fall(log_tilted: LogValues, mode: Doubles, peak: Doubles, side: float) -> Doubles:
     """Return a distance from the mode at which the logarithm has fallen by `DROP`, (n,)."""
-    reach = np.full(len(mode), WIDEST)
-
-    def fallen(rows: Integers, distance: Doubles) -> Booleans:
-        value = log_tilted((mode[rows] + side * distance)[np.newaxis], rows)[0]
-        return np.asarray(value < peak[rows] - DROP)
-
-    rows = np.arange(len(mode))
-    while rows.size:
-        rows = rows[~fallen(rows, reach[rows]) & (reach[rows] < LIMIT)]
-        reach[rows] *= 2
-    rows = np.arange(len(mode))
-    while rows.size:
-        rows = rows[fallen(rows, reach[rows] / 2) & (reach[rows] > 1 / LIMIT)]
-        reach[rows] /= 2
-    return reach
+    points = mode + side * DISTANCES[:, np.newaxis]
+    fallen = log_tilted(points, np.arange(len(mode))) < peak - DROP
+    fallen[-1] = True
+    return np.asarray(DISTANCES[fallen.argmax(axis=0)])
 
 
 def _trapezoid(

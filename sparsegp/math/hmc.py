@@ -11,9 +11,9 @@ quarter. After it both stay. All that is random in a step is keyed by the chain 
 the step: a chain that was interrupted goes on with the same bits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,11 +50,8 @@ class Point:
     hint: NDArray[Any] = field(default_factory=lambda: np.empty(0))
 
 
-class Energy(Protocol):
-    """From a position, and the hint of one nearby, to a point."""
-
-    def __call__(self, position: Doubles, hint: NDArray[Any], /) -> Point:
-        """Return the point."""
+Energy: TypeAlias = Callable[[Doubles, NDArray[Any]], Point]
+"""From a position, and the hint of one nearby, to a point."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Chain:
-    """Where a chain is, and what it has learnt of its target.
+    """State of a chain: its point, and what it has learnt of its target.
 
     Attributes
     ----------
@@ -188,8 +185,8 @@ def _adapted(chain: Chain, plan: Plan, probability: float) -> Chain:
     seen, mass, done = chain.seen, chain.mass, chain.number + 1
     quarter, half = plan.burn_in // 4, plan.burn_in // 2
     if quarter < done <= half:
-        away = chain.point.position - chain.origin
-        seen = seen + np.stack([away, away**2])
+        move = chain.point.position - chain.origin
+        seen = seen + np.stack([move, move**2])
     if done == half and half - quarter > 1:
         count = half - quarter
         square = seen[1] - seen[0] ** 2 / count

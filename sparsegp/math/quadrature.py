@@ -13,7 +13,7 @@ to 1e-7.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -126,6 +126,16 @@ class ProductTerms:
     log_terms: Floats
     hazard: Floats
     node: Floats
+
+    @cached_property
+    def log_z(self) -> Floats:
+        """Logarithm of the expectation, (n,)."""
+        return log_sum_exp(self.log_terms)
+
+    @cached_property
+    def weight(self) -> Floats:
+        """Share of each term, (q, n)."""
+        return np.exp(self.log_terms - self.log_z)
 
 
 def product_terms(

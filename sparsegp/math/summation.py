@@ -1,12 +1,25 @@
 """Sums that do not depend on the order of their terms.
 
 Floating-point numbers that are whole multiples of one quantum add up without rounding as long as
-the sum stays below 2^53 quanta, so such sums are the same however the terms are dealt to blocks.
+the sum stays below 2^53 quanta, so such sums are the same whatever the partition into blocks.
+
+`snap` needs a bound of all terms before the first is added. Where none is known, each term of a
+`LevelSum` goes to a level by its own size: a level has one quantum, so that its sum is exact, and
+the few levels are added up at the end, in order.
 """
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from sparsegp.types import Doubles, Floats
+
+STEP = 4
+"""Bits between levels: few of them are in use at a time, and few digits are lost."""
+LOWEST = -900 // STEP
+"""Terms below 2^-900 share a level, for quanta must not underflow."""
 
 
 def quantum(bound: float) -> float:
@@ -20,3 +33,50 @@ def snap(values: Floats, unit: float) -> Doubles:
     np.rint(snapped, out=snapped)
     snapped *= unit
     return snapped
+
+
+@dataclass
+class LevelSum:
+    """The sum of arrays of one shape, exact but for the rounding of the single terms.
+
+    A term keeps at least 53 - `STEP` - `spare` bits of its largest element.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    spare : int
+        At most 2^spare terms are added, in all sums that will be merged.
+    parts : dict of int to Doubles
+        What has been added so far, by level.
+    """
+
+    shape: tuple[int, ...]
+    spare: int
+    parts: dict[int, Doubles] = field(default_factory=dict)
+
+    def add(self, term: Doubles) -> None:
+        """Add a term; one that is not finite makes the total NaN."""
+        largest = float(np.abs(term).max(initial=0.0))
+        if not math.isfinite(largest):
+            self.parts[LOWEST] = np.full(self.shape, np.nan)
+        elif largest > 0.0:
+            level = max(-(-math.frexp(largest)[1] // STEP), LOWEST)
+            snapped = snap(term, 2.0 ** (level * STEP - 53 + self.spare))
+            self.parts[level] = np.add(snapped, self.parts.get(level, 0.0), out=snapped)
+
+    @classmethod
+    def of(cls, sums: "Iterable[LevelSum]") -> "LevelSum":
+        """Return the sum of all that some sums of one shape hold."""
+        first, *others = sums
+        parts = dict(first.parts)
+        for other in others:
+            for level, part in other.parts.items():
+                parts[level] = part + parts.get(level, 0.0)
+        return cls(first.shape, first.spare, parts)
+
+    def total(self) -> Doubles:
+        """Return the sum."""
+        total = np.zeros(self.shape)
+        for level in sorted(self.parts):
+            total += self.parts[level]
+        return total

@@ -12,13 +12,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.errors import SettingsError
+from sparsegp.errors import DataError, SettingsError
 from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.pairs import PairSet
 from sparsegp.ivm.rows import BlockSettings
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods import Likelihood
 from sparsegp.math.linalg import lower_cholesky
+from sparsegp.state import TRIANGLES
 from sparsegp.types import Doubles, Floats, Integers
 
 
@@ -47,6 +48,13 @@ class ActiveRows:
     target: NDArray[Any]
     site: Doubles
     precision: Doubles
+
+    def __post_init__(self) -> None:
+        d, n_latent = self.site.shape
+        found = (self.x.ndim, len(self.x), self.target.shape, self.precision.shape)
+        n_kernels = len(self.kernels)
+        if found != (2, d, (d,), (d, n_kernels)) or n_kernels not in {1, n_latent}:
+            raise DataError("inputs, targets, sites and kernels of active rows must fit")
 
     @classmethod
     def of(cls, settings: BlockSettings, active: ActiveSet | PairSet) -> "ActiveRows":
@@ -96,8 +104,9 @@ class Calibration:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if not 0.0 <= value < np.inf:
-                raise SettingsError(f"{name} must be a number from zero on, got {value}")
+            least = 1e-6 if name == "temperature" else 0.0
+            if not least <= value < np.inf:
+                raise SettingsError(f"{name} must be a number from {least:g} on, got {value}")
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,7 @@ class PosteriorWeights:
     """
 
     coefficients: Sequence[Doubles]
-    gain: Sequence[Doubles] | None = None
+    gain: Sequence[Doubles] | None = field(default=None, metadata=TRIANGLES)
     calibration: Calibration = Calibration()
     report: dict[str, Any] = field(default_factory=dict)
 

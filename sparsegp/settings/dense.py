@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from sparsegp.fields import documented, setting
-from sparsegp.settings.base import Settings, redeclared
+from sparsegp.settings.base import Settings
 
 if TYPE_CHECKING:
     from sparsegp.dense import Method
-    from sparsegp.likelihoods import Likelihood
     from sparsegp.likelihoods.parse import Wanted
 
 
@@ -23,16 +22,14 @@ class DenseSettings(Settings):
         "One that takes all rows, a few thousand at most, in O(n^3): laplace, ep, variational, "
         "gibbs, exact (regression), also with options, such as 'ep(damping=0.5)'.",
     )
-    likelihood: str = redeclared(
-        "likelihood",
+    likelihood: str = setting(
         "",
-        help="One of the method's, the first that suits the number of classes if empty; "
+        "One of the method's, the first that suits the number of classes if empty; "
         "'gaussian(0.3)' has that noise variance, of labels of variance one.",
     )
-    learn: str = redeclared(
-        "learn",
+    learn: str = setting(
         "none",
-        help="none; evidence: kernels of the highest marginal likelihood, times the hyperprior; "
+        "none; evidence: kernels of the highest marginal likelihood, times the hyperprior; "
         "hmc: samples of them by hybrid Monte Carlo, over which predictions are averaged.",
         choices=("none", "evidence", "hmc"),
     )
@@ -82,23 +79,6 @@ class DenseSettings(Settings):
 
         return parse(self.likelihood or self.build_method().likelihoods[0])
 
-    @property
-    def learns_likelihood(self) -> bool:
-        """Whether the noise variance of a regression is learnt; "hmc" samples kernels alone."""
-        return self.is_regression and self.learn == "evidence"
-
-    def choose_likelihood(self, n_classes: int) -> "Likelihood":
-        """Return the likelihood for so many classes.
-
-        Raises
-        ------
-        SettingsError
-            If the method has none.
-        """
-        from sparsegp.dense import likelihood_for
-
-        return likelihood_for(type(self.build_method()), n_classes, self.likelihood)
-
     def sizes(self, n_classes: int) -> tuple[int, int]:
         """Return how many kernels there are, and (n, n) matrices that are held at a time.
 
@@ -107,10 +87,13 @@ class DenseSettings(Settings):
         SettingsError
             If the method is not for so many classes.
         """
-        likelihood = self.choose_likelihood(n_classes)
+        from sparsegp.dense import likelihood_for
+
+        method = self.build_method()
+        likelihood = likelihood_for(type(method), n_classes, self.likelihood)
         n_latent = likelihood.n_latent(n_classes)
         n_kernels = n_latent if self.kernel_per_class else 1
-        return n_kernels, self.build_method().matrices(n_kernels, n_latent, likelihood.name)
+        return n_kernels, method.matrices(n_kernels, n_latent, likelihood.name)
 
     def rows_to_include(self, n: int) -> int:
         """Return the number of rows that the model holds: all."""

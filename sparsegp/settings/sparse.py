@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sparsegp.errors import SettingsError
 from sparsegp.fields import documented, setting
-from sparsegp.settings.base import Settings, redeclared
+from sparsegp.settings.base import KERNEL, Settings
 
 if TYPE_CHECKING:
     import numpy as np
 
     from sparsegp.ivm.greedy import Order
     from sparsegp.ivm.shrink import Bound
-    from sparsegp.likelihoods import Likelihood, SiteRule
+    from sparsegp.likelihoods import Likelihood
 
 DEFAULT_N_ACTIVE = 1000
 DEFAULT_PANEL = 16
@@ -35,7 +35,7 @@ class TrainSettings(Settings):
         least=1,
         unset=f"all, at most {DEFAULT_N_ACTIVE}",
     )
-    kernel: str = redeclared("kernel", "50*rbf + 50*matern52")
+    kernel: str = setting("50*rbf + 50*matern52", KERNEL)
     criterion: str = setting(
         "predictive",
         "What makes a row worth including: predictive, its label is unlikely; residual, so it is "
@@ -49,10 +49,9 @@ class TrainSettings(Settings):
         "last two are for sites=variational.",
         choices="sparsegp.posterior:POSTERIORS",
     )
-    likelihood: str = redeclared(
-        "likelihood",
+    likelihood: str = setting(
         "multinomial_probit",
-        help="multinomial_probit, or, with sites=moments: probit or logistic (two classes), "
+        "multinomial_probit, or, with sites=moments: probit or logistic (two classes), "
         "ordered_probit, softmax, gaussian (regression), also with numbers, such as "
         "'probit(-1.5)'.",
     )
@@ -73,10 +72,9 @@ class TrainSettings(Settings):
         above=0.0,
         applies="sites=moments",
     )
-    learn: str = redeclared(
-        "learn",
+    learn: str = setting(
         "none",
-        help="none, or evidence: kernels and likelihood by the evidence, with sites=moments.",
+        "none, or evidence: kernels and likelihood by the evidence, with sites=moments.",
         choices=("none", "evidence"),
     )
     major_steps: int = setting(
@@ -235,30 +233,6 @@ class TrainSettings(Settings):
         bound = Bound(self.stub_entries, self.shrink_every, self.keep_best)
         columns = 1 if self.active_per_class else n_kernels  # of an inclusion
         return bound.for_run(n - self.n_validation(n), n_active, columns)
-
-    def rule(self, n_classes: int) -> "SiteRule":
-        """Return the likelihood for so many classes, and its sites.
-
-        Raises
-        ------
-        SettingsError
-            If the likelihood is for another number of classes.
-        """
-        from sparsegp.likelihoods import SiteRule
-
-        likelihood = self.start_likelihood(n_classes)
-        several = likelihood.n_latent(n_classes) > 1
-        if self.sites == "moments" and several and not self.kernel_per_class:
-            raise SettingsError(
-                f"sites=moments of likelihood={self.likelihood} differ from class to class, so "
-                "each needs a kernel of its own; give kernel_per_class (--kernel-per-class)"
-            )
-        if self.learn == "evidence" and several and self.strategy != "constant":
-            raise SettingsError(
-                f"strategy={self.strategy} is for likelihoods of one latent value, got "
-                f"{self.likelihood}; give strategy=constant"
-            )
-        return SiteRule(likelihood, self.sites, self.epsilon if self.sites == "moments" else 0.0)
 
     def start_likelihood(self, n_classes: int) -> "Likelihood":
         """Return the likelihood before anything is learnt."""

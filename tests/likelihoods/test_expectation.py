@@ -26,8 +26,7 @@ def test_softmax_of_two_classes(scale: float, error: float, correlated: bool) ->
 
 
 @pytest.mark.parametrize("likelihood", [Softmax(), MultinomialProbit()], ids=["softmax", "probit"])
-@pytest.mark.parametrize("n_classes", [3, 5])
-@pytest.mark.parametrize("scale", [1.0, 5.0])
+@pytest.mark.parametrize(("n_classes", "scale"), [(3, 1.0), (5, 5.0)])
 def test_correlated_values_by_random_points(
     likelihood: Likelihood, n_classes: int, scale: float
 ) -> None:

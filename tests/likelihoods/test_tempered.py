@@ -5,11 +5,9 @@ import pytest
 from scipy.special import log_expit, log_ndtr, log_softmax, ndtr
 
 from sparsegp.likelihoods import Logistic, MultinomialProbit, OrderedProbit, Probit, Softmax
-from tests.likelihoods.references import BIASES, CASES, THRESHOLDS
+from tests.likelihoods.references import BIASES, THRESHOLDS
 
-TEMPERATURES = [0.6, 1.0, 3.0]
-
-every_temperature = pytest.mark.parametrize("temperature", TEMPERATURES)
+every_temperature = pytest.mark.parametrize("temperature", [0.6, 3.0])
 
 
 @every_temperature
@@ -47,8 +45,3 @@ def test_ordered_classes(temperature):
         )
         high, low = ((edges[code + side] - u) / temperature for side in (1, 0))
         np.testing.assert_allclose(np.exp(found), ndtr(high) - ndtr(low), atol=1e-13)
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.likelihood.name)
-def test_one_changes_nothing(case):
-    assert case.likelihood.tempered(1.0) == case.likelihood

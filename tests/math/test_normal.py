@@ -45,20 +45,10 @@ def test_hazard_is_density_over_probability():
 
 def test_hazard_in_the_far_tails():
     np.testing.assert_allclose(hazard(TAIL), 1.0 / mills(TAIL), rtol=3e-14)
-    far = np.array([-1e4, -1e6, -1e8])
-    np.testing.assert_allclose(hazard(far), -far - 1.0 / far, rtol=3e-14)
+    z = np.array([-1e4, -1e6, -1e8])
+    np.testing.assert_allclose(hazard(z), -z - 1.0 / z, rtol=3e-14)
     np.testing.assert_allclose(hazard(np.array([30.0])), norm.pdf(30.0), rtol=1e-12)
     assert (hazard(np.array([40.0, 1e3, 1e8])) < 1e-300).all()
-
-
-def test_hazard_is_minus_the_slope_of_the_log_density_and_positive_falling():
-    z = np.linspace(-1e3, 35.0, 2000)
-    h = hazard(z)
-    assert (h > 0).all()
-    assert (np.diff(h) < 0).all()
-    step = 1e-5
-    slope = (log_cdf(MIDDLE + step) - log_cdf(MIDDLE - step)) / (2 * step)
-    np.testing.assert_allclose(hazard(MIDDLE), slope, rtol=1e-6, atol=1e-10)
 
 
 def test_both_at_once():

@@ -7,7 +7,7 @@ from sparsegp.math.products import tall_times, thin_times, times_thin
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("rows", "depth", "thin"), [(256, 784, 32), (256, 1500, 32), (250, 5, 3)])
+@pytest.mark.parametrize(("rows", "depth", "thin"), [(64, 784, 32), (64, 1500, 32), (50, 5, 3)])
 def test_tall_times_thin(dtype, rows, depth, thin):
     rng = np.random.default_rng(0)
     A, B = rng.normal(size=(3, rows, depth)), rng.normal(size=(depth, thin))
@@ -19,7 +19,7 @@ def test_tall_times_thin(dtype, rows, depth, thin):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("rows", "thin"), [(1000, 10), (1, 26), (391, 10), (2000, 100)])
+@pytest.mark.parametrize(("rows", "thin"), [(1000, 10), (1, 26), (400, 100)])
 def test_tall_times_a_thin_one_each(dtype, rows, thin):
     rng = np.random.default_rng(2)
     A, B = rng.normal(size=(3, rows + 9, 256)).astype(dtype), rng.normal(size=(3, 256, thin))
@@ -31,8 +31,8 @@ def test_tall_times_a_thin_one_each(dtype, rows, thin):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("depth", [1, 255, 256, 700])
-@pytest.mark.parametrize(("thin", "columns"), [(32, 256), (1, 256), (128, 256), (5, 100)])
+@pytest.mark.parametrize("depth", [1, 256, 700])
+@pytest.mark.parametrize(("thin", "columns"), [(32, 256), (128, 128), (5, 100)])
 def test_thin_times_wide(dtype, depth, thin, columns):
     rng = np.random.default_rng(1)
     P, S = rng.normal(size=(thin, depth)), rng.normal(size=(4, 800, columns))

@@ -1,8 +1,11 @@
-"""Exact sums: the same to the last bit in any order."""
+"""Exact sums: the same to the last bit in any order, by one quantum or by levels."""
+
+import math
 
 import numpy as np
+import pytest
 
-from sparsegp.math.summation import quantum, snap
+from sparsegp.math.summation import STEP, LevelSum, quantum, snap
 
 
 def test_sums_do_not_depend_on_the_order() -> None:
@@ -25,3 +28,37 @@ def test_quantum_is_a_power_of_two_that_leaves_room() -> None:
         assert np.log2(unit) == np.rint(np.log2(unit))
         assert bound / unit <= 2.0**52
         assert snap(np.array([bound]), unit)[0] >= bound * (1.0 - 1e-12)
+
+
+def summed(terms: np.ndarray, spare: int = 10) -> LevelSum:
+    total = LevelSum(terms.shape[1:], spare)
+    for term in terms:
+        total.add(term)
+    return total
+
+
+@pytest.mark.parametrize("spread", [0.0, 40.0])
+def test_sums_by_levels_do_not_depend_on_order_or_on_parts(spread: float) -> None:
+    rng = np.random.default_rng(1)
+    terms = rng.normal(size=(1000, 3, 2)) * np.exp(spread * rng.normal(size=(1000, 1, 1)))
+    whole = summed(terms).total()
+    for cut in (1, 500, 999):
+        rng.shuffle(terms)
+        parts = LevelSum.of([summed(terms[:cut]), summed(terms[cut:])])
+        np.testing.assert_array_equal(parts.total(), whole)
+    exact = np.array([[math.fsum(terms[:, i, j]) for j in range(2)] for i in range(3)])
+    sizes = np.abs(terms).max(axis=(1, 2)).sum()
+    np.testing.assert_allclose(whole, exact, rtol=0, atol=sizes * 2.0 ** -(53 - STEP - 10))
+
+
+def test_levels_at_their_limits_and_at_the_ends_of_the_range() -> None:
+    terms = np.full((1024, 1), np.nextafter(16.0, 0.0))  # the largest number of a level
+    total = summed(terms).total()
+    assert total[0] == 1024 * np.rint(terms[0, 0] * 2.0**39) / 2.0**39
+    assert LevelSum((2,), 4).total().tolist() == [0.0, 0.0]
+    assert summed(np.zeros((3, 2))).total().tolist() == [0.0, 0.0]
+    assert summed(np.array([[1e-290], [2e-290]])).total()[0] == 0.0  # below all levels
+    assert summed(np.array([[1e-250], [2e-250]])).total()[0] == pytest.approx(3e-250, rel=1e-9)
+    assert summed(np.array([[1e307], [2e307]])).total()[0] == pytest.approx(3e307, rel=1e-9)
+    assert np.isnan(summed(np.array([[1.0], [np.inf], [2.0]])).total()).all()
+    assert np.isnan(summed(np.array([[np.nan], [1.0]])).total()).all()

@@ -104,11 +104,6 @@ def _label_place(
     width = len(names)
     if n_features == width and wanted is None:
         return None
-    if n_features is not None and width != n_features + 1:
-        raise DataError(
-            f"the model takes {n_features} columns; {source} has {width}, which is neither "
-            f"{n_features} nor, with labels, {n_features + 1}"
-        )
     if width < 2:
         raise DataError(f"{source} has {width} column; numbers and labels are needed")
     if named and wanted in names:
@@ -118,11 +113,8 @@ def _label_place(
     except ValueError:
         place = width
     if not -width <= place < width:
-        listed = (
-            f"its columns: {', '.join(name[:40] for name in names[:20])}"
-            if named
-            else "it has no header"
-        )
+        shown = ", ".join(name[:40] for name in names[:20])
+        listed = f"its columns: {shown}" if named else "it has no header"
         raise DataError(
             f"{source} has no label column {wanted!r}; {listed}; give a name of its header, or a "
             f"number from 0 to {width - 1}, or from -{width} to -1"
