@@ -30,7 +30,6 @@ OTHERS = [
     ("softmax_ep(moments='laplace')", "softmax"),
     ("variational(importance=40, rounds=6, rise=-1.0)", "multinomial_probit"),
     ("variational(importance=24, updates=2, rounds=4, rise=-1.0)", "probit"),
-    ("variational(importance=24, weights='site', rise=0.1)", "multinomial_probit"),
 ]
 """Methods with options that make other states of them."""
 SAMPLED = {"gibbs"}
@@ -215,7 +214,6 @@ def test_texts(method: str) -> None:
         "gibbs(chains=0)",
         "gibbs(burn_in=-1)",
         "variational(importance=-1)",
-        "variational(weights='y')",
         "ep(damping='much')",
         "laplace(max_steps=1.5)",
     ],

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.integrate import trapezoid
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import norm
 
 import sparsegp
 from sparsegp.data import toy
@@ -139,8 +139,7 @@ def test_weights_are_normal_densities() -> None:
     )
 
 
-@pytest.mark.parametrize("weights", ["latent", "site"])
-def test_a_round_by_hand(weights: str) -> None:
+def test_a_round_by_hand() -> None:
     some = problem(20)
     latent = np.zeros((20, 3))
     (covariance,) = some.covariances()
@@ -153,12 +152,9 @@ def test_a_round_by_hand(weights: str) -> None:
     logs = []
     for phi in draws[:, 0]:
         k = np.eye(20) + (3.0 * RBF(np.sqrt(0.5 / phi)))(some.x, some.x)
-        if weights == "latent":
-            logs.append(-0.5 * np.vdot(latent, np.linalg.solve(k, latent)))
-        else:
-            logs.append(multivariate_normal(cov=k).logpdf(site.T).sum())
+        logs.append(-0.5 * np.vdot(latent, np.linalg.solve(k, latent)))
     share = np.exp(np.array(logs) - max(logs))
-    found = Variational(importance=40, weights=weights, rounds=1, tolerance=1e-14)
+    found = Variational(importance=40, rounds=1, tolerance=1e-14)
     trace = found.fit(some).trace
     assert trace[1]["phi_0"] == pytest.approx(float(share @ draws[:, 0] / share.sum()), rel=1e-5)
     effective = float(share.sum() ** 2 / np.square(share).sum())
@@ -174,22 +170,6 @@ def test_many_updates_come_to_the_maximum() -> None:
     assert rounds[1]["log_evidence"] == pytest.approx(rounds[0]["log_evidence"], abs=1e-6)
 
 
-def test_latent_weights_end_at_shorter_length_scales_that_predict_better() -> None:
-    X, y = toy(60, 5)
-    new, labels = toy(600, 6)
-    some = Problem(X[:, :2], y - 1, [RBF(0.7)], MultinomialProbit(), 3)
-    log_ps, scales, bounds = [], [], []
-    for weights in ("latent", "site"):
-        found = Variational(importance=32, weights=weights).fit(some)
-        log_p = Mixture(found.components, some.x).log_probabilities(new[:, :2], 3)
-        log_ps.append(log_p[np.arange(600), labels - 1].mean())
-        scales.append(np.exp(found.components[0].kernels[0].parameters())[0])
-        bounds.append(found.log_evidence)
-    assert scales[0] < 0.8 * scales[1]
-    assert bounds[0] < bounds[1] - 1.0
-    assert log_ps[0] > log_ps[1] + 0.05
-
-
 def test_length_scales_of_the_relevant_inputs() -> None:
     X, y = toy(80, 3)
     some = Problem(X[:, :4], y - 1, [ARD((0.7,) * 4)], MultinomialProbit(), 3, seed=1)
@@ -202,15 +182,10 @@ def test_length_scales_of_the_relevant_inputs() -> None:
 
 
 def test_rounds_end_when_the_bound_has_settled() -> None:
-    some = problem(40)
-    found = Variational(importance=24, weights="site", rise=0.05).fit(some)
-    rounds = [step["log_evidence"] for step in found.trace if "phi_0" in step]
-    best = np.maximum.accumulate(rounds)
-    rises = best[3:] - best[:-3]
-    assert 1 <= len(rises) < 47
-    assert (rises[:-1] >= 2.0).all()
-    assert rises[-1] < 2.0  # 0.05 nats a row
-    assert found.log_evidence == pytest.approx(best[-1], abs=1e-6)  # what lowers it is not kept
+    X, y = toy(40, 5)
+    some = Problem(X[:, :2], y - 1, [RBF(0.7)], MultinomialProbit(), 3)
+    found = Variational(importance=16).fit(some)
+    assert sum("phi_0" in step for step in found.trace) == 5
 
 
 def test_a_kernel_without_length_scales() -> None:
