@@ -5,9 +5,7 @@ import gzip
 import json
 import os
 import pickle
-import struct
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ import pytest
 import zarr
 
 from sparsegp.data import open_dataset, storage
-from sparsegp.data.blocks import from_function, row_blocks
+from sparsegp.data.blocks import from_function
 from sparsegp.errors import DataError
 from tests.data import files
 
@@ -169,25 +167,6 @@ def test_files_that_change_while_they_are_used(tmp_path, sample):
         X.compute()
 
 
-def test_images_and_labels_that_do_not_match(tmp_path):
-    images, labels = tmp_path / "a-images-idx3-ubyte", tmp_path / "a-labels-idx1-ubyte"
-    images.write_bytes(files.idx_bytes(np.zeros((9, 2, 3))))
-    labels.write_bytes(files.idx_bytes(np.zeros(9)) + b"\0")
-    refused(images, "labels-idx1-ubyte is too long: .* 9 bytes")
-    labels.write_bytes(files.idx_bytes(np.zeros(5)))
-    refused(images, "has 9 rows and 5 labels")
-
-
-def test_archives_whose_directory_lies(tmp_path):
-    content = files.npy_that_declares((10**8, 4))
-    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
-        archive.writestr("X.npy", content)
-    packed = (tmp_path / "a.npz").read_bytes()
-    packed = packed.replace(struct.pack("<L", len(content)), struct.pack("<L", 2**32 - 2))
-    (tmp_path / "a.npz").write_bytes(packed)
-    refused(tmp_path / "a.npz", "X in .*a.npz|cannot read .*a.npz")
-
-
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.npz", "a.svm.gz", "a-images-idx3-ubyte.gz"])
 def test_bombs_stop_at_the_memory_that_is_allowed(name, tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "SMALL", 1 << 16)
@@ -287,13 +266,6 @@ def test_parquet(tmp_path, monkeypatch):
     refused(path, "has no rows")
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     refused(path, r'pip install "sparsegp\[parquet\]"')
-
-
-def test_tables_that_are_too_large():
-    assert len(row_blocks(10**8, 784, "X")) < 20_000
-    for n, p in ((ROWS, 4), (2, 2**31)):
-        with pytest.raises(DataError, match=f"{n} rows of {p} columns"):
-            row_blocks(n, p, "X")
 
 
 def test_credentials_are_not_shown():

@@ -37,7 +37,7 @@ def read_text(name: str, label_column: LabelColumn, n_features: int | None) -> D
     """Read rows of numbers with a label.
 
     The delimiter is one of `;`, tab, `,`, else white space. The first line is a header when most
-    of its fields are no numbers, apart from the label. Labels that are all whole numbers become
+    of its fields, apart from the label, are not numbers. Labels that are all whole numbers become
     integers, other labels are kept as strings.
     """
     delimiter, width, names, label = layout = _layout(name, label_column, n_features)
@@ -98,7 +98,7 @@ def _label_place(
 ) -> int | None:
     """Return the place of the label column, counted from 0, or None when there are no labels.
 
-    A file with just the columns that a model takes has none, unless a label column is asked for.
+    A file with just the columns that a model takes has none, unless a label column is given.
     Columns have these names, or none if not `named`.
     """
     width = len(names)
@@ -146,7 +146,7 @@ def _layout(name: str, label_column: LabelColumn, n_features: int | None) -> Lay
 
 
 def _numbers(fields: list[str]) -> Iterator[float]:
-    """Return fields as numbers (NaN and infinity are numbers here); a ValueError if one is none."""
+    """Return fields as numbers (NaN and infinity are numbers here); a ValueError if one is not."""
     text = "".join(fields)
     if "_" in text or not text.isascii():
         raise ValueError  # `float` takes 1_0, and digits of other scripts
