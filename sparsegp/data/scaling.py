@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
-from scipy.special import ndtri
 
 from sparsegp.data.summary import Summary
 from sparsegp.errors import DataError
@@ -41,7 +40,7 @@ KNOTS = 256
 """Quantiles of a column that the rule "quantile" keeps."""
 
 OUTERMOST = 1.0 / 2000.0
-"""Least and greatest rank that is told from others: normal scores stay within 3.3."""
+"""Ranks are kept this far from 0 and 1, so that normal scores stay within 3.3."""
 
 Draw = Callable[[], Floats]
 """Returns some training rows (m, p), the same ones every time."""
@@ -124,6 +123,8 @@ class Scaling:
 
 def normal_scores(x: Doubles, knots: Doubles) -> Doubles:
     """Return the normal quantiles of the ranks of x (n,) among knots (m,)."""
+    from scipy.special import ndtri  # noqa: PLC0415 - slow to import
+
     ranks = np.linspace(0.0, 1.0, len(knots))
     # where knots are equal, the least of their ranks and the greatest
     least = np.interp(x, knots, ranks)
@@ -133,30 +134,12 @@ def normal_scores(x: Doubles, knots: Doubles) -> Doubles:
 
 
 SCALINGS: Registry[Callable[[Summary, Draw], Scaling]] = Registry("scaling")
-
-
-def choose_scaling(name: str, summary: Summary, draw: Draw) -> Scaling:
-    """Scale by the rule called `name`: auto, standard, range, quantile or none.
-
-    Parameters
-    ----------
-    name : str
-    summary : Summary
-        Of the training rows.
-    draw : callable
-        For rules that look at rows; see `Draw`.
-
-    Raises
-    ------
-    UnknownNameError
-        If there is no such rule.
-    """
-    return SCALINGS[name](summary, draw)
+"""Rules by name: from the summary of the training rows, and some of them, to their scaling."""
 
 
 @SCALINGS.register("none")
 def unscaled(summary: Summary, _draw: Draw) -> Scaling:
-    """Leave the columns as they are."""
+    """Leave the columns unchanged."""
     return Scaling(np.zeros(summary.p), np.ones(summary.p), "none")
 
 
@@ -194,7 +177,7 @@ def quantile(summary: Summary, draw: Draw) -> Scaling:
 def auto(summary: Summary, draw: Draw) -> Scaling:
     """Divide inputs that share one bounded range by its bound, standardise all others.
 
-    The rule is at the head of this file. Inputs in [-1, 1] or [0, 1] stay as they are.
+    The rule is at the head of this file. Inputs in [-1, 1] or [0, 1] stay unchanged.
     """
     low, high = float(summary.low.min()), float(summary.high.max())
     if low >= -1 and high <= 1:
@@ -211,5 +194,4 @@ def auto(summary: Summary, draw: Draw) -> Scaling:
     polarisation = summary.variance[varies].sum() / greatest
     if upper not in (1.0, 255.0) and polarisation <= EVEN:
         return standard(summary, draw)
-    rule = unscaled if upper == 1.0 else shared_range
-    return rule(summary, draw)
+    return (unscaled if upper == 1.0 else shared_range)(summary, draw)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from sparsegp.data import (
+    SCALINGS,
     Numbers,
     Scaling,
     Summary,
     Table,
-    choose_scaling,
     encode,
     encode_with,
     summarise,
@@ -139,7 +139,7 @@ def prepare(
         rows = np.sort(rng.permutation(summary.n)[:MOST_DRAWN])
         return np.asarray(X[rows].compute(scheduler=scheduler))
 
-    scaling = choose_scaling(settings.scaling, summary, draw)
+    scaling = SCALINGS[settings.scaling](summary, draw)
     return Prepared(train, classes, target, summary, scaling, held_out, held_out_target, numbers)
 
 

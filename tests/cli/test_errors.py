@@ -117,123 +117,114 @@ def test_taken_directories(trained, files, invoke, tmp_path, untouched):
     (tmp_path / "file").write_text("!")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("!")
-    arguments = ("train", files / "pair.npz", "--n-active", 40, "--quiet", "--out")
     with untouched(tmp_path), untouched(trained):
-        one_line(
-            invoke(*arguments, trained, code=2),
-            "holds another run; choose another --out, or go on with it by --resume",
-        )
-        one_line(invoke(*arguments, tmp_path / "file", code=2), "is not a directory")
-        for resume in ((), ("--resume",)):
-            one_line(
-                invoke(*arguments, tmp_path / "other", *resume, code=2),
-                "is not empty and holds no run",
-            )
-        one_line(invoke(*arguments, tmp_path / "file" / "run", code=2), "cannot ")
+        for out, options, message in (
+            (trained, (), "holds another run; choose another --out, or go on with it by --resume"),
+            (tmp_path / "file", (), "is not a directory"),
+            (tmp_path / "other", (), "is not empty and holds no run"),
+            (tmp_path / "other", ("--resume",), "is not empty and holds no run"),
+            (tmp_path / "file" / "run", (), "cannot "),
+        ):
+            arguments = ("--n-active", 40, "--quiet", "--out", out, *options)
+            one_line(invoke("train", files / "pair.npz", *arguments, code=2), message)
+
+
+def damage(file):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
 
 
 class TestAltered:
+    ARGUMENTS = ("--n-active", 40, "--quiet", "--resume", "--out")
+
     @pytest.fixture
     def run(self, trained, tmp_path):
         return shutil.copytree(trained, tmp_path / "run")
 
-    @staticmethod
-    def damage(file):
-        content = bytearray(file.read_bytes())
-        content[len(content) // 2] ^= 1
-        file.write_bytes(content)
+    @pytest.fixture
+    def unfinished(self, run):
+        (run / MODEL_FILE).unlink()
+        return run
 
     @pytest.mark.parametrize("command", ["inspect", "evaluate", "predict"])
     def test_model(self, command, run, files, invoke, tmp_path):
-        self.damage(run / MODEL_FILE)
-        data = {"inspect": (), "evaluate": (files / "only.npz",)}
-        rest = data.get(command, (files / "only.npz", "--out", tmp_path / "p.csv"))
+        damage(run / MODEL_FILE)
+        rest = () if command == "inspect" else (files / "only.npz",)
+        rest += ("--out", tmp_path / "p.csv") if command == "predict" else ()
         one_line(invoke(command, run, *rest, code=2), r".*model\.zarr\.zip is damaged")
         assert not (tmp_path / "p.csv").exists()
 
-    @pytest.mark.parametrize("content", ["{", '{"settings": 3}'])
-    def test_manifest(self, content, run, files, invoke):
-        (run / MODEL_FILE).unlink()
-        (run / "run.json").write_text(content)
-        one_line(invoke("inspect", run, code=2), r"run\.json is damaged")
-        arguments = ("--n-active", 40, "--out", run, "--quiet", "--resume")
-        one_line(invoke("train", files / "pair.npz", *arguments, code=2), r"run\.json is damaged")
+    @pytest.mark.parametrize("content", ["{", '{"settings": 3}', None])
+    def test_nothing_to_go_on_from(self, content, unfinished, files, invoke, untouched):
+        """A manifest, or all checkpoints."""
+        said = r"run\.json is damaged" if content else "no checkpoint in .* can be used"
+        if content:
+            (unfinished / "run.json").write_text(content)
+        for step in () if content else checkpoints(unfinished):
+            damage(unfinished / f"checkpoint-{step:08d}.zarr.zip")
+        with untouched(unfinished):
+            one_line(invoke("inspect", unfinished, code=2), said)
+            result = invoke("train", files / "pair.npz", *self.ARGUMENTS, unfinished, code=2)
+            one_line(result, said)
 
-    def test_newest_checkpoint(self, files, invoke, last_json, tmp_path):
+    def test_newest_checkpoint(self, unfinished, trained, files, invoke, last_json):
         """The one before it is taken, and the run ends as it did."""
-        arguments = ("--n-active", 40, "--checkpoint-every", 10, "--posterior", "adf", "--quiet")
-        arguments += ("--panel", 1, "--report-every", 10)
-        run, whole = tmp_path / "run", tmp_path / "whole"
-        invoke("train", files / "pair.npz", *arguments, "--out", whole)
-        shutil.copytree(whole, run)
-        (run / MODEL_FILE).unlink()
-        self.damage(run / "checkpoint-00000040.zarr.zip")
-        result = invoke("inspect", run, "--json")
+        *_, newest = sorted(checkpoints(unfinished))
+        damage(unfinished / f"checkpoint-{newest:08d}.zarr.zip")
+        result = invoke("inspect", unfinished, "--json")
         record = last_json(result.stdout)
-        said = f"checkpoint passed over, going back to {record['n_active']}: "
-        assert said in result.stderr
+        assert "checkpoint passed over, going back to" in result.stderr
         assert record["state"] == "unfinished"
-        assert record["n_active"] < record["n_wanted"] == 40
-        arguments = (*arguments, "--out", run, "--resume")
-        result = invoke("train", files / "pair.npz", *arguments)
-        assert said in result.stderr
-        found, expected = (read_file(folder_of(each), MODEL_FILE, MODEL) for each in (run, whole))
+        assert record["n_active"] <= record["n_wanted"] == 40
+        result = invoke(
+            "train", files / "pair.npz", "--checkpoint-every", 10, *self.ARGUMENTS, unfinished
+        )
+        assert "checkpoint passed over" in result.stderr
+        found, expected = (
+            read_file(folder_of(each), MODEL_FILE, MODEL) for each in (unfinished, trained)
+        )
         for name in expected.arrays.keys() - {"history"}:
             assert found.arrays[name].tobytes() == expected.arrays[name].tobytes(), name
 
-    def test_all_checkpoints(self, run, files, invoke, untouched):
-        (run / MODEL_FILE).unlink()
-        for step in checkpoints(run):
-            self.damage(run / f"checkpoint-{step:08d}.zarr.zip")
-        one_line(invoke("inspect", run, code=2), r"no checkpoint in .* can be used")
-        arguments = ("--n-active", 40, "--out", run, "--quiet", "--resume")
-        with untouched(run):
-            result = invoke("train", files / "pair.npz", *arguments, code=2)
-        one_line(result, r"no checkpoint in .* can be used")
-
-    def test_no_checkpoint_yet(self, run, trained, files, invoke, last_json):
-        (run / MODEL_FILE).unlink()
-        for step in checkpoints(run):
-            (run / f"checkpoint-{step:08d}.zarr.zip").unlink()
-        record = last_json(invoke("inspect", run, "--json").stdout)
+    def test_no_checkpoint_yet(self, unfinished, invoke, last_json):
+        for step in checkpoints(unfinished):
+            (unfinished / f"checkpoint-{step:08d}.zarr.zip").unlink()
+        record = last_json(invoke("inspect", unfinished, "--json").stdout)
         assert (record["n_active"], record["active_rows"], record["history"]) == (0, [], [])
-        assert "0 of 40" in invoke("inspect", run).stdout
-        one_line(invoke("evaluate", run, "toy", code=2), "holds no finished model; go on with")
+        assert "0 of 40" in invoke("inspect", unfinished).stdout
+        one_line(invoke("evaluate", unfinished, "toy", code=2), "holds no finished model; go on")
 
 
-class TestResume:
-    @pytest.mark.parametrize(
-        ("data", "options", "pattern"),
-        [
-            ("pair.npz", ("--n-active", 41), r"n_active was 40 and is now 41"),
-            ("only.npz", (), r"digest was .*; rows was 300 and is now 100"),
-            ("words.npz", (), r"classes was \[0, 1, 2\] and is now \['low', 'mid', 'up'\]"),
-        ],
-    )
-    def test_other_settings_and_data(
-        self, data, options, pattern, trained, files, invoke, untouched
-    ):
-        arguments = ("--n-active", 40, "--out", trained, "--quiet", "--resume", *options)
-        with untouched(trained):
-            result = invoke("train", files / data, *arguments, code=2)
+@pytest.mark.parametrize(
+    ("data", "n_active", "pattern"),
+    [
+        ("pair.npz", 41, r"n_active was 40 and is now 41"),
+        ("only.npz", 40, r"digest was .*; rows was 300 and is now 100"),
+        ("words.npz", 40, r"classes was \[0, 1, 2\] and is now \['low', 'mid', 'up'\]"),
+        ("pair.npz", 40, None),
+    ],
+)
+def test_resume(data, n_active, pattern, trained, files, invoke, untouched, last_json):
+    """Other settings or data are refused; what is finished stays as it is."""
+    arguments = ("--n-active", n_active, "--out", trained, "--quiet", "--resume", "--json")
+    with untouched(trained):
+        result = invoke("train", files / data, *arguments, code=2 if pattern else 0)
+    if pattern:
         one_line(result, f"cannot resume .* with other settings or data: .*{pattern}")
-
-    def test_finished(self, trained, files, invoke, untouched, last_json):
-        arguments = ("--n-active", 40, "--out", trained, "--resume", "--json")
-        with untouched(trained):
-            result = invoke("train", files / "pair.npz", *arguments)
+    else:
         assert "is finished; nothing to do" in result.stderr
         assert last_json(result.stdout)["n_active"] == 40
 
-    def test_what_a_killed_start_left(self, files, invoke, tmp_path):
-        """A directory with the lock alone, or a half-written manifest, holds no run."""
-        for name in ("a", "b"):
-            (tmp_path / name).mkdir()
-            (tmp_path / name / "lock").write_text("process 1 on earth\n")
-            (tmp_path / name / f".run.json.{'0' * 32}.tmp").write_text("{")
-        arguments = ("train", files / "pair.npz", "--n-active", 5, "--quiet", "--out")
-        invoke(*arguments, tmp_path / "a")
-        invoke(*arguments, tmp_path / "b", "--resume")
+
+def test_what_a_killed_start_left_holds_no_run(files, invoke, tmp_path):
+    """That is the lock alone, or a half-written manifest."""
+    for name, resume in (("a", ()), ("b", ("--resume",))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "lock").write_text("process 1 on earth\n")
+        (tmp_path / name / f".run.json.{'0' * 32}.tmp").write_text("{")
+        arguments = ("--n-active", 5, "--quiet", "--out", tmp_path / name)
+        invoke("train", files / "pair.npz", *arguments, *resume)
 
 
 def test_full_memory(files, invoke, monkeypatch, tmp_path):

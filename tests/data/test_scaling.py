@@ -6,13 +6,13 @@ import pytest
 from sklearn.preprocessing import QuantileTransformer
 
 import sparsegp
-from sparsegp.data import SCALINGS, Scaling, choose_scaling, open_dataset, summarise, toy
+from sparsegp.data import SCALINGS, Scaling, open_dataset, summarise, toy
 from sparsegp.errors import DataError, UnknownNameError
 from sparsegp.state import from_arrays, to_arrays
 
 
 def choose(name, X):
-    return choose_scaling(name, summarise(da.from_array(X), "X"), lambda: X)
+    return SCALINGS[name](summarise(da.from_array(X), "X"), lambda: X)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ EXPECTED = {
 def test_auto_on_real_data(name, request):
     folder = None if name == "digits" else request.getfixturevalue("real_data")
     table = open_dataset(name if folder is None else folder / f"{name}.npz").train
-    scaling = choose_scaling("auto", summarise(table.X, table.source), lambda: table.X)
+    scaling = SCALINGS["auto"](summarise(table.X, table.source), lambda: table.X)
     kind, bound = EXPECTED[name]
     assert scaling.name == kind
     if bound is not None:
