@@ -22,7 +22,7 @@ from pipelines.ours import imported
 from pipelines.place import Place
 from pipelines.toml import errors_of
 from pipelines.views import Data
-from sparsegp.data import choose_scaling, summarise, table_from_arrays
+from sparsegp.data import SCALINGS, summarise, table_from_arrays
 from sparsegp.errors import SparseGPError
 from sparsegp.types import Doubles, Floats, Integers
 
@@ -40,7 +40,7 @@ def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
     """
     spec = cell.spec
     summary = summarise(table_from_arrays(data.X_train).X, data.name)
-    scaling = choose_scaling(spec.get("scaling", "auto"), summary)
+    scaling = SCALINGS[spec.get("scaling", "auto")](summary, lambda: data.X_train)
     dtype = np.dtype(spec.get("precision", "float64"))
     X_train, X_test = (scaling.apply(np.asarray(X), dtype) for X in (data.X_train, data.X_test))
     classes, codes = np.unique(data.y_train, return_inverse=True)

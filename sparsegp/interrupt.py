@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 from sparsegp.errors import Interrupted
@@ -55,12 +55,7 @@ class StopRequest:
                 self._former[number] = signal.signal(number, self._note)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         for number, former in self._former.items():
             signal.signal(number, former)
 

@@ -40,7 +40,7 @@ SURE = 0.6
 SMALL = 1 << 28
 """Bytes that every run may take."""
 COPIES = 3
-"""Of a chunk or a block on its way: as an array, pickled, in buffers."""
+"""Of a block on its way to a worker: as an array, pickled, in buffers."""
 MOST_WORKERS, MOST_ROWS = 4096, 1 << 20
 
 
@@ -229,7 +229,9 @@ def _blocks_and_driver(shape: Shape, of: _Layout) -> tuple[dict[str, int], dict[
     refits = settings.posterior == "all" or CRITERIA[settings.criterion].refitted
     own = (11 + min(of.hosts, 32)) * kernels if refits else kernels + 2
     chunk = min(shape.chunk_rows, n) * p * shape.itemsize
-    sent = COPIES * (of.block * p * shape.itemsize + chunk)
+    block, loading = of.block * p * shape.itemsize, 2 * chunk  # read, and in its place
+    if apart and shape.source_bytes:
+        loading = COPIES * (block + chunk)
     test = padded(shape.n_test)
     entries = max(stop * held for _, stop, held in of.steps) + d * test
     width = of.slots if len(of.steps) == 1 else max(stop - start for start, stop, _ in of.steps)
@@ -243,15 +245,15 @@ def _blocks_and_driver(shape: Shape, of: _Layout) -> tuple[dict[str, int], dict[
         + group * DOUBLE * (9 * of.slots + 4 * latent + refits * d)
         + refits * (COPIES * apart * kernels + 3 * threads) * square
         + pairs * threads * of.block * DOUBLE * 14 * latent,
-        "loading": threads * sent,
+        "loading": threads * (block + loading),
         "model": apart * ((3 * kernels + 6) * square + COPIES * chunk),
     }
     driver = {
         "source": shape.source_bytes,
         "labels": 5 * DOUBLE * (n + shape.n_test),
         "reading": min(usable_cpus(), -(-n // shape.chunk_rows))
-        * (COPIES * chunk + 4 * DOUBLE * min(PIECE_VALUES, n * p))
-        + (of.hosts * sent if apart and shape.source_bytes else 0),
+        * (2 * chunk + 4 * DOUBLE * min(PIECE_VALUES, n * p))
+        + (of.hosts * loading if apart and shape.source_bytes else 0),
         "factors": kernels * square + DOUBLE * of.columns * d * of.slots + d * a_row,
         "checkpoint": kernels * square + 2 * d * a_row,
         "posterior": (kernels + 3 + own) * square + 2 * DOUBLE * d * p,

@@ -21,10 +21,10 @@ MOST = 10
 @click.command()
 @click.argument("run")
 @click.argument("data")
-@click.option(
+@shared.text(
     "--plots",
-    metavar="DIR",
-    help="Draw reliability, errors against rejections, confusions and the learning curve (.png; "
+    "DIR",
+    "Draw reliability, errors against rejections, confusions and the learning curve (.png; "
     'needs the extra "plot").',
 )
 @shared.label_column

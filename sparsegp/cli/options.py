@@ -25,7 +25,7 @@ LIMITS = ("max_trials", "max_seconds")
 
 
 def of_setting(setting: Setting) -> Options:
-    """Return the option of a setting; that of a flag says the contrary of its default."""
+    """Return the option of a setting; a flag switches to the contrary of its default."""
     name = setting.flag or f"--{setting.name.replace('_', '-')}"
     words, default = setting.description, setting.unset or str(setting.default)
     if setting.kind is bool:
@@ -123,14 +123,15 @@ def place(options: dict[str, Any]) -> dict[str, Any]:
         If there are more, or a certificate is given for none of those that take one.
     """
     named = given(options, ("threads", "workers", "scheduler", "scheduler_file", "cluster"))
+    tls = options.get("tls")
     if len(named) > 1:
         raise SettingsError(f"give only one option that says where to run; got {in_words(named)}")
-    if options["tls"] is not None and not named.keys() & {"scheduler", "scheduler_file"}:
+    if tls is not None and not named.keys() & {"scheduler", "scheduler_file"}:
         raise SettingsError("--tls goes with --scheduler or --scheduler-file; give one of them")
     found = [
         f"{name}={value}" if isinstance(value, int) else value for name, value in named.items()
     ]
-    return {"where": found[0] if found else None, "tls": options["tls"]}
+    return {"where": found[0] if found else None, "tls": tls}
 
 
 def settings_of(options: dict[str, Any]) -> dict[str, Any]:

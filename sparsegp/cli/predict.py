@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 @click.argument("data")
 @click.option("--out", required=True, metavar="FILE", help="A .csv, .npz or .zarr to be written.")
 @click.option("--latent", is_flag=True, help="Add latent means and variances.")
-@click.option(
-    "--reject-below",
-    type=float,
-    metavar="P",
-    help="Mark rows whose greatest probability is below P.",
-)
+@shared.number("--reject-below", "Mark rows whose greatest probability is below X.", float)
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @shared.label_column
 def predict(

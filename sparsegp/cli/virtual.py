@@ -5,8 +5,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from sparsegp.cli import options as shared
 from sparsegp.errors import SettingsError, quoted
 
@@ -15,23 +13,17 @@ if TYPE_CHECKING:
 
 options = shared.together(
     [
-        click.option(
+        shared.text(
             "--virtual",
-            metavar="RUN",
-            help="Add shifted copies of the active rows of this finished run on DATA, and take its "
+            "RUN",
+            "Add shifted copies of the active rows of this finished run on DATA, and take its "
             "kernel and likelihood as learnt there, and its settings where none are given.",
         ),
-        click.option(
+        shared.number(
             "--shift",
-            type=int,
-            metavar="N",
-            help="With --virtual: pixels that copies are moved up, down, left and right.  [1]",
+            "With --virtual: pixels that copies are moved up, down, left and right.  [1]",
         ),
-        click.option(
-            "--image",
-            metavar="HxW",
-            help="With --virtual: height and width of images.  [square]",
-        ),
+        shared.text("--image", "HxW", "With --virtual: height and width of images.  [square]"),
     ]
 )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,14 +39,14 @@ def row_blocks(n: int, p: int, source: str, multiple: int = 1) -> list[int]:
     ------
     DataError
         If a block would be too large to hold, or there would be too many: sizes that a damaged
-        file declares are refused here, before anything is made of them.
+        file declares are refused before anything is allocated.
     """
     rows = max(multiple, BLOCK_VALUES // max(p, 1) // multiple * multiple)
     if min(rows, n) * p > LARGEST_BLOCK or n > MOST_BLOCKS * rows:
         raise DataError(
             f"{source} must be read in at most {MOST_BLOCKS} blocks of at most {LARGEST_BLOCK} "
-            f"values; it has {n} rows of {p} columns, blocks of {rows}; it is damaged, or to be "
-            f"divided, or to be stored in smaller chunks"
+            f"values; it has {n} rows of {p} columns, blocks of {rows}; it is damaged, or must "
+            f"be divided, or stored in smaller chunks"
         )
     return [min(rows, n - start) for start in range(0, max(n, 1), rows)]
 
@@ -58,10 +59,12 @@ def from_memory(X: Any, source: str = "X") -> "da.Array":
     import dask.array as da  # noqa: PLC0415 - slow to import
     from dask.delayed import delayed  # noqa: PLC0415
 
-    X = X.tocsr() if hasattr(X, "tocsr") else X
+    dense: Any = np.asarray
+    if hasattr(X, "tocsr"):
+        X, dense = X.tocsr(), methodcaller("toarray")
+    dense = delayed(dense, pure=True)
     ends = np.cumsum([0, *row_blocks(X.shape[0], X.shape[1], source)])
     parts = [X[start:stop] for start, stop in pairwise(ends)]  # views
-    dense = delayed(_dense, pure=True)
     whole: da.Array = da.concatenate(
         [da.from_delayed(dense(part), part.shape, X.dtype) for part in parts]  # type: ignore[no-untyped-call]
     )
@@ -106,7 +109,3 @@ def _block(
             f"{found.shape} was read; the file is damaged, or was changed while it was in use"
         )
     return found
-
-
-def _dense(rows: Any) -> NDArray[Any]:
-    return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows)

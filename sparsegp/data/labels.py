@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from sparsegp.errors import DataError
+from sparsegp.state import GREATEST
 from sparsegp.types import Doubles, Integers, Labels
 
 REAL_KINDS = "biuf"
 """Kinds of dtype that hold real numbers: bool, integers, floats."""
 
 TOO_LARGE = 2.0**63
-"""Whole numbers from here on are no integers of 64 bits."""
+"""Whole numbers of at least this size do not fit into 64 bits."""
 
 LONGEST = 200
 """Bytes of a label: an array of strings takes as many characters for every row."""
@@ -30,7 +31,7 @@ REMEDY = (
 
 
 def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
-    """Give each class a number.
+    """Return the classes, and for each row the number of its class.
 
     Parameters
     ----------
@@ -50,8 +51,8 @@ def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
     Raises
     ------
     DataError
-        If there are no labels, a label is missing or no name of a class, all are the same, or
-        there are so many that they cannot be classes.
+        If there are no labels, a label is missing or cannot name a class, all are the same,
+        or there are so many that they cannot be classes.
     """
     classes, codes = _unique(y, source)
     n, n_classes = len(codes), len(classes)
@@ -71,7 +72,7 @@ def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
 def encode_with(
     classes: Labels, y: Labels | None, source: str = "y"
 ) -> tuple[Integers, list[int | str | bool]]:
-    """Give labels the numbers of the classes of a model.
+    """Return the class of each label, by the numbers of the classes of a model.
 
     Labels are compared as strings when only one side is made of strings.
 
@@ -94,7 +95,7 @@ def encode_with(
     Raises
     ------
     DataError
-        If there are no labels, or a label is missing or no name of a class.
+        If there are no labels, or a label is missing or cannot name a class.
     """
     found, places = _unique(y, source)
     known, wanted = classes.tolist(), found.tolist()
@@ -117,6 +118,13 @@ class Numbers:
 
     offset: float
     scale: float
+
+    def __post_init__(self) -> None:
+        if not (0 < self.scale <= GREATEST and abs(self.offset) <= GREATEST):
+            raise DataError(
+                f"labels of a regression must be at most {GREATEST:g}, found mean {self.offset:g} "
+                f"and standard deviation {self.scale:g}"
+            )
 
     @classmethod
     def of(cls, y: Labels | None, source: str) -> "Numbers":
@@ -160,7 +168,7 @@ def tidy_labels(y: Any, source: str) -> Labels:
     Raises
     ------
     DataError
-        If there are none, there is more than one for a row, or their type is none of labels.
+        If there are none, or several for a row, or they are neither numbers nor strings.
     """
     if y is None:
         raise DataError(
@@ -202,12 +210,6 @@ def labels_from_text(texts: Sequence[str], source: str) -> Labels:
     return np.array([int(Decimal(text)) for text in texts], dtype=np.int64)
 
 
-def whole_numbers(labels: Doubles) -> Labels:
-    """Return floats (n,) as integers of 64 bits if all are such, else unchanged."""
-    whole = np.all((labels == np.rint(labels)) & (np.abs(labels) < TOO_LARGE))
-    return labels.astype(np.int64) if whole else labels
-
-
 def _unique(y: Labels | None, source: str) -> tuple[Labels, Integers]:
     """Return the distinct labels, sorted and of one type, and the place of the label of each row.
 
@@ -216,8 +218,10 @@ def _unique(y: Labels | None, source: str) -> tuple[Labels, Integers]:
     labels = tidy_labels(y, source)
     if labels.dtype.kind == "O" or (labels.dtype.kind == "f" and np.isnan(labels).any()):
         labels = _one_type(labels.tolist(), source)
-    if labels.dtype.kind == "f":
-        labels = whole_numbers(labels)
+    if labels.dtype.kind == "f" and np.all(
+        (labels == np.rint(labels)) & (np.abs(labels) < TOO_LARGE)
+    ):
+        labels = labels.astype(np.int64)
     found, places = np.unique(labels, return_inverse=True)
     if found.dtype.kind == "f" or (found.dtype.kind == "u" and found[-1] >= TOO_LARGE):
         raise DataError(
@@ -249,7 +253,7 @@ def _strings(texts: Any, source: str) -> Labels:
     """Return strings as an array (n,), if all of them are Unicode and short."""
     try:
         longest = max(len(text.encode()) for text in texts)
-    except (SystemError, ValueError):  # what an array holds is no Unicode
+    except (SystemError, ValueError):  # not Unicode
         longest = LONGEST + 1
     if longest > LONGEST:
         raise DataError(f"labels of {source} must be text, in UTF-8 of at most {LONGEST} bytes")

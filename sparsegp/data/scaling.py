@@ -27,7 +27,7 @@ from numpy.typing import DTypeLike
 from sparsegp.data.summary import Summary
 from sparsegp.errors import DataError
 from sparsegp.registry import Registry
-from sparsegp.types import Doubles
+from sparsegp.types import Doubles, Floats
 
 REACH = 0.75
 """Least part of the frame that the median column must fill: columns that were normalised to the
@@ -36,35 +36,64 @@ frame fill all of it, but 50 of their rows may fill four fifths only."""
 EVEN = 1.0 / 3.0
 """Polarisation of values spread evenly over the frame."""
 
+KNOTS = 256
+"""Quantiles of a column that the rule "quantile" keeps."""
+
+OUTERMOST = 1.0 / 2000.0
+"""Ranks are kept this far from 0 and 1, so that normal scores stay within 3.3."""
+
+Draw = Callable[[], Floats]
+"""Returns some training rows (m, p), the same ones every time."""
+
 
 @dataclass(frozen=True)
 class Scaling:
-    """The map x -> (x - shift) * factor of each column.
+    """The map x -> (x - shift) * factor of each column, of its normal scores if it has knots.
 
     Parameters
     ----------
-    shift, factor : array (p,)
-        Doubles.
+    shift, factor : Doubles (p,)
     name : str
-        The rule that was followed: "standard", "range" or "none" (`auto` resolves to one).
+        The rule that was followed: "standard", "range", "quantile" or "none" (`auto` resolves to
+        one).
+    knots : Doubles (p, m), optional
+        Evenly spaced quantiles of each column, from the least value to the greatest. The normal
+        score of x is the normal quantile of its rank among them, equal values in the middle.
 
     Raises
     ------
     DataError
-        If shift and factor are not finite numbers for the same columns.
+        If the numbers are not finite, or not for the same columns.
     """
 
     shift: Doubles
     factor: Doubles
     name: str
+    knots: Doubles | None = None
 
     def __post_init__(self) -> None:
-        shift, factor = self.shift, self.factor
+        shift, factor, knots = self.shift, self.factor, self.knots
         fitting = shift.ndim == 1 and shift.shape == factor.shape
         if not (fitting and np.isfinite(shift).all() and np.isfinite(factor).all()):
             raise DataError(
                 "shift and factor of a scaling must be finite numbers, one of each for a column"
             )
+        if knots is not None and not (
+            knots.ndim == 2
+            and len(knots) == len(shift)
+            and 2 <= knots.shape[1] <= KNOTS
+            and np.isfinite(knots).all()
+            and (np.diff(knots) >= 0).all()
+        ):
+            raise DataError(
+                f"the knots of a scaling must be 2 to {KNOTS} rising numbers for each column"
+            )
+
+    def variances(self, summary: Summary) -> Doubles:
+        """Return the variances of the scaled training columns, (p,)."""
+        if self.knots is not None:
+            return np.asarray(self.knots[:, 0] < self.knots[:, -1], np.float64)
+        return np.asarray(summary.variance * self.factor**2)
 
     def apply(self, X: Any, dtype: DTypeLike = np.float64) -> Any:
         """Scale X (n, p), a numpy array at once or a dask array lazily.
@@ -84,33 +113,38 @@ class Scaling:
         if hasattr(X, "dask"):
             return X.map_blocks(self.apply, dtype, dtype=dtype, meta=np.empty((0, 0), dtype))
         result = np.asarray(X).astype(np.float64)
+        if self.knots is not None:
+            for j, knots in enumerate(self.knots):
+                result[:, j] = normal_scores(result[:, j], knots)
         result -= self.shift
         result *= self.factor
         return result.astype(dtype, copy=False)
 
 
-SCALINGS: Registry[Callable[[Summary], Scaling]] = Registry("scaling")
+def normal_scores(x: Doubles, knots: Doubles) -> Doubles:
+    """Return the normal quantiles of the ranks of x (n,) among knots (m,)."""
+    from scipy.special import ndtri  # noqa: PLC0415 - slow to import
+
+    ranks = np.linspace(0.0, 1.0, len(knots))
+    # where knots are equal, the least of their ranks and the greatest
+    least = np.interp(x, knots, ranks)
+    greatest = -np.interp(-x, -knots[::-1], -ranks[::-1])
+    middle = (least + greatest) / 2.0
+    return np.asarray(ndtri(np.clip(middle, OUTERMOST, 1.0 - OUTERMOST)))
 
 
-def choose_scaling(name: str, summary: Summary) -> Scaling:
-    """Scale by the rule called `name`: auto, standard, range or none.
-
-    Raises
-    ------
-    UnknownNameError
-        If there is no such rule.
-    """
-    return SCALINGS[name](summary)
+SCALINGS: Registry[Callable[[Summary, Draw], Scaling]] = Registry("scaling")
+"""Rules by name: from the summary of the training rows, and some of them, to their scaling."""
 
 
 @SCALINGS.register("none")
-def unscaled(summary: Summary) -> Scaling:
-    """Leave the columns as they are."""
+def unscaled(summary: Summary, _draw: Draw) -> Scaling:
+    """Leave the columns unchanged."""
     return Scaling(np.zeros(summary.p), np.ones(summary.p), "none")
 
 
 @SCALINGS.register("standard")
-def standard(summary: Summary) -> Scaling:
+def standard(summary: Summary, _draw: Draw) -> Scaling:
     """Give every column mean 0 and variance 1; columns of one value become 0."""
     spread = np.sqrt(summary.variance)
     spread[spread == 0] = 1.0
@@ -118,17 +152,32 @@ def standard(summary: Summary) -> Scaling:
 
 
 @SCALINGS.register("range")
-def shared_range(summary: Summary) -> Scaling:
+def shared_range(summary: Summary, draw: Draw) -> Scaling:
     """Divide all columns by the one greatest absolute value."""
     bound = float(np.abs([summary.low, summary.high]).max()) or 1.0
-    return replace(unscaled(summary), factor=np.full(summary.p, 1.0 / bound), name="range")
+    return replace(unscaled(summary, draw), factor=np.full(summary.p, 1.0 / bound), name="range")
+
+
+@SCALINGS.register("quantile")
+def quantile(summary: Summary, draw: Draw) -> Scaling:
+    """Give every column a normal distribution by a rising map, and variance 1.
+
+    Outliers and units do not matter then, only the order of the values.
+    """
+    rows = np.asarray(draw(), np.float64)
+    knots = np.quantile(rows, np.linspace(0.0, 1.0, min(KNOTS, len(rows))), axis=0).T
+    scores = replace(unscaled(summary, draw), name="quantile", knots=knots)
+    normal = scores.apply(rows)
+    spread = normal.std(axis=0)
+    spread[spread == 0] = 1.0
+    return replace(scores, shift=normal.mean(axis=0), factor=1.0 / spread)
 
 
 @SCALINGS.register("auto")
-def auto(summary: Summary) -> Scaling:
+def auto(summary: Summary, draw: Draw) -> Scaling:
     """Divide inputs that share one bounded range by its bound, standardise all others.
 
-    The rule is at the head of this file. Inputs in [-1, 1] or [0, 1] stay as they are.
+    The rule is at the head of this file. Inputs in [-1, 1] or [0, 1] stay unchanged.
     """
     low, high = float(summary.low.min()), float(summary.high.max())
     if low >= -1 and high <= 1:
@@ -136,13 +185,13 @@ def auto(summary: Summary) -> Scaling:
     else:
         lower, upper = 0.0, high
         if not (summary.whole and low == 0 and high <= 255):
-            return standard(summary)
+            return standard(summary, draw)
     width = summary.high - summary.low
     varies = width > 0
     if not varies.any() or np.median(width[varies]) / (upper - lower) < REACH:
-        return standard(summary)
+        return standard(summary, draw)
     greatest = ((summary.mean - lower) * (upper - summary.mean))[varies].sum()
     polarisation = summary.variance[varies].sum() / greatest
     if upper not in (1.0, 255.0) and polarisation <= EVEN:
-        return standard(summary)
-    return unscaled(summary) if upper == 1.0 else shared_range(summary)
+        return standard(summary, draw)
+    return (unscaled if upper == 1.0 else shared_range)(summary, draw)

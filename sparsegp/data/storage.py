@@ -13,9 +13,6 @@ from sparsegp.errors import DataError, short
 EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
 """The extra of this package that a protocol needs."""
 
-PIECE = 1 << 20
-"""Bytes that are unpacked at a time."""
-
 SMALL = 1 << 28
 """Bytes that every machine is assumed to have."""
 
@@ -77,28 +74,6 @@ def opened(name: str) -> Iterator[Any]:
     packed = "gzip" if name.lower().endswith(".gz") else None
     with reading(name), OpenFile(*store_of(name), "rb", packed) as file:
         yield file
-
-
-def read_whole(file: IO[bytes], size: int, name: str) -> bytearray:
-    """Read up to `size` bytes; memory grows with what the file has, not with what it declares.
-
-    Parameters
-    ----------
-    file : file of bytes
-    size : int
-    name : str
-        For messages.
-
-    Raises
-    ------
-    DataError
-        If so much cannot be held in memory.
-    """
-    require_memory(size, name)
-    content = bytearray()
-    while len(content) < size and (piece := file.read(min(PIECE, size - len(content)))):
-        content += piece
-    return content
 
 
 def require_memory(size: int, name: str) -> None:
@@ -163,7 +138,7 @@ def _reason(error: Exception, name: str) -> str:
     known = {
         PermissionError: "no permission",
         IsADirectoryError: "it is a directory",
-        FileNotFoundError: "no such bucket or object" if is_url(name) else "it is not there",
+        FileNotFoundError: "no such bucket or object" if is_url(name) else "there is no such file",
         MemoryError: "it asks for more memory than there is; it may be damaged",
     }
     for kind, reason in known.items():

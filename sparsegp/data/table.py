@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sparsegp.data.blocks import from_memory
 from sparsegp.data.labels import REAL_KINDS, tidy_labels
-from sparsegp.errors import DataError
+from sparsegp.errors import DataError, one_line
 from sparsegp.types import Integers, Labels
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Table:
     y : array (n,) or None
         Labels as found, integers or strings; None where there are none.
     source : str
-        Where the rows come from, for messages.
+        Where the rows come from, for messages; kept without credentials.
     origin : Integers (n,), optional
         Where some rows are copies of others: for each row the number of its original, which is its
         own for the originals.
@@ -49,6 +49,7 @@ class Table:
     names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "source", one_line(self.source))
         require_two_dimensions(self.X, self.source)
         if self.X.dtype.kind not in REAL_KINDS:
             raise DataError(f"X must hold real numbers; {self.source} holds {self.X.dtype}")
@@ -168,7 +169,7 @@ def column_places(wanted: Sequence[str], found: Sequence[str], source: str) -> l
 
 
 def require_two_dimensions(X: Any, source: str) -> None:
-    """Raise a `DataError` if X is no array of rows and columns."""
+    """Raise a `DataError` if X is not an array of rows and columns."""
     if X.ndim != 2:
         raise DataError(f"X must be two-dimensional, (rows, columns); {source} has shape {X.shape}")
 
@@ -179,7 +180,7 @@ def real_numbers(X: Any, source: str) -> NDArray[Any]:
     Raises
     ------
     DataError
-        If some are no numbers; the first of them is named.
+        If some are not numbers; the first of them is named.
     """
     if hasattr(X, "toarray"):
         X = X.toarray()
@@ -188,7 +189,7 @@ def real_numbers(X: Any, source: str) -> NDArray[Any]:
     try:
         found: NDArray[Any] = np.asarray(X)
     except ValueError as error:
-        raise DataError(f"{source} is no table of numbers: {error}") from None
+        raise DataError(f"{source} is not a table of numbers: {error}") from None
     if found.ndim != 2 or found.dtype.kind not in "OUS":
         return found
     if found.dtype.kind == "O":

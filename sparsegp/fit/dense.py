@@ -62,6 +62,8 @@ class DenseRun(Run[DenseModel]):
             Session(self.former, self._report, self._run_tasks),
         )
         self.progress.finish()
+        has_evidence = not np.isnan(found.log_evidence)
+        evidence = {"log_evidence": found.log_evidence} if has_evidence else {}
         model = DenseModel(
             rows=np.arange(len(self.x)),
             classes=data.classes,
@@ -70,8 +72,7 @@ class DenseRun(Run[DenseModel]):
             numbers=data.numbers,
             names=data.train.names,
             mixture=Mixture(found.components, self.x, settings.averaged),
-            log_evidence=found.log_evidence,
-            notes={**found.report, "trace": [dict(step) for step in found.trace]},
+            notes={**evidence, **found.report, "trace": [dict(step) for step in found.trace]},
         )
         point = {"n_active": len(self.x), "seconds": round(self.seconds(), 3)}
         point |= figures("train", model, data.train, data.target)

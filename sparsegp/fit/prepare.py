@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from sparsegp.data import (
+    SCALINGS,
     Numbers,
     Scaling,
     Summary,
     Table,
-    choose_scaling,
     encode,
     encode_with,
     summarise,
@@ -21,7 +21,10 @@ from sparsegp.data import (
 from sparsegp.errors import DataError
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
-from sparsegp.types import Booleans, Doubles, Integers, Labels
+from sparsegp.types import Booleans, Doubles, Floats, Integers, Labels
+
+MOST_DRAWN = 10_000
+"""Rows that a rule of scaling may look at."""
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +61,7 @@ class Prepared:
     @property
     def scaled_variances(self) -> Doubles:
         """Variances of the scaled input columns, (p,)."""
-        return np.asarray(self.summary.variance * self.scaling.factor**2)
+        return self.scaling.variances(self.summary)
 
     def to_json(self) -> dict[str, Any]:
         """Return what identifies the training data."""
@@ -128,7 +131,15 @@ def prepare(
                     train.source,
                     ", ".join(map(repr, unseen)),
                 )
-    scaling = choose_scaling(settings.scaling, summary)
+
+    def draw() -> Floats:
+        """Return some rows, chosen by the seed alone."""
+        rng = np.random.default_rng([settings.seed, summary.n])
+        X: Any = train.X
+        rows = np.sort(rng.permutation(summary.n)[:MOST_DRAWN])
+        return np.asarray(X[rows].compute(scheduler=scheduler))
+
+    scaling = SCALINGS[settings.scaling](summary, draw)
     return Prepared(train, classes, target, summary, scaling, held_out, held_out_target, numbers)
 
 

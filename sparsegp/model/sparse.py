@@ -3,30 +3,25 @@
 It holds no other training row.
 """
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsegp.blas import limit_this_thread, single_threaded_blas
-from sparsegp.kernels import Kernel
-from sparsegp.likelihoods import Likelihood
-from sparsegp.model.base import Model, require_shape
+from sparsegp.errors import DataError
+from sparsegp.model.base import Model
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights
 from sparsegp.posterior.predict import Posterior
 from sparsegp.runtime.threads import usable_cpus
-from sparsegp.state import from_arrays, to_arrays
 from sparsegp.types import Doubles
-
-GAIN = "weights.gain"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparseModel(Model, family="sparse"):
+class SparseModel(Model):
     """A model of the informative vector machine.
 
     Parameters
@@ -39,40 +34,33 @@ class SparseModel(Model, family="sparse"):
         See `Model`.
     """
 
+    family: ClassVar[str] = "sparse"
+
     active: ActiveRows
     weights: PosteriorWeights
 
     def __post_init__(self) -> None:
-        with single_threaded_blas():  # the same bits on any number of processors
-            posterior = Posterior.from_weights(self.active, self.weights)
-        object.__setattr__(self, "_posterior", posterior)
+        active, gain = self.active, self.weights.gain or ()
+        sizes = [len(members) for members in active.members()]
+        widths = [columns.stop - columns.start for columns in active.columns()]
+        if (
+            [c.shape for c in self.weights.coefficients] != [*zip(sizes, widths, strict=True)]
+            or [factor.shape for factor in gain] not in ([], [(size, size) for size in sizes])
+            or not all((np.diag(factor) > 0).all() for factor in gain)
+            or (active.x.shape[1], active.site.shape[1]) != (self.n_features, self.n_latent)
+        ):
+            raise DataError("posterior weights, active rows, columns and classes must fit")
+        super().__post_init__()
 
-    @property
+    @cached_property
     def posterior(self) -> Posterior:
         """The Gaussian posterior spanned by the active rows."""
-        posterior: Posterior = object.__getattribute__(self, "_posterior")
-        return posterior
+        with single_threaded_blas():  # the same bits on any number of processors
+            return Posterior.from_weights(self.active, self.weights)
 
     @property
-    def n_features(self) -> int:
-        """Number of input columns p."""
-        return int(self.active.x.shape[1])
-
-    @property
-    def n_latent(self) -> int:
-        """Latent values of a row: one, or one a class."""
-        return int(self.active.site.shape[1])
-
-    @property
-    def kernels(self) -> Sequence[Kernel]:
-        """One for all latent values, or one each."""
-        return self.active.kernels
-
-    @property
-    def likelihood(self) -> Likelihood:
-        """That of a label given its latent values."""
-        likelihood: Likelihood = self.active.likelihood
-        return likelihood
+    def _prior(self) -> ActiveRows:
+        return self.active
 
     @property
     def report(self) -> Mapping[str, Any]:
@@ -94,38 +82,3 @@ class SparseModel(Model, family="sparse"):
         return self.likelihood.tempered(temperature).log_probabilities(
             mean / temperature, weight * variance
         )
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all fields as arrays; of the factors of the gain the triangles, in float32."""
-        gain, weights = self.weights.gain, replace(self.weights, gain=None)
-        arrays = to_arrays(replace(self, weights=weights))
-        if gain is not None:
-            triangle = np.tril_indices(len(gain[0]))
-            arrays[GAIN] = np.stack([factor[triangle] for factor in gain]).astype(np.float32)
-        return arrays
-
-    @classmethod
-    def _of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "SparseModel":
-        if (packed := arrays.get(GAIN)) is None:
-            return from_arrays(cls, arrays)
-        count, size = packed.shape
-        d = math.isqrt(2 * size)
-        gain = np.zeros((count, d, d))
-        gain[:, *np.tril_indices(d)] = packed
-        return from_arrays(cls, {**arrays, GAIN: gain})
-
-    def _check(self) -> None:
-        active, weights = self.active, self.weights
-        (d, p), n_latent, n_kernels = active.x.shape, self.n_latent, len(active.kernels)
-        require_shape("x", active.x, "f", d, p)
-        require_shape("site", active.site, "f", d, n_latent)
-        require_shape("target", active.target, "biuf", d)
-        require_shape("precision", active.precision, "f", d, n_kernels)
-        parts = zip(weights.coefficients, active.members(), active.columns(), strict=True)
-        for c, members, columns in parts:
-            require_shape("coefficients", c, "f", len(members), columns.stop - columns.start)
-        for factor in weights.gain or ():
-            require_shape("gain", factor, "f", d, d)
-            if not (np.diag(factor) > 0).all():
-                raise ValueError("the diagonal of a gain must be positive")
-        super()._check()

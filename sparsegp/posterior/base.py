@@ -12,13 +12,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.errors import SettingsError
+from sparsegp.errors import DataError, SettingsError
 from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.pairs import PairSet
 from sparsegp.ivm.rows import BlockSettings
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods import Likelihood
 from sparsegp.math.linalg import lower_cholesky
+from sparsegp.state import TRIANGLES
 from sparsegp.types import Doubles, Floats, Integers
 
 
@@ -48,6 +49,13 @@ class ActiveRows:
     site: Doubles
     precision: Doubles
 
+    def __post_init__(self) -> None:
+        d, n_latent = self.site.shape
+        found = (self.x.ndim, len(self.x), self.target.shape, self.precision.shape)
+        n_kernels = len(self.kernels)
+        if found != (2, d, (d,), (d, n_kernels)) or n_kernels not in {1, n_latent}:
+            raise DataError("inputs, targets, sites and kernels of active rows must fit")
+
     @classmethod
     def of(cls, settings: BlockSettings, active: ActiveSet | PairSet) -> "ActiveRows":
         """Return what a selection with these settings has left."""
@@ -56,9 +64,8 @@ class ActiveRows:
 
     def columns(self) -> list[slice]:
         """Return the latent values that each kernel serves."""
-        if len(self.kernels) == 1:
-            return [slice(0, self.site.shape[1])]
-        return [slice(k, k + 1) for k in range(len(self.kernels))]
+        width = self.site.shape[1] // len(self.kernels)
+        return [slice(c * width, (c + 1) * width) for c in range(len(self.kernels))]
 
     def members(self) -> list[Integers]:
         """Return the places of the rows that are active for each kernel, (d_c,)."""
@@ -96,8 +103,9 @@ class Calibration:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if not 0.0 <= value < np.inf:
-                raise SettingsError(f"{name} must be a number from zero on, got {value}")
+            least = 1e-6 if name == "temperature" else 0.0
+            if not least <= value < np.inf:
+                raise SettingsError(f"{name} must be a number from {least:g} on, got {value}")
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,7 @@ class PosteriorWeights:
     """
 
     coefficients: Sequence[Doubles]
-    gain: Sequence[Doubles] | None = None
+    gain: Sequence[Doubles] | None = field(default=None, metadata=TRIANGLES)
     calibration: Calibration = Calibration()
     report: dict[str, Any] = field(default_factory=dict)
 

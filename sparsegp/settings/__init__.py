@@ -8,10 +8,6 @@ from sparsegp.fields import declared as declared
 from sparsegp.fields import docstring_entry as docstring_entry
 from sparsegp.settings.base import Settings as Settings
 from sparsegp.settings.dense import DenseSettings as DenseSettings
-from sparsegp.settings.sparse import DEFAULT_N_ACTIVE as DEFAULT_N_ACTIVE
-from sparsegp.settings.sparse import DEFAULT_PANEL as DEFAULT_PANEL
-from sparsegp.settings.sparse import GENERAL as GENERAL
-from sparsegp.settings.sparse import LEAST_VALIDATION as LEAST_VALIDATION
 from sparsegp.settings.sparse import TrainSettings as TrainSettings
 
 SPARSE = "ivm"

@@ -1,7 +1,7 @@
 """The settings that all runs have, with their checks and their JSON form."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from sparsegp.errors import SettingsError, quoted
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from sparsegp.types import Doubles
 
 
+KERNEL = (
+    "Kernel, such as '10*rbf(5)' or '2*rbf + 0.1*linear'; a length scale left out is chosen from "
+    "the data."
+)
+
+
 @dataclass(frozen=True)
 class Settings(Checked):
     """Settings of all runs; values are checked one by one, then whether they go together."""
 
-    kernel: str = setting(
-        "10*rbf",
-        "Kernel, such as '10*rbf(5)' or '2*rbf + 0.1*linear'; a length scale left out is chosen "
-        "from the data.",
-    )
+    kernel: str = setting("10*rbf", KERNEL)
     kernel_per_class: bool = setting(
         False,
         "One kernel for every class; the text of the kernel may then name them all, separated by "
         "semicolons.",
     )
-    likelihood: str = setting("", "Name of the likelihood.")
-    learn: str = setting("none", "What is learnt of kernels and likelihood.")
     hyperprior: str = setting(
         "",
         "Prior densities of what is learnt, such as 'v: lognormal(-1, 1); bias: normal(0, 25)'; "
@@ -36,9 +36,15 @@ class Settings(Checked):
         applies="learn",
     )
     scaling: str = setting(
-        "auto", "Of inputs: auto, standard, range or none.", choices="sparsegp.data:SCALINGS"
+        "auto",
+        "Of inputs: auto, standard, range, quantile or none.",
+        choices="sparsegp.data:SCALINGS",
     )
     seed: int = setting(0, "Key of whatever is random.", least=0)
+
+    if TYPE_CHECKING:  # declared by each kind of run
+        likelihood: str = ""
+        learn: str = "none"
 
     WHOSE: ClassVar[str] = ""
     """Whose settings they are, for the refusal of unknown names."""
@@ -126,9 +132,3 @@ class Settings(Checked):
                 f"{', '.join(sorted(known))}"
             )
         return cls(**stored)
-
-
-def redeclared(name: str, default: Any, **details: Any) -> Any:
-    """Return the field of a setting of `Settings` with another default or other details."""
-    former = Settings.__dataclass_fields__[name].metadata
-    return field(default=default, metadata={**former, **details})

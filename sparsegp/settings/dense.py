@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from sparsegp.fields import documented, setting
-from sparsegp.settings.base import Settings, redeclared
+from sparsegp.settings.base import Settings
 
 if TYPE_CHECKING:
     from sparsegp.dense import Method
@@ -22,16 +22,14 @@ class DenseSettings(Settings):
         "One that takes all rows, a few thousand at most, in O(n^3): laplace, ep, variational, "
         "gibbs, exact (regression), also with options, such as 'ep(damping=0.5)'.",
     )
-    likelihood: str = redeclared(
-        "likelihood",
+    likelihood: str = setting(
         "",
-        help="One of the method's, the first that suits the number of classes if empty; "
+        "One of the method's, the first that suits the number of classes if empty; "
         "'gaussian(0.3)' has that noise variance, of labels of variance one.",
     )
-    learn: str = redeclared(
-        "learn",
+    learn: str = setting(
         "none",
-        help="none; evidence: kernels of the highest marginal likelihood, times the hyperprior; "
+        "none; evidence: kernels of the highest marginal likelihood, times the hyperprior; "
         "hmc: samples of them by hybrid Monte Carlo, over which predictions are averaged.",
         choices=("none", "evidence", "hmc"),
     )

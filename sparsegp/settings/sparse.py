@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sparsegp.errors import SettingsError
 from sparsegp.fields import documented, setting
-from sparsegp.settings.base import Settings, redeclared
+from sparsegp.settings.base import KERNEL, Settings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +35,7 @@ class TrainSettings(Settings):
         least=1,
         unset=f"all, at most {DEFAULT_N_ACTIVE}",
     )
-    kernel: str = redeclared("kernel", "50*rbf + 50*matern52")
+    kernel: str = setting("50*rbf + 50*matern52", KERNEL)
     criterion: str = setting(
         "predictive",
         "What makes a row worth including: predictive, its label is unlikely; residual, so it is "
@@ -49,10 +49,9 @@ class TrainSettings(Settings):
         "last two are for sites=variational.",
         choices="sparsegp.posterior:POSTERIORS",
     )
-    likelihood: str = redeclared(
-        "likelihood",
+    likelihood: str = setting(
         "multinomial_probit",
-        help="multinomial_probit, or, with sites=moments: probit or logistic (two classes), "
+        "multinomial_probit, or, with sites=moments: probit or logistic (two classes), "
         "ordered_probit, softmax, gaussian (regression), also with numbers, such as "
         "'probit(-1.5)'.",
     )
@@ -73,10 +72,9 @@ class TrainSettings(Settings):
         above=0.0,
         applies="sites=moments",
     )
-    learn: str = redeclared(
-        "learn",
+    learn: str = setting(
         "none",
-        help="none, or evidence: kernels and likelihood by the evidence, with sites=moments.",
+        "none, or evidence: kernels and likelihood by the evidence, with sites=moments.",
         choices=("none", "evidence"),
     )
     major_steps: int = setting(

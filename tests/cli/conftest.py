@@ -4,6 +4,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -129,14 +130,10 @@ def digest(folder):
 def untouched():
     """Return a context manager that asserts that a folder stays as it is."""
 
-    class Untouched:
-        def __init__(self, folder):
-            self.folder = Path(folder)
+    @contextmanager
+    def untouched(folder):
+        before = digest(folder)
+        yield
+        assert digest(folder) == before
 
-        def __enter__(self):
-            self.before = digest(self.folder)
-
-        def __exit__(self, *_):
-            assert digest(self.folder) == self.before
-
-    return Untouched
+    return untouched

@@ -1,6 +1,6 @@
 """Train, predict, evaluate, inspect and estimate, as a user does it."""
 
-import sys
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -27,25 +27,6 @@ def test_digits_in_processes_of_their_own(program, tmp_path, last_json):
     code, out, err = program("predict", run, "digits", "--out", "p.csv", cwd=tmp_path)
     assert (code, err) == (0, "")
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 361
-    code, out, err = program("inspect", run, "--json", cwd=tmp_path)
-    assert (code, err) == (0, "")
-    assert len(last_json(out)["active_rows"]) == 60
-    code, out, err = program("estimate", "digits", cwd=tmp_path)
-    assert (code, err) == (0, "")
-    assert "1437 rows and 360 held out, 64 columns, 10 classes" in out
-
-
-def test_two_workers_give_the_run_of_two_threads(program, files, trained, tmp_path):
-    arguments = ("--n-active", 40, "--checkpoint-every", 10, "--workers", 2, "--json")
-    code, out, err = program(
-        "train", files / "pair.npz", "--out", "run", *arguments, "--quiet", cwd=tmp_path
-    )
-    assert (code, err) == (0, "")
-    assert len(out.splitlines()) == 1
-    one, two = sparsegp.load(trained), sparsegp.load(tmp_path / "run")
-    np.testing.assert_array_equal(one.rows, two.rows)
-    X = np.load(files / "only.npz")["X"]
-    np.testing.assert_array_equal(one.predict_proba(X), two.predict_proba(X))
 
 
 def test_json_of_train(invoke, files, tmp_path, last_json):
@@ -70,20 +51,23 @@ def test_json_of_train(invoke, files, tmp_path, last_json):
     assert history["train_error"] == record["train_error"]
 
 
-def test_without_held_out_rows(invoke, files, tmp_path, last_json):
-    run = tmp_path / "run"
-    result = invoke("train", files / "words.npz", "--out", run, "--n-active", 9, "--json")
-    record = last_json(result.stdout)
-    assert record["classes"] == ["low", "mid", "up"]
-    assert record["held_out"] is record["error"] is record["nlpp"] is None
-
-
-@pytest.mark.parametrize("test", ["pair.npz", "only.npz", "rows.csv"])
-def test_held_out_rows_of_another_file(test, invoke, files, tmp_path, last_json):
+@pytest.mark.parametrize(
+    ("data", "test", "n"),
+    [
+        ("pair.npz", ("--test", "pair.npz"), 100),
+        ("pair.npz", ("--test", "rows.csv"), 100),
+        ("words.npz", (), None),
+    ],
+)
+def test_held_out_rows(data, test, n, invoke, files, tmp_path, last_json, monkeypatch):
     """A file with a test part gives that part, any other its only rows."""
+    monkeypatch.chdir(files)
     arguments = ("--out", tmp_path / "run", "--n-active", 9, "--json")
-    result = invoke("train", files / "pair.npz", "--test", files / test, *arguments)
-    assert last_json(result.stdout)["n"] == 100
+    record = last_json(invoke("train", data, *test, *arguments).stdout)
+    assert record["n"] == n
+    if n is None:
+        assert record["classes"] == ["low", "mid", "up"]
+        assert record["held_out"] is record["error"] is record["nlpp"] is None
 
 
 class TestEvaluate:
@@ -101,29 +85,18 @@ class TestEvaluate:
         pictures = last_json(invoke(*arguments, "--json").stdout)["pictures"]
         assert pictures == [str(folder / f"{name}.png") for name in names]
 
-    def test_pictures_need_matplotlib(self, trained, files, invoke, tmp_path, monkeypatch):
-        monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-        arguments = ("--plots", tmp_path / "pictures")
-        result = invoke("evaluate", trained, files / "pair.npz", *arguments, code=2)
-        assert 'pictures need matplotlib; install it by pip install "sparsegp[plot]"' in (
-            result.stderr
-        )
-        assert list(tmp_path.iterdir()) == []
-
     def test_unseen_labels_are_errors(self, trained, files, invoke, last_json):
         result = invoke("evaluate", trained, files / "unseen.npz", "--json")
         assert "has labels that the model does not know: 7; they count as errors" in result.stderr
         figures = last_json(result.stdout)
-        y = np.load(files / "unseen.npz")["y"]
-        assert figures["unseen"] == [7]
-        assert figures["n_unseen"] == np.count_nonzero(y == 7)
-        assert figures["error"] >= np.mean(y == 7)
+        share = np.mean(np.load(files / "unseen.npz")["y"] == 7)
+        assert (figures["unseen"], figures["n_unseen"]) == ([7], round(100 * share))
+        assert figures["error"] >= share
 
     def test_unseen_labels_while_training(self, files, invoke, tmp_path):
         arguments = ("--test", files / "unseen.npz", "--out", tmp_path / "run", "--n-active", 9)
         result = invoke("train", files / "pair.npz", *arguments, "--quiet")
         assert result.stderr.startswith("warning: ")
-        assert "labels that" in result.stderr
         assert "of them" in result.stdout
 
 
@@ -141,35 +114,22 @@ class TestInspect:
         assert "40 of 40" in text
         assert "heldout_error" in text
 
-    def test_calibration_and_posterior(self, files, invoke, tmp_path, last_json):
-        options = ("--n-active", 20, "--posterior", "all", "--tolerance", 1e-3, "--quiet")
-        shown = {}
-        for calibration in ("learned", "none"):
-            run = tmp_path / calibration
-            invoke(
-                "train", files / "pair.npz", "--out", run, *options, "--calibration", calibration
-            )
-            shown[calibration] = last_json(invoke("inspect", run, "--json").stdout)
-        model, record = sparsegp.load(tmp_path / "learned"), shown["learned"]
-        assert record["settings"]["tolerance"] == 1e-3
-        assert record["calibration"]["temperature"] == model.weights.calibration.temperature
-        assert record["calibration"]["variance_weight"] < 1.0
+        alone = last_json(invoke("inspect", trained / "model.zarr.zip", "--json").stdout)
+        assert (alone["state"], set(alone["sizes"])) == ("finished", {"model"})
+
+    @pytest.mark.parametrize("calibration", ["learned", "none"])
+    def test_calibration_and_posterior(self, calibration, files, invoke, tmp_path, last_json):
+        options = ("--n-active", 20, "--posterior", "all", "--calibration", calibration, "--quiet")
+        run = tmp_path / "run"
+        invoke("train", files / "pair.npz", "--out", run, *options)
+        record = last_json(invoke("inspect", run, "--json").stdout)
+        model = sparsegp.load(run)
+        assert record["calibration"] == asdict(model.weights.calibration)
+        assert (record["calibration"]["variance_weight"] > 0.0) == (calibration == "learned")
         assert record["posterior"] == {**model.weights.report, "jitter": model.posterior.jitter}
-        assert record["posterior"]["rounds"] >= 2
-        assert min(record["posterior"]["validation_nlpp"].values()) > 0.0
-        assert shown["none"]["calibration"] == {
-            "temperature": 1.0,
-            "variance_weight": 0.0,
-            "prior_scale": 1.0,
-        }
-        text = invoke("inspect", tmp_path / "learned").stdout
+        text = invoke("inspect", run).stdout
         assert f"temperature {model.weights.calibration.temperature:.5g}, variance weight" in text
         assert f"objective {record['posterior']['objective']:.5g}" in text
-
-    def test_model_alone(self, trained, invoke, last_json):
-        record = last_json(invoke("inspect", trained / "model.zarr.zip", "--json").stdout)
-        assert record["state"] == "finished"
-        assert set(record["sizes"]) == {"model"}
 
 
 class TestEstimate:
@@ -199,18 +159,3 @@ class TestEstimate:
         assert record["n_active"] == 30
         text = invoke(*arguments, "--likelihood", "gaussian").stdout
         assert "200 rows and 60 held out, 4 columns, a regression" in text
-        refused = invoke("estimate", files / "words.npz", "--task", "regression", code=2)
-        assert "numbers" in refused.stderr
-
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            (("--n-active", 301), "n_active=301 exceeds the 300 training rows"),
-            (("--likelihood", "probit"), "needs exactly 2 classes, got 3"),
-            (("--workers", 0), "at least 1"),
-            (("--workers", 1, "--threads", 1), "only one"),
-        ],
-    )
-    def test_refusals(self, options, message, files, invoke):
-        (line,) = invoke("estimate", files / "pair.npz", *options, code=2).stderr.splitlines()
-        assert message in line

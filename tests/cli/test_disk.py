@@ -1,8 +1,6 @@
 """Disks that are full or cannot be written."""
 
 import os
-import re
-import resource
 
 import pytest
 
@@ -53,27 +51,3 @@ def test_read_only_disk(small_disk, trained, files, invoke):
         result = invoke(*arguments, code=2)
         assert len(result.stderr.splitlines()) == 1
         assert "Read-only file system" in result.stderr
-
-
-@pytest.mark.parametrize("most", [16_000, 1000])
-def test_files_that_may_not_grow(most, program, files, tmp_path):
-    """Too small for a checkpoint; and for a model too."""
-
-    def limit():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-
-    arguments = ("--out", "run", *TRAIN, "--posterior", "adf")
-    code, out, err = program(
-        "train", files / "pair.npz", *arguments, cwd=tmp_path, preexec_fn=limit
-    )
-    lines = err.splitlines()
-    if most == 1000:
-        last = lines.pop()
-        assert (code, out) == (2, "")
-        assert re.match("error: cannot write .*run/model.zarr.zip: File too large", last)
-    else:
-        assert code == 0
-    assert lines
-    for line in lines:
-        assert re.match(r"no checkpoint at \d+, the run goes on: cannot write .*too large", line)
-    assert (tmp_path / "run" / "model.zarr.zip").exists() == (most > 1000)

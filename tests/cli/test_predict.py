@@ -66,14 +66,18 @@ def test_what_is_written(ending, data, trained, files, model, X, invoke, tmp_pat
 
 
 @every_format
-def test_words_for_labels(ending, invoke, files, X, tmp_path):
-    run, out = tmp_path / "run", tmp_path / f"p.{ending}"
-    invoke("train", files / "words.npz", "--out", run, "--n-active", 9, "--quiet")
-    invoke("predict", run, files / "only.npz", "--out", out)
+def test_words_for_two_classes(ending, invoke, files, tmp_path):
+    data, run, out = np.load(files / "pair.npz"), tmp_path / "run", tmp_path / f"p.{ending}"
+    X, y = data["X_train"], np.array(["no", "yes"])[(data["y_train"] == 1).astype(int)]
+    np.savez(tmp_path / "two.npz", X=X, y=y)
+    arguments = ("--likelihood", "probit", "--n-active", 30, "--quiet")
+    invoke("train", tmp_path / "two.npz", "--out", run, *arguments)
+    invoke("predict", run, tmp_path / "two.npz", "--out", out, "--latent")
     found = read(out)
-    assert found["label" if ending == "csv" else "labels"].tolist() == (
-        sparsegp.load(run).predict(X).tolist()
-    )
+    if ending == "csv":
+        assert list(found) == ["row", "label", "p_no", "p_yes", "latent_mean", "latent_variance"]
+    labels = found["label" if ending == "csv" else "labels"]
+    assert labels.tolist() == sparsegp.load(run).predict(X).tolist()
 
 
 @every_format
@@ -110,25 +114,12 @@ def test_replaced_only_by_force(ending, trained, files, invoke, tmp_path, untouc
         invoke(*arguments, "--latent", "--force")
 
 
-@pytest.mark.parametrize("value", [0, 1.01, "nan"])
-def test_least_probability_is_a_probability(value, trained, files, invoke, tmp_path):
-    arguments = ("--out", tmp_path / "p.csv", "--reject-below", value)
-    result = invoke("predict", trained, files / "only.npz", *arguments, code=2)
-    assert "--reject-below must be above 0 and at most 1, got " in result.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_targets_that_cannot_be_written(trained, files, invoke, tmp_path):
-    def refused(out, *options):
-        result = invoke("predict", trained, files / "only.npz", "--out", out, *options, code=2)
-        (line,) = result.stderr.splitlines()
-        return line
-
-    assert "cannot tell the format of 'p.xlsx'" in refused("p.xlsx")
-    assert "there is no directory" in refused(tmp_path / "no" / "p.csv")
+def test_what_is_no_file_of_predictions_is_not_replaced(trained, files, invoke, tmp_path):
     (tmp_path / "d.csv").mkdir()
     (tmp_path / "d.zarr").mkdir()
     (tmp_path / "d.zarr" / "mine").write_text("!")
     for name in ("d.csv", "d.zarr"):
-        assert "is no file of predictions" in refused(tmp_path / name, "--force")
+        arguments = ("--out", tmp_path / name, "--force")
+        result = invoke("predict", trained, files / "only.npz", *arguments, code=2)
+        assert "is no file of predictions" in result.stderr
     assert (tmp_path / "d.zarr" / "mine").exists()

@@ -1,8 +1,5 @@
 """Regressions and learnt models on the command line."""
 
-import csv
-
-import numpy as np
 import pytest
 
 
@@ -41,17 +38,3 @@ def test_inspect_shows_the_steps(invoke, run, last_json):
     record = last_json(invoke("inspect", run, "--json").stdout)
     assert [len(step["criterion"]) > 1 for step in record["learning"]] == [True] * 3
     assert "learning" not in record["posterior"]
-
-
-def test_two_classes_with_latent_values(invoke, files, tmp_path):
-    data = np.load(files / "pair.npz")
-    path = tmp_path / "two.npz"
-    np.savez(path, X=data["X_train"], y=np.array(["no", "yes"])[(data["y_train"] == 1).astype(int)])
-    arguments = ("--likelihood", "probit", "--n-active", 30, "--quiet")
-    invoke("train", path, "--out", tmp_path / "run", *arguments)
-    invoke("predict", tmp_path / "run", path, "--out", tmp_path / "p.csv", "--latent")
-    with (tmp_path / "p.csv").open(newline="") as file:
-        header, *lines = csv.reader(file)
-    assert header == ["row", "label", "p_no", "p_yes", "latent_mean", "latent_variance"]
-    assert len(lines) == 300
-    assert {line[1] for line in lines} == {"no", "yes"}

@@ -5,7 +5,6 @@ import signal
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import sparsegp
@@ -29,22 +28,19 @@ def outcome(run, data, invoke):
     return sparsegp.load(run).rows.tolist(), out.read_bytes()
 
 
-def wait_for_checkpoint(process, run, after=0):
-    """Wait until there is a checkpoint of more than so many rows; return whether one came."""
-    for _ in range(3000):
-        if max(checkpoints(run), default=0) > after:
-            return True
-        if process.poll() is not None:
-            return False
+def wait_for_checkpoint(process, run):
+    deadline = time.monotonic() + 60
+    while not checkpoints(run):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
         time.sleep(0.01)
-    raise AssertionError("no checkpoint came")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stopped_and_resumed(number, start, invoke, clusters, uninterrupted, tmp_path, last_json):
     run = tmp_path / "run"
     with start("train", clusters, "--out", run, *TRAIN, cwd=tmp_path) as process:
-        assert wait_for_checkpoint(process, run)
+        wait_for_checkpoint(process, run)
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 75, err
@@ -66,29 +62,13 @@ def test_stopped_with_workers(start, invoke, clusters, uninterrupted, tmp_path):
     run = tmp_path / "run"
     arguments = ("train", clusters, "--out", run, *TRAIN, "--quiet", "--workers", 2)
     with start(*arguments, cwd=tmp_path, start_new_session=True) as process:
-        assert wait_for_checkpoint(process, run)
+        wait_for_checkpoint(process, run)
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 75, err
     assert len(err.splitlines()) == 1
     invoke("train", clusters, "--out", run, *TRAIN, "--quiet", "--resume")
     assert outcome(run, clusters, invoke) == uninterrupted
-
-
-def test_killed_and_resumed(start, invoke, clusters, uninterrupted, tmp_path):
-    run, rng = tmp_path / "run", np.random.default_rng(7)
-    for kill in range(4):
-        with start("train", clusters, "--out", run, *TRAIN, "--resume", cwd=tmp_path) as process:
-            if kill:
-                wait_for_checkpoint(process, run)
-            time.sleep(rng.uniform(0.3, 1.5))
-            process.kill()
-            _, err = process.communicate()
-        assert process.returncode in {0, -signal.SIGKILL}
-        assert "Traceback" not in err
-    invoke("train", clusters, "--out", run, *TRAIN, "--quiet", "--resume")
-    assert outcome(run, clusters, invoke) == uninterrupted
-    assert not [path.name for path in run.iterdir() if path.name[0] == "."]
 
 
 def catches(pid, number):
@@ -99,8 +79,10 @@ def catches(pid, number):
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("later", [0.0, 0.1, 0.3, 0.6, 1.0])
+@pytest.mark.parametrize(
+    ("number", "later"),
+    [(signal.SIGTERM, 0.0), (signal.SIGINT, 0.1), (signal.SIGINT, 0.4), (signal.SIGTERM, 0.9)],
+)
 def test_stopped_before_the_first_row(number, later, start, clusters, tmp_path):
     """While modules are imported or the data are looked through; --resume begins anew."""
     with start("train", clusters, "--out", "run", *TRAIN, cwd=tmp_path) as process:
@@ -119,7 +101,7 @@ def test_interrupted_twice(start, clusters, invoke, tmp_path):
     """The second Ctrl-C does not wait; what was kept before is kept."""
     run = tmp_path / "run"
     with start("train", clusters, "--out", run, *TRAIN, "--quiet", cwd=tmp_path) as process:
-        assert wait_for_checkpoint(process, run)
+        wait_for_checkpoint(process, run)
         process.send_signal(signal.SIGINT)
         time.sleep(0.002)
         process.send_signal(signal.SIGINT)
@@ -142,7 +124,7 @@ def test_interrupted_at_once(invoke, clusters, tmp_path, monkeypatch):
 def test_second_run_in_the_same_directory(start, clusters, invoke, tmp_path):
     run = tmp_path / "run"
     with start("train", clusters, "--out", run, *TRAIN, "--quiet", cwd=tmp_path) as process:
-        assert wait_for_checkpoint(process, run)
+        wait_for_checkpoint(process, run)
         result = invoke("train", clusters, "--out", run, *TRAIN, "--quiet", "--resume", code=2)
         process.terminate()
         process.communicate(timeout=60)

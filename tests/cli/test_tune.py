@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import signal
 import time
 
@@ -32,7 +33,8 @@ def longer(files, invoke, tmp_path_factory):
     return json.loads(result.stdout.splitlines()[-1])["kernel"]
 
 
-def test_json_of_tune(tuned, last_json):
+def test_json_of_tune(tuned, files, last_json, invoke, tmp_path):
+    """The command that it names trains with the kernel."""
     run, result = tuned
     record = last_json(result.stdout)
     assert (record["rows"], record["columns"], record["run"]) == (300, 4, str(run))
@@ -42,14 +44,9 @@ def test_json_of_tune(tuned, last_json):
     assert (record["kernel"], record["nlpp"]) == (chosen["kernel"], chosen["nlpp"])
     assert set(record["seconds"]) == {"read", "prepare", "tune"}
     assert "tune 2/2 trials of 240 rows" in result.stderr
-
-
-def test_the_command_it_names_trains_with_the_kernel(tuned, files, invoke, last_json, tmp_path):
-    record = last_json(tuned[1].stdout)
-    words = shlex.split(record["train"])
-    assert words[:3] == ["sparsegp", "train", str(files / "pair.npz")]
-    assert words[3:] == ["--kernel", record["kernel"], "--n-active", "40"]
-    result = invoke(*words[1:], "--out", tmp_path / "run", "--quiet", "--json")
+    words = ["sparsegp", "train", str(files / "pair.npz"), "--kernel", record["kernel"]]
+    assert shlex.split(record["train"]) == [*words, "--n-active", "40"]
+    result = invoke(*words[1:], "--n-active", 40, "--out", tmp_path / "run", "--json")
     assert last_json(result.stdout)["settings"]["kernel"] == record["kernel"]
 
 
@@ -105,38 +102,29 @@ def test_inspect_shows_every_trial(tuned, invoke, last_json):
         assert re.search(rf"^ *{trial['rung']} .* {re.escape(trial['kernel'])}$", shown, re.M)
 
 
-def test_train_with_tuning(tuned, files, invoke, last_json, tmp_path):
-    run = tmp_path / "run"
-    arguments = ("--out", run, "--tune", *SMALL, "--quiet")
-    record = last_json(invoke("train", files / "pair.npz", *arguments, "--json").stdout)
+def test_train_goes_on_from_a_tuning(tuned, files, invoke, last_json, tmp_path):
+    """The trials are those of `tune`; without --resume they are not replaced."""
+    run, found = shutil.copytree(tuned[0], tmp_path / "run"), []
     chosen = last_json(tuned[1].stdout)
-    assert record["tuning"] == {
-        "kernel": chosen["kernel"],
-        "nlpp": chosen["nlpp"],
-        "ended": "all rungs",
-        "trials": 8,
-    }
-    assert record["kernels"] == [chosen["kernel"]]
-    assert sparsegp.load(run).settings["kernel"] == chosen["kernel"]
+    arguments = ("train", files / "pair.npz", "--tune", *SMALL, "--quiet")
+    assert "holds another run" in invoke(*arguments, "--out", run, code=2).stderr
+    assert (
+        "seed was 0 and is now 1"
+        in invoke(*arguments, "--seed", 1, "--out", run, "--resume", code=2).stderr
+    )
+    for out in (run, tmp_path / "new"):
+        record = last_json(invoke(*arguments, "--out", out, "--resume", "--json").stdout)
+        found.append(record["tuning"])
+        assert record["kernels"] == [chosen["kernel"]]
+        assert sparsegp.load(out).settings["kernel"] == chosen["kernel"]
+    kept = {name: chosen[name] for name in ("kernel", "nlpp", "ended")}
+    assert found == [{**kept, "trials": 8}] * 2
     seen = last_json(invoke("inspect", run, "--json").stdout)
     assert seen["state"] == "finished"
     assert len(seen["tuning"]["trials"]) == 8
-    assert re.search("^ +3 .*matern|^ +3 .*rbf", invoke("inspect", run).stdout, re.M)
-    shown = invoke("train", files / "pair.npz", *arguments, "--resume")
+    shown = invoke(*arguments, "--out", run, "--resume")
     assert "is finished; nothing to do" in shown.stderr
-    assert re.search(
-        r"^  chosen +by 8 trials, nlpp \d\.\d{4} nats on rows held out$", shown.stdout, re.M
-    )
-
-
-def test_train_goes_on_from_a_tuning(tuned, files, invoke, last_json, tmp_path):
-    run = tmp_path / "run"
-    invoke("tune", files / "pair.npz", "--out", run, *SMALL, "--quiet")
-    arguments = ("--out", run, "--tune", *SMALL, "--quiet", "--json")
-    result = invoke("train", files / "pair.npz", *arguments, code=2)
-    assert "holds another run" in result.stderr
-    record = last_json(invoke("train", files / "pair.npz", *arguments, "--resume").stdout)
-    assert record["kernels"] == [last_json(tuned[1].stdout)["kernel"]]
+    assert re.search(r"^  chosen +by 8 trials, nlpp \d\.\d{4} nats on rows", shown.stdout, re.M)
 
 
 def trials(run):
@@ -144,57 +132,23 @@ def trials(run):
     return 0 if found is None else len(found["trials"])
 
 
-@pytest.mark.parametrize(
-    ("workers", "number"), [((), signal.SIGTERM), (("--workers", 2), signal.SIGINT)]
-)
-def test_stopped_and_resumed(workers, number, longer, files, start, invoke, last_json, tmp_path):
+def test_stopped_and_resumed(longer, files, start, invoke, last_json, tmp_path):
     run = tmp_path / "run"
     command = ("train", files / "pair.npz", "--out", run, "--tune", *LONGER)
-    with start(*command, *workers, cwd=tmp_path) as process:
+    with start(*command, cwd=tmp_path) as process:
         deadline = time.monotonic() + 60
         while trials(run) < 2:
             assert process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.002)
-        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 75, err
     done = trials(run)
     assert 2 <= done < 24
     last = err.splitlines()[-1]
-    assert last.startswith(f"stopped by {number.name} in tune after ")
+    assert last.startswith("stopped by SIGTERM in tune after ")
     assert last.endswith("rows; go on by --resume")
     assert "being tuned; go on by the same command" in invoke("inspect", run).stdout
     record = last_json(invoke(*command, "--quiet", "--resume", "--json").stdout)
     assert record["kernels"] == [longer]
-
-
-@pytest.mark.parametrize(
-    ("command", "options", "pattern"),
-    [
-        (("train",), ("--max-seconds", 5, "--max-trials", 5), r"limits a tuning; give --tune too"),
-        (("tune",), ("--max-trials", 0), r"max_trials must be at least 1, got 0"),
-        (("tune",), ("--max-seconds", -1), r"max_seconds must be positive, got -1"),
-        (("tune",), ("--kernel-per-class",), r"one kernel for all classes"),
-        (("tune",), ("--workers", 0), r"workers must be at least 1, got 0"),
-        (("tune",), ("--posterior", "adf", "--stub-memory", "1MB"), r"tune without --stub-"),
-        (("train", "--tune"), ("--likelihood", "probit"), r"leave the tuning out"),
-        (("train", "--tune"), ("--task", "regression"), r"tuning is for classification"),
-    ],
-)
-def test_errors(command, options, pattern, files, invoke, tmp_path):
-    out = tmp_path / "run"
-    result = invoke(*command, files / "pair.npz", "--out", out, *options, "--quiet", code=2)
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("error: ")
-    assert re.search(pattern, line)
-    assert not out.exists()
-
-
-def test_other_settings_are_refused(tuned, files, invoke):
-    run, _ = tuned
-    arguments = ("--out", run, *SMALL, "--resume", "--quiet")
-    result = invoke("tune", files / "pair.npz", *arguments, "--seed", 1, code=2)
-    assert "with other settings or data: seed was 0 and is now 1" in result.stderr
-    result = invoke("tune", files / "words.npz", *arguments, code=2)
-    assert "classes was [0, 1, 2] and is now ['low', 'mid', 'up']" in result.stderr

@@ -5,9 +5,7 @@ import gzip
 import json
 import os
 import pickle
-import struct
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ import pytest
 import zarr
 
 from sparsegp.data import open_dataset, storage
-from sparsegp.data.blocks import from_function, row_blocks
+from sparsegp.data.blocks import from_function
 from sparsegp.errors import DataError
 from tests.data import files
 
@@ -71,7 +69,7 @@ def test_texts(text, tmp_path):
         ("1,2,0\n1,2,0\n", {"label_column": "klass"}, "'klass'; it has no header"),
         ("1,2,0\n1,2,0\n", {"label_column": 3}, "label column 3;.* 0 to 2"),
         ("a,b,y\n1,2,0\n", {"label_column": -4}, "label column -4; its columns: a, b, y"),
-        ("1,2,0\n1,2,0\n", {"n_features": 5}, "takes 5 columns; .*a.csv has 3"),
+        ("1,2,0\n1,2,0\n", {"n_features": 5}, "takes 5 columns; .*a.csv has 2 and labels"),
         ("a\x1b[31m,b\x07,c\n1,2,x\n", {"label_column": "z"}, "its columns: a .31m, b , c"),
     ],
 )
@@ -116,10 +114,15 @@ FILES: list[tuple[str, bytes, str]] = [
     ("X.npy", b"", "cannot read .*X.npy"),
     ("X.npy", files.npy_bytes(np.ones(3)), r"two-dimensional.*\(3,\)"),
     ("X.npy", files.npy_bytes(np.array([["1", "b"]])), "'1' in row 0, column 0"),
-    ("X.npy", files.npy_that_declares((ROWS, 4)), "X.npy: it is cut short"),
+    ("X.npy", files.npy_that_declares((ROWS, 4)), "X.npy is cut short"),
     ("X.npy", files.npy_that_declares((4, 1), "<U0"), "X.npy must hold numbers"),
-    ("a-images-idx3-ubyte", HEADER + b"\0\0\0\1" * 3 + bytes(9), "too long: 1 values"),
-    ("a-images-idx3-ubyte.gz", b"\0\0\x08\x01" + bytes(20), "must begin with 00000803"),
+    (
+        "a-images-idx3-ubyte",
+        HEADER + b"\0\0\0\1" * 3 + bytes(9),
+        "1 bytes, and there are 9",
+    ),
+    ("a-images-idx3-ubyte", b"no images", "must begin with"),
+    ("a-images-idx3-ubyte.gz", b"\0\0\x08\x01\0\0\0\x02" + bytes(2), "two-dimensional"),
     ("a-images-idx3-ubyte.gz", HEADER + b"\0\0\0\2" * 3 + bytes(7), "cut short"),
     ("a-images-idx3-ubyte.gz", HEADER + b"\0\x0f\xff\xff" * 3 + bytes(9), "gz would take"),
     ("a.parquet", b"PAR1", "a.parquet"),
@@ -162,25 +165,6 @@ def test_files_that_change_while_they_are_used(tmp_path, sample):
     X = from_function(lambda *given: np.ones((2, 2)), [2, 3], 2, np.dtype("f8"), "a.file")
     with pytest.raises(DataError, match=r"a\.file must be float64 of shape \(3, 2\)"):
         X.compute()
-
-
-def test_images_and_labels_that_do_not_match(tmp_path):
-    images, labels = tmp_path / "a-images-idx3-ubyte", tmp_path / "a-labels-idx1-ubyte"
-    images.write_bytes(files.idx_bytes(np.zeros((9, 2, 3))))
-    labels.write_bytes(files.idx_bytes(np.zeros(9)) + b"\0")
-    refused(images, "labels-idx1-ubyte is too long: 9 values")
-    labels.write_bytes(files.idx_bytes(np.zeros(5)))
-    refused(images, "has 9 rows and 5 labels")
-
-
-def test_archives_whose_directory_lies(tmp_path):
-    content = files.npy_that_declares((10**8, 4))
-    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
-        archive.writestr("X.npy", content)
-    packed = (tmp_path / "a.npz").read_bytes()
-    packed = packed.replace(struct.pack("<L", len(content)), struct.pack("<L", 2**32 - 2))
-    (tmp_path / "a.npz").write_bytes(packed)
-    refused(tmp_path / "a.npz", "cannot read .*a.npz")
 
 
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.npz", "a.svm.gz", "a-images-idx3-ubyte.gz"])
@@ -282,13 +266,6 @@ def test_parquet(tmp_path, monkeypatch):
     refused(path, "has no rows")
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     refused(path, r'pip install "sparsegp\[parquet\]"')
-
-
-def test_tables_that_are_too_large():
-    assert len(row_blocks(10**8, 784, "X")) < 20_000
-    for n, p in ((ROWS, 4), (2, 2**31)):
-        with pytest.raises(DataError, match=f"{n} rows of {p} columns"):
-            row_blocks(n, p, "X")
 
 
 def test_credentials_are_not_shown():

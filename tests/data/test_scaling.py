@@ -3,14 +3,16 @@
 import dask.array as da
 import numpy as np
 import pytest
+from sklearn.preprocessing import QuantileTransformer
 
-from sparsegp.data import SCALINGS, Scaling, choose_scaling, open_dataset, summarise, toy
+import sparsegp
+from sparsegp.data import SCALINGS, Scaling, open_dataset, summarise, toy
 from sparsegp.errors import DataError, UnknownNameError
 from sparsegp.state import from_arrays, to_arrays
 
 
 def choose(name, X):
-    return choose_scaling(name, summarise(da.from_array(X), "X"))
+    return SCALINGS[name](summarise(da.from_array(X), "X"), lambda: X)
 
 
 @pytest.fixture
@@ -24,8 +26,10 @@ def test_lazy_and_eager_agree_and_saving_keeps_all(name, X):
     stored = from_arrays(Scaling, to_arrays(scaling))
     for dtype in (np.float32, np.float64):
         scaled = scaling.apply(X, dtype)
-        expected = ((X - scaling.shift) * scaling.factor).astype(dtype)
-        np.testing.assert_array_equal(scaled, expected, strict=True)
+        assert np.isfinite(scaled).all()
+        if scaling.knots is None:
+            expected = ((X - scaling.shift) * scaling.factor).astype(dtype)
+            np.testing.assert_array_equal(scaled, expected, strict=True)
         lazy = stored.apply(da.from_array(X, chunks=(7, 5)), dtype)
         assert lazy.dtype == dtype
         np.testing.assert_array_equal(lazy.compute(), scaled, strict=True)
@@ -44,6 +48,25 @@ def test_what_the_rules_do(X):
     np.testing.assert_array_equal(choose("none", X).apply(X), X)
 
 
+def test_quantile():
+    """As scikit-learn's transformer inside the range, in units of the standard deviation."""
+    rng = np.random.default_rng(3)
+    X = np.column_stack([rng.exponential(size=900), rng.integers(0, 4, 900), np.full(900, 7.0)])
+    scaling = choose("quantile", X)
+    scaled = scaling.apply(X)
+    reference = QuantileTransformer(n_quantiles=256, output_distribution="normal").fit_transform(X)
+    inner = np.abs(reference[:, 0]) < 3.0
+    gauss = scaled[:, 0] / scaling.factor[0] + scaling.shift[0]
+    np.testing.assert_allclose(gauss[inner], reference[inner, 0], atol=1e-9)
+    assert len(np.unique(scaled[:, 1])) == 4
+    np.testing.assert_allclose(scaled.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(scaled.std(axis=0), [1, 1, 0], atol=1e-12)
+    far = scaling.apply(np.array([[1e300, 9, 8], [-1e300, -9, -8]]))
+    assert np.abs(far).max() < 10
+    order = np.argsort(X[:, 0])
+    assert np.all(np.diff(scaled[order, 0]) >= 0)
+
+
 def test_errors(X):
     with pytest.raises(UnknownNameError, match="unknown scaling 'minmax'; known: auto, none"):
         choose("minmax", X)
@@ -52,6 +75,9 @@ def test_errors(X):
     for shift, factor in (([0.0], [1.0, 2.0]), ([0.0], [np.nan]), (0.0, 1.0)):
         with pytest.raises(DataError, match="finite numbers"):
             Scaling(np.array(shift), np.array(factor), "none")
+    for knots in (np.zeros(3), np.zeros((2, 3)), np.array([[1.0, 0.0]]), np.zeros((1, 1000))):
+        with pytest.raises(DataError, match="rising numbers"):
+            Scaling(np.zeros(1), np.ones(1), "quantile", knots)
 
 
 RNG = np.random.default_rng(0)
@@ -91,9 +117,24 @@ EXPECTED = {
 def test_auto_on_real_data(name, request):
     folder = None if name == "digits" else request.getfixturevalue("real_data")
     table = open_dataset(name if folder is None else folder / f"{name}.npz").train
-    scaling = choose_scaling("auto", summarise(table.X, table.source))
+    scaling = SCALINGS["auto"](summarise(table.X, table.source), lambda: table.X)
     kind, bound = EXPECTED[name]
     assert scaling.name == kind
     if bound is not None:
         np.testing.assert_array_equal(scaling.factor, 1 / bound)
         np.testing.assert_array_equal(scaling.shift, 0)
+
+
+def test_models_by_quantiles_do_not_depend_on_blocks(tmp_path):
+    """The rule looks at the same rows however they are stored, and the model keeps its knots."""
+    rng = np.random.default_rng(4)
+    X = np.exp(2.0 * rng.normal(size=(600, 3)))
+    y = (np.log(X[:, 0]) * np.log(X[:, 1]) > 0).astype(int)
+    chosen = {"scaling": "quantile", "kernel": "100*laplace", "n_active": 60}
+    model = sparsegp.train(X[:400], y[:400], **chosen, out=tmp_path, runtime="threads=1")
+    expected = model.predict_proba(X[400:])
+    parts = da.from_array(X[:400], chunks=(37, 3))
+    other = sparsegp.train(parts, y[:400], **chosen, block_rows=100, runtime="threads=2")
+    np.testing.assert_array_equal(other.predict_proba(X[400:]), expected)
+    np.testing.assert_array_equal(sparsegp.load(tmp_path).predict_proba(X[400:]), expected)
+    assert np.mean(expected.argmax(axis=1) != y[400:]) < 0.1

@@ -45,6 +45,7 @@ class Problem:
     rule: SiteRule = field(default_factory=SiteRule)
     bound: Bound | None = None
     pairs: bool = False
+    validation: np.ndarray | None = None
 
     @property
     def order(self) -> Order:
@@ -66,9 +67,10 @@ class Problem:
         """Return blocks without any inclusion, of whole tiles as equal as can be."""
         n_tiles, block = -(-len(self.X) // TILE), PairBlock if self.pairs else RowBlock
         cuts = TILE * (np.arange(self.n_blocks + 1) * n_tiles // self.n_blocks)
+        validation = np.zeros(len(self.X), bool) if self.validation is None else self.validation
         return [
-            block(self.settings, self.X[start:stop], self.target[start:stop], int(start))
-            for start, stop in pairwise(cuts)
+            block(self.settings, self.X[i:j], self.target[i:j], int(i), validation=validation[i:j])
+            for i, j in pairwise(cuts)
         ]
 
     def begin(self, active: ActiveSet | PairSet | None = None) -> Any:

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import log_ndtr
 from scipy.stats import kstest, norm
 
-from sparsegp.ivm.criteria import CRITERIA, Marginals, Predictive, Random
+from sparsegp.ivm.criteria import CRITERIA, Marginals, Random
 from sparsegp.ivm.scores import quantise
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.likelihoods.sites import SiteRule
@@ -131,20 +131,6 @@ def test_the_residual_takes_no_notice_of_the_latent_variance():
     assert np.array_equal(criterion.scores(RULE, doubled), found)
     without = LIKELIHOOD.log_z(now.mean, np.zeros((200, 1)), now.target)
     np.testing.assert_allclose(found, -without, atol=2e-4)  # as accurate as `mean_gradient` says
-
-
-@members
-def test_concave_means_minus_log_z(name):
-    now, criterion = marginals(n_classes=4), CRITERIA[name]()
-    if criterion.concave:
-        log_z = LIKELIHOOD.log_z(now.mean, now.variance, now.target)
-        np.testing.assert_array_equal(criterion.scores(RULE, now), -log_z)
-
-
-def test_predictive_prefers_the_less_likely_label():
-    mean = np.array([[3.0, 0.0, 0.0], [0.0, 0.0, 0.0], [-3.0, 0.0, 0.0]])
-    now = Marginals(np.arange(3), np.zeros(3, np.int64), mean, np.ones((3, 1)))
-    assert (np.diff(Predictive().scores(RULE, now)) > 0).all()
 
 
 def randomly(rows, seed=0):

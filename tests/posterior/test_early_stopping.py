@@ -13,7 +13,7 @@ from sparsegp.state import from_arrays, to_arrays
 ROWS = 400
 
 
-def told(nlpp: float, spread: float = 0.0) -> np.ndarray:
+def log_z_of(nlpp: float, spread: float = 0.0) -> np.ndarray:
     """Return log probabilities of rows with a given mean; the spread has mean zero."""
     wave = np.where(np.arange(ROWS) % 2, spread, -spread)
     return np.asarray(wave - nlpp)
@@ -32,7 +32,7 @@ def run(curve: Any, search: Search | None = None, stop: int | None = None) -> Se
         ascent.changes.append(np.zeros(3))
         ascent.gains.append(0.0)
         nlpp = curve(search.step, search.rounds + 1)
-        search.note(told(nlpp), np.full(3, 10.0 * search.step + search.rounds), True)
+        search.note(log_z_of(nlpp), np.full(3, 10.0 * search.step + search.rounds), True)
         count += 1
     return search
 
@@ -42,8 +42,7 @@ def valley(bottom: int, rounds: int) -> Any:
     return lambda step, round_: 1.0 + 0.1 * abs(step - bottom) + 0.01 * abs(round_ - rounds)
 
 
-@pytest.mark.parametrize("bottom", range(-3, 4))
-@pytest.mark.parametrize("rounds", [1, 4, 9])
+@pytest.mark.parametrize(("bottom", "rounds"), [(-3, 4), (-1, 1), (0, 9), (1, 4), (3, 1)])
 def test_it_walks_to_the_best_scale_and_round(bottom: int, rounds: int) -> None:
     search = run(valley(bottom, rounds))
     assert search.best is not None
@@ -67,7 +66,7 @@ def test_an_ascent_ends_when_it_gets_no_better() -> None:
 
 
 @pytest.mark.parametrize("rounds", [1, 4, 9])
-def test_the_other_ascents_set_out_halfway_to_the_best_round(rounds: int) -> None:
+def test_the_other_ascents_start_halfway_to_the_best_round(rounds: int) -> None:
     begun: dict[int, int] = {}
 
     def curve(step: int, round_: int) -> float:
@@ -76,9 +75,9 @@ def test_the_other_ascents_set_out_halfway_to_the_best_round(rounds: int) -> Non
 
     search = run(curve)
     assert begun == {0: 0, 1: rounds // 2, 2: rounds // 2}
-    assert search.fork is not None
-    assert (search.fork.step, search.fork.rounds) == (1, rounds // 2)
-    assert search.fork.ascent.point[0] == len(search.fork.ascent.steps) == rounds // 2
+    assert search.halfway is not None
+    assert search.halfway_rounds == rounds // 2
+    assert search.halfway.point[0] == len(search.halfway.steps) == rounds // 2
 
 
 def test_it_goes_no_farther_than_allowed() -> None:
@@ -86,24 +85,25 @@ def test_it_goes_no_farther_than_allowed() -> None:
     assert min(dict(run(lambda step, round_: float(step)).tried)) == -FARTHEST
 
 
-def test_a_larger_variance_must_be_ahead_by_a_standard_error() -> None:
-    spread = 2.0
-    error = spread / np.sqrt(ROWS)
-    base = Peak(0, 1, told(1.0), np.zeros(1))
-    for lead, expected in ((0.9, False), (1.1, True)):
-        larger = Peak(1, 1, told(1.0 - lead * error, spread), np.zeros(1))
-        smaller = Peak(-1, 1, told(1.0 - lead * error, spread), np.zeros(1))
-        assert larger.is_better_than(base) is expected
-        assert smaller.is_better_than(base) is True
+@pytest.mark.parametrize(("spread", "unit"), [(2.0, 2.0 / np.sqrt(ROWS)), (0.0, LEAD)])
+@pytest.mark.parametrize(("lead", "expected"), [(0.9, False), (1.1, True)])
+def test_a_larger_variance_must_be_better_by_a_margin(
+    spread: float, unit: float, lead: float, expected: bool
+) -> None:
+    """By a standard error, and by what is worth its rounds."""
+    base = Peak(0, 1, log_z_of(1.0), np.zeros(1))
+    log_z = log_z_of(1.0 - lead * unit, spread)
+    assert Peak(1, 1, log_z, np.zeros(1)).is_better_than(base) is expected
+    assert Peak(-1, 1, log_z, np.zeros(1)).is_better_than(base) is True
     assert not base.is_better_than(base)
 
 
 @pytest.mark.parametrize(("lead", "rounds"), [(0.9 * SURE, 1), (1.1 * SURE, 2)])
 def test_more_rounds_must_be_ahead_by_two_standard_errors(lead: float, rounds: int) -> None:
     spread = 2.0
-    told_so = (told(1.0), told(1.0 - lead * spread / np.sqrt(ROWS), spread))
+    both = (log_z_of(1.0), log_z_of(1.0 - lead * spread / np.sqrt(ROWS), spread))
     search = Search()
-    for log_z in told_so:
+    for log_z in both:
         search.begun(lambda: Ascent(np.zeros(3), 0.0, np.ones(3)), lambda state, _: state)
         search.note(log_z, np.zeros(3), True)
     assert search.leader is not None
@@ -117,19 +117,12 @@ def test_an_ascent_goes_on_while_it_gets_better_at_all() -> None:
     step = 0.6 * SURE * np.sqrt(2.0 / ROWS)
     for round_, leading in enumerate((1, 1, 3, 3, 5), 1):
         search.begun(lambda: Ascent(np.zeros(3), 0.0, np.ones(3)), lambda state, _: state)
-        search.note(told(1.0 - step * round_) + noise[round_ - 1], np.zeros(3), True)
+        search.note(log_z_of(1.0 - step * round_) + noise[round_ - 1], np.zeros(3), True)
         assert search.leader is not None
         assert search.leader.rounds == leading
 
 
-@pytest.mark.parametrize(("lead", "expected"), [(0.9 * LEAD, False), (1.1 * LEAD, True)])
-def test_a_larger_variance_must_be_worth_its_rounds(lead: float, expected: bool) -> None:
-    base = Peak(0, 1, told(1.0), np.zeros(1))
-    assert Peak(1, 1, told(1.0 - lead), np.zeros(1)).is_better_than(base) is expected
-    assert Peak(-1, 1, told(1.0 - lead), np.zeros(1)).is_better_than(base) is True
-
-
-@pytest.mark.parametrize("stop", [0, 1, 7, 8, 20, 10_000])
+@pytest.mark.parametrize("stop", [0, 1, 8, 10_000])
 def test_a_search_restored_goes_on_as_if_never_stopped(stop: int) -> None:
     whole = run(valley(2, 5))
     half = run(valley(2, 5), stop=stop)
@@ -143,9 +136,8 @@ def test_a_search_restored_goes_on_as_if_never_stopped(stop: int) -> None:
     assert np.array_equal(end.best.log_z, whole.best.log_z)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_validation_rows_agree_with_rows_never_seen(seed: int) -> None:
-    rng = np.random.default_rng(seed)
+def test_validation_rows_agree_with_rows_never_seen() -> None:
+    rng = np.random.default_rng(0)
     X = rng.normal(size=(12_000, 2))
     noisy = np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.4 * rng.normal(size=len(X))
     y = np.digitize(noisy, [-0.7, 0.7])

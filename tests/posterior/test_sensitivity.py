@@ -11,7 +11,7 @@ from sparsegp.posterior import sensitivity
 from sparsegp.posterior.sensitivity import CrossFit, Features, System, find_mode
 from sparsegp.types import Doubles, Integers
 
-N, P, K, D = 150, 4, 3, 30
+N, P, K, D = 120, 4, 3, 20
 LIKELIHOOD = MultinomialProbit(n_nodes=32)
 
 
@@ -74,23 +74,24 @@ def test_system_is_solved(rows: tuple[Doubles, Integers], doubled: bool) -> None
     assert_allclose(features.stub.T @ found, latent, atol=1e-7 * np.abs(latent).max())
 
 
-def test_equations_that_cannot_be_solved_are_refused(
-    rows: tuple[Doubles, Integers], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sensitivity, "MOST_PRODUCTS", 1)
-    X, target = rows
-    features = Features(parse("100*rbf(1)"), X, X[:D])
-    with pytest.raises(NumericalError, match="must be solved to 1e-03, but were not after 1 "):
-        find_mode(features, np.arange(N), target, LIKELIHOOD, np.zeros((D, K)), 1e-9)
-
-
+@pytest.mark.parametrize(
+    ("limit", "most", "message"),
+    [
+        ("MOST_PRODUCTS", 1, "must be solved to 1e-03, but were not after 1 "),
+        ("MOST_NEWTON_STEPS", 2, "found to 1e-09 nats, but the last of 2 steps promi"),
+    ],
+)
 def test_a_mode_that_is_not_found_is_refused(
-    rows: tuple[Doubles, Integers], monkeypatch: pytest.MonkeyPatch
+    rows: tuple[Doubles, Integers],
+    monkeypatch: pytest.MonkeyPatch,
+    limit: str,
+    most: int,
+    message: str,
 ) -> None:
-    monkeypatch.setattr(sensitivity, "MOST_NEWTON_STEPS", 2)
+    monkeypatch.setattr(sensitivity, limit, most)
     X, target = rows
     features = Features(parse("100*rbf(1)"), X, X[:D])
-    with pytest.raises(NumericalError, match="found to 1e-09 nats, but the last of 2 steps promi"):
+    with pytest.raises(NumericalError, match=message):
         find_mode(features, np.arange(N), target, LIKELIHOOD, np.zeros((D, K)), 1e-9)
 
 
@@ -104,33 +105,31 @@ def test_default_accuracy_is_enough_to_climb(fit: CrossFit) -> None:
 
 
 @pytest.mark.parametrize(
-    "kernel",
+    ("kernel", "temperature"),
     [
-        ARD((1.0, 2.0, 1.5, 3.0)),
-        30 * ARD((1.0, 2.0, 1.5, 3.0)),
-        20 * Matern52(2.0) * (ARD((1.0, 1.0, 2.0, 2.0)) + 0.5),
+        (30 * ARD((1.0, 2.0, 1.5, 3.0)), 1.0),
+        (20 * Matern52(2.0) * (ARD((1.0, 1.0, 2.0, 2.0)) + 0.5), 1.4),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("temperature", [1.0, 1.4])
 def test_gradient_against_finite_differences(
     fit: CrossFit, kernel: Kernel, temperature: float
 ) -> None:
     at = fit.judge(kernel, temperature, fit.start())
     logs, step = kernel.parameters(), 1e-3
-    expected = np.empty_like(logs)
-    for t in range(len(logs)):
-        move = step * (np.arange(len(logs)) == t)
+    for direction in np.random.default_rng(1).normal(size=(3, len(logs))):
         values = [
-            fit.judge(kernel.with_parameters(logs + k * move), temperature, at.coefficients).value
+            fit.judge(
+                kernel.with_parameters(logs + k * step * direction), temperature, at.coefficients
+            ).value
             for k in (2, 1, -1, -2)
         ]
-        expected[t] = np.dot([-1.0, 8.0, -8.0, 1.0], values) / (12.0 * step)
-    assert np.abs(expected).max() > 0.5
-    assert_allclose(at.gradient, expected, rtol=1e-5, atol=1e-6)
+        expected = np.dot([-1.0, 8.0, -8.0, 1.0], values) / (12.0 * step)
+        assert abs(expected) > 0.1
+        assert_allclose(at.gradient @ direction, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_every_fold_is_judged_by_the_others(fit: CrossFit) -> None:
+def test_each_fold_is_judged_by_the_others(fit: CrossFit) -> None:
     kernel, zero = parse("10*rbf(1.5)"), np.zeros((D, K))
     features, total = Features(kernel, fit.X, fit.U), 0.0
     for number in range(3):

@@ -1,14 +1,21 @@
-"""Blocks and tasks for tests; sent to workers by value, as these need not import the tests."""
+"""Blocks, rounds of them and tasks for tests; sent to workers by value, which have no tests."""
 
 import os
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_info
+
+from sparsegp.runtime.base import Message, Runtime
+from sparsegp.runtime.threads import ThreadRuntime
+from tests.processes import wait_until
 
 
 def parts(n_blocks: int) -> list[dict[str, Any]]:
@@ -117,3 +124,50 @@ def die_at_first(mark: str, task: int) -> int:
 
 def die(shared: Any, task: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+# -- rounds ----------------------------------------------------------------------------------------
+
+
+FACTORY = partial(Tally, rows=np.zeros(6))
+
+
+class Rounds:
+    """Rounds of some blocks; the driver's recovery repeats those done so far."""
+
+    def __init__(self, runtime: Runtime, n_blocks: int = 5) -> None:
+        self.runtime = runtime
+        self.done: list[Message] = []
+        self.answers: list[list[float]] = []
+        runtime.recovery = lambda: list(self.done)
+        runtime.build(FACTORY, parts(n_blocks))
+
+    def go_on(self, n_steps: int = 1, seconds: float = 0.0) -> None:
+        for _ in range(n_steps):
+            step = len(self.answers) + 1
+            self.answers.append(self.runtime.map_blocks("add", step, seconds))
+            self.done.append(("add", (step,)))
+
+    def go_on_until(self, happened: Callable[[], bool], at_most: float = 30.0) -> None:
+        def look() -> bool:
+            self.go_on()
+            time.sleep(0.05)  # not so many that to repeat them takes long
+            return happened()
+
+        assert wait_until(look, at_most)
+
+
+def undisturbed(n_steps: int, n_blocks: int = 5) -> list[list[float]]:
+    with ThreadRuntime(1) as runtime:
+        rounds = Rounds(runtime, n_blocks)
+        rounds.go_on(n_steps)
+    return rounds.answers
+
+
+@contextmanager
+def checked(runtime: Runtime, n_blocks: int = 5) -> Iterator[Rounds]:
+    """Yield rounds that are compared in the end with those that nothing disturbed."""
+    rounds = Rounds(runtime, n_blocks)
+    yield rounds
+    rounds.go_on(3)
+    assert rounds.answers == undisturbed(len(rounds.answers), n_blocks)

@@ -18,14 +18,7 @@ from tests.processes import environment, wait_until
 class Cluster:
     """A scheduler and workers without nannies, so that nobody starts a lost one again.
 
-    Parameters
-    ----------
-    folder : Path
-        For the scheduler file and the files of workers.
-    n_workers : int
-        To begin with.
-    ttl : str
-        When the scheduler gives up a worker that is silent: after this time, or twice as late.
+    The scheduler gives up a worker that is silent for `ttl`, or twice as long.
     """
 
     def __init__(self, folder: Path, n_workers: int = 2, ttl: str = "300s") -> None:

@@ -48,18 +48,16 @@ def tcp_runtime(address: str) -> Iterator[DaskRuntime]:
         yield runtime
 
 
-def _fresh(request: pytest.FixtureRequest) -> Runtime:
+@pytest.fixture(params=["thread", "local", "tcp"])
+def runtime(request: pytest.FixtureRequest) -> Runtime:
     runtime: Runtime = request.getfixturevalue(f"{request.param}_runtime")
     runtime.recovery = tuple
     return runtime
 
 
-@pytest.fixture(params=["thread", "local", "tcp"])
-def runtime(request: pytest.FixtureRequest) -> Runtime:
-    return _fresh(request)
-
-
 @pytest.fixture(params=["local", "tcp"])
 def cluster(request: pytest.FixtureRequest) -> Runtime:
     """A runtime whose workers can be killed."""
-    return _fresh(request)
+    runtime: Runtime = request.getfixturevalue(f"{request.param}_runtime")
+    runtime.recovery = tuple
+    return runtime

@@ -37,7 +37,9 @@ class Server:
 def ssh_server(folder: Path) -> Iterator[Server]:
     """Start a server that lets its own user in by a key."""
     assert SSHD is not None
-    (host_key, user_key), config = write_keys(folder), folder / "sshd_config"
+    host_key, user_key, config = folder / "host", folder / "user", folder / "sshd_config"
+    for key in (host_key, user_key):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -65,14 +67,6 @@ def ssh_server(folder: Path) -> Iterator[Server]:
     finally:
         process.terminate()
         process.wait(10)
-
-
-def write_keys(folder: Path) -> tuple[Path, Path]:
-    """Return new keys of a host and of a user, with their public parts beside them."""
-    keys = folder / "host", folder / "user"
-    for key in keys:
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
-    return keys
 
 
 def listens(port: int) -> bool:

@@ -26,7 +26,7 @@ from sparsegp.runtime import open_runtime
 from sparsegp.runtime.base import Runtime
 from sparsegp.runtime.clusters import connect, read_cluster_file
 from sparsegp.runtime.dask import DaskRuntime
-from sparsegp.runtime.threads import ThreadRuntime
+from sparsegp.runtime.threads import ThreadRuntime, usable_cpus
 from tests.processes import dask_cluster
 from tests.runtime.blocks import Tally, parts
 
@@ -56,6 +56,7 @@ def answers(where: object, **options: object) -> str:
 def test_words() -> None:
     with open_runtime() as runtime:
         assert isinstance(runtime, ThreadRuntime)
+        assert runtime.n_workers == usable_cpus()
     with open_runtime("threads=3") as runtime:
         assert runtime.n_workers == 3
         with open_runtime(runtime) as same:

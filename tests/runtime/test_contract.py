@@ -1,6 +1,7 @@
 """What every runtime does."""
 
 import pickle
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 from dask.delayed import delayed
 
 from sparsegp.memory import room
+from sparsegp.runtime import threads as module
 from sparsegp.runtime.base import Runtime
+from sparsegp.runtime.threads import ThreadRuntime
 from tests.processes import wait_until
 from tests.runtime.blocks import Tally, nap_and_note, parts, raise_on, scaled
 
@@ -29,16 +32,11 @@ def test_answers_come_in_block_order(runtime: Runtime) -> None:
 
 def test_one_block_is_called_alone(runtime: Runtime) -> None:
     runtime.build(Tally, parts(3))
-    assert runtime.call_block(1, "add", 1) == runtime.call_block(1, "add", 1)
+    for step in (1, 2):  # a message that comes twice changes nothing
+        assert runtime.call_block(1, "add", step) == runtime.call_block(1, "add", step)
     assert runtime.call_block(0, "name") == "block 0"
     with pytest.raises(IndexError, match="no block 3; blocks are 0 to 2"):
         runtime.call_block(3, "name")
-
-
-def test_repeated_message_changes_nothing(runtime: Runtime) -> None:
-    runtime.build(Tally, parts(4))
-    for step in (1, 2):
-        assert runtime.map_blocks("add", step) == runtime.map_blocks("add", step)
 
 
 def test_sum_of_some_blocks(runtime: Runtime) -> None:
@@ -138,20 +136,13 @@ def test_what_a_task_raises_names_it(runtime: Runtime, kind: type[Exception]) ->
     assert len(list(runtime.run_tasks(raise_on, (kind, 9), range(5)))) == 5
 
 
-def test_tasks_leave_blocks_alone(runtime: Runtime) -> None:
+def test_closed_early_it_begins_no_more_tasks(runtime: Runtime, tmp_path: Path) -> None:
     runtime.build(Tally, parts(3))
     before = runtime.map_blocks("add", 1)
-    tasks = runtime.run_tasks(scaled, 1.0, range(4))
-    next(tasks)
-    assert runtime.map_blocks("add", 1) == before
-    tasks.close()
-    assert runtime.map_blocks("name") == ["block 0", "block 1", "block 2"]
-
-
-def test_closed_early_it_begins_no_more_tasks(runtime: Runtime, tmp_path: Path) -> None:
     tasks = runtime.run_tasks(nap_and_note, (0.05, str(tmp_path)), range(40))
     next(tasks)
     tasks.close()
+    assert runtime.map_blocks("add", 1) == before
 
     def at_rest() -> bool:  # tasks on workers may not be abandoned at once
         begun = len(list(tmp_path.iterdir()))
@@ -166,7 +157,57 @@ def test_what_is_raised_by_a_check_ends_the_tasks(runtime: Runtime, tmp_path: Pa
     def stop() -> None:
         raise KeyError("enough")
 
-    tasks = runtime.run_tasks(nap_and_note, (5.0, str(tmp_path)), range(12), stop)
+    tasks = runtime.run_tasks(nap_and_note, (2.5, str(tmp_path)), range(12), stop)
     with pytest.raises(KeyError, match="enough"):
         next(tasks)
     assert len(list(tmp_path.iterdir())) < 12
+
+
+# -- threads ---------------------------------------------------------------------------------------
+
+
+class Sleeper:
+    def __init__(self) -> None:
+        self.awake = 0
+
+    def sleep(self, seconds: float) -> int:
+        time.sleep(seconds)
+        self.awake += 1
+        return threading.get_ident()
+
+    def count(self) -> int:
+        return self.awake
+
+
+@pytest.mark.parametrize(
+    ("n_threads", "n_blocks", "others"), [(1, 3, False), (2, 1, False), (2, 2, True)]
+)
+def test_threads_are_used_where_they_help(n_threads: int, n_blocks: int, others: bool) -> None:
+    before = set(threading.enumerate())
+    with ThreadRuntime(n_threads) as runtime:
+        runtime.build(Sleeper, [{}] * n_blocks)
+        found = set(runtime.map_blocks("sleep", 0.05))
+        assert (found != {threading.get_ident()}) == others
+        assert len(found) == (n_blocks if others else 1)
+    assert set(threading.enumerate()) <= before
+    assert runtime.n_blocks == 0
+
+
+def test_interrupt_leaves_no_call_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = []
+
+    def interrupted_once(futures):
+        waits.append(len(futures))
+        if len(waits) == 1:
+            raise KeyboardInterrupt
+        return original(futures)
+
+    original = module.wait
+    with ThreadRuntime(2) as runtime:
+        runtime.build(Sleeper, [{}] * 4)
+        monkeypatch.setattr(module, "wait", interrupted_once)
+        with pytest.raises(KeyboardInterrupt):
+            runtime.map_blocks("sleep", 0.05)
+        awake = runtime.map_blocks("count")
+        time.sleep(0.1)
+        assert runtime.map_blocks("count") == awake

@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 import sparsegp
 from sparsegp.data import open_dataset
 from sparsegp.errors import StoreError
-from sparsegp.runtime.scratch import Scratch
+from sparsegp.runtime.scratch import zeros_in_file
 
 LIMITED = """
 import resource, sys
@@ -42,12 +42,11 @@ def test_data_larger_than_the_memory_it_is_given(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", np.float32, (n, p))
     y = rng.integers(0, 2, n)
-    for start in range(0, n, 50_000):
-        part = rng.standard_normal((50_000, p), dtype=np.float32)
-        X[start : start + 50_000] = part + y[start : start + 50_000, None]
+    for some in np.array_split(np.arange(n), 10):
+        X[some] = rng.standard_normal((len(some), p), dtype=np.float32) + y[some, None]
     X.flush()
     np.save(tmp_path / "y.npy", y)
-    command = [sys.executable, "-c", LIMITED, str(450 << 20), str(tmp_path / "X.npy")]
+    command = [sys.executable, "-c", LIMITED, str(600 << 20), str(tmp_path / "X.npy")]
     without = subprocess.run(command, capture_output=True, text=True, check=False)
     assert re.search(r"SettingsError.*(may|would) fit: .*--scratch DIR", without.stderr)
     within = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False)
@@ -56,4 +55,4 @@ def test_data_larger_than_the_memory_it_is_given(tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_take_it_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"cannot reserve 8 MB in .*nowhere.*name another"):
-        Scratch(str(tmp_path / "nowhere"))((1000, 1000), np.float64)
+        zeros_in_file(str(tmp_path / "nowhere"), (1000, 1000), np.float64)

@@ -1,7 +1,5 @@
 """A cluster over SSH, for real: a server on loopback, machines that are all this one."""
 
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -39,10 +37,15 @@ def cluster_file(folder: Path, server: Server, **more: object) -> Path:
         "connect_options": server.options(),
         "remote_python": python,
         "scheduler_options": {"port": 0, "idle_timeout": "10 seconds", **near},
-        "worker_options": {"n_workers": 2, "nthreads": 1, "memory_limit": 0, **near},
+        "worker_options": {
+            "n_workers": 2,
+            "nthreads": 1,
+            "memory_limit": 0,
+            "death_timeout": 5,
+            **near,
+        },
         **more,
     }
-    content["worker_options"]["death_timeout"] = 5
     path.write_text(yaml.safe_dump(content))
     return path
 
@@ -74,40 +77,31 @@ def test_machines_over_ssh_with_a_certificate(server: Server, tmp_path: Path) ->
     assert wait_until(lambda: not remote(server), 20), remote(server)
 
 
-DRIVER = """
-import sys, time
-from sparsegp.runtime import open_runtime
-with open_runtime(sys.argv[1]):
-    print("started", flush=True)
-    time.sleep(600)
-"""
-
-
 @pytest.mark.slow
 def test_everything_ends_when_the_driver_is_killed(server: Server, tmp_path: Path) -> None:
     path = cluster_file(tmp_path, server)
-    driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, str(path)], env=environment(), stdout=subprocess.PIPE
+    program = (
+        "import sys, time; from sparsegp.runtime import open_runtime\n"
+        "with open_runtime(sys.argv[1]): print('started', flush=True); time.sleep(600)"
     )
-    try:
-        assert driver.stdout is not None
-        assert driver.stdout.readline() == b"started\n"
-        assert len(remote(server)) >= 5  # sessions, a scheduler, two nannies with a worker each
-    finally:
-        os.kill(driver.pid, signal.SIGKILL)
-        driver.wait(10)
-        driver.stdout.close()
+    command = [sys.executable, "-c", program, str(path)]
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE) as driver:
+        try:
+            assert driver.stdout is not None
+            assert driver.stdout.readline() == b"started\n"
+            assert len(remote(server)) >= 5  # sessions, a scheduler, two nannies with a worker each
+        finally:
+            driver.kill()
     assert wait_until(lambda: not remote(server), 60), remote(server)
 
 
-def test_unreachable_machine(server: Server, tmp_path: Path) -> None:
-    path = cluster_file(tmp_path, server, connect_options={**server.options(), "port": 9})
+@pytest.mark.parametrize("wrong", [{"port": 9}, {"remote_python": "/nowhere/python"}])
+def test_what_does_not_start_is_one_line(
+    wrong: dict[str, object], server: Server, tmp_path: Path
+) -> None:
+    if "port" in wrong:
+        wrong = {"connect_options": {**server.options(), **wrong}}
+    path = cluster_file(tmp_path, server, **wrong, seconds=10)
     with pytest.raises(ClusterError, match="did not start"), open_runtime(path):
         pass
-
-
-def test_remote_command_that_fails(server: Server, tmp_path: Path) -> None:
-    path = cluster_file(tmp_path, server, remote_python="/nowhere/python", seconds=10)
-    with pytest.raises(ClusterError, match="did not start"), open_runtime(path):
-        pass
-    assert wait_until(lambda: not remote(server), 20)
+    assert wait_until(lambda: not remote(server), 20), remote(server)

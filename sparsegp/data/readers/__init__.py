@@ -5,7 +5,6 @@ model takes. A new one is one more such function, and an entry in `FORMATS`.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from sparsegp.data.catalog import CATALOG
@@ -14,7 +13,7 @@ from sparsegp.data.readers.columns import LabelColumn, read_parquet, read_text
 from sparsegp.data.readers.svmlight import read_svmlight
 from sparsegp.data.storage import is_url, plain, reading, store_of
 from sparsegp.data.table import Dataset
-from sparsegp.errors import DataError, one_line
+from sparsegp.errors import DataError
 
 Reader = Callable[[str, LabelColumn, int | None], Dataset]
 
@@ -44,7 +43,7 @@ def open_dataset(
     source : str or path
         A name of the catalog, else a file, a pair of files "X.npy,y.npy", or a zarr directory; or
         their URL in a store, s3://..., gs://..., or any other that fsspec knows. The end of the
-        name says which format it is.
+        name gives the format.
     label_column : str or int, optional
         Which column of a text or parquet file holds the labels: a name, or a number counted from
         0 (from the end when negative). The last one by default.
@@ -79,13 +78,13 @@ def open_dataset(
             f"{name} stores its labels apart from its columns; leave the label column "
             f"{label_column!r} out"
         )
-    train, test = dataset.train, dataset.test
-    if n_features is not None and train.X.shape[1] != n_features:
+    table = dataset.train
+    if n_features is not None and table.X.shape[1] != n_features:
+        labels = " and labels" if ending in COLUMNAR and table.y is not None else ""
         raise DataError(
-            f"the model takes {n_features} columns; {train.source} has {train.X.shape[1]}"
+            f"the model takes {n_features} columns; {table.source} has {table.X.shape[1]}{labels}"
         )
-    test = test and replace(test, source=one_line(test.source))
-    return Dataset(replace(train, source=one_line(train.source)), test)
+    return dataset
 
 
 def _located(source: str) -> str:

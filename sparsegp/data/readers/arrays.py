@@ -10,38 +10,31 @@ import zipfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from sparsegp.data.blocks import LARGEST_BLOCK, from_function, from_memory, row_blocks
+from sparsegp.data.blocks import LARGEST_BLOCK, from_function, row_blocks
 from sparsegp.data.labels import tidy_labels
 from sparsegp.data.readers.columns import LabelColumn
-from sparsegp.data.storage import (
-    is_url,
-    opened,
-    read_whole,
-    reading,
-    require_memory,
-    size_of,
-    store_of,
-)
+from sparsegp.data.storage import is_url, opened, reading, require_memory, size_of, store_of
 from sparsegp.data.table import Dataset, Table, require_two_dimensions, table_from_arrays
 from sparsegp.errors import DataError
 
-if TYPE_CHECKING:
-    import dask.array as da
+Header = Callable[[IO[bytes], str], tuple[tuple[int, ...], bool, np.dtype[Any]]]
+"""Reads shape, order (whether Fortran's) and type of an array from the start of a file."""
 
 LABELS = (r"(?<![A-Za-z0-9])X(?![A-Za-z0-9])", "y")
 """The X of X.npy, X_train.npy, foo_X.npy, and what the name of the labels has in its place."""
 
+PIECE = 1 << 20
+"""Bytes that are unpacked at a time."""
+
 ARRAYS = ("X", "y", "X_train", "y_train", "X_test", "y_test")
 
 HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-
-GZ = ("", ".gz")
 
 
 def read_npy(name: str, label_column: LabelColumn, n_features: int | None) -> Dataset:
@@ -54,10 +47,97 @@ def read_npy(name: str, label_column: LabelColumn, n_features: int | None) -> Da
         parts = [part.strip() for part in name.split(",")]
         if len(parts) != 2 or None in map(size_of, parts):
             raise DataError(f"a pair of files is given as X.npy,y.npy; no such pair {name!r}")
-        return Dataset(_npy_table(*parts))
-    train, inputs = _npy_table(name, _beside(name, LABELS)), _beside(name, ("train", "test"))
-    labels = inputs and _beside(inputs, LABELS)
-    return Dataset(train, _npy_table(inputs, labels) if inputs and labels else None)
+        return Dataset(_table(parts[0], parts[1], _npy_header))
+    return _files(name, _npy_header, (LABELS,), ("train", "test"))
+
+
+def read_idx(name: str, label_column: LabelColumn, n_features: int | None) -> Dataset:
+    """Read images, the format of MNIST, as rows of bytes, with the labels beside them.
+
+    Labels are in the file of the same name with `labels-idx1` for `images-idx3`; there need not
+    be any. Beside train-images..., a pair t10k-... becomes the test table.
+    """
+    return _files(name, _idx_header, (("images", "labels"), ("idx3", "idx1")), ("train", "t10k"))
+
+
+def _files(
+    name: str, header: Header, labels: Sequence[tuple[str, str]], split: tuple[str, str]
+) -> Dataset:
+    """Read a file and its labels, and the test rows beside them if they have labels."""
+    train, test = _table(name, _beside(name, *labels), header), None
+    inputs = _beside(name, split)
+    if inputs and (y := _beside(inputs, *labels)):
+        test = _table(inputs, y, header)
+    return Dataset(train, test)
+
+
+def _npy_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    shape, fortran, dtype = HEADERS[npy.read_magic(file)](file)
+    if dtype.kind not in "biufcSU" or not dtype.itemsize:
+        raise DataError(
+            f"{name} must hold numbers or strings; it declares {dtype} of shape {shape}, and "
+            f"Python objects are not read: they could run code"
+        )
+    return shape, fortran, dtype
+
+
+def _idx_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read three bytes for the type, the number of dimensions and the sizes; an image is a row."""
+    magic = file.read(4)
+    if len(magic) < 4 or not magic.startswith(b"\0\0\x08"):
+        raise DataError(f"{name} must begin with the bytes 0, 0, 8 and the number of dimensions")
+    n, *sides = np.frombuffer(file.read(4 * magic[3]), ">u4").tolist()
+    return (n, math.prod(sides)) if sides else (n,), False, np.dtype(np.uint8)
+
+
+def _table(inputs: str, labels: str | None, header: Header) -> Table:
+    """Make a table of two files; rows that are in one piece, and unpacked, are read when needed."""
+    y = None
+    if labels is not None:
+        with opened(labels) as file:
+            y = tidy_labels(_values(file, labels, *header(file, labels)), labels)
+    with opened(inputs) as file:
+        shape, fortran, dtype = header(file, inputs)
+        packed = inputs.lower().endswith(".gz")
+        if len(shape) != 2 or fortran or dtype.kind in "SU" or packed:
+            return table_from_arrays(_values(file, inputs, shape, fortran, dtype), y, inputs)
+        offset = file.tell()
+    _require_size(inputs, math.prod(shape) * dtype.itemsize, (size_of(inputs) or 0) - offset)
+    read = partial(_file_rows, inputs, offset, shape[1], dtype)
+    X: Any = from_function(read, row_blocks(*shape, inputs), shape[1], dtype, inputs)
+    return Table(X.astype(dtype.newbyteorder("=")), y, inputs)
+
+
+def _values(
+    file: IO[bytes], name: str, shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]
+) -> NDArray[Any]:
+    """Read an array into memory, as far as its bytes go: what its header declares may be wrong."""
+    size, content = math.prod(shape) * dtype.itemsize, bytearray()
+    require_memory(size, name)
+    while len(content) < size and (piece := file.read(min(PIECE, size - len(content)))):
+        content += piece
+    _require_size(name, size, len(content) + len(file.read(1)))  # an archive checks its sum here
+    return np.frombuffer(content, dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def _require_size(name: str, expected: int, found: int) -> None:
+    if found != expected:
+        state = "cut short" if found < expected else "too long"
+        raise DataError(
+            f"{name} is {state}: its header declares {expected} bytes, and there are {found}"
+        )
+
+
+def _file_rows(
+    name: str, offset: int, p: int, dtype: np.dtype[Any], block: int, rows: slice
+) -> NDArray[Any]:
+    """Read rows of a file, of one in a store by one request."""
+    width = p * dtype.itemsize
+    with reading(name):
+        fs, path = store_of(name)
+        start, end = offset + rows.start * width, offset + rows.stop * width
+        content = fs.cat_file(path, start=start, end=end)
+    return np.frombuffer(content[: len(content) // width * width], dtype).reshape(-1, p)
 
 
 def read_npz(name: str, label_column: LabelColumn, n_features: int | None) -> Dataset:
@@ -65,58 +145,14 @@ def read_npz(name: str, label_column: LabelColumn, n_features: int | None) -> Da
     with opened(name) as file, zipfile.ZipFile(file) as archive:
 
         def array(member: str) -> NDArray[Any]:
-            info = archive.getinfo(f"{member}.npy")
-            with archive.open(info) as content:
-                found = _npy_array(content, f"{member} in {name}", info.file_size)
-                content.read(1)  # at the end the checksum is compared
-                return found
+            source = f"{member} in {name}"
+            with archive.open(f"{member}.npy") as content:
+                return _values(content, source, *_npy_header(content, source))
 
         def table(X: str, y: str | None) -> Table:
             return table_from_arrays(array(X), None if y is None else array(y), f"{name} ({X})")
 
-        members = [each.removesuffix(".npy") for each in archive.namelist()]
-        return _dataset(members, table, name)
-
-
-def _npy_table(inputs: str, labels: str | None) -> Table:
-    y = None
-    if labels is not None:
-        with opened(labels) as file:
-            y = tidy_labels(_npy_array(file, labels, size_of(labels)), labels)
-    with opened(inputs) as file:
-        size = size_of(inputs)
-        shape, fortran, dtype = _npy_header(file, inputs, size)
-        if len(shape) != 2 or fortran or dtype.kind in "SU":  # no row is in one piece
-            file.seek(0)
-            return table_from_arrays(_npy_array(file, inputs, size), y, inputs)
-        X: Any = _from_file(inputs, file.tell(), (shape[0], shape[1]), dtype)
-    return Table(X.astype(dtype.newbyteorder("=")), y, inputs)
-
-
-def _npy_array(file: IO[bytes], name: str, size: int | None) -> NDArray[Any]:
-    """Read an array into memory, as far as its bytes go: what is declared may be wrong."""
-    shape, fortran, dtype = _npy_header(file, name, size)
-    content = read_whole(file, math.prod(shape) * dtype.itemsize, name)
-    return np.frombuffer(content, dtype).reshape(shape, order="F" if fortran else "C")
-
-
-def _npy_header(
-    file: IO[bytes], name: str, size: int | None
-) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read the header of an array; the file, of so many bytes, stands at its values then."""
-    shape, fortran, dtype = HEADERS[npy.read_magic(file)](file)
-    if dtype.kind not in "biufcSU" or not dtype.itemsize:
-        raise DataError(
-            f"{name} must hold numbers or strings; it declares {dtype} of shape {shape}, and "
-            f"Python objects are not read: they could run code"
-        )
-    expected = file.tell() + math.prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or expected > (size or 0):
-        raise DataError(
-            f"cannot read {name}: it is cut short or damaged, {dtype} of shape {shape} take "
-            f"{expected} bytes and it has {size}"
-        )
-    return shape, fortran, dtype
+        return _dataset([each.removesuffix(".npy") for each in archive.namelist()], table, name)
 
 
 def read_zarr(name: str, label_column: LabelColumn, n_features: int | None) -> Dataset:
@@ -136,11 +172,6 @@ def read_zarr(name: str, label_column: LabelColumn, n_features: int | None) -> D
             if y is None:
                 return Table(lazy, None, source)
             labels = _zarr_array(group, y, name)
-            if labels.shape[:1] != inputs.shape[:1]:  # before they are read
-                raise DataError(
-                    f"every row needs one label; {name} has rows of shape {inputs.shape} and "
-                    f"labels of shape {labels.shape}"
-                )
             require_memory(labels.nbytes, name)
             return Table(lazy, tidy_labels(labels[:], name), source)
 
@@ -186,71 +217,6 @@ def _zarr_array(group: Any, member: str, name: str) -> Any:
     return array
 
 
-def read_idx(name: str, label_column: LabelColumn, n_features: int | None) -> Dataset:
-    """Read images as rows of bytes, with the labels beside them.
-
-    Labels are in the file of the same name with `labels-idx1` for `images-idx3`; there need not
-    be any. Beside train-images..., a pair t10k-... becomes the test table.
-    """
-    images = _beside(name, ("train", "t10k"), ends=GZ)
-    test = images and _idx_table(images)
-    return Dataset(_idx_table(name), test if test and test.y is not None else None)
-
-
-def _idx_table(name: str) -> Table:
-    labels, y = _beside(name, ("images", "labels"), ("idx3", "idx1"), ends=GZ), None
-    if labels is not None:
-        y = np.frombuffer(_idx_values(labels, 1)[1], np.uint8).astype(np.int64)
-    lazy = not name.lower().endswith(".gz")
-    (n, *sides), content = _idx_values(name, 3, lazy)
-    shape = n, math.prod(sides)
-    if lazy:
-        return Table(_from_file(name, 16, shape, np.dtype("u1")), y, name)
-    return Table(from_memory(np.frombuffer(content, "u1").reshape(shape), name), y, name)
-
-
-def _idx_values(name: str, ndim: int, lazy: bool = False) -> tuple[tuple[int, ...], bytearray]:
-    """Return the sizes that the header of a file declares, and its values unless `lazy`.
-
-    Four bytes are followed by the sizes, four bytes each, and the values, a byte each.
-    """
-    magic = bytes([0, 0, 8, ndim])
-    with opened(name) as file:
-        header = file.read(4 + 4 * ndim)
-        shape = tuple(np.frombuffer(header[4:], ">u4").tolist())
-        if not header.startswith(magic) or len(shape) != ndim:
-            raise DataError(f"{name} must begin with {magic.hex()} and {ndim} sizes")
-        n, content = math.prod(shape), bytearray()
-        if lazy:
-            found = (size_of(name) or 0) - len(header)
-        else:
-            content = read_whole(file, n, name)
-            found = len(content) + len(file.read(1))
-    if found != n:
-        state = "cut short" if found < n else "too long"
-        raise DataError(f"{name} is {state}: {n} values are expected, and there are {found}")
-    return shape, content
-
-
-def _from_file(name: str, offset: int, shape: tuple[int, int], dtype: np.dtype[Any]) -> "da.Array":
-    """Chunk an array whose rows follow one another in a file, from some byte on."""
-    p = shape[1]
-    read = partial(_file_rows, name, offset, p, dtype)
-    return from_function(read, row_blocks(*shape, name), p, dtype, name)
-
-
-def _file_rows(
-    name: str, offset: int, p: int, dtype: np.dtype[Any], block: int, rows: slice
-) -> NDArray[Any]:
-    """Read rows of a file, of one in a store by one request."""
-    width = p * dtype.itemsize
-    with reading(name):
-        fs, path = store_of(name)
-        start, end = offset + rows.start * width, offset + rows.stop * width
-        content = fs.cat_file(path, start=start, end=end)
-    return np.frombuffer(content[: len(content) // width * width], dtype).reshape(-1, p)
-
-
 def _dataset(
     names: Collection[str], table: Callable[[str, str | None], Table], source: str
 ) -> Dataset:
@@ -271,16 +237,14 @@ def _dataset(
     return Dataset(table("X_train", "y_train"), test)
 
 
-def _beside(name: str, *replaced: tuple[str, str], ends: Sequence[str] = ("",)) -> str | None:
-    """Return the file in the same folder with patterns in its name replaced, None if there is none.
+def _beside(name: str, *replaced: tuple[str, str]) -> str | None:
+    """Return the file in the same folder with patterns in its name replaced, packed or not.
 
-    Either name may end in any of `ends` besides.
+    None if there is no such file, or its name would be the same.
     """
     folder, slash, last = name.rpartition("/")
-    for end in ends:
-        last = last.removesuffix(end)
-    other = last
+    other = last = last.removesuffix(".gz")
     for pattern, text in replaced:
         other = re.sub(pattern, text, other)
-    found = (folder + slash + other + end for end in ends)
+    found = (folder + slash + other + end for end in ("", ".gz"))
     return next((each for each in found if other != last and size_of(each) is not None), None)

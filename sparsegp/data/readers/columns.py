@@ -37,7 +37,7 @@ def read_text(name: str, label_column: LabelColumn, n_features: int | None) -> D
     """Read rows of numbers with a label.
 
     The delimiter is one of `;`, tab, `,`, else white space. The first line is a header when most
-    of its fields are no numbers, apart from the label. Labels that are all whole numbers become
+    of its fields, apart from the label, are not numbers. Labels that are all whole numbers become
     integers, other labels are kept as strings.
     """
     delimiter, width, names, label = layout = _layout(name, label_column, n_features)
@@ -98,17 +98,12 @@ def _label_place(
 ) -> int | None:
     """Return the place of the label column, counted from 0, or None when there are no labels.
 
-    A file with just the columns that a model takes has none, unless a label column is asked for.
+    A file with just the columns that a model takes has none, unless a label column is given.
     Columns have these names, or none if not `named`.
     """
     width = len(names)
     if n_features == width and wanted is None:
         return None
-    if n_features is not None and width != n_features + 1:
-        raise DataError(
-            f"the model takes {n_features} columns; {source} has {width}, which is neither "
-            f"{n_features} nor, with labels, {n_features + 1}"
-        )
     if width < 2:
         raise DataError(f"{source} has {width} column; numbers and labels are needed")
     if named and wanted in names:
@@ -118,11 +113,8 @@ def _label_place(
     except ValueError:
         place = width
     if not -width <= place < width:
-        listed = (
-            f"its columns: {', '.join(name[:40] for name in names[:20])}"
-            if named
-            else "it has no header"
-        )
+        shown = ", ".join(name[:40] for name in names[:20])
+        listed = f"its columns: {shown}" if named else "it has no header"
         raise DataError(
             f"{source} has no label column {wanted!r}; {listed}; give a name of its header, or a "
             f"number from 0 to {width - 1}, or from -{width} to -1"
@@ -154,7 +146,7 @@ def _layout(name: str, label_column: LabelColumn, n_features: int | None) -> Lay
 
 
 def _numbers(fields: list[str]) -> Iterator[float]:
-    """Return fields as numbers (NaN and infinity are numbers here); a ValueError if one is none."""
+    """Return fields as numbers (NaN and infinity are numbers here); a ValueError if one is not."""
     text = "".join(fields)
     if "_" in text or not text.isascii():
         raise ValueError  # `float` takes 1_0, and digits of other scripts

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from sparsegp.data.labels import whole_numbers
 from sparsegp.data.readers.columns import LabelColumn
 from sparsegp.data.storage import Lines, opened
 from sparsegp.data.table import Dataset, table_from_arrays
@@ -32,4 +31,4 @@ def read_svmlight(name: str, label_column: LabelColumn, n_features: int | None) 
             raise DataError(
                 f"cannot read {place}: {error}; 'label column:value ...' is expected"
             ) from None
-    return Dataset(table_from_arrays(X, whole_numbers(y), name))
+    return Dataset(table_from_arrays(X, y, name))

@@ -1,0 +1,81 @@
+"""Predictions at rows: of an array at once, of a dask array block by block."""
+
+import pickle
+import sys
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import numpy as np
+
+from sparsegp.blas import single_threaded_blas
+from sparsegp.data.table import column_names, column_places, real_numbers
+from sparsegp.errors import DataError
+from sparsegp.posterior.predict import TILE
+from sparsegp.types import Doubles
+
+if TYPE_CHECKING:
+    from sparsegp.model.base import Model
+
+LARGE = 2**20
+"""Bytes of a model that is too large for the graph of a dask client."""
+
+
+def map_rows(model: "Model", method: str, X: Any, columns: int) -> Any:
+    """Apply a method of a model to rows X (n, p), which gives so many columns."""
+    found = column_names(getattr(X, "columns", ()))
+    if model.names is not None and found is not None and found != model.names:
+        column_places(model.names, found, "X")  # refuses where some are missing
+        X = X[list(model.names)]
+    if not hasattr(X, "dask"):
+        X = real_numbers(X, "X")
+    if X.ndim != 2 or X.shape[1] != model.n_features:
+        raise DataError(f"X must have {model.n_features} columns, found shape {X.shape}")
+    if not hasattr(X, "dask"):
+        return _predict(X, model, method)
+    sizes = [TILE * max(1, size // TILE) for size in X.chunks[0]]
+    X = X.rechunk({0: max(sizes), 1: -1})
+    options = {"chunks": (X.chunks[0], (columns,)), "dtype": np.float64}
+    return X.map_blocks(_predict, model=_shared(model), method=method, **options)
+
+
+def _predict(x: Any, model: "Model", method: str) -> Doubles:
+    """Apply a method to rows; the model is an argument, so that it travels once a worker."""
+    x = real_numbers(x, "X")  # objects in a block of dask
+    if x.dtype.kind not in "biuf":
+        raise DataError(f"X must be numeric, found dtype {x.dtype}")
+    if not np.isfinite(x).all():
+        bad = np.argwhere(~np.isfinite(x))
+        row, column = bad[0]
+        raise DataError(
+            f"X must be finite: {len(bad)} values are not, the first, {x[row, column]}, "
+            f"in row {row}, column {column}"
+        )
+    with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
+        rows = x if len(x) else np.zeros((1, model.n_features))
+        values: Doubles = getattr(model, method)(rows)[: len(x)]
+    bad = np.isnan(values) | (values == np.inf)  # the logarithm of a probability may be -inf
+    if bad.any():
+        raise DataError(
+            f"the inputs of row {int(bad.any(axis=1).argmax())} are so large that what is "
+            "predicted is no number; leave the row out, or scale it as the training rows were"
+        )
+    return values
+
+
+def _shared(model: "Model") -> Any:
+    """Return the model as an argument that all tasks of a graph share.
+
+    It is a node of the graph, which any scheduler can compute. Dask warns of large graphs, so a
+    large model goes to the workers ahead of the graph where there is a client in use.
+    """
+    if "distributed" in sys.modules and len(pickle.dumps(model)) > LARGE:  # no client without it
+        from sparsegp.runtime.clusters import client_in_use  # noqa: PLC0415
+        from sparsegp.runtime.host import share  # noqa: PLC0415
+
+        client = client_in_use()
+        if client is not None and not client.asynchronous:
+            return share(client, model)
+
+    from dask.delayed import delayed  # noqa: PLC0415 - needed only here
+
+    return delayed(model, name=f"model-{uuid4().hex}", traverse=False)
