@@ -1,4 +1,4 @@
-"""What the estimators share: how they are fitted, asked, copied and kept on disk."""
+"""What the estimators share: fits, predictions, copies and files."""
 
 import copy
 import os

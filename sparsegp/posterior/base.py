@@ -64,9 +64,8 @@ class ActiveRows:
 
     def columns(self) -> list[slice]:
         """Return the latent values that each kernel serves."""
-        if len(self.kernels) == 1:
-            return [slice(0, self.site.shape[1])]
-        return [slice(k, k + 1) for k in range(len(self.kernels))]
+        width = self.site.shape[1] // len(self.kernels)
+        return [slice(c * width, (c + 1) * width) for c in range(len(self.kernels))]
 
     def members(self) -> list[Integers]:
         """Return the places of the rows that are active for each kernel, (d_c,)."""
