@@ -13,14 +13,11 @@ from sparsegp.store import (
     RunDirectory,
     folder_of,
     read_progress,
-    require_same_rows,
     write_file,
 )
 from tests.store.failing import FailingFileSystem
 from tests.store.test_folders import get, put
-from tests.store.writer import check, content
-
-RUN = {"settings": {"n": 1}, "data": {"rows": 5}}
+from tests.store.writer import RUN, check, content
 
 
 @pytest.fixture
@@ -172,14 +169,6 @@ def test_progress(place):
     assert read_progress(place) == {"stage": "select"}
     put(folder_of(place), "progress.json", b"[")
     assert read_progress(place) is None
-
-
-def test_rows_of_other_data_are_named():
-    stored = np.arange(5, dtype=np.uint64)
-    require_same_rows(stored, stored.copy(), 100)
-    for found in (stored + np.array([0, 0, 1, 0, 1], np.uint64), stored[:2]):
-        with pytest.raises(SettingsError, match="first in rows 200 to 299"):
-            require_same_rows(stored, found, 100)
 
 
 # -- a store that is away --------------------------------------------------------------------------
