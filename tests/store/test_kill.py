@@ -64,6 +64,7 @@ def test_disks_in_trouble_keep_what_there_is(small_disk, trouble):
         assert run.save(80, *content(80))
         assert newest(small_disk.path / "run") == 80
         assert_tidy(small_disk.path / "run", 2)
+    run.close()
 
 
 def test_files_that_may_not_grow(tmp_path):
