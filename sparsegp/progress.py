@@ -59,7 +59,7 @@ class Recorded(Progress):
     @property
     def extent(self) -> str:
         """How far the present stage is, in words."""
-        if not self._known:
+        if "stage" not in self._known:
             return "at the start"
         of = f"of {self._known['total']} " if self._known["total"] else ""
         return "in {stage} after {done} {of}{unit}".format(**self._known, of=of)
@@ -71,8 +71,8 @@ class Recorded(Progress):
 
     def update(self, done: int, **figures: float) -> None:
         """Report the units done, and the latest figures."""
-        figures = {**self._known.get("figures", {}), **figures}
-        self._known = {**self._known, "done": done, "figures": figures, "time": time.time()}
+        latest = {**self._known.get("figures", {}), **figures}
+        self._known = {**self._known, "done": done, "figures": latest, "time": time.time()}
         self._progress.update(done, **figures)
         self.record(self._known)
 

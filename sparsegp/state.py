@@ -42,32 +42,9 @@ GREATEST = 1e100
 def to_arrays(state: Any) -> dict[str, NDArray[Any]]:
     """Return the fields of an instance of a dataclass as arrays by their names."""
     out: dict[str, NDArray[Any]] = {}
-    for name, kind, _, is_triangles in _fields(type(state)):
-        value, element = getattr(state, name), _element(kind)
-        parts: dict[str, Any] = {}
-        if value is None:
-            continue
-        if is_triangles:
-            packed = np.stack([factor[np.tril_indices(len(factor))] for factor in value])
-            out[name] = packed.astype(np.float32)
-        elif _is_state(kind):
-            parts = {name: value}
-        elif _is_state(element):
-            parts = {f"{name}.{i}": each for i, each in enumerate(value)}
-        elif _is_array(element) and len({np.shape(each) for each in value}) > 1:
-            out |= {f"{name}.{i}": np.array(each) for i, each in enumerate(value)}
-        elif _is_array(kind) or _is_array(element):
-            array = np.array(value)
-            if array.dtype.kind == "U":
-                characters = array[..., np.newaxis].view(np.uint32)
-                out[f"{name}.text"] = characters
-            else:
-                out[name] = array
-        else:
-            text = json.dumps(value, default=lambda each: each.to_json())
-            out[name] = np.frombuffer(text.encode(), np.uint8)
-        for above, part in parts.items():
-            out |= {f"{above}.{below}": array for below, array in to_arrays(part).items()}
+    for name, kind, _, packed in _fields(type(state)):
+        if (value := getattr(state, name)) is not None:
+            out |= {name: _triangles(value)} if packed else _saved(kind, name, value)
     return out
 
 
@@ -87,9 +64,9 @@ def from_arrays(kind: type[T], arrays: Mapping[str, NDArray[Any]]) -> T:
     """
     values: dict[str, Any] = {}
     try:
-        for name, inner, optional, is_triangles in _fields(kind):
+        for name, inner, optional, packed in _fields(kind):
             missing = optional and name not in arrays and not _below(name, arrays)
-            read = _triangles if is_triangles else _value
+            read = _factors if packed else _restored
             values[name] = None if missing else read(inner, name, arrays)
         return kind(**values)
     except (KeyError, ValueError, TypeError) as error:
@@ -101,7 +78,7 @@ def from_arrays(kind: type[T], arrays: Mapping[str, NDArray[Any]]) -> T:
 
 
 def _fields(kind: Any) -> Iterator[tuple[str, Any, bool, bool]]:
-    """Yield name, type when it is not None, whether it may be None, and is of triangles."""
+    """Yield name, type when it is not None, whether it may be None, and whether of triangles."""
     hints = get_type_hints(kind)
     for each in fields(kind):
         if each.metadata != UNSAVED:
@@ -111,40 +88,44 @@ def _fields(kind: Any) -> Iterator[tuple[str, Any, bool, bool]]:
             yield each.name, inner, optional, each.metadata == TRIANGLES
 
 
-def _value(kind: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """Return the value of a field from the arrays of all fields."""
+def _saved(kind: Any, name: str, value: Any) -> dict[str, NDArray[Any]]:
+    """Return the arrays of one value of a type."""
+    element = _element(kind)
+    if _is_state(kind):
+        return {f"{name}.{below}": array for below, array in to_arrays(value).items()}
+    if _is_state(element):
+        parts = [_saved(element, f"{name}.{i}", each) for i, each in enumerate(value)]
+        return {key: array for part in parts for key, array in part.items()}
+    if _is_array(element) and len({np.shape(each) for each in value}) > 1:
+        return {f"{name}.{i}": np.array(each) for i, each in enumerate(value)}
+    if _is_array(kind) or _is_array(element):
+        array = np.array(value)
+        is_text = array.dtype.kind == "U"
+        return {f"{name}.text": array[..., None].view(np.uint32)} if is_text else {name: array}
+    text = json.dumps(value, default=lambda each: each.to_json())
+    return {name: np.frombuffer(text.encode(), np.uint8)}
+
+
+def _restored(kind: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    """Return one value of a type from the arrays of all fields."""
+    element = _element(kind)
+    sequence = tuple if get_origin(kind) is tuple else list
     if _is_state(kind):
         return from_arrays(kind, _below(name, arrays))
-    if _is_array(kind):
-        return _converted(kind, name, arrays)
-    if (element := _element(kind)) is not None:
-        sequence = tuple if get_origin(kind) is tuple else list
-        return sequence(_elements(element, name, arrays))
-    value = json.loads(arrays[name].tobytes())
-    return kind.from_json(value) if hasattr(kind, "from_json") else value
-
-
-def _triangles(_: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-    """Return lower triangular matrices (d, d)."""
-    rows, columns = np.tril_indices(math.isqrt(2 * arrays[name].shape[1]))
-    full = np.zeros((len(arrays[name]), rows[-1] + 1, rows[-1] + 1))
-    full[:, rows, columns] = arrays[name]
-    return list(full)
-
-
-def _elements(kind: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> Iterator[Any]:
-    """Yield the values of a list or tuple."""
-    if _is_state(kind):
+    if _is_state(element):
         parts = takewhile(bool, (_below(f"{name}.{i}", arrays) for i in count()))
-        yield from (from_arrays(kind, part) for part in parts)
-    elif not _is_array(kind):
-        values = json.loads(arrays[name].tobytes())
-        yield from (kind.from_json(each) if hasattr(kind, "from_json") else each for each in values)
-    elif name in arrays:
-        yield from (_converted(kind, name, {name: each}) for each in arrays[name])
-    else:
+        return sequence(from_arrays(element, part) for part in parts)
+    if _is_array(element) and name not in arrays:
         names = takewhile(arrays.__contains__, (f"{name}.{i}" for i in count()))
-        yield from (arrays[each] for each in names)
+        return sequence(arrays[each] for each in names)
+    if _is_array(element):
+        return sequence(_converted(element, each) for each in arrays[name])
+    if _is_array(kind):
+        text = arrays.get(f"{name}.text")
+        return _converted(kind, arrays[name]) if text is None else _text(text)
+    value = json.loads(arrays[name].tobytes())
+    read = getattr(element or kind, "from_json", lambda each: each)
+    return sequence(map(read, value)) if element else read(value)
 
 
 def _below(name: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -167,10 +148,23 @@ def _is_array(kind: Any) -> bool:
     return kind in {int, float, bool} or get_origin(kind) is np.ndarray
 
 
-def _converted(kind: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """Return an array or a number."""
-    if (text := arrays.get(f"{name}.text")) is not None:
-        if text.dtype != np.uint32 or text.max(initial=0) > sys.maxunicode:
-            raise ValueError(f"{name} holds what is no text")
-        return np.ascontiguousarray(text).view(f"U{text.shape[-1]}")[..., 0]
-    return kind(arrays[name]) if kind in {int, float, bool} else arrays[name]
+def _converted(kind: Any, array: NDArray[Any]) -> Any:
+    return kind(array) if kind in {int, float, bool} else array
+
+
+def _text(characters: NDArray[Any]) -> NDArray[np.str_]:
+    if characters.dtype != np.uint32 or characters.max(initial=0) > sys.maxunicode:
+        raise ValueError("what should be text holds no characters")
+    return np.ascontiguousarray(characters).view(f"U{characters.shape[-1]}")[..., 0]
+
+
+def _triangles(factors: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
+    packed = [factor[np.tril_indices(len(factor))] for factor in factors]
+    return np.stack(packed).astype(np.float32)
+
+
+def _factors(_: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    rows, columns = np.tril_indices(math.isqrt(2 * arrays[name].shape[1]))
+    factors = np.zeros((len(arrays[name]), rows[-1] + 1, rows[-1] + 1))
+    factors[:, rows, columns] = arrays[name]
+    return list(factors)

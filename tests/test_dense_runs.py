@@ -32,16 +32,6 @@ def test_a_model_from_disk_predicts_the_same(tmp_path: Path, method: str) -> Non
         assert_array_equal(one, other)
 
 
-def test_evidence_rises_by_learning() -> None:
-    X, y = load_iris(return_X_y=True)
-    plain, learnt = (
-        sparsegp.train(X, y, method="laplace", learn=learn, steps=20)
-        for learn in ("none", "evidence")
-    )
-    assert learnt.report["log_evidence"] > plain.report["log_evidence"] + 1.0
-    assert str(learnt.kernels[0]) != str(plain.kernels[0])
-
-
 def test_averages_or_takes_the_mean() -> None:
     X, y = load_breast_cancer(return_X_y=True)
     X, y = X[:150], y[:150]

@@ -10,19 +10,14 @@ from numpy.testing import assert_allclose
 import sparsegp
 from sparsegp.errors import Interrupted, NumericalError
 from sparsegp.kernels import parse
-from tests.runs import Stopper, assert_same
+from tests.runs import KINDS, Stopper, assert_same
 
 FARTHEST = 7.0
 """How far a parameter goes from its start, in logarithms: README, "Learning by the evidence"."""
 
-BINARY: dict[str, Any] = {
-    "likelihood": "probit",
-    "n_active": 40,
-    "learn": "evidence",
-    "major_steps": 3,
-    "minor_steps": 4,
-    "hyperprior": "v: lognormal(-1, 1); bias: normal(0, 25)",
-}
+BINARY: dict[str, Any] = {**KINDS["learnt, probit"], "major_steps": 3, "minor_steps": 4}
+PAIRS: dict[str, Any] = {**KINDS["learnt, pairs"], "n_active": 45, "minor_steps": 3}
+SHARED: dict[str, Any] = {**KINDS["learnt, per class"], "minor_steps": 3}
 REGRESSION: dict[str, Any] = {
     "task": "regression",
     "n_active": 60,
@@ -30,44 +25,20 @@ REGRESSION: dict[str, Any] = {
     "learn": "evidence",
     "major_steps": 6,
 }
-PAIRS: dict[str, Any] = {
-    "active_per_class": True,
-    "n_active": 45,
-    "learn": "evidence",
-    "major_steps": 2,
-    "minor_steps": 3,
-    "hyperprior": "v: lognormal(-1, 1); bias: normal(0, 25)",
-}
-SHARED: dict[str, Any] = {
-    **PAIRS,
-    "active_per_class": False,
-    "sites": "moments",
-    "kernel_per_class": True,
-    "n_active": 25,
-    "kernel": "3*rbf; 2*matern52; 1*ard",
-}
 MODELS = {"binary": BINARY, "a set a class": PAIRS, "one set": SHARED}
 
 STRATEGIES = ("constant", "hybrid", "exact", "whole")
-every_model = pytest.mark.parametrize("settings", MODELS.values(), ids=MODELS)
-
-
-def rows(numbers: bool = False, n: int = 700) -> tuple[np.ndarray, np.ndarray]:
-    """Two of six columns matter."""
-    rng = np.random.default_rng(8)
-    X = rng.normal(size=(n, 6))
-    latent = np.sin(2.0 * X[:, 1]) + 0.7 * X[:, 4]
-    if numbers:
-        return X, latent + 0.1 * rng.normal(size=n)
-    return X, (latent + 0.3 * rng.normal(size=n) > 0.3).astype(int)
 
 
 def labelled(settings: dict[str, Any], n: int = 700) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of two classes, or of three."""
+    """Rows of two classes, or of three, or with numbers, for which two of six columns matter."""
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(n, 6))
+    y = np.sin(2.0 * X[:, 1]) + 0.7 * X[:, 4]
     if settings.get("likelihood") == "probit":
-        return rows(n=n)
-    X, numbers = rows(numbers=True, n=n)
-    return X, np.digitize(numbers, [-0.5, 0.7])
+        return X, (y + 0.3 * rng.normal(size=n) > 0.3).astype(int)
+    numbers = y + 0.1 * rng.normal(size=n)
+    return X, numbers if "task" in settings else np.digitize(numbers, [-0.5, 0.7])
 
 
 def steps_of(model: sparsegp.Model) -> list[dict[str, Any]]:
@@ -78,7 +49,7 @@ def parameters(model: sparsegp.Model) -> np.ndarray:
     return np.concatenate([kernel.parameters() for kernel in model.kernels])
 
 
-@every_model
+@pytest.mark.parametrize("settings", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("calibration", ["none", "learned"])
 def test_major_steps_go_down_and_the_last_or_the_best_is_taken(
     settings: dict[str, Any], calibration: str
@@ -128,7 +99,7 @@ def test_learning_helps(settings: dict[str, Any]) -> None:
 
 
 def test_relevant_columns_are_found() -> None:
-    model = sparsegp.train(*rows(numbers=True), **REGRESSION)
+    model = sparsegp.train(*labelled(REGRESSION), **REGRESSION)
     scales = np.exp(parameters(model)[1:])
     assert set(np.argsort(scales)[:2]) == {1, 4}
     others = np.delete(scales, [1, 4])
@@ -176,7 +147,7 @@ def test_numbers_without_noise_end_at_a_bound(kernel: str) -> None:
 
 
 def test_a_hyperprior_keeps_parameters_from_their_bounds() -> None:
-    model = sparsegp.train(*rows(), **BINARY)
+    model = sparsegp.train(*labelled(BINARY), **BINARY)
     assert not any("bounded" in step for step in steps_of(model))
 
 
@@ -195,4 +166,4 @@ def test_bounds_are_those_of_the_first_start_after_a_resume(tmp_path: Path) -> N
 
 def test_no_row_to_begin_with_is_said() -> None:
     with pytest.raises(NumericalError, match=r"sites of precision above 1e\+06"):
-        sparsegp.train(*rows(), **{**BINARY, "epsilon": 1e6})
+        sparsegp.train(*labelled(BINARY), **{**BINARY, "epsilon": 1e6})

@@ -18,8 +18,8 @@ POINT = ("n_active", "seconds", "train_error", "train_mse")
 """Columns of the tables of learning and of the learning curve."""
 
 GO_ON = {
-    "unfinished": "`sparsegp train ... --resume`",
-    "being tuned": "the same command with --resume",
+    "unfinished": "; go on by `sparsegp train ... --resume`",
+    "being tuned": "; go on by the same command with --resume",
 }
 
 NOTHING: dict[str, Any] = {
@@ -61,7 +61,7 @@ def inspect(run: str, as_json: bool) -> None:
 
 
 def finished(model: "Model") -> dict[str, Any]:
-    """Return what a model tells."""
+    """Return the record of a finished run, from its model."""
     from sparsegp.cli.tables import facts
 
     history = [dict(point) for point in model.history]
@@ -79,7 +79,7 @@ def finished(model: "Model") -> dict[str, Any]:
 
 
 def unfinished(run: str) -> dict[str, Any]:
-    """Return what the newest checkpoint tells, or the settings alone if there is none.
+    """Return the record of the newest checkpoint, or of the settings alone if there is none.
 
     Raises
     ------
@@ -105,14 +105,14 @@ def unfinished(run: str) -> dict[str, Any]:
 
 
 def outline(settings: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-    """Return what settings and data tell."""
-    from sparsegp.settings import settings_from_json
+    """Return what is known from settings and data."""
+    from sparsegp.settings import settings_given
 
     return {
         "settings": settings,
         "classes": data["classes"],
         "columns": data["columns"],
-        "n_wanted": settings_from_json(settings).rows_to_include(data["rows"]),
+        "n_wanted": settings_given(**settings).rows_to_include(data["rows"]),
     }
 
 
@@ -125,41 +125,37 @@ def sizes(run: str) -> dict[str, int]:
         folder, name = file_of(run, MODEL_FILE)
         return {"model": folder.sizes()[name]}
     each = {
-        "model": [files[MODEL_FILE]] if MODEL_FILE in files else [],
-        "checkpoints": [count for file, count in files.items() if CHECKPOINT_FILE.fullmatch(file)],
-        "tuning": list(tuning.values()),
+        "model": files.get(MODEL_FILE, 0),
+        "checkpoints": sum(files[name] for name in files if CHECKPOINT_FILE.fullmatch(name)),
+        "tuning": sum(tuning.values()),
     }
-    return {part: sum(found) for part, found in each.items() if found}
+    return {part: count for part, count in each.items() if count}
 
 
 def in_words(record: dict[str, Any]) -> list[str]:
     """Return the lines of a record."""
     from sparsegp.cli.tune import trials_table
     from sparsegp.report.progress import in_words as numbers_in_words
-    from sparsegp.settings import settings_from_json
+    from sparsegp.settings import settings_given
 
     state, settings, tuning = record["state"], record["settings"], record["tuning"]
-    if state in GO_ON:
-        state += f"; go on by {GO_ON[state]}"
-    usual = type(settings_from_json(settings))().to_json()
+    usual = type(settings_given(**settings))().to_json()
     others = [f"{name}={value}" for name, value in settings.items() if value != usual.get(name)]
-    calibration = record["calibration"] or {}
+    progress, calibration = record["progress"] or {}, record["calibration"] or {}
     posterior = {
         name: value
         for name, value in (record["posterior"] or {}).items()
         if isinstance(value, int | float) and name not in calibration
     }
-    progress = record["progress"] and "{stage}: {done} of {total} {unit}".format(
-        **record["progress"]
-    )
+    stage, *extent = (str(progress.get(name)) for name in ("stage", "done", "total", "unit"))
     named = {
-        "run": f"{record['run']}: {state}",
+        "run": f"{record['run']}: {state}{GO_ON.get(state, '')}",
         "settings": ", ".join(others) or "the default ones",
         "classes": f"{len(record['classes'])}: {listed(record['classes'])}",
         "columns": f"{record['columns']}: {listed(record['names'])}".removesuffix(": "),
         "active rows": f"{record['n_active']} of {record['n_wanted']}",
         "  in order": listed(record["active_rows"]),
-        "progress": progress,
+        "progress": "{}: {} of {} {}".format(stage, *extent) if progress else "",
         "kernel": "; ".join(dict.fromkeys(record["kernels"] or ())),
         "scaling": record["scaling"],
         "posterior": numbers_in_words(posterior),
@@ -171,9 +167,9 @@ def in_words(record: dict[str, Any]) -> list[str]:
         {**step, "step": number, "criterion": step["criterion"][-1]}
         for number, step in enumerate(record["learning"], 1)
     ]
-    lines = pairs(named)
-    lines += records_table(steps, (*STEP, *HELD_OUT, "kernel"))
-    lines += records_table(record["history"], (*POINT, *HELD_OUT))
-    if tuning is not None:
-        lines += trials_table(tuning["trials"], (tuning["chosen"] or {}).get("kernel"))
-    return lines
+    return [
+        *pairs(named),
+        *records_table(steps, (*STEP, *HELD_OUT, "kernel")),
+        *records_table(record["history"], (*POINT, *HELD_OUT)),
+        *trials_table(tuning["trials"] if tuning else [], (tuning or {}).get("chosen")),
+    ]

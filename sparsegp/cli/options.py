@@ -25,7 +25,7 @@ LIMITS = ("max_trials", "max_seconds")
 
 
 def of_setting(setting: Setting) -> Options:
-    """Return the option of a setting; that of a flag says the contrary of its default."""
+    """Return the option of a setting; a flag switches to the contrary of its default."""
     name = setting.flag or f"--{setting.name.replace('_', '-')}"
     words, default = setting.description, setting.unset or str(setting.default)
     if setting.kind is bool:

@@ -1,7 +1,7 @@
 """The program: its commands, and what a command's end means to the shell.
 
 0    done
-2    something is the user's to mend: one line on standard error says what
+2    an error that the user can mend: one line on standard error
 75   stopped on request, to be continued by --resume
 130  interrupted at once, by a second Ctrl-C
 """

@@ -30,7 +30,7 @@ def training_tables(
 
 
 def table_for(model: Model, source: str, label_column: str | None) -> Table:
-    """Return the rows that a model is asked about: the test part where there is one.
+    """Return the rows for a model to predict: the test part where there is one.
 
     Raises
     ------

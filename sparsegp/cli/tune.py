@@ -77,7 +77,7 @@ def tune(
         "records": record["run"],
         "next": record["train"],
     }
-    lines = [*trials_table(tuned.trials, tuned.kernel), *pairs(summary)]
+    lines = [*trials_table(tuned.trials, record), *pairs(summary)]
     show([json_line(record)] if as_json else lines)
 
 
@@ -99,7 +99,9 @@ def extent(trials: int, ended: str) -> str:
     return plural(trials, "trial") + cut
 
 
-def trials_table(trials: Iterable[Mapping[str, Any]], chosen: str | None) -> list[str]:
+def trials_table(
+    trials: Iterable[Mapping[str, Any]], chosen: Mapping[str, Any] | None
+) -> list[str]:
     """Return a table of trials, the best of each rung first; the chosen kernel has a star."""
 
     def rank(trial: Mapping[str, Any]) -> tuple[int, bool, float, int]:
@@ -109,7 +111,7 @@ def trials_table(trials: Iterable[Mapping[str, Any]], chosen: str | None) -> lis
     shown = [
         {
             **trial,
-            "chosen": "*" if trial["kernel"] == chosen else None,
+            "chosen": "*" if chosen and trial["kernel"] == chosen["kernel"] else None,
             "leads": ("yes" if trial["leads"] else "no") if trial.get("rival") else None,
             "failure": trial.get("failure") or None,
         }

@@ -39,14 +39,14 @@ def row_blocks(n: int, p: int, source: str, multiple: int = 1) -> list[int]:
     ------
     DataError
         If a block would be too large to hold, or there would be too many: sizes that a damaged
-        file declares are refused here, before anything is made of them.
+        file declares are refused before anything is allocated.
     """
     rows = max(multiple, BLOCK_VALUES // max(p, 1) // multiple * multiple)
     if min(rows, n) * p > LARGEST_BLOCK or n > MOST_BLOCKS * rows:
         raise DataError(
             f"{source} must be read in at most {MOST_BLOCKS} blocks of at most {LARGEST_BLOCK} "
-            f"values; it has {n} rows of {p} columns, blocks of {rows}; it is damaged, or to be "
-            f"divided, or to be stored in smaller chunks"
+            f"values; it has {n} rows of {p} columns, blocks of {rows}; it is damaged, or must "
+            f"be divided, or stored in smaller chunks"
         )
     return [min(rows, n - start) for start in range(0, max(n, 1), rows)]
 

@@ -16,7 +16,7 @@ REAL_KINDS = "biuf"
 """Kinds of dtype that hold real numbers: bool, integers, floats."""
 
 TOO_LARGE = 2.0**63
-"""Whole numbers from here on are no integers of 64 bits."""
+"""Whole numbers of at least this size do not fit into 64 bits."""
 
 LONGEST = 200
 """Bytes of a label: an array of strings takes as many characters for every row."""
@@ -31,7 +31,7 @@ REMEDY = (
 
 
 def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
-    """Give each class a number.
+    """Return the classes, and for each row the number of its class.
 
     Parameters
     ----------
@@ -51,8 +51,8 @@ def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
     Raises
     ------
     DataError
-        If there are no labels, a label is missing or no name of a class, all are the same, or
-        there are so many that they cannot be classes.
+        If there are no labels, a label is missing or cannot name a class, all are the same,
+        or there are so many that they cannot be classes.
     """
     classes, codes = _unique(y, source)
     n, n_classes = len(codes), len(classes)
@@ -72,7 +72,7 @@ def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
 def encode_with(
     classes: Labels, y: Labels | None, source: str = "y"
 ) -> tuple[Integers, list[int | str | bool]]:
-    """Give labels the numbers of the classes of a model.
+    """Return the class of each label, by the numbers of the classes of a model.
 
     Labels are compared as strings when only one side is made of strings.
 
@@ -95,7 +95,7 @@ def encode_with(
     Raises
     ------
     DataError
-        If there are no labels, or a label is missing or no name of a class.
+        If there are no labels, or a label is missing or cannot name a class.
     """
     found, places = _unique(y, source)
     known, wanted = classes.tolist(), found.tolist()
@@ -168,7 +168,7 @@ def tidy_labels(y: Any, source: str) -> Labels:
     Raises
     ------
     DataError
-        If there are none, there is more than one for a row, or their type is none of labels.
+        If there are none, or several for a row, or they are neither numbers nor strings.
     """
     if y is None:
         raise DataError(
@@ -253,7 +253,7 @@ def _strings(texts: Any, source: str) -> Labels:
     """Return strings as an array (n,), if all of them are Unicode and short."""
     try:
         longest = max(len(text.encode()) for text in texts)
-    except (SystemError, ValueError):  # what an array holds is no Unicode
+    except (SystemError, ValueError):  # not Unicode
         longest = LONGEST + 1
     if longest > LONGEST:
         raise DataError(f"labels of {source} must be text, in UTF-8 of at most {LONGEST} bytes")

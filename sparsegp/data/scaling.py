@@ -139,7 +139,7 @@ SCALINGS: Registry[Callable[[Summary, Draw], Scaling]] = Registry("scaling")
 
 @SCALINGS.register("none")
 def unscaled(summary: Summary, _draw: Draw) -> Scaling:
-    """Leave the columns as they are."""
+    """Leave the columns unchanged."""
     return Scaling(np.zeros(summary.p), np.ones(summary.p), "none")
 
 
@@ -177,7 +177,7 @@ def quantile(summary: Summary, draw: Draw) -> Scaling:
 def auto(summary: Summary, draw: Draw) -> Scaling:
     """Divide inputs that share one bounded range by its bound, standardise all others.
 
-    The rule is at the head of this file. Inputs in [-1, 1] or [0, 1] stay as they are.
+    The rule is at the head of this file. Inputs in [-1, 1] or [0, 1] stay unchanged.
     """
     low, high = float(summary.low.min()), float(summary.high.max())
     if low >= -1 and high <= 1:

@@ -138,7 +138,7 @@ def _reason(error: Exception, name: str) -> str:
     known = {
         PermissionError: "no permission",
         IsADirectoryError: "it is a directory",
-        FileNotFoundError: "no such bucket or object" if is_url(name) else "it is not there",
+        FileNotFoundError: "no such bucket or object" if is_url(name) else "there is no such file",
         MemoryError: "it asks for more memory than there is; it may be damaged",
     }
     for kind, reason in known.items():

@@ -169,7 +169,7 @@ def column_places(wanted: Sequence[str], found: Sequence[str], source: str) -> l
 
 
 def require_two_dimensions(X: Any, source: str) -> None:
-    """Raise a `DataError` if X is no array of rows and columns."""
+    """Raise a `DataError` if X is not an array of rows and columns."""
     if X.ndim != 2:
         raise DataError(f"X must be two-dimensional, (rows, columns); {source} has shape {X.shape}")
 
@@ -180,7 +180,7 @@ def real_numbers(X: Any, source: str) -> NDArray[Any]:
     Raises
     ------
     DataError
-        If some are no numbers; the first of them is named.
+        If some are not numbers; the first of them is named.
     """
     if hasattr(X, "toarray"):
         X = X.toarray()
@@ -189,7 +189,7 @@ def real_numbers(X: Any, source: str) -> NDArray[Any]:
     try:
         found: NDArray[Any] = np.asarray(X)
     except ValueError as error:
-        raise DataError(f"{source} is no table of numbers: {error}") from None
+        raise DataError(f"{source} is not a table of numbers: {error}") from None
     if found.ndim != 2 or found.dtype.kind not in "OUS":
         return found
     if found.dtype.kind == "O":

@@ -37,7 +37,7 @@ TRANSFORMS: Registry[Transform] = Registry("transformation")
 """From rows (m, p), and parameters by name, to transformed copies of all of them, (m, p) each."""
 
 KEPT = ("kernel", "kernel_per_class", "likelihood", "sites", "active_per_class", "scaling", "learn")
-"""Settings that a second run takes from the first one as they are."""
+"""Settings that a second run takes from the first one unchanged."""
 
 
 @TRANSFORMS.register("shift")
@@ -57,14 +57,14 @@ def shift(X: Rows, pixels: int = 1, image: tuple[int, int] | None = None) -> lis
     Raises
     ------
     SettingsError
-        If p columns are no such image, or if the whole image would leave.
+        If p columns do not make such an image, or nothing of it would remain.
     """
     p = X.shape[1]
     height, width = image or (round(p**0.5),) * 2
     if height < 1 or width < 1 or height * width != p:
         raise SettingsError(
-            f"{p} columns are no image of {height}x{width}; give its height and width, such as "
-            "--image 16x16"
+            f"{p} columns do not make an image of {height}x{width}; give its height and "
+            "width, such as --image 16x16"
         )
     if not 1 <= pixels < min(height, width):
         raise SettingsError(

@@ -23,7 +23,7 @@ from typing import ClassVar
 import numpy as np
 
 from sparsegp.dense.base import Problem
-from sparsegp.dense.driver import Iterative, RunTasks, Session, Status
+from sparsegp.dense.driver import Iterative, RunTasks, Status
 from sparsegp.dense.mixture import Component
 from sparsegp.dense.precisions import FORMS, Full, of_latent
 from sparsegp.fields import Checked, setting
@@ -41,7 +41,8 @@ class Bridge:
     ----------
     problem : Problem
     component : Component, optional
-        A posterior, with one mean, that q is; without one it is the prior.
+        A posterior, with one mean, that q is; without one it is the prior. Best is that of ``ep``
+        or ``softmax_ep``; where the prior is wide that of ``laplace`` can be worse than the prior.
 
     Attributes
     ----------
@@ -50,6 +51,11 @@ class Bridge:
         log Z_q.
     jitter : float
         What was added to the diagonal of a prior covariance at most, relative to its mean.
+
+    Raises
+    ------
+    NumericalError
+        If a covariance is not positive definite, a thousandth of its diagonal added.
     """
 
     def __init__(self, problem: Problem, component: Component | None = None) -> None:
@@ -135,7 +141,7 @@ class Runs:
 
 @dataclass(frozen=True)
 class Ladder(Checked, Iterative[Bridge, LogMarginal]):
-    """How the temperature falls.
+    """How the temperature falls; `fit` takes a `Bridge` to an estimate of its log marginal.
 
     Parameters
     ----------
@@ -178,34 +184,6 @@ class Ladder(Checked, Iterative[Bridge, LogMarginal]):
         error = float(relative.std(ddof=1) / np.sqrt(self.runs))
         effective = self.runs**2 / float(np.square(relative).sum())
         return LogMarginal(value, error, effective, log_weights, problem.jitter)
-
-
-def log_marginal(
-    problem: Problem,
-    session: Session | None = None,
-    ladder: Ladder | None = None,
-    component: Component | None = None,
-) -> LogMarginal:
-    """Return the log marginal likelihood of a problem's labels.
-
-    Parameters
-    ----------
-    problem : Problem
-    session : Session, optional
-    ladder : Ladder, optional
-    component : Component, optional
-        A posterior of the same rows, with one mean, for the runs to start at: best that of ``ep``
-        or ``softmax_ep``; where the prior is wide that of ``laplace`` can be worse than the prior.
-        Without one they start at the prior.
-
-    Raises
-    ------
-    NumericalError
-        If a covariance is not positive definite, a thousandth of its diagonal added.
-    Interrupted
-        If the session asks for it.
-    """
-    return (ladder or Ladder()).fit(Bridge(problem, component), session)
 
 
 def _advance(

@@ -21,7 +21,7 @@ choice of length scales; or, as in the paper, of a few updates of the means and 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -112,7 +112,7 @@ class Course:
     Attributes
     ----------
     logs : Doubles (q,)
-        Parameters of the kernels of the last round; of the highest bound so far for `site`.
+        Parameters of the kernels of the last round.
     site, latent : Doubles (n, R)
         Their y~ and m~.
     rounds : tuple of (bound, effective draws, phi ...)
@@ -142,9 +142,6 @@ class Variational(Method, name="variational"):
         At most, of one ascent.
     importance : int
         Draws of the length scales in a round; with 0 the kernel stays.
-    weights : str
-        Of these draws: "latent", as in the program of GR, or "site", with which the rounds climb
-        the bound: one that lowers it is made again (length_scales.py).
     updates : int
         Of the means (GR eq. 4.3, 4.4 and 4.6) in a round. With 0 a round climbs to the maximum.
         With 1, as GR have it, length scales are first chosen while the means are still small.
@@ -164,7 +161,6 @@ class Variational(Method, name="variational"):
     tolerance: float = setting(1e-8, above=0.0)
     steps: int = setting(1000, above=0)
     importance: int = setting(0, least=0)
-    weights: str = setting("latent", choices=("latent", "site"))
     updates: int = setting(0, least=0)
     rounds: int = setting(50, above=0)
     rise: float = 0.02
@@ -181,10 +177,7 @@ class Variational(Method, name="variational"):
         scales, number = LengthScales.of(problem), len(state.rounds)
         logs, effective = state.logs, 0.0
         if number:
-            explained, determinant = state.latent, False
-            if self.weights == "site":
-                explained, determinant = state.site, True
-            weighing = Weighing(problem.with_parameters(logs), explained, determinant)
+            weighing = Weighing(problem.with_parameters(logs), state.latent, determinant=False)
             # the mean of psi given phi (GR eq. 4.8), and draws of phi given that
             rates = (self.shape + 1.0) / (self.rate + scales.inverse(logs))
             rng = np.random.default_rng([problem.seed, KEY, number])
@@ -201,8 +194,6 @@ class Variational(Method, name="variational"):
             ascent, _ = bound.climb(state.site, self.tolerance, self.steps)
             value, point = ascent.value, ascent.point
         rounds = (*state.rounds, np.array([value, effective, *scales.inverse(logs)]))
-        if number and self.weights == "site" and value <= max(state.bounds):
-            return replace(state, rounds=rounds)
         return Course(logs, bound.site(point), bound.mean(point), rounds)
 
     def status(self, state: Course) -> Status:

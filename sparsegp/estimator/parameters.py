@@ -117,7 +117,7 @@ def deciding(owner: Any) -> set[str]:
 
 
 def n_threads(n_jobs: int | None) -> int:
-    """Return the number of threads that `n_jobs` asks for; see the estimators.
+    """Return the number of threads for `n_jobs`; see the estimators.
 
     Raises
     ------

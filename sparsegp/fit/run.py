@@ -23,7 +23,7 @@ from sparsegp.progress import Progress, Recorded
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
 from sparsegp.state import to_arrays
-from sparsegp.store import RunDirectory, Stored, require_same_rows
+from sparsegp.store import RunDirectory, Stored
 
 R = TypeVar("R")
 
@@ -192,7 +192,12 @@ class Run(ABC, Generic[R]):
         if found is None:
             return None
         _, stored = found
-        require_same_rows(stored.arrays["digests"], self.digests, TILE)
+        differing = np.flatnonzero(stored.arrays["digests"] != self.digests)
+        if len(differing):
+            raise SettingsError(
+                "cannot resume with other data: inputs or labels differ from those of the "
+                f"checkpoint, first in the {TILE} rows from {TILE * differing[0]} on"
+            )
         arrays = stored.arrays
         self.former = {k.removeprefix(STATE): arrays[k] for k in arrays if k.startswith(STATE)}
         self.start_clock(float(stored.meta["seconds"]))

@@ -77,13 +77,13 @@ class RowBlock(Block):
         if self.n_active >= batch.stop:
             return  # a message that comes twice
         self._require(batch.start)
-        columns, q = self._pending_columns(batch), batch.count
+        columns, q, width = self._pending_columns(batch), batch.count, batch.step.shape[2]
         mean = self.mean.reshape(self.n_tiles, self.width, self.mean.shape[1])
         variance = self.variance.reshape(self.n_tiles, self.width, len(columns))
         for c, panels in enumerate(self.stubs):
             panel = panels[-1]  # a batch does not go beyond it
             first = batch.start - (self.room - panel.shape[1])
-            own = slice(None) if len(columns) == 1 else slice(c, c + 1)
+            own = slice(c * width, (c + 1) * width)
             for tiles in self._groups():
                 panel[tiles, first : first + q] = columns[c][tiles, :q]  # M, eq. 5.3
                 mu = columns[c][tiles].astype(np.float64)

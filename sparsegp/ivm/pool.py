@@ -104,17 +104,13 @@ class Pool:
                 "after rounding; use --precision float64 or a kernel of smaller variance"
             )
         self.site[j], self.precision[j] = sites.mean[0], sites.precision[0]
-        n_kernels = len(self.covariance)
-        for c in range(n_kernels):
-            past = self.columns[c, :j]
+        width = self.step.shape[2]
+        for c in range(len(self.covariance)):
+            past, own = self.columns[c, :j], slice(c * width, (c + 1) * width)
             column = (self.covariance[c, i] - past[:, i] @ past) / length[c]
-            self.columns[c, j], self.length[c, j] = column, length[c]
-            self.step[c, j] = step if n_kernels == 1 else step[c : c + 1]
+            self.columns[c, j], self.length[c, j], self.step[c, j] = column, length[c], step[own]
             self.variance[:, c] -= column**2
-        if n_kernels == 1:
-            self.mean += np.outer(self.columns[0, j], self.step[0, j])
-        else:
-            self.mean += self.columns[:, j].T * self.step[:, j, 0]
+            self.mean[:, own] += np.outer(column, step[own])
         self.picked.append(i)
         self.score.append(score)
 

@@ -7,8 +7,8 @@ With I + C = L L^T on the active rows and w = L^-1 k(X_active, x) the mean is w 
 
 where C = L_u L_u^T and s is the prior scale.
 
-Rows are worked on in tiles of a fixed size, so that what a row gets does not depend on how many
-others are asked about at once.
+Rows are worked on in tiles of a fixed size, so that the prediction for a row does not depend on the
+number of rows in a call.
 """
 
 from collections.abc import Callable, Sequence
@@ -61,29 +61,21 @@ class Posterior:
     @classmethod
     def from_weights(cls, active: ActiveRows, weights: PosteriorWeights) -> "Posterior":
         """Prepare a posterior for predictions."""
-        every = np.asarray(active.x, dtype=np.float64)
-        x, factors = [every[members] for members in active.members()], active.factors()
+        x = [np.asarray(active.x[members], dtype=np.float64) for members in active.members()]
+        factors = active.factors()
         pairs = zip(factors, weights.coefficients, strict=True)
         whitened = [solve_lower(factor, c, transposed=True) for factor, c in pairs]
         if weights.gain is None:
             return cls(active.kernels, x, factors, whitened)
-        prior, jitter = [], 0.0
-        for kernel, some in zip(active.kernels, x, strict=True):
-            factor, added = jittered_cholesky(
-                np.asarray(kernel(some, some)), "the covariance of the active rows"
-            )
-            prior.append(factor)
-            jitter = max(jitter, added)
-        return cls(
-            active.kernels,
-            x,
-            factors,
-            whitened,
-            weights.gain,
-            prior,
-            jitter,
-            weights.calibration.prior_scale,
+        prior, jitter = zip(
+            *(
+                jittered_cholesky(np.asarray(kernel(own, own)), "the covariance of the active rows")
+                for kernel, own in zip(active.kernels, x, strict=True)
+            ),
+            strict=True,
         )
+        scale = weights.calibration.prior_scale
+        return cls(active.kernels, x, factors, whitened, weights.gain, prior, max(jitter), scale)
 
     def latent(
         self,

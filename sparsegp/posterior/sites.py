@@ -27,9 +27,9 @@ def adf(active: ActiveRows, rows: Rows | None) -> PosteriorWeights:
     rows are the hard ones, and with few of them the variance elsewhere is too large.
     """
     weights = regression(active, active.site)
-    return (
-        weights if rows is None or not rows.calibrate else with_calibration(active, rows, weights)
-    )
+    if rows is None or not rows.calibrate:
+        return weights
+    return with_calibration(active, rows, weights)
 
 
 def regression(active: ActiveRows, site: Doubles) -> PosteriorWeights:
@@ -50,16 +50,16 @@ def active_only(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     x = np.asarray(active.x, dtype=np.float64)
     smoothers = [_smoother(kernel, x) for kernel in active.kernels]
     mean = np.zeros_like(active.site)
-    ahead, momentum = mean, 0
+    extrapolated, momentum = mean, 0
     site, likelihood = active.site, cast("Any", active.likelihood)
     for round_ in range(MAX_ROUNDS):
-        site = ahead + likelihood.gradient(ahead, None, active.target)[1]
+        site = extrapolated + likelihood.gradient(extrapolated, None, active.target)[1]
         new = np.concatenate(
             [s @ site[:, k] for s, k in zip(smoothers, active.columns(), strict=True)], axis=1
         )
         step = new - mean
-        momentum = 0 if np.vdot(ahead - new, step) > 0.0 else momentum + 1
-        mean, ahead = new, new + momentum / (momentum + 3.0) * step
+        momentum = 0 if np.vdot(extrapolated - new, step) > 0.0 else momentum + 1
+        mean, extrapolated = new, new + momentum / (momentum + 3.0) * step
         if np.abs(step).max() <= TOLERANCE * max(1.0, np.abs(new).max()):
             logger.info("posterior active: converged after %d rounds", round_ + 1)
             site = mean + likelihood.gradient(mean, None, active.target)[1]

@@ -23,7 +23,7 @@ SPEED_SECONDS = 300.0
 class TerminalProgress(Progress):
     """One stage of work after another, and their seconds; as a context manager it ends the last.
 
-    Time left counts from the first update, which says how much earlier sessions did. An update
+    Time left counts from the first update, which has what earlier sessions did. An update
     outside of a stage does nothing.
 
     Parameters
@@ -88,7 +88,7 @@ class TerminalProgress(Progress):
                 self._out.flush()
 
     def finish(self) -> None:
-        """End what the stage shows, if there is one, with a line that says how it went."""
+        """End what the stage shows, if there is one, with a line about how it went."""
         if not self._shown:
             return
         self._shown = False

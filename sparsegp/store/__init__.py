@@ -16,4 +16,3 @@ from sparsegp.store.runs import TUNING as TUNING
 from sparsegp.store.runs import RunDirectory as RunDirectory
 from sparsegp.store.runs import read_progress as read_progress
 from sparsegp.store.runs import read_run as read_run
-from sparsegp.store.runs import require_same_rows as require_same_rows

@@ -38,7 +38,6 @@ MOST_JSON, MOST_LISTED = 1 << 26, 1 << 24
 """Bytes of JSON in a file, and of the list of members of a zip."""
 
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")
-_ARRAY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _TYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
 _ZIP_END = re.compile(rb"PK\x05\x06.{8}(.{4}).{6}sha256 [0-9a-f]{64}", re.DOTALL)
 _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -90,10 +89,9 @@ class Directory:
                     if sync:
                         os.fsync(file.fileno())
                 beside.replace(path)
-            except BaseException:
+            finally:
                 with suppress(OSError):
                     beside.unlink(missing_ok=True)
-                raise
             if sync:
                 _sync(self.path)
 
@@ -281,17 +279,14 @@ def write_file(
 ) -> None:
     """Write a checkpoint or a model, as `kind` says, on the disk or in the store in the end.
 
-    It holds JSON without NaN, and arrays of bools, integers or floats. If `new`, it does not take
-    the place of another in an object store.
-
     Raises
     ------
     StoreError
         If it cannot be written (full disk, no permission); what was there before is there still.
     FileExistsError
-        If it is to be new and is there.
+        If it is to be `new` in an object store, and another is there.
     TypeError, ValueError
-        If an array is of another type, or `meta` is no JSON.
+        If `meta` is no JSON, or an array is not of bools, integers or floats.
     """
     group = {"format": kind, "version": VERSION, "meta": meta}
     root = {"zarr_format": 3, "node_type": "group", "attributes": group}
@@ -299,7 +294,7 @@ def write_file(
         archive.writestr("zarr.json", _json(root))
         for key, values in arrays.items():
             array = np.asarray(values, order="C")
-            if not (_TYPE.fullmatch(array.dtype.name) and _ARRAY.fullmatch(key)):
+            if not _TYPE.fullmatch(array.dtype.name):
                 raise TypeError(f"an array must be numeric; {key!r} is of dtype {array.dtype}")
             array = array.astype(array.dtype.newbyteorder("<"), copy=False)
             archive.writestr(f"{key}/zarr.json", _json(_metadata([*array.shape], array.dtype.name)))

@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.errors import SettingsError, StoreError
@@ -39,8 +38,8 @@ MODEL_FILE, RUN_FILE, PROGRESS_FILE = "model.zarr.zip", "run.json", "progress.js
 TUNING = "tuning"
 CHECKPOINT_FILE = re.compile(r"checkpoint-([0-9]{8,15})\.zarr\.zip")
 
-PROGRESS_SECONDS, STORE_PROGRESS_SECONDS = 2.0, 30.0
-"""Least time between two writings of the progress: on a disk, in an object store."""
+PROGRESS_SECONDS, PROGRESS_SHARE = 2.0, 0.01
+"""Least time between two writings of the progress, and the most that they take of a run's."""
 
 
 class RunDirectory:
@@ -73,14 +72,7 @@ class RunDirectory:
         self._progress_at = math.inf
 
     def open(self, run: Mapping[str, Any], resume: bool) -> None:
-        """Claim the folder for a run.
-
-        Parameters
-        ----------
-        run : mapping
-            `settings` and `data`, plain JSON.
-        resume : bool
-            Go on with the run that is there, if there is one.
+        """Claim the folder for a run of these `settings` and `data`, or to `resume` it.
 
         Raises
         ------
@@ -181,12 +173,12 @@ class RunDirectory:
 
     def write_progress(self, progress: Mapping[str, Any]) -> None:
         """Write down how far the run is, now and then; a disk that is full does not end it."""
-        now = time.monotonic()
-        if now >= self._progress_at:
-            on_disk = isinstance(self.folder, Directory)
-            self._progress_at = now + (PROGRESS_SECONDS if on_disk else STORE_PROGRESS_SECONDS)
+        began = time.monotonic()
+        if began >= self._progress_at:
             with suppress(StoreError):
                 self._write_json(PROGRESS_FILE, progress, sync=False)
+            now = time.monotonic()
+            self._progress_at = now + max(PROGRESS_SECONDS, (now - began) / PROGRESS_SHARE)
 
     def _steps(self) -> list[int]:
         matches = map(CHECKPOINT_FILE.fullmatch, self.folder.sizes())
@@ -221,21 +213,6 @@ def read_progress(run: str | os.PathLike[str]) -> dict[str, Any] | None:
     with suppress(OSError, ValueError, TypeError, RecursionError):
         return dict(_read_json(folder_of(run), PROGRESS_FILE))
     return None
-
-
-def require_same_rows(stored: NDArray[Any], found: NDArray[Any], rows_per_digest: int) -> None:
-    """Compare digests of the inputs and labels, tile by tile.
-
-    SettingsError if they differ; it names the first rows that do.
-    """
-    size = min(len(stored), len(found))
-    differing = np.flatnonzero(stored[:size] != found[:size])
-    if len(stored) != len(found) or len(differing):
-        first = int(differing[0]) if len(differing) else size
-        raise SettingsError(
-            "cannot resume with other data: inputs or labels differ from those of the checkpoint, "
-            f"first in rows {first * rows_per_digest} to {(first + 1) * rows_per_digest - 1}"
-        )
 
 
 def _checkpoint(step: int) -> str:

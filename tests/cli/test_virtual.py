@@ -60,8 +60,8 @@ def test_copies_join_the_rows_and_what_was_learnt_stays(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("", "12 columns are no image of 3x3"),
-        ("--image 4x4", "12 columns are no image of 4x4"),
+        ("", "12 columns do not make an image of 3x3"),
+        ("--image 4x4", "12 columns do not make an image of 4x4"),
         ("--image twelve", "--image must be height and width, such as 16x16, got 'twelve'"),
         ("--image 4x3 --kernel rbf", "kernel must be that of the first run"),
         ("--image 4x3 --tune", "--virtual takes the kernel of its run; leave --tune out"),

@@ -5,9 +5,7 @@ import gzip
 import json
 import os
 import pickle
-import struct
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ import pytest
 import zarr
 
 from sparsegp.data import open_dataset, storage
-from sparsegp.data.blocks import from_function, row_blocks
+from sparsegp.data.blocks import from_function
 from sparsegp.errors import DataError
 from tests.data import files
 
@@ -80,21 +78,18 @@ def test_columns_that_are_not_there(text, options, match, tmp_path):
     refused(tmp_path / "a.csv", match, **options)
 
 
+X, Y = np.ones((3, 2)), np.ones(3)
 ARRAYS: list[tuple[dict[str, Any], str]] = [
-    ({"a": np.ones(3), "b": np.ones(3)}, r"found: (a, b|nothing)"),
-    ({"X_train": np.ones((3, 2)), "X": np.ones(3)}, "y_train.*found: X, X_train"),
-    ({"X_train": np.ones((3, 2)), "y_train": np.ones(3), "X_test": np.ones((3, 2))}, "y_test"),
-    ({"X": np.ones((3, 2)), "y": np.ones(4)}, r"3 rows and 4 labels|3, 2.*4,"),
-    ({"X": np.ones((0, 2)), "y": np.ones(0)}, "no rows"),
-    ({"X": np.ones((3, 2, 2)), "y": np.ones(3)}, r"two-dimensional.*\(3, 2, 2\)"),
-    ({"X": np.ones((3, 2)), "y": np.ones((3, 2))}, r"each row.*\(3, 2\)"),
-    ({"X": np.ones((3, 2)) * 1j, "y": np.ones(3)}, "complex128"),
-    (
-        {f"{name}_{part}": np.ones((3, 2 + (name + part == "Xtest"))[: 1 + (name == "X")])
-         for name in "Xy" for part in ("train", "test")},
-        "same columns; .* has 2 and .* has 3",
-    ),
-]  # fmt: skip
+    ({"a": Y, "b": Y}, r"found: (a, b|nothing)"),
+    ({"X_train": X, "X": Y}, "y_train.*found: X, X_train"),
+    ({"X_train": X, "y_train": Y, "X_test": X}, "y_test"),
+    ({"X_train": X, "y_train": Y, "X_test": X[:, :1], "y_test": Y}, "columns; .* 2 and .* has 1"),
+    ({"X": X, "y": np.ones(4)}, "3 rows and 4 labels"),
+    ({"X": X[:0], "y": Y[:0]}, "no rows"),
+    ({"X": np.ones((3, 2, 2)), "y": Y}, r"two-dimensional.*\(3, 2, 2\)"),
+    ({"X": X, "y": X}, r"each row.*\(3, 2\)"),
+    ({"X": X * 1j, "y": Y}, "complex128"),
+]
 
 
 @pytest.mark.parametrize(("arrays", "match"), ARRAYS)
@@ -167,25 +162,6 @@ def test_files_that_change_while_they_are_used(tmp_path, sample):
     X = from_function(lambda *given: np.ones((2, 2)), [2, 3], 2, np.dtype("f8"), "a.file")
     with pytest.raises(DataError, match=r"a\.file must be float64 of shape \(3, 2\)"):
         X.compute()
-
-
-def test_images_and_labels_that_do_not_match(tmp_path):
-    images, labels = tmp_path / "a-images-idx3-ubyte", tmp_path / "a-labels-idx1-ubyte"
-    images.write_bytes(files.idx_bytes(np.zeros((9, 2, 3))))
-    labels.write_bytes(files.idx_bytes(np.zeros(9)) + b"\0")
-    refused(images, "labels-idx1-ubyte is too long: .* 9 bytes")
-    labels.write_bytes(files.idx_bytes(np.zeros(5)))
-    refused(images, "has 9 rows and 5 labels")
-
-
-def test_archives_whose_directory_lies(tmp_path):
-    content = files.npy_that_declares((10**8, 4))
-    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
-        archive.writestr("X.npy", content)
-    packed = (tmp_path / "a.npz").read_bytes()
-    packed = packed.replace(struct.pack("<L", len(content)), struct.pack("<L", 2**32 - 2))
-    (tmp_path / "a.npz").write_bytes(packed)
-    refused(tmp_path / "a.npz", "X in .*a.npz|cannot read .*a.npz")
 
 
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.npz", "a.svm.gz", "a-images-idx3-ubyte.gz"])
@@ -287,13 +263,6 @@ def test_parquet(tmp_path, monkeypatch):
     refused(path, "has no rows")
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     refused(path, r'pip install "sparsegp\[parquet\]"')
-
-
-def test_tables_that_are_too_large():
-    assert len(row_blocks(10**8, 784, "X")) < 20_000
-    for n, p in ((ROWS, 4), (2, 2**31)):
-        with pytest.raises(DataError, match=f"{n} rows of {p} columns"):
-            row_blocks(n, p, "X")
 
 
 def test_credentials_are_not_shown():

@@ -113,8 +113,8 @@ def test_rows_stay_in_the_store_until_needed(store, case, rows, tmp_path, monkey
         assert X[:4].astype(table.X.dtype).tobytes() not in graph
     np.testing.assert_array_equal(table.X.compute(), X)
     np.testing.assert_array_equal(table.y, y)
-    with pytest.raises(DataError, match=rf"missing/{case.name}"):
-        open_dataset(f"{folder}/missing/{case.name}")
+    with pytest.raises(DataError, match=f"-not/{case.name}"):
+        open_dataset(f"{folder}-not/{case.name}")
     if case.lazy and store == "path":
         (tmp_path / case.name).rename(tmp_path / "elsewhere")
         with pytest.raises(DataError, match=case.name):
@@ -287,11 +287,6 @@ def train(environment, tmp_path):
 
 
 class TestS3:
-    @pytest.mark.parametrize("name", AT_S3)
-    def test_missing_buckets(self, name, s3):
-        with pytest.raises(DataError, match=rf"cannot read {s3}-not/.*: no such bucket or object"):
-            open_dataset(f"{s3}-not/{name}")
-
     @pytest.mark.parametrize("name", ["X.npy", "a.zarr"])
     def test_no_permission(self, name, s3, s3_keys, sample, train):
         AT_S3[name].write(f"{s3}/{name}", *sample)

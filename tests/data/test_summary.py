@@ -35,8 +35,8 @@ def test_against_numpy(X):
     assert (found.n, found.p) == SHAPE
     np.testing.assert_array_equal(found.low, exact.min(axis=0))
     np.testing.assert_array_equal(found.high, exact.max(axis=0))
-    span = exact.max() - exact.min()
-    np.testing.assert_allclose(found.mean, exact.mean(axis=0), rtol=1e-14, atol=span * 2.0**-23)
+    width = exact.max() - exact.min()
+    np.testing.assert_allclose(found.mean, exact.mean(axis=0), rtol=1e-14, atol=width * 2.0**-23)
     np.testing.assert_allclose(found.variance, exact.var(axis=0), rtol=2.0**-23, atol=1e-30)
     assert found.whole == bool(np.all(exact == np.rint(exact)))
     constant = exact.min(axis=0) == exact.max(axis=0)

@@ -66,8 +66,8 @@ def test_shifts_are_those_of_scipy(pixels: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "no image of 5x5; give its height and width"),
-        ({"image": (-5, -6)}, "no image of -5x-6"),
+        ({}, "not make an image of 5x5; give its height and width"),
+        ({"image": (-5, -6)}, "an image of -5x-6"),
         ({"image": (6, 5), "pixels": 5}, "by 1 to 4 pixels for images of 6x5, got 5"),
         ({"image": (6, 5), "pixels": 0}, "got 0"),
     ],

@@ -92,12 +92,12 @@ def test_the_basis_is_what_the_rows_before_do_not_tell() -> None:
     assert 3 < len(basis) < 40
     before: list[int] = []
     for row in order.tolist():
-        left = [
+        rest = [
             each[row, row]
             - each[row, before] @ np.linalg.solve(each[np.ix_(before, before)], each[before, row])
             for each in covariances
         ]
-        shares = np.array(left) / [each[row, row] for each in covariances]
+        shares = np.array(rest) / [each[row, row] for each in covariances]
         assert (row in basis) == (shares > 0.05).any()
         before += [row] if row in basis else []
 
@@ -132,6 +132,6 @@ def test_projected_sites_by_full_matrices() -> None:
     # of the rows themselves: what the basis leaves, and the posterior of the projections
     variances = np.stack([kernel.diag(some.x) for kernel in some.kernels])
     posterior = (q - q @ v @ q).reshape(9, 3, 9, 3)
-    left = variances.T - np.diag(q).reshape(9, 3)
+    rest = variances.T - np.diag(q).reshape(9, 3)
     for i, found in enumerate(sites.covariance(some.covariances(), variances)):
-        assert_allclose(found, posterior[i, :, i] + np.diag(left[i]), atol=1e-9)
+        assert_allclose(found, posterior[i, :, i] + np.diag(rest[i]), atol=1e-9)

@@ -54,13 +54,13 @@ def altered(draw: st.DrawFn, value: Any) -> Any:
     for _ in range(draw(st.integers(1, 2))):
         holder: Any = None
         key: Any = None
-        here = changed
-        while isinstance(here, dict | list) and here:
+        node = changed
+        while isinstance(node, dict | list) and node:
             if holder is not None and draw(st.integers(0, 4)) == 0:
                 break
-            keys = sorted(here) if isinstance(here, dict) else range(len(here))
-            holder, key = here, draw(st.sampled_from(list(keys)))
-            here = holder[key]
+            keys = sorted(node) if isinstance(node, dict) else range(len(node))
+            holder, key = node, draw(st.sampled_from(list(keys)))
+            node = holder[key]
         if holder is None:
             return draw(nasty)
         kind = draw(st.sampled_from(["replace", "replace", "replace", "remove", "add"]))

@@ -60,7 +60,7 @@ def campaign(strategy: Any, check: Callable[[Any], None], examples: int) -> None
 
 
 def outcome(read: Callable[[], Any], *named: str, most: int = HELD) -> Any:
-    """Return what a reader gives, or the error that it raises, which must be ours and say where.
+    """Return what a reader returns or raises: an error must be ours, in one line, with a name.
 
     Parameters
     ----------

