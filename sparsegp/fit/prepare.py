@@ -114,7 +114,7 @@ def prepare(
     held_out_target: Any = None
     if held_out is not None:
         held_out = held_out.select(train.names)
-        Dataset(train, held_out)  # raises where the columns are others
+        Dataset(train, held_out)  # refuses other columns
         summarise(held_out.X, held_out.source, scheduler)
         if numbers is not None:
             held_out_target = numbers.encode(held_out.y, held_out.source)
