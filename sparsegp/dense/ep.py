@@ -82,7 +82,7 @@ class EP(Method, name="ep"):
         return Sweeps(sites, (*state.residuals, residual))
 
     def status(self, state: Sweeps) -> Status:
-        """Return how far it is: the end is where the residual is small."""
+        """Return the progress: the end is where the residual is small."""
         residual = state.residuals[-1] if state.residuals else np.inf
         finished = residual <= self.tolerance
         return Status(len(state.residuals), 0, finished, {"residual": residual})

@@ -1,9 +1,9 @@
 """The Gibbs sampler for the multinomial probit and the probit (Girolami & Rogers 2006; GR below).
 
 As in variational inference each latent value m has a noisy copy y ~ N(m, 1), of which the labels
-tell the largest or the sign. A sweep draws (GR appendix D)
+give the largest or the sign. A sweep draws (GR appendix D)
 
-    the parameters of the kernels given Y, M integrated out, by a Metropolis step, if wanted
+    the parameters of the kernels given Y, M integrated out, by a Metropolis step, as an option
     M given Y: normal, covariances K (I + K)^-1 and means K (I + K)^-1 y
     Y given M: normal, in the cones of the labels
 
@@ -11,8 +11,8 @@ and, before M, what the labels leave free of Y. The values of a row may all move
 one kernel for all classes their means are independent of the rest, and are drawn from the prior.
 And cones do not change when Y is multiplied by g, so that g^2 is chi-squared with n R degrees of
 freedom over y' (I + K)^-1 y (Liu & Sabatti 2000). Chains are slow all the same where the variance
-of the kernel is large: M moves by steps of the size of the noise. The report tells how well they
-have mixed.
+of the kernel is large: M moves by steps of the size of the noise. The report has figures of how
+well they have mixed.
 
 Given Y a new latent value is Gaussian with mean k' (I + K)^-1 y: each draw kept is a member of the
 mixture that predicts, and no new latent values need to be drawn.
@@ -41,7 +41,7 @@ KEY = 23
 SEGMENT = 200
 """Sweeps of all chains in a step."""
 MONITORED = 100
-"""Rows at most, evenly spaced, whose latent means tell whether the chains have mixed."""
+"""Rows at most, evenly spaced, from whose latent means the mixing of the chains is judged."""
 FIRST_STEP = 0.1
 ACCEPTED = 0.3
 """Share of Metropolis steps that should be accepted."""
@@ -103,7 +103,7 @@ class Gibbs(Method, name="gibbs"):
     samples : int
         Draws kept of each chain.
     burn_in : int
-        Sweeps of each chain that are thrown away.
+        Sweeps of each chain that are discarded.
     thin : int
         Sweeps for one draw kept.
     metropolis : bool
@@ -158,14 +158,14 @@ class Gibbs(Method, name="gibbs"):
         return Course(last, chains, every_weights, every_logs, spectrum)
 
     def status(self, state: Course) -> Status:
-        """Return how far it is: the end is after the last sweep."""
+        """Return the progress: the end is after the last sweep."""
         figures = {"accepted": _accepted(state)} if self.metropolis and state.sweep else {}
         return Status(state.sweep, self.sweeps, state.sweep == self.sweeps, figures)
 
     def finish(self, problem: Problem, state: Course, run_tasks: RunTasks) -> Fit:
         """Return the posterior as a mixture of the draws kept, those of the same kernels together.
 
-        What all latent means of a row share, of which labels say nothing, does not count in their
+        What all latent means of a row share, which labels do not determine, is left out of their
         figures of convergence.
         """
         weights = state.weights.reshape(-1, *state.weights.shape[2:])

@@ -121,7 +121,7 @@ class Laplace(Method, name="laplace"):
         return Climb(a, _height(problem, a), state.steps + 1)
 
     def status(self, state: Climb) -> Status:
-        """Return how far it is: the end is the mode."""
+        """Return the progress: the end is the mode."""
         return Status(state.steps, 0, state.sites is not None, {"height": state.height})
 
     def finish(self, problem: Problem, state: Climb, run_tasks: Any) -> Fit:

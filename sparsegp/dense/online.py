@@ -169,7 +169,7 @@ class Online(Matching, Method, name="online"):
         return Sweeps(state.basis, sites, (*state.differences, worst))
 
     def status(self, state: Sweeps) -> Status:
-        """Return how far it is: the end is where the moments match, or after all sweeps."""
+        """Return the progress: the end is where the moments match, or after all sweeps."""
         done, difference = len(state.differences), min(state.differences[-1:], default=np.inf)
         finished = done == self.sweeps or difference <= self.tolerance
         return Status(done, self.sweeps, finished, {"difference": difference})

@@ -165,7 +165,7 @@ class SoftmaxEP(Matching, Method, name="softmax_ep"):
         return Sweeps(sites, log_evidences, differences)
 
     def status(self, state: Sweeps) -> Status:
-        """Return how far it is: the end is where the moments match."""
+        """Return the progress: the end is where the moments match."""
         figures = {"log_evidence": state.log_evidences, "difference": state.differences}
         latest = {name: values[-1] for name, values in figures.items() if values}
         return Status(len(state.differences), 0, state.posterior is not None, latest)

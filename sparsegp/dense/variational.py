@@ -1,7 +1,7 @@
 """Variational inference for the multinomial probit and the probit (Girolami & Rogers 2006; GR).
 
-Each latent value m has a noisy copy y ~ N(m, 1), and the label says which of the y of a row is the
-largest (of two classes: the sign of y). With Q(Y) Q(M) in place of the posterior, and y~ the mean
+Each latent value m has a noisy copy y ~ N(m, 1), and the label is the number of the largest y of a
+row (of two classes: the sign of y). With Q(Y) Q(M) in place of the posterior, and y~ the mean
 of Y, Q(M) is that of regression on y~: covariances K (I + K)^-1 and means m = K (I + K)^-1 y~
 (eq. 4.1). The bound on the log marginal likelihood (appendix C) then is
 
@@ -197,10 +197,10 @@ class Variational(Method, name="variational"):
         return Course(logs, bound.site(point), bound.mean(point), rounds)
 
     def status(self, state: Course) -> Status:
-        """Return how far it is: the end is the last round, or one that raised the bound too little.
+        """Return the progress: the end is the last round, or one that raised the bound too little.
 
-        Not while the kernel tells as little as that of the start: where rows are too far from each
-        other all draws weigh alike, and phi wanders until an input is found that matters.
+        Not while the kernel explains as little as that of the start: where rows are too distant all
+        draws weigh alike, and phi wanders until a relevant input is found.
         """
         if not self.importance or not state.rounds:
             return Status(0, 0, finished=not self.importance)

@@ -11,7 +11,7 @@ the sites should follow the parameters. What to do about that is the strategy:
 - ``whole``: the same criterion by its own gradient (learning/sites.py). The paper has no
   such strategy; for fixed active rows it leaves nothing to be wished for.
 
-The loop knows of nothing but arrays: parameters (q,), free numbers; sites of any shape.
+The loop works on arrays alone: parameters (q,), free numbers; sites of any shape.
 """
 
 from collections.abc import Callable
@@ -207,7 +207,7 @@ class Search:
         return Ascent(self.start, -value, inward(self.start, -gradient)), function
 
     def step(self, ascent: Ascent, function: Function) -> bool:
-        """Make a step; where the memory of former ones leads nowhere, do without.
+        """Make a step; where the memory of former ones does not help, do without.
 
         Return success.
         """
