@@ -104,7 +104,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class LogEvidence:
     """The log marginal likelihood, as a method approximates it.
 
     Attributes
@@ -170,11 +170,11 @@ class Method(Checked, Iterative[Problem, Fit]):
         ----------
         problem : Problem
         near : array, optional
-            `Evidence.near` of nearby parameters; it changes the way, not the end.
+            `LogEvidence.near` of nearby parameters; it changes the way, not the end.
         """
         raise NotImplementedError
 
-    def evidence(self, problem: Problem, near: NDArray[Any] | None = None) -> Evidence:
+    def evidence(self, problem: Problem, near: NDArray[Any] | None = None) -> LogEvidence:
         """Return the log marginal likelihood and its gradient; parameters as for `start`.
 
         Raises
@@ -195,7 +195,7 @@ class Method(Checked, Iterative[Problem, Fit]):
         """Whether there is an `evidence`, by which kernels can be learnt."""
         return type(self).gradient is not Method.gradient
 
-    def gradient(self, problem: Problem, state: Any) -> Evidence:
+    def gradient(self, problem: Problem, state: Any) -> LogEvidence:
         """Return the log marginal likelihood and its gradient, of the last state."""
         raise NotImplementedError
 

@@ -48,7 +48,7 @@ ACCEPTED = 0.3
 
 
 @dataclass(frozen=True)
-class Chain:
+class GibbsChain:
     """Where a chain is.
 
     Attributes
@@ -69,14 +69,14 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class Course:
+class GibbsState:
     """All chains, and the draws that they have kept.
 
     Attributes
     ----------
     sweep : int
         Sweeps of each chain.
-    chains : tuple of Chain
+    chains : tuple of GibbsChain
     weights : Doubles (chains, S, n, R)
         (I + K)^-1 y of the draws kept.
     logs : Doubles (chains, S, q)
@@ -86,7 +86,7 @@ class Course:
     """
 
     sweep: int
-    chains: tuple[Chain, ...]
+    chains: tuple[GibbsChain, ...]
     weights: Doubles
     logs: Doubles
     spectrum: Any = field(default=None, metadata=UNSAVED)
@@ -116,7 +116,7 @@ class Gibbs(Method, name="gibbs"):
         the kernels are drawn.
     """
 
-    State: ClassVar[type] = Course
+    State: ClassVar[type] = GibbsState
     likelihoods: ClassVar[tuple[str, ...]] = ("probit", "multinomial_probit")
 
     chains: int = setting(4, least=1)
@@ -132,7 +132,7 @@ class Gibbs(Method, name="gibbs"):
         """Of each chain."""
         return self.burn_in + self.samples * self.thin
 
-    def start(self, problem: Problem, near: Any = None) -> Course:
+    def start(self, problem: Problem, near: Any = None) -> GibbsState:
         """Draw M of every chain from the prior, and Y given the labels; see `Method`."""
         spectrum, logs, chains = Spectrum(problem), problem.parameters(), []
         shape = len(problem.x), problem.n_latent
@@ -141,11 +141,11 @@ class Gibbs(Method, name="gibbs"):
             noise = rng.standard_normal(shape)
             mean = spectrum.back(np.sqrt(spectrum.values) * noise)
             y = labelled(problem, mean, np.ones(shape), problem.target, rng)
-            chains.append(Chain(y, logs))
+            chains.append(GibbsChain(y, logs))
         weights, none = np.empty((self.chains, 0, *shape)), np.empty((self.chains, 0, len(logs)))
-        return Course(0, tuple(chains), weights, none, None if self.metropolis else spectrum)
+        return GibbsState(0, tuple(chains), weights, none, None if self.metropolis else spectrum)
 
-    def step(self, problem: Problem, state: Course, run_tasks: RunTasks) -> Course:
+    def step(self, problem: Problem, state: GibbsState, run_tasks: RunTasks) -> GibbsState:
         """Make the next sweeps of all chains."""
         spectrum, last = state.spectrum, min(state.sweep + SEGMENT, self.sweeps)
         if spectrum is None and not self.metropolis:
@@ -155,14 +155,14 @@ class Gibbs(Method, name="gibbs"):
         chains, weights, logs = zip(*found, strict=True)
         every_weights = np.concatenate([state.weights, weights], axis=1)
         every_logs = np.concatenate([state.logs, logs], axis=1)
-        return Course(last, chains, every_weights, every_logs, spectrum)
+        return GibbsState(last, chains, every_weights, every_logs, spectrum)
 
-    def status(self, state: Course) -> Status:
+    def status(self, state: GibbsState) -> Status:
         """Return the progress: the end is after the last sweep."""
         figures = {"accepted": _accepted(state)} if self.metropolis and state.sweep else {}
         return Status(state.sweep, self.sweeps, state.sweep == self.sweeps, figures)
 
-    def finish(self, problem: Problem, state: Course, run_tasks: RunTasks) -> Fit:
+    def finish(self, problem: Problem, state: GibbsState, run_tasks: RunTasks) -> Fit:
         """Return the posterior as a mixture of the draws kept, those of the same kernels together.
 
         What all latent means of a row share, which labels do not determine, is left out of their
@@ -197,8 +197,8 @@ class Gibbs(Method, name="gibbs"):
 
 
 def _advance(
-    shared: tuple[Gibbs, Problem, Spectrum | None, range], task: tuple[int, Chain]
-) -> tuple[Chain, Doubles, Doubles]:
+    shared: tuple[Gibbs, Problem, Spectrum | None, range], task: tuple[int, GibbsChain]
+) -> tuple[GibbsChain, Doubles, Doubles]:
     """Make the next sweeps of a chain by its number; return it, weights and logs kept (S, ...)."""
     (method, problem, spectrum, sweeps), (number, chain) = shared, task
     if spectrum is None:
@@ -232,8 +232,13 @@ def _draw(problem: Problem, spectrum: Spectrum, y: Doubles, rng: Generator) -> D
 
 
 def _move(
-    method: Gibbs, problem: Problem, chain: Chain, spectrum: Spectrum, sweep: int, rng: Generator
-) -> tuple[Chain, Spectrum]:
+    method: Gibbs,
+    problem: Problem,
+    chain: GibbsChain,
+    spectrum: Spectrum,
+    sweep: int,
+    rng: Generator,
+) -> tuple[GibbsChain, Spectrum]:
     """Make a Metropolis step of the parameters of the kernels, given Y."""
     proposed = chain.logs + np.exp(chain.log_step) * rng.standard_normal(len(chain.logs))
     both = np.array([chain.logs, proposed])
@@ -251,7 +256,7 @@ def _move(
     return chain, Spectrum(problem.with_parameters(proposed))
 
 
-def _accepted(state: Course) -> float:
+def _accepted(state: GibbsState) -> float:
     """Return the share of the Metropolis steps that were accepted."""
     return sum(chain.accepted for chain in state.chains) / (state.sweep * len(state.chains))
 

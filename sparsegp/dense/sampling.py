@@ -88,7 +88,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Course:
+class SamplingState:
     """Chains, none before the first step, and what each has done.
 
     Attributes
@@ -123,7 +123,7 @@ class Schedule(Checked, Iterative[Target, Fit]):
         Rate at which the step size aims.
     """
 
-    State: ClassVar[type] = Course
+    State: ClassVar[type] = SamplingState
 
     chains: int = setting(4, least=1)
     burn_in: int = setting(100, least=0)
@@ -139,25 +139,25 @@ class Schedule(Checked, Iterative[Target, Fit]):
                 f"kept={self.kept} must not exceed chains={self.chains} times draws={self.draws}"
             )
 
-    def start(self, problem: Target) -> Course:
+    def start(self, problem: Target) -> SamplingState:
         """Return no chains yet."""
         size = len(problem.problem.parameters())
-        return Course((), np.empty((self.chains, 0, size)), np.empty((self.chains, 0, 3)))
+        return SamplingState((), np.empty((self.chains, 0, size)), np.empty((self.chains, 0, 3)))
 
-    def step(self, problem: Target, state: Course, run_tasks: RunTasks) -> Course:
+    def step(self, problem: Target, state: SamplingState, run_tasks: RunTasks) -> SamplingState:
         """Make some more steps of each chain."""
         done, plan = state.positions.shape[1], Plan(self.burn_in, self.leapfrogs, self.acceptance)
         tasks = list(enumerate(state.chains or [None] * self.chains))
         shared = problem, plan, min(ROUND, self.burn_in + self.draws - done)
         found = run_tasks(_advance, shared, tasks)
         chains, positions, figures = zip(*found, strict=True)
-        return Course(
+        return SamplingState(
             chains,
             np.concatenate([state.positions, positions], axis=1),
             np.concatenate([state.figures, figures], axis=1),
         )
 
-    def status(self, state: Course) -> Status:
+    def status(self, state: SamplingState) -> Status:
         """Return the progress: the end is after the last step."""
         done, latest = state.positions.shape[1], state.figures[:, -ROUND:]
         figures = {}
@@ -167,7 +167,7 @@ class Schedule(Checked, Iterative[Target, Fit]):
         steps = self.burn_in + self.draws
         return Status(self.chains * done, self.chains * steps, done == steps, figures)
 
-    def finish(self, problem: Target, state: Course, run_tasks: RunTasks) -> Fit:
+    def finish(self, problem: Target, state: SamplingState, run_tasks: RunTasks) -> Fit:
         """Return the posterior as a mixture over draws of the kernels' parameters.
 
         The trace has a row for every step of every chain. The report has acceptance rate and step
@@ -188,7 +188,7 @@ class Schedule(Checked, Iterative[Target, Fit]):
         components = [component for k in numbers.ravel() for component in found[int(k)]]
         return Fit(components, trace=trace, report=self._report(problem, state))
 
-    def _report(self, target: Target, state: Course) -> dict[str, Any]:
+    def _report(self, target: Target, state: SamplingState) -> dict[str, Any]:
         draws, figures = (some[:, self.burn_in :] for some in (state.positions, state.figures))
         columns = {
             "name": names_of(target.problem),

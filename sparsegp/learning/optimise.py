@@ -33,7 +33,7 @@ Bounds: TypeAlias = tuple[Doubles, Doubles]
 """Least and greatest values of the parameters, (q,) each."""
 
 
-class Problem(Protocol):
+class Criterion(Protocol):
     """What is minimised."""
 
     def evaluate(self, parameters: Doubles, sites: Doubles) -> tuple[float, Doubles]:
@@ -82,7 +82,7 @@ STRATEGIES: Registry[Strategy] = Registry("inner strategy")
 
 
 def descend(
-    problem: Problem,
+    problem: Criterion,
     start: Doubles,
     sites: Doubles,
     strategy: str = "constant",
@@ -94,7 +94,7 @@ def descend(
 
     Parameters
     ----------
-    problem : Problem
+    problem : Criterion
     start : Doubles (q,)
     sites : Doubles
         Those at the start.
@@ -132,7 +132,7 @@ class Search:
     """
 
     def __init__(
-        self, problem: Problem, start: Doubles, sites: Doubles, steps: int, bounds: Bounds
+        self, problem: Criterion, start: Doubles, sites: Doubles, steps: int, bounds: Bounds
     ) -> None:
         self.problem, self.start, self.sites = problem, start, sites
         self.steps, self.bounds = steps, bounds
