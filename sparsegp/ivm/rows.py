@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from sparsegp.ivm.criteria import Criterion, Marginals
-from sparsegp.ivm.evidence_rows import Representation, RowSums, row_sums
+from sparsegp.ivm.evidence_rows import Process, RowSums, row_sums
 from sparsegp.ivm.scores import quantise
 from sparsegp.ivm.shrink import Bound, Keep, Ranking, move, pack
 from sparsegp.kernels import Kernel, half_squared_norms
@@ -207,7 +207,9 @@ class Block(ABC):
         """Return the scaled inputs and targets of the validation rows."""
         return self.X[self.validation], self.labels[self.validation]
 
-    def evidence(self, n_active: int, representation: Representation, spare: int) -> RowSums | None:
+    def evidence(
+        self, n_active: int, processes: Sequence[Process], likelihood: Likelihood, spare: int
+    ) -> RowSums | None:
         """Return what rows without sites add to the evidence; None for held-out rows.
 
         Parameters are those of `evidence_rows.row_sums`.
@@ -217,8 +219,8 @@ class Block(ABC):
             return None
         counts = np.zeros(len(self.X), dtype=bool)
         counts[self.rows[self._without_sites()] - self.first_row] = True
-        X = self.X.reshape(-1, TILE, self.X.shape[1])
-        return row_sums(X, self.labels, counts, self.settings.unit, representation, spare)
+        group = self.settings.unit * TILE
+        return row_sums(self.X, self.labels, counts, group, processes, likelihood, spare)
 
     def _without_sites(self) -> Booleans:
         """Return which candidates are active for no process."""

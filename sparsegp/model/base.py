@@ -18,7 +18,7 @@ from sparsegp.model.rows import map_rows
 from sparsegp.posterior.base import ActiveRows, Calibration
 from sparsegp.state import GREATEST, from_arrays, to_arrays
 from sparsegp.store import MODEL, MODEL_FILE, RUN_FILE, file_of, read_file, restoring, write_file
-from sparsegp.types import Doubles, Floats, Integers, Labels
+from sparsegp.types import Doubles, Integers, Labels
 
 FAR = 1e75
 """Scaled inputs beyond this are taken for it: their squares would overflow."""
@@ -216,7 +216,7 @@ class Model(ABC):
         mean, variance = self._latent(X)
         return np.concatenate([mean, np.broadcast_to(variance, mean.shape)], axis=1)
 
-    def _scaled(self, X: Any) -> Floats:
+    def _scaled(self, X: Any) -> Doubles:
         with np.errstate(over="ignore"):
             scaled = self.scaling.apply(X)
         return np.asarray(np.clip(scaled, -FAR, FAR, out=scaled))

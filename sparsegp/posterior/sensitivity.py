@@ -38,6 +38,7 @@ from sparsegp.errors import NumericalError
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.math.linalg import jittered_cholesky, lower_cholesky, solve_lower
+from sparsegp.posterior.base import penalty
 from sparsegp.types import Doubles, Integers
 
 MOST_NEWTON_STEPS = 50
@@ -82,9 +83,8 @@ class Features:
 
     @cached_property
     def penalty(self) -> Doubles:
-        """I - L^-1 L^-T, (d, d)."""
-        inverse = solve_lower(self.factor, np.eye(len(self.U)))
-        return np.eye(len(self.U)) - inverse @ inverse.T
+        """P = I - L^-1 L^-T, (d, d)."""
+        return penalty(self.factor)
 
 
 @dataclass(frozen=True)
