@@ -235,7 +235,7 @@ def test_rows_that_do_not_fit_are_named(digits: Arrays) -> None:
     refused: list[tuple[Any, Any, dict[str, Any], str]] = [
         (X, np.zeros(len(X)), {}, "one class only"),
         (broken, y, {}, r"row 1000.*column 5"),
-        (X, y, {"test": wide, "n_active": 10}, "65 columns"),
+        (X, y, {"test": wide, "n_active": 10}, "test has 65"),
         (X, y.astype(str), {"task": "regression"}, "numbers"),
         (X, numbers, {"task": "regression"}, "row 17"),
     ]
