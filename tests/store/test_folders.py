@@ -191,6 +191,7 @@ def test_the_holder_sweeps_what_is_ours(tmp_path):
         ("s3://bucket/run/", "s3://bucket/run"),
         (Path("s3://bucket/run"), "s3://bucket/run"),
         ("file:///tmp/run", "/tmp/run"),
+        (Path("file:///tmp/run"), "/tmp/run"),
     ],
 )
 def test_paths_and_urls(name, place):
