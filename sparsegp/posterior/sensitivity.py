@@ -38,7 +38,7 @@ from sparsegp.errors import NumericalError
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.math.linalg import jittered_cholesky, lower_cholesky, solve_lower
-from sparsegp.posterior.base import penalty
+from sparsegp.posterior.base import prior_penalty
 from sparsegp.types import Doubles, Integers
 
 MOST_NEWTON_STEPS = 50
@@ -84,7 +84,7 @@ class Features:
     @cached_property
     def penalty(self) -> Doubles:
         """P = I - L^-1 L^-T, (d, d)."""
-        return penalty(self.factor)
+        return prior_penalty(self.factor)
 
 
 @dataclass(frozen=True)
