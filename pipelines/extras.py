@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from pipelines.views import Data
 from sparsegp.data import encode
 from sparsegp.dense import Problem
-from sparsegp.dense.annealing import Ladder, log_marginal
+from sparsegp.dense.annealing import Bridge, Ladder
 
 Figures = dict[str, float]
 
@@ -32,7 +32,7 @@ def annealed(model: Any, data: Data, figures: Figures, seed: int, **ladder: int)
     x, kernels, likelihood = model.mixture.x, component.kernels, component.likelihood
     problem = Problem(x, target, kernels, likelihood, model.n_latent, seed)
     with threadpool_limits(1):
-        found = log_marginal(problem, ladder=Ladder(**ladder), component=component)
+        found = Ladder(**ladder).fit(Bridge(problem, component))
     return {"log evidence": found.value, "standard error": found.error}
 
 

@@ -22,7 +22,6 @@ from sparsegp.ivm.criteria import CRITERIA
 from sparsegp.ivm.greedy import MANY_ROWS
 from sparsegp.ivm.pairs import PANEL
 from sparsegp.ivm.rows import GROUP, NARROW, TILE
-from sparsegp.posterior import POSTERIORS
 from sparsegp.runtime import Runtime
 from sparsegp.runtime.inputs import pack_inputs
 from sparsegp.runtime.threads import usable_cpus
@@ -50,21 +49,17 @@ class Shape:
 
     Parameters
     ----------
-    n, p, n_classes : int
-        Training rows, columns and classes; no classes in a regression.
+    n, p, n_classes, n_test : int
+        Training rows, columns, classes (none in a regression), held-out rows.
     n_active : int
         Rows to include; pairs of a row and a class with `active_per_class`.
     settings : TrainSettings or DenseSettings
-    n_test : int
-        Held-out rows that follow the training.
     n_workers, n_threads : int
         Worker processes, 0 for threads of the driver; threads.
-    itemsize : int
-        Bytes of a number as it was read.
+    itemsize, chunk_rows : int
+        Bytes of a number as it was read; rows that are read from files at a time.
     source_bytes : int
         What the driver holds of the data as they were read; nothing of those read from files.
-    chunk_rows : int
-        Rows that are read from files at a time.
     block_rows : int, optional
         Rows in a block.
     scratch : bool
@@ -200,7 +195,7 @@ def _sparse(shape: Shape, settings: TrainSettings) -> dict[str, Any]:
     rows = sum(blocks[name] for name in in_memory)
     working = max(blocks[name] for name in ("temporaries", "loading", "model"))
     held = sum(driver[name] for name in ("source", "labels", "reading", "factors"))
-    finishing = max(driver["checkpoint"], driver["posterior"])
+    finishing = max(driver[name] for name in ("checkpoint", "posterior", "thinning"))
     if not shape.n_workers:  # rows and driver work by turns
         held, finishing = held + rows, max(working, finishing)
     driver_bytes = int(MARGIN * (PROCESS + held + finishing))
@@ -257,6 +252,7 @@ def _blocks_and_driver(shape: Shape, of: _Layout) -> tuple[dict[str, int], dict[
         "factors": kernels * square + DOUBLE * of.columns * d * of.slots + d * a_row,
         "checkpoint": kernels * square + 2 * d * a_row,
         "posterior": (kernels + 3 + own) * square + 2 * DOUBLE * d * p,
+        "thinning": 7 * DOUBLE * n * (settings.stub_entries is not None),
     }
     return blocks, driver
 
@@ -378,42 +374,33 @@ def compare(shape: Shape, limit: int) -> dict[str, Any]:
 def remedies(shape: Shape, fits: Callable[[Shape], bool], elsewhere: bool = False) -> list[str]:
     """Return settings that would fit, each alone; more workers too, if they are `elsewhere`."""
 
-    def may(**changes: Any) -> bool:
+    def may(*, of_settings: dict[str, Any] | None = None, **changes: Any) -> bool:
         try:
-            return fits(replace(shape, **changes))
-        except SettingsError:  # a bound that leaves too few candidates
+            settings = replace(shape.settings, **(of_settings or {}))
+            return fits(replace(shape, settings=settings, **changes))
+        except SettingsError:  # what does not go together, or a bound with too few candidates
             return False
 
-    settings = shape.settings
-    if isinstance(settings, DenseSettings):
+    if isinstance(shape.settings, DenseSettings):
         return [f"{greatest(shape.n, lambda n: may(n=n))} rows", "--method ivm with any number"]
-    found = []
+    found, blocks, item = [], estimate(shape)["blocks"], shape.settings.dtype.itemsize
     if most := greatest(shape.n_active, lambda d: may(n_active=d)):
         found.append(f"--n-active {most}")
     if not shape.scratch and may(scratch=True):
-        blocks = estimate(shape)["blocks"]
         free = words(blocks["inputs"] + blocks["stub"])
         found.append(f"--scratch DIR, with {free} free for each process")
-    if settings.precision == "float64" and may(settings=replace(settings, precision="float32")):
+    if shape.settings.precision == "float64" and may(of_settings={"precision": "float32"}):
         found.append("--precision float32")
-    if bytes_of_stubs := _bound_that_fits(shape, settings, may):
-        found.append(f"--stub-memory {words(bytes_of_stubs).replace(' ', '')}")
+    whole = blocks["stub"] * max(shape.n_workers, 1)
+    for size in (int(float(f"{whole * tenths / 10:.2g}")) for tenths in range(9, 0, -1)):
+        if may(of_settings={"stub_entries": size // item}):
+            found.append(f"--stub-memory {words(size).replace(' ', '')}")
+            break
     counts = range(shape.n_workers, MOST_WORKERS) if elsewhere and shape.n_workers else range(0)
     more = bisect_left(counts, True, key=lambda count: may(n_workers=count))
     if more < len(counts):
         found.append(f"{counts[more]} workers, each with as much memory")
     return found
-
-
-def _bound_that_fits(shape: Shape, settings: TrainSettings, may: Callable[..., bool]) -> int:
-    """Return the bytes of stub matrices that would fit, some tenths of all; 0 if none."""
-    if POSTERIORS[settings.posterior].uses_all_rows or CRITERIA[settings.criterion].refitted:
-        return 0
-    item, n_hosts = settings.dtype.itemsize, max(shape.n_workers, 1)
-    whole = estimate(shape)["blocks"]["stub"] * n_hosts
-    sizes = (int(float(f"{whole * tenths / 10:.2g}")) for tenths in range(9, 0, -1))
-    fits = (size for size in sizes if may(settings=replace(settings, stub_entries=size // item)))
-    return next(fits, 0)
 
 
 def greatest(wanted: int, fits: Callable[[int], bool]) -> int:

@@ -15,7 +15,6 @@ from sparsegp.settings import (
     Settings,
     TrainSettings,
     declared,
-    settings_from_json,
     settings_given,
 )
 
@@ -79,7 +78,7 @@ def test_numbers_of_numpy_become_plain() -> None:
     "settings", [TrainSettings(seed=3), DenseSettings(method="ep(damping=0.5)")]
 )
 def test_json(settings: Settings) -> None:
-    assert settings_from_json(settings.to_json()) == settings
+    assert settings_given(**settings.to_json()) == settings
 
 
 @pytest.mark.parametrize("owner", [{}, {"method": "laplace"}])

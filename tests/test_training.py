@@ -114,20 +114,6 @@ def test_state_is_shown_as_dask_arrays(digits: Arrays) -> None:
     assert_allclose(variances[:, 0], 2.0 - (cross.T * gain).sum(axis=0), atol=1e-10)
 
 
-@pytest.mark.parametrize("labels", [["a", "b", "c"], [-3, 0, 10**12], [True, False, True]])
-def test_labels_of_any_kind_come_back(labels: list[Any], tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    codes = rng.integers(0, 3, 200)
-    X = rng.normal(size=(200, 2)) + 6.0 * np.array([[0, 0], [1, 0], [0, 1]])[codes]
-    y = np.array(labels)[codes]
-    sparsegp.train(X, y, n_active=30, out=tmp_path / "run", **ADF)
-    model = sparsegp.load(tmp_path / "run")
-    predicted = model.predict(X)
-    assert predicted.dtype.kind == y.dtype.kind
-    assert np.mean(predicted == y) > 0.99
-    assert_array_equal(model.classes, np.unique(y))
-
-
 def test_duplicate_rows_and_constant_columns_are_harmless(digits: Arrays) -> None:
     X, y = np.tile(digits[0], (2, 1)), np.tile(digits[1], 2)
     padded = np.concatenate([X, np.full((len(X), 2), 7.0)], axis=1)
@@ -249,7 +235,7 @@ def test_rows_that_do_not_fit_are_named(digits: Arrays) -> None:
     refused: list[tuple[Any, Any, dict[str, Any], str]] = [
         (X, np.zeros(len(X)), {}, "one class only"),
         (broken, y, {}, r"row 1000.*column 5"),
-        (X, y, {"test": wide, "n_active": 10}, "65 columns"),
+        (X, y, {"test": wide, "n_active": 10}, "test has 65"),
         (X, y.astype(str), {"task": "regression"}, "numbers"),
         (X, numbers, {"task": "regression"}, "row 17"),
     ]

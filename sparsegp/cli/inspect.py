@@ -106,13 +106,13 @@ def unfinished(run: str) -> dict[str, Any]:
 
 def outline(settings: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
     """Return what is known from settings and data."""
-    from sparsegp.settings import settings_from_json
+    from sparsegp.settings import settings_given
 
     return {
         "settings": settings,
         "classes": data["classes"],
         "columns": data["columns"],
-        "n_wanted": settings_from_json(settings).rows_to_include(data["rows"]),
+        "n_wanted": settings_given(**settings).rows_to_include(data["rows"]),
     }
 
 
@@ -136,10 +136,10 @@ def in_words(record: dict[str, Any]) -> list[str]:
     """Return the lines of a record."""
     from sparsegp.cli.tune import trials_table
     from sparsegp.report.progress import in_words as numbers_in_words
-    from sparsegp.settings import settings_from_json
+    from sparsegp.settings import settings_given
 
     state, settings, tuning = record["state"], record["settings"], record["tuning"]
-    usual = type(settings_from_json(settings))().to_json()
+    usual = type(settings_given(**settings))().to_json()
     others = [f"{name}={value}" for name, value in settings.items() if value != usual.get(name)]
     progress, calibration = record["progress"] or {}, record["calibration"] or {}
     posterior = {

@@ -7,12 +7,12 @@ q(u) (p(u) p(y|u) / q(u))^b for b from 0 to 1; the mean over runs of
 
 is the marginal likelihood (Neal 2001). With the prior for q this is the reference of Kuss &
 Rasmussen (2005) and Rasmussen & Williams (2006, figure 3.12), b_t = (t / T)^4 as well. Where the
-prior is wide and the labels say much, that needs very many temperatures. With the posterior of a
-dense method for q, q(u) = p(u) prod s_i(u_i) / Z_q, the ratio is Z_q prod p(y_i|u_i) / s_i(u_i): a
+prior is wide and the labels are informative, that needs very many temperatures. With the posterior
+of a dense method for q, q(u) = p(u) prod s_i(u_i) / Z_q, r is Z_q prod p(y_i|u_i) / s_i(u_i): a
 function of single rows that hardly varies. The estimate is unbiased whatever q is.
 
 The transitions are elliptical slices (Murray, Adams & MacKay 2010) with q in the place of the
-prior: nothing is to be tuned, and every one of them moves. Runs go side by side, `ROUND`
+prior: there is nothing to tune, and every one of them moves. Runs go side by side, `ROUND`
 temperatures at a time. What is drawn is keyed by the seed, the run and the temperature.
 """
 
@@ -23,7 +23,7 @@ from typing import ClassVar
 import numpy as np
 
 from sparsegp.dense.base import Problem
-from sparsegp.dense.driver import Iterative, RunTasks, Session, Status
+from sparsegp.dense.driver import Iterative, RunTasks, Status
 from sparsegp.dense.mixture import Component
 from sparsegp.dense.precisions import FORMS, Full, of_latent
 from sparsegp.fields import Checked, setting
@@ -41,7 +41,8 @@ class Bridge:
     ----------
     problem : Problem
     component : Component, optional
-        A posterior, with one mean, that q is; without one it is the prior.
+        A posterior, with one mean, that q is; without one it is the prior. Best is that of ``ep``
+        or ``softmax_ep``; where the prior is wide that of ``laplace`` can be worse than the prior.
 
     Attributes
     ----------
@@ -50,6 +51,11 @@ class Bridge:
         log Z_q.
     jitter : float
         What was added to the diagonal of a prior covariance at most, relative to its mean.
+
+    Raises
+    ------
+    NumericalError
+        If a covariance is not positive definite, a thousandth of its diagonal added.
     """
 
     def __init__(self, problem: Problem, component: Component | None = None) -> None:
@@ -111,7 +117,7 @@ class LogMarginal:
     error : float
         Standard error, to first order.
     effective_runs : float
-        (sum w)^2 / sum w^2 of the weights: near one, a single run decides and `error` tells little.
+        (sum w)^2 / sum w^2 of the weights: near one, a single run decides and `error` is no guide.
     log_weights : Doubles (runs,)
     jitter : float
         What was added to the diagonal of a covariance at most, relative to its mean.
@@ -135,7 +141,7 @@ class Runs:
 
 @dataclass(frozen=True)
 class Ladder(Checked, Iterative[Bridge, LogMarginal]):
-    """How the temperature falls.
+    """How the temperature falls; `fit` takes a `Bridge` to an estimate of its log marginal.
 
     Parameters
     ----------
@@ -166,7 +172,7 @@ class Ladder(Checked, Iterative[Bridge, LogMarginal]):
         return Runs(latent, log_weights, last)
 
     def status(self, state: Runs) -> Status:
-        """Return how far it is: the end is at b = 1."""
+        """Return the progress: the end is at b = 1."""
         total = self.runs * self.temperatures
         return Status(self.runs * state.done, total, state.done == self.temperatures)
 
@@ -178,34 +184,6 @@ class Ladder(Checked, Iterative[Bridge, LogMarginal]):
         error = float(relative.std(ddof=1) / np.sqrt(self.runs))
         effective = self.runs**2 / float(np.square(relative).sum())
         return LogMarginal(value, error, effective, log_weights, problem.jitter)
-
-
-def log_marginal(
-    problem: Problem,
-    session: Session | None = None,
-    ladder: Ladder | None = None,
-    component: Component | None = None,
-) -> LogMarginal:
-    """Return the log marginal likelihood of a problem's labels.
-
-    Parameters
-    ----------
-    problem : Problem
-    session : Session, optional
-    ladder : Ladder, optional
-    component : Component, optional
-        A posterior of the same rows, with one mean, for the runs to start at: best that of ``ep``
-        or ``softmax_ep``; where the prior is wide that of ``laplace`` can be worse than the prior.
-        Without one they start at the prior.
-
-    Raises
-    ------
-    NumericalError
-        If a covariance is not positive definite, a thousandth of its diagonal added.
-    Interrupted
-        If the session asks for it.
-    """
-    return (ladder or Ladder()).fit(Bridge(problem, component), session)
 
 
 def _advance(

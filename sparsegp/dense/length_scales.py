@@ -7,17 +7,12 @@ psi follows (eq. 4.5, 4.7, 4.8). Where classes have kernels of their own, each h
 of its own. Other parameters of a kernel stay.
 
 By eq. 4.5 a draw weighs N(m~ | 0, K_phi), which is a matter of jitter where K_phi is singular to
-rounding. The authors' programs (VBGP for MATLAB; vbmp for R, Lama & Girolami) have another weight,
+rounding. Here it weighs as in the authors' programs (VBGP for MATLAB; vbmp for R, Lama & Girolami),
 
-    latent    exp(-m~' (I + K_phi)^-1 m~ / 2)
+    exp(-m~' (I + K_phi)^-1 m~ / 2)
 
-without a determinant. With one, and the means y~ of the noisy copies,
-
-    site      N(y~ | 0, I + K_phi)
-
-belongs to Q(Y) Q(M, phi), so that rounds climb the bound on the evidence. But that bound is loose
-where length scales are short, and often highest where they are too long: `latent` ends at shorter
-ones, where the bound is lower and predictions are better.
+without a determinant. With N(y~ | 0, I + K_phi) rounds would climb the bound on the evidence, but
+that is loose where length scales are short: these would end too long, and predict worse.
 """
 
 from dataclasses import dataclass
@@ -54,7 +49,7 @@ class LengthScales:
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
-        """Find them; raises a SettingsError if there are none."""
+        """Find them, or raise a SettingsError if there are none."""
         owners = [c for c, kernel in enumerate(problem.kernels) for _ in kernel.parameter_names]
         names = [name for kernel in problem.kernels for name in kernel.parameter_names]
         ends = (".length_scale", ".length_scales")
@@ -99,9 +94,9 @@ class LengthScales:
 
 @dataclass(frozen=True)
 class Weighing:
-    """Draws of the parameters of a problem, weighed by how well they explain y~, or m~, (n, R).
+    """Draws of the parameters of a problem, weighed by how well they explain m~, or y, (n, R).
 
-    Of the weight "latent" the determinant of I + K is not a part.
+    By N(0, I + K), with or without the determinant of I + K.
     """
 
     problem: Problem

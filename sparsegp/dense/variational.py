@@ -1,7 +1,7 @@
 """Variational inference for the multinomial probit and the probit (Girolami & Rogers 2006; GR).
 
-Each latent value m has a noisy copy y ~ N(m, 1), and the label says which of the y of a row is the
-largest (of two classes: the sign of y). With Q(Y) Q(M) in place of the posterior, and y~ the mean
+Each latent value m has a noisy copy y ~ N(m, 1), and the label is the number of the largest y of a
+row (of two classes: the sign of y). With Q(Y) Q(M) in place of the posterior, and y~ the mean
 of Y, Q(M) is that of regression on y~: covariances K (I + K)^-1 and means m = K (I + K)^-1 y~
 (eq. 4.1). The bound on the log marginal likelihood (appendix C) then is
 
@@ -21,13 +21,13 @@ choice of length scales; or, as in the paper, of a few updates of the means and 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.dense.base import Evidence, Fit, Method, Problem
+from sparsegp.dense.base import Fit, LogEvidence, Method, Problem
 from sparsegp.dense.driver import RunTasks, Status
 from sparsegp.dense.length_scales import KEY, LengthScales, Weighing
 from sparsegp.dense.spectrum import Spectrum
@@ -106,13 +106,13 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Course:
+class VariationalState:
     """What the rounds of the importance sampling have come to.
 
     Attributes
     ----------
     logs : Doubles (q,)
-        Parameters of the kernels of the last round; of the highest bound so far for `site`.
+        Parameters of the kernels of the last round.
     site, latent : Doubles (n, R)
         Their y~ and m~.
     rounds : tuple of (bound, effective draws, phi ...)
@@ -142,9 +142,6 @@ class Variational(Method, name="variational"):
         At most, of one ascent.
     importance : int
         Draws of the length scales in a round; with 0 the kernel stays.
-    weights : str
-        Of these draws: "latent", as in the program of GR, or "site", with which the rounds climb
-        the bound: one that lowers it is made again (length_scales.py).
     updates : int
         Of the means (GR eq. 4.3, 4.4 and 4.6) in a round. With 0 a round climbs to the maximum.
         With 1, as GR have it, length scales are first chosen while the means are still small.
@@ -158,33 +155,31 @@ class Variational(Method, name="variational"):
         Of the gamma prior of the rate of an inverse length scale; vague if small.
     """
 
-    State: ClassVar[type] = Course
+    State: ClassVar[type] = VariationalState
     likelihoods: ClassVar[tuple[str, ...]] = ("probit", "multinomial_probit")
 
     tolerance: float = setting(1e-8, above=0.0)
     steps: int = setting(1000, above=0)
     importance: int = setting(0, least=0)
-    weights: str = setting("latent", choices=("latent", "site"))
     updates: int = setting(0, least=0)
     rounds: int = setting(50, above=0)
     rise: float = 0.02
     shape: float = setting(1e-3, above=0.0)
     rate: float = setting(1e-3, above=0.0)
 
-    def start(self, problem: Problem, near: NDArray[Any] | None = None) -> Course:
+    def start(self, problem: Problem, near: NDArray[Any] | None = None) -> VariationalState:
         """Return means of zero, or those that follow from y~ nearby; see `Method`."""
         none = np.zeros((len(problem.x), problem.n_latent))
-        return Course(problem.parameters(), none if near is None else near, none)
+        return VariationalState(problem.parameters(), none if near is None else near, none)
 
-    def step(self, problem: Problem, state: Course, run_tasks: RunTasks) -> Course:
+    def step(
+        self, problem: Problem, state: VariationalState, run_tasks: RunTasks
+    ) -> VariationalState:
         """Choose length scales, but for the first round, and climb or update the means."""
         scales, number = LengthScales.of(problem), len(state.rounds)
         logs, effective = state.logs, 0.0
         if number:
-            explained, determinant = state.latent, False
-            if self.weights == "site":
-                explained, determinant = state.site, True
-            weighing = Weighing(problem.with_parameters(logs), explained, determinant)
+            weighing = Weighing(problem.with_parameters(logs), state.latent, determinant=False)
             # the mean of psi given phi (GR eq. 4.8), and draws of phi given that
             rates = (self.shape + 1.0) / (self.rate + scales.inverse(logs))
             rng = np.random.default_rng([problem.seed, KEY, number])
@@ -201,15 +196,13 @@ class Variational(Method, name="variational"):
             ascent, _ = bound.climb(state.site, self.tolerance, self.steps)
             value, point = ascent.value, ascent.point
         rounds = (*state.rounds, np.array([value, effective, *scales.inverse(logs)]))
-        if number and self.weights == "site" and value <= max(state.bounds):
-            return replace(state, rounds=rounds)
-        return Course(logs, bound.site(point), bound.mean(point), rounds)
+        return VariationalState(logs, bound.site(point), bound.mean(point), rounds)
 
-    def status(self, state: Course) -> Status:
-        """Return how far it is: the end is the last round, or one that raised the bound too little.
+    def status(self, state: VariationalState) -> Status:
+        """Return the progress: the end is the last round, or one that raised the bound too little.
 
-        Not while the kernel tells as little as that of the start: where rows are too far from each
-        other all draws weigh alike, and phi wanders until an input is found that matters.
+        Not while the kernel explains as little as that of the start: where rows are too distant all
+        draws weigh alike, and phi wanders until a relevant input is found.
         """
         if not self.importance or not state.rounds:
             return Status(0, 0, finished=not self.importance)
@@ -219,7 +212,7 @@ class Variational(Method, name="variational"):
         figures = {"log_evidence": max(bounds)}
         return Status(done, self.rounds + 1, done > self.rounds or (risen and settled), figures)
 
-    def finish(self, problem: Problem, state: Course, run_tasks: RunTasks) -> Fit:
+    def finish(self, problem: Problem, state: VariationalState, run_tasks: RunTasks) -> Fit:
         """Climb once more, and return the posterior; its log evidence is the bound."""
         if self.importance:  # a kernel that stays is the one given, to the last bit
             problem = problem.with_parameters(state.logs)
@@ -239,11 +232,11 @@ class Variational(Method, name="variational"):
         trace += [{"log_evidence": value} for value in bounds]
         return Fit([component], ascent.value, trace, report)
 
-    def evidence(self, problem: Problem, near: NDArray[Any] | None = None) -> Evidence:
+    def evidence(self, problem: Problem, near: NDArray[Any] | None = None) -> LogEvidence:
         """Return the bound, of the kernels as they are, and its gradient; see `Method`."""
         return self.gradient(problem, self.start(problem, near))
 
-    def gradient(self, problem: Problem, state: Course) -> Evidence:
+    def gradient(self, problem: Problem, state: VariationalState) -> LogEvidence:
         """Return the bound and its gradient, from K_k: (c_k c_k' - (I + K_k)^-1) / 2, m = K c."""
         bound = Bound(problem)
         ascent, _ = bound.climb(state.site, self.tolerance, self.steps)
@@ -257,7 +250,7 @@ class Variational(Method, name="variational"):
                 inverse = vectors / (1.0 + spectrum.values[:, c]) @ vectors.T
                 yield c, 0.5 * (own @ own.T - share * inverse)
 
-        return Evidence(ascent.value, problem.pull_back(parts()), site)
+        return LogEvidence(ascent.value, problem.pull_back(parts()), site)
 
 
 def _rest(ascent: Ascent) -> float:

@@ -34,7 +34,7 @@ from sparsegp.model import DenseModel, Model, read_model
 from sparsegp.report import TerminalProgress
 from sparsegp.runtime import Runtime
 from sparsegp.runtime.threads import ThreadRuntime
-from sparsegp.settings import DenseSettings, TrainSettings, settings_from_json
+from sparsegp.settings import DenseSettings, TrainSettings, settings_given
 from sparsegp.store import restoring
 from sparsegp.types import Labels
 
@@ -273,7 +273,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         with restoring(source):
             if extra is None:  # written by `sparsegp.train` or the command line
                 extra = {
-                    "parameters": parameters_from(settings_from_json(model.settings), cls),
+                    "parameters": parameters_from(settings_given(**model.settings), cls),
                     "labels": model.classes.dtype.str,
                     "feature_names": model.names,
                 }

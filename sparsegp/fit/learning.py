@@ -102,7 +102,7 @@ def _descend(run: SparseRun) -> None:
             run.checkpoint(run.done)
         return run.map_blocks(method, *args)
 
-    sum_rows = sums_over(map_blocks, len(active), run.n_rows, TILE, of.unit)
+    sum_rows = sums_over(map_blocks, len(active), run.n_rows, TILE * of.unit)
     objective = Objective(of.kernels, of.likelihood, members, sum_rows, hyperprior)
     start = objective.start
     first = np.array(run.steps[0]["start"]) if run.steps else start

@@ -10,6 +10,7 @@ import numpy as np
 
 from sparsegp.data import (
     SCALINGS,
+    Dataset,
     Numbers,
     Scaling,
     Summary,
@@ -18,7 +19,6 @@ from sparsegp.data import (
     encode_with,
     summarise,
 )
-from sparsegp.errors import DataError
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
 from sparsegp.types import Booleans, Doubles, Floats, Integers, Labels
@@ -114,11 +114,7 @@ def prepare(
     held_out_target: Any = None
     if held_out is not None:
         held_out = held_out.select(train.names)
-        if held_out.X.shape[1] != summary.p:
-            raise DataError(
-                f"{held_out.source} has {held_out.X.shape[1]} columns, "
-                f"{train.source} has {summary.p}; they must be the same"
-            )
+        Dataset(train, held_out)  # refuses other columns
         summarise(held_out.X, held_out.source, scheduler)
         if numbers is not None:
             held_out_target = numbers.encode(held_out.y, held_out.source)

@@ -48,21 +48,6 @@ class Process:
         return np.asarray(weights)
 
 
-@dataclass(frozen=True)
-class Representation:
-    """The posterior of all processes, and the likelihood that they share.
-
-    Attributes
-    ----------
-    processes : sequence of Process
-        One for each latent value.
-    likelihood : Likelihood
-    """
-
-    processes: Sequence[Process]
-    likelihood: Likelihood
-
-
 @dataclass
 class ProcessSums:
     """Sums over the rows of a block that count, for one process.
@@ -104,68 +89,76 @@ def row_sums(
     X: Floats,
     target: Any,
     counts: Booleans,
-    unit: int,
-    representation: Representation,
+    group: int,
+    processes: Sequence[Process],
+    likelihood: Likelihood,
     spare: int,
 ) -> RowSums:
     """Return the sums over the rows of a block.
 
     Parameters
     ----------
-    X : Floats (tiles, TILE, p)
-    target : array (tiles * TILE,)
-    counts : Booleans (tiles * TILE,)
+    X : Floats (m, p)
+    target : array (m,)
+    counts : Booleans (m,)
         Rows that count; none of them is active.
-    unit : int
-        Tiles in a group; blocks hold whole groups.
-    representation : Representation
+    group : int
+        Rows in a group; blocks hold whole groups.
+    processes : sequence of Process
+        One for each latent value.
+    likelihood : Likelihood
     spare : int
         All blocks together have at most 2^spare pieces.
     """
-    tile, n_groups = X.shape[1], -(-len(X) // unit)
+    starts = range(0, len(X), group)
     sums = RowSums(
-        log_z=np.zeros(n_groups),
-        likelihood=np.zeros((n_groups, len(representation.likelihood.parameters()))),
+        log_z=np.zeros(len(starts)),
+        likelihood=np.zeros((len(starts), len(likelihood.parameters()))),
         processes=[
             ProcessSums(
-                kernel=np.zeros((n_groups, len(process.kernel.parameters()))),
+                kernel=np.zeros((len(starts), len(process.kernel.parameters()))),
                 square=LevelSum((len(process.x), len(process.x)), spare),
                 slope=LevelSum((len(process.x),), spare),
             )
-            for process in representation.processes
+            for process in processes
         ],
     )
-    flat = X.reshape(-1, X.shape[2])
-    for group in range(n_groups):
-        first = group * unit * tile
-        rows = first + np.flatnonzero(counts[first : first + unit * tile])
-        for start in range(0, len(rows), PIECE):
-            piece = rows[start : start + PIECE]
-            _add(sums, group, flat[piece].astype(np.float64), target[piece], representation)
+    for number, start in enumerate(starts):
+        rows = start + np.flatnonzero(counts[start : start + group])
+        for first in range(0, len(rows), PIECE):
+            piece = rows[first : first + PIECE]
+            part = X[piece].astype(np.float64)
+            _add(sums, number, part, target[piece], processes, likelihood)
     return sums
 
 
-def pieces(n_rows: int, tile: int, unit: int) -> int:
+def pieces(n_rows: int, group: int) -> int:
     """Return in how many pieces n rows are worked on at most."""
-    groups = -(-n_rows // (unit * tile))
-    return groups * -(-unit * tile // PIECE)
+    return -(-n_rows // group) * -(-group // PIECE)
 
 
-def _add(sums: RowSums, group: int, X: Doubles, target: Any, q: Representation) -> None:
+def _add(
+    sums: RowSums,
+    group: int,
+    X: Doubles,
+    target: Any,
+    processes: Sequence[Process],
+    likelihood: Likelihood,
+) -> None:
     """Add a few rows X, (m, p), with their targets."""
-    M = [process.kernel(X, process.x) @ process.root for process in q.processes]
+    M = [process.kernel(X, process.x) @ process.root for process in processes]
     mean, variance = np.empty((2, len(X), len(M)))
-    for c, (own, process) in enumerate(zip(M, q.processes, strict=True)):
+    for c, (own, process) in enumerate(zip(M, processes, strict=True)):
         mean[:, c] = own @ process.beta
         variance[:, c] = process.kernel.diag(X) - np.einsum("ij,ij->i", own, own)
-    found = q.likelihood.moments(mean, variance, target)
+    found = likelihood.moments(mean, variance, target)
     rho = found.slope
     E = 0.5 * (found.curvature - np.square(rho))  # E2 of eq. 14 where pi = b = 0
 
     sums.log_z[group] += found.log_z.sum()
-    slopes = q.likelihood.parameter_gradient(mean, variance, target)
+    slopes = likelihood.parameter_gradient(mean, variance, target)
     sums.likelihood[group] -= slopes.sum(axis=0)
-    parts = zip(sums.processes, q.processes, M, rho.T, E.T, strict=True)
+    parts = zip(sums.processes, processes, M, rho.T, E.T, strict=True)
     for total, process, own, rho_c, E_c in parts:
         total.square.add(own.T @ (E_c[:, np.newaxis] * own))
         total.slope.add(rho_c @ own)

@@ -3,7 +3,7 @@
 A kernel is immutable data. The operators ``+`` and ``*`` build a tree of `Sum`, `Product` and
 `Constant` nodes; the text of the tree is read back by `sparsegp.kernels.parse` without loss.
 
-Parameters are free numbers: the logarithms of what the text says. The gradient of a whole
+Parameters are free numbers: the logarithms of those in the text. The gradient of a whole
 covariance matrix is never formed; `Kernel.pull_back` takes the weights that multiply it.
 """
 
@@ -65,7 +65,7 @@ class Kernel(ABC):
 
     @property
     def n_distances(self) -> int:
-        """How often `_matrix` asks for the distances of the pair."""
+        """How often `_matrix` uses the distances of the pair."""
         return 0
 
     def __call__(self, X: Floats, Z: Floats, half_norms: Floats | None = None) -> Floats:

@@ -41,14 +41,14 @@ from typing import Any, Self
 import numpy as np
 
 from sparsegp.errors import NumericalError
-from sparsegp.ivm.evidence_rows import Process, ProcessSums, Representation, RowSums
+from sparsegp.ivm.evidence_rows import Process, ProcessSums, RowSums
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods.base import Likelihood
 from sparsegp.math.linalg import inverse_lower, lower_cholesky
 from sparsegp.math.summation import LevelSum
 from sparsegp.types import Doubles, Floats, Integers
 
-SumRows = Callable[[Representation], list[RowSums]]
+SumRows = Callable[[Sequence[Process], Likelihood], list[RowSums]]
 """Returns `evidence_rows.row_sums` of the blocks, in order of their rows."""
 
 
@@ -65,7 +65,7 @@ class Evidence:
     likelihood : Doubles (r,)
         By `likelihood.parameters()`, the sites held fixed (eq. 12).
     sites : Doubles (2, d) or None
-        By precisions and shifts of the sites, if that was asked for.
+        By precisions and shifts of the sites, if wanted.
     """
 
     phi: float
@@ -254,7 +254,7 @@ def evidence(
     found = likelihood.moments(mean, variance, members.target)
 
     processes = [part.process for part in parts]
-    rows = _joined(sum_rows(Representation(processes, likelihood)))
+    rows = _joined(sum_rows(processes, likelihood))
     phi = sum(part.own() for part in parts)
     phi -= float(found.log_z.sum()) + float(rows.log_z.sum())
     if not np.isfinite(phi):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp.errors import SettingsError
-from sparsegp.ivm.evidence_rows import Representation, RowSums, pieces
+from sparsegp.ivm.evidence_rows import Process, RowSums, pieces
 from sparsegp.kernels import Kernel
 from sparsegp.learning.evidence import ActivePart, Evidence, Members, SumRows, evidence
 from sparsegp.learning.hyperpriors import Hyperprior
@@ -33,7 +33,7 @@ class Objective:
     kernels : sequence of Kernel
         One for each latent value.
     likelihood : Likelihood
-        Kernels and likelihood say where to start, and what the parameters are.
+        Kernels and likelihood at the start; they define the parameters.
     members : Members
         The active rows; of a single process in the order of inclusion.
     sum_rows : callable
@@ -148,8 +148,8 @@ def parameter_names(kernels: Sequence[Kernel], likelihood: Likelihood) -> tuple[
     return (*own, *(f"{likelihood.name}.{name}" for name in likelihood.parameter_names))
 
 
-def sums_over(map_blocks: Any, n_included: int, n_rows: int, tile: int, unit: int) -> SumRows:
-    """Return the sums over the rows of all blocks as a function of the representation.
+def sums_over(map_blocks: Any, n_included: int, n_rows: int, group: int) -> SumRows:
+    """Return the sums over the rows of all blocks as a function of processes and likelihood.
 
     Parameters
     ----------
@@ -160,13 +160,13 @@ def sums_over(map_blocks: Any, n_included: int, n_rows: int, tile: int, unit: in
         Inclusions that the blocks have seen.
     n_rows : int
         Training rows.
-    tile, unit : int
-        Rows in a tile, tiles in a group.
+    group : int
+        Rows in a group; blocks hold whole groups.
     """
-    spare = pieces(n_rows, tile, unit).bit_length()
+    spare = pieces(n_rows, group).bit_length()
 
-    def sum_rows(representation: Representation) -> list[RowSums]:
-        answers = map_blocks("evidence", n_included, representation, spare)
+    def sum_rows(processes: Sequence[Process], likelihood: Likelihood) -> list[RowSums]:
+        answers = map_blocks("evidence", n_included, processes, likelihood, spare)
         return [answer for answer in answers if answer is not None]
 
     return sum_rows

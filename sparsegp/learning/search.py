@@ -151,7 +151,7 @@ class Plan:
     ) -> "Plan":
         """Return the plan for rows to train on.
 
-        Active rows grow with the rows, up to `MOST_ACTIVE` or what the run asks.
+        Active rows grow with the rows, up to `MOST_ACTIVE` or as many as the run has.
 
         Parameters
         ----------

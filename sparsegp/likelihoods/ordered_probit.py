@@ -9,7 +9,7 @@ on the side of zero where Phi is small, of Mills' ratios, so that they keep thei
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.special import erf, erfcx, ndtr, ndtri
@@ -101,36 +101,21 @@ class OrderedProbit(Likelihood, name="ordered_probit"):
             steps = np.concatenate([values[:1], np.exp(values[1:])])
         return replace(self, thresholds=tuple(np.cumsum(steps).tolist()))
 
-    def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
-        """Return d log Z / d parameters, (n, K - 1): a gap moves all thresholds above it."""
-        part = self._interval(mean[:, 0], variance[:, 0], target)
-        index, code = np.arange(len(self.thresholds)), np.asarray(target)[:, np.newaxis]
-        scale = np.sqrt(1.0 + variance)
-        pull = part.at_high[:, np.newaxis] * (code >= index)
-        pull = pull - part.at_low[:, np.newaxis] * (code > index)
-        steps = np.concatenate([[1.0], np.diff(self.thresholds)])
-        return np.asarray(pull / scale * steps)
 
-
-@dataclass(frozen=True)
-class Truncated:
-    """A standard normal value x of which one knows that it lies between two bounds.
+class Truncated(NamedTuple):
+    """A standard normal value x that is known to lie between two bounds.
 
     Attributes
     ----------
     log_z : Doubles (...)
         Logarithm of the probability of that.
-    at_low, at_high : Doubles (...)
-        Its density at the bounds.
     shift : Doubles (...)
-        Its mean, at_low - at_high.
+        Its mean: the density at the lower bound less that at the upper one.
     bend : Doubles (...)
         One less its variance.
     """
 
     log_z: Doubles
-    at_low: Doubles
-    at_high: Doubles
     shift: Doubles
     bend: Doubles
 
@@ -157,13 +142,7 @@ def truncated(low: Doubles, high: Doubles, width: Doubles) -> Truncated:
     rim = rim - np.where(np.isinf(low), 0.0, low) * near
     # a truncated normal distribution is narrower than the whole: beyond 0 and 1 lies rounding
     bend = np.clip(shift * shift + rim, 0.0, 1.0)
-    return Truncated(
-        log_z,
-        np.where(mirrored, far, near),
-        np.where(mirrored, near, far),
-        np.where(mirrored, -shift, shift),
-        bend,
-    )
+    return Truncated(log_z, np.where(mirrored, -shift, shift), bend)
 
 
 def _tail(low: Doubles, high: Doubles, width: Doubles) -> tuple[Doubles, ...]:

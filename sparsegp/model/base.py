@@ -18,7 +18,7 @@ from sparsegp.model.rows import map_rows
 from sparsegp.posterior.base import ActiveRows, Calibration
 from sparsegp.state import GREATEST, from_arrays, to_arrays
 from sparsegp.store import MODEL, MODEL_FILE, RUN_FILE, file_of, read_file, restoring, write_file
-from sparsegp.types import Doubles, Floats, Integers, Labels
+from sparsegp.types import Doubles, Integers, Labels
 
 FAR = 1e75
 """Scaled inputs beyond this are taken for it: their squares would overflow."""
@@ -216,7 +216,7 @@ class Model(ABC):
         mean, variance = self._latent(X)
         return np.concatenate([mean, np.broadcast_to(variance, mean.shape)], axis=1)
 
-    def _scaled(self, X: Any) -> Floats:
+    def _scaled(self, X: Any) -> Doubles:
         with np.errstate(over="ignore"):
             scaled = self.scaling.apply(X)
         return np.asarray(np.clip(scaled, -FAR, FAR, out=scaled))
@@ -271,7 +271,8 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Model, Mapping[str, Any] |
     stored = read_file(folder, name, MODEL)
     with restoring(f"{folder}/{name}"):
         for key, array in stored.arrays.items():
-            if array.dtype.kind == "f" and not float(np.abs(array).max(initial=0.0)) <= GREATEST:
+            limited = array.dtype.kind == "f" and not key.startswith("scaling.")
+            if limited and not float(np.abs(array).max(initial=0.0)) <= GREATEST:
                 raise ValueError(f"{key} holds values that are not finite, or too large")
         families = {each.family: each for each in Model.__subclasses__()}
         model = from_arrays(families[stored.meta["family"]], stored.arrays)

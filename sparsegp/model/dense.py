@@ -1,6 +1,6 @@
 """A dense model: all training rows, and a posterior of their latent values as a mixture."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -47,15 +47,11 @@ class DenseModel(Model):
         """What happened while the posterior was made."""
         return {"components": len(self.mixture.components), **self.notes}
 
-    def _tiles(self, X: Any) -> list[Doubles]:
-        """Return scaled rows, always `TILE` at a time: a row does not depend on its company."""
-        tiles = []
+    def _tiles(self, X: Any) -> Iterator[Doubles]:
+        """Yield scaled rows, always `TILE` at a time: a row does not depend on its company."""
         for start in range(0, len(X), TILE):
             some = X[start : start + TILE]
-            tile = np.zeros((TILE, self.n_features))
-            tile[: len(some)] = self._scaled(some)
-            tiles.append(tile)
-        return tiles
+            yield self._scaled(np.pad(some, ((0, TILE - len(some)), (0, 0))))
 
     def _latent(self, X: Any) -> tuple[Doubles, Doubles]:
         pairs = (self.mixture.latent(tile) for tile in self._tiles(X))

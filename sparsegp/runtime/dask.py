@@ -60,27 +60,14 @@ class DaskRuntime(Runtime):
         Ends what was started for this runtime.
     replenish : callable, optional
         Starts workers in place of lost ones, where that can be done; returns at once.
-
-    Attributes
-    ----------
-    call_seconds, silent_seconds : float
-        A worker counts as lost that takes longer for one call, or that is waited for and has sent
-        the scheduler no heartbeat for so long.
-    rejoin_seconds, absent_seconds : float
-        How long to wait for a replacement of a lost worker before others take its blocks, and for
-        a worker if none is left.
-    look_seconds : float
-        How often to look, between two rounds, for workers that have joined.
-    max_losses : int
-        Workers that one block may lose while no answer comes.
     """
 
-    call_seconds = 600.0
-    silent_seconds = 30.0
-    rejoin_seconds = 5.0
-    absent_seconds = 60.0
-    look_seconds = 5.0
-    max_losses = 3
+    call_seconds = 600.0  # a worker counts as lost that takes longer for one call,
+    silent_seconds = 30.0  # or that is waited for and has sent no heartbeat for so long
+    rejoin_seconds = 5.0  # to wait for a replacement before others take the blocks,
+    absent_seconds = 60.0  # and for a worker if none is left
+    look_seconds = 5.0  # between two looks for workers that have joined
+    max_losses = 3  # workers that one block may lose while no answer comes
 
     def __init__(
         self,
@@ -287,11 +274,11 @@ class DaskRuntime(Runtime):
         """Build blocks, one at a time on each worker; return those that each has built."""
         built: dict[str, list[int]] = {}
         for some in zip_longest(*homes.values()):
-            requests = {}
-            for address, index in zip(homes, some, strict=True):
-                if index is not None:
-                    inputs = pack_inputs(self._inputs[index])
-                    requests[address] = [index], cloudpickle.dumps((self._factory, inputs))
+            requests = {
+                address: ([i], cloudpickle.dumps((self._factory, pack_inputs(self._inputs[i]))))
+                for address, i in zip(homes, some, strict=True)
+                if i is not None
+            }
             for address in self._each("build", requests):
                 built.setdefault(address, []).extend(requests[address][0])
         return built

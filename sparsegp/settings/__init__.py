@@ -1,6 +1,5 @@
 """What a run is asked to do: everything besides the data that its result depends on."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from sparsegp.fields import Setting as Setting
@@ -15,7 +14,7 @@ SPARSE = "ivm"
 
 
 def settings_given(**named: Any) -> TrainSettings | DenseSettings:
-    """Return the settings of a method, of which some are named; "ivm" if no `method` is.
+    """Return the settings of a method, of which some are named, or all; "ivm" if no `method` is.
 
     Raises
     ------
@@ -25,10 +24,3 @@ def settings_given(**named: Any) -> TrainSettings | DenseSettings:
     if named.get("method", SPARSE) == SPARSE:
         return TrainSettings.given(**{k: v for k, v in named.items() if k != "method"})
     return DenseSettings.given(**named)
-
-
-def settings_from_json(stored: Mapping[str, Any]) -> TrainSettings | DenseSettings:
-    """Restore the settings of a run, of whichever method; unknown names are refused."""
-    return (
-        DenseSettings.from_json(stored) if "method" in stored else TrainSettings.from_json(stored)
-    )

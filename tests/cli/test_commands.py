@@ -132,6 +132,30 @@ class TestInspect:
         assert f"objective {record['posterior']['objective']:.5g}" in text
 
 
+def test_regression(invoke, files, tmp_path, last_json):
+    run, data = tmp_path / "run", files / "numbers.npz"
+    options = ("--task", "regression", "--kernel", "1*ard", "--n-active", 60, "--quiet")
+    learning = ("--learn", "evidence", "--major-steps", 3, "--minor-steps", 4)
+    shown = invoke("train", data, "--out", run, *options, *learning, "--report-every", 20).stdout
+    for words in ("a regression", "training mse", "  r2 "):
+        assert words in shown
+    figures = last_json(invoke("evaluate", run, data, "--json").stdout)
+    assert figures["n"] == 60
+    assert figures["mse"] < 6.0
+    assert figures["r2"] > 0.9
+    assert 0.8 <= figures["coverage"] <= 1.0
+    shown = invoke("evaluate", run, data).stdout
+    assert "of the 95 % intervals" in shown
+    assert "confusion" not in shown
+    refused = invoke("evaluate", run, data, "--plots", run / "plots", code=2)
+    assert "--plots draws pictures of classifiers" in refused.stderr
+    shown = invoke("inspect", run).stdout.splitlines()
+    assert [line.split()[0] for line in shown[-7:-4]] == ["1", "2", "3"]  # steps of learning
+    assert "heldout_mse" in shown[-4]
+    record = last_json(invoke("inspect", run, "--json").stdout)
+    assert [len(step["criterion"]) > 1 for step in record["learning"]] == [True] * 3
+
+
 class TestEstimate:
     def test_json(self, files, invoke, last_json):
         arguments = ("--n-active", 50, "--workers", 2, "--kernel-per-class", "--json")

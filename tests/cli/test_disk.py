@@ -39,15 +39,3 @@ def test_full_disk_while_predicting(ending, small_disk, trained, files, invoke):
     result = invoke(*arguments, code=2)
     assert result.stderr.startswith(f"error: cannot write {out}: ")
     assert [path.name for path in small_disk.path.iterdir()] == ["filler"]
-
-
-def test_read_only_disk(small_disk, trained, files, invoke):
-    assert small_disk.make_read_only()
-    for arguments in (
-        ("train", files / "pair.npz", "--out", small_disk.path / "run", *TRAIN),
-        ("predict", trained, files / "only.npz", "--out", small_disk.path / "p.csv"),
-        ("predict", trained, files / "only.npz", "--out", small_disk.path / "p.zarr"),
-    ):
-        result = invoke(*arguments, code=2)
-        assert len(result.stderr.splitlines()) == 1
-        assert "Read-only file system" in result.stderr

@@ -42,18 +42,3 @@ def test_a_tuning_in_a_store(run, files, invoke, last_json):
     assert (again["kernel"], again["trials"]) == (first["kernel"], first["trials"])
     assert last_json(invoke("inspect", run, "--json").stdout)["state"] == "tuned, not trained"
     assert "holds another" in invoke(*arguments, code=2).stderr
-
-
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        ("memory://nothing", "memory://nothing/model.zarr.zip is missing"),
-        ("nothing://a/b", "Protocol not known: nothing"),
-        ("memory://a*", "must be a plain URL"),
-    ],
-)
-def test_errors_are_one_line(url, message, files, invoke):
-    result = invoke("evaluate", url, files / "pair.npz", code=2)
-    assert result.stderr.startswith("error: ")
-    assert message in result.stderr
-    assert result.stderr.count("\n") == 1

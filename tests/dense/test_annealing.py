@@ -6,11 +6,11 @@ from numpy.testing import assert_allclose
 from scipy.special import log_ndtr, log_softmax
 
 from sparsegp.dense import METHODS, Mixture, Problem, SoftmaxEP
-from sparsegp.dense.annealing import Bridge, Ladder, Runs, log_marginal
+from sparsegp.dense.annealing import Bridge, Ladder, Runs
 from sparsegp.dense.driver import in_turn
 from sparsegp.dense.exact import Exact
 from sparsegp.kernels import RBF
-from sparsegp.likelihoods import Gaussian, Likelihood, Logistic, Probit, Softmax
+from sparsegp.likelihoods import Gaussian, Probit, Softmax
 from sparsegp.math.gaussian_quadrature import product_rule
 
 
@@ -18,7 +18,7 @@ def test_gaussian_noise_in_closed_form() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(6, 1))
     some = Problem(x, np.sin(x[:, 0]), [1.5 * RBF(0.8)], Gaussian(0.3), 1, seed=1)
-    found = log_marginal(some, ladder=Ladder(runs=20, temperatures=200))
+    found = Ladder(runs=20, temperatures=200).fit(Bridge(some))
     exact = Exact().fit(some).log_evidence
     assert found.error < 0.15
     assert found.effective_runs > 8
@@ -29,7 +29,7 @@ def test_gaussian_noise_in_closed_form() -> None:
 def test_from_the_exact_posterior_all_weights_are_the_evidence() -> None:
     some = Problem(np.arange(5.0)[:, np.newaxis], np.ones(5), [3.0 * RBF(1.0)], Gaussian(0.1), 1)
     fit = Exact().fit(some)
-    found = log_marginal(some, None, Ladder(runs=4, temperatures=3), fit.components[0])
+    found = Ladder(runs=4, temperatures=3).fit(Bridge(some, fit.components[0]))
     assert_allclose(found.log_weights, fit.log_evidence, atol=1e-9)
     assert found.error < 1e-9
 
@@ -39,26 +39,21 @@ def test_the_base_is_the_gaussian_that_it_says() -> None:
     some = Problem(rng.normal(size=(4, 1)), np.array([0, 1, 2, 0]), [2.0 * RBF(1.0)], Softmax(), 3)
     component = SoftmaxEP().fit(some).components[0]
     base = Bridge(some, component)
-    draws = np.array([base.deviation(np.random.default_rng([1, k])) for k in range(4000)])
+    draws = np.array([base.deviation(np.random.default_rng([1, k])) for k in range(2500)])
     mean, variance = Mixture([component], some.x).latent(some.x)
     assert_allclose(base.mean, mean, atol=1e-10)
-    assert_allclose(draws.mean(axis=0), 0.0, atol=0.08)
+    assert_allclose(draws.mean(axis=0), 0.0, atol=0.1)
     assert_allclose(draws.var(axis=0), variance, rtol=0.12)
 
 
-@pytest.mark.parametrize("likelihood", [Probit(bias=0.3), Logistic()])
-@pytest.mark.parametrize("method", ["", "laplace"])
-def test_three_rows_of_two_classes(likelihood: Likelihood, method: str) -> None:
-    x, target = np.array([[0.0], [0.4], [1.5]]), np.array([1, 0, 1])
+@pytest.mark.parametrize("method", ["", "laplace", "ep"])
+def test_three_rows_of_two_classes(method: str) -> None:
+    x, target, likelihood = np.array([[0.0], [0.4], [1.5]]), np.array([1, 0, 1]), Probit(bias=0.3)
     some = Problem(x, target, [6.0 * RBF(1.0)], likelihood, 1)
     points, log_weights = product_rule(60, 3)
     u = points @ np.linalg.cholesky(some.covariances()[0]).T
     log_p = likelihood.log_density(u[..., np.newaxis], target).sum(axis=1)
-    exact = np.log(np.exp(log_p + log_weights).sum())
-    component = METHODS[method]().fit(some).components[0] if method else None
-    found = log_marginal(some, None, Ladder(runs=20, temperatures=150), component)
-    assert found.error < (0.02 if method else 0.1)
-    assert found.value == pytest.approx(exact, abs=3.5 * found.error)
+    check(some, np.log(np.exp(log_p + log_weights).sum()), method, 0.02 if method == "ep" else 0.2)
 
 
 @pytest.mark.parametrize("method", ["", "laplace", "softmax_ep"])
@@ -69,22 +64,26 @@ def test_two_rows_of_three_classes_with_a_kernel_each(method: str) -> None:
     factors = np.linalg.cholesky(some.covariances())
     u = np.einsum("cij,qcj->qic", factors, points.reshape(-1, 3, 2))
     log_p = log_softmax(u, axis=2)[:, np.arange(2), target].sum(axis=1)
-    exact = np.log(np.exp(log_p + log_weights).sum())
+    check(some, np.log(np.exp(log_p + log_weights).sum()), method, 0.05 if method else 0.15)
+
+
+def check(some: Problem, exact: float, method: str, error: float) -> None:
+    """Compare with the exact value runs from the posterior of a method, or from the prior."""
     component = METHODS[method]().fit(some).components[0] if method else None
-    found = log_marginal(some, None, Ladder(runs=20, temperatures=100), component)
-    assert found.error < (0.05 if method else 0.12)
+    found = Ladder(runs=20, temperatures=150).fit(Bridge(some, component))
+    assert found.error < error
     assert found.value == pytest.approx(exact, abs=3.5 * found.error)
 
 
 def test_one_temperature_is_the_mean_likelihood_of_the_prior() -> None:
     some = Problem(np.zeros((1, 1)), np.array([1]), [RBF(1.0)], Probit(), 1, seed=9)
-    found = log_marginal(some, ladder=Ladder(runs=2000, temperatures=1))
+    found = Ladder(runs=2000, temperatures=1).fit(Bridge(some))
     assert found.value == pytest.approx(np.log(0.5), abs=3.5 * found.error)
     # Phi(u) of a standard normal u is uniform: standard deviation over mean is 1 / 3^(1/2)
     assert found.error == pytest.approx(1 / np.sqrt(3 * 2000), rel=0.1)
     assert found.effective_runs == pytest.approx(2000 * 3 / 4, rel=0.05)
     weights = np.array([-1000.0, -1001.0, -1002.0])
     direct = np.log(np.exp(weights + 1000.0).mean()) - 1000.0
-    far = Ladder(runs=3).finish(Bridge(some), Runs(np.empty(0), weights), in_turn)
-    assert far.value == pytest.approx(direct, abs=1e-12)
+    other = Ladder(runs=3).finish(Bridge(some), Runs(np.empty(0), weights), in_turn)
+    assert other.value == pytest.approx(direct, abs=1e-12)
     assert np.exp(found.log_weights).max() < np.exp(log_ndtr(5.0))

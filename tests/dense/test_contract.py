@@ -8,29 +8,28 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sparsegp.dense import METHODS, Fit, Mixture, Problem, Session, likelihood_for, parse_method
-from sparsegp.dense.annealing import Ladder, log_marginal
+from sparsegp.dense.annealing import Bridge, Ladder
 from sparsegp.dense.learning import maximise
 from sparsegp.dense.sampling import Schedule, Target, kernel_prior
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import RBF, Kernel
 from sparsegp.learning.hyperpriors import Hyperprior
-from sparsegp.likelihoods import LIKELIHOODS
+from sparsegp.likelihoods import LIKELIHOODS, OrderedProbit
 from sparsegp.types import Doubles
 from tests.dense.sessions import StoppedError, Watched
 
 QUICK = {
-    "gibbs": "gibbs(chains=2, samples=60, burn_in=150, thin=3, particles=50)",
+    "gibbs": "gibbs(chains=2, samples=60, burn_in=100, thin=3, particles=50)",
     "online": "online(novelty=1e-9)",
     "softmax_ep": "softmax_ep(n_nodes=11)",
 }
 """Texts of methods whose defaults take long, depend on the order of rows, or integrate coarsely."""
 OTHERS = [
-    ("ep(schedule='parallel')", "probit"),
-    ("gibbs(chains=2, samples=40, burn_in=170, thin=1, metropolis=True)", "multinomial_probit"),
+    ("ep(schedule='parallel', damping=0.8)", "probit"),
+    ("gibbs(chains=1, samples=25, burn_in=190, thin=1, metropolis=True)", "multinomial_probit"),
     ("softmax_ep(moments='laplace')", "softmax"),
     ("variational(importance=40, rounds=6, rise=-1.0)", "multinomial_probit"),
     ("variational(importance=24, updates=2, rounds=4, rise=-1.0)", "probit"),
-    ("variational(importance=24, weights='site', rise=0.1)", "multinomial_probit"),
 ]
 """Methods with options that make other states of them."""
 SAMPLED = {"gibbs"}
@@ -39,8 +38,11 @@ SAMPLED = {"gibbs"}
 PAIRS = [(name, likelihood) for name in METHODS for likelihood in METHODS[name].likelihoods]
 
 
-def problem(likelihood: str, method: str, n: int = 24) -> Problem:
-    """Return rows in clusters, of two or three classes; or a smooth function with noise."""
+def problem(likelihood: str, method: str, n: int = 24, each: bool = False) -> Problem:
+    """Return rows in clusters, of two or three classes; or a smooth function with noise.
+
+    If `each` is set every latent value has a kernel of its own, and a bias.
+    """
     rng = np.random.default_rng(3)
     family = LIKELIHOODS[likelihood]
     several = likelihood in {"softmax", "multinomial_probit"}
@@ -48,8 +50,12 @@ def problem(likelihood: str, method: str, n: int = 24) -> Problem:
     x = rng.normal(size=(n, 2)) + 1.2 * np.array([[0.0, 1.0], [1.5, -1.0], [-1.5, -1.0]])[codes]
     target: Any = np.sin(x[:, 0]) + 0.1 * rng.normal(size=n) if family.numeric else codes
     chosen = likelihood_for(METHODS[method], 3 if several else 2, likelihood)
-    kernel: Kernel = 2.0 * RBF(1.3)
-    return Problem(x, target, [kernel], chosen, 3 if several else 1, seed=5)
+    kernels: list[Kernel] = [2.0 * RBF(1.3)]
+    if each:
+        kernels = [v * RBF(1.0 + 0.1 * v) for v in (2.0, 1.0, 3.0)[: 3 if several else 1]]
+        biases = np.array([0.3, -0.2, 0.1])[: len(kernels)]
+        chosen = family(biases=tuple(biases)) if several else chosen.with_parameters(biases)
+    return Problem(x, target, kernels, chosen, 3 if several else 1, seed=5)
 
 
 def fit(method: str, some: Problem, session: Session | None = None) -> Fit:
@@ -103,10 +109,16 @@ def test_order_of_rows_and_classes_changes_nothing(method: str, likelihood: str)
     assert first.log_evidence == pytest.approx(second.log_evidence, abs=2e-2, nan_ok=True)
 
 
-@pytest.mark.parametrize(("method", "likelihood"), PAIRS)
-def test_gradient_of_the_evidence(method: str, likelihood: str) -> None:
+@pytest.mark.parametrize("each", [False, True])
+@pytest.mark.parametrize(("method", "likelihood"), [*PAIRS, OTHERS[0], ("ep", "ordered_probit")])
+def test_gradient_of_the_evidence(method: str, likelihood: str, each: bool) -> None:
     chosen = parse_method(QUICK.get(method, method))
-    some = problem(likelihood, method, n=15)
+    if likelihood == "ordered_probit":  # any likelihood will do for EP
+        base = problem("probit", method, n=12)
+        ordered = OrderedProbit((-0.7, 0.5))
+        some = Problem(base.x, np.arange(12) % 3, base.kernels, ordered, 1)
+    else:
+        some = problem(likelihood, method.partition("(")[0], n=12, each=each)
     if not chosen.has_evidence:
         with pytest.raises(SettingsError, match="has no gradient"):
             chosen.evidence(some)
@@ -116,9 +128,10 @@ def test_gradient_of_the_evidence(method: str, likelihood: str) -> None:
     for index, unit in enumerate(np.eye(len(given))):
         up, down = (
             chosen.evidence(some.with_parameters(given + step * unit), found.near).value
-            for step in (1e-4, -1e-4)
+            for step in (1e-3, -1e-3)
         )
-        assert found.gradient[index] == pytest.approx((up - down) / 2e-4, rel=2e-3, abs=2e-3)
+        close = 2e-3 if method == "softmax_ep" else 2e-4
+        assert found.gradient[index] == pytest.approx((up - down) / 2e-3, rel=close, abs=close)
 
 
 def assert_same(one: Any, other: Any) -> None:
@@ -141,7 +154,7 @@ def check_resumed(run: Callable[[Session | None], Any], least: int) -> None:
     assert_same(whole, run(watched))
     count = len(watched.states)
     assert count >= least
-    for last in {1, 1 + count // 2, count} if count else set():
+    for last in {1 + count // 2, count} if count else set():
         stopped = Watched(last=min(last, count))
         with pytest.raises(StoppedError):
             run(stopped)
@@ -150,14 +163,14 @@ def check_resumed(run: Callable[[Session | None], Any], least: int) -> None:
 
 @pytest.mark.parametrize(("method", "likelihood"), PAIRS + OTHERS)
 def test_goes_on_where_it_was_stopped_with_the_same_bits(method: str, likelihood: str) -> None:
-    some = problem(likelihood, method.partition("(")[0])
+    some = problem(likelihood, method.partition("(")[0], n=12)
     least = 0 if method in {"exact", "variational"} else 1
     check_resumed(lambda session: fit(method, some, session), least)
 
 
 @pytest.mark.parametrize("method", ["exact", "laplace"])
 def test_chains_over_kernels_go_on_with_the_same_bits(method: str) -> None:
-    some = problem(METHODS[method].likelihoods[0], method, n=10)
+    some = problem(METHODS[method].likelihoods[0], method, n=8)
     prior = kernel_prior("v: lognormal(0, 1); l: lognormal(0, 0.3)", some)
     plan = Schedule(chains=3, burn_in=12, draws=13, kept=7, leapfrogs=3)
     check_resumed(lambda session: plan.fit(Target(METHODS[method](), some, prior), session), 2)
@@ -165,23 +178,23 @@ def test_chains_over_kernels_go_on_with_the_same_bits(method: str) -> None:
 
 def test_annealing_goes_on_with_the_same_bits() -> None:
     some, ladder = problem("probit", "ep", n=6), Ladder(runs=3, temperatures=330)
-    found = [log_marginal(some, None, ladder).log_weights for _ in range(2)]
-    assert_array_equal(*found)
-    assert len(set(found[0])) == 3
-    check_resumed(lambda session: log_marginal(some, session, ladder).log_weights.tolist(), 3)
+    bridge = Bridge(some)
+    assert len(set(ladder.fit(bridge).log_weights)) == 3
+    check_resumed(lambda session: ladder.fit(bridge, session).log_weights.tolist(), 3)
 
 
 @pytest.mark.parametrize(
     ("method", "likelihood"), [("laplace", "softmax"), ("ep", "probit"), ("exact", "gaussian")]
 )
 def test_learning_goes_on_with_the_same_bits(method: str, likelihood: str) -> None:
-    some, chosen = problem(likelihood, method), METHODS[method]()
+    some, chosen = problem(likelihood, method, n=12), METHODS[method]()
     check_resumed(lambda session: maximise(chosen, some, Hyperprior(), session, 6)[1], 4)
 
 
 @pytest.mark.parametrize("method", list(METHODS))
 def test_texts(method: str) -> None:
-    assert parse_method(f" {method} ") == METHODS[method]()
+    plain = METHODS[method]()
+    assert (parse_method(f" {method} "), str(plain)) == (plain, method)
     with pytest.raises(SettingsError, match="has no option nothing"):
         parse_method(f"{method}(nothing=1)")
     with pytest.raises(SettingsError, match="cannot read method"):
@@ -194,20 +207,13 @@ def test_texts(method: str) -> None:
         "ep(schedule='random')",
         "ep(damping=2)",
         "ep(tolerance=0)",
-        "ep(max_sweeps=0)",
         "laplace(max_steps=0)",
         "softmax_ep(moments='exact')",
-        "softmax_ep(damping=0)",
         "softmax_ep(n_nodes=2)",
         "online(novelty=0.0)",
-        "online(sweeps=0)",
         "gibbs(chains=0)",
-        "gibbs(samples=3)",
         "gibbs(burn_in=-1)",
-        "gibbs(spread=0)",
-        "variational(tolerance=0)",
         "variational(importance=-1)",
-        "variational(weights='y')",
         "ep(damping='much')",
         "laplace(max_steps=1.5)",
     ],

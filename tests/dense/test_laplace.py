@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
-from scipy.stats import multivariate_normal
 from sklearn.gaussian_process import GaussianProcessClassifier, kernels
 
 from sparsegp.dense import Laplace, Mixture, Problem
@@ -96,10 +95,9 @@ def test_derivatives_of_densities_by_differences(name: str) -> None:
         assert_allclose(found[:, r], bend, atol=1e-6)
 
 
-@pytest.mark.parametrize("n_kernels", [1, 3])
 @pytest.mark.parametrize("name", sorted(BIASED))
-def test_definition_with_full_matrices(name: str, n_kernels: int) -> None:
-    some = problem(name, n=5, n_kernels=n_kernels if BIASED[name].n_latent(3) == 3 else 1)
+def test_definition_with_full_matrices(name: str) -> None:
+    some = problem(name, n=5, n_kernels=3 if BIASED[name].n_latent(3) == 3 else 1)
     prior = full_prior(some)
     root = np.linalg.cholesky(prior)
 
@@ -124,19 +122,6 @@ def test_definition_with_full_matrices(name: str, n_kernels: int) -> None:
     assert_allclose(variance.T.ravel(), np.diag(posterior), rtol=1e-4)
 
 
-@pytest.mark.parametrize("n_kernels", [1, 3])
-@pytest.mark.parametrize("name", sorted(BIASED))
-def test_gradient_by_differences(name: str, n_kernels: int) -> None:
-    some = problem(name, n_kernels=n_kernels if BIASED[name].n_latent(3) == 3 else 1)
-    found, here, step = Laplace().evidence(some), some.parameters(), 1e-4
-    for index, unit in enumerate(step * np.eye(len(here))):
-        up, down = (
-            Laplace().evidence(some.with_parameters(here + s * unit), found.near).value
-            for s in (1, -1)
-        )
-        assert found.gradient[index] == pytest.approx((up - down) / (2 * step), abs=3e-5)
-
-
 def test_scikit_learn() -> None:
     rng = np.random.default_rng(4)
     x, new = rng.normal(size=(60, 3)), rng.normal(size=(20, 3))
@@ -159,21 +144,7 @@ def test_scikit_learn() -> None:
     assert_allclose(np.exp(mixture.log_probabilities(new, 2)), expected, atol=2e-3)
 
 
-@pytest.mark.parametrize("name", ["logistic", "probit"])
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_close_to_integration_where_the_prior_is_narrow(name: str, n: int) -> None:
-    """A narrow prior is all but the posterior, and the expansion is good where it lies."""
-    x, target = 1.5 * np.arange(n)[:, np.newaxis], np.arange(n) % 2
-    some = Problem(x, target, [0.02 * RBF(1.0)], LIKELIHOODS[name].start(2), 1)
-    axis = np.linspace(-0.9, 0.9, 61)
-    grid = np.stack(np.meshgrid(*[axis] * n, indexing="ij"), axis=-1)
-    density = multivariate_normal(np.zeros(n), some.covariances()[0]).pdf(grid)
-    likelihood = np.exp(some.likelihood.log_density(grid[..., np.newaxis], target).sum(axis=-1))
-    evidence = np.log((density * likelihood).sum() * (axis[1] - axis[0]) ** n)
-    assert Laplace().fit(some).log_evidence == pytest.approx(evidence, abs=3e-5)
-
-
-@pytest.mark.parametrize("variance", [3.0, 1e4])
+@pytest.mark.parametrize("variance", [1e4])
 def test_softmax_of_two_classes_is_logistic_of_their_difference(variance: float) -> None:
     rng = np.random.default_rng(8)
     x, new = rng.normal(size=(30, 2)), rng.normal(size=(9, 2))
@@ -218,7 +189,7 @@ def test_huge_variances_need_shorter_steps(name: str) -> None:
     """Where latent values of thousands are free, whole Newton steps lead astray."""
     rng = np.random.default_rng(6)
     count = 3 if name == "softmax" else 2
-    x, target = rng.normal(size=(80, 2)), rng.integers(0, count, 80)
+    x, target = rng.normal(size=(40, 2)), rng.integers(0, count, 40)
     n_latent = 3 if count == 3 else 1
     some = Problem(x, target, [1e8 * RBF(0.7)], LIKELIHOODS[name].start(count), n_latent)
     found = Laplace().fit(some)
@@ -238,7 +209,7 @@ def test_refusals() -> None:
 
 @pytest.mark.parametrize(
     ("name", "n_kernels"),
-    [("probit", 1), ("softmax", 1), ("softmax", 3), ("multinomial_probit", 1)],
+    [("probit", 1), ("softmax", 3), ("multinomial_probit", 1)],
 )
 def test_memory_is_what_it_says(name: str, n_kernels: int) -> None:
     some = problem(name, n=250, n_kernels=n_kernels)

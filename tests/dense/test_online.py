@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from sparsegp.dense import Mixture, Online, Problem, SoftmaxEP
-from sparsegp.dense.online import Projected, Sweeps, choose_basis, marked, order_of, posterior
+from sparsegp.dense.online import OnlineState, Projected, choose_basis, marked, order_of, posterior
 from sparsegp.kernels import RBF
 from sparsegp.likelihoods import Softmax
 from sparsegp.likelihoods.softmax_sites import contrasts, matched
@@ -44,7 +44,7 @@ def test_one_sweep_is_assumed_density_filtering() -> None:
         mean, covariance = new @ (np.linalg.solve(covariance, mean) + shift), new
 
     everything = np.arange(14)
-    state = Online().step(some, Sweeps(everything, np.zeros((14, 2, 3))), None)
+    state = Online().step(some, OnlineState(everything, np.zeros((14, 2, 3))), None)
     projected, weights = posterior(some, state)
     assert_allclose(np.einsum("rbi,rb->ir", projected.features, weights).ravel(), mean, atol=1e-7)
     variances = np.stack([kernel.diag(some.x) for kernel in some.kernels])
@@ -92,12 +92,12 @@ def test_the_basis_is_what_the_rows_before_do_not_tell() -> None:
     assert 3 < len(basis) < 40
     before: list[int] = []
     for row in order.tolist():
-        left = [
+        rest = [
             each[row, row]
             - each[row, before] @ np.linalg.solve(each[np.ix_(before, before)], each[before, row])
             for each in covariances
         ]
-        shares = np.array(left) / [each[row, row] for each in covariances]
+        shares = np.array(rest) / [each[row, row] for each in covariances]
         assert (row in basis) == (shares > 0.05).any()
         before += [row] if row in basis else []
 
@@ -132,6 +132,6 @@ def test_projected_sites_by_full_matrices() -> None:
     # of the rows themselves: what the basis leaves, and the posterior of the projections
     variances = np.stack([kernel.diag(some.x) for kernel in some.kernels])
     posterior = (q - q @ v @ q).reshape(9, 3, 9, 3)
-    left = variances.T - np.diag(q).reshape(9, 3)
+    rest = variances.T - np.diag(q).reshape(9, 3)
     for i, found in enumerate(sites.covariance(some.covariances(), variances)):
-        assert_allclose(found, posterior[i, :, i] + np.diag(left[i]), atol=1e-9)
+        assert_allclose(found, posterior[i, :, i] + np.diag(rest[i]), atol=1e-9)

@@ -31,7 +31,7 @@ def check(draws: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("label", [0, 1])
-@pytest.mark.parametrize("mean", [-60.0, -20.0, -2.0, 0.0, 0.3, 10.0])
+@pytest.mark.parametrize("mean", [-60.0, -2.0, 0.3, 10.0])
 def test_two_classes(mean: float, label: int) -> None:
     side = 2.0 * label - 1.0
     y = draw([mean], [2.0], label, 2)[:, 0]

@@ -1,8 +1,5 @@
 """The checks that scikit-learn makes of every estimator; none is expected to fail."""
 
-from collections.abc import Callable
-from typing import Any
-
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sparsegp import (
@@ -24,5 +21,5 @@ from sparsegp import (
         SparseGPRegressor(n_active=50, major_steps=1, n_jobs=1),
     ]
 )
-def test_check(estimator: Any, check: Callable[[Any], None]) -> None:
+def test_check(estimator, check):
     check(estimator)

@@ -10,12 +10,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sparsegp import SparseGPClassifier
-from sparsegp.types import Doubles, Labels
-
-Data = tuple[Doubles, Labels]
 
 
-def test_pipeline(iris: Data, words: Labels) -> None:
+def test_pipeline(iris, words):
     pipeline = make_pipeline(StandardScaler(), SparseGPClassifier(n_active=20, scaling="none"))
     pipeline.fit(iris[0], words)
     assert pipeline.score(iris[0], words) > 0.9
@@ -24,7 +21,7 @@ def test_pipeline(iris: Data, words: Labels) -> None:
 
 
 @pytest.mark.parametrize("n_jobs", [None, 2])
-def test_grid_search(iris: Data, n_jobs: int | None) -> None:
+def test_grid_search(iris, n_jobs):
     grid = {"kernel": ["10*rbf", "rbf(1)"], "n_active": np.array([5, 20])}
     search = GridSearchCV(SparseGPClassifier(), grid, cv=2, scoring="neg_log_loss", n_jobs=n_jobs)
     with parallel_config(backend="threading"):
@@ -35,7 +32,7 @@ def test_grid_search(iris: Data, n_jobs: int | None) -> None:
 
 
 @pytest.mark.parametrize("method", ["sigmoid", "temperature"])
-def test_calibration(iris: Data, method: str) -> None:
+def test_calibration(iris, method):
     if method == "temperature":
         pytest.importorskip("sklearn", minversion="1.8")
     calibrated = CalibratedClassifierCV(SparseGPClassifier(n_active=20), method=method, cv=2)
@@ -44,7 +41,7 @@ def test_calibration(iris: Data, method: str) -> None:
     assert calibrated.score(*iris) > 0.9
 
 
-def test_one_against_the_rest(iris: Data, words: Labels) -> None:
+def test_one_against_the_rest(iris, words):
     """A binary likelihood serves more classes, one against the rest."""
     X, X_test = iris[0][:100], iris[0][100:]
     binary = SparseGPClassifier(

@@ -2,9 +2,6 @@
 
 import copy
 import pickle
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,9 +11,7 @@ from sklearn.base import clone
 import sparsegp
 from sparsegp import DenseGPClassifier, DenseGPRegressor, SparseGPClassifier, SparseGPRegressor
 from sparsegp.errors import StoreError
-from sparsegp.types import Doubles, Labels
 
-Data = tuple[Doubles, Labels]
 ESTIMATORS = [
     SparseGPClassifier(n_active=30, posterior="adf", random_state=2, settings={"panel": 4}),
     SparseGPClassifier(n_active=30, kernel=sparsegp.kernels.parse("3*rbf")),
@@ -26,24 +21,22 @@ ESTIMATORS = [
 ]
 
 
-def by_directory(estimator: Any, folder: Path) -> Any:
+def by_directory(estimator, folder):
     estimator.save(folder / "saved")
     return type(estimator).load(folder / "saved")
 
 
-def by_pickle(estimator: Any, _: Path) -> Any:
+def by_pickle(estimator, _):
     return pickle.loads(pickle.dumps(estimator))
 
 
-def by_copy(estimator: Any, _: Path) -> Any:
+def by_copy(estimator, _):
     return copy.deepcopy(estimator)
 
 
 @pytest.mark.parametrize("way", [by_directory, by_pickle, by_copy])
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda each: type(each).__name__)
-def test_a_copy_predicts_the_same(
-    iris: Data, words: Labels, tmp_path: Path, way: Callable[..., Any], estimator: Any
-) -> None:
+def test_a_copy_predicts_the_same(iris, words, tmp_path, way, estimator):
     X = pd.DataFrame(iris[0], columns=list("abcd"))
     y = words if hasattr(estimator, "predict_proba") else iris[0][:, 0] - iris[0][:, 2]
     original = clone(estimator).fit(X, y)
@@ -72,7 +65,7 @@ def test_a_copy_predicts_the_same(
 
 
 @pytest.mark.parametrize("dtype", ["float64", "uint8", "bool", "object", "U1"])
-def test_labels_are_stored_with_their_type(iris: Data, tmp_path: Path, dtype: str) -> None:
+def test_labels_are_stored_with_their_type(iris, tmp_path, dtype):
     y = (iris[1] > 0).astype(int).astype("U1" if dtype == "object" else dtype).astype(dtype)
     original = SparseGPClassifier(n_active=10).fit(iris[0], y)
     found = by_directory(original, tmp_path)
@@ -80,7 +73,7 @@ def test_labels_are_stored_with_their_type(iris: Data, tmp_path: Path, dtype: st
     np.testing.assert_array_equal(found.predict(iris[0]), original.predict(iris[0]))
 
 
-def test_runs_of_train_can_be_loaded(iris: Data, tmp_path: Path) -> None:
+def test_runs_of_train_can_be_loaded(iris, tmp_path):
     model = sparsegp.train(*iris, n_active=10, seed=4, tolerance=1e-3, out=tmp_path / "run")
     estimator = SparseGPClassifier.load(tmp_path / "run")
     assert (estimator.random_state, estimator.n_active) == (4, 10)
@@ -90,7 +83,7 @@ def test_runs_of_train_can_be_loaded(iris: Data, tmp_path: Path) -> None:
     np.testing.assert_array_equal(estimator.predict_proba(iris[0]), model.predict_proba(iris[0]))
 
 
-def test_saving_again_replaces(iris: Data, tmp_path: Path) -> None:
+def test_saving_again_replaces(iris, tmp_path):
     named = pd.DataFrame(iris[0], columns=list("abcd"))
     by_directory(SparseGPClassifier(n_active=5).fit(named, iris[1]), tmp_path)
     found = by_directory(SparseGPClassifier(n_active=7, random_state=None).fit(*iris), tmp_path)
@@ -98,7 +91,7 @@ def test_saving_again_replaces(iris: Data, tmp_path: Path) -> None:
     assert not hasattr(found, "feature_names_in_")
 
 
-def test_each_estimator_loads_its_own_kind(iris: Data, tmp_path: Path) -> None:
+def test_each_estimator_loads_its_own_kind(iris, tmp_path):
     X, y = iris
     sparsegp.train(X, X[:, 0], task="regression", n_active=10, out=tmp_path / "numbers")
     sparsegp.train(X, y, n_active=10, out=tmp_path / "classes")

@@ -3,8 +3,6 @@
 import copy
 import pickle
 import warnings
-from collections.abc import Iterator
-from typing import Any
 
 import dask.array as da
 import dask.dataframe as dd
@@ -18,40 +16,38 @@ from sklearn.model_selection import GridSearchCV
 from sparsegp import DenseGPClassifier, SparseGPClassifier, SparseGPRegressor, train
 from sparsegp.data import summarise
 from sparsegp.data.blocks import from_memory
-from sparsegp.types import Doubles, Labels
 
-Data = tuple[Doubles, Labels]
 CHUNKS = (60, 50, 40)
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    with LocalCluster(  # type: ignore[no-untyped-call]
+def cluster():
+    with LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"
     ) as running:
         yield running
 
 
 @pytest.fixture
-def client(cluster: Any) -> Iterator[Any]:
-    with Client(cluster, set_as_default=False) as connected:  # type: ignore[no-untyped-call]
+def client(cluster):
+    with Client(cluster, set_as_default=False) as connected:
         yield connected
 
 
-def arrays(iris: Data, words: Labels) -> tuple[Any, Any]:
+def arrays(iris, words):
     return da.from_array(iris[0], chunks=(CHUNKS, 4)), da.from_array(words, chunks=(CHUNKS,))
 
 
-def frames(iris: Data, words: Labels) -> tuple[Any, Any]:
+def frames(iris, words):
     X = pd.DataFrame(iris[0], columns=list("abcd"))
     return dd.from_pandas(X, npartitions=3), dd.from_pandas(pd.Series(words), npartitions=3)
 
 
-def settings() -> SparseGPClassifier:
+def settings():
     return SparseGPClassifier(n_active=20, posterior="all")
 
 
-def assert_same(found: SparseGPClassifier, fitted: SparseGPClassifier, X: Doubles) -> None:
+def assert_same(found, fitted, X):
     np.testing.assert_array_equal(found.active_indices_, fitted.active_indices_)
     np.testing.assert_array_equal(found.predict_proba(X), fitted.predict_proba(X))
     assert list(found.classes_) == list(fitted.classes_)
@@ -60,7 +56,7 @@ def assert_same(found: SparseGPClassifier, fitted: SparseGPClassifier, X: Double
 # -- without a cluster -----------------------------------------------------------------------------
 
 
-def test_fit_on_frames(iris: Data, words: Labels, fitted: SparseGPClassifier) -> None:
+def test_fit_on_frames(iris, words, fitted):
     X, y = frames(iris, words)
     found = settings().fit(X, y)
     assert list(found.feature_names_in_) == list("abcd")
@@ -80,9 +76,7 @@ def test_fit_on_frames(iris: Data, words: Labels, fitted: SparseGPClassifier) ->
         (DenseGPClassifier, "predict_proba", {}),
     ],
 )
-def test_predictions_are_lazy_with_the_chunks_of_the_rows(
-    iris: Data, words: Labels, kind: Any, method: str, options: dict[str, bool]
-) -> None:
+def test_predictions_are_lazy_with_the_chunks_of_the_rows(iris, words, kind, method, options):
     X, y = arrays(iris, words)
     y = X[:, 0] if kind is SparseGPRegressor else y
     fitted = kind(n_jobs=2).fit(X, y)
@@ -99,7 +93,7 @@ def test_predictions_are_lazy_with_the_chunks_of_the_rows(
     assert fitted.score(X, y) == fitted.score(iris[0], np.asarray(y))
 
 
-def test_unknown_chunks_are_counted(fitted: SparseGPClassifier, iris: Data, words: Labels) -> None:
+def test_unknown_chunks_are_counted(fitted, iris, words):
     X, _ = arrays(iris, words)
     some = X[X[:, 0] > 6]
     proba = fitted.predict_proba(some)
@@ -107,9 +101,7 @@ def test_unknown_chunks_are_counted(fitted: SparseGPClassifier, iris: Data, word
     np.testing.assert_allclose(proba.compute(), fitted.predict_proba(iris[0][iris[0][:, 0] > 6]))
 
 
-def test_useless_collections_are_refused(
-    fitted: SparseGPClassifier, iris: Data, words: Labels
-) -> None:
+def test_useless_collections_are_refused(fitted, iris, words):
     X, y = arrays(iris, words)
     for wrong, labels, message in (
         (X[:, 0], y, "Expected 2D array"),
@@ -131,17 +123,14 @@ def test_useless_collections_are_refused(
 # -- beside a cluster ------------------------------------------------------------------------------
 
 
-def test_arrays_in_memory_are_not_sent_to_the_default_client(
-    cluster: Any, iris: Data, words: Labels, fitted: SparseGPClassifier
-) -> None:
-    with Client(cluster) as default:  # type: ignore[no-untyped-call]
+def test_arrays_in_memory_are_not_sent_to_the_default_client(cluster, iris, words, fitted):
+    with Client(cluster) as default:
 
-        def transitions() -> int:
+        def transitions():
             """Count the changes of state of all tasks that the scheduler ever had."""
-            count: int = default.run_on_scheduler(
+            return default.run_on_scheduler(
                 lambda dask_scheduler: dask_scheduler.transition_counter
             )
-            return count
 
         before = transitions()
         assert_same(settings().fit(iris[0], words), fitted, iris[0])
@@ -154,9 +143,7 @@ def test_arrays_in_memory_are_not_sent_to_the_default_client(
 # -- on a cluster ----------------------------------------------------------------------------------
 
 
-def test_fit_by_a_client(
-    client: Any, iris: Data, words: Labels, fitted: SparseGPClassifier
-) -> None:
+def test_fit_by_a_client(client, iris, words, fitted):
     X, y = arrays(iris, words)
     for given in ((iris[0], words), (client.persist(X), client.persist(y))):
         found = settings().set_params(client=client).fit(*given)
@@ -170,7 +157,7 @@ def test_fit_by_a_client(
     assert_same(found, fitted, iris[0])
 
 
-def test_a_large_model_makes_no_large_graph(client: Any) -> None:
+def test_a_large_model_makes_no_large_graph(client):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((1500, 5))
     large = SparseGPClassifier(
@@ -186,9 +173,7 @@ def test_a_large_model_makes_no_large_graph(client: Any) -> None:
     np.testing.assert_array_equal(large.predict_proba(rows).compute(), values)
 
 
-def test_a_client_is_shared_by_clones_and_not_pickled(
-    client: Any, iris: Data, words: Labels
-) -> None:
+def test_a_client_is_shared_by_clones_and_not_pickled(client, iris, words):
     estimator = settings().set_params(client=client).fit(iris[0], words)
     search = GridSearchCV(estimator, {"n_active": [5, 20]}, cv=2).fit(*iris)  # of clones
     assert search.best_estimator_.client_ is client

@@ -1,7 +1,6 @@
 """Inputs and labels of many kinds, and the messages for those that cannot be used."""
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,9 +9,7 @@ import scipy.sparse
 from sklearn.exceptions import NotFittedError
 
 from sparsegp import DenseGPClassifier, SparseGPClassifier, SparseGPRegressor
-from sparsegp.types import Doubles, Labels
 
-Data = tuple[Doubles, Labels]
 NAMES = ["sepal length", "sepal width", "petal length", "petal width"]
 
 
@@ -27,7 +24,7 @@ NAMES = ["sepal length", "sepal width", "petal length", "petal width"]
     ],
     ids=lambda labels: str(labels.dtype),
 )
-def test_labels_keep_their_type(iris: Data, labels: Labels) -> None:
+def test_labels_keep_their_type(iris, labels):
     X, y = iris[0], labels[iris[1]]
     estimator = SparseGPClassifier(n_active=20).fit(X, y)
     np.testing.assert_array_equal(estimator.classes_, np.unique(labels))
@@ -40,7 +37,7 @@ def test_labels_keep_their_type(iris: Data, labels: Labels) -> None:
     np.testing.assert_allclose(proba.sum(axis=1), 1.0, rtol=1e-12)
 
 
-def test_data_frames_bring_names(iris: Data, words: Labels) -> None:
+def test_data_frames_bring_names(iris, words):
     frame = pd.DataFrame(iris[0], columns=NAMES)
     estimator = SparseGPClassifier(n_active=20).fit(frame, pd.Series(words, dtype="category"))
     assert list(estimator.feature_names_in_) == NAMES
@@ -70,12 +67,12 @@ def test_data_frames_bring_names(iris: Data, words: Labels) -> None:
         ([["a"], ["b"]], [0, 1], "not compatible with arrays of bytes/strings"),
     ],
 )
-def test_useless_data_are_refused_in_the_words_of_sklearn(X: Any, y: Any, message: str) -> None:
+def test_useless_data_are_refused_in_the_words_of_sklearn(X, y, message):
     with pytest.raises(ValueError, match=message):
         SparseGPClassifier().fit(np.array(X), y)
 
 
-def test_what_fit_refuses_predict_refuses(iris: Data, fitted: SparseGPClassifier) -> None:
+def test_what_fit_refuses_predict_refuses(iris, fitted):
     missing = pd.DataFrame(np.round(10 * iris[0]).astype(int)).astype("Int64")
     missing.iloc[3, 2] = pd.NA
     for X, error, message in (
@@ -93,10 +90,10 @@ def test_what_fit_refuses_predict_refuses(iris: Data, fitted: SparseGPClassifier
 @pytest.mark.parametrize(
     "kind", ["object", "Int64", "Float64", "float32", "uint8", "list", "nested list of str"]
 )
-def test_what_fit_takes_predict_takes(iris: Data, kind: str) -> None:
+def test_what_fit_takes_predict_takes(iris, kind):
     X = np.round(10 * iris[0])
     if kind in {"Int64", "Float64"}:
-        given: Any = pd.DataFrame(X.astype(int)).astype(kind)
+        given = pd.DataFrame(X.astype(int)).astype(kind)
     elif kind == "list":
         given = X.tolist()
     elif kind == "nested list of str":
@@ -108,7 +105,7 @@ def test_what_fit_takes_predict_takes(iris: Data, kind: str) -> None:
     np.testing.assert_array_equal(found.predict_proba(given), expected.predict_proba(X))
 
 
-def test_no_rows_give_no_predictions(fitted: SparseGPClassifier, iris: Data) -> None:
+def test_no_rows_give_no_predictions(fitted, iris):
     none = iris[0][:0]
     assert fitted.predict_proba(none).shape == fitted.predict_log_proba(none).shape == (0, 3)
     predicted = fitted.predict(none)
@@ -121,7 +118,7 @@ def test_no_rows_give_no_predictions(fitted: SparseGPClassifier, iris: Data) -> 
     assert dense.predict_proba(none).shape == (0, 3)
 
 
-def test_needs_fit_first(iris: Data) -> None:
+def test_needs_fit_first(iris):
     estimator = SparseGPClassifier()
     for name in ("predict", "predict_proba", "predict_log_proba", "latent_mean_and_variance"):
         with pytest.raises(NotFittedError):

@@ -1,8 +1,5 @@
 """What the constructors take, and what fit makes of it."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -20,9 +17,7 @@ from sparsegp.fields import declared
 from sparsegp.kernels import parse
 from sparsegp.runtime.threads import usable_cpus
 from sparsegp.settings import DenseSettings, TrainSettings
-from sparsegp.types import Doubles, Labels
 
-Data = tuple[Doubles, Labels]
 NO_SETTINGS = {
     "settings",
     "n_jobs",
@@ -41,7 +36,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("estimator", SETTINGS)
-def test_parameters_are_settings_and_documented(estimator: Any) -> None:
+def test_parameters_are_settings_and_documented(estimator):
     parameters, known = estimator().get_params(), declared(SETTINGS[estimator])
     assert set(parameters) - NO_SETTINGS <= set(known)
     words = " ".join(estimator.__doc__.split())
@@ -67,9 +62,7 @@ def test_parameters_are_settings_and_documented(estimator: Any) -> None:
         (2, {}, {"active_per_class": True}),
     ],
 )
-def test_predicts_what_the_model_of_train_predicts(
-    iris: Data, n_classes: int, given: dict[str, Any], settings: dict[str, Any]
-) -> None:
+def test_predicts_what_the_model_of_train_predicts(iris, n_classes, given, settings):
     """What is left open suits the likelihood, here and there."""
     X, y = iris
     names = np.array(["setosa", "versicolor", "virginica"])[y]
@@ -91,9 +84,7 @@ def test_predicts_what_the_model_of_train_predicts(
 
 
 @pytest.mark.parametrize("given", [{"likelihood": "softmax"}, {"sites": "moments"}])
-def test_each_class_has_a_kernel_where_its_likelihood_needs_it(
-    iris: Data, given: dict[str, Any]
-) -> None:
+def test_each_class_has_a_kernel_where_its_likelihood_needs_it(iris, given):
     estimator = SparseGPClassifier(n_active=30, settings={"n_nodes": 5}, **given).fit(*iris)
     assert len(estimator.kernel_) == 3
     with pytest.raises(SettingsError, match="each needs a kernel of its own"):
@@ -123,7 +114,7 @@ def test_each_class_has_a_kernel_where_its_likelihood_needs_it(
         ({"likelihood": "gaussian"}, "likelihood=gaussian is not for task=classification"),
     ],
 )
-def test_what_is_wrong_is_refused_by_fit(iris: Data, given: dict[str, Any], message: str) -> None:
+def test_what_is_wrong_is_refused_by_fit(iris, given, message):
     X, y = iris
     estimator = SparseGPClassifier().set_params(**given)
     with pytest.raises(SettingsError, match=message):
@@ -137,13 +128,13 @@ def test_what_is_wrong_is_refused_by_fit(iris: Data, given: dict[str, Any], mess
         DenseGPClassifier(method="ep", likelihood="probit"),
     ],
 )
-def test_only_two_classes_where_there_is_one_bias(iris: Data, estimator: Any) -> None:
+def test_only_two_classes_where_there_is_one_bias(iris, estimator):
     assert not estimator.__sklearn_tags__().classifier_tags.multi_class
     with pytest.raises(SettingsError, match="Only binary classification is supported by like"):
         estimator.fit(*iris)
 
 
-def test_methods_that_do_not_exist_are_for_fit_to_refuse(iris: Data) -> None:
+def test_methods_that_do_not_exist_are_for_fit_to_refuse(iris):
     estimator = DenseGPClassifier(method="none")
     assert estimator.__sklearn_tags__().classifier_tags.multi_class
     with pytest.raises(SettingsError, match=r"unknown .* 'none'"):
@@ -151,7 +142,7 @@ def test_methods_that_do_not_exist_are_for_fit_to_refuse(iris: Data) -> None:
 
 
 @pytest.mark.parametrize("calibration", ["none", "learned"])
-def test_includes_all_rows_where_they_are_fewer(iris: Data, calibration: str) -> None:
+def test_includes_all_rows_where_they_are_fewer(iris, calibration):
     X, y = iris[0][:40], iris[1][:40]
     for n_active in (None, 50):
         estimator = SparseGPClassifier(n_active=n_active, calibration=calibration).fit(X, y)
@@ -159,21 +150,21 @@ def test_includes_all_rows_where_they_are_fewer(iris: Data, calibration: str) ->
         assert estimator.n_active == n_active
 
 
-def test_pairs_may_be_more_than_rows(iris: Data) -> None:
+def test_pairs_may_be_more_than_rows(iris):
     X, y = iris[0][:40], iris[1][:40]
     estimator = SparseGPClassifier(n_active=60, settings={"active_per_class": True}).fit(X, y)
     assert estimator.history_[-1]["n_active"] == 60
     assert len(estimator.active_indices_) <= 40
 
 
-def test_history_follows_the_selection(iris: Data) -> None:
+def test_history_follows_the_selection(iris):
     estimator = SparseGPClassifier(n_active=10, settings={"report_every": 5}).fit(*iris)
     assert [record["n_active"] for record in estimator.history_] == [5, 10]
     assert {"seconds", "train_error"} <= set(estimator.history_[0])
 
 
-def test_random_state(iris: Data) -> None:
-    def rows(random_state: Any) -> list[int]:
+def test_random_state(iris):
+    def rows(random_state):
         estimator = SparseGPClassifier(n_active=10, criterion="random", random_state=random_state)
         return list(estimator.fit(*iris).active_indices_)
 
@@ -182,7 +173,7 @@ def test_random_state(iris: Data) -> None:
     assert rows(None) != rows(None)
 
 
-def test_threads(iris: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads(iris, monkeypatch):
     usable = usable_cpus()
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert n_threads(None) == n_threads(-1) == usable
@@ -195,7 +186,7 @@ def test_threads(iris: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(one.predict_proba(iris[0]), three.predict_proba(iris[0]))
 
 
-def test_checkpoints_and_resume(iris: Data, tmp_path: Path) -> None:
+def test_checkpoints_and_resume(iris, tmp_path):
     estimator = SparseGPClassifier(n_active=10, checkpoint_dir=tmp_path / "run").fit(*iris)
     with pytest.raises(OSError, match="holds another run"):
         estimator.fit(*iris)
@@ -207,10 +198,8 @@ def test_checkpoints_and_resume(iris: Data, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_stop_is_an_interrupt_and_no_failed_fit(
-    iris: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool
-) -> None:
-    def stopped(*_: Any, **__: Any) -> None:
+def test_a_stop_is_an_interrupt_and_no_failed_fit(iris, tmp_path, monkeypatch, kept):
+    def stopped(*_, **__):
         raise Interrupted("stopped by SIGINT")
 
     monkeypatch.setattr(sparsegp.estimator.base, "train", stopped)
@@ -219,7 +208,7 @@ def test_a_stop_is_an_interrupt_and_no_failed_fit(
         estimator.fit(*iris)
 
 
-def test_progress_is_shown_on_demand(iris: Data, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_shown_on_demand(iris, capsys):
     SparseGPClassifier(n_active=5).fit(*iris)
     assert not capsys.readouterr().err
     SparseGPClassifier(n_active=5, verbose=1).fit(*iris)

@@ -1,7 +1,5 @@
 """The regressors beside scikit-learn's exact one, and on data that are no friends of theirs."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -21,25 +19,23 @@ from sparsegp.dense import Exact, Problem
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import parse
 from sparsegp.likelihoods import Gaussian
-from sparsegp.types import Doubles
 
-Data = tuple[Doubles, Doubles]
 both = pytest.mark.parametrize("kind", [SparseGPRegressor, DenseGPRegressor])
 
 
-def sine(n: int, noise: float = 0.2) -> Data:
+def sine(n, noise=0.2):
     rng = np.random.default_rng(0)
     X = rng.uniform(-5.0, 5.0, (n, 1))
     return X, 30.0 + 4.0 * np.sin(2.0 * X[:, 0]) + 4.0 * noise * rng.standard_normal(n)
 
 
 @pytest.fixture(scope="module")
-def diabetes() -> Data:
+def diabetes():
     X, y = load_diabetes(return_X_y=True)
     return X[:200], y[:200]
 
 
-def exact(X: Doubles, y: Doubles, kernel: Any, optimizer: str | None) -> Any:
+def exact(X, y, kernel, optimizer):
     """Return the exact process of scikit-learn on standardised data."""
     process = GaussianProcessRegressor(kernel, optimizer=optimizer, normalize_y=True)
     return make_pipeline(StandardScaler(), process).fit(X, y)
@@ -49,7 +45,7 @@ def exact(X: Doubles, y: Doubles, kernel: Any, optimizer: str | None) -> Any:
 
 
 @both
-def test_with_all_rows_it_is_exact(kind: Any, diabetes: Data) -> None:
+def test_with_all_rows_it_is_exact(kind, diabetes):
     X, y = diabetes
     pipeline = exact(X, y, ConstantKernel(0.7) * RBF(2.5) + WhiteKernel(0.3), None)
     mean, std = pipeline.predict(X, return_std=True)
@@ -68,7 +64,7 @@ def test_with_all_rows_it_is_exact(kind: Any, diabetes: Data) -> None:
 
 
 @both
-def test_it_learns_what_the_exact_evidence_says(kind: Any) -> None:
+def test_it_learns_what_the_exact_evidence_says(kind):
     X, y = sine(100)
     pipeline = exact(X, y, ConstantKernel(1.0) * RBF(1.0) + WhiteKernel(0.1), "fmin_l_bfgs_b")
     theirs = pipeline[-1].kernel_
@@ -83,7 +79,7 @@ def test_it_learns_what_the_exact_evidence_says(kind: Any) -> None:
     assert_allclose(std, other_std, rtol=0.03)
 
 
-def test_gradient_of_the_evidence_in_the_noise_too(diabetes: Data) -> None:
+def test_gradient_of_the_evidence_in_the_noise_too(diabetes):
     X, y = diabetes[0][:60, :2], (diabetes[1][:60] - 150.0) / 80.0
     problem = Problem(X, y, [parse("2*ard(1, 2)")], Gaussian(0.2), 1, learns_likelihood=True)
     assert_allclose(problem.parameters(), np.log([2.0, 1.0, 2.0, 0.2]))
@@ -96,7 +92,7 @@ def test_gradient_of_the_evidence_in_the_noise_too(diabetes: Data) -> None:
     assert fixed.with_parameters(at[:3]).likelihood == Gaussian(0.2)
 
 
-def test_few_active_rows_are_nearly_enough() -> None:
+def test_few_active_rows_are_nearly_enough():
     X, y = sine(500)
     few, new = SparseGPRegressor(n_active=50).fit(X[:300], y[:300]), slice(300, None)
     whole = SparseGPRegressor().fit(X[:300], y[:300])
@@ -109,7 +105,7 @@ def test_few_active_rows_are_nearly_enough() -> None:
 # -- untuned, on data that are no friends of it ----------------------------------------------------
 
 
-def test_labels_without_noise() -> None:
+def test_labels_without_noise():
     X = np.random.default_rng(1).normal(size=(120, 3))
     for y, kernel in ((X[:, 0], "1*rbf"), (np.sin(X[:, 0]) * X[:, 1], "1*ard")):
         regressor = SparseGPRegressor(kernel=kernel).fit(X[:100], y[:100])
@@ -118,7 +114,7 @@ def test_labels_without_noise() -> None:
 
 
 @both
-def test_constant_labels_and_single_rows(kind: Any) -> None:
+def test_constant_labels_and_single_rows(kind):
     X = np.random.default_rng(1).normal(size=(40, 3))
     for n in (1, 2, 40):
         mean, std = kind().fit(X[:n], np.full(n, 7.0)).predict(X, return_std=True)
@@ -126,7 +122,7 @@ def test_constant_labels_and_single_rows(kind: Any) -> None:
         assert np.isfinite(std).all()
 
 
-def test_columns_that_do_not_matter() -> None:
+def test_columns_that_do_not_matter():
     rng = np.random.default_rng(2)
     X = rng.normal(size=(500, 8))
     y = np.sin(2.0 * X[:, 3]) + 0.1 * rng.normal(size=500)
@@ -137,7 +133,7 @@ def test_columns_that_do_not_matter() -> None:
     assert each > 0.96 > one
 
 
-def test_labels_that_say_little(diabetes: Data) -> None:
+def test_labels_that_say_little(diabetes):
     """From less noise to start with, learning ends where every row is explained by itself."""
     X, y = diabetes
     for half, other in ((slice(100), slice(100, 200)), (slice(100, 200), slice(100))):
@@ -147,9 +143,9 @@ def test_labels_that_say_little(diabetes: Data) -> None:
 # -- parameters, attributes, and places in scikit-learn --------------------------------------------
 
 
-def test_fits_as_train_does(diabetes: Data) -> None:
+def test_fits_as_train_does(diabetes):
     X, y = diabetes
-    given: dict[str, Any] = {"n_active": 30, "kernel": "2*matern52", "learn": "none"}
+    given = {"n_active": 30, "kernel": "2*matern52", "learn": "none"}
     given |= {"likelihood": "gaussian(0.2)", "criterion": "random"}
     model = sparsegp.train(X, y, task="regression", seed=3, panel=4, **given)
     given |= {"kernel": parse(given["kernel"]), "settings": {"panel": 4}}
@@ -173,14 +169,12 @@ def test_fits_as_train_does(diabetes: Data) -> None:
         ({"hyperprior": "bias: normal(0, 1)"}, "must be of a parameter that is learnt"),
     ],
 )
-def test_wrong_values_are_refused_by_fit(
-    kind: Any, diabetes: Data, given: dict[str, Any], message: str
-) -> None:
+def test_wrong_values_are_refused_by_fit(kind, diabetes, given, message):
     with pytest.raises(SettingsError, match=message):
         kind(**given).fit(*diabetes)
 
 
-def test_useless_labels_are_refused(diabetes: Data) -> None:
+def test_useless_labels_are_refused(diabetes):
     X, y = diabetes
     for labels, message in (
         (np.where(y == y[3], np.nan, y), "Input y contains NaN"),
@@ -195,7 +189,7 @@ def test_useless_labels_are_refused(diabetes: Data) -> None:
         SparseGPRegressor().predict(X)
 
 
-def test_pipeline_and_search(diabetes: Data) -> None:
+def test_pipeline_and_search(diabetes):
     X, y = diabetes
     regressor = SparseGPRegressor(n_active=30, major_steps=1, scaling="none")
     pipeline = make_pipeline(StandardScaler(), regressor)

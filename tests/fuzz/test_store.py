@@ -28,13 +28,12 @@ LONG = int(os.environ.get("SPARSEGP_FUZZ", "500"))
 
 @cache
 def checkpoint():
-    """The bytes of a small checkpoint, and its content."""
+    """The members of a small checkpoint."""
     arrays = {"h": np.arange(12.0).reshape(4, 3), "active": np.arange(4), "empty": np.zeros((0, 3))}
     arrays |= {"flag": np.array([True, False]), "one": np.array(2, "f4")}
     with tempfile.TemporaryDirectory() as folder:
         write_file(folder_of(folder), NAME, CHECKPOINT, {"kernel": "rbf(1.5)", "n": [1]}, arrays)
-        stored = read_file(folder_of(folder), NAME, CHECKPOINT)
-        return (Path(folder) / NAME).read_bytes(), members_of(Path(folder) / NAME), stored
+        return members_of(Path(folder) / NAME)
 
 
 @cache
@@ -101,19 +100,6 @@ def read_checkpoint(path):
     return read_file(folder_of(path.parent), path.name, CHECKPOINT)
 
 
-def assert_same(found, expected):
-    assert found.meta == expected.meta
-    assert {name: array.tobytes() for name, array in found.arrays.items()} == {
-        name: array.tobytes() for name, array in expected.arrays.items()
-    }
-
-
-def check_damaged(content):
-    found = placed(lambda path: path.write_bytes(content), read_checkpoint)
-    if not isinstance(found, StoreError):
-        assert_same(found, checkpoint()[2])
-
-
 def check_forged(members):
     found = placed(lambda path: forge(path, members), read_checkpoint)
     if isinstance(found, Exception):
@@ -149,8 +135,7 @@ def check_forged_model(members):
 @cache
 def kinds():
     return {
-        "damaged": (cut_and_flipped(checkpoint()[0]), check_damaged),
-        "forged": (altered_members(checkpoint()[1]), check_forged),
+        "forged": (altered_members(checkpoint()), check_forged),
         "model": (cut_and_flipped(model("all")[0]), check_model),
         **{
             f"forged model {method}": (altered_members(model(method)[1]), check_forged_model)
@@ -159,19 +144,19 @@ def kinds():
     }
 
 
-KINDS = ["damaged", "forged", "model", *(f"forged model {m}" for m in ("adf", "all", "laplace"))]
+KINDS = ["forged", "model", *(f"forged model {m}" for m in ("adf", "all", "laplace"))]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def imported():
     """Libraries are imported before memory is limited, and undamaged files are read."""
-    check_damaged(checkpoint()[0])
+    check_forged(checkpoint())
     check_model(model("all")[0])
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_files(kind):
-    campaign(*kinds()[kind], 60)
+    campaign(*kinds()[kind], 40)
 
 
 @pytest.mark.slow

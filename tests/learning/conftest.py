@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparsegp.ivm.evidence_rows import Representation, RowSums, pieces, row_sums
+from sparsegp.ivm.evidence_rows import RowSums, pieces, row_sums
 from sparsegp.kernels import Kernel
 from sparsegp.learning.evidence import Evidence, Members, evidence
 from sparsegp.learning.objective import Objective
@@ -34,21 +34,14 @@ class Rows:
         full[: len(values)] = values
         return full
 
-    def sum_rows(self, representation: Representation) -> list[RowSums]:
+    def sum_rows(self, processes: Any, likelihood: Likelihood) -> list[RowSums]:
         X, target, counts = map(self.padded, (self.X, self.target, self.counts))
         counts[self.active] = False
         group = self.unit * TILE
         ends = [0, *(cut * group for cut in self.cuts), len(X)]
-        spare = pieces(len(self.X), TILE, self.unit).bit_length()
+        spare = pieces(len(self.X), group).bit_length()
         return [
-            row_sums(
-                X[some].reshape(-1, TILE, X.shape[1]),
-                target[some],
-                counts[some],
-                self.unit,
-                representation,
-                spare,
-            )
+            row_sums(X[some], target[some], counts[some], group, processes, likelihood, spare)
             for some in (slice(*pair) for pair in pairwise(ends))
         ]
 

@@ -64,7 +64,7 @@ class Blocks:
         self.active = active = selection.active
         sites = active.sites(settings.n_latent)
         self.members, self.sites = Members.of_sites(active.x, active.target, *sites)
-        sum_rows = sums_over(self.map_blocks, size, N, TILE, 1)
+        sum_rows = sums_over(self.map_blocks, size, N, TILE)
         self.objective = Objective(settings.kernels, likelihood, self.members, sum_rows)
 
     def map_blocks(self, method, *args):

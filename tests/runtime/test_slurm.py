@@ -25,9 +25,7 @@ pytestmark = [
 ]
 
 RUN = ["--panel", "1", "--no-lazy", "--posterior", "adf", "--quiet", "--checkpoint-every", "50"]
-LONG = [*RUN, "--n-nodes", "250", "--n-active", "1400"]
-"""About a minute of one processor. SLURM sends its signal after half of one, see below."""
-SHORT = [*RUN, "--n-nodes", "60", "--n-active", "400"]
+RUN += ["--n-nodes", "60", "--n-active", "400"]
 
 ENDS = {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL"}
 SIZES = {
@@ -111,19 +109,12 @@ def test_the_signal_of_walltime_requeues_the_job(
     script: str, commands: dict[str, str], tmp_path: Path
 ) -> None:
     """Sent by hand as soon as there is a checkpoint, as SLURM counts time in minutes."""
-    job = Job(commands, script, tmp_path, ["--time=60"], SHORT)
+    job = Job(commands, script, tmp_path, ["--time=60"], RUN)
     run = tmp_path / "run"
     assert wait_until(lambda: any(run.glob("checkpoint-*.zip")) or not job.goes_on(), 300)
     ask(commands, "scancel", "--batch", "--signal=TERM", job.number)
     assert wait_until(lambda: not job.goes_on(), 300), job.printed()
-    check(job, SHORT)
-
-
-def test_a_run_longer_than_walltime_finishes(commands: dict[str, str], tmp_path: Path) -> None:
-    """Walltime is a minute, and SLURM sends the signal by itself."""
-    job = Job(commands, "one-node.sh", tmp_path, ["--time=1", "--signal=B:TERM@30"], LONG)
-    assert wait_until(lambda: not job.goes_on(), 900), job.printed()
-    check(job, LONG)
+    check(job, RUN)
 
 
 def running(names: dict[str, str]) -> list[str]:

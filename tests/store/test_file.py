@@ -70,7 +70,7 @@ def test_what_goes_in_comes_out_and_zarr_reads_it(folder, tmp_path):
         np.testing.assert_array_equal(group[name][...], array)
 
 
-def test_it_is_as_large_as_its_arrays_and_another_takes_its_place(folder, path, tmp_path):
+def test_another_takes_its_place(folder, path, tmp_path):
     write_file(folder, NAME, KIND, {"n": 2}, {"x": np.ones(10**6)})
     assert read_file(folder, NAME, KIND).meta == {"n": 2}
     assert path.stat().st_size < 8 * 10**6 + 2000
@@ -146,17 +146,13 @@ def test_files_that_were_cut_or_joined(folder, path):
         {"shape": [0, 10**30]},
         {"shape": [10**9] * 70},
         {"shape": [4.0, 3]},
-        {"shape": [True, 12]},
         {"shape": [-4, -3]},
         {"shape": [3, 5]},
         {"shape": None},
         {"data_type": "string"},
         {"data_type": "float32"},
-        {"data_type": {"name": "struct"}},
         {"codecs": [{"name": "bytes"}, {"name": "numcodecs.pickle"}]},
         {"codecs": []},
-        {"fill_value": 1e400},
-        {"node_type": "group"},
         {"storage_transformers": [{"name": "x"}]},
     ],
     ids=str,
@@ -188,7 +184,7 @@ def test_members_that_are_missing_or_none_of_ours(folder, path):
 
 
 def test_bombs(folder, tmp_path):
-    """Members that are compressed, that lie on each other, and lists that would fill memory."""
+    """Members that are compressed or lie on each other, lists and files that would fill memory."""
     squeezed = {"zarr.json": root(KIND, {}), "x/c": bytes(10**7)}
     forge(tmp_path / NAME, squeezed, zipfile.ZIP_DEFLATED)
     refused(folder)
@@ -203,6 +199,11 @@ def test_bombs(folder, tmp_path):
     refused(folder, "declares more than it holds")
     forge(tmp_path / NAME, {"zarr.json": root(KIND, {})})
     whole = bytearray((tmp_path / NAME).read_bytes())
+    with (tmp_path / NAME).open("wb") as file:
+        file.truncate(1 << 42)
+        file.seek(0, 2)
+        file.write(whole)
+    refused(folder, "of memory")
     struct.pack_into("<L", whole, len(whole) - 71 - 10, 2**31)
     (tmp_path / NAME).write_bytes(whole)
     refused(folder)

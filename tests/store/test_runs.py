@@ -1,12 +1,13 @@
 """The folder of a run: whose it is, which checkpoints are kept, and what is passed over."""
 
+import os
 from uuid import uuid4
 
 import numpy as np
 import pytest
 
 import sparsegp
-from sparsegp.errors import Interrupted, SettingsError, StoreError
+from sparsegp.errors import SettingsError, StoreError
 from sparsegp.progress import Progress
 from sparsegp.store import (
     MODEL,
@@ -53,20 +54,17 @@ def damage(place, step):
     put(folder, name, damaged)
 
 
-def test_a_run_from_beginning_to_end(begin, place):
+def test_a_run_from_beginning_to_end(begin):
     run = begin(resume=False)
     assert run.load() is None
     assert not run.is_finished()
     assert save(run, 40, 80) == [True, True]
-    step, stored = run.load()
-    assert (step, stored.meta) == (80, {"step": 80})
-    np.testing.assert_array_equal(stored.arrays["x"], np.arange(80))
     write_file(run.folder, "model.zarr.zip", MODEL, {}, {})
     assert run.is_finished()
     run.close()
-    again = begin()
-    assert again.load()[0] == 80
-    again.close()
+    step, stored = begin().load()
+    assert (step, stored.meta) == (80, {"step": 80})
+    np.testing.assert_array_equal(stored.arrays["x"], np.arange(80))
 
 
 def test_whose_it_is(begin, place, warnings):
@@ -80,6 +78,10 @@ def test_whose_it_is(begin, place, warnings):
         put(folder_of(place), "run.json", text)
         with pytest.raises(StoreError, match=r"run\.json is damaged"):
             begin()
+    if "://" not in place:
+        os.truncate(f"{place}/run.json", 1 << 40)
+        with pytest.raises(StoreError, match="more than"):
+            begin()
     assert warnings == []
 
 
@@ -88,15 +90,6 @@ def test_a_folder_of_somebody_else(place):
     with pytest.raises(StoreError, match="is not empty and holds no run"):
         RunDirectory(place, 1, pytest.fail).open(RUN, resume=True)
     assert folder_of(place).sizes() == {"notes": 4}
-
-
-@pytest.mark.parametrize("place", ["directory"], indirect=True)
-def test_files_that_are_too_large_are_not_read(begin, tmp_path):
-    begin().close()
-    with (tmp_path / "a" / "folder" / "run.json").open("wb") as file:
-        file.truncate(1 << 40)
-    with pytest.raises(StoreError, match="more than"):
-        begin()
 
 
 def test_the_newest_are_kept(begin, place):
@@ -161,7 +154,6 @@ def test_a_directory_has_one_driver(tmp_path):
 
 def test_progress(place):
     run = RunDirectory(place, 1, pytest.fail)
-    run.write_progress({"stage": "read"})  # it is not this one's yet
     assert read_progress(place) is None
     run.open(RUN, resume=False)
     run.write_progress({"stage": "select"})
@@ -219,14 +211,11 @@ def test_a_store_that_is_away_is_like_a_full_disk(failing, warnings):
     assert "its store failed (ConnectionError: nobody answers)" in warnings[0]
 
 
-SETTINGS = {"n_active": 40, "checkpoint_every": 10, "runtime": "threads=1"}
-
-
-def test_a_run_through_an_outage_gives_the_same_model(failing, stop_after, monkeypatch):
+def test_a_run_through_an_outage_gives_the_same_model(failing, monkeypatch):
     rng = np.random.default_rng(5)
-    y = rng.integers(0, 3, size=400)
-    X = rng.standard_normal((3, 4))[y] * 1.2 + rng.standard_normal((400, 4))
-    expected = sparsegp.train(X, y, **SETTINGS).predict_proba(X)
+    y = rng.integers(0, 3, size=200)
+    X = rng.standard_normal((3, 4))[y] * 1.2 + rng.standard_normal((200, 4))
+    settings = {"n_active": 40, "checkpoint_every": 10, "runtime": "threads=1"}
     messages, real, saves = [], RunDirectory.save, []
 
     class Recorder(Progress):
@@ -236,18 +225,12 @@ def test_a_run_through_an_outage_gives_the_same_model(failing, stop_after, monke
 
     def away(self, step, meta, arrays):
         saves.append(step)
-        if len(saves) == 2:
-            FailingFileSystem.left = 0
+        FailingFileSystem.left = 0 if len(saves) == 2 else None
         return real(self, step, meta, arrays)
 
     monkeypatch.setattr(RunDirectory, "save", away)
-    monkeypatch.setattr("sparsegp.fit.training.StopRequest", lambda: stop_after(30))
-    with pytest.raises(Interrupted, match="go on by --resume"):
-        sparsegp.train(X, y, out=failing, progress=Recorder(), **SETTINGS)
+    model = sparsegp.train(X, y, out=failing, progress=Recorder(), **settings)
     assert any(line.startswith(f"no checkpoint at {saves[1]}, the run") for line in messages)
-    monkeypatch.undo()
-    with pytest.raises(StoreError, match="holds no finished model"):
-        sparsegp.load(failing)
-    model = sparsegp.train(X, y, out=failing, resume=True, **SETTINGS)
+    expected = sparsegp.train(X, y, **settings).predict_proba(X)
     np.testing.assert_array_equal(model.predict_proba(X), expected)
     np.testing.assert_array_equal(sparsegp.load(failing).predict_proba(X), expected)

@@ -64,6 +64,8 @@ def _files(
     name: str, header: Header, labels: Sequence[tuple[str, str]], split: tuple[str, str]
 ) -> Dataset:
     """Read a file and its labels, and the test rows beside them if they have labels."""
+    with opened(name) as file:
+        header(file, name)  # what is wrong with this file comes before what is beside it
     train, test = _table(name, _beside(name, *labels), header), None
     inputs = _beside(name, split)
     if inputs and (y := _beside(inputs, *labels)):

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.data.blocks import from_function, from_memory
-from sparsegp.data.labels import LONGEST, REAL_KINDS, labels_from_text, tidy_labels
+from sparsegp.data.labels import LONGEST, labels_from_text, tidy_labels
 from sparsegp.data.storage import Lines, opened, require_memory
 from sparsegp.data.table import Dataset, Table, column_names
 from sparsegp.errors import DataError
@@ -22,6 +23,9 @@ LabelColumn: TypeAlias = str | int | None
 """A column's name, its number counted from 0 (negative: from the end), or None for the last."""
 
 SNIFFED_LINES = 20
+
+NUMERIC = r"bool|u?int\d+|halffloat|float|double"
+"""Types of parquet columns that hold real numbers."""
 
 
 class Layout(NamedTuple):
@@ -74,9 +78,8 @@ def read_parquet(name: str, label_column: LabelColumn, n_features: int | None) -
         columns = [column for column in kinds if not column.startswith("__index_level_")]
         label = _label_place(label_column, n_features, columns, name)
         features = [column for place, column in enumerate(columns) if place != label]
-        dtypes = [_dtype(kinds[column]) for column in features]
-        for column, dtype in zip(features, dtypes, strict=True):
-            if dtype.kind not in REAL_KINDS:
+        for column in features:
+            if not re.fullmatch(NUMERIC, str(kinds[column])):
                 raise DataError(
                     f"columns must hold numbers; {column!r} of {name} holds {kinds[column]}. Drop "
                     f"it, or name it as the label column"
@@ -88,6 +91,7 @@ def read_parquet(name: str, label_column: LabelColumn, n_features: int | None) -
             y = tidy_labels(np.array(values, dtype=object), name)
     if not sizes:
         raise DataError(f"{name} has no rows")
+    dtypes = (kinds[column].to_pandas_dtype() for column in features)
     dtype = np.result_type(np.float32, *dtypes)  # floats, as some may be missing
     X = from_function(partial(_group, name, features, dtype), sizes, len(features), dtype, name)
     return Dataset(Table(X, y, name, names=column_names(features)))
@@ -196,15 +200,6 @@ def _rows(lines: Iterable[str], delimiter: str | None) -> Iterator[list[str]]:
 def _lines(name: str) -> Iterator[Lines]:
     with opened(name) as binary, io.TextIOWrapper(binary, encoding="utf-8-sig") as file:
         yield Lines(file, name)
-
-
-def _dtype(kind: Any) -> np.dtype[Any]:
-    """Return the dtype of a type of columns; that of objects if it has none."""
-    try:
-        dtype: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
-    except NotImplementedError:
-        return np.dtype(object)
-    return dtype
 
 
 def _group(
