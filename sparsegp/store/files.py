@@ -29,7 +29,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.data.storage import is_url, plain, require_memory, store_of
+from sparsegp.data.storage import is_url, require_memory, store_of
 from sparsegp.errors import DataError, StoreError, one_line, short
 
 VERSION = 1
@@ -113,18 +113,20 @@ class Directory:
             handle = _open_regular(path, os.O_RDWR | os.O_CREAT)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            except OSError as error:
                 holder = os.read(handle, 100).decode(errors="replace").strip()
                 os.close(handle)
+                if not isinstance(error, BlockingIOError):
+                    raise
                 raise StoreError(
                     f"{path} is held by {holder or 'another process'}; wait for it or use another "
                     "directory"
                 ) from None
             with suppress(OSError):  # a full disk does not matter here
+                for name in filter(_UNFINISHED.fullmatch, os.listdir(self.path)):
+                    os.unlink(self.path / name)
                 os.ftruncate(handle, 0)
                 os.write(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
-            for name in filter(_UNFINISHED.fullmatch, os.listdir(self.path)):
-                os.unlink(self.path / name)
             return handle
 
     def _make(self) -> None:
@@ -201,9 +203,10 @@ def folder_of(path: str | os.PathLike[str]) -> Folder:
 
     StoreError if a URL has marks in it that have a meaning of their own to fsspec.
     """
-    text = re.sub(r"^([a-z0-9]+:/)(?!/)", r"\1/", os.fspath(path))  # pathlib takes a slash of a URL
-    if not is_url(local := plain(text)):
-        return Directory(Path(local))
+    text = re.sub(r"^(file|local):/+", "/", os.fspath(path))
+    text = re.sub(r"^([a-z0-9]+:/)(?!/)", r"\1/", text)  # pathlib takes a slash of a URL
+    if not is_url(text):
+        return Directory(Path(text))
     if re.search(r"[*?\[\]\x00-\x1f]|::", text):
         raise StoreError(f"{text!r} must be a plain URL, without any of * ? [ ] ::")
     return Bucket(text.rstrip("/"))
@@ -344,6 +347,7 @@ def restoring(place: str) -> Iterator[None]:
 def _open_zip(file: IO[bytes]) -> zipfile.ZipFile:
     """Open a zip after a check that its list of members, which is read whole, is a small one."""
     size = file.seek(0, os.SEEK_END)
+    require_memory(size, "the file")
     file.seek(max(0, size - 113))
     end = file.read()
     found = _ZIP_END.fullmatch(end, 20)

@@ -184,7 +184,7 @@ def test_members_that_are_missing_or_none_of_ours(folder, path):
 
 
 def test_bombs(folder, tmp_path):
-    """Members that are compressed, that lie on each other, and lists that would fill memory."""
+    """Members that are compressed or lie on each other, lists and files that would fill memory."""
     squeezed = {"zarr.json": root(KIND, {}), "x/c": bytes(10**7)}
     forge(tmp_path / NAME, squeezed, zipfile.ZIP_DEFLATED)
     refused(folder)
@@ -199,6 +199,11 @@ def test_bombs(folder, tmp_path):
     refused(folder, "declares more than it holds")
     forge(tmp_path / NAME, {"zarr.json": root(KIND, {})})
     whole = bytearray((tmp_path / NAME).read_bytes())
+    with (tmp_path / NAME).open("wb") as file:
+        file.truncate(1 << 42)
+        file.seek(0, 2)
+        file.write(whole)
+    refused(folder, "of memory")
     struct.pack_into("<L", whole, len(whole) - 71 - 10, 2**31)
     (tmp_path / NAME).write_bytes(whole)
     refused(folder)
