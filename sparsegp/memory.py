@@ -195,7 +195,7 @@ def _sparse(shape: Shape, settings: TrainSettings) -> dict[str, Any]:
     rows = sum(blocks[name] for name in in_memory)
     working = max(blocks[name] for name in ("temporaries", "loading", "model"))
     held = sum(driver[name] for name in ("source", "labels", "reading", "factors"))
-    finishing = max(driver["checkpoint"], driver["posterior"])
+    finishing = max(driver[name] for name in ("checkpoint", "posterior", "thinning"))
     if not shape.n_workers:  # rows and driver work by turns
         held, finishing = held + rows, max(working, finishing)
     driver_bytes = int(MARGIN * (PROCESS + held + finishing))
@@ -252,6 +252,7 @@ def _blocks_and_driver(shape: Shape, of: _Layout) -> tuple[dict[str, int], dict[
         "factors": kernels * square + DOUBLE * of.columns * d * of.slots + d * a_row,
         "checkpoint": kernels * square + 2 * d * a_row,
         "posterior": (kernels + 3 + own) * square + 2 * DOUBLE * d * p,
+        "thinning": 7 * DOUBLE * n * (settings.stub_entries is not None),
     }
     return blocks, driver
 

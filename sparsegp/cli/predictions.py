@@ -31,7 +31,7 @@ def headings(name: str, array: Any, classes: Labels) -> list[str]:
 
 def harmless(text: str) -> str:
     """Return a text that steers no terminal and that no spreadsheet takes for a formula."""
-    text = visible(text).replace("\n", r"\n")
+    text = visible(text)
     try:
         float(text)  # "-1" may stay a number
     except ValueError:
@@ -102,7 +102,7 @@ def check_target(path: Path, force: bool) -> None:
     StoreError
         If there is no such directory.
     """
-    if (suffix := path.suffix.lower()) not in WRITERS:
+    if path.suffix.lower() not in WRITERS:
         raise SettingsError(
             f"cannot tell the format of {str(path)!r}; its name must end in {', '.join(WRITERS)}"
         )
@@ -110,8 +110,7 @@ def check_target(path: Path, force: bool) -> None:
         raise StoreError(f"there is no directory {path.parent} for {path.name}; make it first")
     if path.exists() and not force:
         raise SettingsError(f"{path} exists; choose another --out, or replace it by --force")
-    is_ours = (path / "zarr.json").is_file() if suffix == ".zarr" else path.is_file()
-    if path.exists() and not is_ours:
+    if path.is_dir() and not (path / "zarr.json").is_file():
         raise SettingsError(f"{path} is no file of predictions; choose another --out")
 
 

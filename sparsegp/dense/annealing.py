@@ -7,12 +7,12 @@ q(u) (p(u) p(y|u) / q(u))^b for b from 0 to 1; the mean over runs of
 
 is the marginal likelihood (Neal 2001). With the prior for q this is the reference of Kuss &
 Rasmussen (2005) and Rasmussen & Williams (2006, figure 3.12), b_t = (t / T)^4 as well. Where the
-prior is wide and the labels say much, that needs very many temperatures. With the posterior of a
-dense method for q, q(u) = p(u) prod s_i(u_i) / Z_q, the ratio is Z_q prod p(y_i|u_i) / s_i(u_i): a
+prior is wide and the labels are informative, that needs very many temperatures. With the posterior
+of a dense method for q, q(u) = p(u) prod s_i(u_i) / Z_q, r is Z_q prod p(y_i|u_i) / s_i(u_i): a
 function of single rows that hardly varies. The estimate is unbiased whatever q is.
 
 The transitions are elliptical slices (Murray, Adams & MacKay 2010) with q in the place of the
-prior: nothing is to be tuned, and every one of them moves. Runs go side by side, `ROUND`
+prior: there is nothing to tune, and every one of them moves. Runs go side by side, `ROUND`
 temperatures at a time. What is drawn is keyed by the seed, the run and the temperature.
 """
 
@@ -117,7 +117,7 @@ class LogMarginal:
     error : float
         Standard error, to first order.
     effective_runs : float
-        (sum w)^2 / sum w^2 of the weights: near one, a single run decides and `error` tells little.
+        (sum w)^2 / sum w^2 of the weights: near one, a single run decides and `error` is no guide.
     log_weights : Doubles (runs,)
     jitter : float
         What was added to the diagonal of a covariance at most, relative to its mean.
@@ -172,7 +172,7 @@ class Ladder(Checked, Iterative[Bridge, LogMarginal]):
         return Runs(latent, log_weights, last)
 
     def status(self, state: Runs) -> Status:
-        """Return how far it is: the end is at b = 1."""
+        """Return the progress: the end is at b = 1."""
         total = self.runs * self.temperatures
         return Status(self.runs * state.done, total, state.done == self.temperatures)
 

@@ -104,7 +104,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class LogEvidence:
     """The log marginal likelihood, as a method approximates it.
 
     Attributes
@@ -170,11 +170,11 @@ class Method(Checked, Iterative[Problem, Fit]):
         ----------
         problem : Problem
         near : array, optional
-            `Evidence.near` of nearby parameters; it changes the way, not the end.
+            `LogEvidence.near` of nearby parameters; it changes the way, not the end.
         """
         raise NotImplementedError
 
-    def evidence(self, problem: Problem, near: NDArray[Any] | None = None) -> Evidence:
+    def evidence(self, problem: Problem, near: NDArray[Any] | None = None) -> LogEvidence:
         """Return the log marginal likelihood and its gradient; parameters as for `start`.
 
         Raises
@@ -195,7 +195,7 @@ class Method(Checked, Iterative[Problem, Fit]):
         """Whether there is an `evidence`, by which kernels can be learnt."""
         return type(self).gradient is not Method.gradient
 
-    def gradient(self, problem: Problem, state: Any) -> Evidence:
+    def gradient(self, problem: Problem, state: Any) -> LogEvidence:
         """Return the log marginal likelihood and its gradient, of the last state."""
         raise NotImplementedError
 
@@ -262,18 +262,17 @@ def likelihood_for(method: type[Method], n_classes: int, wanted: str = "") -> Li
             return _started(name, n_classes)
         except SettingsError as error:
             refusals.append(str(error).partition(";")[0])  # without advice of its own
-    suited = {name: _suited(METHODS[name], n_classes) for name in METHODS}
-    own, others = suited[method.name], [name for name in suited if suited[name]]
+    own = _suited(method, n_classes)
+    others = [name for name in METHODS if _suited(METHODS[name], n_classes)]
     advice = f"; use {'likelihood' if own else 'method'}={' or '.join(own or others)}"
-    reasons = "; ".join(refusals) + (advice if others else "")
-    raise SettingsError(f"method={method.name}: {reasons}")
+    raise SettingsError(f"method={method.name}: {'; '.join(refusals)}{advice if others else ''}")
 
 
 def _started(text: str, n_classes: int) -> Likelihood:
     """Return a likelihood by its text; raises a SettingsError if it is not for so many classes."""
-    wanted = parse_likelihood(text)
-    # all that dense methods ask of softmax is its density, for any number of classes
-    return wanted.family() if wanted.family.name == "softmax" else wanted.start(n_classes)
+    parsed = parse_likelihood(text)
+    # dense methods need no more than the density of softmax, for any number of classes
+    return parsed.family() if parsed.family.name == "softmax" else parsed.start(n_classes)
 
 
 def _suited(method: type[Method], n_classes: int) -> list[str]:

@@ -1,7 +1,7 @@
 """The one driver: from a start, or from what was saved, step by step to a result.
 
-What is iterated says how to start, how to make a step, how far a state is, and what follows from
-the last one. Progress, stopping and saving are the business of whom the driver reports to.
+An `Iterative` defines how to start, how to make a step, the progress of a state, and what follows
+from the last one. Progress is shown, and states are saved, by the callback that gets them.
 """
 
 from abc import ABC, abstractmethod
@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Status:
-    """How far an iteration is: steps done, of a total (0 if not known), and figures to be shown.
+    """Progress of an iteration: steps done, of a total (0 if unknown), and figures to be shown.
 
     One that is finished has nothing left to do, and so nothing to save.
     """
@@ -74,7 +74,7 @@ class Iterative(ABC, Generic[P, R]):
         return state
 
     def status(self, state: Any) -> Status:
-        """Return how far a state is; unless a method takes steps it is finished at the start."""
+        """Return the progress of a state; a method that takes no steps is finished at the start."""
         return Status(1, 1, finished=True)
 
     @abstractmethod
@@ -87,7 +87,7 @@ class Iterative(ABC, Generic[P, R]):
         Raises
         ------
         NumericalError
-            If it does not come to an end; says what to change.
+            If it does not come to an end.
         Interrupted
             If the session asks for it.
         """

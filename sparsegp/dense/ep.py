@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.dense.base import Evidence, Fit, Method, Problem
+from sparsegp.dense.base import Fit, LogEvidence, Method, Problem
 from sparsegp.dense.driver import Status
-from sparsegp.dense.precisions import Posterior
+from sparsegp.dense.precisions import SitePosterior
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.fields import setting
 from sparsegp.types import Doubles
@@ -25,7 +25,7 @@ BLOCK = 32
 
 
 @dataclass(frozen=True)
-class Sweeps:
+class EPState:
     """Sites (2, n), tau and nu, and what `EP.tolerance` bounds, of each sweep so far."""
 
     sites: Doubles
@@ -49,7 +49,7 @@ class EP(Method, name="ep"):
     max_sweeps : int
     """
 
-    State: ClassVar[type] = Sweeps
+    State: ClassVar[type] = EPState
     likelihoods: ClassVar[tuple[str, ...]] = ("probit", "logistic")
 
     schedule: str = setting("sequential", choices=("sequential", "parallel"))
@@ -57,7 +57,7 @@ class EP(Method, name="ep"):
     tolerance: float = setting(1e-7, above=0.0)
     max_sweeps: int = setting(200, least=1)
 
-    def start(self, problem: Problem, near: NDArray[Any] | None = None) -> Sweeps:
+    def start(self, problem: Problem, near: NDArray[Any] | None = None) -> EPState:
         """Return sites of zero, or those nearby; see `Method`."""
         if problem.n_latent != 1:
             raise SettingsError(
@@ -65,9 +65,9 @@ class EP(Method, name="ep"):
                 f"likelihood={problem.likelihood.name}; use laplace"
             )
         none = np.zeros((2, len(problem.x)))
-        return Sweeps(none if near is None or near.shape != none.shape else near)
+        return EPState(none if near is None or near.shape != none.shape else near)
 
-    def step(self, problem: Problem, state: Sweeps, run_tasks: Any) -> Sweeps:
+    def step(self, problem: Problem, state: EPState, run_tasks: Any) -> EPState:
         """Return sites after a sweep."""
         if len(state.residuals) >= self.max_sweeps:
             other = ", or schedule='sequential'" if self.schedule == "parallel" else ""
@@ -79,15 +79,15 @@ class EP(Method, name="ep"):
             )
         sweep = _sequential if self.schedule == "sequential" else _parallel
         sites, residual = sweep(problem, state.sites, self.damping)
-        return Sweeps(sites, (*state.residuals, residual))
+        return EPState(sites, (*state.residuals, residual))
 
-    def status(self, state: Sweeps) -> Status:
-        """Return how far it is: the end is where the residual is small."""
+    def status(self, state: EPState) -> Status:
+        """Return the progress: the end is where the residual is small."""
         residual = state.residuals[-1] if state.residuals else np.inf
         finished = residual <= self.tolerance
         return Status(len(state.residuals), 0, finished, {"residual": residual})
 
-    def finish(self, problem: Problem, state: Sweeps, run_tasks: Any) -> Fit:
+    def finish(self, problem: Problem, state: EPState, run_tasks: Any) -> Fit:
         """Return the posterior; see `Method`."""
         posterior, residuals = posterior_of(problem, state.sites), state.residuals
         precision, coefficients = state.sites[0][:, np.newaxis], posterior.coefficients[np.newaxis]
@@ -98,22 +98,22 @@ class EP(Method, name="ep"):
             {"sweeps": len(residuals), "residual": residuals[-1]},
         )
 
-    def gradient(self, problem: Problem, state: Sweeps) -> Evidence:
+    def gradient(self, problem: Problem, state: EPState) -> LogEvidence:
         """Return the log marginal likelihood and its gradient; see `Method`.
 
         The sites make it stationary, so that only the prior covariance counts (RW eq. 5.27).
         """
         posterior = posterior_of(problem, state.sites)
         value = log_evidence(problem, posterior, state.sites)
-        return Evidence(value, problem.pull_back(posterior.pull_back()), state.sites)
+        return LogEvidence(value, problem.pull_back(posterior.pull_back()), state.sites)
 
 
-def posterior_of(problem: Problem, sites: Doubles) -> Posterior:
+def posterior_of(problem: Problem, sites: Doubles) -> SitePosterior:
     """Return the Gaussian that sites (2, n) make of the prior."""
-    return Posterior(problem.prior, sites.T[:, np.newaxis], np.ones((sites.shape[1], 1, 1)))
+    return SitePosterior(problem.prior, sites.T[:, np.newaxis], np.ones((sites.shape[1], 1, 1)))
 
 
-def log_evidence(problem: Problem, posterior: Posterior, sites: Doubles) -> float:
+def log_evidence(problem: Problem, posterior: SitePosterior, sites: Doubles) -> float:
     """Return log Z_EP (RW eqs. 3.65, 3.73 and 3.74).
 
     With r, m the marginals, a, h the cavities and Z_i the normalisers of the rows,

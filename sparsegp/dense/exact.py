@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsegp.dense.base import Evidence, Fit, Method, Problem
+from sparsegp.dense.base import Fit, LogEvidence, Method, Problem
 from sparsegp.dense.precisions import Independent
 from sparsegp.types import Doubles
 
@@ -46,7 +46,7 @@ class Exact(Method, name="exact"):
         component = problem.posterior(coefficients, sites.name, sites.precision)
         return Fit([component], state.log_evidence)
 
-    def gradient(self, problem: Problem, state: Solved) -> Evidence:
+    def gradient(self, problem: Problem, state: Solved) -> LogEvidence:
         """Return the log marginal likelihood and its gradient; see `Method`."""
         outer = np.outer(state.coefficients, state.coefficients)
         weights = 0.5 * (outer - state.sites.block(0))
@@ -54,4 +54,4 @@ class Exact(Method, name="exact"):
         if problem.learns_likelihood:
             likelihood: Any = problem.likelihood
             gradient = np.append(gradient, likelihood.noise_variance * np.trace(weights))
-        return Evidence(state.log_evidence, gradient, np.empty(0))
+        return LogEvidence(state.log_evidence, gradient, np.empty(0))

@@ -1,9 +1,9 @@
 """The Gibbs sampler for the multinomial probit and the probit (Girolami & Rogers 2006; GR below).
 
 As in variational inference each latent value m has a noisy copy y ~ N(m, 1), of which the labels
-tell the largest or the sign. A sweep draws (GR appendix D)
+give the largest or the sign. A sweep draws (GR appendix D)
 
-    the parameters of the kernels given Y, M integrated out, by a Metropolis step, if wanted
+    the parameters of the kernels given Y, M integrated out, by a Metropolis step, as an option
     M given Y: normal, covariances K (I + K)^-1 and means K (I + K)^-1 y
     Y given M: normal, in the cones of the labels
 
@@ -11,8 +11,8 @@ and, before M, what the labels leave free of Y. The values of a row may all move
 one kernel for all classes their means are independent of the rest, and are drawn from the prior.
 And cones do not change when Y is multiplied by g, so that g^2 is chi-squared with n R degrees of
 freedom over y' (I + K)^-1 y (Liu & Sabatti 2000). Chains are slow all the same where the variance
-of the kernel is large: M moves by steps of the size of the noise. The report tells how well they
-have mixed.
+of the kernel is large: M moves by steps of the size of the noise. The report has figures of how
+well they have mixed.
 
 Given Y a new latent value is Gaussian with mean k' (I + K)^-1 y: each draw kept is a member of the
 mixture that predicts, and no new latent values need to be drawn.
@@ -41,14 +41,14 @@ KEY = 23
 SEGMENT = 200
 """Sweeps of all chains in a step."""
 MONITORED = 100
-"""Rows at most, evenly spaced, whose latent means tell whether the chains have mixed."""
+"""Rows at most, evenly spaced, from whose latent means the mixing of the chains is judged."""
 FIRST_STEP = 0.1
 ACCEPTED = 0.3
 """Share of Metropolis steps that should be accepted."""
 
 
 @dataclass(frozen=True)
-class Chain:
+class GibbsChain:
     """Where a chain is.
 
     Attributes
@@ -69,14 +69,14 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class Course:
+class GibbsState:
     """All chains, and the draws that they have kept.
 
     Attributes
     ----------
     sweep : int
         Sweeps of each chain.
-    chains : tuple of Chain
+    chains : tuple of GibbsChain
     weights : Doubles (chains, S, n, R)
         (I + K)^-1 y of the draws kept.
     logs : Doubles (chains, S, q)
@@ -86,7 +86,7 @@ class Course:
     """
 
     sweep: int
-    chains: tuple[Chain, ...]
+    chains: tuple[GibbsChain, ...]
     weights: Doubles
     logs: Doubles
     spectrum: Any = field(default=None, metadata=UNSAVED)
@@ -103,7 +103,7 @@ class Gibbs(Method, name="gibbs"):
     samples : int
         Draws kept of each chain.
     burn_in : int
-        Sweeps of each chain that are thrown away.
+        Sweeps of each chain that are discarded.
     thin : int
         Sweeps for one draw kept.
     metropolis : bool
@@ -116,7 +116,7 @@ class Gibbs(Method, name="gibbs"):
         the kernels are drawn.
     """
 
-    State: ClassVar[type] = Course
+    State: ClassVar[type] = GibbsState
     likelihoods: ClassVar[tuple[str, ...]] = ("probit", "multinomial_probit")
 
     chains: int = setting(4, least=1)
@@ -132,7 +132,7 @@ class Gibbs(Method, name="gibbs"):
         """Of each chain."""
         return self.burn_in + self.samples * self.thin
 
-    def start(self, problem: Problem, near: Any = None) -> Course:
+    def start(self, problem: Problem, near: Any = None) -> GibbsState:
         """Draw M of every chain from the prior, and Y given the labels; see `Method`."""
         spectrum, logs, chains = Spectrum(problem), problem.parameters(), []
         shape = len(problem.x), problem.n_latent
@@ -141,11 +141,11 @@ class Gibbs(Method, name="gibbs"):
             noise = rng.standard_normal(shape)
             mean = spectrum.back(np.sqrt(spectrum.values) * noise)
             y = labelled(problem, mean, np.ones(shape), problem.target, rng)
-            chains.append(Chain(y, logs))
+            chains.append(GibbsChain(y, logs))
         weights, none = np.empty((self.chains, 0, *shape)), np.empty((self.chains, 0, len(logs)))
-        return Course(0, tuple(chains), weights, none, None if self.metropolis else spectrum)
+        return GibbsState(0, tuple(chains), weights, none, None if self.metropolis else spectrum)
 
-    def step(self, problem: Problem, state: Course, run_tasks: RunTasks) -> Course:
+    def step(self, problem: Problem, state: GibbsState, run_tasks: RunTasks) -> GibbsState:
         """Make the next sweeps of all chains."""
         spectrum, last = state.spectrum, min(state.sweep + SEGMENT, self.sweeps)
         if spectrum is None and not self.metropolis:
@@ -155,17 +155,17 @@ class Gibbs(Method, name="gibbs"):
         chains, weights, logs = zip(*found, strict=True)
         every_weights = np.concatenate([state.weights, weights], axis=1)
         every_logs = np.concatenate([state.logs, logs], axis=1)
-        return Course(last, chains, every_weights, every_logs, spectrum)
+        return GibbsState(last, chains, every_weights, every_logs, spectrum)
 
-    def status(self, state: Course) -> Status:
-        """Return how far it is: the end is after the last sweep."""
+    def status(self, state: GibbsState) -> Status:
+        """Return the progress: the end is after the last sweep."""
         figures = {"accepted": _accepted(state)} if self.metropolis and state.sweep else {}
         return Status(state.sweep, self.sweeps, state.sweep == self.sweeps, figures)
 
-    def finish(self, problem: Problem, state: Course, run_tasks: RunTasks) -> Fit:
+    def finish(self, problem: Problem, state: GibbsState, run_tasks: RunTasks) -> Fit:
         """Return the posterior as a mixture of the draws kept, those of the same kernels together.
 
-        What all latent means of a row share, of which labels say nothing, does not count in their
+        What all latent means of a row share, which labels do not determine, is left out of their
         figures of convergence.
         """
         weights = state.weights.reshape(-1, *state.weights.shape[2:])
@@ -197,8 +197,8 @@ class Gibbs(Method, name="gibbs"):
 
 
 def _advance(
-    shared: tuple[Gibbs, Problem, Spectrum | None, range], task: tuple[int, Chain]
-) -> tuple[Chain, Doubles, Doubles]:
+    shared: tuple[Gibbs, Problem, Spectrum | None, range], task: tuple[int, GibbsChain]
+) -> tuple[GibbsChain, Doubles, Doubles]:
     """Make the next sweeps of a chain by its number; return it, weights and logs kept (S, ...)."""
     (method, problem, spectrum, sweeps), (number, chain) = shared, task
     if spectrum is None:
@@ -232,8 +232,13 @@ def _draw(problem: Problem, spectrum: Spectrum, y: Doubles, rng: Generator) -> D
 
 
 def _move(
-    method: Gibbs, problem: Problem, chain: Chain, spectrum: Spectrum, sweep: int, rng: Generator
-) -> tuple[Chain, Spectrum]:
+    method: Gibbs,
+    problem: Problem,
+    chain: GibbsChain,
+    spectrum: Spectrum,
+    sweep: int,
+    rng: Generator,
+) -> tuple[GibbsChain, Spectrum]:
     """Make a Metropolis step of the parameters of the kernels, given Y."""
     proposed = chain.logs + np.exp(chain.log_step) * rng.standard_normal(len(chain.logs))
     both = np.array([chain.logs, proposed])
@@ -251,7 +256,7 @@ def _move(
     return chain, Spectrum(problem.with_parameters(proposed))
 
 
-def _accepted(state: Course) -> float:
+def _accepted(state: GibbsState) -> float:
     """Return the share of the Metropolis steps that were accepted."""
     return sum(chain.accepted for chain in state.chains) / (state.sweep * len(state.chains))
 

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.dense.base import Evidence, Fit, Method, Problem
+from sparsegp.dense.base import Fit, LogEvidence, Method, Problem
 from sparsegp.dense.driver import Status
 from sparsegp.dense.mixture import TILE
 from sparsegp.dense.precisions import FORMS, Precisions, times
@@ -41,7 +41,7 @@ HALVINGS = 40
 
 
 @dataclass(frozen=True)
-class Climb:
+class LaplaceState:
     """Where Newton's method is.
 
     Attributes
@@ -76,19 +76,19 @@ class Laplace(Method, name="laplace"):
         Newton steps, at most.
     """
 
-    State: ClassVar[type] = Climb
+    State: ClassVar[type] = LaplaceState
     likelihoods: ClassVar[tuple[str, ...]] = ("logistic", "probit", "softmax", "multinomial_probit")
 
     max_steps: int = setting(100, least=1)
 
-    def start(self, problem: Problem, near: NDArray[Any] | None = None) -> Climb:
+    def start(self, problem: Problem, near: NDArray[Any] | None = None) -> LaplaceState:
         """Begin at zero, or at coefficients that lie higher; see `Method`."""
         none = np.zeros((len(problem.x), problem.n_latent))
         starts = [none] if near is None or near.shape != none.shape else [none, near]
-        climbs = [Climb(a, _height(problem, a)) for a in starts]
+        climbs = [LaplaceState(a, _height(problem, a)) for a in starts]
         return max(climbs, key=lambda each: each.height)
 
-    def step(self, problem: Problem, state: Climb, run_tasks: Any) -> Climb:
+    def step(self, problem: Problem, state: LaplaceState, run_tasks: Any) -> LaplaceState:
         """Make a Newton step, the last one where it is too small to change the sites.
 
         Raises
@@ -113,24 +113,24 @@ class Laplace(Method, name="laplace"):
         move = times(prior, direction)
         gain = 0.5 * float(np.vdot(slope - a, move))
         if gain <= SETTLED:
-            return Climb(newton, _height(problem, newton), state.steps, sites)
+            return LaplaceState(newton, _height(problem, newton), state.steps, sites)
         length = 1.0
         if gain > NEAR * (1.0 + abs(state.height)):
             length = _length(problem, state, latent, direction, move, gain)
         a = a + length * direction
-        return Climb(a, _height(problem, a), state.steps + 1)
+        return LaplaceState(a, _height(problem, a), state.steps + 1)
 
-    def status(self, state: Climb) -> Status:
-        """Return how far it is: the end is the mode."""
+    def status(self, state: LaplaceState) -> Status:
+        """Return the progress: the end is the mode."""
         return Status(state.steps, 0, state.sites is not None, {"height": state.height})
 
-    def finish(self, problem: Problem, state: Climb, run_tasks: Any) -> Fit:
+    def finish(self, problem: Problem, state: LaplaceState, run_tasks: Any) -> Fit:
         """Return the posterior; see `Method`."""
         form, coefficients = state.sites.name, state.coefficients[np.newaxis]
         component = problem.posterior(coefficients, form, state.sites.precision)
         return Fit([component], state.log_evidence, report={"newton_steps": state.steps})
 
-    def gradient(self, problem: Problem, state: Climb) -> Evidence:
+    def gradient(self, problem: Problem, state: LaplaceState) -> LogEvidence:
         """Return the log marginal likelihood and its gradient; see `Method`."""
         a, sites, prior = state.coefficients, state.sites, problem.prior
         spread = _row_covariances(sites, prior, a.shape[1])
@@ -142,7 +142,7 @@ class Laplace(Method, name="laplace"):
                 yield r, np.outer(0.5 * a[:, r] + pull[:, r], a[:, r])
                 yield r, -0.5 * sites.block(r)
 
-        return Evidence(state.log_evidence, problem.pull_back(parts()), a)
+        return LogEvidence(state.log_evidence, problem.pull_back(parts()), a)
 
     def matrices(self, n_kernels: int, n_latent: int, likelihood: str = "") -> int:
         """Return how many (n, n) matrices it holds; see `Method`."""
@@ -159,7 +159,12 @@ def _height(problem: Problem, a: Doubles, latent: Doubles | None = None) -> floa
 
 
 def _length(
-    problem: Problem, state: Climb, latent: Doubles, step: Doubles, move: Doubles, gain: float
+    problem: Problem,
+    state: LaplaceState,
+    latent: Doubles,
+    step: Doubles,
+    move: Doubles,
+    gain: float,
 ) -> float:
     """Return the longest of 1, 1/2, 1/4, ... of a step that leads up by its share of the gain."""
     for length in (0.5 ** np.arange(HALVINGS)).tolist():

@@ -29,7 +29,7 @@ def infer(
     steps: int = 100,
     session: Session | None = None,
 ) -> Fit:
-    """Return the posterior, with kernels learnt as asked for.
+    """Return the posterior, with kernels as they are, learnt or sampled.
 
     Parameters
     ----------
@@ -48,10 +48,8 @@ def infer(
     ------
     SettingsError
         If the method cannot learn, or sampling lacks a prior.
-    NumericalError
-        If there is no end.
-    Interrupted
-        If the session asks for it.
+    NumericalError, Interrupted
+        As for `Iterative.fit`.
     """
     if learn == "none":
         return method.fit(problem, session)
@@ -66,10 +64,10 @@ def infer(
 
 
 @dataclass
-class Search:
+class Records:
     """Evaluations in order, and where the method's last search for its posterior ended.
 
-    A search is deterministic: begun again, it asks for the same points, (q,) each.
+    A search is deterministic: begun again, it comes to the same points, (q,) each.
     """
 
     points: list[Doubles] = field(default_factory=list)
@@ -113,34 +111,33 @@ def maximise(
     ------
     NumericalError
         If the method fails for some parameters, or the evidence is not finite.
-    Interrupted
-        If the session asks for it.
     """
     session = session or Session()
-    search = from_arrays(Search, session.former) if session.former else Search()
+    records = from_arrays(Records, session.former) if session.former else Records()
     trace = list[dict[str, Any]]()
 
-    def ask(parameters: Doubles) -> None:
-        near = search.near if search.points else None
+    def evaluate(parameters: Doubles) -> None:
+        near = records.near if records.points else None
         found = method.evidence(problem.with_parameters(parameters), near)
         if not (np.isfinite(found.value) and np.isfinite(found.gradient).all()):
             raise NumericalError(
                 f"the log evidence and its gradient must be finite, got {found.value} and "
                 f"{found.gradient} at log parameters {parameters}; start elsewhere"
             )
-        search.points.append(np.array(parameters))
-        search.values.append(found.value)
-        search.gradients.append(found.gradient)
-        search.near = found.near
-        session.report(Status(len(search.points), 0, False, {"log_evidence": found.value}), search)
+        records.points.append(np.array(parameters))
+        records.values.append(found.value)
+        records.gradients.append(found.gradient)
+        records.near = found.near
+        status = Status(len(records.points), 0, False, {"log_evidence": found.value})
+        session.report(status, records)
 
     def objective(parameters: Doubles) -> tuple[float, Doubles]:
         number = len(trace)
-        if not np.array_equal(search.points[number : number + 1], [parameters]):
-            for entries in (search.points, search.values, search.gradients):
-                del entries[number:]  # of another search, if there are any
-            ask(parameters)
-        value, gradient = search.values[number], search.gradients[number]
+        if not np.array_equal(records.points[number : number + 1], [parameters]):
+            for entries in (records.points, records.values, records.gradients):
+                del entries[number:]  # those of another search
+            evaluate(parameters)
+        value, gradient = records.values[number], records.gradients[number]
         penalty, slope = prior(parameters)
         row = {"log_evidence": value, "log_posterior": value - penalty}
         trace.append({**row, "parameters": parameters.tolist()})

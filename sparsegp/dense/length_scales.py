@@ -49,7 +49,7 @@ class LengthScales:
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
-        """Find them; raises a SettingsError if there are none."""
+        """Find them, or raise a SettingsError if there are none."""
         owners = [c for c, kernel in enumerate(problem.kernels) for _ in kernel.parameter_names]
         names = [name for kernel in problem.kernels for name in kernel.parameter_names]
         ends = (".length_scale", ".length_scales")

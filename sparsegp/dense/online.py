@@ -104,7 +104,7 @@ def marked(blocks: Doubles, basis: Integers) -> Doubles:
 
 
 @dataclass(frozen=True)
-class Sweeps:
+class OnlineState:
     """Basis (b,), sites (n, d, d + 1), and the largest difference of moments in each sweep."""
 
     basis: Integers
@@ -129,19 +129,21 @@ class Online(Matching, Method, name="online"):
         scale, after which there are no more sweeps.
     """
 
-    State: ClassVar[type] = Sweeps
+    State: ClassVar[type] = OnlineState
 
     novelty: float = setting(1e-3, least=1e-12, below=1.0)
     sweeps: int = setting(20, least=1)
     tolerance: float = setting(1e-4, above=0.0)
 
-    def start(self, problem: Problem, near: Any = None) -> Sweeps:
+    def start(self, problem: Problem, near: Any = None) -> OnlineState:
         """Choose the basis; see `Method`."""
         self.points(problem.n_latent)  # refuses too many
         basis = choose_basis(problem.prior, order_of(problem), self.novelty)
-        return Sweeps(basis, np.zeros((len(problem.x), problem.n_latent - 1, problem.n_latent)))
+        return OnlineState(
+            basis, np.zeros((len(problem.x), problem.n_latent - 1, problem.n_latent))
+        )
 
-    def step(self, problem: Problem, state: Sweeps, run_tasks: Any) -> Sweeps:
+    def step(self, problem: Problem, state: OnlineState, run_tasks: Any) -> OnlineState:
         """Pass over the rows once, and set the site of each anew."""
         projected, first = posterior(problem, state)
         covariance, mean = projected.solve(np.eye(first.size)), first.ravel()
@@ -166,15 +168,15 @@ class Online(Matching, Method, name="online"):
             covariance -= half @ gain @ change @ half.T
             mean = mean + half @ gain @ (move[:, 0] - change @ at)
             sites[i], worst = found, max(worst, difference)
-        return Sweeps(state.basis, sites, (*state.differences, worst))
+        return OnlineState(state.basis, sites, (*state.differences, worst))
 
-    def status(self, state: Sweeps) -> Status:
-        """Return how far it is: the end is where the moments match, or after all sweeps."""
+    def status(self, state: OnlineState) -> Status:
+        """Return the progress: the end is where the moments match, or after all sweeps."""
         done, difference = len(state.differences), min(state.differences[-1:], default=np.inf)
         finished = done == self.sweeps or difference <= self.tolerance
         return Status(done, self.sweeps, finished, {"difference": difference})
 
-    def finish(self, problem: Problem, state: Sweeps, run_tasks: Any) -> Fit:
+    def finish(self, problem: Problem, state: OnlineState, run_tasks: Any) -> Fit:
         """Return the posterior; see `Method`. There is no log evidence."""
         projected, mean = posterior(problem, state)
         coefficients = projected.coefficients(mean)[np.newaxis]
@@ -224,7 +226,7 @@ def choose_basis(covariances: Doubles, order: Integers, novelty: float) -> Integ
     return np.sort(np.array(basis))
 
 
-def posterior(problem: Problem, state: Sweeps) -> tuple[Projected, Doubles]:
+def posterior(problem: Problem, state: OnlineState) -> tuple[Projected, Doubles]:
     """Return the sites in u, factored, and the mean of w, (R, b)."""
     across = contrasts(problem.target, problem.n_latent)
     blocks = across @ state.sites[..., :-1] @ across.swapaxes(1, 2)

@@ -15,7 +15,7 @@ label given them, which is known, and then draws the next y in its cone (the sim
 Hajivassiliou & Keane). Where few particles carry the weight they are drawn anew. The estimate of
 p(t) has the right mean for any number of particles, in any order of the rows. It varies least, by a
 factor of three in standard deviation, where a pivoted Cholesky factorisation would take them last:
-rows that others tell much about come first.
+rows that others determine well come first.
 """
 
 import numpy as np

@@ -253,7 +253,7 @@ class Full(Precisions, name="full"):
         return solve_lower(self.factor, inner.reshape(-1, right.shape[-1]))
 
 
-class Posterior:
+class SitePosterior:
     """The prior times sites exp(h_i' z_i - z_i' P_i z_i / 2) in linear combinations z_i = B_i' u_i.
 
     Parameters

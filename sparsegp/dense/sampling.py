@@ -7,7 +7,7 @@ parameters. How good that is depends on how good the evidence is: "exact" leaves
 small one, "laplace" a larger one.
 
 Chains go side by side, `ROUND` steps at a time. What a step draws is keyed by the seed, the chain
-and the step, so results depend neither on how chains are dealt out nor on interruptions.
+and the step, so results depend neither on where chains run nor on interruptions.
 """
 
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ class Target:
 
     def __post_init__(self) -> None:
         if not self.method.has_evidence:
-            self.method.evidence(self.problem)  # says which methods have one
+            self.method.evidence(self.problem)  # raises, with the methods that have one
         known = {index for term in self.prior.terms for index in np.atleast_1d(term.index)}
         missing = [name for i, name in enumerate(names_of(self.problem)) if i not in known]
         if missing:
@@ -74,21 +74,21 @@ class Target:
 
     def __call__(self, position: Doubles, hint: NDArray[Any]) -> Point:
         """Return the energy at log parameters (q,); infinite where the method fails."""
-        nowhere = Point(position, np.inf, np.zeros_like(position), hint)
+        outside = Point(position, np.inf, np.zeros_like(position), hint)
         try:
             with np.errstate(over="ignore", under="ignore"):
                 penalty, slope = self.prior(position)
                 some = self.problem.with_parameters(position)
                 found = self.method.evidence(some, hint if hint.size else None)
         except (NumericalError, SettingsError):  # parameters beyond the range of numbers
-            return nowhere
+            return outside
         energy, gradient = penalty - found.value, slope - found.gradient
         finite = np.isfinite(energy) and np.isfinite(gradient).all()
-        return Point(position, energy, gradient, found.near) if finite else nowhere
+        return Point(position, energy, gradient, found.near) if finite else outside
 
 
 @dataclass(frozen=True)
-class Course:
+class SamplingState:
     """Chains, none before the first step, and what each has done.
 
     Attributes
@@ -123,7 +123,7 @@ class Schedule(Checked, Iterative[Target, Fit]):
         Rate at which the step size aims.
     """
 
-    State: ClassVar[type] = Course
+    State: ClassVar[type] = SamplingState
 
     chains: int = setting(4, least=1)
     burn_in: int = setting(100, least=0)
@@ -139,26 +139,26 @@ class Schedule(Checked, Iterative[Target, Fit]):
                 f"kept={self.kept} must not exceed chains={self.chains} times draws={self.draws}"
             )
 
-    def start(self, problem: Target) -> Course:
+    def start(self, problem: Target) -> SamplingState:
         """Return no chains yet."""
         size = len(problem.problem.parameters())
-        return Course((), np.empty((self.chains, 0, size)), np.empty((self.chains, 0, 3)))
+        return SamplingState((), np.empty((self.chains, 0, size)), np.empty((self.chains, 0, 3)))
 
-    def step(self, problem: Target, state: Course, run_tasks: RunTasks) -> Course:
+    def step(self, problem: Target, state: SamplingState, run_tasks: RunTasks) -> SamplingState:
         """Make some more steps of each chain."""
         done, plan = state.positions.shape[1], Plan(self.burn_in, self.leapfrogs, self.acceptance)
         tasks = list(enumerate(state.chains or [None] * self.chains))
         shared = problem, plan, min(ROUND, self.burn_in + self.draws - done)
         found = run_tasks(_advance, shared, tasks)
         chains, positions, figures = zip(*found, strict=True)
-        return Course(
+        return SamplingState(
             chains,
             np.concatenate([state.positions, positions], axis=1),
             np.concatenate([state.figures, figures], axis=1),
         )
 
-    def status(self, state: Course) -> Status:
-        """Return how far it is: the end is after the last step."""
+    def status(self, state: SamplingState) -> Status:
+        """Return the progress: the end is after the last step."""
         done, latest = state.positions.shape[1], state.figures[:, -ROUND:]
         figures = {}
         if done:
@@ -167,10 +167,10 @@ class Schedule(Checked, Iterative[Target, Fit]):
         steps = self.burn_in + self.draws
         return Status(self.chains * done, self.chains * steps, done == steps, figures)
 
-    def finish(self, problem: Target, state: Course, run_tasks: RunTasks) -> Fit:
+    def finish(self, problem: Target, state: SamplingState, run_tasks: RunTasks) -> Fit:
         """Return the posterior as a mixture over draws of the kernels' parameters.
 
-        The trace has a row for every step of every chain. The report tells acceptance rate and step
+        The trace has a row for every step of every chain. The report has acceptance rate and step
         size of each chain, and mean, standard deviation, effective number of draws and R-hat of
         each parameter, which is a logarithm.
         """
@@ -180,7 +180,7 @@ class Schedule(Checked, Iterative[Target, Fit]):
             for c, rows in enumerate(state.figures.tolist())
             for k, row in enumerate(rows)
         ]
-        # a draw that was not left is a component more than once, and found once
+        # a draw where the chain stayed is a component more than once, and found once
         pooled = state.positions[:, self.burn_in :].reshape(-1, state.positions.shape[2])
         kept = (2 * np.arange(self.kept) + 1) * len(pooled) // (2 * self.kept)
         distinct, numbers = np.unique(pooled[kept], axis=0, return_inverse=True)
@@ -188,7 +188,7 @@ class Schedule(Checked, Iterative[Target, Fit]):
         components = [component for k in numbers.ravel() for component in found[int(k)]]
         return Fit(components, trace=trace, report=self._report(problem, state))
 
-    def _report(self, target: Target, state: Course) -> dict[str, Any]:
+    def _report(self, target: Target, state: SamplingState) -> dict[str, Any]:
         draws, figures = (some[:, self.burn_in :] for some in (state.positions, state.figures))
         columns = {
             "name": names_of(target.problem),
@@ -231,7 +231,7 @@ def _begin(target: Target, plan: Plan, number: int) -> Chain:
         if np.isfinite(point.energy):
             return Chain.begin(point, plan)
         shift = shift / 2
-    target.method.evidence(target.problem)  # fails, and says why
+    target.method.evidence(target.problem)  # raises, with the reason
     raise NumericalError(
         f"the log evidence of {target.method} and its gradient must be finite where chains start; "
         "start from other kernels"

@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.dense.base import Evidence, Fit, Method, Problem
+from sparsegp.dense.base import Fit, LogEvidence, Method, Problem
 from sparsegp.dense.driver import Status
-from sparsegp.dense.precisions import Posterior
+from sparsegp.dense.precisions import SitePosterior
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.fields import Checked, setting
 from sparsegp.likelihoods.softmax_sites import contrasts, matched
@@ -96,7 +96,7 @@ class Matching(Checked):
 
 
 @dataclass(frozen=True)
-class Sweeps:
+class SoftmaxEPState:
     """Sites (n, d, d + 1), log evidence and difference of moments by sweeps, posterior at the end.
 
     The sites are exp(h_i' z_i - z_i' P_i z_i / 2) in the differences z_i = B_i' u_i of a row, with
@@ -125,19 +125,19 @@ class SoftmaxEP(Matching, Method, name="softmax_ep"):
     max_sweeps : int
     """
 
-    State: ClassVar[type] = Sweeps
+    State: ClassVar[type] = SoftmaxEPState
 
     damping: float = setting(0.5, above=0.0, most=1.0)
     tolerance: float = setting(1e-5, above=0.0)
     max_sweeps: int = setting(300, least=1)
 
-    def start(self, problem: Problem, near: NDArray[Any] | None = None) -> Sweeps:
+    def start(self, problem: Problem, near: NDArray[Any] | None = None) -> SoftmaxEPState:
         """Return sites of zero, or those nearby; see `Method`."""
         self.points(problem.n_latent)  # refuses too many
         shape = len(problem.x), problem.n_latent - 1, problem.n_latent
-        return Sweeps(np.zeros(shape) if near is None else near)
+        return SoftmaxEPState(np.zeros(shape) if near is None else near)
 
-    def step(self, problem: Problem, state: Sweeps, run_tasks: Any) -> Sweeps:
+    def step(self, problem: Problem, state: SoftmaxEPState, run_tasks: Any) -> SoftmaxEPState:
         """Set all sites anew, or find that they match.
 
         Raises
@@ -146,7 +146,7 @@ class SoftmaxEP(Matching, Method, name="softmax_ep"):
             If they should match by now.
         """
         basis = contrasts(problem.target, problem.n_latent)
-        posterior = Posterior(problem.prior, state.sites, basis)
+        posterior = SitePosterior(problem.prior, state.sites, basis)
         moments = posterior.mean, posterior.covariance
         log_z, sites, difference = self._tilted(
             moments, state.sites, problem.target, problem.biases
@@ -154,7 +154,7 @@ class SoftmaxEP(Matching, Method, name="softmax_ep"):
         log_evidences = (*state.log_evidences, posterior.log_integral + float(np.sum(log_z)))
         differences = (*state.differences, difference)
         if difference <= self.tolerance:
-            return Sweeps(state.sites, log_evidences, differences, posterior)
+            return SoftmaxEPState(state.sites, log_evidences, differences, posterior)
         if len(differences) > self.max_sweeps:
             raise NumericalError(
                 f"{self} must agree with its tilted moments to {self.tolerance:g}, found a "
@@ -162,15 +162,15 @@ class SoftmaxEP(Matching, Method, name="softmax_ep"):
                 "n_nodes, a smaller damping, or a kernel of smaller variance"
             )
         sites = state.sites + self.damping * (sites - state.sites)
-        return Sweeps(sites, log_evidences, differences)
+        return SoftmaxEPState(sites, log_evidences, differences)
 
-    def status(self, state: Sweeps) -> Status:
-        """Return how far it is: the end is where the moments match."""
+    def status(self, state: SoftmaxEPState) -> Status:
+        """Return the progress: the end is where the moments match."""
         figures = {"log_evidence": state.log_evidences, "difference": state.differences}
         latest = {name: values[-1] for name, values in figures.items() if values}
         return Status(len(state.differences), 0, state.posterior is not None, latest)
 
-    def finish(self, problem: Problem, state: Sweeps, run_tasks: Any) -> Fit:
+    def finish(self, problem: Problem, state: SoftmaxEPState, run_tasks: Any) -> Fit:
         """Return the posterior; see `Method`. One component of the form "full"."""
         full, coefficients = state.posterior.full, state.posterior.coefficients[np.newaxis]
         rows = enumerate(zip(state.log_evidences, state.differences, strict=True))
@@ -192,7 +192,7 @@ class SoftmaxEP(Matching, Method, name="softmax_ep"):
         """True with moments="quadrature"; the Laplace fixed point is no maximum of its evidence."""
         return self.moments == "quadrature"
 
-    def gradient(self, problem: Problem, state: Sweeps) -> Evidence:
+    def gradient(self, problem: Problem, state: SoftmaxEPState) -> LogEvidence:
         """Return log Z_EP and its gradient; see `Method`.
 
         At the fixed point log Z_EP does not change with the sites (Seeger 2005), so the gradient is
@@ -200,7 +200,7 @@ class SoftmaxEP(Matching, Method, name="softmax_ep"):
         does not see.
         """
         gradient = problem.pull_back(state.posterior.pull_back())
-        return Evidence(state.log_evidences[-1], gradient, state.sites)
+        return LogEvidence(state.log_evidences[-1], gradient, state.sites)
 
 
 def _log_volume(precision: Doubles, natural: Doubles) -> Doubles:

@@ -1,7 +1,7 @@
 """Prior covariances by their eigenvectors: K = U diag(l) U' for each kernel.
 
-Where latent values have noise of variance one (Girolami & Rogers 2006, section 3), all that
-inference asks for are products with K, K^(1/2) and (I + K)^-1, and log |I + K|. In the basis of the
+Where latent values have noise of variance one (Girolami & Rogers 2006, section 3), inference needs
+products with K, K^(1/2) and (I + K)^-1, and log |I + K|. In the basis of the
 eigenvectors these are diagonal, also where K is singular to rounding.
 """
 

@@ -1,7 +1,7 @@
 """Variational inference for the multinomial probit and the probit (Girolami & Rogers 2006; GR).
 
-Each latent value m has a noisy copy y ~ N(m, 1), and the label says which of the y of a row is the
-largest (of two classes: the sign of y). With Q(Y) Q(M) in place of the posterior, and y~ the mean
+Each latent value m has a noisy copy y ~ N(m, 1), and the label is the number of the largest y of a
+row (of two classes: the sign of y). With Q(Y) Q(M) in place of the posterior, and y~ the mean
 of Y, Q(M) is that of regression on y~: covariances K (I + K)^-1 and means m = K (I + K)^-1 y~
 (eq. 4.1). The bound on the log marginal likelihood (appendix C) then is
 
@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.dense.base import Evidence, Fit, Method, Problem
+from sparsegp.dense.base import Fit, LogEvidence, Method, Problem
 from sparsegp.dense.driver import RunTasks, Status
 from sparsegp.dense.length_scales import KEY, LengthScales, Weighing
 from sparsegp.dense.spectrum import Spectrum
@@ -106,7 +106,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Course:
+class VariationalState:
     """What the rounds of the importance sampling have come to.
 
     Attributes
@@ -155,7 +155,7 @@ class Variational(Method, name="variational"):
         Of the gamma prior of the rate of an inverse length scale; vague if small.
     """
 
-    State: ClassVar[type] = Course
+    State: ClassVar[type] = VariationalState
     likelihoods: ClassVar[tuple[str, ...]] = ("probit", "multinomial_probit")
 
     tolerance: float = setting(1e-8, above=0.0)
@@ -167,12 +167,14 @@ class Variational(Method, name="variational"):
     shape: float = setting(1e-3, above=0.0)
     rate: float = setting(1e-3, above=0.0)
 
-    def start(self, problem: Problem, near: NDArray[Any] | None = None) -> Course:
+    def start(self, problem: Problem, near: NDArray[Any] | None = None) -> VariationalState:
         """Return means of zero, or those that follow from y~ nearby; see `Method`."""
         none = np.zeros((len(problem.x), problem.n_latent))
-        return Course(problem.parameters(), none if near is None else near, none)
+        return VariationalState(problem.parameters(), none if near is None else near, none)
 
-    def step(self, problem: Problem, state: Course, run_tasks: RunTasks) -> Course:
+    def step(
+        self, problem: Problem, state: VariationalState, run_tasks: RunTasks
+    ) -> VariationalState:
         """Choose length scales, but for the first round, and climb or update the means."""
         scales, number = LengthScales.of(problem), len(state.rounds)
         logs, effective = state.logs, 0.0
@@ -194,13 +196,13 @@ class Variational(Method, name="variational"):
             ascent, _ = bound.climb(state.site, self.tolerance, self.steps)
             value, point = ascent.value, ascent.point
         rounds = (*state.rounds, np.array([value, effective, *scales.inverse(logs)]))
-        return Course(logs, bound.site(point), bound.mean(point), rounds)
+        return VariationalState(logs, bound.site(point), bound.mean(point), rounds)
 
-    def status(self, state: Course) -> Status:
-        """Return how far it is: the end is the last round, or one that raised the bound too little.
+    def status(self, state: VariationalState) -> Status:
+        """Return the progress: the end is the last round, or one that raised the bound too little.
 
-        Not while the kernel tells as little as that of the start: where rows are too far from each
-        other all draws weigh alike, and phi wanders until an input is found that matters.
+        Not while the kernel explains as little as that of the start: where rows are too distant all
+        draws weigh alike, and phi wanders until a relevant input is found.
         """
         if not self.importance or not state.rounds:
             return Status(0, 0, finished=not self.importance)
@@ -210,7 +212,7 @@ class Variational(Method, name="variational"):
         figures = {"log_evidence": max(bounds)}
         return Status(done, self.rounds + 1, done > self.rounds or (risen and settled), figures)
 
-    def finish(self, problem: Problem, state: Course, run_tasks: RunTasks) -> Fit:
+    def finish(self, problem: Problem, state: VariationalState, run_tasks: RunTasks) -> Fit:
         """Climb once more, and return the posterior; its log evidence is the bound."""
         if self.importance:  # a kernel that stays is the one given, to the last bit
             problem = problem.with_parameters(state.logs)
@@ -230,11 +232,11 @@ class Variational(Method, name="variational"):
         trace += [{"log_evidence": value} for value in bounds]
         return Fit([component], ascent.value, trace, report)
 
-    def evidence(self, problem: Problem, near: NDArray[Any] | None = None) -> Evidence:
+    def evidence(self, problem: Problem, near: NDArray[Any] | None = None) -> LogEvidence:
         """Return the bound, of the kernels as they are, and its gradient; see `Method`."""
         return self.gradient(problem, self.start(problem, near))
 
-    def gradient(self, problem: Problem, state: Course) -> Evidence:
+    def gradient(self, problem: Problem, state: VariationalState) -> LogEvidence:
         """Return the bound and its gradient, from K_k: (c_k c_k' - (I + K_k)^-1) / 2, m = K c."""
         bound = Bound(problem)
         ascent, _ = bound.climb(state.site, self.tolerance, self.steps)
@@ -248,7 +250,7 @@ class Variational(Method, name="variational"):
                 inverse = vectors / (1.0 + spectrum.values[:, c]) @ vectors.T
                 yield c, 0.5 * (own @ own.T - share * inverse)
 
-        return Evidence(ascent.value, problem.pull_back(parts()), site)
+        return LogEvidence(ascent.value, problem.pull_back(parts()), site)
 
 
 def _rest(ascent: Ascent) -> float:

@@ -19,13 +19,17 @@ from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 
 class Step(Protocol):
-    """A message that adds inclusions: from `start` of them to `stop`."""
+    """Inclusions that row blocks make together."""
 
     @property
-    def start(self) -> int: ...  # noqa: D102
+    def start(self) -> int:
+        """Inclusions before it."""
+        ...
 
     @property
-    def stop(self) -> int: ...  # noqa: D102
+    def stop(self) -> int:
+        """Inclusions after it."""
+        ...
 
 
 S = TypeVar("S", bound=Step)

@@ -11,7 +11,6 @@ Where stub entries are bounded, candidates get fewer between the rounds (ivm/shr
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,7 +20,7 @@ from sparsegp.ivm.active_set import ActiveSet, History
 from sparsegp.ivm.inclusions import merge
 from sparsegp.ivm.pool import Pool
 from sparsegp.ivm.rows import BlockSettings
-from sparsegp.ivm.shrink import Keep, thresholds
+from sparsegp.ivm.shrink import Keep, Ranking
 from sparsegp.types import Doubles, Integers
 
 POOL_PER_SLOT = (4, 8)
@@ -91,13 +90,9 @@ def make_room(
     if start == active.room:
         room = bound.room(start, settings.capacity)
         most, words = bound.size(room, n_processes), (0, 0, 0)
-        if sum(blocks.map_blocks("count", start)) > most:
-
-            def tally(found: Sequence[int], prefix: int, shift: int) -> Integers:
-                tallies = blocks.map_blocks("tally", start, found, prefix, shift)
-                return np.asarray(np.sum(tallies, axis=0))
-
-            words = thresholds(tally, most, math.floor(bound.best * most))
+        ranking = Ranking.joined(blocks.map_blocks("ranking", start))
+        if len(ranking.score) > most:
+            words = ranking.thresholds(most, math.floor(bound.best * most))
         keep = Keep(start, room, *words)
         blocks.map_blocks("keep", keep)
         active.kept.append(keep)

@@ -268,33 +268,24 @@ class Block(ABC):
         if not self.held_out:
             kept = self.open.copy()
             if keep.score:
-                kept[kept] = self._rank().kept(keep)
+                kept[kept] = self.ranking(keep.start).kept(keep)
             if not np.array_equal(kept, self.real):
                 self._drop_others(kept)
         self._ranking = None
         self._make_room(keep.room - keep.start)
 
-    def count(self, n_active: int) -> int:
-        """Return how many candidates there are."""
-        self._require(n_active)
-        return int(self.open.sum())
-
-    def tally(self, n_active: int, found: Sequence[int], prefix: int, shift: int) -> Integers:
-        """Return what a threshold of `Keep` is found from: see `Ranking.tally`."""
-        self._require(n_active)
-        return self._rank().tally(found, prefix, shift)
-
-    def _rank(self) -> Ranking:
+    def ranking(self, n_active: int) -> Ranking:
         """Return the ranking of the candidates by their current scores."""
-        if self._ranking is None or self._ranking[0] != self.n_active:
+        self._require(n_active)
+        if self._ranking is None or self._ranking[0] != n_active:
             open_, marginals = np.flatnonzero(self.open), self._marginals()
             scores = np.empty(len(open_))
             for start in range(0, len(open_), GROUP * TILE):
                 part = slice(start, start + GROUP * TILE)
                 scores[part] = self._evaluate(open_[part], marginals.take(open_[part]))
             seed = self.settings.criterion.seed
-            ranking = Ranking(quantise(scores), self.rows[open_], seed, self.n_active)
-            self._ranking = self.n_active, ranking
+            ranking = Ranking.of(quantise(scores), self.rows[open_], seed, n_active)
+            self._ranking = n_active, ranking
         return self._ranking[1]
 
     def _drop_others(self, kept: Booleans) -> None:

@@ -31,6 +31,12 @@ def quantise(scores: Doubles) -> Doubles:
     return np.asarray(np.rint(scores / ROUNDING_UNIT))
 
 
+def bounds(offset: Doubles, linear: Doubles, square: Doubles, variance: Doubles) -> Doubles:
+    """Return upper bounds of -log Z for c, w.m, |m|^2 and s."""
+    shrink = 1.0 / (1.0 + variance)
+    return np.asarray(SLACK - offset - linear * np.sqrt(shrink) + 0.5 * square * shrink)
+
+
 class Scores:
     """The scores of a fixed set of rows whose marginals change.
 
@@ -71,11 +77,9 @@ class Scores:
         """Return what each row's score cannot exceed, (n,); infinite without bounds."""
         if not self.lazy:
             return np.full(len(marginals.rows), np.inf)
-        shrink = 1.0 / (1.0 + marginals.variance[:, 0])
-        mean = marginals.mean
-        linear = np.einsum("nk,nk->n", mean, self.slope)
-        square = np.einsum("nk,nk->n", mean, mean)
-        return np.asarray(SLACK - self.offset - linear * np.sqrt(shrink) + 0.5 * square * shrink)
+        linear = np.einsum("nk,nk->n", marginals.mean, self.slope)
+        square = np.einsum("nk,nk->n", marginals.mean, marginals.mean)
+        return bounds(self.offset, linear, square, marginals.variance[:, 0])
 
     def evaluate(self, index: Integers, marginals: Marginals) -> Doubles:
         """Return the exact scores of rows `index`, whose marginals are given, (len(index),)."""

@@ -7,12 +7,12 @@ from the rest. Rows that were dropped do not come back: to bring them to the pre
 much as to have kept them.
 
 Which rows are kept must not depend on their partition into blocks. So three thresholds decide,
-which the driver finds digit by digit from counts that the blocks send, and which any block can
-apply again. Equal scores are told apart by the random number: a file sorted by class would
-otherwise lose its last classes while nothing is known yet.
+which the driver finds from the scores of all candidates, and which any block can apply again.
+Equal scores are told apart by a random number: a file sorted by class would otherwise lose its
+last classes while nothing is known yet.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,9 +23,6 @@ from sparsegp.ivm.criteria import mixed
 from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 Words = NDArray[np.uint64]
-
-DIGIT = 16
-"""Bits of a threshold that are found by one message to the blocks."""
 
 
 @dataclass(frozen=True)
@@ -110,47 +107,63 @@ class Keep:
     other: int = 0
 
 
+@dataclass(frozen=True)
 class Ranking:
-    """Words by which rows are compared: greater scores and smaller random words go first.
+    """Words by which candidates are compared: greater scores and smaller random words go first.
 
-    Parameters
+    Attributes
     ----------
-    scores : Doubles (n,)
-        In units of the comparison.
-    rows : Integers (n,)
-        Row numbers in the whole data set.
-    seed, n_active : int
-        Key of the random words, which differ from row to row.
+    score, random : Words (n,)
     """
 
-    def __init__(self, scores: Doubles, rows: Integers, seed: int, n_active: int) -> None:
-        self.order = ordered(scores)
+    score: Words
+    random: Words
+
+    @classmethod
+    def of(cls, scores: Doubles, rows: Integers, seed: int, n_active: int) -> "Ranking":
+        """Return the ranking of some rows.
+
+        Parameters
+        ----------
+        scores : Doubles (n,)
+            In units of the comparison.
+        rows : Integers (n,)
+            Row numbers in the whole data set.
+        seed, n_active : int
+            Key of the random words, which differ from row to row.
+        """
         key = np.random.SeedSequence(seed, spawn_key=(n_active,)).generate_state(1, np.uint64)[0]
-        self.random = mixed(rows.astype(np.uint64) ^ key)
+        return cls(ordered(scores), mixed(rows.astype(np.uint64) ^ key))
+
+    @classmethod
+    def joined(cls, parts: Sequence["Ranking"]) -> "Ranking":
+        """Return the ranking of the rows of several blocks."""
+        score = np.concatenate([part.score for part in parts])
+        return cls(score, np.concatenate([part.random for part in parts]))
 
     def best(self, score: int, tie: int) -> Booleans:
         """Return which rows are kept by score, (n,)."""
-        order, at = self.order, np.uint64(score)
-        return np.asarray((order > at) | ((order == at) & (self.random < np.uint64(tie))))
+        equal = (self.score == np.uint64(score)) & (self.random < np.uint64(tie))
+        return np.asarray((self.score > np.uint64(score)) | equal)
 
     def kept(self, keep: Keep) -> Booleans:
         """Return which rows are kept, (n,)."""
         return np.asarray(self.best(keep.score, keep.tie) | (self.random < np.uint64(keep.other)))
 
-    def tally(self, found: Sequence[int], prefix: int, shift: int) -> Integers:
-        """Return how often each digit at bit `shift` follows a prefix, (2^DIGIT,).
+    def thresholds(self, most: int, best: int) -> tuple[int, int, int]:
+        """Return score, tie and other of `Keep`, for `most` of these rows, `best` of them by score.
 
-        Counted are the words among which the next threshold is, after those found already.
+        There are more than `most` rows.
         """
-        words: Words = ~self.order
-        if len(found) == 1:
-            words = self.random[self.order == np.uint64(found[0])]
-        elif len(found) == 2:
-            words = self.random[~self.best(found[0], found[1])]
-        if shift + DIGIT < 64:
-            words = words[words >> np.uint64(shift + DIGIT) == np.uint64(prefix)]
-        digit = (words >> np.uint64(shift)) & np.uint64(2**DIGIT - 1)
-        return np.bincount(digit.astype(np.int64), minlength=2**DIGIT)
+        score = 2**64 - 1 - _nth(~self.score, best)
+        larger, equal = self.score > np.uint64(score), self.score == np.uint64(score)
+        tie = _nth(self.random[equal], best - int(larger.sum()))
+        return score, tie, _nth(self.random[~self.best(score, tie)], most - best)
+
+
+def _nth(words: Words, n: int) -> int:
+    """Return the n-th smallest word, from 0."""
+    return int(np.partition(words, n)[n])
 
 
 def ordered(scores: Doubles) -> Words:
@@ -158,30 +171,6 @@ def ordered(scores: Doubles) -> Words:
     bits = (scores + 0.0).view(np.uint64)  # there is only one zero
     negative = bits >> np.uint64(63) == 1
     return np.asarray(np.where(negative, ~bits, bits | np.uint64(1 << 63)))
-
-
-Tally = Callable[[Sequence[int], int, int], Integers]
-"""From thresholds found, prefix and shift to the tally over all blocks."""
-
-
-def thresholds(tally: Tally, most: int, best: int) -> tuple[int, int, int]:
-    """Return score, tie and other of `Keep`, for more than `most` rows of which `best` by score."""
-    inverse, rank = _nth(tally, (), best)
-    score = inverse ^ (2**64 - 1)
-    tie, _ = _nth(tally, (score,), rank)
-    other, _ = _nth(tally, (score, tie), most - best)
-    return score, tie, other
-
-
-def _nth(tally: Tally, found: Sequence[int], n: int) -> tuple[int, int]:
-    """Return the n-th smallest word, from 0, and its rank among the words equal to it."""
-    prefix = 0
-    for shift in range(64 - DIGIT, -1, -DIGIT):
-        below = np.cumsum(tally(found, prefix, shift))
-        digit = int(np.searchsorted(below, n, side="right"))
-        n -= int(below[digit - 1]) if digit else 0
-        prefix = prefix << DIGIT | digit
-    return prefix, n
 
 
 def pack(kept: Booleans, group: Integers, width: int) -> tuple[Integers, Booleans]:

@@ -1,11 +1,11 @@
 """Check that a batch was chosen in the true greedy order.
 
-The driver chooses several rows from a small pool before the row blocks are asked again. For the
+The driver chooses several rows from a small pool before the row blocks score theirs again. For the
 result to be that of one-by-one selection, no row outside the pool may score better than the j-th
 row of the batch at the moment when it was included. This file checks that for all moments at once.
 
 With the bound of ivm/scores.py, c + w.x - |x|^2 / 2 at x = h / sqrt(1 + a), only three numbers
-a row change from moment to moment, and all three are running sums of the new stub columns mu_j:
+of a row change from moment to moment, and all three are running sums of the new stub columns mu_j:
 
     w.h      += mu_j (w.step_j)
     |h|^2    += 2 mu_j (h.step_j) + mu_j^2 |step_j|^2
@@ -21,7 +21,7 @@ import numpy as np
 
 from sparsegp.ivm.criteria import Marginals
 from sparsegp.ivm.inclusions import Inclusions
-from sparsegp.ivm.scores import ROUNDING_UNIT, SLACK, Scores, quantise
+from sparsegp.ivm.scores import ROUNDING_UNIT, Scores, bounds, quantise
 from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 
@@ -76,8 +76,8 @@ def _check(
     while len(local):
         doubtful = (moments > done[local]) & (moments < limit)
         if scores.lazy:
-            bounds = _bounds(batch, before.take(local), scores, index[local], mu[0][:, local])
-            doubtful &= bounds >= (batch.score[: batch.count, np.newaxis] - 1.0) * ROUNDING_UNIT
+            best = _bounds(batch, before.take(local), scores, index[local], mu[0][:, local])
+            doubtful &= best >= (batch.score[: batch.count, np.newaxis] - 1.0) * ROUNDING_UNIT
         hit = doubtful.any(axis=0)
         local, moment = local[hit], doubtful.argmax(axis=0)[hit]
         done[local] = moment
@@ -116,9 +116,8 @@ def _bounds(
     along = 2.0 * (step @ mean.T + gram.T @ mu) + mu * np.square(step).sum(axis=1)[:, np.newaxis]
     linear = _running(np.einsum("nk,nk->n", mean, slope), mu * (step @ slope.T))
     square = _running(np.einsum("nk,nk->n", mean, mean), mu * along)
-    shrink = 1.0 / (1.0 + _running(before.variance[:, 0], -np.square(mu)))
-    bounds = SLACK - scores.offset[index] - linear * np.sqrt(shrink) + 0.5 * square * shrink
-    return np.asarray(bounds)
+    variance = _running(before.variance[:, 0], -np.square(mu))
+    return bounds(scores.offset[index], linear, square, variance)
 
 
 def _running(start: Doubles, change: Doubles) -> Doubles:

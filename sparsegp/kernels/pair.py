@@ -14,7 +14,7 @@ class Pair:
     X : Floats (..., n, p)
     Z : Floats (..., m, p)
     uses : int
-        How often the distances will be asked for.
+        How often the distances will be needed.
     half_norms : Floats (..., n), optional
         |x_i|^2 / 2, where that is known.
     """

@@ -65,7 +65,7 @@ class Evidence:
     likelihood : Doubles (r,)
         By `likelihood.parameters()`, the sites held fixed (eq. 12).
     sites : Doubles (2, d) or None
-        By precisions and shifts of the sites, if that was asked for.
+        By precisions and shifts of the sites, if wanted.
     """
 
     phi: float

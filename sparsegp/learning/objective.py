@@ -33,7 +33,7 @@ class Objective:
     kernels : sequence of Kernel
         One for each latent value.
     likelihood : Likelihood
-        Kernels and likelihood say where to start, and what the parameters are.
+        Kernels and likelihood at the start; they define the parameters.
     members : Members
         The active rows; of a single process in the order of inclusion.
     sum_rows : callable

@@ -11,7 +11,7 @@ the sites should follow the parameters. What to do about that is the strategy:
 - ``whole``: the same criterion by its own gradient (learning/sites.py). The paper has no
   such strategy; for fixed active rows it leaves nothing to be wished for.
 
-The loop knows of nothing but arrays: parameters (q,), free numbers; sites of any shape.
+The loop works on arrays alone: parameters (q,), free numbers; sites of any shape.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ Bounds: TypeAlias = tuple[Doubles, Doubles]
 """Least and greatest values of the parameters, (q,) each."""
 
 
-class Problem(Protocol):
+class Criterion(Protocol):
     """What is minimised."""
 
     def evaluate(self, parameters: Doubles, sites: Doubles) -> tuple[float, Doubles]:
@@ -82,7 +82,7 @@ STRATEGIES: Registry[Strategy] = Registry("inner strategy")
 
 
 def descend(
-    problem: Problem,
+    problem: Criterion,
     start: Doubles,
     sites: Doubles,
     strategy: str = "constant",
@@ -94,7 +94,7 @@ def descend(
 
     Parameters
     ----------
-    problem : Problem
+    problem : Criterion
     start : Doubles (q,)
     sites : Doubles
         Those at the start.
@@ -132,7 +132,7 @@ class Search:
     """
 
     def __init__(
-        self, problem: Problem, start: Doubles, sites: Doubles, steps: int, bounds: Bounds
+        self, problem: Criterion, start: Doubles, sites: Doubles, steps: int, bounds: Bounds
     ) -> None:
         self.problem, self.start, self.sites = problem, start, sites
         self.steps, self.bounds = steps, bounds
@@ -207,7 +207,7 @@ class Search:
         return Ascent(self.start, -value, inward(self.start, -gradient)), function
 
     def step(self, ascent: Ascent, function: Function) -> bool:
-        """Make a step; where the memory of former ones leads nowhere, do without.
+        """Make a step; where the memory of former ones does not help, do without.
 
         Return success.
         """

@@ -151,5 +151,5 @@ def _slopes(
 def _difference(function: Callable[[float], Doubles]) -> Doubles:
     """Return the derivative at zero."""
     near = function(STEP) - function(-STEP)
-    far = function(2.0 * STEP) - function(-2.0 * STEP)
-    return np.asarray((8.0 * near - far) / (12.0 * STEP))
+    wide = function(2.0 * STEP) - function(-2.0 * STEP)
+    return np.asarray((8.0 * near - wide) / (12.0 * STEP))

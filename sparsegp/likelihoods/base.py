@@ -1,6 +1,6 @@
 """The likelihood of labels given latent values: its contract, its registry and its defaults.
 
-All that inference asks of a likelihood are, for marginals u ~ N(mean, diag(variance)), the
+Inference needs of a likelihood, for marginals u ~ N(mean, diag(variance)), the
 expectation Z = E[p(y|u)] and its first two derivatives in the means (Seeger, Lawrence & Herbrich
 2006, appendix B.1; SLH below). A subclass that gives no more than `log_density` has them by
 quadrature (appendix B.2); most know better.

@@ -2,9 +2,9 @@
 
 Expectations are one-dimensional integrals by the trapezoid rule. With s^2 the variance, the
 logistic function bends over a length of about 3 and the Gaussian over s. Where s is small, or all
-of the tilted density lies away from the bend, nodes are equally spaced in units of s, about the
+of the tilted density lies far from the bend, nodes are equally spaced in units of s, about the
 mode. Elsewhere they are equally spaced in t = asinh(u / 3) + u / s: as close as the bend needs
-about zero, as wide as the Gaussian allows away from it. So the number of nodes hardly depends on s.
+about zero, as wide as the Gaussian allows elsewhere. So the number of nodes hardly depends on s.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ STEPS = (0.6, 0.35)
 REACH = 8.6
 """Half the range of the nodes, in units of the scale: the tilted density falls off by e^-37."""
 STRAIGHT = 30.0
-"""From here on the logistic function is 1 or an exponential: it says nothing to log Z's bend."""
+"""From here on the logistic function is 1 or an exponential, without curvature of its logarithm."""
 LENGTH = 3.0
 """Nodes are close together for |u| up to this: the function has its poles at +-i pi."""
 STRETCHED_STEP = 0.4
@@ -69,7 +69,7 @@ def _octave(scale: Doubles) -> Integers:
 
 
 def _nearest_to_zero(mean: Doubles, scale: Doubles) -> Doubles:
-    """Return where the tilted density has its mode, if that is away from the bend.
+    """Return where the tilted density has its mode, if that is far from the bend.
 
     The mode is mean + s^2 q with q in (0, 1) the probability of the other class.
     """

@@ -44,9 +44,9 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
     ----------
     n_nodes : int
         Quadrature nodes where the classes share the variance; otherwise each row has more, as its
-        variances ask for.
+        variances require.
     biases : tuple of float
-        One a class, or none at all, which is as if all were zero. `mean_gradient` knows none.
+        One a class, or none at all, which is as if all were zero. `mean_gradient` ignores them.
 
     Raises
     ------

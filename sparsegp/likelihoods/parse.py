@@ -10,7 +10,7 @@ from sparsegp.registry import read_call
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a text asks for.
+    """What a text describes.
 
     Attributes
     ----------

@@ -23,7 +23,7 @@ MAX_POINTS = 20_000
 """Points a row that are taken to be bearable: 3 nodes for up to 9 classes."""
 NEWTON_STEPS = 50
 HALVINGS = 24
-"""Down to steps of 1e-7: variances of 1e6 ask for them where a label is far off."""
+"""Down to steps of 1e-7: variances of 1e6 need them where a label is far off."""
 SETTLED = 1e-6
 """Step, in units of the prior scale, that is the last one: it leaves an error of its square."""
 CHUNK = 1 << 16
@@ -211,17 +211,17 @@ def _mode(mean: Doubles, scale: Doubles, target: Integers) -> Doubles:
     for _ in range(NEWTON_STEPS):
         if not rows.size:
             break
-        here, s, m, y = x[:, rows], scale[:, rows], mean[:, rows], target[rows]
-        log_p = _log_softmax(m + s * here)
+        start, s, m, y = x[:, rows], scale[:, rows], mean[:, rows], target[rows]
+        log_p = _log_softmax(m + s * start)
         pull = -np.exp(log_p)
         pull[y, np.arange(len(y))] += 1.0
-        gradient = (s * pull - here).T[:, :, np.newaxis]
+        gradient = (s * pull - start).T[:, :, np.newaxis]
         step = np.linalg.solve(_precision(log_p, s), gradient)[:, :, 0].T
-        ahead = here[:, np.newaxis] + lengths * step[:, np.newaxis]
-        height = _own(_log_softmax(m[:, np.newaxis] + s[:, np.newaxis] * ahead), y)
+        tried = start[:, np.newaxis] + lengths * step[:, np.newaxis]
+        height = _own(_log_softmax(m[:, np.newaxis] + s[:, np.newaxis] * tried), y)
         settled = np.abs(step).max(axis=0) <= SETTLED
-        best = (height - 0.5 * ordered_sum(ahead * ahead)).argmax(axis=0)
+        best = (height - 0.5 * ordered_sum(tried * tried)).argmax(axis=0)
         best[settled] = 0  # heights differ by rounding only
-        x[:, rows] = ahead[:, best, np.arange(len(y))]
+        x[:, rows] = tried[:, best, np.arange(len(y))]
         rows = rows[~settled]
     return x

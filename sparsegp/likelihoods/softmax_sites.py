@@ -1,6 +1,6 @@
 """Gaussian sites that match one softmax term under a Gaussian of correlated latent values.
 
-The softmax knows of R latent values u only their differences: with the label y, a term is a
+The softmax depends on R latent values u by their differences only: with the label y, a term is a
 function of z_k = u_k - u_y, k other than y. So its moments are integrals over d = R - 1 dimensions.
 With z = B' u the site exp(h' z - z' P z / 2) has in u the precision B P B' and the shift B h. This
 is exact, and takes one dimension off the product rule of Cseke & Csato (2005, section 3.2; CC
@@ -9,7 +9,7 @@ below). As all roots are symmetric, what comes out does not depend on the order 
 The nodes of the paper lie about the cavity's mean and would miss a term that is narrow or far away.
 Here they are placed about the mode of the tilted density, by its curvature there, and then
 `PLACINGS` times about the mean and by the covariance that they have found: a term that cuts off a
-part of a wide cavity has its mode at the cut, and a curvature that tells little of the rest. With 7
+part of a wide cavity has its mode at the cut, and a curvature that is no guide to the rest. With 7
 nodes log Z and moments of three classes are mostly right to 1e-4 under a cavity of scale 1 and to
 2e-2 under one of scale 3; the nodes that are needed grow with the scale.
 """
@@ -131,7 +131,7 @@ def matched(
 def _by_rule(
     terms: Terms, centre: Doubles, variance: Doubles, n_nodes: int
 ) -> tuple[Doubles, Doubles, Doubles]:
-    """Return log Z (n,), E[x] (n, d), and P in x (n, d, d); nodes are first placed as told.
+    """Return log Z (n,), E[x] (n, d), and P in x (n, d, d); nodes are first placed about `centre`.
 
     By integration by parts both moments follow from E[p] and Cov[p, x] as well; under wide cavities
     that multiplies the error of the rule by their scale.

@@ -25,7 +25,7 @@ def r_hat(draws: Doubles) -> Doubles:
 
 
 def effective_draws(draws: Doubles) -> Doubles:
-    """Return how many independent draws tell as much of the mean, (...).
+    """Return how many independent draws would determine the mean as well, (...).
 
     The autocorrelations are summed in pairs as long as these are positive, and are made to fall
     (Geyer 1992).

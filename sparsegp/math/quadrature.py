@@ -168,7 +168,7 @@ def stepped_terms(
 ) -> Iterator[tuple[Integers, ProductTerms]]:
     """Yield columns and their terms for any ratios, by the trapezoid rule.
 
-    Each column has as many nodes as its own ratios ask for; columns with the same number are worked
+    Each column has as many nodes as its own ratios need; columns with the same number are worked
     on together.
 
     Parameters

@@ -82,7 +82,7 @@ class ActiveRows:
         return factors
 
 
-def penalty(factor: Doubles) -> Doubles:
+def prior_penalty(factor: Doubles) -> Doubles:
     """Return P = L^-1 C L^-T = I - L^-1 L^-T, (d, d), for I + C = L L^T."""
     inverse = solve_lower(factor, np.eye(len(factor)))
     return np.asarray(np.eye(len(factor)) - inverse @ inverse.T)

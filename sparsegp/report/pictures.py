@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sparsegp.errors import SettingsError, StoreError
+from sparsegp.errors import SettingsError, StoreError, visible
 from sparsegp.report.history import Records
 from sparsegp.report.metrics import Evaluation, rejecting, reliability
 
@@ -50,8 +50,7 @@ def evaluation_pictures(
         If a picture cannot be written.
     """
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
-        from matplotlib.figure import Figure  # noqa: PLC0415
+        from matplotlib.figure import Figure
     except ImportError:
         raise SettingsError(
             'pictures need matplotlib; install it by pip install "sparsegp[plot]"'
@@ -65,7 +64,6 @@ def evaluation_pictures(
         draw["learning-curve"] = partial(_learning_curve, curves=curves)
     for name, function in draw.items():
         figure, path = Figure(dpi=150, layout="constrained"), Path(folder, f"{name}.png")
-        FigureCanvasAgg(figure)
         function(figure, evaluation)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +108,7 @@ def _reliability(figure: "Figure", evaluation: Evaluation) -> None:
     Confidence is the greatest probability of a row; a calibrated model has all points on the
     diagonal. Where a bin holds few rows its share says little, hence the counts.
     """
-    from sklearn.calibration import CalibrationDisplay  # noqa: PLC0415
+    from sklearn.calibration import CalibrationDisplay
 
     counts, confidence, accuracy = reliability(evaluation.confidence, evaluation.right)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
@@ -139,9 +137,9 @@ def _error_reject(figure: "Figure", evaluation: Evaluation) -> None:
 
 def _confusion(figure: "Figure", evaluation: Evaluation) -> None:
     """Draw the numbers of rows by true and predicted class."""
-    from sklearn.metrics import ConfusionMatrixDisplay  # noqa: PLC0415
+    from sklearn.metrics import ConfusionMatrixDisplay
 
-    names = [str(label).replace("$", r"\$") for label in evaluation.classes.tolist()]
+    names = [visible(str(label)).replace("$", r"\$") for label in evaluation.classes.tolist()]
     side = min(max(4.8, 0.36 * len(names) + 1.6), 14.0)
     figure.set_size_inches(side + 0.8, side)
     small = len(names) <= READABLE

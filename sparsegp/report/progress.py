@@ -117,8 +117,8 @@ def _bar(stream: TextIO, unit: str) -> "Bar | None":
     """Return a bar, if it can be drawn: rich is imported only where there is a terminal."""
     if not stream.isatty():
         return None
-    from rich import progress as rich  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
+    from rich import progress as rich
+    from rich.console import Console
 
     console = Console(file=stream)
     if not (console.is_terminal and console.is_interactive):

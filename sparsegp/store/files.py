@@ -29,7 +29,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.data.storage import is_url, plain, require_memory, store_of
+from sparsegp.data.storage import is_url, require_memory, store_of
 from sparsegp.errors import DataError, StoreError, one_line, short
 
 VERSION = 1
@@ -45,9 +45,6 @@ _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _REASONS = {errno.ELOOP: "it is a link"} | dict.fromkeys(
     (errno.ENOTDIR, errno.EEXIST), "what should hold it is not a directory"
 )
-
-
-# -- folders ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,7 @@ class Directory:
         """
         path, beside = self.path / name, self.path / f".{name}.{uuid4().hex}.tmp"
         with _failing("write", path):
-            self._make()
+            self.path.mkdir(parents=True, exist_ok=True)
             try:
                 with beside.open("xb") as file:
                     yield file
@@ -109,28 +106,26 @@ class Directory:
 
         path = self.path / "lock"
         with _failing("lock", path):
-            self._make()
+            self.path.mkdir(parents=True, exist_ok=True)
+            _sync(self.path.parent)
             handle = _open_regular(path, os.O_RDWR | os.O_CREAT)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            except OSError as error:
                 holder = os.read(handle, 100).decode(errors="replace").strip()
                 os.close(handle)
+                if not isinstance(error, BlockingIOError):
+                    raise
                 raise StoreError(
                     f"{path} is held by {holder or 'another process'}; wait for it or use another "
                     "directory"
                 ) from None
             with suppress(OSError):  # a full disk does not matter here
+                for name in filter(_UNFINISHED.fullmatch, os.listdir(self.path)):
+                    os.unlink(self.path / name)
                 os.ftruncate(handle, 0)
                 os.write(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
-            for name in filter(_UNFINISHED.fullmatch, os.listdir(self.path)):
-                os.unlink(self.path / name)
             return handle
-
-    def _make(self) -> None:
-        if not self.path.is_dir():
-            self.path.mkdir(parents=True, exist_ok=True)
-            _sync(self.path.parent)
 
 
 @dataclass(frozen=True)
@@ -201,9 +196,10 @@ def folder_of(path: str | os.PathLike[str]) -> Folder:
 
     StoreError if a URL has marks in it that have a meaning of their own to fsspec.
     """
-    text = re.sub(r"^([a-z0-9]+:/)(?!/)", r"\1/", os.fspath(path))  # pathlib takes a slash of a URL
-    if not is_url(local := plain(text)):
-        return Directory(Path(local))
+    text = re.sub(r"^(file|local):/+", "/", os.fspath(path))
+    text = re.sub(r"^([a-z0-9]+:/)(?!/)", r"\1/", text)  # pathlib takes a slash of a URL
+    if not is_url(text):
+        return Directory(Path(text))
     if re.search(r"[*?\[\]\x00-\x1f]|::", text):
         raise StoreError(f"{text!r} must be a plain URL, without any of * ? [ ] ::")
     return Bucket(text.rstrip("/"))
@@ -344,6 +340,7 @@ def restoring(place: str) -> Iterator[None]:
 def _open_zip(file: IO[bytes]) -> zipfile.ZipFile:
     """Open a zip after a check that its list of members, which is read whole, is a small one."""
     size = file.seek(0, os.SEEK_END)
+    require_memory(size, "the file")
     file.seek(max(0, size - 113))
     end = file.read()
     found = _ZIP_END.fullmatch(end, 20)

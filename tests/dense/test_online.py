@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from sparsegp.dense import Mixture, Online, Problem, SoftmaxEP
-from sparsegp.dense.online import Projected, Sweeps, choose_basis, marked, order_of, posterior
+from sparsegp.dense.online import OnlineState, Projected, choose_basis, marked, order_of, posterior
 from sparsegp.kernels import RBF
 from sparsegp.likelihoods import Softmax
 from sparsegp.likelihoods.softmax_sites import contrasts, matched
@@ -44,7 +44,7 @@ def test_one_sweep_is_assumed_density_filtering() -> None:
         mean, covariance = new @ (np.linalg.solve(covariance, mean) + shift), new
 
     everything = np.arange(14)
-    state = Online().step(some, Sweeps(everything, np.zeros((14, 2, 3))), None)
+    state = Online().step(some, OnlineState(everything, np.zeros((14, 2, 3))), None)
     projected, weights = posterior(some, state)
     assert_allclose(np.einsum("rbi,rb->ir", projected.features, weights).ravel(), mean, atol=1e-7)
     variances = np.stack([kernel.diag(some.x) for kernel in some.kernels])

@@ -179,7 +179,7 @@ def test_restart_brings_all_rows_back(whole, name):
     selection = run.finish()
     (block,) = selection.blocks.blocks
     block.restart(run.kernels, run.rule)
-    assert block.count(0) == block.marginal_metrics().rows == N
+    assert block.open.sum() == block.marginal_metrics().rows == N
     for method, args in selection.active.recovery():
         getattr(block, method)(*args)
     assert bits(selection) == bits(whole(name))

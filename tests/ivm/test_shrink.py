@@ -10,7 +10,7 @@ from sparsegp.ivm.criteria import Marginals
 from sparsegp.ivm.greedy import make_room
 from sparsegp.ivm.rows import NARROW, TILE
 from sparsegp.ivm.scores import quantise
-from sparsegp.ivm.shrink import Bound, Keep, Ranking, move, ordered, pack, thresholds
+from sparsegp.ivm.shrink import Bound, Keep, Ranking, move, ordered, pack
 from tests.ivm.problems import BOUND, EVERY, N_ACTIVE, N, candidates, case, gather
 
 cases = pytest.mark.parametrize("name", ["bounded", "bounded, panel", "bounded, per class"])
@@ -26,18 +26,14 @@ def test_thresholds_are_those_of_sorting_everything(rho, quantum):
     scores, rows = np.round(rng.normal(size=700) / quantum), 100 + np.arange(700)
     scores[rng.random(700) < 0.02] = -np.inf
     parts = [slice(0, 1), slice(1, 1), slice(1, 400), slice(400, 700)]
-    blocks = [Ranking(scores[some], rows[some], 7, 20) for some in parts]
-
-    def tally(found, prefix, shift):
-        return np.sum([block.tally(found, prefix, shift) for block in blocks], axis=0)
-
-    whole = Ranking(scores, rows, 7, 20)
+    blocks = [Ranking.of(scores[some], rows[some], 7, 20) for some in parts]
+    whole = Ranking.joined(blocks)
     for most in (1, 3, 250, 699):
         best = int(rho * most)
         order = np.lexsort((whole.random, -scores))
         rest = order[best:]
         expected = {*order[:best], *rest[np.argsort(whole.random[rest])][: most - best]}
-        keep = Keep(20, 30, *thresholds(tally, most, best))
+        keep = Keep(20, 30, *whole.thresholds(most, best))
         kept = np.concatenate([block.kept(keep) for block in blocks])
         assert set(np.flatnonzero(kept)) == expected
 
@@ -51,7 +47,7 @@ def test_words_compare_as_the_numbers_do():
 def test_random_words_are_even_and_differ_from_time_to_time():
     rows = np.arange(20_000)
     now, later, other = (
-        Ranking(np.zeros(20_000), rows, seed, d).random for seed, d in ((0, 0), (0, 100), (1, 0))
+        Ranking.of(np.zeros(20_000), rows, seed, d).random for seed, d in ((0, 0), (0, 100), (1, 0))
     )
     assert len(np.unique(now)) == 20_000
     counts = np.bincount((now >> np.uint64(60)).astype(int), minlength=16)
@@ -99,7 +95,7 @@ def assert_chosen(run, d, before, scores, kept):
     drawn = np.setdiff1d(kept, before[order[: most // 2]])
     dropped = np.setdiff1d(before, kept)
     words, others = (
-        Ranking(np.zeros(len(some)), some, run.criterion.seed, d).random
+        Ranking.of(np.zeros(len(some)), some, run.criterion.seed, d).random
         for some in (drawn, dropped)
     )
     if len(dropped):
@@ -161,7 +157,7 @@ def test_held_out_rows_follow_and_validation_rows_leave():
     validation = np.arange(N) % 10 == 3
     block = RowBlock(run.settings, run.X, run.target, 0, validation=validation)
     block.keep(Keep(0, 15))
-    assert block.count(0) == N - validation.sum()
+    assert block.open.sum() == N - validation.sum()
     assert not validation[block.rows[block.open]].any()
     mine, other = (RowBlock(p.settings, run.X, run.target, 0, held_out=True) for p in (run, free))
     for method, args in run.finish().active.recovery():
@@ -200,7 +196,7 @@ def test_a_block_may_lose_all_its_rows():
     block.keep(Keep(0, 2 * EVERY, score=2**64 - 1))  # nobody
     assert block.n_tiles == 0
     rows, scores = block.advance(None, 0, 4)
-    assert len(rows) == len(scores) == block.count(0) == 0
+    assert len(rows) == len(scores) == block.open.sum() == 0
     assert block.marginal_metrics().rows == 0
     batch = active.included[0]
     block.include(batch)
