@@ -61,6 +61,14 @@ def test_round_trip(model: Model, X: np.ndarray, tmp_path: Path) -> None:
     assert size < 60 * 64 * 4 + 60 * 10 * 16 + 40_000  # active rows and sites, no training rows
 
 
+@pytest.mark.parametrize("unit", [1e-120, 1e120])
+def test_round_trip_of_columns_in_odd_units(unit: float, tmp_path: Path) -> None:
+    X = unit * np.random.default_rng(0).standard_normal((40, 2))
+    model = sparsegp.train(X, X[:, 0] > 0, n_active=10)
+    model.save(tmp_path / "m")
+    assert_array_equal(sparsegp.load(tmp_path / "m").predict_proba(X), model.predict_proba(X))
+
+
 def test_altered_model_is_refused(model: Model, tmp_path: Path) -> None:
     path = tmp_path / "m"
     model.save(path)

@@ -10,9 +10,6 @@ from typing import IO, Any
 
 from sparsegp.errors import DataError, short
 
-EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
-"""The extra of this package that a protocol needs."""
-
 SMALL = 1 << 28
 """Bytes that every machine is assumed to have."""
 
@@ -36,7 +33,9 @@ def store_of(url: str) -> tuple[Any, str]:
     Raises
     ------
     DataError
-        If its protocol is unknown, or needs a package that is not installed.
+        If its protocol is unknown.
+    ImportError
+        If it needs a package that is not installed.
     """
     from fsspec.core import url_to_fs  # noqa: PLC0415 - heavy
     from fsspec.implementations.local import LocalFileSystem  # noqa: PLC0415
@@ -45,11 +44,6 @@ def store_of(url: str) -> tuple[Any, str]:
         return LocalFileSystem(), url
     try:
         fs, path = url_to_fs(url)
-    except ImportError as error:
-        protocol = url.partition("://")[0].rpartition("::")[2]
-        extra = EXTRAS.get(protocol)
-        how = f'install it by pip install "sparsegp[{extra}]"' if extra else str(error)
-        raise DataError(f"{protocol}:// needs a package that is not installed; {how}") from None
     except ValueError as error:
         raise DataError(f"cannot read {url}: {error}") from None
     return fs, path
@@ -139,6 +133,8 @@ def _reason(error: Exception, name: str) -> str:
         PermissionError: "no permission",
         IsADirectoryError: "it is a directory",
         FileNotFoundError: "no such bucket or object" if is_url(name) else "there is no such file",
+        ImportError: f"a package is missing ({error}); install it, or the extra that needs it: "
+        'pip install "sparsegp[parquet]", "sparsegp[s3]" or "sparsegp[gcs]"',
         MemoryError: "it asks for more memory than there is; it may be damaged",
     }
     for kind, reason in known.items():

@@ -5,30 +5,31 @@ no dask inside; it runs as well in a thread as in a worker of a cluster.
 """
 
 import time
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Scaling, Summary, Table
 from sparsegp.errors import DataError, NumericalError, SettingsError
 from sparsegp.fit.prepare import Prepared
 from sparsegp.fit.training import Training
-from sparsegp.learning.relevances import Sample, refine
+from sparsegp.kernels import Kernel
+from sparsegp.learning.relevances import Sample, mean_squared_slopes, with_relevances
 from sparsegp.learning.search import Outcome, Trial
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.posterior.early_stopping import paired_difference
+from sparsegp.posterior.predict import Posterior
 from sparsegp.report.metrics import calibration_error
 from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.settings import TrainSettings
-from sparsegp.types import Doubles, Integers
+from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 ONE_HELD_OUT_OF, MOST_HELD_OUT = 5, 4000
 """Of the rows, the one in so many that is held out of every trial; and how many, at most."""
-SEARCH_ROWS, SEARCH_ACTIVE = 2000, 200
-"""Size of the search for a length scale for every column, at most."""
+SLOPE_ROWS = 2000
+"""Rows, at most, at which slopes are taken."""
 
 
 def draw_sample(
@@ -106,14 +107,14 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
         sample = sample.turned()
     try:
         with single_threaded_blas():
-            found = predict_held_out(settings, sample, trial)
+            found = start = predict_held_out(settings, sample, trial)
+            rows, last = sample.X[: min(trial.rows, SLOPE_ROWS)], start
+            for _ in range(trial.steps):
+                wider = last.with_relevances(rows)
+                last = predict_held_out(settings, sample, replace(trial, kernel=str(wider)))
+                found = max(found, last, key=lambda each: float(each.log_p.mean()))
             if trial.steps:
-                # of the trial that this begins at, only means over the rows were kept
-                start, some = found, sample.first(min(trial.rows, SEARCH_ROWS))
-                n_active = min(trial.n_active, SEARCH_ACTIVE)
-                kernel = refine(some, trial.kernel, n_active, settings.seed, trial.steps)
-                found = predict_held_out(settings, sample, replace(trial, kernel=kernel))
-                leads = found.leads(start)
+                kernel, leads = str(found.kernel), found.leads(start)
             if trial.rival:
                 rival = predict_held_out(settings, sample, replace(trial, kernel=trial.rival))
                 leads = found.leads(rival)
@@ -124,12 +125,37 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
     return Outcome(kernel, nlpp, error, ece, time.thread_time() - began, leads=leads)
 
 
-class Predictions(NamedTuple):
-    """Of the held-out rows: log p of the true class, that of the likeliest, and if it is right."""
+@dataclass(frozen=True)
+class Predictions:
+    """A fit as the held-out rows see it.
+
+    Attributes
+    ----------
+    log_p : Doubles (m,)
+        Log probability of the true class.
+    confidence : Doubles (m,)
+        Probability of the likeliest class.
+    right : Booleans (m,)
+        Whether that is the true one.
+    posterior : Posterior
+    """
 
     log_p: Doubles
     confidence: Doubles
-    right: NDArray[np.bool_]
+    right: Booleans
+    posterior: Posterior
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of all classes."""
+        return self.posterior.kernels[0]
+
+    def with_relevances(self, X: Floats) -> Kernel:
+        """Return the kernel with length scales by the slopes of the latent means at X (n, p)."""
+        posterior, rows = self.posterior, X.astype(np.float64)
+        weights = np.concatenate(posterior.weights, axis=1)
+        squares = mean_squared_slopes(self.kernel, rows, posterior.x[0], weights)
+        return with_relevances(self.kernel, squares, rows.var(axis=0))
 
     def leads(self, other: "Predictions") -> bool:
         """Whether it is better on average by more than a standard error."""
@@ -163,4 +189,4 @@ def predict_held_out(settings: TrainSettings, sample: Sample, trial: Trial) -> P
     likelihood, likeliest = MultinomialProbit(settings.n_nodes), mean.argmax(axis=1)
     log_p = likelihood.log_z(mean, variance, sample.target_held)
     confidence = np.exp(likelihood.log_z(mean, variance, likeliest))
-    return Predictions(log_p, confidence, likeliest == sample.target_held)
+    return Predictions(log_p, confidence, likeliest == sample.target_held, model.posterior)

@@ -59,6 +59,10 @@ class Kernel(ABC):
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
         """Return what `pull_back_diag` does; the arrays may not be overwritten."""
 
+    @abstractmethod
+    def _slopes(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
+        """Return what `slopes` does; the arrays may not be overwritten."""
+
     @property
     def n_distances(self) -> int:
         """How often `_matrix` uses the distances of the pair."""
@@ -117,14 +121,36 @@ class Kernel(ABC):
         SettingsError, DataError
             As for the covariance matrix, and if the shapes do not match.
         """
+        return self._pull_back(*self._checked(X, Z, weights))
+
+    def slopes(self, X: Floats, Z: Floats, weights: Doubles) -> Doubles:
+        """Return sum_j w_ij dk(x_i, z_j) / dx_i, (n, p), in float64.
+
+        With coefficients w_j in every row these are the gradients at x_i of the function
+        sum_j w_j k(x, z_j). Where a kernel has a corner its slope is zero.
+
+        Parameters
+        ----------
+        X : (n, p)
+        Z : (m, p)
+        weights : (n, m)
+
+        Raises
+        ------
+        SettingsError, DataError
+            As `pull_back`.
+        """
+        return self._slopes(*self._checked(X, Z, weights))
+
+    def _checked(self, X: Floats, Z: Floats, weights: Doubles) -> tuple[Doubles, ...]:
+        """Return the arrays in float64."""
         self._check(X=X, Z=Z)
         if X.ndim != 2 or Z.ndim != 2 or weights.shape != (len(X), len(Z)):
             raise DataError(
                 "X, Z and weights must have shapes (n, p), (m, p) and (n, m), got "
                 f"{X.shape}, {Z.shape} and {weights.shape}"
             )
-        X, Z, weights = (np.asarray(array, np.float64) for array in (X, Z, weights))
-        return self._pull_back(X, Z, weights)
+        return tuple(np.asarray(array, np.float64) for array in (X, Z, weights))
 
     def pull_back_diag(self, X: Floats, weights: Doubles) -> Doubles:
         """Return sum_i w_i dk(x_i, x_i) / dt for every log parameter t, (q,).
@@ -276,6 +302,9 @@ class Constant(Kernel, name="constant"):
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
         return np.array([self.value * weights.sum()])
 
+    def _slopes(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
+        return np.zeros_like(X)
+
     def __str__(self) -> str:
         return repr(self.value)
 
@@ -352,6 +381,10 @@ class Joint(Kernel):
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
         pairs = zip(self.parts, self._weights(weights, lambda part: part.diag(X)), strict=True)
         return np.concatenate([part.pull_back_diag(X, own) for part, own in pairs])
+
+    def _slopes(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
+        pairs = zip(self.parts, self._weights(weights, lambda part: part(X, Z)), strict=True)
+        return np.asarray(sum(part.slopes(X, Z, own) for part, own in pairs))
 
     def _weights(self, weights: Doubles, evaluate: Callable[[Kernel], Floats]) -> Iterator[Doubles]:
         """Yield for each part the weights of its own derivatives: in a product, times the rest."""

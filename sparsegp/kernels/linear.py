@@ -39,6 +39,9 @@ class Linear(Kernel, name="linear"):
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
         return np.array([weights @ self._diag(X)])
 
+    def _slopes(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
+        return self.variance * (weights @ Z)
+
     def _scaled(self, products: Floats) -> Floats:
         if self.variance != 1:
             products *= within(self.variance, products.dtype, self)

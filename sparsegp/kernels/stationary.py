@@ -41,8 +41,8 @@ class Isotropic(Kernel):
         """Return f from G = -r^2 / 2 with r = |x - z| / l; G may be overwritten."""
 
     @abstractmethod
-    def _growth(self, G: Floats) -> Floats:
-        """Return df / d log l = -r f'(r) from G = -r^2 / 2; G may be overwritten."""
+    def _decline(self, G: Floats) -> Floats:
+        """Return -f'(r) / r from G = -r^2 / 2."""
 
     def fill(self, variances: Doubles) -> Kernel:
         """Return the kernel with l^2 = sum_j v_j / 2 if l was left out; see `Kernel.fill`."""
@@ -63,10 +63,16 @@ class Isotropic(Kernel):
         return np.ones(X.shape[:-1], X.dtype)
 
     def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
-        return np.array([(weights * self._growth(self._exponent(Pair(X, Z)))).sum()])
+        G = self._exponent(Pair(X, Z))
+        return np.array([-2.0 * (weights * G * self._decline(G)).sum()])  # -r f'(r)
 
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
         return np.zeros(1)  # f(0) = 1 for every length scale
+
+    def _slopes(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
+        assert self.length_scale is not None
+        decline = np.asarray(self._decline(self._exponent(Pair(X, Z))), np.float64)
+        return _towards(X, Z, weights * decline) / self.length_scale**2
 
     def _exponent(self, pair: Pair) -> Floats:
         """Return G = -r^2 / 2, (..., n, m)."""
@@ -85,8 +91,8 @@ class RBF(Isotropic, name="rbf"):
     def _profile(self, G: Floats) -> Floats:
         return np.exp(G, out=G)
 
-    def _growth(self, G: Floats) -> Floats:
-        return np.asarray(-2 * G * np.exp(G))  # r^2 f
+    def _decline(self, G: Floats) -> Floats:
+        return np.asarray(np.exp(G))
 
 
 class Matern32(Isotropic, name="matern32"):
@@ -104,9 +110,8 @@ class Matern32(Isotropic, name="matern32"):
         s *= decay
         return s
 
-    def _growth(self, G: Floats) -> Floats:
-        s = np.sqrt(-6 * G)
-        return np.asarray(s * s * np.exp(-s))
+    def _decline(self, G: Floats) -> Floats:
+        return np.asarray(3 * np.exp(-np.sqrt(-6 * G)))
 
 
 class Matern52(Isotropic, name="matern52"):
@@ -126,9 +131,9 @@ class Matern52(Isotropic, name="matern52"):
         value *= np.exp(s, out=s)
         return value
 
-    def _growth(self, G: Floats) -> Floats:
+    def _decline(self, G: Floats) -> Floats:
         s = np.sqrt(-10 * G)
-        return np.asarray(s * s * (1 + s) * np.exp(-s) / 3)
+        return np.asarray(5 * (1 + s) * np.exp(-s) / 3)
 
 
 @dataclass(frozen=True)
@@ -189,3 +194,12 @@ class ARD(Kernel, name="ard"):
 
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
         return np.zeros(X.shape[1])
+
+    def _slopes(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
+        assert self.length_scales is not None
+        return _towards(X, Z, weights * self._matrix(Pair(X, Z))) / np.square(self.length_scales)
+
+
+def _towards(X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
+    """Return sum_j w_ij (z_j - x_i), (n, p)."""
+    return np.asarray(weights @ Z - X * weights.sum(axis=1, keepdims=True))

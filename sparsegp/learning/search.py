@@ -29,11 +29,12 @@ LEAST_TRIALS = 2 * len(SHARES) + 2
 MOST_COLUMNS, ROWS_A_COLUMN, LEAST_FOR_COLUMNS = 256, 8, 400
 """The search for a length scale for every column takes too long with more columns, and is chance
 with fewer rows for each, or fewer in all."""
-STEPS = 24
-"""Of that search: evaluations of its gradient."""
+STEPS = 3
+"""Of that search: fits anew with the relevances of the one before."""
 ALL_RUNGS, OUT_OF_TIME = "all rungs", "max_seconds"
 """What may end a search."""
-HAS_RBF = re.compile(r"\b(rbf|ard)\(")
+WIDENS = re.compile(r"\b(rbf|ard|laplace)\(")
+"""Kernels that can have a length scale for every column."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Trial:
         Rows of the sample that it trains on, the first ones.
     n_active : int
     steps : int
-        Of the search for a length scale for every column, which begins at the kernel; 0 for none.
+        Times that length scales for every column are learnt, from the kernel on; 0 for none.
     rival : str
         Kernel that this one has to beat, if any, on rows that have chosen neither.
     """
@@ -264,7 +265,7 @@ def _by_column(
 
     What was found joins the outcomes if it leads. Return how the search ended.
     """
-    start = next((n for n in _ranking(outcomes) if HAS_RBF.search(texts[n])), None)
+    start = next((n for n in _ranking(outcomes) if WIDENS.search(texts[n])), None)
     if start is None:
         return ALL_RUNGS
     place, rung = len(plan.rungs), plan.rungs[-1]

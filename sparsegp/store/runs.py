@@ -11,7 +11,6 @@ that the number of its next checkpoint is taken, and ends.
 """
 
 import json
-import math
 import os
 import re
 import time
@@ -69,7 +68,7 @@ class RunDirectory:
         self._lock: int | None = None
         self._known: set[int] = set()  # checkpoints of this process, and those that it found
         self._damaged: set[int] = set()
-        self._progress_at = math.inf
+        self._progress_at = 0.0
 
     def open(self, run: Mapping[str, Any], resume: bool) -> None:
         """Claim the folder for a run of these `settings` and `data`, or to `resume` it.
@@ -98,7 +97,6 @@ class RunDirectory:
         except BaseException:
             self.close()
             raise
-        self._progress_at = 0.0
 
     def check_free(self, resume: bool) -> None:
         """Refuse a folder that holds another run by a `StoreError`, before any data are read."""
@@ -114,7 +112,6 @@ class RunDirectory:
 
     def close(self) -> None:
         """Let other processes have the folder."""
-        self._progress_at = math.inf
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

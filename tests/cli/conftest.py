@@ -13,7 +13,9 @@ from click.testing import CliRunner
 
 from sparsegp.cli.program import program as command_line
 
-COMMAND = (sys.executable, "-W", "error", "-m", "sparsegp")
+# a signal may end the import of a module, whose file Python then leaves to be collected
+WARNINGS = ("-W", "error", "-W", "ignore:unclosed file:ResourceWarning")
+COMMAND = (sys.executable, *WARNINGS, "-m", "sparsegp")
 
 
 def blobs(n, seed, n_classes=3, p=4):

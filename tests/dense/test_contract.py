@@ -97,13 +97,16 @@ def test_probabilities_and_variances(method: str, likelihood: str) -> None:
 def test_order_of_rows_and_classes_changes_nothing(method: str, likelihood: str) -> None:
     if method in SAMPLED:
         pytest.skip("sampled")
-    some = problem(likelihood, method)
+    some = problem(likelihood, method, each=likelihood == "softmax")
     order, count = np.random.default_rng(0).permutation(len(some.x)), max(2, some.n_latent)
     codes = np.arange(1) if some.likelihood.numeric else np.roll(np.arange(count), 1)
     target = some.target if some.likelihood.numeric else codes[some.target]
-    other = Problem(
-        some.x[order], target[order], some.kernels, some.likelihood, some.n_latent, some.seed
-    )
+    kernels, chosen = some.kernels, some.likelihood
+    if len(kernels) > 1:
+        back = np.argsort(codes)
+        kernels, biases = [kernels[k] for k in back], chosen.parameters()[back]
+        chosen = chosen.with_parameters(biases)
+    other = Problem(some.x[order], target[order], kernels, chosen, some.n_latent, some.seed)
     first, second = fit(method, some), fit(method, other)
     assert_allclose(predictions(first, some), predictions(second, other)[:, codes], atol=2e-3)
     assert first.log_evidence == pytest.approx(second.log_evidence, abs=2e-2, nan_ok=True)
@@ -118,7 +121,7 @@ def test_gradient_of_the_evidence(method: str, likelihood: str, each: bool) -> N
         ordered = OrderedProbit((-0.7, 0.5))
         some = Problem(base.x, np.arange(12) % 3, base.kernels, ordered, 1)
     else:
-        some = problem(likelihood, method.partition("(")[0], n=12, each=each)
+        some = problem(likelihood, method.partition("(")[0], n=9, each=each)
     if not chosen.has_evidence:
         with pytest.raises(SettingsError, match="has no gradient"):
             chosen.evidence(some)
@@ -193,9 +196,8 @@ def test_learning_goes_on_with_the_same_bits(method: str, likelihood: str) -> No
 
 @pytest.mark.parametrize("method", list(METHODS))
 def test_texts(method: str) -> None:
-    plain = METHODS[method]()
-    assert (parse_method(f" {method} "), str(plain)) == (plain, method)
-    with pytest.raises(SettingsError, match="has no option nothing"):
+    assert parse_method(f" {method} ") == METHODS[method]()
+    with pytest.raises(SettingsError, match="has no settings nothing"):
         parse_method(f"{method}(nothing=1)")
     with pytest.raises(SettingsError, match="cannot read method"):
         parse_method(f"{method}(1)")

@@ -86,27 +86,6 @@ def test_schedules_end_in_the_same_point(likelihood: Likelihood, variance: float
     assert_allclose(first.coefficients, second.coefficients, atol=1e-5)
 
 
-def test_marginals_agree_with_the_tilted_ones() -> None:
-    """What EP is for, written down once more: the moments of cavity times likelihood."""
-    some = problem(Logistic(0.4), n=12, variance=9.0)
-    component = EP().fit(some).components[0]
-    covariance = some.covariances()[0]
-    tau = component.precision[:, 0]
-    posterior = np.linalg.inv(np.linalg.inv(covariance) + np.diag(tau))
-    mean = covariance @ component.coefficients[0, :, 0]
-    nu = np.linalg.solve(posterior, mean)
-    axis = np.linspace(-40.0, 40.0, 40001)
-    for i in range(12):
-        precision = 1.0 / posterior[i, i] - tau[i]
-        centre = (mean[i] / posterior[i, i] - nu[i]) / precision
-        log_p = some.likelihood.log_density(axis[:, np.newaxis], some.target[i])
-        weight = np.exp(log_p - 0.5 * precision * (axis - centre) ** 2)
-        tilted = weight @ axis / weight.sum()
-        assert mean[i] == pytest.approx(tilted, abs=1e-5)
-        spread = weight @ (axis - tilted) ** 2 / weight.sum()
-        assert posterior[i, i] == pytest.approx(spread, rel=1e-5)
-
-
 def test_start_changes_the_way_not_the_end() -> None:
     some = problem(Probit(), n=40, variance=100.0)
     near = some.with_parameters(some.parameters() + 0.01)

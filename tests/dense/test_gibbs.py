@@ -60,13 +60,6 @@ def test_calibration_by_simulation(kind: str) -> None:
     check_ranks(some, weights, 4, Gibbs(chains=1, samples=39, burn_in=30, thin=5, particles=0))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["shared", "per class", "biased", "binary"])
-def test_calibration_by_many_simulations(kind: str) -> None:
-    some, weights = simulated(200, 4, kind)
-    check_ranks(some, weights, 4, Gibbs(chains=1, samples=99, burn_in=200, thin=20, particles=0))
-
-
 @pytest.mark.parametrize(("per_class", "binary"), CASES)
 def test_against_integrals(per_class: bool, binary: bool) -> None:
     some = problem(2, per_class, binary)
@@ -78,13 +71,6 @@ def test_against_integrals(per_class: bool, binary: bool) -> None:
     assert_allclose(np.exp(log_p), probabilities, atol=0.025)
     assert found.report["mean"]["r_hat"] < 1.05
     assert found.report["mean"]["effective_draws"] > 100
-
-
-@pytest.mark.parametrize(("per_class", "binary"), CASES)
-def test_estimate_of_the_evidence_of_three_rows(per_class: bool, binary: bool) -> None:
-    some = problem(3, per_class, binary)
-    exact, _ = integrated(some, some.x[:1], 2 if binary else 3)
-    assert log_evidence((some, 8000), 0) == pytest.approx(exact, abs=0.015)
 
 
 def test_estimates_have_the_right_mean_for_few_particles() -> None:

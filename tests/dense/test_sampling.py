@@ -60,19 +60,6 @@ def test_one_parameter_against_a_grid() -> None:
     assert_allclose(variance[:, 0], square - expected**2, rtol=0.25, atol=0.01)
 
 
-def test_without_data_the_prior_comes_out() -> None:
-    """Labels with very much noise tell nothing of the kernel."""
-    some = regression(3)
-    some = Problem(some.x, some.target, [2.0 * RBF(1.0)], Gaussian(1e9), 1)
-    prior = kernel_prior("v: lognormal(-1, 0.25); l: lognormal(1, 0.09)", some)
-    plan = Schedule(chains=2, burn_in=100, draws=250, leapfrogs=6)
-    found = plan.fit(Target(Exact(), some, prior))
-    (v, length) = found.report["parameters"]
-    for row, mean, sd in ((v, -1.0, 0.5), (length, 1.0, 0.3)):
-        assert row["mean"] == pytest.approx(mean, abs=5 * sd / np.sqrt(row["effective_draws"]))
-        assert row["sd"] == pytest.approx(sd, rel=0.25)
-
-
 class Fragile(Exact, name=""):
     """Fails where the length scale is above a bound."""
 

@@ -123,23 +123,6 @@ def test_two_classes_are_the_logistic_of_the_difference() -> None:
     assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-5)
 
 
-def test_order_of_classes_with_a_kernel_each() -> None:
-    some = problem(15, 3, 1.0)
-    kernels = [v * RBF(0.5 + v) for v in (0.5, 2.0, 4.0)]
-    some = Problem(some.x, some.target, kernels, Softmax(biases=(0.1, 0.4, -0.3)), 3)
-    codes = np.array([2, 0, 1])  # class k is now called codes[k]
-    back = np.argsort(codes)
-    biases = tuple(np.array(some.likelihood.parameters())[back].tolist())
-    other = Problem(
-        some.x, codes[some.target], [kernels[k] for k in back], Softmax(biases=biases), 3
-    )
-    first, second = SoftmaxEP().fit(some), SoftmaxEP().fit(other)
-    assert first.log_evidence == pytest.approx(second.log_evidence, abs=1e-9)
-    one, two = (Mixture(fit.components, some.x).latent(some.x + 0.3) for fit in (first, second))
-    assert_allclose(one[0], two[0][:, codes], atol=1e-8)
-    assert_allclose(one[1], two[1][:, codes], atol=1e-8)
-
-
 def test_local_laplace_ends_at_the_mode_of_the_whole_posterior() -> None:
     some = problem(10, 3, 4.0)
     found, expected = SoftmaxEP(moments="laplace", tolerance=1e-10).fit(some), Laplace().fit(some)

@@ -11,7 +11,7 @@ from scipy.stats import norm
 import sparsegp
 from sparsegp.data import toy
 from sparsegp.dense import Mixture, Problem, Variational
-from sparsegp.dense.length_scales import KEY, Weighing
+from sparsegp.dense.length_scales import KEY
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.kernels import ARD, RBF, Linear
 from sparsegp.likelihoods import Likelihood, MultinomialProbit, Probit
@@ -115,28 +115,6 @@ def test_too_few_steps() -> None:
 
 
 # -- length scales -------------------------------------------------------------------------------
-
-
-def test_weights_are_normal_densities() -> None:
-    some = problem(12, per_class=True)
-    site = np.random.default_rng(0).normal(size=(12, 3))
-    logs = some.parameters() + np.random.default_rng(1).normal(size=(2, len(some.parameters())))
-    found = Weighing(some, site).log_weights(logs)
-    for c in range(3):
-        wanted = []
-        for row in logs:
-            covariance = np.eye(12) + some.with_parameters(row).covariances()[c]
-            quadratic = site[:, c] @ np.linalg.solve(covariance, site[:, c])
-            wanted.append(-0.5 * (quadratic + np.linalg.slogdet(covariance)[1]))
-        assert_allclose(found[:, c], wanted)
-    shared = Problem(some.x, some.target, some.kernels[:1], some.likelihood, 3)
-    whole = Weighing(shared, site).log_weights(logs[:, :2])
-    covariance = np.eye(12) + shared.with_parameters(logs[0, :2]).covariances()[0]
-    quadratic = np.vdot(site, np.linalg.solve(covariance, site))
-    assert_allclose(whole[0], -0.5 * (quadratic + 3.0 * np.linalg.slogdet(covariance)[1]))
-    assert_allclose(
-        Weighing(shared, site, determinant=False).log_weights(logs[:, :2])[0], -0.5 * quadratic
-    )
 
 
 def test_a_round_by_hand() -> None:

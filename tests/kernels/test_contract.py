@@ -55,7 +55,8 @@ CONTRACT: list[tuple[Kernel, Callable]] = [
     (ARD(SCALES), ard_by_distance),
     (Matern32(1.2), reference.Matern(1.2, nu=1.5)),
     (Matern52(2.3), reference.Matern(2.3, nu=2.5)),
-    (Laplace(2.5), partial(laplacian_kernel, gamma=0.4)),
+    (Laplace((2.5,)), partial(laplacian_kernel, gamma=0.4)),
+    (Laplace(SCALES), lambda X, Z: np.exp(-cdist(X / SCALES, Z / SCALES, "cityblock"))),
     (Linear(), by_loops(lambda x, z: sum(a * b for a, b in zip(x, z, strict=True)))),
     (Linear(0.3), lambda X, Z: 0.3 * reference.DotProduct(0.0)(X, Z)),
     (Constant(2.5), reference.ConstantKernel(2.5)),
@@ -210,6 +211,17 @@ def test_gradient_against_finite_differences(kernel, formula, diag, X, Z):
         np.testing.assert_allclose(gradient, on_diagonal, rtol=1e-12, atol=1e-13 * size)
 
 
+@every_kernel
+def test_slopes_against_finite_differences(kernel, formula, X, Z):
+    weights = np.random.default_rng(8).normal(size=(len(X), len(Z)))
+    slopes, step = kernel.slopes(X, Z, weights), 1e-6
+    for j in range(P):
+        shifts = (X + step * np.eye(P)[j], X - step * np.eye(P)[j])
+        above, below = ((weights * kernel(shifted, Z)).sum(axis=1) for shifted in shifts)
+        expected = (above - below) / (2 * step)
+        np.testing.assert_allclose(slopes[:, j], expected, rtol=1e-6, atol=1e-6)
+
+
 def test_pull_back_checks_its_arrays(X, Z):
     with pytest.raises(DataError, match=r"\(n, m\), got \(40, 5\), \(7, 5\) and \(7, 40\)"):
         RBF(1).pull_back(X, Z, np.ones((7, 40)))
@@ -261,8 +273,8 @@ def test_rule_of_length_scales_per_column():
 
 
 def test_laplace_is_filled_by_the_sum_of_deviations():
-    assert Laplace().fill(np.array([4.0, 0.0, 9.0])) == Laplace(4.0)
-    assert Laplace().fill(np.zeros(3)) == Laplace(1.0)
+    assert Laplace().fill(np.array([4.0, 0.0, 9.0])) == Laplace((4.0,))
+    assert Laplace().fill(np.zeros(3)) == Laplace((1.0,))
 
 
 def test_fill_reaches_into_trees():

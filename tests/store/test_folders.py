@@ -80,6 +80,7 @@ def socket_at(path):
 
 
 SPOILERS = {
+    "hard link": lambda path: path.hardlink_to("victim"),
     "link": lambda path: path.symlink_to("../victim"),
     "dangling link": lambda path: path.symlink_to("../nothing"),
     "device": lambda path: path.symlink_to("/dev/zero"),
@@ -98,9 +99,11 @@ def test_what_is_no_regular_file_is_refused_or_replaced(kind, tmp_path, monkeypa
     folder = folder_of(run)
     for name in ("lock", "read", "written"):
         SPOILERS[kind](run / name)
-    for use in (folder.lock, lambda: folder.open("read")):
-        with pytest.raises(StoreError, match=r"run/(lock|read)"):
-            use()
+    with pytest.raises(StoreError, match=r"run/lock"):
+        folder.lock()
+    if kind != "hard link":
+        with pytest.raises(StoreError, match=r"run/read"):
+            folder.open("read")
     if kind != "directory":
         put(folder, "written", b"x")
         assert stat.S_ISREG((run / "written").lstat().st_mode)
@@ -110,14 +113,6 @@ def test_what_is_no_regular_file_is_refused_or_replaced(kind, tmp_path, monkeypa
     assert victim.read_text() == "precious"
     assert not (tmp_path / "nothing").exists()
     assert sorted(item.name for item in run.iterdir()) == ["lock", "read", "written"]
-
-
-def test_a_lock_under_another_name_is_not_written_to(tmp_path):
-    (tmp_path / "victim").write_text("precious")
-    (tmp_path / "lock").hardlink_to(tmp_path / "victim")
-    with pytest.raises(StoreError, match="of its own"):
-        folder_of(tmp_path).lock()
-    assert (tmp_path / "victim").read_text() == "precious"
 
 
 def test_a_file_that_the_user_names_may_be_a_link(tmp_path):
@@ -209,12 +204,7 @@ def test_urls_with_marks_in_them_are_refused(url):
 def test_messages_hide_keys():
     url = "failing2://name:secret@host/bucket"
     assert one_line(f"{url}/x?key=secret") == "failing2://***@host/bucket/x?***"
-    for use in (
-        lambda: folder_of(url).sizes(),
-        lambda: sparsegp.load(url),
-        lambda: folder_of(f"{url}*"),
-        lambda: sparsegp.train([[0.0], [1.0]] * 9, [0, 1] * 9, n_active=2, out=url),
-    ):
+    for use in (folder_of(url).sizes, lambda: sparsegp.load(url), lambda: folder_of(f"{url}*")):
         with pytest.raises(StoreError) as caught:
             use()
         assert "secret" not in str(caught.value)

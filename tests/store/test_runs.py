@@ -154,7 +154,6 @@ def test_a_directory_has_one_driver(tmp_path):
 
 def test_progress(place):
     run = RunDirectory(place, 1, pytest.fail)
-    run.write_progress({"stage": "read"})  # it is not this one's yet
     assert read_progress(place) is None
     run.open(RUN, resume=False)
     run.write_progress({"stage": "select"})

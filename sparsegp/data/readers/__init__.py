@@ -91,10 +91,10 @@ def _located(source: str) -> str:
     """Return the source as its reader takes it."""
     if is_url(source):
         source = ",".join(plain(part.strip()) for part in source.split(","))
-    if is_url(source):
-        store_of(source.split(",", maxsplit=1)[0])  # refuses what cannot be read
-        return source
     with reading(source):
+        if is_url(source):
+            store_of(source.split(",", maxsplit=1)[0])  # refuses what cannot be read
+            return source
         path = Path(source).expanduser()
         if path.is_dir() or path.is_file():
             return str(path)

@@ -216,11 +216,8 @@ def _group(
 
 @contextmanager
 def _parquet(name: str) -> Iterator[Any]:
-    try:
-        from pyarrow.parquet import ParquetFile  # noqa: PLC0415
-    except ImportError:
-        raise DataError(
-            'parquet files need pyarrow; install it by pip install "sparsegp[parquet]"'
-        ) from None
-    with opened(name) as source, ParquetFile(source) as file:
-        yield file
+    with opened(name) as source:
+        from pyarrow.parquet import ParquetFile  # noqa: PLC0415 - an extra
+
+        with ParquetFile(source) as file:
+            yield file
