@@ -34,10 +34,9 @@ def one_line(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Return text with escapes in place of what could steer a terminal; lines stay."""
+    """Return text in one line, with escapes in place of what could steer a terminal."""
     return "".join(
-        mark if mark.isprintable() or mark == "\n" else mark.encode("unicode_escape").decode()
-        for mark in text
+        mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text
     )
 
 

@@ -1,7 +1,7 @@
 """Command line: options in, one call of the Python API, figures out.
 
-A command is one file with one entry in `program.COMMANDS`. What is slow to import waits until a
-command runs, so that `--help` answers at once.
+A command is one file, and one entry in `program.program`. What is slow to import waits until it
+runs, so that `--help` answers at once.
 """
 
 import sys

@@ -14,7 +14,7 @@ LEAST_WIDTH = 12
 
 def show(lines: Iterable[str], err: bool = False) -> None:
     """Write lines to standard output, or to standard error, all at a time."""
-    click.echo(visible("\n".join(lines)), err=err)
+    click.echo("\n".join(map(visible, lines)), err=err)
 
 
 def json_line(record: Mapping[str, Any]) -> str:

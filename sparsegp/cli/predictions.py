@@ -31,7 +31,7 @@ def headings(name: str, array: Any, classes: Labels) -> list[str]:
 
 def harmless(text: str) -> str:
     """Return a text that steers no terminal and that no spreadsheet takes for a formula."""
-    text = visible(text).replace("\n", r"\n")
+    text = visible(text)
     try:
         float(text)  # "-1" may stay a number
     except ValueError:

@@ -52,7 +52,7 @@ def prepare(
     named = shared.given(given, ("shift", "image"))
     if given["virtual"] is None:
         if named:
-            names = " and ".join(f"--{name}" for name in named)
+            names = shared.in_words(named)
             raise SettingsError(f"{names} is for copies; give --virtual RUN too, or leave it out")
         return lambda table: table, settings
     if tuned:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sparsegp.errors import SettingsError, StoreError
+from sparsegp.errors import SettingsError, StoreError, visible
 from sparsegp.report.history import Records
 from sparsegp.report.metrics import Evaluation, rejecting, reliability
 
@@ -139,7 +139,7 @@ def _confusion(figure: "Figure", evaluation: Evaluation) -> None:
     """Draw the numbers of rows by true and predicted class."""
     from sklearn.metrics import ConfusionMatrixDisplay
 
-    names = [str(label).replace("$", r"\$") for label in evaluation.classes.tolist()]
+    names = [visible(str(label)).replace("$", r"\$") for label in evaluation.classes.tolist()]
     side = min(max(4.8, 0.36 * len(names) + 1.6), 14.0)
     figure.set_size_inches(side + 0.8, side)
     small = len(names) <= READABLE

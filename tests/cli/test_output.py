@@ -63,6 +63,7 @@ def test_control_characters_of_labels_do_not_reach_the_terminal(hostile, invoke)
         text = result.stdout + result.stderr
         assert not [mark for mark in text if not (mark.isprintable() or mark in "\n")]
     assert r"\x1b[31mred" in shown[3].stdout
+    assert not [line for line in shown[1].stdout.splitlines() if line.startswith("break")]
     assert json.loads(shown[4].stdout)["classes"] == sorted(labels)
 
 

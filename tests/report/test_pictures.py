@@ -21,7 +21,7 @@ def evaluation(n_classes, n=200, names=None):
     return evaluate(logs, codes, np.array(names or [f"class {k}" for k in range(n_classes)]))
 
 
-@pytest.mark.parametrize(("n_classes", "names"), [(2, ["$ a", "b_c$"]), (60, None)], ids=str)
+@pytest.mark.parametrize(("n_classes", "names"), [(2, ["$ a\x1b", "b_c$"]), (60, None)], ids=str)
 def test_pictures(n_classes, names, tmp_path):
     paths = evaluation_pictures(evaluation(n_classes, names=names), HISTORY, tmp_path / "a" / "b")
     assert [path.name for path in paths] == [
