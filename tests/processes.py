@@ -58,9 +58,9 @@ def dask_cluster(folder: Path, *options: str) -> Iterator[Path]:
     common += ["--dashboard-address", "127.0.0.1:0", *options]
     worker = ["--nthreads", "1", "--memory-limit", "0", "--local-directory", str(folder)]
     with ExitStack() as stack:
-        _start_dask(stack, "scheduler", "--port", "0", *common)
-        _start_dask(stack, "worker", *common, *worker)
-        _start_dask(stack, "worker", *common, *worker)
+        stack.callback(_end_session, start_dask("scheduler", "--port", "0", *common))
+        for _ in range(2):
+            stack.callback(_end_session, start_dask("worker", *common, *worker))
         assert wait_until(lambda: is_written(path), 30), "the scheduler did not start"
         yield path
 
@@ -69,15 +69,15 @@ def is_written(path: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
 
 
-def _start_dask(stack: ExitStack, *arguments: str) -> None:
-    process = subprocess.Popen(
+def start_dask(*arguments: str, **names: str) -> "subprocess.Popen[bytes]":
+    """Start a part of a dask cluster in a session of its own, with variables of the environment."""
+    return subprocess.Popen(
         [sys.executable, "-m", "dask", *arguments],
-        env=environment(),
+        env=environment() | names,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    stack.callback(_end_session, process)
 
 
 def _end_session(process: subprocess.Popen[bytes]) -> None:

@@ -71,13 +71,11 @@ def shift(X: Rows, pixels: int = 1, image: tuple[int, int] | None = None) -> lis
             f"a shift must be by 1 to {min(height, width) - 1} pixels for images of "
             f"{height}x{width}, got {pixels}"
         )
-    copies = []
-    for axis, step in ((1, -pixels), (1, pixels), (2, -pixels), (2, pixels)):
-        moved = np.roll(X.reshape(-1, height, width), step, axis)
-        entered = slice(step, None) if step < 0 else slice(0, step)
-        moved[(slice(None),) * axis + (entered,)] = X.min()
-        copies.append(moved.reshape(X.shape))
-    return copies
+    edge = (pixels, pixels)
+    images = X.reshape(-1, height, width)
+    framed = np.pad(images, ((0, 0), edge, edge), constant_values=X.min())
+    corners = ((2 * pixels, pixels), (0, pixels), (pixels, 2 * pixels), (pixels, 0))
+    return [framed[:, i : i + height, j : j + width].reshape(X.shape) for i, j in corners]
 
 
 def virtual_rows(

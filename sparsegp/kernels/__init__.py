@@ -8,11 +8,11 @@ stores.
 """
 
 from sparsegp.kernels.base import KERNELS, Constant, Kernel, Product, Sum
-from sparsegp.kernels.laplace import Laplace
+from sparsegp.kernels.columns import ARD, Laplace
 from sparsegp.kernels.linear import Linear
 from sparsegp.kernels.pair import half_squared_norms
 from sparsegp.kernels.parse import parse, parse_many
-from sparsegp.kernels.stationary import ARD, RBF, Matern32, Matern52
+from sparsegp.kernels.stationary import RBF, Matern32, Matern52
 
 __all__ = [
     "ARD",

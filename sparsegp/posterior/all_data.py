@@ -187,9 +187,8 @@ class Problem:
             "value": quantum(rows.n_rows * 1024.0),
         }
         self.resolution = 4.0 * self.quanta["value"]
-        self.whole = [
-            prior_penalty(factor) for factor in active.factors()
-        ]  # at the kernels' own scale
+        # P at the kernels' own scale
+        self.whole = [prior_penalty(factor) for factor in active.factors()]
         self.gram: Doubles = rows.sum_blocks("gram", len(x), self.quanta["gram"])
         self.scale = 0.0
         self.set_scale(1.0)

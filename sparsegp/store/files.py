@@ -47,9 +47,6 @@ _REASONS = {errno.ELOOP: "it is a link"} | dict.fromkeys(
 )
 
 
-# -- folders ---------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Directory:
     """A directory of this machine; made by the first file or lock in it."""
@@ -81,7 +78,7 @@ class Directory:
         """
         path, beside = self.path / name, self.path / f".{name}.{uuid4().hex}.tmp"
         with _failing("write", path):
-            self._make()
+            self.path.mkdir(parents=True, exist_ok=True)
             try:
                 with beside.open("xb") as file:
                     yield file
@@ -109,7 +106,8 @@ class Directory:
 
         path = self.path / "lock"
         with _failing("lock", path):
-            self._make()
+            self.path.mkdir(parents=True, exist_ok=True)
+            _sync(self.path.parent)
             handle = _open_regular(path, os.O_RDWR | os.O_CREAT)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -128,11 +126,6 @@ class Directory:
                 os.ftruncate(handle, 0)
                 os.write(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
             return handle
-
-    def _make(self) -> None:
-        if not self.path.is_dir():
-            self.path.mkdir(parents=True, exist_ok=True)
-            _sync(self.path.parent)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +11,7 @@ from distributed import Client
 
 from sparsegp.runtime.clusters import connect
 from sparsegp.runtime.dask import DaskRuntime
-from tests.processes import environment, wait_until
+from tests.processes import start_dask, wait_until
 
 
 class Cluster:
@@ -87,12 +86,7 @@ class Cluster:
             return self.workers[name].wait(seconds)
         return None
 
-    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def _start(self, *arguments: str) -> "subprocess.Popen[bytes]":
         where = ["--scheduler-file", str(self.file), "--host", "127.0.0.1"]
-        return subprocess.Popen(
-            [sys.executable, "-m", "dask", *arguments, *where, "--dashboard-address", ":0"],
-            env={**environment(), "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": self.ttl},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        ttl = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": self.ttl}
+        return start_dask(*arguments, *where, "--dashboard-address", ":0", **ttl)

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,56 +51,16 @@ def commands(slurm: dict[str, str], tmp_path: Path) -> dict[str, str]:
     return {**slurm, **environment(), "PATH": f"{folder}:{slurm['PATH']}", "DATA": "digits"}
 
 
-class Job:
-    """A batch script in the queue, which trains on `digits`."""
-
-    def __init__(
-        self, names: dict[str, str], script: str, folder: Path, limits: list[str], words: list[str]
-    ) -> None:
-        self.names = names | {"RUN": str(folder / "run")}
-        submit = ["sbatch", "--parsable", f"--chdir={folder}", *SIZES[script], *limits]
-        self.number = ask(self.names, *submit, str(FOLDER / script), *words).strip()
-        assert self.number
-        self.folder = folder
-        self.restarts = 0
-        self.hurried = 0.0
-        self.states: list[str] = []
-
-    def printed(self) -> str:
-        path = self.folder / f"sparsegp-{self.number}.out"
-        return path.read_text() if path.exists() else ""
-
-    def goes_on(self) -> bool:
-        """Tell whether it has no end yet; what was requeued starts in seconds, not two minutes."""
-        query = ["squeue", "-h", "-t", "all", "-j", self.number, "-o", "%T %r"]
-        state = ask(self.names, *query).strip()
-        if self.states[-1:] != [state]:
-            self.states.append(state)
-            if state == "PENDING BeginTime" and time.monotonic() > self.hurried + 10:
-                self.restarts, self.hurried = self.restarts + 1, time.monotonic()
-                start = "StartTime=now+5"  # at once, the node would still be ending it
-                ask(self.names, "scontrol", "update", f"JobId={self.number}", start)
-        return state.split(" ")[0] not in ENDS
-
-
-def check(job: Job, arguments: list[str]) -> None:
-    """Compare the model with that of a run in one go."""
-    text = f"{job.states}\n{job.printed()}"
-    assert job.restarts >= 1, text
-    assert job.states[-1].startswith("COMPLETED"), text
-    assert "go on by --resume" in text
-    assert "TIMEOUT" not in text
-    assert (job.folder / "run" / "model.zarr.zip").is_file(), text
-    out = job.folder / "undisturbed"
-    command = [sys.executable, "-m", "sparsegp", "train", "digits", "--out", str(out), *arguments]
-    subprocess.run(command, env=environment(), check=True)
-    model, expected = (sparsegp.load(path) for path in (job.folder / "run", out))
-    held_out = open_dataset("digits").test
-    assert held_out is not None
-    X = np.asarray(held_out.X)
-    np.testing.assert_array_equal(model.rows, expected.rows)
-    np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
-    assert not list(job.folder.glob("sparsegp-job-*")), "the key was left"
+def ended(names: dict[str, str], number: str, states: list[str]) -> bool:
+    """Note the states of a job; what was requeued is started in seconds, not in two minutes."""
+    query = ["squeue", "-h", "-t", "all", "-j", number, "-o", "%T %r"]
+    state = ask(names, *query).strip()
+    if states[-1:] != [state]:
+        states.append(state)
+        if state == "PENDING BeginTime":
+            start = "StartTime=now+5"  # at once, the node would still be ending it
+            ask(names, "scontrol", "update", f"JobId={number}", start)
+    return state.split(" ")[0] in ENDS
 
 
 @pytest.mark.parametrize("script", SIZES)
@@ -109,12 +68,29 @@ def test_the_signal_of_walltime_requeues_the_job(
     script: str, commands: dict[str, str], tmp_path: Path
 ) -> None:
     """Sent by hand as soon as there is a checkpoint, as SLURM counts time in minutes."""
-    job = Job(commands, script, tmp_path, ["--time=60"], RUN)
-    run = tmp_path / "run"
-    assert wait_until(lambda: any(run.glob("checkpoint-*.zip")) or not job.goes_on(), 300)
-    ask(commands, "scancel", "--batch", "--signal=TERM", job.number)
-    assert wait_until(lambda: not job.goes_on(), 300), job.printed()
-    check(job, RUN)
+    run, names, states = tmp_path / "run", commands | {"RUN": str(tmp_path / "run")}, list[str]()
+    submit = ["sbatch", "--parsable", f"--chdir={tmp_path}", *SIZES[script], "--time=60"]
+    number = ask(names, *submit, str(FOLDER / script), *RUN).strip()
+    assert wait_until(
+        lambda: any(run.glob("checkpoint-*.zip")) or ended(names, number, states), 300
+    )
+    ask(names, "scancel", "--batch", "--signal=TERM", number)
+    over = wait_until(lambda: ended(names, number, states), 300)
+    text = f"{states}\n{(tmp_path / f'sparsegp-{number}.out').read_text()}"
+    assert over, text
+    assert "PENDING BeginTime" in states, text
+    assert states[-1].startswith("COMPLETED"), text
+    assert "go on by --resume" in text
+    out = tmp_path / "undisturbed"
+    command = [sys.executable, "-m", "sparsegp", "train", "digits", "--out", str(out), *RUN]
+    subprocess.run(command, env=environment(), check=True)
+    model, expected = (sparsegp.load(path) for path in (run, out))
+    held_out = open_dataset("digits").test
+    assert held_out is not None
+    X = np.asarray(held_out.X)
+    np.testing.assert_array_equal(model.rows, expected.rows)
+    np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
+    assert not list(tmp_path.glob("sparsegp-job-*")), "the key was left"
 
 
 def running(names: dict[str, str]) -> list[str]:
