@@ -13,7 +13,7 @@ from numbers import Integral, Real
 from pkgutil import resolve_name
 from textwrap import fill, indent
 from types import NoneType
-from typing import Any, TypeVar, get_args
+from typing import Any, ClassVar, Self, TypeVar, get_args
 
 from sparsegp.errors import SettingsError, UnknownNameError, quoted
 
@@ -135,9 +135,23 @@ class Checked:
         If one is of another type than its default, or out of range.
     """
 
+    WHOSE: ClassVar[str] = ""
+    """Whose settings they are, for the refusal of unknown names."""
+
     def __post_init__(self) -> None:
         for each in declared(type(self)).values():
             object.__setattr__(self, each.name, each.checked(getattr(self, each.name)))
+
+    @classmethod
+    def from_json(cls, named: Mapping[str, Any]) -> Self:
+        """Return settings of which some are named; unknown names are refused."""
+        known = declared(cls)
+        if unknown := sorted(str(name) for name in named if name not in known):
+            raise SettingsError(
+                f"{cls.WHOSE} has no settings {', '.join(unknown)}; it knows "
+                f"{', '.join(sorted(known)) or 'none'}"
+            )
+        return cls(**named)
 
 
 def docstring_entry(name: str, kind: str, text: str) -> str:

@@ -7,7 +7,7 @@ rows, as a mixture of Gaussians (mixture.py). It is a frozen dataclass whose fie
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -155,13 +155,8 @@ class Method(Checked, Iterative[Problem, Fit]):
     def __init_subclass__(cls, name: str = "", **options: Any) -> None:
         super().__init_subclass__(**options)
         if name:
-            cls.name = name
+            cls.name, cls.WHOSE = name, f"method={name}"
             METHODS.register(name)(cls)
-
-    def __str__(self) -> str:
-        pairs = [(each.name, getattr(self, each.name), each.default) for each in fields(self)]
-        options = ", ".join(f"{name}={value!r}" for name, value, at in pairs if value != at)
-        return f"{self.name}({options})" if options else self.name
 
     def start(self, problem: Problem, near: NDArray[Any] | None = None) -> Any:
         """Return the state before the first step.
@@ -229,11 +224,7 @@ def parse_method(text: str) -> Method:
             f"cannot read method {text!r}: expected a name, then name=value in parentheses; write "
             "for example 'ep(damping=0.5)'"
         )
-    known = [each.name for each in fields(METHODS[name])]
-    for unknown in options.keys() - set(known):
-        found = ", ".join(known) or "none"
-        raise SettingsError(f"method {name} has no option {unknown}; known: {found}")
-    return METHODS[name](**options)
+    return METHODS[name].from_json(options)
 
 
 def likelihood_for(method: type[Method], n_classes: int, wanted: str = "") -> Likelihood:

@@ -1,11 +1,11 @@
 """The settings that all runs have, with their checks and their JSON form."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from sparsegp.errors import SettingsError, quoted
-from sparsegp.fields import Checked, declared, setting
+from sparsegp.fields import Checked, setting
 
 if TYPE_CHECKING:
     from sparsegp.kernels import Kernel
@@ -45,9 +45,6 @@ class Settings(Checked):
     if TYPE_CHECKING:  # declared by each kind of run
         likelihood: str = ""
         learn: str = "none"
-
-    WHOSE: ClassVar[str] = ""
-    """Whose settings they are, for the refusal of unknown names."""
 
     def __post_init__(self) -> None:
         from sparsegp.kernels import parse
@@ -120,15 +117,3 @@ class Settings(Checked):
     def _completed(cls, task: str | None, named: dict[str, Any]) -> dict[str, Any]:
         """Return named settings with others whose defaults would not go with them."""
         return named
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        """Restore what `to_json` gave; unknown names are refused."""
-        known = declared(cls)
-        unknown = [str(name) for name in stored if name not in known]
-        if unknown:
-            raise SettingsError(
-                f"{cls.WHOSE} has no settings {', '.join(sorted(unknown))}; it knows "
-                f"{', '.join(sorted(known))}"
-            )
-        return cls(**stored)
