@@ -55,9 +55,8 @@ def runtime(request: pytest.FixtureRequest) -> Runtime:
     return runtime
 
 
-@pytest.fixture(params=["local", "tcp"])
-def cluster(request: pytest.FixtureRequest) -> Runtime:
+@pytest.fixture
+def cluster(local_runtime: DaskRuntime) -> DaskRuntime:
     """A runtime whose workers can be killed."""
-    runtime: Runtime = request.getfixturevalue(f"{request.param}_runtime")
-    runtime.recovery = tuple
-    return runtime
+    local_runtime.recovery = tuple
+    return local_runtime

@@ -1,5 +1,6 @@
 """Opening runtimes: words, addresses, files; who may join; what is said of mistakes."""
 
+import logging
 import os
 import re
 import shlex
@@ -8,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -78,9 +78,14 @@ def test_addresses_and_files(address: str, scheduler_file: Path, tmp_path: Path)
     assert address in answers(write(tmp_path, text))
 
 
-def test_a_cluster_of_a_class(tmp_path: Path) -> None:
-    text = f"{LOCAL}workers: 2\nthreads_per_worker: 1\nhost: 127.0.0.1\n{NO_DASHBOARDS}"
-    assert "tls://127.0.0.1" in answers(write(tmp_path, text + "security: true\n"))
+def test_a_cluster_of_a_class(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One that speaks no TLS and can be reached from other machines is warned of."""
+    text = f"{LOCAL}workers: 2\nthreads_per_worker: 1\n{NO_DASHBOARDS}"
+    with caplog.at_level(logging.WARNING, "sparsegp"):
+        assert "tls://" in answers(write(tmp_path, f"{text}host: 127.0.0.1\nsecurity: true\n"))
+        assert "speaks no TLS" not in caplog.text
+        assert "tcp://" in answers(write(tmp_path, f"{text}host: 0.0.0.0\n"))
+        assert "speaks no TLS" in caplog.text
 
 
 def test_client_of_the_caller_and_persisted_inputs(scheduler_file: Path) -> None:
@@ -247,34 +252,21 @@ def make_certificate(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_certificate(tmp_path_factory.mktemp("tls") / "own")
-
-
-@pytest.fixture(scope="module")
-def tls_file(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    names = {"--tls-ca-file": "ca.pem", "--tls-cert": "cert.pem", "--tls-key": "key.pem"}
-    words = [word for name, file in names.items() for word in (name, str(certificate / file))]
-    folder = tmp_path_factory.mktemp("cluster")
-    with dask_cluster(folder, *words, "--protocol", "tls") as path:
-        yield path
-
-
 @ready_files
-def test_only_who_holds_the_certificate_joins(
-    tls_file: Path, certificate: Path, tmp_path: Path
-) -> None:
-    assert all(path.stat().st_mode & 0o077 == 0 for path in certificate.iterdir())
-    assert "tls://" in answers(tls_file, tls=certificate)
-    stranger = make_certificate(tmp_path / "stranger")
-    for options in ({}, {"tls": stranger}):
-        with pytest.raises(ClusterError, match="no dask scheduler answered"):
-            answers(tls_file, **options)
-    (stranger / "key.pem").write_bytes((certificate / "key.pem").read_bytes())
-    for folder in (stranger, tmp_path):
-        with pytest.raises(SettingsError, match=r"must hold ca.pem, cert.pem and key.pem"):
-            answers(tls_file, tls=folder)
+def test_only_who_holds_the_certificate_joins(tmp_path: Path) -> None:
+    own, stranger = (make_certificate(tmp_path / name) for name in ("own", "stranger"))
+    assert all(path.stat().st_mode & 0o077 == 0 for path in own.iterdir())
+    files = {"--tls-ca-file": "ca.pem", "--tls-cert": "cert.pem", "--tls-key": "key.pem"}
+    words = [word for name, file in files.items() for word in (name, str(own / file))]
+    with dask_cluster(tmp_path, *words, "--protocol", "tls") as path:
+        assert "tls://" in answers(path, tls=own)
+        for options in ({}, {"tls": stranger}):
+            with pytest.raises(ClusterError, match="no dask scheduler answered"):
+                answers(path, **options)
+        (stranger / "key.pem").write_bytes((own / "key.pem").read_bytes())
+        for folder in (stranger, tmp_path):
+            with pytest.raises(SettingsError, match=r"must hold ca.pem, cert.pem and key.pem"):
+                answers(path, tls=folder)
 
 
 def test_local_workers_are_reached_from_this_process_alone(local_runtime: Runtime) -> None:
@@ -294,13 +286,6 @@ def test_local_workers_are_reached_from_this_process_alone(local_runtime: Runtim
     for scheme in ("tcp", "tls"):
         with pytest.raises(ClusterError):
             connect(f"{scheme}://127.0.0.1:{port[1]}", seconds=2.0)
-
-
-def test_a_cluster_without_tls_beyond_loopback_is_warned_of(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    answers(write(tmp_path, f"{LOCAL}workers: 1\nhost: 0.0.0.0\n{NO_DASHBOARDS}"))
-    assert "speaks no TLS" in caplog.text
 
 
 # -- forks -----------------------------------------------------------------------------------------
