@@ -189,8 +189,8 @@ def _layout(shape: Shape, settings: TrainSettings) -> _Layout:
 
 
 def _sparse(shape: Shape, settings: TrainSettings) -> dict[str, Any]:
-    of = _layout(shape, settings)
-    blocks, driver = _blocks_and_driver(shape, of)
+    layout = _layout(shape, settings)
+    blocks, driver = _blocks_and_driver(shape, layout)
     in_memory = ("marginals",) if shape.scratch else ("marginals", "inputs", "stub")
     rows = sum(blocks[name] for name in in_memory)
     working = max(blocks[name] for name in ("temporaries", "loading", "model"))
@@ -203,43 +203,52 @@ def _sparse(shape: Shape, settings: TrainSettings) -> dict[str, Any]:
     return {
         "held_out": shape.n_test,
         "n_active": shape.n_active,
-        "kernels": of.kernels,
+        "kernels": layout.kernels,
         "n_workers": shape.n_workers,
         "blocks": {**blocks, "in_files": shape.scratch},
         "driver": driver,
         "worker_bytes": worker_bytes,
         "driver_bytes": driver_bytes,
         "total_bytes": driver_bytes + shape.n_workers * worker_bytes,
-        **_work(shape, of),
+        **_work(shape, layout),
     }
 
 
-def _blocks_and_driver(shape: Shape, of: _Layout) -> tuple[dict[str, int], dict[str, int]]:
+def _blocks_and_driver(shape: Shape, layout: _Layout) -> tuple[dict[str, int], dict[str, int]]:
     """Return bytes of the row blocks in the fullest process, and of the driver."""
-    n, p, d, settings, rows = shape.n, shape.p, shape.n_active, of.settings, of.rows
-    latent, kernels, square, apart = of.latent, of.kernels, of.square, shape.n_workers > 0
+    n, p, d, settings, rows = shape.n, shape.p, shape.n_active, layout.settings, layout.rows
+    latent, kernels, square, apart = (
+        layout.latent,
+        layout.kernels,
+        layout.square,
+        shape.n_workers > 0,
+    )
     pairs, item = settings.active_per_class, settings.dtype.itemsize
     threads = 1 if apart else shape.n_threads
     group = threads * min(GROUP * TILE, rows)  # rows that are worked on at a time
     refits = settings.posterior == "all" or CRITERIA[settings.criterion].refitted
-    own = (11 + min(of.hosts, 32)) * kernels if refits else kernels + 2
+    own = (11 + min(layout.hosts, 32)) * kernels if refits else kernels + 2
     chunk = min(shape.chunk_rows, n) * p * shape.itemsize
-    block, loading = of.block * p * shape.itemsize, 2 * chunk  # read, and in its place
+    block, loading = layout.block * p * shape.itemsize, 2 * chunk  # read, and in its place
     if apart and shape.source_bytes:
         loading = COPIES * (block + chunk)
     test = padded(shape.n_test)
-    entries = max(stop * held for _, stop, held in of.steps) + d * test
-    width = of.slots if len(of.steps) == 1 else max(stop - start for start, stop, _ in of.steps)
+    entries = max(stop * held for _, stop, held in layout.steps) + d * test
+    width = (
+        layout.slots
+        if len(layout.steps) == 1
+        else max(stop - start for start, stop, _ in layout.steps)
+    )
     a_row = p * item + 3 * DOUBLE * latent
     blocks = {
         "inputs": rows * p * item,
-        "stub": of.columns * item * entries * rows // (padded(n) + test)
+        "stub": layout.columns * item * entries * rows // (padded(n) + test)
         + pairs * latent * rows * PANEL // 2 * item,
         "marginals": rows * DOUBLE * (2 * latent + kernels + 5),
-        "temporaries": rows * (of.columns * width * item + DOUBLE * (8 + 2 * latent))
-        + group * DOUBLE * (9 * of.slots + 4 * latent + refits * d)
+        "temporaries": rows * (layout.columns * width * item + DOUBLE * (8 + 2 * latent))
+        + group * DOUBLE * (9 * layout.slots + 4 * latent + refits * d)
         + refits * (COPIES * apart * kernels + 3 * threads) * square
-        + pairs * threads * of.block * DOUBLE * 14 * latent,
+        + pairs * threads * layout.block * DOUBLE * 14 * latent,
         "loading": threads * (block + loading),
         "model": apart * ((3 * kernels + 6) * square + COPIES * chunk),
     }
@@ -248,8 +257,8 @@ def _blocks_and_driver(shape: Shape, of: _Layout) -> tuple[dict[str, int], dict[
         "labels": 5 * DOUBLE * (n + shape.n_test),
         "reading": min(usable_cpus(), -(-n // shape.chunk_rows))
         * (2 * chunk + 4 * DOUBLE * min(PIECE_VALUES, n * p))
-        + (of.hosts * loading if apart and shape.source_bytes else 0),
-        "factors": kernels * square + DOUBLE * of.columns * d * of.slots + d * a_row,
+        + (layout.hosts * loading if apart and shape.source_bytes else 0),
+        "factors": kernels * square + DOUBLE * layout.columns * d * layout.slots + d * a_row,
         "checkpoint": kernels * square + 2 * d * a_row,
         "posterior": (kernels + 3 + own) * square + 2 * DOUBLE * d * p,
         "thinning": 7 * DOUBLE * n * (settings.stub_entries is not None),
@@ -257,22 +266,22 @@ def _blocks_and_driver(shape: Shape, of: _Layout) -> tuple[dict[str, int], dict[
     return blocks, driver
 
 
-def _work(shape: Shape, of: _Layout) -> dict[str, float]:
+def _work(shape: Shape, layout: _Layout) -> dict[str, float]:
     """Return operations, messages and the size of a checkpoint."""
-    d, kernels, test = shape.n_active, of.kernels, padded(shape.n_test)
-    pairs, item = of.settings.active_per_class, of.settings.dtype.itemsize
-    columns = sum((stop - start) * held for start, stop, held in of.steps) + d * test
-    squares = sum((stop**2 - start**2) * held for start, stop, held in of.steps) + d**2 * test
-    rounds = sum(-((start - stop) // of.slots) for start, stop, _ in of.steps)
-    a_row = shape.p * item + DOUBLE * (8 if pairs else 3 + 2 * of.latent + kernels)
-    rest = DOUBLE * (padded(shape.n) // TILE + 5 * len(of.steps))
+    d, kernels, test = shape.n_active, layout.kernels, padded(shape.n_test)
+    pairs, item = layout.settings.active_per_class, layout.settings.dtype.itemsize
+    columns = sum((stop - start) * held for start, stop, held in layout.steps) + d * test
+    squares = sum((stop**2 - start**2) * held for start, stop, held in layout.steps) + d**2 * test
+    rounds = sum(-((start - stop) // layout.slots) for start, stop, _ in layout.steps)
+    a_row = shape.p * item + DOUBLE * (8 if pairs else 3 + 2 * layout.latent + kernels)
+    rest = DOUBLE * (padded(shape.n) // TILE + 5 * len(layout.steps))
     return {
-        "kernel_flops": 2.0 * of.columns * columns * shape.p,
+        "kernel_flops": 2.0 * layout.columns * columns * shape.p,
         "stub_flops": squares / kernels if pairs else float(squares * kernels),
         "rounds": rounds,
         "messages": 3 * rounds,
-        "message_bytes": DOUBLE * of.slots * (d if pairs else kernels * (d + of.slots)),
-        "checkpoint_bytes": kernels * (of.square + DOUBLE * d) // 2 + d * a_row + rest,
+        "message_bytes": DOUBLE * layout.slots * (d if pairs else kernels * (d + layout.slots)),
+        "checkpoint_bytes": kernels * (layout.square + DOUBLE * d) // 2 + d * a_row + rest,
     }
 
 

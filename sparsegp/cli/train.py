@@ -1,5 +1,8 @@
 """`sparsegp train`."""
 
+import csv
+import io
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +15,7 @@ from sparsegp.errors import SettingsError
 
 if TYPE_CHECKING:
     from sparsegp.report import Evaluation, RegressionEvaluation
+    from sparsegp.store.files import Folder
 
 RUN = ("block_rows", "scratch", "checkpoint_every", "keep_last")
 
@@ -66,7 +70,7 @@ def train(
     import sparsegp
     from sparsegp.cli.tables import facts, score, stem, training_tables
     from sparsegp.fit.tune import tunable
-    from sparsegp.report import TerminalProgress, write_history
+    from sparsegp.report import TerminalProgress
     from sparsegp.runtime import open_runtime
     from sparsegp.settings import settings_given
     from sparsegp.store import MODEL_FILE, folder_of
@@ -91,11 +95,12 @@ def train(
             progress.begin("prepare")
         run |= shared.given(options, RUN)
         model = sparsegp.train(table, test=held_out, **run, **settings)
-        write_history(model.history, f"{directory}/history.csv")
+        folder = folder_of(directory)
+        write_history(folder, model.history)
         progress.begin("evaluate")
         evaluation = None if held_out is None else score(model, held_out)[0]
         progress.begin("")
-    folder, last = folder_of(directory), model.history[-1]
+    last = model.history[-1]
     record = {
         "source": table.source,
         "rows": int(table.X.shape[0]),
@@ -112,6 +117,16 @@ def train(
         "seconds": progress.seconds,
     }
     show([json_line(record)] if as_json else pairs(summary(record, evaluation)))
+
+
+def write_history(folder: "Folder", history: Sequence[Mapping[str, float]]) -> None:
+    """Write the learning curve as a table; missing figures are empty, numbers exact."""
+    text, names = io.StringIO(), dict.fromkeys(name for record in history for name in record)
+    writer = csv.DictWriter(text, list(names), restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(history)
+    with folder.writing("history.csv", sync=False) as file:
+        file.write(text.getvalue().encode())
 
 
 def figures_of(

@@ -7,12 +7,13 @@ fields are its parameters and which defines ``_matrix``, ``_diag``, ``_pull_back
 stores.
 """
 
-from sparsegp.kernels.base import KERNELS, Constant, Kernel, Product, Sum
-from sparsegp.kernels.laplace import Laplace
+from sparsegp.kernels.algebra import Constant, Product, Sum
+from sparsegp.kernels.base import KERNELS, Kernel
+from sparsegp.kernels.columns import ARD, Laplace
 from sparsegp.kernels.linear import Linear
 from sparsegp.kernels.pair import half_squared_norms
 from sparsegp.kernels.parse import parse, parse_many
-from sparsegp.kernels.stationary import ARD, RBF, Matern32, Matern52
+from sparsegp.kernels.stationary import RBF, Matern32, Matern52
 
 __all__ = [
     "ARD",

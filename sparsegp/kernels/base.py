@@ -1,22 +1,20 @@
-"""The covariance function: its contract, its algebra and its registry.
+"""The covariance function: its contract and its registry.
 
-A kernel is immutable data. The operators ``+`` and ``*`` build a tree of `Sum`, `Product` and
-`Constant` nodes; the text of the tree is read back by `sparsegp.kernels.parse` without loss.
+A kernel is immutable data. The operators ``+`` and ``*`` build a tree (algebra.py); the text of the
+tree is read back by `sparsegp.kernels.parse` without loss.
 
 Parameters are free numbers: the logarithms of those in the text. The gradient of a whole
 covariance matrix is never formed; `Kernel.pull_back` takes the weights that multiply it.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from numbers import Real
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
 from sparsegp.errors import DataError, SettingsError
-from sparsegp.kernels.checks import positive, within
 from sparsegp.kernels.pair import Pair
 from sparsegp.registry import Registry, call_text
 from sparsegp.types import Doubles, Floats
@@ -242,16 +240,16 @@ class Kernel(ABC):
         return tuple(f"{self.name}.{name}" for name, size in sizes for _ in range(size))
 
     def __add__(self, other: object) -> "Kernel":
-        return _joined(Sum, self, other)
+        return OPERATIONS["+"](self, other)
 
     def __radd__(self, other: object) -> "Kernel":
-        return _joined(Sum, other, self)
+        return OPERATIONS["+"](other, self)
 
     def __mul__(self, other: object) -> "Kernel":
-        return _joined(Product, self, other)
+        return OPERATIONS["*"](self, other)
 
     def __rmul__(self, other: object) -> "Kernel":
-        return _joined(Product, other, self)
+        return OPERATIONS["*"](other, self)
 
     def __str__(self) -> str:
         return call_text(self)
@@ -271,161 +269,5 @@ class Kernel(ABC):
 KERNELS: Registry[type[Kernel]] = Registry("kernel")
 """The kernels that a text can name."""
 
-
-@dataclass(frozen=True)
-class Constant(Kernel, name="constant"):
-    """k(x, z) = value. In a text it is the number itself: ``0.5 + rbf(2)``.
-
-    Parameters
-    ----------
-    value : float
-        Positive; the unit is that of the variance of the latent function.
-    """
-
-    value: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "value", positive(self.value, "a constant kernel"))
-
-    def _matrix(self, pair: Pair) -> Floats:
-        X, Z = pair.X, pair.Z
-        batch = np.broadcast_shapes(X.shape[:-2], Z.shape[:-2])
-        value = within(self.value, X.dtype, self)
-        return np.full((*batch, X.shape[-2], Z.shape[-2]), value, X.dtype)
-
-    def _diag(self, X: Floats) -> Floats:
-        return np.full(X.shape[:-1], within(self.value, X.dtype, self), X.dtype)
-
-    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
-        return np.array([self.value * weights.sum()])
-
-    def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
-        return np.array([self.value * weights.sum()])
-
-    def _slopes(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
-        return np.zeros_like(X)
-
-    def __str__(self) -> str:
-        return repr(self.value)
-
-
-@dataclass(frozen=True)
-class Joint(Kernel):
-    """Kernels joined by one operation, in the order of the text; nested ones are flattened."""
-
-    parts: tuple[Kernel, ...]
-
-    _join: ClassVar[np.ufunc]
-
-    def __post_init__(self) -> None:
-        own = (part.parts if isinstance(part, type(self)) else (part,) for part in self.parts)
-        object.__setattr__(self, "parts", tuple(part for parts in own for part in parts))
-
-    @property
-    def complete(self) -> bool:
-        """Whether all parts are."""
-        return all(part.complete for part in self.parts)
-
-    def fill(self, variances: Doubles) -> Kernel:
-        """Return the same tree with every part filled."""
-        return type(self)(tuple(part.fill(variances) for part in self.parts))
-
-    def parameters(self) -> Doubles:
-        """Return the logarithms of the parameters of all parts, (q,)."""
-        return np.concatenate([part.parameters() for part in self.parts])
-
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """Those of all parts."""
-        return tuple(name for part in self.parts for name in part.parameter_names)
-
-    def with_parameters(self, logs: Doubles) -> Self:
-        """Return the same tree with other parameters."""
-        ends = np.cumsum([len(part.parameters()) for part in self.parts])
-        pairs = zip(self.parts, np.split(logs, ends[:-1]), strict=True)
-        return type(self)(tuple(part.with_parameters(own) for part, own in pairs))
-
-    def _check_columns(self, n_features: int) -> None:
-        for part in self.parts:
-            part._check_columns(n_features)
-
-    @property
-    def n_distances(self) -> int:
-        """Those of all parts."""
-        return sum(part.n_distances for part in self.parts)
-
-    def _matrix(self, pair: Pair) -> Floats:
-        return self._reduce(lambda kernel: kernel._matrix(pair))
-
-    def _diag(self, X: Floats) -> Floats:
-        return self._reduce(lambda kernel: kernel.diag(X))
-
-    def _reduce(self, evaluate: Callable[[Kernel], Floats]) -> Floats:
-        """Join the parts one after the other in one array; constants join as one number."""
-        numbers = [part.value for part in self.parts if isinstance(part, Constant)]
-        arrays = [part for part in self.parts if not isinstance(part, Constant)]
-        first, rest = (arrays[0], arrays[1:]) if arrays else (Constant(numbers.pop()), [])
-        total = evaluate(first)
-        for part in rest:
-            self._join(total, evaluate(part), out=total)
-        if numbers:
-            with np.errstate(over="ignore"):  # found by the next line
-                number = float(self._join.reduce(numbers))
-            self._join(total, within(number, total.dtype, self), out=total)
-        return total
-
-    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
-        pairs = zip(self.parts, self._weights(weights, lambda part: part(X, Z)), strict=True)
-        return np.concatenate([part.pull_back(X, Z, own) for part, own in pairs])
-
-    def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
-        pairs = zip(self.parts, self._weights(weights, lambda part: part.diag(X)), strict=True)
-        return np.concatenate([part.pull_back_diag(X, own) for part, own in pairs])
-
-    def _slopes(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
-        pairs = zip(self.parts, self._weights(weights, lambda part: part(X, Z)), strict=True)
-        return np.asarray(sum(part.slopes(X, Z, own) for part, own in pairs))
-
-    def _weights(self, weights: Doubles, evaluate: Callable[[Kernel], Floats]) -> Iterator[Doubles]:
-        """Yield for each part the weights of its own derivatives: in a product, times the rest."""
-        yield from (weights for _ in self.parts)
-
-
-@dataclass(frozen=True)
-class Sum(Joint):
-    """k(x, z) = k_1(x, z) + k_2(x, z) + ..."""
-
-    _join: ClassVar[np.ufunc] = np.add
-
-    def __str__(self) -> str:
-        return " + ".join(map(str, self.parts))
-
-
-@dataclass(frozen=True)
-class Product(Joint):
-    """k(x, z) = k_1(x, z) k_2(x, z) ..."""
-
-    _join: ClassVar[np.ufunc] = np.multiply
-
-    def _weights(self, weights: Doubles, evaluate: Callable[[Kernel], Floats]) -> Iterator[Doubles]:
-        for i in range(len(self.parts)):
-            own = weights
-            for other in self.parts[:i] + self.parts[i + 1 :]:
-                own = own * evaluate(other)
-            yield own
-
-    def __str__(self) -> str:
-        return "*".join(f"({part})" if isinstance(part, Sum) else str(part) for part in self.parts)
-
-
-def _joined(kind: type[Joint], *operands: object) -> Kernel:
-    """Return the kernel of two operands, of which numbers become constants."""
-    parts: list[Kernel] = []
-    for operand in operands:
-        if isinstance(operand, Kernel):
-            parts.append(operand)
-        elif isinstance(operand, bool) or not isinstance(operand, Real):
-            raise TypeError(f"kernels are joined with kernels and numbers, got {operand!r}")
-        else:
-            parts.append(Constant(positive(operand, "a constant kernel")))
-    return kind(tuple(parts))
+OPERATIONS: Registry[Callable[[object, object], Kernel]] = Registry("operation")
+"""What the operators make of two kernels, or of a kernel and a number; see algebra.py."""

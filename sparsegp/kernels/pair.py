@@ -3,7 +3,7 @@
 import numpy as np
 
 from sparsegp.math.products import times_thin
-from sparsegp.types import Floats
+from sparsegp.types import Doubles, Floats
 
 
 class Pair:
@@ -78,3 +78,8 @@ def half_squared_norms(X: Floats, weights: Floats | None = None) -> Floats:
         norms = np.einsum("...ij,...ij,j->...i", X, X, weights)
     norms *= 0.5
     return norms
+
+
+def towards(X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
+    """Return sum_j w_ij (z_j - x_i), (n, p)."""
+    return np.asarray(weights @ Z - X * weights.sum(axis=1, keepdims=True))

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 
 from sparsegp.errors import KernelSyntaxError, SettingsError, short
-from sparsegp.kernels.base import KERNELS, Constant, Kernel
+from sparsegp.kernels.algebra import Constant
+from sparsegp.kernels.base import KERNELS, Kernel
 
 Argument = float | tuple[float, ...]
 

@@ -20,7 +20,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.special import gammaln
@@ -58,8 +58,7 @@ def gamma(t: Doubles, mean: float, freedom: float) -> tuple[Doubles, Doubles]:
     return constant + weight - shape * t, weight - shape
 
 
-@dataclass(frozen=True)
-class Quantity:
+class Quantity(NamedTuple):
     """A quantity whose free number is factor * parameter + (log p, or nothing).
 
     Attributes

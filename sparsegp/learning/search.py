@@ -104,24 +104,11 @@ TryOut = Callable[[Sequence[Trial], str], Mapping[int, Outcome]]
 
 @dataclass(frozen=True)
 class Rung:
-    """One round of trials.
-
-    Attributes
-    ----------
-    rows : int
-        That each trial trains on.
-    n_active : int
-    count : int
-        Trials.
-    """
+    """One round of trials: the rows and active rows of each, and how many there are."""
 
     rows: int
     n_active: int
     count: int
-
-    def is_as_large_as(self, former: "Rung | None") -> bool:
-        """Whether the figures of its trials can be compared with those of a former rung."""
-        return former is not None and (former.rows, former.n_active) == (self.rows, self.n_active)
 
 
 @dataclass(frozen=True)
@@ -225,7 +212,8 @@ def search(candidates: Candidates, plan: Plan, try_out: TryOut) -> Choice:
     former: Rung | None = None
     ended = ALL_RUNGS
     for place, rung in enumerate(plan.rungs):
-        ranking, of_same_size = _ranking(outcomes), rung.is_as_large_as(former)
+        ranking, size = _ranking(outcomes), (rung.rows, rung.n_active)
+        of_same_size = former is not None and (former.rows, former.n_active) == size
         if former is None:
             numbers = candidates.first(rung.count)
         elif of_same_size:

@@ -29,9 +29,9 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from sparsegp.math.lbfgs import Ascent
-from sparsegp.math.linalg import jittered_cholesky
+from sparsegp.math.linalg import jittered_cholesky, solve_lower
 from sparsegp.math.summation import quantum
-from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows, prior_penalty
+from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
 from sparsegp.posterior.calibration import fit, latent_validation
 from sparsegp.posterior.early_stopping import Search, scale_of
 from sparsegp.state import from_arrays
@@ -187,9 +187,10 @@ class Problem:
             "value": quantum(rows.n_rows * 1024.0),
         }
         self.resolution = 4.0 * self.quanta["value"]
-        self.whole = [
-            prior_penalty(factor) for factor in active.factors()
-        ]  # at the kernels' own scale
+        self.whole = []  # P at the kernels' own scale
+        for factor in active.factors():
+            inverse = solve_lower(factor, np.eye(len(factor)))
+            self.whole.append(np.eye(len(factor)) - inverse @ inverse.T)
         self.gram: Doubles = rows.sum_blocks("gram", len(x), self.quanta["gram"])
         self.scale = 0.0
         self.set_scale(1.0)

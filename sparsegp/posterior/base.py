@@ -18,7 +18,7 @@ from sparsegp.ivm.pairs import PairSet
 from sparsegp.ivm.rows import BlockSettings
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods import Likelihood
-from sparsegp.math.linalg import lower_cholesky, solve_lower
+from sparsegp.math.linalg import lower_cholesky
 from sparsegp.state import TRIANGLES
 from sparsegp.types import Doubles, Floats, Integers
 
@@ -80,12 +80,6 @@ class ActiveRows:
             covariance[np.diag_indices_from(covariance)] += 1.0 / self.precision[members, c]
             factors.append(lower_cholesky(covariance, "the covariance of the active rows"))
         return factors
-
-
-def prior_penalty(factor: Doubles) -> Doubles:
-    """Return P = L^-1 C L^-T = I - L^-1 L^-T, (d, d), for I + C = L L^T."""
-    inverse = solve_lower(factor, np.eye(len(factor)))
-    return np.asarray(np.eye(len(factor)) - inverse @ inverse.T)
 
 
 @dataclass(frozen=True)

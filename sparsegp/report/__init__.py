@@ -1,6 +1,5 @@
 """Progress, metrics and pictures."""
 
-from sparsegp.report.history import write_history as write_history
 from sparsegp.report.metrics import Evaluation as Evaluation
 from sparsegp.report.metrics import RegressionEvaluation as RegressionEvaluation
 from sparsegp.report.metrics import evaluate as evaluate

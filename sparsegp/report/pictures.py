@@ -1,7 +1,7 @@
 """Pictures of an evaluation. They need matplotlib, the extra ``plot``."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sparsegp.errors import SettingsError, StoreError, visible
-from sparsegp.report.history import Records
 from sparsegp.report.metrics import Evaluation, rejecting, reliability
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+Records = Sequence[Mapping[str, float]]
+"""A learning curve; a record need not have all figures."""
 
 LEAST_KEPT = 20
 """The error of fewer rows than this is not drawn: one row would move it by more than 5 %."""

@@ -18,7 +18,7 @@ from sparsegp.store import (
 )
 from tests.store.failing import FailingFileSystem
 from tests.store.test_folders import get, put
-from tests.store.writer import RUN, check, content
+from tests.store.writer import RUN
 
 
 @pytest.fixture
@@ -142,16 +142,6 @@ def test_of_two_drivers_in_a_store_one_goes_on(begin, place, warnings):
     assert warnings == []
 
 
-def test_a_directory_has_one_driver(tmp_path):
-    run, other = (RunDirectory(tmp_path, 1, pytest.fail) for _ in range(2))
-    run.open(RUN, resume=False)
-    with pytest.raises(StoreError, match="is held by process"):
-        other.open(RUN, resume=True)
-    run.close()
-    other.open(RUN, resume=True)
-    other.close()
-
-
 def test_progress(place):
     run = RunDirectory(place, 1, pytest.fail)
     assert read_progress(place) is None
@@ -169,40 +159,16 @@ def test_progress(place):
 @pytest.fixture
 def failing():
     yield f"failing://{uuid4().hex}"
-    FailingFileSystem.left, FailingFileSystem.loses_answers = None, False
-
-
-def test_a_writer_that_dies_before_any_change(failing):
-    acknowledged = 0
-    for number in range(50):
-        FailingFileSystem.left = number
-        run = RunDirectory(failing, 2, lambda _: None)
-        try:
-            run.open(RUN, resume=True)
-            for step in (acknowledged + 40, acknowledged + 80):
-                if run.save(step, *content(step)):
-                    acknowledged = step
-        except StoreError:
-            pass
-        died, FailingFileSystem.left = FailingFileSystem.left == 0, None
-        found = RunDirectory(failing, 2, pytest.fail).load()
-        assert (found[0] if found else 0) == acknowledged
-        if found:
-            check(*found)
-        if not died:
-            assert number > 4
-            assert steps_of(failing) == [acknowledged - 40, acknowledged]
-            return
-    pytest.fail("the writer never came to its end")
+    FailingFileSystem.away = FailingFileSystem.loses_answers = False
 
 
 def test_a_store_that_is_away_is_like_a_full_disk(failing, warnings):
     run = RunDirectory(failing, 2, warnings.append)
     run.open(RUN, resume=False)
     assert save(run, 40) == [True]
-    FailingFileSystem.left = 0
+    FailingFileSystem.away = True
     assert save(run, 80) == [False]
-    FailingFileSystem.left = None
+    FailingFileSystem.away = False
     assert run.load()[0] == 40
     FailingFileSystem.loses_answers = True
     assert save(run, 120) == [True]
@@ -221,11 +187,11 @@ def test_a_run_through_an_outage_gives_the_same_model(failing, monkeypatch):
     class Recorder(Progress):
         def message(self, text):
             messages.append(text)
-            FailingFileSystem.left = None
+            FailingFileSystem.away = False
 
     def away(self, step, meta, arrays):
         saves.append(step)
-        FailingFileSystem.left = 0 if len(saves) == 2 else None
+        FailingFileSystem.away = len(saves) == 2
         return real(self, step, meta, arrays)
 
     monkeypatch.setattr(RunDirectory, "save", away)
