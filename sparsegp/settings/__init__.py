@@ -4,7 +4,6 @@ from typing import Any
 
 from sparsegp.fields import Setting as Setting
 from sparsegp.fields import declared as declared
-from sparsegp.fields import docstring_entry as docstring_entry
 from sparsegp.settings.base import Settings as Settings
 from sparsegp.settings.dense import DenseSettings as DenseSettings
 from sparsegp.settings.sparse import TrainSettings as TrainSettings
