@@ -62,7 +62,8 @@ class Isotropic(Kernel):
 
     def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
         G = self._exponent(Pair(X, Z))
-        return np.array([-2.0 * (weights * G * self._decline(G)).sum()])  # -r f'(r)
+        growth = -2.0 * G * self._decline(G)  # -r f'(r)
+        return np.array([(weights * growth).sum()])
 
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
         return np.zeros(1)  # f(0) = 1 for every length scale
