@@ -7,7 +7,7 @@ rows, as a mixture of Gaussians (mixture.py). It is a frozen dataclass whose fie
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -157,6 +157,11 @@ class Method(Checked, Iterative[Problem, Fit]):
         if name:
             cls.name, cls.WHOSE = name, f"method={name}"
             METHODS.register(name)(cls)
+
+    def __str__(self) -> str:  # what `parse_method` reads; reports of samples have it
+        pairs = [(each.name, getattr(self, each.name), each.default) for each in fields(self)]
+        options = ", ".join(f"{name}={value!r}" for name, value, at in pairs if value != at)
+        return f"{self.name}({options})" if options else self.name
 
     def start(self, problem: Problem, near: NDArray[Any] | None = None) -> Any:
         """Return the state before the first step.

@@ -1,10 +1,9 @@
 """Covariance functions and their texts.
 
 To add a kernel, write one file with a frozen dataclass ``class Mine(Kernel, name="mine")`` whose
-fields are its parameters and which defines ``_matrix``, ``_diag``, ``_pull_back`` and
-``_pull_back_diag``, import it here, and add an instance with a second formula to the contract in
-``tests/kernels/test_contract.py``. The name is then known to `parse`, the command line and the
-stores.
+fields are its parameters and which defines the abstract methods of `Kernel`, import it here, and
+add an instance with a second formula to the contract in ``tests/kernels/test_contract.py``. The
+name is then known to `parse`, the command line and the stores.
 """
 
 from sparsegp.kernels.algebra import Constant, Product, Sum

@@ -26,8 +26,8 @@ class Kernel(ABC):
 
     A subclass is a frozen dataclass whose fields are the parameters in the order of the text:
     positive numbers, or one tuple of them, or None while they are left to `fill`.
-    ``class RBF(Kernel, name="rbf")`` enters it in `KERNELS`. It defines the four methods with an
-    underscore that are abstract here; these may rely on checked inputs of one precision.
+    ``class RBF(Kernel, name="rbf")`` enters it in `KERNELS`. It defines the methods that are
+    abstract here, which may rely on checked inputs of one precision.
     """
 
     name: ClassVar[str] = ""

@@ -196,11 +196,13 @@ def test_learning_goes_on_with_the_same_bits(method: str, likelihood: str) -> No
 
 @pytest.mark.parametrize("method", list(METHODS))
 def test_texts(method: str) -> None:
-    assert parse_method(f" {method} ") == METHODS[method]()
+    plain = METHODS[method]()
+    assert (parse_method(f" {method} "), str(plain)) == (plain, method)
     with pytest.raises(SettingsError, match="has no settings nothing"):
         parse_method(f"{method}(nothing=1)")
     with pytest.raises(SettingsError, match="cannot read method"):
         parse_method(f"{method}(1)")
+    assert str(parse_method("ep( damping=0.5)")) == "ep(damping=0.5)"
 
 
 @pytest.mark.parametrize(

@@ -207,10 +207,10 @@ def test_refusals() -> None:
     [("probit", 1), ("softmax", 3), ("multinomial_probit", 1)],
 )
 def test_memory_is_what_it_says(name: str, n_kernels: int) -> None:
-    some = problem(name, n=250, n_kernels=n_kernels)
+    some = problem(name, n=200, n_kernels=n_kernels)
     said = Laplace().matrices(n_kernels, some.n_latent, name)
     tracemalloc.start()
     Laplace().evidence(some)
-    matrices = tracemalloc.get_traced_memory()[1] / (8 * 250 * 250)
+    matrices = tracemalloc.get_traced_memory()[1] / (8 * 200 * 200)
     tracemalloc.stop()
     assert 0.6 * said < matrices <= said

@@ -18,7 +18,7 @@ from tests.dense.sessions import StoppedError, Watched
 METHODS: list[Method] = [Laplace(), EP(schedule="parallel")]
 
 
-def problem(several: bool = False, n: int = 24) -> Problem:
+def problem(several: bool = False, n: int = 16) -> Problem:
     rng = np.random.default_rng(2)
     x = rng.normal(size=(n, 2))
     score = np.stack([x[:, 0], x[:, 1], -x.sum(axis=1)], axis=1) + 0.4 * rng.normal(size=(n, 3))
@@ -69,6 +69,6 @@ def test_records_of_another_search_are_not_used() -> None:
 
 def test_evidence_that_is_not_finite() -> None:
     some = problem()
-    broken = Problem(some.x, np.full(24, np.nan), some.kernels, Gaussian(0.1), 1)
+    broken = Problem(some.x, np.full(16, np.nan), some.kernels, Gaussian(0.1), 1)
     with pytest.raises(NumericalError, match="log evidence and its gradient must be finite"):
         maximise(Exact(), broken, Hyperprior())
