@@ -43,16 +43,9 @@ def estimate(
         Numbers.of(train.y, train.source)  # refuses what are none
     n_classes = 0 if settings.is_regression else len(encode(train.y, train.source)[0])
     where, elsewhere = place(options)
-    shape = memory.shape_of(
-        train,
-        held_out,
-        n_classes,
-        settings,
-        source_bytes=memory.held_bytes(train.X),
-        block_rows=options["block_rows"],
-        scratch=options["scratch"],
-        **where,
-    )
+    where |= {"block_rows": options["block_rows"], "scratch": options["scratch"]}
+    where["source_bytes"] = memory.held_bytes(train.X)
+    shape = memory.shape_of(train, held_out, n_classes, settings, **where)
     found, room = memory.estimate(shape), memory.room()
     free = min(room.shared, room.own)
     if elsewhere and "driver_bytes" in found:
@@ -63,7 +56,7 @@ def estimate(
     show([json_line(found)] if as_json else pairs(words(found)))
 
 
-def place(options: dict[str, Any]) -> tuple[dict[str, int], bool]:
+def place(options: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     """Return how many processes or threads there are to be, and if workers are elsewhere."""
     from sparsegp.runtime.clusters import read_cluster_file
     from sparsegp.runtime.threads import usable_cpus

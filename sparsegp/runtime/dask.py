@@ -33,12 +33,9 @@ logger = logging.getLogger(__name__)
 
 LOST = (OSError, RuntimeError, CancelledError, distributed.KilledWorker)
 """What Dask raises where a worker, a task or the connection to it is gone."""
-PULSE_SECONDS = 2.0
-"""How often to ask for workers that are waited for."""
-SCHEDULER_SECONDS = 10.0
-"""How long the scheduler may take to name its workers."""
-HOSTS_AT_A_TIME = 32
-"""Workers whose sums are in the memory of the driver side by side."""
+PULSE_SECONDS = 2.0  # between two looks at workers that are waited for
+SCHEDULER_SECONDS = 10.0  # that the scheduler may take to name its workers
+HOSTS_AT_A_TIME = 32  # workers whose sums are in the memory of the driver side by side
 
 ADD: Callable[[Iterator[Any]], Any] = partial(reduce, add)
 IGNORE: Callable[[Iterator[Any]], Any] = partial(deque, maxlen=0)
@@ -401,9 +398,7 @@ class DaskRuntime(Runtime):
             logger.warning("worker %s is to be retired; its blocks %s move", address, blocks)
             self.n_workers = max(1, self.n_workers - 1)
         self._retire()
-        most = max(Counter(self._home.values()).values(), default=0)
-        if usable and most > -(-self.n_blocks // len(usable)):
-            self._spread(usable)
+        self._spread(usable)
 
     def _retire(self) -> None:
         """Ask again for the retirements that were refused."""
@@ -414,7 +409,10 @@ class DaskRuntime(Runtime):
             self._leaving &= self._workers().keys()
 
     def _spread(self, usable: set[str]) -> None:
-        """Take blocks from the workers that have the most, as there are some that have fewer."""
+        """Take blocks from the workers that have the most, if there are some that have fewer."""
+        most = max(Counter(self._home.values()).values(), default=0)
+        if not usable or most <= -(-self.n_blocks // len(usable)):
+            return
         self._take_up(usable)
         self.n_workers = len(self._hosts)
         share = -(-self.n_blocks // self.n_workers)
