@@ -27,7 +27,7 @@ from sparsegp.dense.driver import Iterative, RunTasks, Status
 from sparsegp.dense.mixture import Component
 from sparsegp.dense.precisions import FORMS, Full, of_latent
 from sparsegp.fields import Checked, setting
-from sparsegp.math.linalg import jittered_cholesky, solve_lower
+from sparsegp.math.linalg import jittered_cholesky, solve_factored
 from sparsegp.math.quadrature import log_sum_exp
 from sparsegp.types import Doubles
 
@@ -89,7 +89,7 @@ class Bridge:
         # u - K P^(1/2) B^-1 (P^(1/2) u + e) with B = I + P^(1/2) K P^(1/2), u and e independent
         root, factor = self._sites.root, self._sites.factor
         right = np.einsum("irs,is->ir", root, prior) + rng.standard_normal(shape)
-        solved = solve_lower(factor, solve_lower(factor, right.ravel()), transposed=True)
+        solved = solve_factored(factor, right.ravel())
         back = np.einsum("irs,is->ir", root, solved.reshape(shape))
         return prior - _times(lower, _times(upper, back))
 

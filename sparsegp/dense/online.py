@@ -26,7 +26,7 @@ from sparsegp.dense.precisions import NAME, Precisions, of_latent, with_prior
 from sparsegp.dense.softmax_ep import Matching
 from sparsegp.fields import setting
 from sparsegp.likelihoods.softmax_sites import contrasts
-from sparsegp.math.linalg import lower_cholesky, solve_lower
+from sparsegp.math.linalg import lower_cholesky, solve_factored, solve_lower
 from sparsegp.types import Doubles, Integers
 
 KEY = 53
@@ -80,7 +80,7 @@ class Projected(Precisions, name="projected"):
 
     def solve(self, right: Doubles) -> Doubles:
         """Return A^-1 applied to (R b, q)."""
-        return solve_lower(self.factor, solve_lower(self.factor, right), transposed=True)
+        return solve_factored(self.factor, right)
 
     def covariance(self, cross: Doubles, prior: Doubles) -> Doubles:
         """Return covariances (m, R, R)."""

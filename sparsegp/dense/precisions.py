@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from sparsegp.errors import NumericalError
-from sparsegp.math.linalg import inverse_of_factored, lower_cholesky, solve_lower
+from sparsegp.math.linalg import inverse_of_factored, lower_cholesky, solve_factored, solve_lower
 from sparsegp.registry import Registry
 from sparsegp.types import Doubles
 
@@ -135,8 +135,8 @@ class Independent(Precisions, name="independent"):
         out = np.empty_like(right)
         for r in range(self.n_latent):
             c = r % len(self.factors)
-            half = solve_lower(self.factors[c], self._halved(c, right[:, r]), transposed=True)
-            out[:, r] = self.root[c][:, np.newaxis] * half
+            weight = self.root[c][:, np.newaxis]
+            out[:, r] = weight * solve_factored(self.factors[c], weight * right[:, r])
         return out
 
     def block(self, r: int) -> Doubles:
@@ -184,8 +184,7 @@ class Simplex(Precisions, name="simplex"):
     def apply(self, right: Doubles) -> Doubles:
         """Return V applied to (n, R, q): E - E 1 (sum_r E_r)^-1 1' E (RW eq. 3.47)."""
         first = self.explained @ right.swapaxes(0, 1)
-        common = solve_lower(self.factor, first.sum(axis=0))
-        common = solve_lower(self.factor, common, transposed=True)
+        common = solve_factored(self.factor, first.sum(axis=0))
         return np.asarray((first - self.explained @ common).swapaxes(0, 1))
 
     def block(self, r: int) -> Doubles:
@@ -224,8 +223,7 @@ class Full(Precisions, name="full"):
     def apply(self, right: Doubles) -> Doubles:
         """Return V applied to (n, R, q)."""
         inner = np.einsum("irs,isq->irq", self.root, right).reshape(-1, right.shape[-1])
-        half = solve_lower(self.factor, inner)
-        back = solve_lower(self.factor, half, transposed=True).reshape(right.shape)
+        back = solve_factored(self.factor, inner).reshape(right.shape)
         return np.asarray(np.einsum("irs,isq->irq", self.root, back))
 
     def block(self, r: int) -> Doubles:

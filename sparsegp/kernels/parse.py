@@ -8,7 +8,7 @@ parentheses.
 import ast
 import re
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 
 from sparsegp.errors import KernelSyntaxError, SettingsError, short
 from sparsegp.kernels.algebra import Constant
@@ -58,15 +58,11 @@ def parse_many(text: str, n_classes: int) -> list[Kernel]:
     return kernels
 
 
-@dataclass(frozen=True)
 class _Reader:
     """Turns the nodes of the syntax tree of one text into kernels."""
 
-    text: str
-
-    @property
-    def expression(self) -> str:
-        return self.text.lstrip()
+    def __init__(self, text: str) -> None:
+        self.text, self.expression = text, text.lstrip()
 
     def read(self) -> Kernel:
         try:
@@ -103,20 +99,18 @@ class _Reader:
     def named(self, node: ast.expr, name: str, arguments: list[ast.expr]) -> Kernel:
         if name not in KERNELS:
             raise self.error(node, f"unknown kernel; known: {', '.join(KERNELS)}")
-        family = KERNELS[name]
-        if family.variadic and arguments and not isinstance(arguments[0], ast.Tuple | ast.List):
-            numbers = tuple(self.number(argument) for argument in arguments)
-            return self.build(node, family, [numbers])
-        names = [field.name for field in fields(family)]
-        least = sum(field.default is MISSING for field in fields(family))
-        if not least <= len(arguments) <= len(names):
-            takes = f"{'' if least == len(names) else 'at most '}{len(names)}"
-            raise self.error(
-                node,
-                f"{name} takes {takes} argument{'s' * (len(names) != 1)} ({', '.join(names)}), "
-                f"got {len(arguments)}",
-            )
-        return self.build(node, family, [self.argument(argument) for argument in arguments])
+        family, known = KERNELS[name], fields(KERNELS[name])
+        values = [self.argument(argument) for argument in arguments]
+        if family.variadic and values and not isinstance(values[0], tuple):
+            values = [tuple(self.number(argument) for argument in arguments)]
+        least = sum(field.default is MISSING for field in known)
+        if not least <= len(values) <= len(known):
+            takes = f"{'' if least == len(known) else 'at most '}{len(known)}"
+            names = ", ".join(field.name for field in known)
+            plural = "s" * (len(known) != 1)
+            reason = f"{name} takes {takes} argument{plural} ({names}), got {len(values)}"
+            raise self.error(node, reason)
+        return self.build(node, family, values)
 
     def build(
         self, node: ast.expr, family: Callable[..., Kernel], arguments: list[Argument]

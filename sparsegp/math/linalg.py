@@ -81,3 +81,8 @@ def solve_lower(factor: Doubles, right: Doubles, transposed: bool = False) -> Do
     """Return L^-1 R, or L^-T R, for a lower triangular L (d, d) and R (d, ...)."""
     trans: Literal[0, 1] = 1 if transposed else 0
     return np.asarray(solve_triangular(factor, right, trans=trans, lower=True, check_finite=False))
+
+
+def solve_factored(factor: Doubles, right: Doubles) -> Doubles:
+    """Return (L L')^-1 R for a lower triangular L (d, d) and R (d, ...)."""
+    return solve_lower(factor, solve_lower(factor, right), transposed=True)
