@@ -60,12 +60,6 @@ def test_several_classes(mean: list[float], equal: bool) -> None:
     check(y, mean + square * moments.slope[0], square * (1.0 - square * moments.curvature[0]))
 
 
-def test_correlations_in_a_cone() -> None:
-    mean = [0.2, 0.5, -0.3]
-    wanted = np.eye(3) - MultinomialProbit(24).curvature(np.array([mean]), np.array([1]))[0]
-    assert_allclose(np.cov(draw(mean, [1.0] * 3, 1, 4).T), wanted, atol=0.02)
-
-
 @pytest.mark.parametrize("likelihood", [MultinomialProbit(12, (0.0, 3.0, -2.0)), Probit(1.5)])
 def test_biases_shift_the_cone(likelihood: Probit | MultinomialProbit) -> None:
     count = 3 if isinstance(likelihood, MultinomialProbit) else 1

@@ -37,29 +37,6 @@ def integrated(
     return float(np.log(total)), tilted_mean, spread
 
 
-def test_sites_match_the_tilted_moments() -> None:
-    rng = np.random.default_rng(1)
-    half = 0.7 * rng.normal(size=(5, 3, 3))
-    covariance = half @ half.swapaxes(1, 2) + 0.3 * np.eye(3)
-    mean, biases = rng.normal(size=(5, 3)), np.array([0.3, -0.2, 0.6])
-    target = np.array([0, 1, 2, 1, 0])
-    basis = contrasts(target, 3)
-    across = basis.swapaxes(1, 2)
-    z, spread = np.einsum("nrd,nr->nd", basis, mean), across @ covariance @ basis
-    log_zs, sites = matched(z, spread, target, biases, 21)
-    for i in range(5):
-        log_z, tilted_mean, tilted = integrated(
-            mean[i] + biases, covariance[i], target[i : i + 1], 30
-        )
-        assert log_zs[i] == pytest.approx(log_z, abs=1e-6)
-        precision = np.linalg.inv(covariance[i])
-        site = basis[i] @ sites[i, :, :-1] @ basis[i].T
-        found = np.linalg.inv(precision + site)
-        assert_allclose(found, tilted, atol=2e-5)
-        found_mean = found @ (precision @ mean[i] + basis[i] @ sites[i, :, -1])
-        assert_allclose(found_mean, tilted_mean - biases, atol=2e-5)
-
-
 def test_moments_under_a_wide_cavity() -> None:
     """The term cuts off a part of the cavity; in its own units nothing is lost."""
     basis = contrasts(np.array([1]), 3)[0]

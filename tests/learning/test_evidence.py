@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal, norm
 
 from sparsegp.errors import NumericalError
 from sparsegp.kernels import ARD, RBF, Linear, Matern32, Matern52
-from sparsegp.learning.evidence import ActivePart, Members, evidence
+from sparsegp.learning.evidence import ActivePart, evidence
 from sparsegp.learning.sites import noise_sites
 from sparsegp.likelihoods import Gaussian, MultinomialProbit, Probit
 from sparsegp.likelihoods.softmax import Softmax
@@ -177,21 +177,6 @@ def test_a_site_of_no_precision_is_no_site(tiny, make_rows):
     assert found.phi == pytest.approx(expected.phi, rel=1e-13)
     np.testing.assert_allclose(found.kernels, expected.kernels, rtol=1e-11)
     assert found.sites is None
-
-
-def test_a_row_without_precision_is_not_active_in_its_process(make_rows):
-    problem = Problem("three classes", make_rows)
-    members, sites = problem.members, problem.sites
-    sites[:, [2, 8]] = 0.0  # row 2 in process 0, row 4 in process 1
-    mean, precision = np.zeros((12, 3)), np.zeros((12, 3))
-    for c, (own, (pi, b)) in enumerate(zip(PLACES, members.split(sites), strict=True)):
-        precision[own, c] = pi
-        mean[own, c] = np.divide(b, pi, out=np.zeros(len(own)), where=pi > 0)
-    without, left = Members.of_sites(members.x, members.target, mean, precision)
-    assert [own.tolist() for own in without.places[:2]] == [[0, 1, 3, 4, 5], [3, 5, 6, 7, 9]]
-    first, found = problem.evidence(), problem.evidence(members=without, sites=left)
-    assert found.phi == pytest.approx(first.phi, rel=1e-13)
-    np.testing.assert_allclose(found.kernels, first.kernels, rtol=1e-10)
 
 
 def test_sharp_sites_keep_their_digits(make_rows):
