@@ -128,6 +128,18 @@ class Directory:
                 os.write(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
             return handle
 
+    def holder(self) -> str:
+        """Return who holds the lock, such as "process 5 on host"; nothing if it is free."""
+        with suppress(ImportError, OSError, StoreError):
+            import fcntl  # noqa: PLC0415 - as in `lock`
+
+            with self.open("lock") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return file.read(100).decode(errors="replace").strip() or "another process"
+        return ""
+
 
 @dataclass(frozen=True)
 class Bucket:
@@ -176,6 +188,10 @@ class Bucket:
         """Delete an object."""
         with self._store("delete", name) as (fs, path), suppress(FileNotFoundError):
             fs.rm_file(path)
+
+    def holder(self) -> str:
+        """Return nothing, as there is no lock."""
+        return ""
 
     @contextmanager
     def _store(

@@ -1,5 +1,6 @@
 """Bad input: one line of error, exit code 2, nothing written and nothing overwritten."""
 
+import json
 import re
 import shlex
 import shutil
@@ -197,7 +198,11 @@ class TestAltered:
             (unfinished / f"checkpoint-{step:08d}.zarr.zip").unlink()
         record = last_json(invoke("inspect", unfinished, "--json").stdout)
         assert (record["n_active"], record["active_rows"], record["history"]) == (0, [], [])
-        assert "0 of 40" in invoke("inspect", unfinished).stdout
+        progress = {"stage": "posterior", "done": 3, "total": 0, "unit": "rounds"}
+        (unfinished / "progress.json").write_text(json.dumps(progress))
+        shown = invoke("inspect", unfinished).stdout
+        assert "0 of 40" in shown
+        assert "posterior: 3 rounds" in shown
         one_line(invoke("evaluate", unfinished, "toy", code=2), "holds no finished model; go on")
 
 
