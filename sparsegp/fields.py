@@ -7,6 +7,7 @@ this module imports nothing that is slow to load.
 
 import math
 import operator
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
@@ -107,6 +108,13 @@ class Setting:
             if bound is not None and not within(found, bound):
                 raise SettingsError(f"{self.name} must be {words} {bound}, got {quoted(value)}")
         return found
+
+
+def path_text(name: str, path: Any) -> str:
+    """Return a path or a URL as text; SettingsError if it is neither."""
+    if not isinstance(path, str | os.PathLike) or "\0" in (text := os.fsdecode(path)):
+        raise SettingsError(f"{name} must be text or a path, got {quoted(path)}")
+    return text
 
 
 def setting(default: Any, help: str = "", **details: Any) -> Any:

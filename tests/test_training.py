@@ -222,6 +222,24 @@ def test_settings_that_do_not_fit_are_refused_in_one_line(case: str) -> None:
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(name, value) for name in ("runtime", "out", "scratch") for value in (5, b"x", [], "a\0b")]
+    + [(name, value) for name in ("block_rows", "checkpoint_every") for value in (1.5, "1", True)],
+)
+def test_arguments_of_other_types_are_refused_by_name(name: str, value: Any) -> None:
+    X, y, _ = data_for("pairs")
+    with pytest.raises(SettingsError, match=f"{name if name != 'out' else 'a run'}.* must be "):
+        sparsegp.train(X, y, n_active=5, **{name: value})
+
+
+@pytest.mark.parametrize("limit", [{"max_trials": 1.5}, {"max_seconds": "a"}, {"out": 5}])
+def test_limits_of_a_tuning_of_other_types_are_refused(limit: dict[str, Any]) -> None:
+    X, y, _ = data_for("pairs")
+    with pytest.raises(SettingsError, match="must be"):
+        sparsegp.tune(X, y, n_active=5, **limit)
+
+
 def test_rows_that_do_not_fit_are_named(digits: Arrays) -> None:
     X, y = digits[0].astype(float), digits[1]
     broken, numbers = X.copy(), y.astype(float)

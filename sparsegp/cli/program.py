@@ -83,7 +83,8 @@ def verdict(error: Exception) -> tuple[int, str]:
 def _give_up_output() -> None:
     """Let what is left of standard output go nowhere: it could not be written at exit either."""
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:  # as it is where it was closed before the program began
+            sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -138,10 +138,10 @@ def table_from_arrays(X: Any, y: ArrayLike | None = None, source: str = "X") -> 
 
 
 def column_names(found: Iterable[Any]) -> tuple[str, ...] | None:
-    """Return the names of columns if they are strings, none of them empty or twice, else None."""
+    """Return the names of columns if they are strings, none of them empty, else None."""
     names = list(found)
     named = all(isinstance(name, str) and name for name in names)
-    return tuple(names) if names and named and len(set(names)) == len(names) else None
+    return tuple(names) if names and named else None
 
 
 def column_places(wanted: Sequence[str], found: Sequence[str], source: str) -> list[int]:
@@ -157,7 +157,7 @@ def column_places(wanted: Sequence[str], found: Sequence[str], source: str) -> l
     Raises
     ------
     DataError
-        If some are missing; they are named.
+        If some are missing, which are named, or a name stands for two columns.
     """
     places = {name: place for place, name in enumerate(found)}
     if missing := [name for name in wanted if name not in places]:
@@ -165,6 +165,8 @@ def column_places(wanted: Sequence[str], found: Sequence[str], source: str) -> l
             f"{source} must have the columns that were trained on; missing: "
             f"{', '.join(missing[:20])}; found: {', '.join(found[:20])}"
         )
+    if min(len({*names}) - len(names) for names in (wanted, found)) < 0:
+        raise DataError(f"{source} must have one column of each name, as those trained on")
     return [places[name] for name in wanted]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from sparsegp import memory
 from sparsegp.data import Table
 from sparsegp.errors import SettingsError
+from sparsegp.fields import Setting
 from sparsegp.fit.prepare import Prepared, choose_validation_rows
 from sparsegp.fit.run import Run
 from sparsegp.ivm.active_set import ActiveSet
@@ -76,8 +77,8 @@ class SparseRun(Run[SparseModel]):
     scratch: str | None = None
 
     def __post_init__(self, rows: Table | Prepared, held_out: Table | None) -> None:
-        if self.block_rows is not None and self.block_rows < 1:
-            raise SettingsError(f"block_rows must be at least 1, got {self.block_rows}")
+        rows_of_block = Setting("block_rows", int, None, optional=True, least=1)
+        self.block_rows = rows_of_block.checked(self.block_rows)
         super().__post_init__(rows, held_out)
         settings, data, n = self.settings, self.data, self.data.summary.n
         self.n_rows, self.precision, self.tolerance = n, settings.dtype, settings.tolerance

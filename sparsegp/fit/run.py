@@ -15,6 +15,7 @@ from sparsegp import memory
 from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Table
 from sparsegp.errors import Interrupted, SettingsError
+from sparsegp.fields import Setting
 from sparsegp.fit.prepare import Prepared, prepare
 from sparsegp.interrupt import StopRequest
 from sparsegp.ivm.rows import TILE
@@ -75,8 +76,8 @@ class Run(ABC, Generic[R]):
     stop: StopRequest = field(default_factory=StopRequest)
 
     def __post_init__(self, rows: Table | Prepared, held_out: Table | None) -> None:
-        if self.checkpoint_every is not None and self.checkpoint_every < 1:
-            raise SettingsError(f"checkpoint_every must be at least 1, got {self.checkpoint_every}")
+        every = Setting("checkpoint_every", int, None, optional=True, least=1)
+        self.checkpoint_every = every.checked(self.checkpoint_every)
         if isinstance(rows, Table):
             room = partial(self.require_room, rows, held_out)
             rows = prepare(rows, held_out, self.settings, self.runtime, room)

@@ -7,6 +7,7 @@ from typing import Any
 
 from sparsegp.data import Table, table_from_arrays
 from sparsegp.errors import SettingsError
+from sparsegp.fields import path_text
 from sparsegp.fit.blocks import SparseRun
 from sparsegp.fit.dense import DenseRun
 from sparsegp.fit.learning import learn
@@ -100,7 +101,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
         }
         if isinstance(chosen, DenseSettings):
             return DenseRun(table, chosen, test, **how).fit()
-        how["scratch"] = None if scratch is None else os.fspath(scratch)
+        how["scratch"] = None if scratch is None else path_text("scratch", scratch)
         return Training(table, chosen, test, block_rows=block_rows, **how).fit()
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from sparsegp.data import Table, table_from_arrays
 from sparsegp.errors import SettingsError, StoreError
+from sparsegp.fields import Setting, path_text
 from sparsegp.fit.prepare import Prepared
 from sparsegp.fit.run import Run
 from sparsegp.fit.trial import draw_sample, run_trial
@@ -155,10 +156,10 @@ class Tuning(Run[Tuned]):
     has_run: bool = False
 
     def __post_init__(self, rows: Table | Prepared, held_out: Table | None) -> None:
-        if self.max_trials < 1:
-            raise SettingsError(f"max_trials must be at least 1, got {self.max_trials}")
-        if self.max_seconds is not None and not self.max_seconds > 0:
-            raise SettingsError(f"max_seconds must be positive, got {self.max_seconds}")
+        trials = Setting("max_trials", int, MAX_TRIALS, optional=False, least=1)
+        seconds = Setting("max_seconds", float, None, optional=True, above=0)
+        self.max_trials = trials.checked(self.max_trials)
+        self.max_seconds = seconds.checked(self.max_seconds)
         self._end = time.monotonic() + (self.max_seconds or math.inf)
         super().__post_init__(rows, held_out)
         self.n_active = self.settings.rows_to_include(self.data.summary.n)
@@ -278,7 +279,7 @@ def read_records(
 
 
 def _directory(path: str | os.PathLike[str], on_warning: Callable[[str], None]) -> RunDirectory:
-    return RunDirectory(os.path.join(os.fspath(path), TUNING), 1, on_warning)
+    return RunDirectory(os.path.join(path_text("a run", path), TUNING), 1, on_warning)
 
 
 def _in_order(trials: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

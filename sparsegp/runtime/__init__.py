@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from sparsegp.errors import SettingsError
+from sparsegp.fields import path_text
 from sparsegp.runtime.base import Runtime as Runtime
 
 Where: TypeAlias = Runtime | str | os.PathLike[str] | None
@@ -50,12 +51,12 @@ def open_runtime(
     if isinstance(where, Runtime):
         yield where
     else:
-        with _opened(where, None if tls is None else Path(tls)) as runtime:
+        with _opened(where, None if tls is None else Path(path_text("tls", tls))) as runtime:
             yield runtime
 
 
 def _opened(where: str | os.PathLike[str] | None, tls: Path | None) -> Runtime:
-    name = "threads" if where is None else os.fspath(where)
+    name = "threads" if where is None else path_text("runtime", where)
     number = re.fullmatch(r"(threads|workers)=(-?\d{1,9})", name)
     if name == "threads" or (number and number[1] == "threads"):
         from sparsegp.runtime.threads import ThreadRuntime  # noqa: PLC0415

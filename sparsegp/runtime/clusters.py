@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 import dask
 import distributed
 import yaml
+from distributed.comm.addressing import get_address_host
 from distributed.utils import silence_logging_cmgr
 
 from sparsegp.errors import ClusterError, SettingsError
@@ -87,6 +88,12 @@ def connect(
     """
     if isinstance(address, Path):
         address = _address_in(address)
+    try:
+        get_address_host(address)  # a client of no address would never end
+    except ValueError:
+        raise SettingsError(
+            f"{address} is no address of a dask scheduler, such as tcp://10.0.0.5:8786"
+        ) from None
     options = {"direct_to_workers": direct, "set_as_default": False, "security": _security(tls)}
     try:
         with silence_logging_cmgr("critical"):

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from sparsegp.data.storage import is_url, require_memory, store_of
 from sparsegp.errors import DataError, StoreError, one_line, short
+from sparsegp.fields import path_text
 
 VERSION = 1
 
@@ -194,9 +195,10 @@ Folder = Directory | Bucket
 def folder_of(path: str | os.PathLike[str]) -> Folder:
     """Return the folder that a path or a URL names; file://... is a path.
 
-    StoreError if a URL has marks in it that have a meaning of their own to fsspec.
+    SettingsError if it is neither, StoreError if a URL has marks in it that have a meaning of their
+    own to fsspec.
     """
-    text = re.sub(r"^(file|local):/+", "/", os.fspath(path))
+    text = re.sub(r"^(file|local):/+", "/", path_text("a run or a model", path))
     text = re.sub(r"^([a-z0-9]+:/)(?!/)", r"\1/", text)  # pathlib takes a slash of a URL
     if not is_url(text):
         return Directory(Path(text))

@@ -21,6 +21,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from sparsegp.errors import SettingsError, StoreError
+from sparsegp.fields import Setting
 from sparsegp.store.files import (
     MOST_JSON,
     Directory,
@@ -55,15 +56,14 @@ class RunDirectory:
     Raises
     ------
     SettingsError
-        If `keep_last` is below 1.
+        If `path` is none, or `keep_last` no whole number from 1.
     """
 
     def __init__(
         self, path: str | os.PathLike[str], keep_last: int, on_warning: Callable[[str], None]
     ) -> None:
-        if keep_last < 1:
-            raise SettingsError(f"keep_last must be at least 1, got {keep_last}")
-        self.folder, self.keep_last, self.on_warning = folder_of(path), keep_last, on_warning
+        self.keep_last = Setting("keep_last", int, 2, optional=False, least=1).checked(keep_last)
+        self.folder, self.on_warning = folder_of(path), on_warning
         self.model_path = os.path.join(os.fspath(path), MODEL_FILE)
         self._lock: int | None = None
         self._known: set[int] = set()  # checkpoints of this process, and those that it found

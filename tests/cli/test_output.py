@@ -3,6 +3,8 @@
 import csv
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,15 @@ def test_a_reader_that_has_seen_enough(command, start, trained, tmp_path):
         process.stdout.close()
         process.wait(timeout=60)
         assert process.stderr.read() == ""
+
+
+def test_an_error_where_standard_output_was_closed_before(tmp_path):
+    command = f"exec {sys.executable} -m sparsegp inspect nothing >&-"
+    how = {"cwd": tmp_path, "capture_output": True, "text": True}
+    done = subprocess.run(["sh", "-c", command], check=False, **how)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "nothing is missing" in line
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

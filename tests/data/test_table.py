@@ -118,6 +118,10 @@ def test_data_frames(frame, tmp_path):
             np.testing.assert_array_equal(one.predict_proba(rows), expected)
         with pytest.raises(DataError, match=r"X must have .* missing: income; found: age, size"):
             one.predict_proba(X.rename(columns={"income": "size"}))
+        with pytest.raises(DataError, match=r"X must have .* missing: income; found: age, age"):
+            one.predict_proba(X.rename(columns={"income": "age"}))
+        with pytest.raises(DataError, match="X must have one column of each name"):
+            one.predict_proba(pandas.concat([X, X], axis=1))
 
 
 def test_tables(tmp_path):
