@@ -83,7 +83,8 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     """
     table = X if isinstance(X, Table) else table_from_arrays(X, y)
     if test is not None and not isinstance(test, Table):
-        if not isinstance(test, tuple | list) or len(test) != 2:
+        pair: Any = test
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise SettingsError(f"test must be a pair of inputs and labels, got {quoted(test)}")
         test = table_from_arrays(*test, source="test")
     chosen, shown = settings_given(**settings), progress or Progress()
