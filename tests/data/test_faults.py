@@ -42,6 +42,8 @@ TEXTS = {
     "1,2,0\n0x10,4,1\n": "line 2: field 1 is '0x10'",
     "1,2,0\n3,٣,1\n": "line 2: field 2 is '٣'",
     "1,2,0\n3,,1\n": "line 2: field 2 is empty",
+    "1,2,0\n" + "3" * 200_000 + ",1,1\n": "line 2: field larger than field limit",
+    "a" * 200_000 + ",1,1\n": "line 1: field larger than field limit",
     "1,2,0\n3,4,\n": "line 2: field 3 is empty",
     "a,b,y\n1,2,u\n3,4,\n": r"line 3: field 3 \('y'\) is empty",
     "1\n2\n": "has 1 column",

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 from sparsegp.errors import SparseGPError
 
-MEMORY = 1 << 30
+MEMORY = 1 << 32
 """Bytes that a reader may ask for, all of its libraries together."""
 
 HELD = 1 << 26

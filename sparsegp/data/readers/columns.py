@@ -47,7 +47,7 @@ def read_text(name: str, label_column: LabelColumn, n_features: int | None) -> D
     delimiter, width, names, label = layout = _layout(name, label_column, n_features)
     values, places, codes = array("d"), array("q"), dict[str, int]()
     with _lines(name) as lines:
-        rows = _rows(lines, delimiter)
+        rows = _rows(lines, delimiter, name)
         if names is not None:
             next(rows)
         for fields in rows:
@@ -137,7 +137,7 @@ def _layout(name: str, label_column: LabelColumn, n_features: int | None) -> Lay
         raise DataError(f"{name} is empty")
     common = [mark for mark in ";\t," if all(mark in line for line in start)]
     delimiter = next(iter(common or [mark for mark in ";\t," if mark in start[0]]), None)
-    fields = [field.strip() for field in next(_rows(start, delimiter))]
+    fields = [field.strip() for field in next(_rows(start, delimiter, name))]
     numeric = [_is_number(field) for field in fields]
     named = isinstance(label_column, str) and not label_column.removeprefix("-").isdecimal()
     is_header = not all(numeric) or (named and label_column in fields)
@@ -189,11 +189,15 @@ def _fault(fields: list[str], layout: Layout) -> str:
     return f"{field} is {text[:40]!r}, where a number is expected"
 
 
-def _rows(lines: Iterable[str], delimiter: str | None) -> Iterator[list[str]]:
-    """Return the fields of each line; of one that white space delimits, too."""
+def _rows(lines: Iterable[str], delimiter: str | None, name: str) -> Iterator[list[str]]:
+    """Yield the fields of each line; of one that white space delimits, too."""
     if delimiter is None:
         lines = (" ".join(line.split()) for line in lines)
-    return csv.reader(lines, delimiter=delimiter or " ", skipinitialspace=True)
+    rows = csv.reader(lines, delimiter=delimiter or " ", skipinitialspace=True)
+    try:
+        yield from rows
+    except csv.Error as error:
+        raise DataError(f"{name}, line {rows.line_num}: {error}") from None
 
 
 @contextmanager
