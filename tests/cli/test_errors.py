@@ -59,6 +59,7 @@ REFUSED = [
     ("train pair.npz --scheduler nonsense://x", "nonsense://x is no address of a dask"),
     ("train pair.npz --scheduler tls://a:word@b:1", r"tls://\*\*\*@b:1 is no address[^@]*$"),
     ("train pair.npz --scheduler-file /nothing.json", r"/nothing\.json cannot be read"),
+    ("train pair.npz --scheduler a:1 --tls ~nobody-at-all", r"must hold ca\.pem"),
     ("train pair.npz --tls here", "--tls goes with --scheduler or --scheduler-file"),
     (f"train pair.npz --out {'x' * 300}", ".*name too long"),
     # tuning
