@@ -329,7 +329,7 @@ def read_file(folder: Folder, name: str, kind: str) -> Stored:
         file = folder.open(name)
     except FileNotFoundError:
         raise StoreError(f"{place} is missing; give the path of a run or a model") from None
-    with file, restoring(place), _open_zip(file) as archive:
+    with file, restoring(place), _open_zip(file, place) as archive:
         root = json.loads(archive.read("zarr.json"))["attributes"]
         if root["format"] != kind or root["version"] != VERSION:
             raise StoreError(
@@ -355,10 +355,16 @@ def restoring(place: str) -> Iterator[None]:
         ) from error
 
 
-def _open_zip(file: IO[bytes]) -> zipfile.ZipFile:
+def _open_zip(file: IO[bytes], place: str) -> zipfile.ZipFile:
     """Open a zip after a check that its list of members, which is read whole, is a small one."""
     size = file.seek(0, os.SEEK_END)
     require_memory(size, "the file")
+    file.seek(0)
+    if file.read(4) not in {b"PK\3\4", b""}:
+        raise StoreError(
+            f"{place} is no model or run of sparsegp, or its first bytes are damaged; give the "
+            "path of a run or a model"
+        )
     file.seek(max(0, size - 113))
     end = file.read()
     found = _ZIP_END.fullmatch(end, 20)

@@ -84,6 +84,7 @@ REFUSED = [
     ("evaluate memory://a* toy", "must be a plain URL"),
     ("inspect nothing", "nothing"),
     ("inspect pair.npz", ""),
+    ("inspect rows.csv", r"rows\.csv is no model or run of sparsegp"),
     ("inspect .", ""),
     ("predict trained nan.npz --out {out}.csv", r"nan\.npz .*row 17"),
     ("predict trained only.npz --out {out}.csv --reject-below 1.01", "above 0 and at most 1, got"),
