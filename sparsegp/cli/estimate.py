@@ -37,7 +37,9 @@ def estimate(
     from sparsegp.data import Numbers, encode
     from sparsegp.settings import settings_given
 
-    settings = settings_given(**shared.settings_of(options))
+    named = shared.settings_of(options)
+    settings = settings_given(**named)
+    settings.require_used(named)
     train, held_out = training_tables(data, test, label_column)
     if settings.is_regression:
         Numbers.of(train.y, train.source)  # refuses what are none

@@ -141,10 +141,10 @@ def in_words(record: dict[str, Any]) -> list[str]:
     from sparsegp.cli.tune import trials_table
     from sparsegp.kernels import brief
     from sparsegp.report.progress import in_words as numbers_in_words
-    from sparsegp.settings import settings_given
+    from sparsegp.settings import DenseSettings, TrainSettings
 
     state, settings, tuning = record["state"], record["settings"], record["tuning"]
-    usual = type(settings_given(**settings))().to_json()
+    usual = (DenseSettings if "method" in settings else TrainSettings)().to_json()
     settings = settings | {"kernel": brief(settings["kernel"])}
     others = [f"{name}={value}" for name, value in settings.items() if value != usual.get(name)]
     progress, calibration = record["progress"] or {}, record["calibration"] or {}

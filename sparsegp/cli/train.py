@@ -76,8 +76,9 @@ def train(
     from sparsegp.settings import settings_given
     from sparsegp.store import MODEL_FILE, folder_of
 
-    enlarge, settings = virtual.prepare(options, shared.settings_of(options), tuned)
-    (tunable if tuned else settings_given)(**settings)  # refuses before anything is read
+    typed = shared.settings_of(options)
+    enlarge, settings = virtual.prepare(options, typed, tuned)
+    (tunable if tuned else settings_given)(**settings).require_used(typed)  # before data are read
     place = shared.place(options)
     directory = out or f"sparsegp-run-{stem(data)}"
     with ExitStack() as stack:

@@ -49,7 +49,7 @@ def tune(
     from sparsegp.store import folder_of
 
     settings = shared.settings_of(options)
-    tunable(**settings)  # refuses before anything is read
+    tunable(**settings).require_used(settings)  # before anything is read
     place, limits = shared.place(options), shared.given(options, shared.LIMITS)
     directory = out or f"sparsegp-tune-{stem(data)}"
     with TerminalProgress(quiet=quiet) as progress:

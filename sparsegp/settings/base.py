@@ -1,11 +1,11 @@
 """The settings that all runs have, with their checks and their JSON form."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from sparsegp.errors import SettingsError, quoted
-from sparsegp.fields import Checked, setting
+from sparsegp.fields import Checked, declared, setting
 
 if TYPE_CHECKING:
     from sparsegp.kernels import Kernel
@@ -91,6 +91,15 @@ class Settings(Checked):
         for kernel in filled:
             kernel(probe, probe)  # raises where the kernel does not fit the columns
         return filled
+
+    def require_used(self, names: Iterable[str]) -> None:
+        """Refuse by a `SettingsError` those settings that would be ignored beside the others."""
+        known = declared(type(self))
+        for each in (known[name] for name in names if name in known):
+            needed, _, values = each.applies.partition("=")
+            found = getattr(self, needed) if needed else ""
+            if found is None or (values and found not in values.split(" or ")):
+                raise SettingsError(f"{each.name} needs {each.applies}; give that, or leave it out")
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
