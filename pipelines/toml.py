@@ -29,7 +29,7 @@ def read_toml(path: Path, changes: Sequence[str] = ()) -> dict[str, Any]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also of numbers too long, and brackets
         raise SettingsError(f"{path} is not valid TOML: {error}") from None
     for change in changes:
         key, equals, text = change.partition("=")

@@ -69,6 +69,6 @@ class StopRequest:
             request = request._outer
         if self.at_once:
             raise StoppedAtOnce(
-                f"stopped by {self._requested} outside of the selection of rows; the last "
-                "checkpoint is as it was, go on by --resume"
+                f"stopped by {self._requested}; what was saved before is as it was (go on by "
+                "--resume)"
             )

@@ -129,6 +129,13 @@ def test_far_away_there_is_the_prior(small: dict[str, Model], name: str, factor:
         assert_allclose(found, 1 / 3, atol=1e-3)
 
 
+def test_repr_is_short(small: dict[str, Model]) -> None:
+    shown = repr(small["sparse"])
+    assert shown.startswith("<SparseModel: 3 classes, 3 columns, 20 active rows, kernel ")
+    assert repr(small["dense"]).startswith("<DenseModel: ")
+    assert all(len(repr(model)) < 200 for model in small.values())
+
+
 def test_no_rows(small: dict[str, Model]) -> None:
     X = np.empty((0, 3))
     for name, model in small.items():

@@ -225,7 +225,8 @@ def test_settings_that_do_not_fit_are_refused_in_one_line(case: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [(name, value) for name in ("runtime", "out", "scratch") for value in (5, b"x", [], "a\0b")]
-    + [(name, value) for name in ("block_rows", "checkpoint_every") for value in (1.5, "1", True)],
+    + [(name, value) for name in ("block_rows", "checkpoint_every") for value in (1.5, "1", True)]
+    + [("test", 5), ("test", "digits"), ("test", (np.ones((2, 2)),))],
 )
 def test_arguments_of_other_types_are_refused_by_name(name: str, value: Any) -> None:
     X, y, _ = data_for("pairs")

@@ -26,6 +26,7 @@ NOTHING: dict[str, Any] = {
     **dict.fromkeys(("kernels", "scaling", "calibration", "posterior", "seconds", "progress")),
     "n_active": 0,
     "active_rows": [],
+    "holder": "",
     "names": [],
     "history": [],
     "learning": [],
@@ -44,7 +45,7 @@ def inspect(run: str, as_json: bool) -> None:
     """
     from sparsegp.fit.tune import read_records
     from sparsegp.model import load
-    from sparsegp.store import MODEL_FILE, RUN_FILE, folder_of
+    from sparsegp.store import MODEL_FILE, RUN_FILE, TUNING, folder_of
 
     folder, tuning = folder_of(run), read_records(run)
     files = folder.sizes()
@@ -56,6 +57,9 @@ def inspect(run: str, as_json: bool) -> None:
         assert tuning is not None
         state = "being tuned" if tuning["chosen"] is None else "tuned, not trained"
         found = {"state": state, **outline(tuning["settings"], tuning["data"])}
+    if found["state"] in GO_ON:
+        busy = folder if found["state"] == "unfinished" else folder_of(os.path.join(run, TUNING))
+        found["holder"] = busy.holder()
     record = {"run": str(folder), **NOTHING, **found, "sizes": sizes(run), "tuning": tuning}
     show([json_line(record)] if as_json else in_words(record))
 
@@ -135,11 +139,13 @@ def sizes(run: str) -> dict[str, int]:
 def in_words(record: dict[str, Any]) -> list[str]:
     """Return the lines of a record."""
     from sparsegp.cli.tune import trials_table
+    from sparsegp.kernels import brief
     from sparsegp.report.progress import in_words as numbers_in_words
     from sparsegp.settings import settings_given
 
     state, settings, tuning = record["state"], record["settings"], record["tuning"]
     usual = type(settings_given(**settings))().to_json()
+    settings = settings | {"kernel": brief(settings["kernel"])}
     others = [f"{name}={value}" for name, value in settings.items() if value != usual.get(name)]
     progress, calibration = record["progress"] or {}, record["calibration"] or {}
     posterior = {
@@ -147,7 +153,9 @@ def in_words(record: dict[str, Any]) -> list[str]:
         for name, value in (record["posterior"] or {}).items()
         if isinstance(value, int | float) and name not in calibration
     }
-    stage, *extent = (str(progress.get(name)) for name in ("stage", "done", "total", "unit"))
+    extent = "{done} of {total}" if progress.get("total") else "{done}"
+    if record["holder"]:
+        state = f"under way in {record['holder']}"
     named = {
         "run": f"{record['run']}: {state}{GO_ON.get(state, '')}",
         "settings": ", ".join(others) or "the default ones",
@@ -155,8 +163,8 @@ def in_words(record: dict[str, Any]) -> list[str]:
         "columns": f"{record['columns']}: {listed(record['names'])}".removesuffix(": "),
         "active rows": f"{record['n_active']} of {record['n_wanted']}",
         "  in order": listed(record["active_rows"]),
-        "progress": "{}: {} of {} {}".format(stage, *extent) if progress else "",
-        "kernel": "; ".join(dict.fromkeys(record["kernels"] or ())),
+        "progress": f"{{stage}}: {extent} {{unit}}".format_map(progress) if progress else "",
+        "kernel": "; ".join(dict.fromkeys(map(brief, record["kernels"] or ()))),
         "scaling": record["scaling"],
         "posterior": numbers_in_words(posterior),
         "calibration": numbers_in_words(calibration),
@@ -164,12 +172,20 @@ def in_words(record: dict[str, Any]) -> list[str]:
         "time": "" if record["seconds"] is None else f"{record['seconds']:.1f} s",
     }
     steps = [
-        {**step, "step": number, "criterion": step["criterion"][-1]}
+        {
+            **step,
+            "step": number,
+            "criterion": step["criterion"][-1],
+            "kernel": brief(step["kernel"]),
+        }
         for number, step in enumerate(record["learning"], 1)
     ]
+    curve = records_table(record["history"], (*POINT, *HELD_OUT))
+    if curve and "method" not in settings:
+        curve.insert(0, "learning curve: figures of the selection, not of the model")
     return [
         *pairs(named),
         *records_table(steps, (*STEP, *HELD_OUT, "kernel")),
-        *records_table(record["history"], (*POINT, *HELD_OUT)),
+        *curve,
         *trials_table(tuning["trials"] if tuning else [], (tuning or {}).get("chosen")),
     ]

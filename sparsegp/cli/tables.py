@@ -25,8 +25,9 @@ def training_tables(
     dataset = open_dataset(data, label_column=label_column)
     if test is None:
         return dataset.train, dataset.test
-    other = open_dataset(test, label_column=label_column)
-    return dataset.train, (other.test or other.train).select(dataset.train.names)
+    names = dataset.train.names
+    other = open_dataset(test, label_column=label_column, names=names)
+    return dataset.train, (other.test or other.train).select(names)
 
 
 def table_for(model: Model, source: str, label_column: str | None) -> Table:
@@ -37,9 +38,11 @@ def table_for(model: Model, source: str, label_column: str | None) -> Table:
     DataError
         If they cannot be read, are not finite, or do not fit the model.
     """
-    dataset = open_dataset(source, label_column=label_column, n_features=model.n_features)
+    dataset = open_dataset(
+        source, label_column=label_column, n_features=model.n_features, names=model.names
+    )
     table = (dataset.test or dataset.train).select(model.names)
-    summarise(table.X, table.source)
+    summarise(table.X, table.source, names=table.names)
     return table
 
 

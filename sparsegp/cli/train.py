@@ -2,6 +2,7 @@
 
 import csv
 import io
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -145,10 +146,11 @@ def summary(
     """Return the record in words."""
     from sparsegp.cli.tables import figures
     from sparsegp.cli.tune import extent
+    from sparsegp.kernels import brief
 
     rows, columns = plural(record["rows"], "row"), plural(record["columns"], "column")
     labels = f"{len(record['classes'])} classes" if record["classes"] else "a regression"
-    kernels = "; ".join(dict.fromkeys(record["kernels"]))
+    kernels = "; ".join(dict.fromkeys(map(brief, record["kernels"])))
     found: dict[str, str | None] = {
         "trained on": f"{record['source']}: {rows}, {columns}, {labels}",
         "columns": listed(record["names"]),
@@ -158,11 +160,11 @@ def summary(
         nlpp = f", nlpp {choice['nlpp']:.4f} nats on rows held out" if choice["nlpp"] else ""
         found["  chosen"] = f"by {extent(choice['trials'], choice['ended'])}{nlpp}"
     found["active rows"] = str(record["n_active"])
-    stage = "fit" if "method" in record["settings"] else "selection"
-    if "train_mse" in record:
-        found["training mse"] = f"{record['train_mse']:.5g} at the end of the {stage}"
-    if "train_error" in record:  # not where candidates left on the way
-        found["training error"] = f"{percent(record['train_error'])} at the end of the {stage}"
+    if "method" in record["settings"]:  # of a sparse model these are figures of the selection
+        if "train_mse" in record:
+            found["training mse"] = f"{record['train_mse']:.5g}"
+        if "train_error" in record:
+            found["training error"] = percent(record["train_error"])
     if evaluation is not None:
         found["held out"] = record["held_out"]
         found |= {f"  {name}": text for name, text in figures(evaluation).items()}
@@ -170,5 +172,5 @@ def summary(
         **found,
         "time": seconds_of(record["seconds"]),
         "model": f"{record['model']} ({size(record['model_bytes'])})",
-        "next": f"sparsegp predict {record['run']} DATA --out predictions.csv",
+        "next": f"sparsegp predict {shlex.quote(record['run'])} DATA --out predictions.csv",
     }

@@ -43,6 +43,7 @@ def tune(
     import sparsegp
     from sparsegp.cli.tables import stem, training_tables
     from sparsegp.fit.tune import tunable
+    from sparsegp.kernels import brief
     from sparsegp.report import TerminalProgress
     from sparsegp.runtime import open_runtime
     from sparsegp.store import folder_of
@@ -72,7 +73,7 @@ def tune(
     summary = {
         "tuned on": f"{table.source}: {rows}, {columns}",
         "trials": extent(len(tuned.trials), tuned.ended),
-        "kernel": tuned.kernel,
+        "kernel": brief(tuned.kernel),
         "time": seconds_of(progress.seconds),
         "records": record["run"],
         "next": record["train"],
@@ -103,6 +104,7 @@ def trials_table(
     trials: Iterable[Mapping[str, Any]], chosen: Mapping[str, Any] | None
 ) -> list[str]:
     """Return a table of trials, the best of each rung first; the chosen kernel has a star."""
+    from sparsegp.kernels import brief
 
     def rank(trial: Mapping[str, Any]) -> tuple[int, bool, float, int]:
         failed = trial["nlpp"] is None
@@ -111,6 +113,7 @@ def trials_table(
     shown = [
         {
             **trial,
+            "kernel": brief(trial["kernel"]),
             "chosen": "*" if chosen and trial["kernel"] == chosen["kernel"] else None,
             "leads": ("yes" if trial["leads"] else "no") if trial.get("rival") else None,
             "failure": trial.get("failure") or None,

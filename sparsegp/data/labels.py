@@ -172,8 +172,8 @@ def tidy_labels(y: Any, source: str) -> Labels:
     """
     if y is None:
         raise DataError(
-            f"{source} has no labels; a text or parquet file holds them in a column, other formats "
-            f"in an array or a file y beside X"
+            f"{source} has no labels; a text or parquet file holds them in a column (give "
+            "--label-column if there are several), other formats in an array or a file y beside X"
         )
     labels: Labels = np.asarray(y)
     if isinstance(y, np.ma.MaskedArray):

@@ -1,6 +1,6 @@
 """One pass over the rows: range, mean and variance of each column, and bad values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -71,7 +71,10 @@ class Moments(NamedTuple):
 
 
 def summarise(
-    X: "da.Array", source: str, scheduler: str | Callable[..., Any] | None = None
+    X: "da.Array",
+    source: str,
+    scheduler: str | Callable[..., Any] | None = None,
+    names: Sequence[str] | None = None,
 ) -> Summary:
     """Summarise X in one lazy pass over its chunks.
 
@@ -90,6 +93,8 @@ def summarise(
     scheduler : str or callable, optional
         Of dask, such as "threads", or what `dask.compute` takes as one. By default that of the
         moment: threads, or a cluster when a client is connected.
+    names : sequence of str, optional
+        Of the columns, for messages.
 
     Returns
     -------
@@ -110,7 +115,7 @@ def summarise(
     task: Any = delayed(_moments, pure=True)
     parts = compute(*map(task, blocks.to_delayed().ravel()), scheduler=scheduler)  # type: ignore[no-untyped-call]
     total: Moments = reduce(_combined, parts)
-    _check(total, source)
+    _check(total, source, names)
     _, exponent = np.frexp(total.high - total.low)
     unit = np.ldexp(1.0, np.maximum(exponent - PRECISION, SMALLEST))
     mean = total.origin + unit * np.rint(total.mean / unit)
@@ -119,13 +124,17 @@ def summarise(
     return Summary(total.n, len(mean), total.low, total.high, mean, variance, total.whole)
 
 
-def _check(total: Moments, source: str) -> None:
+def _check(total: Moments, source: str, names: Sequence[str] | None) -> None:
     """Raise a `DataError` for values that are not finite, or that cannot be squared."""
+
+    def shown(column: int) -> str:
+        return f"column {column}" + (f", {names[column][:40]!r}" if names else "")
+
     if total.first_bad is not None:
         row, column, value = total.first_bad
         count = "1 value that is" if total.n_bad == 1 else f"{total.n_bad} values that are"
         raise DataError(
-            f"{source} has {count} not finite, the first is {value} in row {row}, column {column} "
+            f"{source} has {count} not finite, the first is {value} in row {row}, {shown(column)} "
             f"(counted from 0); remove or fill in such values"
         )
     large = ~np.isfinite(total.squares)
@@ -134,7 +143,7 @@ def _check(total: Moments, source: str) -> None:
         column = int(np.argmax(large | small))
         size, remedy = ("large", "divide") if large[column] else ("small", "multiply")
         raise DataError(
-            f"{source} has values too {size} to standardise in column {column}, from "
+            f"{source} has values too {size} to standardise in {shown(column)}, from "
             f"{total.low[column]:g} to {total.high[column]:g}; {remedy} the column first"
         )
 

@@ -16,6 +16,9 @@ from sparsegp.types import Integers, Labels
 if TYPE_CHECKING:
     import dask.array as da
 
+UNNAMED = "unnamed "
+"""How the name begins that a column without one gets."""
+
 
 @dataclass(frozen=True)
 class Table:
@@ -138,10 +141,16 @@ def table_from_arrays(X: Any, y: ArrayLike | None = None, source: str = "X") -> 
 
 
 def column_names(found: Iterable[Any]) -> tuple[str, ...] | None:
-    """Return the names of columns if they are strings, none of them empty, else None."""
+    """Return the names of columns, by place where one is empty; None if they are no strings."""
     names = list(found)
-    named = all(isinstance(name, str) and name for name in names)
-    return tuple(names) if names and named else None
+    if not names or not all(isinstance(name, str) for name in names):
+        return None
+    return tuple(name or f"{UNNAMED}{place}" for place, name in enumerate(names))
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first of some names, for a message."""
+    return ", ".join([*(name[:40] for name in names[:20]), *(["..."] if len(names) > 20 else [])])
 
 
 def column_places(wanted: Sequence[str], found: Sequence[str], source: str) -> list[int]:
@@ -163,7 +172,7 @@ def column_places(wanted: Sequence[str], found: Sequence[str], source: str) -> l
     if missing := [name for name in wanted if name not in places]:
         raise DataError(
             f"{source} must have the columns that were trained on; missing: "
-            f"{', '.join(missing[:20])}; found: {', '.join(found[:20])}"
+            f"{listed(missing)}; found: {listed(found)}"
         )
     if min(len({*names}) - len(names) for names in (wanted, found)) < 0:
         raise DataError(f"{source} must have one column of each name, as those trained on")

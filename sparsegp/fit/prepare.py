@@ -110,12 +110,12 @@ def prepare(
         numbers, (classes, target) = None, encode(train.y, train.source)
     check(len(classes))
     scheduler = runtime.scheduler()
-    summary = summarise(train.X, train.source, scheduler)
+    summary = summarise(train.X, train.source, scheduler, train.names)
     held_out_target: Any = None
     if held_out is not None:
         held_out = held_out.select(train.names)
         Dataset(train, held_out)  # refuses other columns
-        summarise(held_out.X, held_out.source, scheduler)
+        summarise(held_out.X, held_out.source, scheduler, held_out.names)
         if numbers is not None:
             held_out_target = numbers.encode(held_out.y, held_out.source)
         else:

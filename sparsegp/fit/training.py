@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sparsegp.data import Table, table_from_arrays
-from sparsegp.errors import SettingsError
+from sparsegp.errors import SettingsError, quoted
 from sparsegp.fields import path_text
 from sparsegp.fit.blocks import SparseRun
 from sparsegp.fit.dense import DenseRun
@@ -83,6 +83,9 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     """
     table = X if isinstance(X, Table) else table_from_arrays(X, y)
     if test is not None and not isinstance(test, Table):
+        pair: Any = test
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise SettingsError(f"test must be a pair of inputs and labels, got {quoted(test)}")
         test = table_from_arrays(*test, source="test")
     chosen, shown = settings_given(**settings), progress or Progress()
     store = None if out is None else RunDirectory(out, keep_last, shown.message)

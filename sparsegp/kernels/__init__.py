@@ -11,7 +11,7 @@ from sparsegp.kernels.base import KERNELS, Kernel
 from sparsegp.kernels.columns import ARD, Laplace
 from sparsegp.kernels.linear import Linear
 from sparsegp.kernels.pair import half_squared_norms
-from sparsegp.kernels.parse import parse, parse_many
+from sparsegp.kernels.parse import brief, parse, parse_many
 from sparsegp.kernels.stationary import RBF, Matern32, Matern52
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "Matern52",
     "Product",
     "Sum",
+    "brief",
     "half_squared_norms",
     "parse",
     "parse_many",

@@ -37,6 +37,13 @@ def parse(text: str) -> Kernel:
     return _Reader(re.sub(r"\s", " ", text)).read()  # one line, positions unchanged
 
 
+def brief(text: str) -> str:
+    """Return a text to be shown: numbers of 6 digits, and of many length scales the first 8."""
+    number = r"(?<![\w.])\d+(\.\d+)?(e[+-]?\d+)?"
+    text = re.sub(number, lambda found: f"{float(found[0]):.6g}", text)
+    return re.sub(r"((?:[^(),;]+, ){8})[^();]+", r"\1...", text)
+
+
 def parse_many(text: str, n_classes: int) -> list[Kernel]:
     """Return one kernel per class from texts separated by ``;``; one text serves all classes.
 

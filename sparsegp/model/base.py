@@ -12,7 +12,7 @@ from sparsegp.data.labels import Numbers
 from sparsegp.data.scaling import Scaling
 from sparsegp.dense import Component
 from sparsegp.errors import SettingsError, StoreError
-from sparsegp.kernels import Kernel
+from sparsegp.kernels import Kernel, brief
 from sparsegp.likelihoods import Gaussian, Likelihood
 from sparsegp.model.rows import map_rows
 from sparsegp.posterior.base import ActiveRows, Calibration
@@ -24,7 +24,7 @@ FAR = 1e75
 """Scaled inputs beyond this are taken for it: their squares would overflow."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Model(ABC):
     """A trained classifier, or a regression.
 
@@ -81,6 +81,16 @@ class Model(ABC):
         wrong = [name for name, holds in checks.items() if not holds]
         if wrong:
             raise ValueError(f"not those of a model: {', '.join(wrong)}")
+
+    def __repr__(self) -> str:
+        """Return kind, sizes and the first kernel in a line."""
+        labels = "regression" if self.is_regression else f"{len(self.classes)} classes"
+        first, *others = (str(kernel) for kernel in self.kernels)
+        more = f" and {len(others)} more" if others else ""
+        return (
+            f"<{type(self).__name__}: {labels}, {self.n_features} columns, {len(self.rows)} active "
+            f"rows, kernel {brief(first)}{more}>"
+        )
 
     @property
     def n_features(self) -> int:

@@ -13,7 +13,7 @@ from sparsegp.model.base import Model
 from sparsegp.types import Doubles
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class DenseModel(Model):
     """A model of a dense method.
 

@@ -24,8 +24,7 @@ def map_rows(model: "Model", method: str, X: Any, columns: int) -> Any:
     """Apply a method of a model to rows X (n, p), which gives so many columns."""
     found = column_names(getattr(X, "columns", ()))
     if model.names is not None and found is not None and found != model.names:
-        column_places(model.names, found, "X")  # refuses where some are missing
-        X = X[list(model.names)]
+        X = X[[X.columns[place] for place in column_places(model.names, found, "X")]]
     if not hasattr(X, "dask"):
         X = real_numbers(X, "X")
     if X.ndim != 2 or X.shape[1] != model.n_features:

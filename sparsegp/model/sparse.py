@@ -20,7 +20,7 @@ from sparsegp.runtime.threads import usable_cpus
 from sparsegp.types import Doubles
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class SparseModel(Model):
     """A model of the informative vector machine.
 

@@ -253,10 +253,10 @@ def _security(folder: Path | None) -> Any:
     """Return what distributed takes for the certificate in a folder."""
     if folder is None:
         return Security()
-    ca, cert, key = (str(folder.expanduser() / name) for name in ("ca.pem", "cert.pem", "key.pem"))
-    files = {"tls_ca_file": ca, "tls_client_cert": cert, "tls_client_key": key}
-    security = Security(require_encryption=True, **files)
+    names = {"tls_ca_file": "ca.pem", "tls_client_cert": "cert.pem", "tls_client_key": "key.pem"}
     try:
+        files = {option: str(folder.expanduser() / name) for option, name in names.items()}
+        security = Security(require_encryption=True, **files)
         security.get_connection_args("client")
     except (OSError, ValueError, RuntimeError) as error:  # also ssl.SSLError, and ~nobody
         raise SettingsError(

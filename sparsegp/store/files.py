@@ -128,6 +128,18 @@ class Directory:
                 os.write(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
             return handle
 
+    def holder(self) -> str:
+        """Return who holds the lock, such as "process 5 on host"; nothing if it is free."""
+        with suppress(ImportError, OSError, StoreError):
+            import fcntl  # noqa: PLC0415 - as in `lock`
+
+            with self.open("lock") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return file.read(100).decode(errors="replace").strip() or "another process"
+        return ""
+
 
 @dataclass(frozen=True)
 class Bucket:
@@ -176,6 +188,10 @@ class Bucket:
         """Delete an object."""
         with self._store("delete", name) as (fs, path), suppress(FileNotFoundError):
             fs.rm_file(path)
+
+    def holder(self) -> str:
+        """Return nothing, as there is no lock."""
+        return ""
 
     @contextmanager
     def _store(
@@ -313,7 +329,7 @@ def read_file(folder: Folder, name: str, kind: str) -> Stored:
         file = folder.open(name)
     except FileNotFoundError:
         raise StoreError(f"{place} is missing; give the path of a run or a model") from None
-    with file, restoring(place), _open_zip(file) as archive:
+    with file, restoring(place), _open_zip(file, place) as archive:
         root = json.loads(archive.read("zarr.json"))["attributes"]
         if root["format"] != kind or root["version"] != VERSION:
             raise StoreError(
@@ -339,10 +355,16 @@ def restoring(place: str) -> Iterator[None]:
         ) from error
 
 
-def _open_zip(file: IO[bytes]) -> zipfile.ZipFile:
+def _open_zip(file: IO[bytes], place: str) -> zipfile.ZipFile:
     """Open a zip after a check that its list of members, which is read whole, is a small one."""
     size = file.seek(0, os.SEEK_END)
     require_memory(size, "the file")
+    file.seek(0)
+    if file.read(4) not in {b"PK\3\4", b""}:
+        raise StoreError(
+            f"{place} is no model or run of sparsegp, or its first bytes are damaged; give the "
+            "path of a run or a model"
+        )
     file.seek(max(0, size - 113))
     end = file.read()
     found = _ZIP_END.fullmatch(end, 20)

@@ -14,6 +14,7 @@ def test_digits_in_processes_of_their_own(program, tmp_path, last_json):
     assert code == 0, err
     assert "digits (train): 1437 rows, 64 columns, 10 classes" in out
     assert "select 60/60 rows" in err
+    assert "training error" not in out  # that of the selection is not the model's
     run = "sparsegp-run-digits"
     assert f"sparsegp predict {run} DATA" in out
     assert {"run.json", "model.zarr.zip", "history.csv"} <= {
@@ -104,10 +105,11 @@ class TestEvaluate:
         assert figures["error"] >= share
 
     def test_unseen_labels_while_training(self, files, invoke, tmp_path):
-        arguments = ("--test", files / "unseen.npz", "--out", tmp_path / "run", "--n-active", 9)
+        arguments = ("--test", files / "unseen.npz", "--out", tmp_path / "my run", "--n-active", 9)
         result = invoke("train", files / "pair.npz", *arguments, "--quiet")
         assert result.stderr.startswith("warning: ")
         assert "of them" in result.stdout
+        assert f"sparsegp predict '{tmp_path / 'my run'}' DATA" in result.stdout
 
 
 class TestInspect:
@@ -147,7 +149,7 @@ def test_regression(invoke, files, tmp_path, last_json):
     options = ("--task", "regression", "--kernel", "1*ard", "--n-active", 60, "--quiet")
     learning = ("--learn", "evidence", "--major-steps", 3, "--minor-steps", 4)
     shown = invoke("train", data, "--out", run, *options, *learning, "--report-every", 20).stdout
-    for words in ("a regression", "training mse", "  r2 "):
+    for words in ("a regression", "  r2 "):
         assert words in shown
     figures = last_json(invoke("evaluate", run, data, "--json").stdout)
     assert figures["n"] == 60
@@ -160,7 +162,8 @@ def test_regression(invoke, files, tmp_path, last_json):
     refused = invoke("evaluate", run, data, "--plots", run / "plots", code=2)
     assert "--plots draws pictures of classifiers" in refused.stderr
     shown = invoke("inspect", run).stdout.splitlines()
-    assert [line.split()[0] for line in shown[-7:-4]] == ["1", "2", "3"]  # steps of learning
+    assert [line.split()[0] for line in shown[-8:-5]] == ["1", "2", "3"]  # steps of learning
+    assert shown[-5].startswith("learning curve")
     assert "heldout_mse" in shown[-4]
     record = last_json(invoke("inspect", run, "--json").stdout)
     assert [len(step["criterion"]) > 1 for step in record["learning"]] == [True] * 3

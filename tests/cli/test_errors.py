@@ -1,5 +1,6 @@
 """Bad input: one line of error, exit code 2, nothing written and nothing overwritten."""
 
+import json
 import re
 import shlex
 import shutil
@@ -59,6 +60,7 @@ REFUSED = [
     ("train pair.npz --scheduler nonsense://x", "nonsense://x is no address of a dask"),
     ("train pair.npz --scheduler tls://a:word@b:1", r"tls://\*\*\*@b:1 is no address[^@]*$"),
     ("train pair.npz --scheduler-file /nothing.json", r"/nothing\.json cannot be read"),
+    ("train pair.npz --scheduler a:1 --tls ~nobody-at-all", r"must hold ca\.pem"),
     ("train pair.npz --tls here", "--tls goes with --scheduler or --scheduler-file"),
     (f"train pair.npz --out {'x' * 300}", ".*name too long"),
     # tuning
@@ -82,6 +84,7 @@ REFUSED = [
     ("evaluate memory://a* toy", "must be a plain URL"),
     ("inspect nothing", "nothing"),
     ("inspect pair.npz", ""),
+    ("inspect rows.csv", r"rows\.csv is no model or run of sparsegp"),
     ("inspect .", ""),
     ("predict trained nan.npz --out {out}.csv", r"nan\.npz .*row 17"),
     ("predict trained only.npz --out {out}.csv --reject-below 1.01", "above 0 and at most 1, got"),
@@ -197,7 +200,11 @@ class TestAltered:
             (unfinished / f"checkpoint-{step:08d}.zarr.zip").unlink()
         record = last_json(invoke("inspect", unfinished, "--json").stdout)
         assert (record["n_active"], record["active_rows"], record["history"]) == (0, [], [])
-        assert "0 of 40" in invoke("inspect", unfinished).stdout
+        progress = {"stage": "posterior", "done": 3, "total": 0, "unit": "rounds"}
+        (unfinished / "progress.json").write_text(json.dumps(progress))
+        shown = invoke("inspect", unfinished).stdout
+        assert "0 of 40" in shown
+        assert "posterior: 3 rounds" in shown
         one_line(invoke("evaluate", unfinished, "toy", code=2), "holds no finished model; go on")
 
 

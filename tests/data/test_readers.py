@@ -238,6 +238,41 @@ def test_texts(text, tmp_path):
     assert table.y.tolist() == y
 
 
+NAMED = {
+    "a,b,y\n1,2,u\n": {"y": ["u"]},
+    "y,b,a\nu,2,1\n": {"y": ["u"]},
+    "b,a\n2,1\n": {},
+    "id,b,a,note,y\nx,2,1,,u\n": {},
+    ",b,y,a\n0,2,u,1\n": {"y": ["u"]},
+    "id,b,y,a,note\nx,2,u,1,\n": {"y": ["u"], "label_column": "y"},
+    "b,0,a,1\n2,x,1,y\n": {},
+}
+"""Tables with the columns a and b, and the labels that are found in them."""
+
+
+@pytest.mark.parametrize("text", NAMED)
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_columns_that_a_model_names(name, text, tmp_path):
+    header, row = (line.split(",") for line in text.splitlines())
+    if name == "a.csv":
+        (tmp_path / name).write_text(text)
+    else:
+        values = [[float(each) if each.isdecimal() else each] for each in row]
+        columns = {each or "unnamed 0": value for each, value in zip(header, values, strict=True)}
+        pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / name)
+    expected = dict(NAMED[text])
+    y = expected.pop("y", None)
+    table = open_dataset(tmp_path / name, n_features=2, names=("a", "b"), **expected).train
+    assert table.names == ("a", "b")
+    assert table.X.compute().tolist() == [[1, 2]]
+    assert table.y is None if y is None else table.y.tolist() == y
+
+
+def test_columns_without_a_name(tmp_path):
+    (tmp_path / "a.csv").write_text(",a,b,y\n0,1,2,u\n1,3,4,v\n")
+    assert open_dataset(tmp_path / "a.csv").train.names == ("unnamed 0", "a", "b")
+
+
 def test_isolet_as_published(real_data):
     start = time.perf_counter()
     table = open_dataset(real_data / "raw" / "isolet1+2+3+4.data.gz").train

@@ -122,6 +122,8 @@ def test_data_frames(frame, tmp_path):
             one.predict_proba(X.rename(columns={"income": "age"}))
         with pytest.raises(DataError, match="X must have one column of each name"):
             one.predict_proba(pandas.concat([X, X], axis=1))
+    model = sparsegp.train(X.rename(columns={"age": ""}), frame["label"], n_active=10)
+    assert model.names == ("unnamed 0", "income")
 
 
 def test_tables(tmp_path):
@@ -155,3 +157,12 @@ def test_commands(frame, tmp_path, monkeypatch):
     code, text = run("predict", "r", "other.csv", "--out", "s.csv")
     assert code == 2
     assert "missing: age" in text
+    frame.assign(note="x")[["note", "label", "income", "age"]].to_csv("more.csv")
+    for words in (("evaluate", "--label-column", "label"), ("predict", "--out", "m.csv")):
+        code, text = run(words[0], "r", "more.csv", *words[1:])
+        assert code == 0, text
+    run("predict", "r", "train.csv", "--out", "p.csv")
+    assert (tmp_path / "m.csv").read_text() == (tmp_path / "p.csv").read_text()
+    code, text = run("evaluate", "r", "more.csv")
+    assert code == 2
+    assert "--label-column" in text

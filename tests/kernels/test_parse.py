@@ -17,6 +17,7 @@ from sparsegp.kernels import (
     Matern52,
     Product,
     Sum,
+    brief,
     parse,
     parse_many,
 )
@@ -163,3 +164,12 @@ def test_many_texts():
         parse_many("rbf; linear;", 3)
     with pytest.raises(KernelSyntaxError, match="'liner' at position 1 'liner': unknown kernel"):
         parse_many("rbf; liner", 2)
+
+
+def test_brief_text():
+    scales = ", ".join(map(str, range(1, 10)))
+    text = f"50.0*matern32(1.23456789) + 1e-05*ard({scales}); ard({scales[:-3]})"
+    short = (
+        "50*matern32(1.23457) + 1e-05*ard(1, 2, 3, 4, 5, 6, 7, 8, ...); ard(1, 2, 3, 4, 5, 6, 7, 8)"
+    )
+    assert brief(text) == short

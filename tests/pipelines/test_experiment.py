@@ -122,6 +122,8 @@ def test_key_of_a_cell_says_what_its_result_depends_on(written):
         ('method = "random", metric', 'method = "chance", metric', "chance"),
         ("at_most = 100", "at_least = 100", "at_least"),
         ("seeds = [5, 6]", "seeds = [5, 6", "not valid TOML"),
+        ("seeds = [5, 6]", f"seeds = {'9' * 5000}", "not valid TOML"),
+        ("seeds = [5, 6]", f"seeds = {'[' * 10**5}", "not valid TOML"),
         ("picture", 'grid = { by = "log evidence" }\npicture', "log_length_scale"),
     ],
 )

@@ -1,7 +1,8 @@
 """Open a data set by name: a member of the catalog, or a file in any format that has a reader.
 
 A reader is a function of the name of a file, the label column and the number of columns that a
-model takes. A new one is one more such function, and an entry in `FORMATS`.
+model takes, and where columns have names, of those. A new one is one more such function, and an
+entry in `FORMATS`.
 """
 
 from collections.abc import Callable
@@ -9,13 +10,13 @@ from pathlib import Path
 
 from sparsegp.data.catalog import CATALOG
 from sparsegp.data.readers.arrays import read_idx, read_npy, read_npz, read_zarr
-from sparsegp.data.readers.columns import LabelColumn, read_parquet, read_text
+from sparsegp.data.readers.columns import LabelColumn, Names, read_parquet, read_text
 from sparsegp.data.readers.svmlight import read_svmlight
 from sparsegp.data.storage import is_url, plain, reading, store_of
 from sparsegp.data.table import Dataset
 from sparsegp.errors import DataError
 
-Reader = Callable[[str, LabelColumn, int | None], Dataset]
+Reader = Callable[..., Dataset]
 
 COLUMNAR: dict[str, Reader] = {
     **dict.fromkeys((".csv", ".data", ".tsv", ".txt"), read_text),
@@ -34,7 +35,11 @@ FORMATS: dict[str, Reader] = {
 
 
 def open_dataset(
-    source: str | Path, *, label_column: LabelColumn = None, n_features: int | None = None
+    source: str | Path,
+    *,
+    label_column: LabelColumn = None,
+    n_features: int | None = None,
+    names: Names = None,
 ) -> Dataset:
     """Open a data set; rows are read when they are needed, where the format allows it.
 
@@ -50,6 +55,9 @@ def open_dataset(
     n_features : int, optional
         The columns that a model takes. A text or parquet file with just as many columns is then
         read without labels.
+    names : tuple of str, optional
+        Of these columns, where the model knows them. Of a text or parquet file whose columns have
+        names, just these are read, and labels from the only other column or from `label_column`.
 
     Returns
     -------
@@ -72,7 +80,8 @@ def open_dataset(
                 f"the format of {name!r} is not known; names must end in one of: "
                 f"{', '.join(FORMATS)} (text and IDX files may be compressed, with .gz at the end)"
             )
-        dataset = FORMATS[ending](name, label_column, n_features)
+        more = (names,) if ending in COLUMNAR else ()
+        dataset = FORMATS[ending](name, label_column, n_features, *more)
     if label_column is not None and ending not in COLUMNAR:
         raise DataError(
             f"{name} stores its labels apart from its columns; leave the label column "

@@ -4,7 +4,8 @@ import csv
 import io
 import re
 from array import array
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
@@ -16,11 +17,14 @@ from numpy.typing import NDArray
 from sparsegp.data.blocks import from_function, from_memory
 from sparsegp.data.labels import LONGEST, labels_from_text, tidy_labels
 from sparsegp.data.storage import Lines, opened, require_memory
-from sparsegp.data.table import Dataset, Table, column_names
+from sparsegp.data.table import UNNAMED, Dataset, Table, column_names, column_places, listed
 from sparsegp.errors import DataError
 
 LabelColumn: TypeAlias = str | int | None
 """A column's name, its number counted from 0 (negative: from the end), or None for the last."""
+
+Names: TypeAlias = tuple[str, ...] | None
+"""Of the columns of a model, where it knows them."""
 
 SNIFFED_LINES = 20
 
@@ -29,55 +33,61 @@ NUMERIC = r"bool|u?int\d+|halffloat|float|double"
 
 
 class Layout(NamedTuple):
-    """How the text is laid out: delimiter (None for white space), fields, header, label field."""
+    """How the text is laid out: delimiter (None for white space), fields, header, places."""
 
     delimiter: str | None
     width: int
-    names: list[str] | None
+    names: Names
+    inputs: list[int]
     label: int | None
 
 
-def read_text(name: str, label_column: LabelColumn, n_features: int | None) -> Dataset:
+def read_text(
+    name: str, label_column: LabelColumn, n_features: int | None, wanted: Names = None
+) -> Dataset:
     """Read rows of numbers with a label.
 
     The delimiter is one of `;`, tab, `,`, else white space. The first line is a header when most
     of its fields, apart from the label, are not numbers. Labels that are all whole numbers become
     integers, other labels are kept as strings.
     """
-    delimiter, width, names, label = layout = _layout(name, label_column, n_features)
+    layout = _layout(name, label_column, n_features, wanted)
+    delimiter, width, names, inputs, label = layout
     values, places, codes = array("d"), array("q"), dict[str, int]()
     with _lines(name) as lines:
         rows = _rows(lines, delimiter, name)
         if names is not None:
             next(rows)
         for fields in rows:
-            inputs = fields if label is None else fields[:label] + fields[label + 1 :]
             try:
                 if len(fields) != width:
                     raise ValueError
-                values.extend(_numbers(inputs))
+                values.extend(_numbers([fields[place] for place in inputs]))
                 if label is not None:
                     places.append(codes.setdefault(_label(fields[label]), len(codes)))
             except ValueError:
                 raise DataError(f"{name}, line {lines.number}{_fault(fields, layout)}") from None
             require_memory(values.itemsize * (len(values) + len(places)), name)
     if not values:
-        raise DataError(f"{name} has no rows under its header, {names}")
+        raise DataError(f"{name} has no rows under its header, {listed(names or ())}")
     y = None
     if label is not None:
         y = labels_from_text(list(codes), name)[np.frombuffer(places, np.int64)]
-        names = names and names[:label] + names[label + 1 :]
-    X = np.frombuffer(values).reshape(-1, width - (label is not None))
-    return Dataset(Table(from_memory(X, name), y, name, names=column_names(names or ())))
+    X = np.frombuffer(values).reshape(-1, len(inputs))
+    taken = names and tuple(names[place] for place in inputs)
+    return Dataset(Table(from_memory(X, name), y, name, names=taken))
 
 
-def read_parquet(name: str, label_column: LabelColumn, n_features: int | None) -> Dataset:
+def read_parquet(
+    name: str, label_column: LabelColumn, n_features: int | None, wanted: Names = None
+) -> Dataset:
     """Read columns of numbers and one of labels; missing numbers become NaN."""
     with _parquet(name) as file:
+        _require_distinct(file.schema_arrow.names, name)
         kinds = {field.name: field.type for field in file.schema_arrow}
         columns = [column for column in kinds if not column.startswith("__index_level_")]
-        label = _label_place(label_column, n_features, columns, name)
-        features = [column for place, column in enumerate(columns) if place != label]
+        inputs, label = _places(label_column, n_features, wanted, columns, name)
+        features = [columns[place] for place in inputs]
         for column in features:
             if not re.fullmatch(NUMERIC, str(kinds[column])):
                 raise DataError(
@@ -97,8 +107,46 @@ def read_parquet(name: str, label_column: LabelColumn, n_features: int | None) -
     return Dataset(Table(X, y, name, names=column_names(features)))
 
 
+def _require_distinct(names: Sequence[str], source: str) -> None:
+    """Raise a `DataError` if a name stands for two columns."""
+    for name, count in Counter(names).most_common(1):
+        if count > 1:
+            raise DataError(
+                f"every column needs a name of its own; {source} has {count} columns "
+                f"{name[:40]!r}: rename or drop all but one"
+            )
+
+
+def _places(
+    label_column: LabelColumn,
+    n_features: int | None,
+    wanted: Names,
+    names: Sequence[str],
+    source: str,
+    named: bool = True,
+) -> tuple[list[int], int | None]:
+    """Return the places of the inputs and of the labels, see `_label_place`.
+
+    Where columns have names, a model takes the wanted ones, whatever else there is. Their labels
+    are then in the label column, if one is given, or in the only other column that has a name.
+    """
+    if wanted is None or not named:
+        label = _label_place(label_column, n_features, names, source, named)
+        return [place for place in range(len(names)) if place != label], label
+    inputs = column_places(wanted, names, source)
+    if label_column is not None:
+        return inputs, _label_place(label_column, None, names, source)
+    others = list({*range(len(names))} - {*inputs})
+    others = [place for place in others if not names[place].startswith(UNNAMED)] or others
+    return inputs, others[0] if len(others) == 1 else None
+
+
 def _label_place(
-    wanted: LabelColumn, n_features: int | None, names: list[str], source: str, named: bool = True
+    wanted: LabelColumn,
+    n_features: int | None,
+    names: Sequence[str],
+    source: str,
+    named: bool = True,
 ) -> int | None:
     """Return the place of the label column, counted from 0, or None when there are no labels.
 
@@ -117,19 +165,21 @@ def _label_place(
     except ValueError:
         place = width
     if not -width <= place < width:
-        shown = ", ".join(name[:40] for name in names[:20])
-        listed = f"its columns: {shown}" if named else "it has no header"
+        alike = [name for name in names if name.casefold() == str(wanted).casefold()]
+        near = f"; did you mean {alike[0][:40]!r}?" if named and alike else ""
+        found = f"its columns: {listed(names)}{near}" if named else "it has no header"
         raise DataError(
-            f"{source} has no label column {wanted!r}; {listed}; give a name of its header, or a "
+            f"{source} has no label column {wanted!r}; {found}; give a name of its header, or a "
             f"number from 0 to {width - 1}, or from -{width} to -1"
         )
     return place % width
 
 
-def _layout(name: str, label_column: LabelColumn, n_features: int | None) -> Layout:
+def _layout(name: str, label_column: LabelColumn, n_features: int | None, wanted: Names) -> Layout:
     """Return the layout that the first lines have.
 
-    A row with a fault is no header: that has names for most columns, and for the label.
+    A row with a fault is no header: that has names for most columns, and for the label, or all
+    that are wanted.
     """
     with _lines(name) as lines:
         start = list(islice(lines, SNIFFED_LINES))
@@ -141,12 +191,15 @@ def _layout(name: str, label_column: LabelColumn, n_features: int | None) -> Lay
     numeric = [_is_number(field) for field in fields]
     named = isinstance(label_column, str) and not label_column.removeprefix("-").isdecimal()
     is_header = not all(numeric) or (named and label_column in fields)
-    if is_header and not named:
+    names = column_names(fields) or ()
+    if is_header and not named and not (wanted and {*wanted} <= {*names}):
         label = _label_place(label_column, n_features, fields, name)
-        inputs = [number for place, number in enumerate(numeric) if place != label]
-        is_header = 2 * sum(inputs) < len(inputs) and (label is None or not numeric[label])
-    label = _label_place(label_column, n_features, fields, name, is_header)
-    return Layout(delimiter, len(fields), fields if is_header else None, label)
+        numbers = [number for place, number in enumerate(numeric) if place != label]
+        is_header = 2 * sum(numbers) < len(numbers) and (label is None or not numeric[label])
+    if is_header:
+        _require_distinct(names, name)
+    inputs, label = _places(label_column, n_features, wanted, names, name, is_header)
+    return Layout(delimiter, len(fields), names if is_header else None, inputs, label)
 
 
 def _numbers(fields: list[str]) -> Iterator[float]:
@@ -176,17 +229,23 @@ def _fault(fields: list[str], layout: Layout) -> str:
     """Return what is wrong with a line."""
     if len(fields) != layout.width:
         return f" has {len(fields)} fields; {layout.width} are expected, as in the first line"
+    inputs = {*layout.inputs}
     place, text = next(
         (place, text)
         for place, text in enumerate(fields)
-        if not (0 < len(text.strip()) <= LONGEST if place == layout.label else _is_number(text))
+        if (place == layout.label and not 0 < len(text.strip()) <= LONGEST)
+        or (place in inputs and not _is_number(text))
     )
     field = f": field {place + 1}" + (f" ({layout.names[place][:40]!r})" if layout.names else "")
     if not text.strip():
         return f"{field} is empty; every field needs a value"
     if place == layout.label:
         return f"{field} has {len(text)} characters, and is a label"
-    return f"{field} is {text[:40]!r}, where a number is expected"
+    column = layout.names[place][:40] if layout.names else place
+    return (
+        f"{field} is {text[:40]!r}, where a number is expected; if it is the label, give "
+        f"--label-column {column!r}; columns of text must be encoded or left out"
+    )
 
 
 def _rows(lines: Iterable[str], delimiter: str | None, name: str) -> Iterator[list[str]]:
