@@ -53,7 +53,7 @@ def predict(
     model = load(run)
     if reject_below is not None and model.is_regression:
         raise SettingsError("--reject-below is for classifiers; leave it out")
-    table = table_for(model, data, label_column)
+    table = table_for(model, data, label_column, labels=False)
     rejected: list[int] = []
     write(path, model.classes, predictions(model, table, latent, reject_below, rejected))
     note = f", {sum(rejected)} of them rejected (probability below {reject_below})"

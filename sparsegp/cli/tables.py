@@ -30,8 +30,10 @@ def training_tables(
     return dataset.train, (other.test or other.train).select(names)
 
 
-def table_for(model: Model, source: str, label_column: str | None) -> Table:
+def table_for(model: Model, source: str, label_column: str | None, labels: bool = True) -> Table:
     """Return the rows for a model to predict: the test part where there is one.
+
+    Without `labels`, those of a text or parquet file are not read.
 
     Raises
     ------
@@ -39,7 +41,11 @@ def table_for(model: Model, source: str, label_column: str | None) -> Table:
         If they cannot be read, are not finite, or do not fit the model.
     """
     dataset = open_dataset(
-        source, label_column=label_column, n_features=model.n_features, names=model.names
+        source,
+        label_column=label_column,
+        n_features=model.n_features,
+        names=model.names,
+        labels=labels,
     )
     table = (dataset.test or dataset.train).select(model.names)
     summarise(table.X, table.source, names=table.names)

@@ -162,6 +162,9 @@ def test_commands(frame, tmp_path, monkeypatch):
         code, text = run(words[0], "r", "more.csv", *words[1:])
         assert code == 0, text
     run("predict", "r", "train.csv", "--out", "p.csv")
+    frame.assign(label="").to_csv("blank.csv", index=False)
+    assert run("predict", "r", "blank.csv", "--out", "b.csv")[0] == 0
+    assert "'label') is empty" in run("evaluate", "r", "blank.csv")[1]
     assert (tmp_path / "m.csv").read_text() == (tmp_path / "p.csv").read_text()
     code, text = run("evaluate", "r", "more.csv")
     assert code == 2

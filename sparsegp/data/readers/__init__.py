@@ -1,8 +1,8 @@
 """Open a data set by name: a member of the catalog, or a file in any format that has a reader.
 
 A reader is a function of the name of a file, the label column and the number of columns that a
-model takes, and where columns have names, of those. A new one is one more such function, and an
-entry in `FORMATS`.
+model takes; one of named columns also of those names, and of whether labels are needed. A new one
+is one more such function, and an entry in `FORMATS`.
 """
 
 from collections.abc import Callable
@@ -40,6 +40,7 @@ def open_dataset(
     label_column: LabelColumn = None,
     n_features: int | None = None,
     names: Names = None,
+    labels: bool = True,
 ) -> Dataset:
     """Open a data set; rows are read when they are needed, where the format allows it.
 
@@ -58,6 +59,8 @@ def open_dataset(
     names : tuple of str, optional
         Of these columns, where the model knows them. Of a text or parquet file whose columns have
         names, just these are read, and labels from the only other column or from `label_column`.
+    labels : bool
+        Whether labels are needed: if not, those of a text or parquet file are not read.
 
     Returns
     -------
@@ -80,7 +83,7 @@ def open_dataset(
                 f"the format of {name!r} is not known; names must end in one of: "
                 f"{', '.join(FORMATS)} (text and IDX files may be compressed, with .gz at the end)"
             )
-        more = (names,) if ending in COLUMNAR else ()
+        more = (names, labels) if ending in COLUMNAR else ()
         dataset = FORMATS[ending](name, label_column, n_features, *more)
     if label_column is not None and ending not in COLUMNAR:
         raise DataError(
@@ -89,9 +92,9 @@ def open_dataset(
         )
     table = dataset.train
     if n_features is not None and table.X.shape[1] != n_features:
-        labels = " and labels" if ending in COLUMNAR and table.y is not None else ""
+        beside = " and labels" if ending in COLUMNAR and table.y is not None else ""
         raise DataError(
-            f"the model takes {n_features} columns; {table.source} has {table.X.shape[1]}{labels}"
+            f"the model takes {n_features} columns; {table.source} has {table.X.shape[1]}{beside}"
         )
     return dataset
 

@@ -43,7 +43,11 @@ class Layout(NamedTuple):
 
 
 def read_text(
-    name: str, label_column: LabelColumn, n_features: int | None, wanted: Names = None
+    name: str,
+    label_column: LabelColumn,
+    n_features: int | None,
+    wanted: Names = None,
+    labels: bool = True,
 ) -> Dataset:
     """Read rows of numbers with a label.
 
@@ -52,6 +56,7 @@ def read_text(
     integers, other labels are kept as strings.
     """
     layout = _layout(name, label_column, n_features, wanted)
+    layout = layout if labels else layout._replace(label=None)
     delimiter, width, names, inputs, label = layout
     values, places, codes = array("d"), array("q"), dict[str, int]()
     with _lines(name) as lines:
@@ -79,7 +84,11 @@ def read_text(
 
 
 def read_parquet(
-    name: str, label_column: LabelColumn, n_features: int | None, wanted: Names = None
+    name: str,
+    label_column: LabelColumn,
+    n_features: int | None,
+    wanted: Names = None,
+    labels: bool = True,
 ) -> Dataset:
     """Read columns of numbers and one of labels; missing numbers become NaN."""
     with _parquet(name) as file:
@@ -96,7 +105,7 @@ def read_parquet(
                 )
         sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
         y = None
-        if label is not None:
+        if labels and label is not None:
             values = file.read(columns=[columns[label]]).column(0).to_pylist()
             y = tidy_labels(np.array(values, dtype=object), name)
     if not sizes:
@@ -166,7 +175,7 @@ def _label_place(
         place = width
     if not -width <= place < width:
         alike = [name for name in names if name.casefold() == str(wanted).casefold()]
-        near = f"; did you mean {alike[0][:40]!r}?" if named and alike else ""
+        near = f" (did you mean {alike[0][:40]!r}?)" if named and alike else ""
         found = f"its columns: {listed(names)}{near}" if named else "it has no header"
         raise DataError(
             f"{source} has no label column {wanted!r}; {found}; give a name of its header, or a "
@@ -244,7 +253,8 @@ def _fault(fields: list[str], layout: Layout) -> str:
     column = layout.names[place][:40] if layout.names else place
     return (
         f"{field} is {text[:40]!r}, where a number is expected; if it is the label, give "
-        f"--label-column {column!r}; columns of text must be encoded or left out"
+        f"--label-column {column!r}; text must be encoded or left out, "
+        "missing values filled in"
     )
 
 
