@@ -48,6 +48,8 @@ class Setting:
         What None stands for.
     flag : str
         The option of the command line, where it is another than the name's.
+    contrary : str
+        Help of that option where the default is true, so that it makes it false.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Setting:
     applies: str = ""
     unset: str = ""
     flag: str = ""
+    contrary: str = ""
 
     @property
     def description(self) -> str:

@@ -3,6 +3,7 @@
 An option that is not given is None, and leaves the Python API its own default.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import reduce
@@ -24,17 +25,32 @@ SETTINGS = (*SPARSE_SETTINGS, *DENSE_SETTINGS, "task")
 LIMITS = ("max_trials", "max_seconds")
 
 
+def in_words(names: Iterable[str]) -> str:
+    """Return the names of options as they are typed."""
+    return " and ".join(f"--{name.replace('_', '-')}" for name in names)
+
+
 def of_setting(setting: Setting) -> Options:
     """Return the option of a setting; a flag switches to the contrary of its default."""
-    name = setting.flag or f"--{setting.name.replace('_', '-')}"
-    words, default = setting.description, setting.unset or str(setting.default)
+    name = setting.flag or in_words([setting.name])
+    words, default = as_typed(setting.description), setting.unset or str(setting.default)
     if setting.kind is bool:
-        words = f"Do not {words[0].lower()}{words[1:]}" if setting.default else words
+        words = setting.contrary or words
         flag: dict[str, Any] = {"flag_value": not setting.default, "type": bool, "default": None}
         return click.option(name, setting.name, help=words, **flag)
-    words += f"  [{default}]" if default else ""
+    words += f"  [{as_typed(default)}]" if default else ""
     metavar = {int: "N", float: "X"}.get(setting.kind, "NAME" if setting.choices else "TEXT")
     return click.option(name, setting.name, type=setting.kind, metavar=metavar, help=words)
+
+
+def as_typed(text: str) -> str:
+    """Return a text with settings as options: "--sites moments" for "sites=moments"."""
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        return in_words([name]) + value.replace("=", " ") if value or "_" in name else name
+
+    return re.sub(rf"(?<![\w-])({'|'.join(SETTINGS)})\b(=\w+|)", option, text)
 
 
 def together(options: Iterable[Options]) -> Options:
@@ -57,7 +73,11 @@ stub_memory = text("--stub-memory", "SIZE", "--stub-entries by their bytes: 4GB,
 settings = together([*map(of_setting, SPARSE_SETTINGS.values()), stub_memory])
 
 _method = DENSE_SETTINGS["method"]
-_method = replace(_method, help=f"ivm, on a few active rows; or {_method.help}", default=SPARSE)
+_method = replace(
+    _method,
+    help=f"ivm, on a few active rows, or {_method.help[0].lower()}{_method.help[1:]}",
+    default=SPARSE,
+)
 dense = together(map(of_setting, {**DENSE_SETTINGS, "method": _method}.values()))
 
 task = text(
@@ -107,11 +127,6 @@ as_json = click.option(
 def given(options: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Return those options that were given."""
     return {name: options[name] for name in names if options.get(name) is not None}
-
-
-def in_words(names: Iterable[str]) -> str:
-    """Return the names of options as they are typed."""
-    return " and ".join(f"--{name.replace('_', '-')}" for name in names)
 
 
 def place(options: dict[str, Any]) -> dict[str, Any]:

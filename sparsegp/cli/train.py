@@ -59,10 +59,10 @@ def train(
 ) -> None:
     """Train a classifier on DATA.
 
-    DATA is `digits`, `toy` or a file: .npz with X, y or X_train, y_train, X_test, y_test;
-    "X.npy,y.npy"; text with the label in the last column (.csv, .data, .txt, also .gz); svmlight;
-    IDX; zarr; parquet. The run goes to a directory, from which it can be resumed when it was
-    stopped or killed.
+    DATA is `digits`, `iris`, `toy` or `wine`, or a file: .npz with X, y or X_train, y_train,
+    X_test, y_test; "X.npy,y.npy"; text with the label in the last column (.csv, .data, .txt, also
+    .gz); svmlight; IDX; zarr; parquet. The run goes to a directory, from which it can be resumed
+    when it was stopped or killed.
     """
     limits = shared.given(options, shared.LIMITS)
     if limits and not tuned:

@@ -33,7 +33,7 @@ class Settings(Checked):
         "",
         "Prior densities of what is learnt, such as 'v: lognormal(-1, 1); bias: normal(0, 25)'; "
         "none if empty.",
-        applies="learn",
+        applies="learn=evidence or hmc",
     )
     scaling: str = setting(
         "auto",

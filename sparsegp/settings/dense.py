@@ -19,8 +19,9 @@ class DenseSettings(Settings):
 
     method: str = setting(
         "laplace",
-        "One that takes all rows, a few thousand at most, in O(n^3): laplace, ep, variational, "
-        "gibbs, exact (regression), also with options, such as 'ep(damping=0.5)'.",
+        "A method that takes all rows, a few thousand at most, in O(n^3): laplace, ep, softmax_ep, "
+        "variational, gibbs, online, exact (regression), also with options, such as "
+        "'ep(damping=0.5)'.",
     )
     likelihood: str = setting(
         "",
@@ -37,12 +38,13 @@ class DenseSettings(Settings):
         100,
         "Line searches of evidence, at most, or draws of each chain of hmc.",
         least=1,
-        applies="learn",
+        applies="learn=evidence or hmc",
     )
     averaged: bool = setting(
         True,
         "Average probabilities over the latent values, not take them at their mean.",
         flag="--map",
+        contrary="Take latent values at their mean, and do not average probabilities over them.",
     )
 
     WHOSE: ClassVar[str] = "a dense method, which takes all rows,"

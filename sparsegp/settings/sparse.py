@@ -33,7 +33,7 @@ class TrainSettings(Settings):
         None,
         "Rows to include; pairs of a row and a class with active_per_class.",
         least=1,
-        unset=f"all, at most {DEFAULT_N_ACTIVE}",
+        unset=f"all but validation rows, at most {DEFAULT_N_ACTIVE}",
     )
     kernel: str = setting("50*rbf + 50*matern52", KERNEL)
     criterion: str = setting(
@@ -74,20 +74,21 @@ class TrainSettings(Settings):
     )
     learn: str = setting(
         "none",
-        "none, or evidence: kernels and likelihood by the evidence, with sites=moments.",
+        "none, or evidence: kernels and likelihood by the evidence, with sites=moments; dense "
+        "methods have evidence, and hmc: samples of kernels.",
         choices=("none", "evidence"),
     )
     major_steps: int = setting(
-        15, "Times that the active rows are selected anew.", least=1, applies="learn"
+        15, "Times that the active rows are selected anew.", least=1, applies="learn=evidence"
     )
     minor_steps: int = setting(
-        8, "Line searches between two selections, at most.", least=1, applies="learn"
+        8, "Line searches between two selections, at most.", least=1, applies="learn=evidence"
     )
     strategy: str = setting(
         "constant",
         "What sites do between two selections: constant, hybrid, exact or whole.",
         choices="sparsegp.learning.optimise:STRATEGIES",
-        applies="learn",
+        applies="learn=evidence",
     )
     stub_entries: int | None = setting(
         None,
@@ -115,18 +116,19 @@ class TrainSettings(Settings):
         None,
         "Rows included between two scorings; 1 is the order of the paper.",
         least=1,
-        unset=f"{DEFAULT_PANEL} for posterior all or criterion residual, else 1",
+        unset=f"{DEFAULT_PANEL} for posterior=all or criterion=residual, else 1",
     )
     lookahead: int = setting(
         56,
-        "Rows tried between two questions to the row blocks; changes no result.",
+        "Rows tried between two questions to the row blocks with panel=1; changes no result.",
         least=1,
-        applies="panel=1",
     )
     lazy: bool = setting(
         True,
         "Evaluate only the scores that can matter, not all in every round; changes no result.",
         flag="--no-lazy",
+        contrary="Evaluate all scores in every round, not only those that can matter; changes no "
+        "result.",
     )
     tolerance: float = setting(
         1e-4,
@@ -136,8 +138,8 @@ class TrainSettings(Settings):
     )
     calibration: str = setting(
         "learned",
-        "Of posterior all and of sites moments: learned from validation rows, where there are 300 "
-        "rows or more, or none.",
+        "How probabilities are calibrated with posterior=all or sites=moments: learned from "
+        "validation rows, where there are 300 rows or more, or none.",
         choices=("learned", "none"),
     )
     n_nodes: int = setting(

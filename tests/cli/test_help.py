@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 
@@ -6,6 +7,8 @@ import pytest
 from sparsegp.cli.options import settings_of
 from sparsegp.cli.program import program
 from sparsegp.cli.train import train
+from sparsegp.data.catalog import CATALOG
+from sparsegp.dense import METHODS
 from sparsegp.fit.tune import MAX_TRIALS
 from sparsegp.settings import DenseSettings, TrainSettings, declared
 
@@ -37,6 +40,19 @@ def test_every_setting_has_an_option(owner):
         if setting.kind is not bool and owner is TrainSettings:
             assert setting.default is None or str(setting.default) in options[name].help
     assert f"[{MAX_TRIALS}]" in options["max_trials"].help
+
+
+def test_settings_are_spelt_as_options(invoke):
+    shown = " ".join(invoke("train", "--help").output.split())
+    for words in (
+        "With --sites moments: ",
+        "With --stub-entries: ",
+        "with --active-per-class.",
+        *METHODS,
+    ):
+        assert words in shown
+    assert not re.search(rf"({'|'.join(declared(TrainSettings))})=|With \w+:|Do not", shown)
+    assert all(f"`{name}`" in shown for name in CATALOG)
 
 
 def test_program(invoke):
