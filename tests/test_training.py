@@ -13,6 +13,7 @@ from sparsegp.errors import DataError, Interrupted, SettingsError, StoreError
 from sparsegp.progress import Progress
 from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
+from sparsegp.store import CHECKPOINT, folder_of, read_file, write_file
 from tests.runs import KINDS, Stopper, data_for, train
 
 Arrays = tuple[np.ndarray, np.ndarray]
@@ -191,6 +192,24 @@ def test_runs_with_other_settings_or_data_are_not_resumed(digits: Arrays, tmp_pa
         sparsegp.train(X[:-1], y[:-1], **settings, **how)
     with pytest.raises(StoreError, match="holds another run"):
         sparsegp.train(X, y, **settings, out=tmp_path)
+
+
+@pytest.mark.parametrize("change", ["rounds", "learning", "in_step", "rows", "factor"])
+def test_forged_checkpoints_are_errors_of_the_store(
+    change: str, digits: Arrays, tmp_path: Path
+) -> None:
+    X, y = digits
+    with pytest.raises(Interrupted):
+        sparsegp.train(X, y, n_active=40, **ADF, out=tmp_path, progress=Stopper(3))
+    folder, name = folder_of(tmp_path), min(path.name for path in tmp_path.glob("checkpoint-*"))
+    stored = read_file(folder, name, CHECKPOINT)
+    meta = {key: value for key, value in stored.meta.items() if key != change}
+    arrays = {
+        key: array[..., :1] if key == change else array for key, array in stored.arrays.items()
+    }
+    write_file(folder, name, CHECKPOINT, meta, arrays)
+    with pytest.raises(StoreError, match="checkpoint"):
+        sparsegp.train(X, y, n_active=40, **ADF, out=tmp_path, resume=True)
 
 
 REFUSED: dict[str, dict[str, Any]] = {

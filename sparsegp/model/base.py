@@ -195,7 +195,7 @@ class Model(ABC):
 
         Parameters
         ----------
-        X : array or dask array (n, p)
+        X : array or dask array (n, p), or a data frame of either
             Inputs as they were before scaling. A dask array gives a lazy dask array; one that is
             asked for where a dask client is in use is to be computed by that client.
 

@@ -25,6 +25,8 @@ def map_rows(model: "Model", method: str, X: Any, columns: int) -> Any:
     found = column_names(getattr(X, "columns", ()))
     if model.names is not None and found is not None and found != model.names:
         X = X[[X.columns[place] for place in column_places(model.names, found, "X")]]
+    if hasattr(X, "to_dask_array"):
+        X = X.to_dask_array(lengths=True)
     if not hasattr(X, "dask"):
         X = real_numbers(X, "X")
     if X.ndim != 2 or X.shape[1] != model.n_features:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import dask.array as da
+import dask.dataframe as dd
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -116,6 +117,8 @@ def test_data_frames(frame, tmp_path):
         assert one.names == ("age", "income")
         for rows in (turned, turned.assign(other=1.0), X.to_numpy()):
             np.testing.assert_array_equal(one.predict_proba(rows), expected)
+        lazy = dd.from_pandas(turned, npartitions=2)
+        np.testing.assert_allclose(one.predict_proba(lazy), expected, rtol=1e-12)
         with pytest.raises(DataError, match=r"X must have .* missing: income; found: age, size"):
             one.predict_proba(X.rename(columns={"income": "size"}))
         with pytest.raises(DataError, match=r"X must have .* missing: income; found: age, age"):
