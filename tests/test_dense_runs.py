@@ -55,7 +55,7 @@ def test_command_line(tmp_path: Path) -> None:
 
     run = tmp_path / "run"
     text = invoke("train", data, "--method", "variational", "--out", run, "--quiet")
-    assert "at the end of the fit" in text
+    assert "training error" in text
     assert "log evidence" in invoke("inspect", run)
     record = json.loads(invoke("inspect", run, "--json"))
     assert record["settings"]["method"] == "variational"

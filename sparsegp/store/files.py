@@ -17,6 +17,7 @@ import os
 import re
 import socket
 import stat
+import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -111,7 +112,11 @@ class Directory:
             _sync(self.path.parent)
             handle = _open_regular(path, os.O_RDWR | os.O_CREAT)
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:  # perhaps `holder` of another process, for an instant
+                    time.sleep(0.1)
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 holder = os.read(handle, 100).decode(errors="replace").strip()
                 os.close(handle)

@@ -192,7 +192,7 @@ def test_directories_of_others_are_refused(data: Arrays, tmp_path: Path) -> None
     ("given", "pattern"),
     [
         ({"max_trials": 0}, "max_trials must be at least 1, got 0"),
-        ({"max_seconds": 0.0}, r"max_seconds must be positive, got 0\.0"),
+        ({"max_seconds": 0.0}, r"max_seconds must be above 0, got 0\.0"),
         ({"kernel_per_class": True}, "one kernel for all classes; leave --kernel-per-class out"),
         ({"likelihood": "probit"}, "got likelihood=probit with sites=moments; leave the tuning"),
         ({"task": "regression"}, "tuning is for classification by likelihood=multinomial_probit"),
