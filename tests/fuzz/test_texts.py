@@ -22,11 +22,15 @@ MARKS += ["\0", "\t", " ", "\x0c", "é", "\ud800", "\u202e", "lambda", "for", "i
 MARKS += ["f'{", '"', "'", "-" * 3000, "(" * 150, "[" * 3000, "+1" * 3000, "not ", "@", ":=", "**"]
 
 
+LETTERS = "rbfk12.e-+*/()[]{},;:=#\\'\"\0\t\n \x7f\xa0éß\u0663\u202e\u2028\ud800\uff11\U0001f600"
+"""Some of each kind; a table of all that Unicode has takes half a minute to make."""
+
+
 def words(names):
     parts = st.sampled_from([*names, *(f"{name}(" for name in names), *NUMBERS, *MARKS])
     arguments = st.lists(st.sampled_from(NUMBERS) | parts, max_size=4).map(", ".join)
     calls = st.builds("{}({})".format, st.sampled_from(names), arguments)
-    return st.lists(parts | calls, max_size=8).map("".join) | calls | st.text(max_size=20)
+    return st.lists(parts | calls, max_size=8).map("".join) | calls | st.text(LETTERS, max_size=20)
 
 
 def read_kernel(text):
