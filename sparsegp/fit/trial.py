@@ -100,7 +100,7 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
     """Fit the first rows of a sample with a kernel, and compare with the held-out rows.
 
     Numerical breakdown is an outcome, not an error: the kernel does not suit the data or the
-    precision, or has no length scale that could be one for every column.
+    precision.
     """
     began, kernel, leads = time.thread_time(), trial.kernel, True
     if trial.rival:
