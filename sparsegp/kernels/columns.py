@@ -54,6 +54,10 @@ class ByColumn(Kernel):
         """The length scales as an array."""
         return np.asarray(self.length_scales, np.float64)
 
+    def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
+        """Return 1 and (deviation / l_j)^2; see `Kernel.slope_variances`."""
+        return 1.0, (deviations / self.scales) ** 2
+
     def _diag(self, X: Floats) -> Floats:
         return np.ones(X.shape[:-1], X.dtype)
 
