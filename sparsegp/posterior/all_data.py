@@ -133,7 +133,7 @@ def _learn(problem: "Problem", rows: Rows, state: Ascents) -> Plan:
         search.note(problem.validation, ascent.point, gain > small)
         nlpp = -float(problem.validation.mean())
         state.searched += 1
-        rows.report(state, state.searched, objective=ascent.value, gain=gain, validation_nlpp=nlpp)
+        rows.report(state, state.searched, validation_nlpp=nlpp)
     best = search.best
     assert best is not None  # over
     problem.set_scale(best.scale)
@@ -151,7 +151,7 @@ def _climb(problem: "Problem", rows: Rows, state: Ascents, most: int) -> Ascent:
     while not state.over and state.rounds < most:
         gain = ascent.step(problem.value_and_gradient, problem.solve, problem.resolution)
         state.rounds, state.over = state.rounds + 1, bool(gain <= small)
-        rows.report(state, state.searched + state.rounds, objective=ascent.value, gain=gain)
+        rows.report(state, state.searched + state.rounds)
     if not state.over and most == MAX_ROUNDS:
         logger.warning("posterior all: stopped after %d rounds, gain %.3g", MAX_ROUNDS, gain)
     return ascent
