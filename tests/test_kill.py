@@ -32,7 +32,7 @@ RUNS: dict[str, tuple[object, ...]] = {
     "tuned": ("--n-active", 40, "--tune", "--max-trials", 10),
     "gibbs": ("--method", "gibbs(chains=4, samples=100, thin=20, particles=0)"),
 }
-KILLS = int(os.environ.get("SPARSEGP_KILLS", "10"))
+KILLS = int(os.environ.get("SPARSEGP_KILLS", "4"))
 """Of each run in the long tests."""
 Outcome = tuple[list[int], dict[str, np.ndarray]]
 

@@ -108,6 +108,18 @@ def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:
     }
 
 
+def relevances(model: Model) -> dict[str, float]:
+    """Return the relevances of the columns by name, or number, largest first; none if it has none.
+
+    See `Model.relevances`.
+    """
+    found = model.relevances
+    if found is None:
+        return {}
+    names = model.names or [str(number) for number in range(model.n_features)]
+    return {names[j]: float(found[j]) for j in np.argsort(-found, kind="stable")}
+
+
 def facts(model: Model) -> dict[str, Any]:
     """Return what a model is, for the records of commands."""
     return {

@@ -12,6 +12,7 @@ from sparsegp.kernels.columns import ARD, Laplace
 from sparsegp.kernels.linear import Linear
 from sparsegp.kernels.pair import half_squared_norms
 from sparsegp.kernels.parse import brief, parse, parse_many
+from sparsegp.kernels.relevances import relevances
 from sparsegp.kernels.stationary import RBF, Matern32, Matern52
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "half_squared_norms",
     "parse",
     "parse_many",
+    "relevances",
 ]

@@ -61,6 +61,14 @@ class Kernel(ABC):
     def _slopes(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
         """Return what `slopes` does; the arrays may not be overwritten."""
 
+    @abstractmethod
+    def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
+        """Return the prior variance of the latent function, and that of its slopes, (p,).
+
+        Slopes are along columns of these standard deviations, (p,). Those of functions that are
+        not smooth are taken as of smooth ones with the same length scales; see `relevances`.
+        """
+
     @property
     def n_distances(self) -> int:
         """How often `_matrix` uses the distances of the pair."""
@@ -190,6 +198,10 @@ class Kernel(ABC):
     def complete(self) -> bool:
         """Whether no parameter is left to `fill`."""
         return all(getattr(self, field.name) is not None for field in fields(self))
+
+    def has_scale_of_each(self, n_features: int) -> bool:
+        """Whether the kernel, or a part of it, has a length scale for every column."""
+        return self.variadic and len(self.parameter_names) == n_features
 
     def fill(self, variances: Doubles) -> "Kernel":
         """Return the kernel with the length scales left out replaced by a rule.

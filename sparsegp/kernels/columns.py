@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from sparsegp.errors import SettingsError
 from sparsegp.kernels.base import Kernel
 from sparsegp.kernels.checks import positive, readable, within
 from sparsegp.kernels.pair import Pair, half_squared_distance, towards
+from sparsegp.math.differences import summed_differences
 from sparsegp.types import Doubles, Floats
 
 WIDTH = 0.8
@@ -53,6 +53,10 @@ class ByColumn(Kernel):
     def scales(self) -> Doubles:
         """The length scales as an array."""
         return np.asarray(self.length_scales, np.float64)
+
+    def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
+        """Return 1 and (deviation / l_j)^2; see `Kernel.slope_variances`."""
+        return 1.0, (deviations / self.scales) ** 2
 
     def _diag(self, X: Floats) -> Floats:
         return np.ones(X.shape[:-1], X.dtype)
@@ -119,15 +123,10 @@ class Laplace(ByColumn, name="laplace"):
 
     def _matrix(self, pair: Pair) -> Floats:
         within(1 / self.scales.min(), pair.X.dtype, self)
-        batch = np.broadcast_shapes(pair.X.shape[:-2], pair.Z.shape[:-2])
-        X, Z = (
-            np.broadcast_to(rows / self.scales, (*batch, *rows.shape[-2:]))
-            for rows in (pair.X, pair.Z)
-        )
-        K = np.empty((*batch, X.shape[-2], Z.shape[-2]), pair.X.dtype)
-        for index in np.ndindex(batch):
-            with np.errstate(over="ignore"):  # too far for the precision: covariance zero
-                np.negative(cdist(X[index], Z[index], "cityblock"), out=K[index], casting="unsafe")
+        weights = np.broadcast_to(1 / self.scales, pair.X.shape[-1:])
+        with np.errstate(over="ignore"):  # too far for the precision: covariance zero
+            K = summed_differences(pair.X, pair.Z, weights)
+        np.negative(K, out=K)
         return np.exp(K, out=K)
 
     def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:

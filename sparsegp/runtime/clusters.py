@@ -7,6 +7,7 @@ or the ``scheduler`` (its address) or ``scheduler_file`` of a cluster that runs 
 ``tls`` the folder of its certificate.
 """
 
+import gc
 import json
 import logging
 import re
@@ -234,7 +235,12 @@ def _start(
 
 
 def _within(seconds: float, make: Callable[[], Any]) -> Any:
-    """Return what `make` returns; what comes too late, a TimeoutError, is closed."""
+    """Return what `make` returns; what comes too late, a TimeoutError, is closed.
+
+    Garbage is collected first: a client that was lost is closed by its finalizer, which waits for
+    ever where it happens to run while another client of this process starts.
+    """
+    gc.collect()
     made: Future[Any] = Future()
 
     def run() -> None:

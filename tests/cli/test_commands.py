@@ -159,14 +159,25 @@ def test_regression(invoke, files, tmp_path, last_json):
     shown = invoke("evaluate", run, data).stdout
     assert "of the 95 % intervals" in shown
     assert "confusion" not in shown
-    refused = invoke("evaluate", run, data, "--plots", run / "plots", code=2)
-    assert "--plots draws pictures of classifiers" in refused.stderr
+    shown = invoke("evaluate", run, data, "--plots", run / "plots").stdout.splitlines()
+    assert shown[-1] == f"picture: {run / 'plots' / 'relevances.png'}"
     shown = invoke("inspect", run).stdout.splitlines()
     assert [line.split()[0] for line in shown[-8:-5]] == ["1", "2", "3"]  # steps of learning
+    ranked = [line.split()[0] for line in shown[-14:-9]]
+    assert ranked[:3] == ["column", "0", "2"]  # those that matter
     assert shown[-5].startswith("learning curve")
     assert "heldout_mse" in shown[-4]
     record = last_json(invoke("inspect", run, "--json").stdout)
     assert [len(step["criterion"]) > 1 for step in record["learning"]] == [True] * 3
+    assert list(record["relevances"]) == ranked[1:]
+    assert sum(record["relevances"].values()) == pytest.approx(1.0)
+
+
+def test_pictures_of_a_regression_need_relevances(invoke, files, tmp_path):
+    run, data = tmp_path / "run", files / "numbers.npz"
+    invoke("train", data, "--out", run, "--task", "regression", "--n-active", 20, "--quiet")
+    refused = invoke("evaluate", run, data, "--plots", run / "plots", code=2)
+    assert "relevances of kernels such as ard" in refused.stderr
 
 
 class TestEstimate:

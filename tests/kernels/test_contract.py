@@ -26,6 +26,7 @@ from sparsegp.kernels import (
     Product,
     Sum,
     parse,
+    relevances,
 )
 
 P = 5
@@ -322,6 +323,33 @@ def test_overflow_of_constants_is_refused(X):
         (1e300 * RBF(1) * 1e300)(X, X)
     with pytest.raises(SettingsError, match="got a factor inf"):
         RBF(1e-200)(X, X)
+
+
+SMOOTH = [RBF(1.7), ARD(SCALES), 2 * ARD(SCALES) * (RBF(1.7) + 0.5) + 3, 0.3 * Linear() + RBF(2.0)]
+
+
+@pytest.mark.parametrize("kernel", SMOOTH, ids=str)
+def test_slope_variances_are_those_of_finite_differences(kernel):
+    """The variance of (f(he) - f(-he)) / 2h in units of the deviations."""
+    deviations, h = np.arange(1.0, P + 1.0), 1e-3
+    variance, slopes = kernel.slope_variances(deviations)
+    if "linear" not in str(kernel):
+        assert variance == pytest.approx(kernel.diag(np.zeros((1, P)))[0])
+    steps = h * deviations[:, None, None] * np.eye(P)[:, None] * np.array([[1.0], [-1.0]])
+    K = kernel(steps, steps)
+    found = (K[:, 0, 0] + K[:, 1, 1] - 2 * K[:, 0, 1]) / (2 * h) ** 2
+    np.testing.assert_allclose(slopes, found, rtol=1e-4)
+
+
+def test_relevances():
+    scales, deviations = np.array(SCALES), np.array([1.0, 2.0, 0.0, 1.0, 1.0])
+    expected = deviations / scales / (deviations / scales).sum()
+    for kernel in (ARD(SCALES), 3 * Laplace(SCALES) + 1, ARD(SCALES) * Laplace(SCALES)):
+        np.testing.assert_allclose(relevances([kernel, kernel], deviations), expected, rtol=1e-12)
+    mixed = relevances([ARD(SCALES) + RBF(1e-3)], np.ones(P))
+    np.testing.assert_allclose(mixed, 1 / P, rtol=1e-3)  # the shorter length scale decides
+    assert relevances([RBF(1.0) + Linear(), Laplace((2.0,))], deviations) is None
+    assert relevances([ARD(SCALES)], np.zeros(P)) is None
 
 
 def test_no_square_root_of_rounding_below_zero():

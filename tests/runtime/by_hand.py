@@ -1,5 +1,6 @@
 """A scheduler and workers that a test starts one by one, each a process, and does things to."""
 
+import gc
 import signal
 import subprocess
 from contextlib import suppress
@@ -31,6 +32,7 @@ class Cluster:
         assert wait_until(self.file.exists, 30), "the scheduler did not start"
         for _ in range(self.n_workers):
             self.add()
+        gc.collect()  # a client of an earlier test, finalized while this one starts, would hang
         self.client: Any = Client(scheduler_file=str(self.file), set_as_default=False)
         self.client.wait_for_workers(self.n_workers, timeout=60)
         return self

@@ -1,5 +1,6 @@
 """Opening runtimes: words, addresses, files; who may join; what is said of mistakes."""
 
+import gc
 import logging
 import os
 import re
@@ -9,7 +10,9 @@ import socket
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
+from typing import Any
 
 import click
 import dask.array as da
@@ -143,6 +146,19 @@ def test_nobody_answers(tmp_path: Path) -> None:
         damaged.write_text(text)
         with pytest.raises(ClusterError, match="holds no scheduler address"):
             connect(damaged)
+
+
+def test_no_lost_client_is_finalized_while_another_starts(address: str) -> None:
+    """Their locks are the same one."""
+    lost: Any = type("Lost", (), {})()
+    lost.itself, alive = lost, weakref.ref(lost)
+    del lost
+    gc.disable()
+    try:
+        connect(address).close()
+        assert alive() is None
+    finally:
+        gc.enable()
 
 
 def test_too_few_workers(address: str) -> None:

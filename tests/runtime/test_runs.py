@@ -129,7 +129,7 @@ def test_anything_at_random(
     """Run after run; one that gives up for want of workers is resumed, as its user would do."""
     settings = {**SETTINGS, "lazy": False}  # takes longer, changes no result
     rng, over = random.Random(int(os.environ.get("SPARSEGP_SOAK_SEED", "0"))), threading.Event()
-    end, runs = time.monotonic() + float(os.environ.get("SPARSEGP_SOAK_SECONDS", "60")), 0
+    end, runs = time.monotonic() + float(os.environ.get("SPARSEGP_SOAK_SECONDS", "20")), 0
     with Cluster(tmp_path) as cluster, ThreadPoolExecutor(1) as pool:
         disturbing = pool.submit(disturb, cluster, rng, over)
         try:
