@@ -190,7 +190,7 @@ def test_runs_with_other_settings_or_data_are_not_resumed(digits: Arrays, tmp_pa
         sparsegp.train(swapped, y, **settings, **how)
     with pytest.raises(SettingsError, match="rows was 1437"):
         sparsegp.train(X[:-1], y[:-1], **settings, **how)
-    with pytest.raises(StoreError, match="holds another run"):
+    with pytest.raises(StoreError, match="holds an unfinished run"):
         sparsegp.train(X, y, **settings, out=tmp_path)
 
 

@@ -37,6 +37,7 @@ RUN = ("block_rows", "scratch", "checkpoint_every", "keep_last")
 @shared.number("--checkpoint-every", "Inclusions between two checkpoints.")
 @shared.number("--keep-last", "Checkpoints that are kept.")
 @shared.resume
+@shared.overwrite
 @click.option(
     "--tune", "tuned", is_flag=True, help="Choose the kernel first, as `sparsegp tune` does."
 )
@@ -51,6 +52,7 @@ def train(
     test: str | None,
     out: str | None,
     resume: bool,
+    overwrite: bool,
     tuned: bool,
     label_column: str | None,
     quiet: bool,
@@ -76,6 +78,8 @@ def train(
     from sparsegp.settings import settings_given
     from sparsegp.store import MODEL_FILE, folder_of
 
+    if overwrite and tuned:
+        raise SettingsError("--overwrite does not go with --tune; choose another --out")
     typed = shared.settings_of(options)
     enlarge, settings = virtual.prepare(options, typed, tuned)
     (tunable if tuned else settings_given)(**settings).require_used(typed)  # before data are read
@@ -87,7 +91,8 @@ def train(
         table, held_out = training_tables(data, test, label_column)
         table = enlarge(table)
         progress.begin("prepare")
-        run: dict[str, Any] = {"out": directory, "resume": resume, "progress": progress}
+        run: dict[str, Any] = {"out": directory, "progress": progress}
+        run["resume"] = resume or (tuned and MODEL_FILE in folder_of(directory).sizes())
         run["runtime"] = stack.enter_context(open_runtime(**place))
         choice = None
         if tuned:
@@ -95,7 +100,7 @@ def train(
             settings["kernel"] = choice["kernel"]
             choice["trials"] = len(choice["trials"])
             progress.begin("prepare")
-        run |= shared.given(options, RUN)
+        run |= {"overwrite": overwrite, **shared.given(options, RUN)}
         model = sparsegp.train(table, test=held_out, **run, **settings)
         folder = folder_of(directory)
         write_history(folder, model.history)

@@ -319,7 +319,7 @@ def site_rule(settings: TrainSettings, n_classes: int) -> SiteRule:
     if moments and several and not settings.kernel_per_class:
         raise SettingsError(
             f"sites=moments of likelihood={settings.likelihood} differ from class to class, so "
-            "each needs a kernel of its own; give kernel_per_class (--kernel-per-class)"
+            "each needs a kernel of its own; give kernel_per_class=True"
         )
     if settings.learn == "evidence" and several and settings.strategy != "constant":
         raise SettingsError(

@@ -86,7 +86,7 @@ def _select(run: SparseRun) -> None:
         raise NumericalError(
             f"a step of learning needs rows with sites of precision above {run.settings.epsilon:g},"
             f" found none with kernel '{of.kernels[0]}' and likelihood {of.likelihood}; start from "
-            "others, give a --hyperprior or a smaller --epsilon"
+            "others, give a `hyperprior` or a smaller `epsilon`"
         )
 
 
@@ -136,7 +136,7 @@ def _bounded(
     if new := [name for name in found if name not in former]:
         run.progress.message(
             f"learning took {', '.join(new)} as far as it may: {FARTHEST:g} from the start, in "
-            "logarithms or, for biases and thresholds, latent units; a --hyperprior keeps it "
+            "logarithms or, for biases and thresholds, latent units; a hyperprior keeps it "
             "nearer, another start of kernel or likelihood moves the bound"
         )
     return {"bounded": found} if found else {}

@@ -30,6 +30,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     test: tuple[Any, Any] | Table | None = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     checkpoint_every: int | None = None,
     keep_last: int = 2,
     block_rows: int | None = None,
@@ -49,9 +50,12 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     test : pair (X, y) or Table, optional
         Held-out rows whose error is followed along the learning curve.
     out : path or URL, optional
-        Directory for checkpoints and the model, or a place in a store, such as s3://bucket/run.
+        Directory for checkpoints and the model, or a place in a store, such as s3://bucket/run. If
+        the same run is there, and finished, its model is returned.
     resume : bool
         Go on with the run in `out`, if there is one.
+    overwrite : bool
+        Delete the run in `out`, if there is one, and begin anew.
     checkpoint_every : int, optional
         Inclusions, or other steps, between two checkpoints. If left out they are written as often
         as takes a fiftieth of the time.
@@ -88,8 +92,11 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
             raise SettingsError(f"test must be a pair of inputs and labels, got {quoted(test)}")
         test = table_from_arrays(*test, source="test")
     chosen, shown = settings_given(**settings), progress or Progress()
-    store = None if out is None else RunDirectory(out, keep_last, shown.message)
-    if store is not None:
+    store = None
+    if out is not None:
+        if resume and overwrite:
+            raise SettingsError("give only one of `resume` and `overwrite`")
+        store = RunDirectory(out, keep_last, shown.message, overwrite)
         store.check_free(resume)
     elif resume:
         raise SettingsError("resume needs the directory of the run: give out")

@@ -36,7 +36,7 @@ TEXTS = {
     "1,2,0\n3,4,1\n5,1\n": "line 3 has 2 fields; 3 are",
     "1,2,x\n3,4,5,y\n": "line 2 has 4 fields; 3 are",
     "a,y\n1,2,0\n3,4,1\n": "line 2 has 3 fields; 2 are",
-    "a,b,y\n1,2,u\n\n3,red,v\n": r"line 4: field 2 \('b'\) is 'red'.*-column 'b'; .*left out",
+    "a,b,y\n1,2,u\n\n3,red,v\n": r"line 4: field 2 \('b'\) is 'red'.*_column='b'; .*left out",
     "a,b,a,y\n1,2,3,0\n": "name of its own; .*a.csv has 2 columns 'a': rename",
     "1,2,0\n3,?,1\n": r"line 2: field 2 is '\?'",
     "1,2,0\n3,4_0,1\n": "line 2: field 2 is '4_0'",

@@ -253,7 +253,7 @@ def _fault(fields: list[str], layout: Layout) -> str:
     column = layout.names[place][:40] if layout.names else place
     return (
         f"{field} is {text[:40]!r}, where a number is expected; if it is the label, give "
-        f"--label-column {column!r}; text must be encoded or left out, "
+        f"label_column={column!r}; text must be encoded or left out, "
         "missing values filled in"
     )
 
