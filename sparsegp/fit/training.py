@@ -14,7 +14,7 @@ from sparsegp.fit.learning import learn
 from sparsegp.interrupt import StopRequest
 from sparsegp.model import Model, SparseModel
 from sparsegp.posterior import POSTERIORS, ActiveRows
-from sparsegp.progress import Progress
+from sparsegp.progress import Progress, require_progress
 from sparsegp.runtime import Where, open_runtime
 from sparsegp.settings import DenseSettings, settings_given
 from sparsegp.store import RunDirectory
@@ -88,7 +88,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise SettingsError(f"test must be a pair of inputs and labels, got {quoted(test)}")
         test = table_from_arrays(*test, source="test")
-    chosen, shown = settings_given(**settings), progress or Progress()
+    chosen, shown = settings_given(**settings), require_progress(progress)
     store = None
     if out is not None:
         if resume and overwrite:

@@ -34,7 +34,7 @@ from sparsegp.math.summation import quantum
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
 from sparsegp.posterior.calibration import fit, latent_validation
 from sparsegp.posterior.early_stopping import Search, scale_of
-from sparsegp.state import from_arrays
+from sparsegp.state import from_arrays, require_shapes
 from sparsegp.types import Doubles
 
 logger = logging.getLogger(__name__)
@@ -58,6 +58,7 @@ def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     """
     problem = Problem(active, rows)
     state = from_arrays(Ascents, rows.former) if rows.former else Ascents()
+    state.require(problem.start().shape)
     if state.plan is None:
         state.plan = _learn(problem, rows, state) if rows.calibrate else Plan()
     plan = state.plan
@@ -118,6 +119,13 @@ class Ascents:
     ascent: Ascent | None = None
     rounds: int = 0
     over: bool = False
+
+    def require(self, shape: tuple[int, ...]) -> None:
+        """Raise a `StoreError` if a point is not one of coefficients of this shape."""
+        search = self.search
+        for each in (search.best, search.halfway, search.ascent, search.leader, self.ascent):
+            if each is not None:
+                require_shapes({"point": each.point}, {"point": shape})
 
 
 def _learn(problem: "Problem", rows: Rows, state: Ascents) -> Plan:
