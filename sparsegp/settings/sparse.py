@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sparsegp.errors import SettingsError
 from sparsegp.fields import documented, setting
-from sparsegp.settings.base import KERNEL, Settings
+from sparsegp.settings.base import KERNEL, LEARNT, Settings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -298,7 +298,9 @@ class TrainSettings(Settings):
     @classmethod
     def _completed(cls, task: str | None, named: dict[str, Any]) -> dict[str, Any]:
         if task == "regression":
-            named = {"likelihood": "gaussian", **named}
+            more = {**LEARNT, "major_steps": 5, "precision": "float64"}
+            given = named.keys() & {"learn", "likelihood"}
+            named = {**({"likelihood": "gaussian"} if given else more), **named}
         if named.get("active_per_class"):
             named = {"sites": "moments", "kernel_per_class": True, **named}
         usual = named.get("likelihood", cls.likelihood) == cls.likelihood

@@ -173,6 +173,14 @@ def test_regression(invoke, files, tmp_path, last_json):
     assert sum(record["relevances"].values()) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("method", ["ivm", "exact"])
+def test_a_regression_learns_by_itself(method, invoke, files, tmp_path, last_json):
+    arguments = ("--task", "regression", "--method", method, "--out", tmp_path / "run", "--quiet")
+    more = ("--n-active", 60) if method == "ivm" else ()
+    record = last_json(invoke("train", files / "numbers.npz", *arguments, *more, "--json").stdout)
+    assert record["r2"] > 0.8
+
+
 def test_pictures_of_a_regression_need_relevances(invoke, files, tmp_path):
     run, data = tmp_path / "run", files / "numbers.npz"
     invoke("train", data, "--out", run, "--task", "regression", "--n-active", 20, "--quiet")

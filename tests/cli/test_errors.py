@@ -74,7 +74,7 @@ REFUSED = [
     ("train pair.npz --scheduler-file /nothing.json", r"/nothing\.json cannot be read"),
     ("train pair.npz --scheduler a:1 --tls ~nobody-at-all", r"must hold ca\.pem"),
     ("train pair.npz --tls here", "--tls goes with --scheduler or --scheduler-file"),
-    (f"train pair.npz --out {'x' * 300}", ".*name too long"),
+    (f"train pair.npz --quiet --out {'x' * 300}", ".*name too long"),
     # tuning
     ("train pair.npz --max-seconds 5 --max-trials 5", "limits a tuning; give --tune too"),
     ("tune pair.npz --max-trials 0", "--max-trials must be at least 1, got 0"),
