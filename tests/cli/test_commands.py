@@ -1,5 +1,6 @@
 """Train, predict, evaluate, inspect and estimate, as a user does it."""
 
+import re
 from dataclasses import asdict
 
 import numpy as np
@@ -109,6 +110,7 @@ class TestEvaluate:
         result = invoke("train", files / "pair.npz", *arguments, "--quiet")
         assert result.stderr.startswith("warning: ")
         assert "of them" in result.stdout
+        assert re.search(r"nlpp .* nats, of the \d+ other rows", result.stdout)
         assert f"sparsegp predict '{tmp_path / 'my run'}' DATA" in result.stdout
 
 
