@@ -65,9 +65,14 @@ def train(
     when it was stopped or killed.
     """
     limits = shared.given(options, shared.LIMITS)
+    if not tuned and options["kernel"] == "auto":
+        tuned, limits = True, {"max_trials": None, **limits}
     if limits and not tuned:
         named = shared.in_words(limits)
-        raise SettingsError(f"{named} limits a tuning; give --tune too, or leave it out")
+        raise SettingsError(
+            f"{named} limits a search for the kernel; give --tune or --kernel auto too, or leave "
+            "it out"
+        )
     import sparsegp
     from sparsegp.cli.tables import facts, score, stem, training_tables
     from sparsegp.fit.tune import tunable
@@ -92,7 +97,8 @@ def train(
         choice = None
         if tuned:
             choice = sparsegp.tune(table, **limits, **run, **settings).to_json()
-            settings["kernel"] = choice["kernel"]
+            found = {name: choice[name] for name in ("kernel", "scaling", "n_active")}
+            settings |= {name: value for name, value in found.items() if value is not None}
             choice["trials"] = len(choice["trials"])
             progress.begin("prepare")
         run |= shared.given(options, RUN)

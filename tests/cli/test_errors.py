@@ -71,7 +71,7 @@ REFUSED = [
     ("train pair.npz --tls here", "--tls goes with --scheduler or --scheduler-file"),
     (f"train pair.npz --out {'x' * 300}", ".*name too long"),
     # tuning
-    ("train pair.npz --max-seconds 5 --max-trials 5", "limits a tuning; give --tune too"),
+    ("train pair.npz --max-seconds 5 --max-trials 5", "limits a search for the kernel; give --tune"),
     ("tune pair.npz --max-trials 0", "max_trials must be at least 1, got 0"),
     ("tune pair.npz --max-seconds -1", "max_seconds must be above 0, got -1"),
     ("tune pair.npz --kernel-per-class", "one kernel for all classes"),
