@@ -136,6 +136,19 @@ def test_repr_is_short(small: dict[str, Model]) -> None:
     assert all(len(repr(model)) < 200 for model in small.values())
 
 
+def test_relevances(small: dict[str, Model]) -> None:
+    X = np.random.default_rng(1).standard_normal((80, 3)) * [1.0, 10.0, 0.0]
+    y, kernel = (X[:, 0] > 0).astype(int), "10*ard(1, 2, 3) + laplace(1, 2, 3)"
+    for how in ({"n_active": 40, "posterior": "adf"}, {"method": "laplace"}):
+        model = sparsegp.train(X, y, kernel=kernel, **how)
+        assert model.relevances is not None
+        assert_allclose(model.relevances, [2 / 3, 1 / 3, 0.0])  # the last column is constant
+        model = sparsegp.train(X, y, kernel=kernel, scaling="none", **how)
+        assert model.relevances is not None
+        assert 0.7 < model.relevances[1] < 0.95  # 5 / 6, by the rows that are held
+    assert small["sparse"].relevances is None
+
+
 def test_no_rows(small: dict[str, Model]) -> None:
     X = np.empty((0, 3))
     for name, model in small.items():

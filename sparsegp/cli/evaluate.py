@@ -24,8 +24,8 @@ MOST = 10
 @shared.text(
     "--plots",
     "DIR",
-    "Draw reliability, errors against rejections, confusions and the learning curve (.png; "
-    'needs the extra "plot").',
+    "Draw reliability, errors against rejections, confusions and the relevances of the columns "
+    '(.png; needs the extra "plot").',
 )
 @shared.label_column
 @shared.as_json
@@ -38,7 +38,7 @@ def evaluate(
     Labels that were never seen in training count as errors. nlpp is the mean negative log
     predictive probability in nats; ece has 15 equal bins.
     """
-    from sparsegp.cli.tables import figures, score, table_for
+    from sparsegp.cli.tables import figures, relevances, score, table_for
     from sparsegp.model import load
     from sparsegp.report import Evaluation, evaluation_pictures
 
@@ -49,13 +49,18 @@ def evaluate(
         warning = f"warning: {rows.source} has labels that the model does not know"
         show([f"{warning}: {listed(unseen)}; they count as errors"], err=True)
     lines = pairs({"data": rows.source, **figures(evaluation)})
+    judged, ranked = evaluation if isinstance(evaluation, Evaluation) else None, relevances(model)
+    if judged is not None:
+        lines += confusions(judged)
     pictures = []
-    if isinstance(evaluation, Evaluation):
-        lines += confusions(evaluation)
-        if plots is not None:
-            pictures = [str(path) for path in evaluation_pictures(evaluation, model.history, plots)]
-    elif plots is not None:
-        raise SettingsError("--plots draws pictures of classifiers; leave it out")
+    if plots is not None:
+        if judged is None and not ranked:
+            raise SettingsError(
+                "--plots draws classifiers, and relevances of kernels such as ard, which this "
+                "regression has not; leave it out"
+            )
+        drawn = evaluation_pictures(judged, plots, ranked)
+        pictures = [str(path) for path in drawn]
     record = {"run": run, "source": rows.source, **evaluation.to_json(), "unseen": unseen}
     record["pictures"] = pictures
     shown = [*lines, *(f"picture: {picture}" for picture in pictures)]

@@ -7,20 +7,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparsegp.cli import options as shared
-from sparsegp.cli.output import json_line, listed, pairs, records_table, show, size
+from sparsegp.cli.output import json_line, listed, pairs, records_table, show, size, table
 
 if TYPE_CHECKING:
     from sparsegp.model import Model
 
 STEP = ("step", "criterion", "evaluations")
+MOST_RELEVANT = 10
+"""Columns that are listed by their relevance."""
 HELD_OUT = ("heldout_error", "heldout_mse", "heldout_nlpp")
 POINT = ("n_active", "seconds", "train_error", "train_mse")
-"""Columns of the tables of learning and of the learning curve."""
+"""Columns of the tables of learning and of the selection."""
 
 GO_ON = {
     "unfinished": "; go on by `sparsegp train ... --resume`",
     "being tuned": "; go on by the same command with --resume",
 }
+
+PLAIN = {"objective": "penalised log likelihood"}
+"""What figures of the posterior are called in words."""
 
 NOTHING: dict[str, Any] = {
     **dict.fromkeys(("kernels", "scaling", "calibration", "posterior", "seconds", "progress")),
@@ -30,6 +35,7 @@ NOTHING: dict[str, Any] = {
     "names": [],
     "history": [],
     "learning": [],
+    "relevances": {},
 }
 """What is known of results before there are any."""
 
@@ -40,8 +46,10 @@ NOTHING: dict[str, Any] = {
 def inspect(run: str, as_json: bool) -> None:
     """Show what RUN holds, finished or not.
 
-    That is settings, classes, active rows, learning curve, sizes and times. A run that is not
-    finished is shown as of its newest checkpoint, also while it goes on.
+    That is settings, classes, active rows, sizes and times; and, where the kernel
+    has a length scale for every column, the relevances of the columns: standard deviation divided
+    by length scale, in shares. A run that is not finished is shown as of its newest checkpoint,
+    also while it goes on.
     """
     from sparsegp.fit.tune import read_records
     from sparsegp.model import load
@@ -66,12 +74,13 @@ def inspect(run: str, as_json: bool) -> None:
 
 def finished(model: "Model") -> dict[str, Any]:
     """Return the record of a finished run, from its model."""
-    from sparsegp.cli.tables import facts
+    from sparsegp.cli.tables import facts, relevances
 
     history = [dict(point) for point in model.history]
     return {
         "state": "finished",
         **facts(model),
+        "relevances": relevances(model),
         "calibration": asdict(model.calibration),
         "posterior": {name: value for name, value in model.report.items() if name != "learning"},
         "n_wanted": len(model.rows),
@@ -149,7 +158,7 @@ def in_words(record: dict[str, Any]) -> list[str]:
     others = [f"{name}={value}" for name, value in settings.items() if value != usual.get(name)]
     progress, calibration = record["progress"] or {}, record["calibration"] or {}
     posterior = {
-        name: value
+        PLAIN.get(name, name): value
         for name, value in (record["posterior"] or {}).items()
         if isinstance(value, int | float) and name not in calibration
     }
@@ -182,9 +191,15 @@ def in_words(record: dict[str, Any]) -> list[str]:
     ]
     curve = records_table(record["history"], (*POINT, *HELD_OUT))
     if curve and "method" not in settings:
-        curve.insert(0, "learning curve: figures of the selection, not of the model")
+        curve.insert(
+            0, "while selecting: figures of the selection's own marginals, not of the model"
+        )
+    ranked = list(record["relevances"].items())
+    if rest := ranked[MOST_RELEVANT:]:
+        ranked = [*ranked[:MOST_RELEVANT], (f"... {len(rest)} more", sum(r for _, r in rest))]
     return [
         *pairs(named),
+        *table(("column", "relevance"), ((name, f"{share:.4f}") for name, share in ranked)),
         *records_table(steps, (*STEP, *HELD_OUT, "kernel")),
         *curve,
         *trials_table(tuning["trials"] if tuning else [], (tuning or {}).get("chosen")),

@@ -108,6 +108,26 @@ def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:
     }
 
 
+def relevances(model: Model) -> dict[str, float]:
+    """Return the relevances of the columns by name, or number, largest first; none if it has none.
+
+    See `Model.relevances`.
+    """
+    found = model.relevances
+    if found is None:
+        return {}
+    names = model.names or [str(number) for number in range(model.n_features)]
+    return {names[j]: float(found[j]) for j in np.argsort(-found, kind="stable")}
+
+
+def validation_nlpp(model: Model) -> float | None:
+    """Return that of the validation rows, as the posterior was chosen; None if there were none."""
+    found = model.report.get("validation_nlpp")
+    if isinstance(found, dict):  # by the scale of the prior
+        found = found.get(f"{model.calibration.prior_scale:.4g}")
+    return found
+
+
 def facts(model: Model) -> dict[str, Any]:
     """Return what a model is, for the records of commands."""
     return {
@@ -118,4 +138,5 @@ def facts(model: Model) -> dict[str, Any]:
         "n_active": len(model.rows),
         "kernels": [str(kernel) for kernel in model.kernels],
         "scaling": model.scaling.name,
+        "validation_nlpp": validation_nlpp(model),
     }

@@ -89,6 +89,11 @@ class Scaling:
                 f"the knots of a scaling must be 2 to {KNOTS} rising numbers for each column"
             )
 
+    @property
+    def has_unit_variance(self) -> bool:
+        """Whether all scaled training columns have variance 1, but for those of one value."""
+        return self.name in {"standard", "quantile"}
+
     def variances(self, summary: Summary) -> Doubles:
         """Return the variances of the scaled training columns, (p,)."""
         if self.knots is not None:

@@ -29,6 +29,7 @@ from sparsegp.estimator.rows import (
 )
 from sparsegp.fields import setting
 from sparsegp.fit import train
+from sparsegp.kernels import brief
 from sparsegp.likelihoods import Gaussian
 from sparsegp.model import DenseModel, Model, read_model
 from sparsegp.report import TerminalProgress
@@ -36,7 +37,7 @@ from sparsegp.runtime import Runtime
 from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.settings import DenseSettings, TrainSettings, settings_given
 from sparsegp.store import restoring
-from sparsegp.types import Labels
+from sparsegp.types import Doubles, Labels
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -88,6 +89,11 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
     _fixed: ClassVar[Mapping[str, Any]] = {}
     """Settings that are no parameters."""
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     # -- fit ---------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -95,7 +101,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
 
         Parameters
         ----------
-        X : array-like, data frame, dask array or dask data frame (n, p)
+        X : array-like, data frame, scipy sparse matrix, dask array or dask data frame (n, p)
             Real numbers. Chunks of a dask collection whose sizes are unknown are counted first.
         y : array-like (n,)
             Labels of any kind for a classifier, real numbers for a regressor; a dask collection of
@@ -187,6 +193,18 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             assert isinstance(model.likelihood, Gaussian)  # the one likelihood of regressions
             self.noise_variance_ = model.likelihood.noise_variance * model.numbers.scale**2
         return self
+
+    @property
+    def feature_relevances_(self) -> Doubles:
+        """How much each column matters, (p,); they sum to 1. See `Model.relevances`."""
+        check_is_fitted(self)
+        found: Doubles | None = self.model_.relevances
+        if found is None:
+            raise AttributeError(
+                "feature_relevances_ needs a kernel with a length scale for every column, such as "
+                f"'10*ard', got {brief(str(self.model_.kernels[0]))!r}"
+            )
+        return found
 
     # -- predictions: arrays, or lazy dask arrays for dask collections -----------------------------
 

@@ -14,13 +14,10 @@ from sparsegp.fit.learning import learn
 from sparsegp.interrupt import StopRequest
 from sparsegp.model import Model, SparseModel
 from sparsegp.posterior import POSTERIORS, ActiveRows
-from sparsegp.progress import Progress
+from sparsegp.progress import Progress, require_progress
 from sparsegp.runtime import Where, open_runtime
 from sparsegp.settings import DenseSettings, settings_given
 from sparsegp.store import RunDirectory
-
-SHOWN = ("train_error", "train_mse", "heldout_error", "heldout_mse")
-"""Figures that progress shows."""
 
 
 def train(  # noqa: PLR0913 - the one place where everything can be said
@@ -30,6 +27,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     test: tuple[Any, Any] | Table | None = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     checkpoint_every: int | None = None,
     keep_last: int = 2,
     block_rows: int | None = None,
@@ -49,9 +47,12 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     test : pair (X, y) or Table, optional
         Held-out rows whose error is followed along the learning curve.
     out : path or URL, optional
-        Directory for checkpoints and the model, or a place in a store, such as s3://bucket/run.
+        Directory for checkpoints and the model, or a place in a store, such as s3://bucket/run. If
+        the same run is there, and finished, its model is returned.
     resume : bool
         Go on with the run in `out`, if there is one.
+    overwrite : bool
+        Delete the run in `out`, if there is one, and begin anew.
     checkpoint_every : int, optional
         Inclusions, or other steps, between two checkpoints. If left out they are written as often
         as takes a fiftieth of the time.
@@ -87,9 +88,12 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise SettingsError(f"test must be a pair of inputs and labels, got {quoted(test)}")
         test = table_from_arrays(*test, source="test")
-    chosen, shown = settings_given(**settings), progress or Progress()
-    store = None if out is None else RunDirectory(out, keep_last, shown.message)
-    if store is not None:
+    chosen, shown = settings_given(**settings), require_progress(progress)
+    store = None
+    if out is not None:
+        if resume and overwrite:
+            raise SettingsError("give only one of `resume` and `overwrite`")
+        store = RunDirectory(out, keep_last, shown.message, overwrite)
         store.check_free(resume)
     elif resume:
         raise SettingsError("resume needs the directory of the run: give out")
@@ -136,11 +140,11 @@ class Training(SparseRun):
         """
         every = self.settings.report_every
         self.progress.start(self.n_active, "rows", "select")
-        self._show(len(self.active))
+        self.progress.update(len(self.active))
         for count in self.include(every):
             if count % every == 0 or count == self.n_active:
                 self._add_to_history()
-            self._show(count)
+            self.progress.update(count)
         if len(self.active) < self.n_active:
             self.progress.message(
                 f"{len(self.active)} rows included: no other candidate has a site of precision "
@@ -156,10 +160,6 @@ class Training(SparseRun):
         """Add a point to the learning curve."""
         point = {"n_active": len(self.active), "seconds": round(self.seconds(), 3)}
         self.history.append({**point, **self.figures()})
-
-    def _show(self, count: int) -> None:
-        last = self.history[-1] if self.history else {}
-        self.progress.update(count, **{name: last[name] for name in SHOWN if name in last})
 
     def finish(self, keep_blocks: bool = True) -> SparseModel:
         """Make the posterior and the model, and save it.

@@ -46,6 +46,10 @@ class Constant(Kernel, name="constant"):
     def _slopes(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
         return np.zeros_like(X)
 
+    def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
+        """No slopes; see `Kernel.slope_variances`."""
+        return self.value, np.zeros_like(deviations)
+
     def __str__(self) -> str:
         return repr(self.value)
 
@@ -85,6 +89,10 @@ class Joint(Kernel):
         ends = np.cumsum([len(part.parameters()) for part in self.parts])
         pairs = zip(self.parts, np.split(logs, ends[:-1]), strict=True)
         return type(self)(tuple(part.with_parameters(own) for part, own in pairs))
+
+    def has_scale_of_each(self, n_features: int) -> bool:
+        """Whether one of the parts has."""
+        return any(part.has_scale_of_each(n_features) for part in self.parts)
 
     def _check_columns(self, n_features: int) -> None:
         for part in self.parts:
@@ -138,6 +146,11 @@ class Sum(Joint):
 
     _join: ClassVar[np.ufunc] = np.add
 
+    def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
+        """Return the sums of those of the parts; see `Kernel.slope_variances`."""
+        variances, slopes = zip(*(k.slope_variances(deviations) for k in self.parts), strict=True)
+        return sum(variances), np.sum(slopes, axis=0)
+
     def __str__(self) -> str:
         return " + ".join(map(str, self.parts))
 
@@ -147,6 +160,14 @@ class Product(Joint):
     """k(x, z) = k_1(x, z) k_2(x, z) ..."""
 
     _join: ClassVar[np.ufunc] = np.multiply
+
+    def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
+        """Return them by the rule of products; see `Kernel.slope_variances`."""
+        variance, slopes = 1.0, np.zeros_like(deviations)
+        for part in self.parts:
+            own, own_slopes = part.slope_variances(deviations)
+            variance, slopes = variance * own, slopes * own + variance * own_slopes
+        return variance, slopes
 
     def _weights(self, weights: Doubles, evaluate: Callable[[Kernel], Floats]) -> Iterator[Doubles]:
         for i in range(len(self.parts)):

@@ -32,7 +32,9 @@ class Kernel(ABC):
 
     name: ClassVar[str] = ""
     variadic: ClassVar[bool] = False
-    """True if the one field is a tuple, a number for every column, which a text spells out."""
+    """True if the last field is a tuple, a number for every column, which a text spells out."""
+    n_fixed: ClassVar[int] = 0
+    """Fields, the first, that are not parameters to be learnt."""
     __array_ufunc__: ClassVar[None] = None  # numpy scalars leave `+` and `*` to the kernel
 
     def __init_subclass__(cls, name: str = "", **options: Any) -> None:
@@ -60,6 +62,14 @@ class Kernel(ABC):
     @abstractmethod
     def _slopes(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
         """Return what `slopes` does; the arrays may not be overwritten."""
+
+    @abstractmethod
+    def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
+        """Return the prior variance of the latent function, and that of its slopes, (p,).
+
+        Slopes are along columns of these standard deviations, (p,). Those of functions that are
+        not smooth are taken as of smooth ones with the same length scales; see `relevances`.
+        """
 
     @property
     def n_distances(self) -> int:
@@ -191,6 +201,10 @@ class Kernel(ABC):
         """Whether no parameter is left to `fill`."""
         return all(getattr(self, field.name) is not None for field in fields(self))
 
+    def has_scale_of_each(self, n_features: int) -> bool:
+        """Whether the kernel, or a part of it, has a length scale for every column."""
+        return self.variadic and len(self.parameter_names) == n_features
+
     def fill(self, variances: Doubles) -> "Kernel":
         """Return the kernel with the length scales left out replaced by a rule.
 
@@ -200,7 +214,9 @@ class Kernel(ABC):
           the mean column variance; l = 1 if all columns are constant;
         - one per column: l_j = sqrt(v_j p / 2), which is the same where all v_j are equal;
           l_j = sqrt(p / 2) for a constant column, as for one of unit variance;
-        - of absolute differences: l = 0.8 sum_j sqrt(v_j).
+        - of absolute differences: l^q = 0.8 sum_j v_j^(q/2), which is l = 0.8 sum_j sqrt(v_j)
+          for ``laplace``; for ``additive`` three times the mean of sqrt(v_j) over columns that are
+          not constant.
 
         Parameters
         ----------
@@ -224,19 +240,21 @@ class Kernel(ABC):
             If a length scale is left out.
         """
         self._check_complete()
-        values = np.hstack([getattr(self, field.name) for field in fields(self)])
+        values = np.hstack([getattr(self, field.name) for field in fields(self)[self.n_fixed :]])
         return np.asarray(np.log(values), np.float64)
 
     def with_parameters(self, logs: Doubles) -> Self:
         """Return the same kernel with other parameters, given by their logarithms, (q,)."""
         values, family = np.exp(logs).tolist(), cast(Callable[..., Self], type(self))
-        return family(tuple(values)) if self.variadic else family(*values)
+        fixed = (getattr(self, field.name) for field in fields(self)[: self.n_fixed])
+        return family(*fixed, *([tuple(values)] if self.variadic else values))
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
         """What each parameter is, in the order of `parameters`: ``rbf.length_scale``."""
         self._check_complete()
-        sizes = ((field.name, np.size(getattr(self, field.name))) for field in fields(self))
+        free = fields(self)[self.n_fixed :]
+        sizes = ((field.name, np.size(getattr(self, field.name))) for field in free)
         return tuple(f"{self.name}.{name}" for name, size in sizes for _ in range(size))
 
     def __add__(self, other: object) -> "Kernel":

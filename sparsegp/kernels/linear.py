@@ -42,6 +42,11 @@ class Linear(Kernel, name="linear"):
     def _slopes(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
         return self.variance * (weights @ Z)
 
+    def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
+        """Return them for centred columns; see `Kernel.slope_variances`."""
+        squares = self.variance * deviations**2
+        return float(squares.sum()), squares
+
     def _scaled(self, products: Floats) -> Floats:
         if self.variance != 1:
             products *= within(self.variance, products.dtype, self)

@@ -49,6 +49,11 @@ class Isotropic(Kernel):
         half = float(variances.sum()) / 2
         return replace(self, length_scale=readable(math.sqrt(half)) if half > 0 else 1.0)
 
+    def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
+        """Return 1 and (deviation / l)^2; see `Kernel.slope_variances`."""
+        assert self.length_scale is not None
+        return 1.0, (deviations / self.length_scale) ** 2
+
     @property
     def n_distances(self) -> int:
         """One."""

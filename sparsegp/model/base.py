@@ -12,13 +12,13 @@ from sparsegp.data.labels import Numbers
 from sparsegp.data.scaling import Scaling
 from sparsegp.dense import Component
 from sparsegp.errors import SettingsError, StoreError
-from sparsegp.kernels import Kernel, brief
+from sparsegp.kernels import Kernel, brief, relevances
 from sparsegp.likelihoods import Gaussian, Likelihood
 from sparsegp.model.rows import map_rows
 from sparsegp.posterior.base import ActiveRows, Calibration
 from sparsegp.state import GREATEST, from_arrays, to_arrays
 from sparsegp.store import MODEL, MODEL_FILE, RUN_FILE, file_of, read_file, restoring, write_file
-from sparsegp.types import Doubles, Integers, Labels
+from sparsegp.types import Doubles, Floats, Integers, Labels
 
 FAR = 1e75
 """Scaled inputs beyond this are taken for it: their squares would overflow."""
@@ -40,8 +40,9 @@ class Model(ABC):
     settings : mapping
         What it was trained with, as plain JSON.
     history : sequence of dict
-        The learning curve: n_active, seconds, train_error, heldout_error, heldout_nlpp; mse in
-        place of error in a regression. Of a dense method, the figures of its steps.
+        Points of the selection: n_active, seconds, train_error, heldout_error, heldout_nlpp by its
+        own marginals, not by the model; mse in place of error in a regression. Of a dense method
+        one point, by the model.
     numbers : Numbers, optional
         How the labels of a regression were standardised.
     names : tuple of str, optional
@@ -116,6 +117,36 @@ class Model(ABC):
     @abstractmethod
     def _prior(self) -> ActiveRows | Component:
         """What holds kernels and likelihood."""
+
+    @property
+    @abstractmethod
+    def _rows_held(self) -> Floats:
+        """Scaled training rows that it holds, (d, p)."""
+
+    def holds(self, X: Any) -> bool:
+        """Whether X (d, p) are the training rows that it holds, in their order, before scaling."""
+        held, order = self._rows_held, np.unique(self.rows, return_inverse=True)[1]
+        found = self.scaling.apply(np.asarray(X), held.dtype)[order]
+        return np.allclose(found, held, rtol=1e-5, atol=1e-5 * float(np.abs(found).max()))
+
+    @property
+    def relevances(self) -> Doubles | None:
+        """How much each column matters, (p,), by the length scales; they sum to 1.
+
+        None where the kernels have no length scale for every column. See
+        `sparsegp.kernels.relevances`; standard deviations are those of the rows that the model
+        holds, or one where the columns were scaled to that.
+        """
+        x = self._rows_held
+        deviations = np.where(x.max(axis=0) > x.min(axis=0), x.std(axis=0, dtype=np.float64), 0.0)
+        if self.scaling.has_unit_variance:
+            deviations = np.sign(deviations)
+        return relevances(self._kernels_of_samples, deviations)
+
+    @property
+    def _kernels_of_samples(self) -> Sequence[Kernel]:
+        """Those of all samples of kernels, where there are several."""
+        return self.kernels
 
     @property
     @abstractmethod
@@ -277,7 +308,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Model, Mapping[str, Any] |
     folder, name = file_of(path, MODEL_FILE)
     files = folder.sizes()
     if name == MODEL_FILE and name not in files and RUN_FILE in files:
-        raise StoreError(f"{folder} holds no finished model; go on with `train --resume`")
+        raise StoreError(f"{folder} holds no finished model; go on with it by `resume=True`")
     stored = read_file(folder, name, MODEL)
     with restoring(f"{folder}/{name}"):
         for key, array in stored.arrays.items():

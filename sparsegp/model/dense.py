@@ -1,6 +1,6 @@
 """A dense model: all training rows, and a posterior of their latent values as a mixture."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -9,6 +9,7 @@ import numpy as np
 from sparsegp.dense import Component, Mixture
 from sparsegp.dense.mixture import TILE
 from sparsegp.errors import DataError
+from sparsegp.kernels import Kernel
 from sparsegp.model.base import Model
 from sparsegp.types import Doubles
 
@@ -41,6 +42,14 @@ class DenseModel(Model):
     @property
     def _prior(self) -> Component:
         return self.mixture.components[0]
+
+    @property
+    def _rows_held(self) -> Doubles:
+        return self.mixture.x
+
+    @property
+    def _kernels_of_samples(self) -> Sequence[Kernel]:
+        return [kernel for each in self.mixture.components for kernel in each.kernels]
 
     @property
     def report(self) -> Mapping[str, Any]:

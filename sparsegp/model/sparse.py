@@ -17,7 +17,7 @@ from sparsegp.model.base import Model
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights
 from sparsegp.posterior.predict import Posterior
 from sparsegp.runtime.threads import usable_cpus
-from sparsegp.types import Doubles
+from sparsegp.types import Doubles, Floats
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -61,6 +61,10 @@ class SparseModel(Model):
     @property
     def _prior(self) -> ActiveRows:
         return self.active
+
+    @property
+    def _rows_held(self) -> Floats:
+        return self.active.x
 
     @property
     def report(self) -> Mapping[str, Any]:

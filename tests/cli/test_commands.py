@@ -86,8 +86,8 @@ class TestEvaluate:
         folder = tmp_path / "pictures"
         arguments = ("evaluate", trained, files / "pair.npz", "--plots", folder)
         result = invoke(*arguments)
-        names = ["reliability", "error-reject", "confusion", "learning-curve"]
-        lines = result.stdout.splitlines()[-4:]
+        names = ["reliability", "error-reject", "confusion"]
+        lines = result.stdout.splitlines()[-3:]
         assert lines == [f"picture: {folder / name}.png" for name in names]
         for path in folder.iterdir():
             assert path.read_bytes().startswith(b"\x89PNG")
@@ -141,7 +141,7 @@ class TestInspect:
         assert record["posterior"] == {**model.weights.report, "jitter": model.posterior.jitter}
         text = invoke("inspect", run).stdout
         assert f"temperature {model.weights.calibration.temperature:.5g}, variance weight" in text
-        assert f"objective {record['posterior']['objective']:.5g}" in text
+        assert f"penalised log likelihood {record['posterior']['objective']:.5g}" in text
 
 
 def test_regression(invoke, files, tmp_path, last_json):
@@ -159,14 +159,25 @@ def test_regression(invoke, files, tmp_path, last_json):
     shown = invoke("evaluate", run, data).stdout
     assert "of the 95 % intervals" in shown
     assert "confusion" not in shown
-    refused = invoke("evaluate", run, data, "--plots", run / "plots", code=2)
-    assert "--plots draws pictures of classifiers" in refused.stderr
+    shown = invoke("evaluate", run, data, "--plots", run / "plots").stdout.splitlines()
+    assert shown[-1] == f"picture: {run / 'plots' / 'relevances.png'}"
     shown = invoke("inspect", run).stdout.splitlines()
     assert [line.split()[0] for line in shown[-8:-5]] == ["1", "2", "3"]  # steps of learning
-    assert shown[-5].startswith("learning curve")
+    ranked = [line.split()[0] for line in shown[-14:-9]]
+    assert ranked[:3] == ["column", "0", "2"]  # those that matter
+    assert shown[-5].startswith("while selecting")
     assert "heldout_mse" in shown[-4]
     record = last_json(invoke("inspect", run, "--json").stdout)
     assert [len(step["criterion"]) > 1 for step in record["learning"]] == [True] * 3
+    assert list(record["relevances"]) == ranked[1:]
+    assert sum(record["relevances"].values()) == pytest.approx(1.0)
+
+
+def test_pictures_of_a_regression_need_relevances(invoke, files, tmp_path):
+    run, data = tmp_path / "run", files / "numbers.npz"
+    invoke("train", data, "--out", run, "--task", "regression", "--n-active", 20, "--quiet")
+    refused = invoke("evaluate", run, data, "--plots", run / "plots", code=2)
+    assert "relevances of kernels such as ard" in refused.stderr
 
 
 class TestEstimate:

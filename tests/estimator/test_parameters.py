@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 import sparsegp.estimator.base
 from sparsegp import (
@@ -89,6 +90,18 @@ def test_each_class_has_a_kernel_where_its_likelihood_needs_it(iris, given):
     assert len(estimator.kernel_) == 3
     with pytest.raises(SettingsError, match="each needs a kernel of its own"):
         estimator.set_params(kernel_per_class=False).fit(*iris)
+
+
+def test_relevances_of_features(iris):
+    estimator = SparseGPClassifier(n_active=20, kernel="10*ard(9, 9, 1, 1)")
+    with pytest.raises(NotFittedError):
+        _ = estimator.feature_relevances_
+    found = estimator.fit(*iris).feature_relevances_
+    np.testing.assert_allclose(found, np.array([1, 1, 9, 9]) / 20)
+    estimator.set_params(kernel="10*rbf").fit(*iris)
+    with pytest.raises(AttributeError, match="needs a kernel with a length scale for every"):
+        _ = estimator.feature_relevances_
+    assert not hasattr(estimator, "feature_relevances_")
 
 
 @pytest.mark.parametrize(
@@ -188,8 +201,9 @@ def test_threads(iris, monkeypatch):
 
 def test_checkpoints_and_resume(iris, tmp_path):
     estimator = SparseGPClassifier(n_active=10, checkpoint_dir=tmp_path / "run").fit(*iris)
-    with pytest.raises(OSError, match="holds another run"):
-        estimator.fit(*iris)
+    for changed in ((iris[0], np.roll(iris[1], 1)), (iris[0] + 1.0, iris[1])):
+        with pytest.raises(ValueError, match="holds a run with other settings or data"):
+            estimator.fit(*changed)
     again = SparseGPClassifier(n_active=10, checkpoint_dir=tmp_path / "run", resume=True)
     again.fit(*iris)
     np.testing.assert_array_equal(again.predict_proba(iris[0]), estimator.predict_proba(iris[0]))

@@ -129,7 +129,7 @@ def test_stopped_and_resumed(data: Arrays, brief: list[Any], tmp_path: Path) -> 
     """Trials on record are not made again: their seconds stay."""
     run = tmp_path / "run"
     for reports in (3, 2):
-        with pytest.raises(Interrupted, match="go on by --resume"):
+        with pytest.raises(Interrupted, match="go on by `resume=True`"):
             small(*data, out=run, resume=True, progress=Stopper(reports))
     records = read_records(run)
     assert records is not None
@@ -172,10 +172,10 @@ def test_other_settings_or_data_are_refused(data: Arrays, tmp_path: Path) -> Non
 
 def test_directories_of_others_are_refused(data: Arrays, tmp_path: Path) -> None:
     small(*data, out=tmp_path / "tuned", max_seconds=1e-9)
-    with pytest.raises(StoreError, match=r"holds another run; choose another --out, or .*--res"):
+    with pytest.raises(StoreError, match="holds an unfinished run; go on with it by `resume=True`"):
         small(*data, out=tmp_path / "tuned")
     sparsegp.train(*data, n_active=20, runtime="threads=1", out=tmp_path / "run")
-    with pytest.raises(StoreError, match=r"holds another run"):
+    with pytest.raises(StoreError, match="holds a run that was not tuned"):
         small(*data, out=tmp_path / "run")
     with pytest.raises(StoreError, match=r"holds a run that was not tuned"):
         small(*data, out=tmp_path / "run", resume=True)

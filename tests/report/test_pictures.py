@@ -10,8 +10,6 @@ from matplotlib.image import imread
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.report import evaluate, evaluation_pictures
 
-HISTORY = [{"n_active": n, "train_error": 9 / n, "heldout_error": 10 / n} for n in (50, 100, 400)]
-
 
 def evaluation(n_classes, n=200, names=None):
     rng = np.random.default_rng(n_classes)
@@ -23,12 +21,14 @@ def evaluation(n_classes, n=200, names=None):
 
 @pytest.mark.parametrize(("n_classes", "names"), [(2, ["$ a\x1b", "b_c$"]), (60, None)], ids=str)
 def test_pictures(n_classes, names, tmp_path):
-    paths = evaluation_pictures(evaluation(n_classes, names=names), HISTORY, tmp_path / "a" / "b")
+    paths = evaluation_pictures(
+        evaluation(n_classes, names=names), tmp_path / "a" / "b", {"a$": 0.6, "b": 0.4}
+    )
     assert [path.name for path in paths] == [
         "reliability.png",
         "error-reject.png",
         "confusion.png",
-        "learning-curve.png",
+        "relevances.png",
     ]
     for path in paths:
         assert imread(path).std() > 0.01
@@ -37,20 +37,19 @@ def test_pictures(n_classes, names, tmp_path):
 
 def test_few_rows_and_unseen_labels(tmp_path):
     found = evaluate(np.log([[0.9, 0.1], [0.2, 0.8]]), np.array([-1, -1]), np.arange(2))
-    assert len(evaluation_pictures(found, HISTORY, tmp_path)) == 4
-    assert len(evaluation_pictures(found, [{"n_active": 5.0}], tmp_path)) == 3  # no curve
+    assert len(evaluation_pictures(found, tmp_path)) == 3
 
 
 def test_places_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"cannot write the picture .*reliability\.png"):
-        evaluation_pictures(evaluation(3), [], tmp_path / "file")
+        evaluation_pictures(evaluation(3), tmp_path / "file")
 
 
 def test_without_matplotlib(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(SettingsError, match=r'pip install "sparsegp\[plot\]"'):
-        evaluation_pictures(evaluation(3), [], tmp_path / "new")
+        evaluation_pictures(evaluation(3), tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
