@@ -160,7 +160,7 @@ class Checked:
         if unknown := sorted(str(name) for name in named if name not in known):
             raise SettingsError(
                 f"{cls.WHOSE} has no settings {', '.join(unknown)}; it knows "
-                f"{', '.join(sorted(known)) or 'none'}"
+                f"{', '.join(f'`{name}`' for name in sorted(known)) or 'none'}"
             )
         return cls(**named)
 

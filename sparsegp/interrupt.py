@@ -68,7 +68,4 @@ class StopRequest:
             request._requested = signal.Signals(number).name
             request = request._outer
         if self.at_once:
-            raise StoppedAtOnce(
-                f"stopped by {self._requested}; what was saved before is as it was (go on by "
-                "--resume)"
-            )
+            raise StoppedAtOnce(f"stopped by {self._requested}")

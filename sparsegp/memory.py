@@ -391,19 +391,19 @@ def remedies(shape: Shape, fits: Callable[[Shape], bool], elsewhere: bool = Fals
             return False
 
     if isinstance(shape.settings, DenseSettings):
-        return [f"{greatest(shape.n, lambda n: may(n=n))} rows", "--method ivm with any number"]
+        return [f"{greatest(shape.n, lambda n: may(n=n))} rows", "method=ivm with any number"]
     found, blocks, item = [], estimate(shape)["blocks"], shape.settings.dtype.itemsize
     if most := greatest(shape.n_active, lambda d: may(n_active=d)):
-        found.append(f"--n-active {most}")
+        found.append(f"n_active={most}")
     if not shape.scratch and may(scratch=True):
         free = words(blocks["inputs"] + blocks["stub"])
-        found.append(f"--scratch DIR, with {free} free for each process")
+        found.append(f"scratch=DIR, with {free} free for each process")
     if shape.settings.precision == "float64" and may(of_settings={"precision": "float32"}):
-        found.append("--precision float32")
+        found.append("precision=float32")
     whole = blocks["stub"] * max(shape.n_workers, 1)
     for size in (int(float(f"{whole * tenths / 10:.2g}")) for tenths in range(9, 0, -1)):
         if may(of_settings={"stub_entries": size // item}):
-            found.append(f"--stub-memory {words(size).replace(' ', '')}")
+            found.append(f"stub_entries={size // item}")
             break
     counts = range(shape.n_workers, MOST_WORKERS) if elsewhere and shape.n_workers else range(0)
     more = bisect_left(counts, True, key=lambda count: may(n_workers=count))

@@ -16,7 +16,6 @@ import pytest
 import zarr
 
 import sparsegp
-from sparsegp.cli.options import settings_of
 from sparsegp.data import table_from_arrays
 from sparsegp.errors import SettingsError
 from sparsegp.fit import Training
@@ -188,20 +187,20 @@ def test_what_is_advised_fits(options: dict[str, Any]) -> None:
 
     assert "more memory on node 0, where" in shortage(shape, rooms)
     found = remedies(shape, fits, elsewhere=True)
-    kinds = {text.split()[0 if text.startswith("--") else 1] for text in found}
-    assert {"--n-active", "--scratch", "workers,"} <= kinds
-    assert ("--precision" in kinds) == (options.get("precision") == "float64")
-    assert ("--stub-memory" in kinds) == (options.get("posterior") == "adf")
+    kinds = {text.partition("=")[0] if "=" in text else text.split()[1] for text in found}
+    assert {"n_active", "scratch", "workers,"} <= kinds
+    assert ("precision" in kinds) == (options.get("precision") == "float64")
+    assert ("stub_entries" in kinds) == (options.get("posterior") == "adf")
     for text in found:
         number = int(re.search(r"\d+|$", text)[0] or 0)  # type: ignore[index]
-        if text.startswith("--n-active"):
+        if text.startswith("n_active"):
             assert not fits(replace(shape, n_active=number + 1))
             assert fits(replace(shape, n_active=number))
-        elif text.startswith("--scratch"):
+        elif text.startswith("scratch"):
             assert fits(replace(shape, scratch=True))
-        elif text.startswith("--"):
-            name, value = text[2:].replace("-", "_").split()
-            more = settings_of({name: value})
+        elif "=" in text:
+            name, value = text.split("=")
+            more = {name: int(value) if value.isdecimal() else value}
             assert fits(replace(shape, settings=replace(shape.settings, **more)))
         else:
             assert fits(replace(shape, n_workers=number))
@@ -227,14 +226,14 @@ def test_what_cannot_fit_is_refused_and_what_may_not_warned_of(
     for share, outcome in ((1.01, ""), (0.95, "may take"), (0.4, "takes")):
         caplog.clear()
         if outcome == "takes":
-            with pytest.raises(SettingsError, match=r"^this run takes .*; what would fit: --n-ac"):
+            with pytest.raises(SettingsError, match=r"^this run takes .*; what would fit: n_ac"):
                 require(SHAPE, nodes(int(share * need)))
         else:
             with caplog.at_level(logging.WARNING, "sparsegp"):
                 require(SHAPE, nodes(int(share * need)))
         assert ("this run may take" in caplog.text) == (outcome == "may take")
     dense = Shape(10**6, 3, 3, 10**6, DenseSettings())
-    with pytest.raises(SettingsError, match=r"what would fit: \d+ rows, or --method ivm"):
+    with pytest.raises(SettingsError, match=r"what would fit: \d+ rows, or method=ivm"):
         require(dense, [DRIVER])
 
 
@@ -269,7 +268,7 @@ def test_a_run_larger_than_this_machine_is_refused_at_once() -> None:
     began = time.monotonic()
     with (
         open_runtime("threads=1") as runtime,
-        pytest.raises(SettingsError, match=r"on .*, where .* free; what would fit: --n-active"),
+        pytest.raises(SettingsError, match=r"on .*, where .* free; what would fit: n_active"),
     ):
         Training(table_from_arrays(X, y), settings, runtime=runtime)
     assert time.monotonic() - began < 60

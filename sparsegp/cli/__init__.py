@@ -4,9 +4,11 @@ A command is one file, and one entry in `program.program`. What is slow to impor
 runs, so that `--help` answers at once.
 """
 
+import shlex
 import sys
+from collections.abc import Sequence
 
-from sparsegp.errors import Interrupted
+from sparsegp.errors import Interrupted, visible
 from sparsegp.interrupt import StoppedAtOnce, StopRequest
 
 
@@ -18,5 +20,14 @@ def main() -> None:
 
             program(prog_name="sparsegp")
     except StoppedAtOnce as stop:
-        sys.stderr.write(f"{stop}\n")
+        sys.stderr.write(f"{stop}; what was saved before is as it was ({resuming()})\n")
         sys.exit(Interrupted.exit_code)
+
+
+def resuming(words: Sequence[str] | None = None) -> str:
+    """Return how to go on with a command that was stopped; by default that of this process."""
+    words = list(sys.argv[1:] if words is None else words)
+    if words[:1] not in (["train"], ["tune"]):
+        return "run it again"
+    words = [word for word in words if word not in {"--resume", "--overwrite"}]
+    return f"go on by: {visible(shlex.join(['sparsegp', *words, '--resume']))}"

@@ -55,6 +55,8 @@ def estimate(
     else:
         fits = memory.compare(shape, free)
     found |= {"available_bytes": free, **fits}
+    if "would_fit" in found:
+        found["would_fit"] = [shared.as_typed(each) for each in found["would_fit"]]
     show([json_line(found)] if as_json else pairs(words(found)))
 
 

@@ -23,6 +23,11 @@ DENSE_SETTINGS = {
 }
 SETTINGS = (*SPARSE_SETTINGS, *DENSE_SETTINGS, "task")
 LIMITS = ("max_trials", "max_seconds")
+OTHERS = (
+    *("out", "resume", "overwrite", "test", "label_column", "image"),
+    *("block_rows", "scratch", "checkpoint_every", "keep_last"),
+)
+"""Options that are no settings, but arguments of the Python API, or values of one."""
 
 
 def in_words(names: Iterable[str]) -> str:
@@ -44,13 +49,20 @@ def of_setting(setting: Setting) -> Options:
 
 
 def as_typed(text: str) -> str:
-    """Return a text with settings as options: "--sites moments" for "sites=moments"."""
+    """Return a text with arguments of the Python API as options.
+
+    They are known by a value ("--sites moments" for "sites=moments"), an underscore in the name, or
+    quotes of code ("--out" for "`out`").
+    """
 
     def option(found: re.Match[str]) -> str:
-        name, value = found.groups()
-        return in_words([name]) + value.replace("=", " ") if value or "_" in name else name
+        quote, name, value = found.groups()
+        if not (quote or value or "_" in name):
+            return name
+        return in_words([name]) + value.removesuffix("=True").replace("=", " ")
 
-    return re.sub(rf"(?<![\w-])({'|'.join(SETTINGS)})\b(=\w+|)", option, text)
+    names = "|".join((*SETTINGS, *LIMITS, *OTHERS))
+    return re.sub(rf"(?<![\w`./-])(`|)({names})\b(=\w+|)\1", option, text)
 
 
 def together(options: Iterable[Options]) -> Options:
@@ -118,6 +130,9 @@ label_column = text(
     "[-1]",
 )
 resume = click.option("--resume", is_flag=True, help="Go on with what the directory holds.")
+overwrite = click.option(
+    "--overwrite", is_flag=True, help="Delete the run that the directory holds, and begin anew."
+)
 quiet = click.option("--quiet", is_flag=True, help="No progress on standard error.")
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object on the last line."

@@ -15,9 +15,11 @@ from typing import Any, NoReturn
 import click
 
 import sparsegp
+from sparsegp.cli import resuming
 from sparsegp.cli.estimate import estimate
 from sparsegp.cli.evaluate import evaluate
 from sparsegp.cli.inspect import inspect
+from sparsegp.cli.options import as_typed
 from sparsegp.cli.predict import predict
 from sparsegp.cli.train import train
 from sparsegp.cli.tune import tune
@@ -31,7 +33,7 @@ LONGEST_WORD = 300
 
 class _Warning(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return visible(super().format(record))
+        return visible(as_typed(super().format(record)))
 
 
 class Program(click.Group):
@@ -46,6 +48,8 @@ class Program(click.Group):
             code = super().main(*args, **{**extra, "standalone_mode": False}) or 0
         except Exception as error:
             code, line = verdict(error)
+            if isinstance(error, Interrupted):
+                line = line.replace("go on by --resume", resuming(args[0] if args else None))
             if isinstance(error, OSError):
                 _give_up_output()
             line = re.sub(rf"(\S{{{LONGEST_WORD}}})\S+", r"\1...", " ".join(line.split()))
@@ -59,7 +63,7 @@ def verdict(error: Exception) -> tuple[int, str]:
     """Return exit code and line of an error; one that is a fault of the program is raised again."""
     match error:
         case Interrupted():
-            return error.exit_code, str(error)
+            return error.exit_code, as_typed(str(error))
         case click.Abort():  # click's word for a second Ctrl-C
             return KILLED, "interrupted"
         case click.UsageError():  # options that do not exist or are no numbers
@@ -68,7 +72,7 @@ def verdict(error: Exception) -> tuple[int, str]:
         case SparseGPError():
             notes = getattr(error, "__notes__", ())
             block = [f" ({note})" for note in notes if note.startswith("raised by ")][:1]
-            return error.exit_code, f"error: {error}{''.join(block)}"
+            return error.exit_code, f"error: {as_typed(str(error))}{''.join(block)}"
         case MemoryError():
             reason = str(error) or type(error).__name__
             return FAILED, (

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from sparsegp.report import Evaluation, RegressionEvaluation
     from sparsegp.store.files import Folder
 
+CHOSEN = ("kernel", "scaling", "n_active")
+"""Settings that a search for the kernel chooses."""
 RUN = ("block_rows", "scratch", "checkpoint_every", "keep_last")
 
 
@@ -37,6 +39,7 @@ RUN = ("block_rows", "scratch", "checkpoint_every", "keep_last")
 @shared.number("--checkpoint-every", "Inclusions between two checkpoints.")
 @shared.number("--keep-last", "Checkpoints that are kept.")
 @shared.resume
+@shared.overwrite
 @click.option(
     "--tune", "tuned", is_flag=True, help="Choose the kernel first, as `sparsegp tune` does."
 )
@@ -51,6 +54,7 @@ def train(
     test: str | None,
     out: str | None,
     resume: bool,
+    overwrite: bool,
     tuned: bool,
     label_column: str | None,
     quiet: bool,
@@ -67,12 +71,9 @@ def train(
     limits = shared.given(options, shared.LIMITS)
     if not tuned and options["kernel"] == "auto":
         tuned, limits = True, {"max_trials": None, **limits}
-    if limits and not tuned:
-        named = shared.in_words(limits)
-        raise SettingsError(
-            f"{named} limits a search for the kernel; give --tune or --kernel auto too, or leave "
-            "it out"
-        )
+    check_tuning(tuned, limits, overwrite)
+    if not quiet:  # before what is slow to import
+        show([f"reading {data}"], err=True)
     import sparsegp
     from sparsegp.cli.tables import facts, score, stem, training_tables
     from sparsegp.fit.tune import tunable
@@ -92,16 +93,16 @@ def train(
         table, held_out = training_tables(data, test, label_column)
         table = enlarge(table)
         progress.begin("prepare")
-        run: dict[str, Any] = {"out": directory, "resume": resume, "progress": progress}
+        run: dict[str, Any] = {"out": directory, "progress": progress}
+        run["resume"] = resume or (tuned and MODEL_FILE in folder_of(directory).sizes())
         run["runtime"] = stack.enter_context(open_runtime(**place))
         choice = None
         if tuned:
             choice = sparsegp.tune(table, **limits, **run, **settings).to_json()
-            found = {name: choice[name] for name in ("kernel", "scaling", "n_active")}
-            settings |= {name: value for name, value in found.items() if value is not None}
+            settings |= {name: choice[name] for name in CHOSEN if choice[name] is not None}
             choice["trials"] = len(choice["trials"])
             progress.begin("prepare")
-        run |= shared.given(options, RUN)
+        run |= {"overwrite": overwrite, **shared.given(options, RUN)}
         model = sparsegp.train(table, test=held_out, **run, **settings)
         folder = folder_of(directory)
         write_history(folder, model.history)
@@ -124,11 +125,27 @@ def train(
         "tuning": choice,
         "seconds": progress.seconds,
     }
-    show([json_line(record)] if as_json else pairs(summary(record, evaluation)))
+    lines = [headline(record, evaluation), "", *pairs(summary(record, evaluation))]
+    show([json_line(record)] if as_json else lines)
+
+
+def check_tuning(tuned: bool, limits: Mapping[str, Any], overwrite: bool) -> None:
+    """Refuse options that do not go together with, or without, a tuning by a `SettingsError`."""
+    if limits and not tuned:
+        named = shared.in_words(limits)
+        raise SettingsError(
+            f"{named} limits a search for the kernel; give --tune or --kernel auto too, or leave "
+            "it out"
+        )
+    if overwrite and tuned:
+        raise SettingsError(
+            "--overwrite does not go with a search for the kernel (--tune, --kernel auto); choose "
+            "another --out"
+        )
 
 
 def write_history(folder: "Folder", history: Sequence[Mapping[str, float]]) -> None:
-    """Write the learning curve as a table; missing figures are empty, numbers exact."""
+    """Write the points of the selection as a table; missing figures are empty, numbers exact."""
     text, names = io.StringIO(), dict.fromkeys(name for record in history for name in record)
     writer = csv.DictWriter(text, list(names), restval="", lineterminator="\n")
     writer.writeheader()
@@ -147,6 +164,19 @@ def figures_of(
     return dict.fromkeys(("n", *names))
 
 
+def headline(record: dict[str, Any], evaluation: "Evaluation | RegressionEvaluation | None") -> str:
+    """Return the one thing to know: how good the model is, on rows that it has not learnt from."""
+    if evaluation is None:
+        nlpp = record["validation_nlpp"]
+        if nlpp is None:
+            return "trained; --test FILE would show how well"
+        return f"nlpp {nlpp:.4f} nats on validation rows, which is hopeful; --test FILE shows more"
+    rows = plural(record["n"], "held-out row")
+    if "r2" in record:
+        return f"r2 {record['r2']:.4f} on {rows}"
+    return f"error {percent(record['error'])} on {rows}, nlpp {evaluation.nlpp:.4f} nats"
+
+
 def summary(
     record: dict[str, Any], evaluation: "Evaluation | RegressionEvaluation | None"
 ) -> dict[str, str | None]:
@@ -154,6 +184,7 @@ def summary(
     from sparsegp.cli.tables import figures
     from sparsegp.cli.tune import extent
     from sparsegp.kernels import brief
+    from sparsegp.settings import TrainSettings
 
     rows, columns = plural(record["rows"], "row"), plural(record["columns"], "column")
     labels = f"{len(record['classes'])} classes" if record["classes"] else "a regression"
@@ -167,6 +198,11 @@ def summary(
         nlpp = f", nlpp {choice['nlpp']:.4f} nats on rows held out" if choice["nlpp"] else ""
         found["  chosen"] = f"by {extent(choice['trials'], choice['ended'])}{nlpp}"
     found["active rows"] = str(record["n_active"])
+    if (nlpp := record["validation_nlpp"]) is not None:
+        count = TrainSettings.from_json(record["settings"]).n_validation(record["rows"])
+        found["validation"] = (
+            f"nlpp {nlpp:.4f} nats on {plural(count, 'row')} that chose prior and rounds"
+        )
     if "method" in record["settings"]:  # of a sparse model these are figures of the selection
         if "train_mse" in record:
             found["training mse"] = f"{record['train_mse']:.5g}"

@@ -25,8 +25,8 @@ FEW, ROWS_PER_CLASS = 20, 5
 """More classes than these need so many rows each, or they are taken for numbers."""
 
 REMEDY = (
-    "numbers to predict need a regression (--task regression), and labels in another column "
-    "--label-column"
+    "numbers to predict need a regression (task=regression), and labels in another column "
+    "need label_column"
 )
 
 
@@ -173,7 +173,7 @@ def tidy_labels(y: Any, source: str) -> Labels:
     if y is None:
         raise DataError(
             f"{source} has no labels; a text or parquet file holds them in a column (give "
-            "--label-column if there are several), other formats in an array or a file y beside X"
+            "label_column if there are several), other formats in an array or a file y beside X"
         )
     labels: Labels = np.asarray(y)
     if isinstance(y, np.ma.MaskedArray):

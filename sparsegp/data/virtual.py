@@ -64,7 +64,7 @@ def shift(X: Rows, pixels: int = 1, image: tuple[int, int] | None = None) -> lis
     if height < 1 or width < 1 or height * width != p:
         raise SettingsError(
             f"{p} columns do not make an image of {height}x{width}; give its height and "
-            "width, such as --image 16x16"
+            "width as `image`, such as 16x16"
         )
     if not 1 <= pixels < min(height, width):
         raise SettingsError(
@@ -140,8 +140,7 @@ def virtual_rows(
 
 def _active_inputs(model: Any, table: Table, active: Integers) -> Rows:
     """Return the active rows, whose sorted numbers are `active`, as they were before scaling."""
-    held = getattr(model, "active", None)
-    if held is None:
+    if not hasattr(model, "active"):
         raise SettingsError(
             f"virtual rows are made from active rows, and a {type(model).__name__} has none; give "
             "a run of method=ivm"
@@ -149,8 +148,7 @@ def _active_inputs(model: Any, table: Table, active: Integers) -> Rows:
     n, p = table.X.shape
     if p == model.n_features and active[-1] < n:
         X: Rows = np.asarray(table.X[active].compute())
-        found = model.scaling.apply(X[np.searchsorted(active, model.rows)], held.x.dtype)
-        if np.allclose(found, held.x, rtol=1e-5, atol=1e-5 * np.abs(found).max()):
+        if model.holds(X):
             return X
     raise DataError(
         f"{table.source} must hold the active rows of the model, of {model.n_features} columns, "

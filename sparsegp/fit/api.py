@@ -12,7 +12,7 @@ from sparsegp.fit.training import Training
 from sparsegp.fit.tune import tune
 from sparsegp.interrupt import StopRequest
 from sparsegp.model import Model
-from sparsegp.progress import Progress
+from sparsegp.progress import Progress, require_progress
 from sparsegp.runtime import Where, open_runtime
 from sparsegp.settings import AUTO, DenseSettings, settings_given
 from sparsegp.store import RunDirectory
@@ -25,6 +25,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     test: tuple[Any, Any] | Table | None = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     checkpoint_every: int | None = None,
     keep_last: int = 2,
     block_rows: int | None = None,
@@ -44,9 +45,12 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     test : pair (X, y) or Table, optional
         Held-out rows whose error is followed along the learning curve.
     out : path or URL, optional
-        Directory for checkpoints and the model, or a place in a store, such as s3://bucket/run.
+        Directory for checkpoints and the model, or a place in a store, such as s3://bucket/run. If
+        the same run is there, and finished, its model is returned.
     resume : bool
         Go on with the run in `out`, if there is one.
+    overwrite : bool
+        Delete the run in `out`, if there is one, and begin anew.
     checkpoint_every : int, optional
         Inclusions, or other steps, between two checkpoints. If left out they are written as often
         as takes a fiftieth of the time.
@@ -83,9 +87,12 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise SettingsError(f"test must be a pair of inputs and labels, got {quoted(test)}")
         test = table_from_arrays(*test, source="test")
-    chosen, shown = settings_given(**settings), progress or Progress()
-    store = None if out is None else RunDirectory(out, keep_last, shown.message)
-    if store is not None:
+    chosen, shown = settings_given(**settings), require_progress(progress)
+    store = None
+    if out is not None:
+        if overwrite and (resume or chosen.kernel == AUTO):
+            raise SettingsError("`overwrite` goes neither with `resume` nor with kernel=auto")
+        store = RunDirectory(out, keep_last, shown.message, overwrite)
         store.check_free(resume)
     elif resume:
         raise SettingsError("resume needs the directory of the run: give out")
@@ -101,6 +108,10 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
         if isinstance(chosen, DenseSettings):
             return DenseRun(table, chosen, test, **how).fit()
         if chosen.kernel == AUTO:
+            if overwrite:
+                raise SettingsError(
+                    "`overwrite` does not go with kernel=auto; choose another `out`"
+                )
             where: dict[str, Any] = {"out": out, "resume": resume, "runtime": how["runtime"]}
             named = chosen.to_json()
             chosen = tune(table, max_trials=None, progress=shown, **where, **named).applied(chosen)

@@ -63,9 +63,9 @@ def learn(run: SparseRun) -> None:
 def _show_last(run: SparseRun) -> None:
     shown = {}
     if run.steps:
-        last, names = run.steps[-1], ("heldout_error", "heldout_mse")
-        shown = {"criterion": float(last["criterion"][-1])}
-        shown |= {name: float(last[name]) for name in names if name in last}
+        last = run.steps[-1]
+        shown = {"minus_log_evidence": float(last["criterion"][-1])}
+        shown |= {name: last[name] for name in ("validation_nlpp",) if name in last}
     run.progress.update(len(run.steps), **shown)
 
 
@@ -86,7 +86,7 @@ def _select(run: SparseRun) -> None:
         raise NumericalError(
             f"a step of learning needs rows with sites of precision above {run.settings.epsilon:g},"
             f" found none with kernel '{of.kernels[0]}' and likelihood {of.likelihood}; start from "
-            "others, give a --hyperprior or a smaller --epsilon"
+            "others, give a `hyperprior` or a smaller `epsilon`"
         )
 
 
@@ -136,7 +136,7 @@ def _bounded(
     if new := [name for name in found if name not in former]:
         run.progress.message(
             f"learning took {', '.join(new)} as far as it may: {FARTHEST:g} from the start, in "
-            "logarithms or, for biases and thresholds, latent units; a --hyperprior keeps it "
+            "logarithms or, for biases and thresholds, latent units; a hyperprior keeps it "
             "nearer, another start of kernel or likelihood moves the bound"
         )
     return {"bounded": found} if found else {}

@@ -23,7 +23,7 @@ from sparsegp.model import Model
 from sparsegp.progress import Progress, Recorded
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
-from sparsegp.state import to_arrays
+from sparsegp.state import require_shapes, to_arrays
 from sparsegp.store import RunDirectory, Stored
 
 R = TypeVar("R")
@@ -112,12 +112,23 @@ class Run(ABC, Generic[R]):
             If a stop was requested; what was reached is in a checkpoint.
         """
         with self:
-            if self.store is not None and self.resume and self.store.is_finished():
-                self.progress.message(f"the run in {self.store.folder} is finished; nothing to do")
-                return cast(R, Model.load(self.store.model_path))
+            if self.store is not None and self.store.is_finished():
+                return cast(R, self._finished(self.store))
             with self._restoring():
                 self.build()
-            return self.complete()
+                return self.complete()
+
+    def _finished(self, store: RunDirectory) -> Model:
+        """Return the model of a finished run; SettingsError if it is of other rows."""
+        model = Model.load(store.model_path)
+        some: Any = self.data.train.X[np.unique(model.rows)]
+        if not model.holds(some.compute(scheduler=self.runtime.scheduler())):
+            raise SettingsError(
+                f"{store.folder} holds a run with other data: active rows differ; give those, or "
+                "begin anew by `overwrite=True` or in another `out`"
+            )
+        self.progress.message(f"the run in {store.folder} is finished; nothing to do")
+        return model
 
     @contextmanager
     def _restoring(self) -> Iterator[None]:
@@ -130,7 +141,7 @@ class Run(ABC, Generic[R]):
             raise StoreError(
                 f"the newest checkpoint in {self.store.folder} must hold the state of a run of "
                 f"this version, but does not ({type(error).__name__}: {error}); start anew in "
-                "another --out"
+                "another `out`"
             ) from error
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
@@ -173,9 +184,9 @@ class Run(ABC, Generic[R]):
         kept = (due or bool(reason) or self._is_due(done)) and self._save(done)
         if not reason:
             return
-        how = "go on by --resume" if kept else "the checkpoint could not be written"
+        how = "go on by `resume=True`" if kept else "the checkpoint could not be written"
         if self.store is None:
-            how = "nothing was kept, as there is no --out"
+            how = "nothing was kept, as there is no `out`"
         raise Interrupted(f"stopped by {reason} {self._recorded.extent}; {how}")
 
     def _is_due(self, done: int) -> bool:
@@ -210,6 +221,7 @@ class Run(ABC, Generic[R]):
             return None
         _, stored = found
         self._has_restored = True
+        require_shapes(stored.arrays, {"digests": self.digests.shape})
         differing = np.flatnonzero(stored.arrays["digests"] != self.digests)
         if len(differing):
             raise SettingsError(

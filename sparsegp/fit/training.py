@@ -7,9 +7,6 @@ from sparsegp.fit.learning import learn
 from sparsegp.model import SparseModel
 from sparsegp.posterior import POSTERIORS, ActiveRows
 
-SHOWN = ("train_error", "train_mse", "heldout_error", "heldout_mse")
-"""Figures that progress shows."""
-
 
 @dataclass(eq=False)
 class Training(SparseRun):
@@ -39,11 +36,11 @@ class Training(SparseRun):
         """
         every = self.settings.report_every
         self.progress.start(self.n_active, "rows", "select")
-        self._show(len(self.active))
+        self.progress.update(len(self.active))
         for count in self.include(every):
             if count % every == 0 or count == self.n_active:
                 self._add_to_history()
-            self._show(count)
+            self.progress.update(count)
         if len(self.active) < self.n_active:
             self.progress.message(
                 f"{len(self.active)} rows included: no other candidate has a site of precision "
@@ -59,10 +56,6 @@ class Training(SparseRun):
         """Add a point to the learning curve."""
         point = {"n_active": len(self.active), "seconds": round(self.seconds(), 3)}
         self.history.append({**point, **self.figures()})
-
-    def _show(self, count: int) -> None:
-        last = self.history[-1] if self.history else {}
-        self.progress.update(count, **{name: last[name] for name in SHOWN if name in last})
 
     def finish(self, keep_blocks: bool = True) -> SparseModel:
         """Make the posterior and the model, and save it.

@@ -79,8 +79,8 @@ class Bound:
         if self.entries < least:
             raise SettingsError(
                 f"stub_entries must be at least {least}, so that there are candidates for all "
-                f"{capacity} inclusions, got {self.entries}; raise --stub-entries or "
-                "--stub-memory, or lower --n-active"
+                f"{capacity} inclusions, got {self.entries}; raise stub_entries, "
+                "or lower n_active"
             )
         return self
 

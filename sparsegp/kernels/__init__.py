@@ -6,9 +6,10 @@ add an instance with a second formula to the contract in ``tests/kernels/test_co
 name is then known to `parse`, the command line and the stores.
 """
 
+from sparsegp.kernels.absolute import Additive, Laplace, Power
 from sparsegp.kernels.algebra import Constant, Product, Sum
 from sparsegp.kernels.base import KERNELS, Kernel
-from sparsegp.kernels.columns import ARD, Laplace
+from sparsegp.kernels.columns import ARD, ByColumn
 from sparsegp.kernels.linear import Linear
 from sparsegp.kernels.pair import half_squared_norms
 from sparsegp.kernels.parse import brief, parse, parse_many
@@ -19,12 +20,15 @@ __all__ = [
     "ARD",
     "KERNELS",
     "RBF",
+    "Additive",
+    "ByColumn",
     "Constant",
     "Kernel",
     "Laplace",
     "Linear",
     "Matern32",
     "Matern52",
+    "Power",
     "Product",
     "Sum",
     "brief",

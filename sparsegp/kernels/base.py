@@ -32,7 +32,9 @@ class Kernel(ABC):
 
     name: ClassVar[str] = ""
     variadic: ClassVar[bool] = False
-    """True if the one field is a tuple, a number for every column, which a text spells out."""
+    """True if the last field is a tuple, a number for every column, which a text spells out."""
+    n_fixed: ClassVar[int] = 0
+    """Fields, the first, that are not parameters to be learnt."""
     __array_ufunc__: ClassVar[None] = None  # numpy scalars leave `+` and `*` to the kernel
 
     def __init_subclass__(cls, name: str = "", **options: Any) -> None:
@@ -212,7 +214,9 @@ class Kernel(ABC):
           the mean column variance; l = 1 if all columns are constant;
         - one per column: l_j = sqrt(v_j p / 2), which is the same where all v_j are equal;
           l_j = sqrt(p / 2) for a constant column, as for one of unit variance;
-        - of absolute differences: l = 0.8 sum_j sqrt(v_j).
+        - of absolute differences: l^q = 0.8 sum_j v_j^(q/2), which is l = 0.8 sum_j sqrt(v_j)
+          for ``laplace``; for ``additive`` three times the mean of sqrt(v_j) over columns that are
+          not constant.
 
         Parameters
         ----------
@@ -236,19 +240,21 @@ class Kernel(ABC):
             If a length scale is left out.
         """
         self._check_complete()
-        values = np.hstack([getattr(self, field.name) for field in fields(self)])
+        values = np.hstack([getattr(self, field.name) for field in fields(self)[self.n_fixed :]])
         return np.asarray(np.log(values), np.float64)
 
     def with_parameters(self, logs: Doubles) -> Self:
         """Return the same kernel with other parameters, given by their logarithms, (q,)."""
         values, family = np.exp(logs).tolist(), cast(Callable[..., Self], type(self))
-        return family(tuple(values)) if self.variadic else family(*values)
+        fixed = (getattr(self, field.name) for field in fields(self)[: self.n_fixed])
+        return family(*fixed, *([tuple(values)] if self.variadic else values))
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
         """What each parameter is, in the order of `parameters`: ``rbf.length_scale``."""
         self._check_complete()
-        sizes = ((field.name, np.size(getattr(self, field.name))) for field in fields(self))
+        free = fields(self)[self.n_fixed :]
+        sizes = ((field.name, np.size(getattr(self, field.name))) for field in free)
         return tuple(f"{self.name}.{name}" for name, size in sizes for _ in range(size))
 
     def __add__(self, other: object) -> "Kernel":

@@ -108,14 +108,16 @@ class _Reader:
             raise self.error(node, f"unknown kernel; known: {', '.join(KERNELS)}")
         family, known = KERNELS[name], fields(KERNELS[name])
         values = [self.argument(argument) for argument in arguments]
-        if family.variadic and values and not isinstance(values[0], tuple):
-            values = [tuple(self.number(argument) for argument in arguments)]
+        last = len(known) - 1
+        if family.variadic and values[last:] and not isinstance(values[last], tuple):
+            values[last:] = [tuple(self.number(argument) for argument in arguments[last:])]
         least = sum(field.default is MISSING for field in known)
         if not least <= len(values) <= len(known):
-            takes = f"{'' if least == len(known) else 'at most '}{len(known)}"
+            limit = least if len(values) < least else len(known)
+            bound = "" if least == len(known) else "at least " if limit == least else "at most "
             names = ", ".join(field.name for field in known)
-            plural = "s" * (len(known) != 1)
-            reason = f"{name} takes {takes} argument{plural} ({names}), got {len(values)}"
+            takes = f"{bound}{limit} argument{'s' * (limit != 1)}"
+            reason = f"{name} takes {takes} ({names}), got {len(values)}"
             raise self.error(node, reason)
         return self.build(node, family, values)
 

@@ -40,8 +40,9 @@ class Model(ABC):
     settings : mapping
         What it was trained with, as plain JSON.
     history : sequence of dict
-        The learning curve: n_active, seconds, train_error, heldout_error, heldout_nlpp; mse in
-        place of error in a regression. Of a dense method, the figures of its steps.
+        Points of the selection: n_active, seconds, train_error, heldout_error, heldout_nlpp by its
+        own marginals, not by the model; mse in place of error in a regression. Of a dense method
+        one point, by the model.
     numbers : Numbers, optional
         How the labels of a regression were standardised.
     names : tuple of str, optional
@@ -121,6 +122,12 @@ class Model(ABC):
     @abstractmethod
     def _rows_held(self) -> Floats:
         """Scaled training rows that it holds, (d, p)."""
+
+    def holds(self, X: Any) -> bool:
+        """Whether X (d, p) are the training rows that it holds, in their order, before scaling."""
+        held, order = self._rows_held, np.unique(self.rows, return_inverse=True)[1]
+        found = self.scaling.apply(np.asarray(X), held.dtype)[order]
+        return np.allclose(found, held, rtol=1e-5, atol=1e-5 * float(np.abs(found).max()))
 
     @property
     def relevances(self) -> Doubles | None:
@@ -301,7 +308,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Model, Mapping[str, Any] |
     folder, name = file_of(path, MODEL_FILE)
     files = folder.sizes()
     if name == MODEL_FILE and name not in files and RUN_FILE in files:
-        raise StoreError(f"{folder} holds no finished model; go on with `train --resume`")
+        raise StoreError(f"{folder} holds no finished model; go on with it by `resume=True`")
     stored = read_file(folder, name, MODEL)
     with restoring(f"{folder}/{name}"):
         for key, array in stored.arrays.items():

@@ -39,6 +39,6 @@ def zeros_in_file(directory: str, shape: tuple[int, ...], dtype: DTypeLike) -> N
     except OSError as error:
         raise StoreError(
             f"cannot reserve {size / 1e6:.0f} MB in {directory}: {error.strerror}; name another "
-            "--scratch"
+            "`scratch`"
         ) from error
     return np.frombuffer(memory, dtype=dtype).reshape(shape)

@@ -110,7 +110,9 @@ class Settings(Checked):
             needed, _, values = each.applies.partition("=")
             found = getattr(self, needed) if needed else ""
             if found is None or (values and found not in values.split(" or ")):
-                raise SettingsError(f"{each.name} needs {each.applies}; give that, or leave it out")
+                raise SettingsError(
+                    f"`{each.name}` needs {each.applies}; give that, or leave it out"
+                )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""

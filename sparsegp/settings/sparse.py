@@ -154,7 +154,7 @@ class TrainSettings(Settings):
         most=500,  # the weights of more Gauss-Hermite nodes do not fit double precision
     )
     report_every: int = setting(
-        100, "Inclusions between two points of the learning curve.", least=1
+        100, "Inclusions between two points of the figures of the selection.", least=1
     )
 
     WHOSE: ClassVar[str] = "method=ivm"
@@ -221,7 +221,7 @@ class TrainSettings(Settings):
             if self.active_per_class or self.learn == "evidence":
                 name = "active_per_class" if self.active_per_class else "learn=evidence"
                 yield (
-                    f"{name} needs sites=moments, got sites=variational; give --sites moments too, "
+                    f"{name} needs sites=moments, got sites=variational; give sites=moments too, "
                     "or another likelihood, such as probit"
                 )
 
@@ -236,21 +236,21 @@ class TrainSettings(Settings):
                 "active_per_class needs a criterion that scores single classes, got "
                 f"{self.criterion}; use one of {', '.join(single)}"
             )
-        bound = "stub_entries (--stub-entries, --stub-memory) bounds the stubs of the candidates"
+        bound = "stub_entries bounds the stubs of the candidates"
         if bounded and POSTERIORS[self.posterior].uses_all_rows:
             yield (
                 f"{bound}, but posterior={self.posterior} needs those of all rows; give "
-                "--posterior adf or active, or leave the bound out"
+                "posterior=adf or active, or leave the bound out"
             )
         if bounded and criterion.refitted:
             yield (
                 f"{bound}, but criterion={self.criterion} needs those of all rows; give "
-                "--criterion predictive, or leave the bound out"
+                "criterion=predictive, or leave the bound out"
             )
         if criterion.refitted and self.order.panel == 1:
             yield (
                 f"criterion={self.criterion} works in panels of 2 rows or more, got panel=1; give "
-                f"--panel {DEFAULT_PANEL}, or --criterion predictive for one by one"
+                f"panel={DEFAULT_PANEL}, or criterion=predictive for one by one"
             )
 
     def bound(self, n: int, n_active: int, n_kernels: int) -> "Bound | None":
@@ -324,7 +324,7 @@ class TrainSettings(Settings):
         if self.n_active > n - validation and not self.active_per_class:
             less = f" less {validation} kept for validation" if validation else ""
             raise SettingsError(
-                f"n_active={self.n_active} exceeds the {n} training rows{less}; lower --n-active"
+                f"n_active={self.n_active} exceeds the {n} training rows{less}; lower n_active"
             )
         return self.n_active
 

@@ -35,6 +35,7 @@ from sparsegp.store.files import (
 
 MODEL, CHECKPOINT = "sparsegp-model", "sparsegp-checkpoint"
 MODEL_FILE, RUN_FILE, PROGRESS_FILE = "model.zarr.zip", "run.json", "progress.json"
+RUN_FILES = {MODEL_FILE, PROGRESS_FILE, RUN_FILE, "history.csv"}
 TUNING = "tuning"
 CHECKPOINT_FILE = re.compile(r"checkpoint-([0-9]{8,15})\.zarr\.zip")
 
@@ -52,6 +53,8 @@ class RunDirectory:
         Checkpoints kept.
     on_warning : callable
         Receives a text about each checkpoint that cannot be read or written.
+    overwrite : bool
+        Whether `open` deletes the run that is there.
 
     Raises
     ------
@@ -60,11 +63,17 @@ class RunDirectory:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], keep_last: int, on_warning: Callable[[str], None]
+        self,
+        path: str | os.PathLike[str],
+        keep_last: int,
+        on_warning: Callable[[str], None],
+        overwrite: bool = False,
     ) -> None:
+        self.overwrite = overwrite
         self.keep_last = Setting("keep_last", int, 2, optional=False, least=1).checked(keep_last)
         self.folder, self.on_warning = folder_of(path), on_warning
-        self.model_path = os.path.join(os.fspath(path), MODEL_FILE)
+        self._path = os.fspath(path)
+        self.model_path = os.path.join(self._path, MODEL_FILE)
         self._lock: int | None = None
         self._known: set[int] = set()  # checkpoints of this process, and those that it found
         self._damaged: set[int] = set()
@@ -72,6 +81,8 @@ class RunDirectory:
 
     def open(self, run: Mapping[str, Any], resume: bool) -> None:
         """Claim the folder for a run of these `settings` and `data`, or to `resume` it.
+
+        A finished run is not begun again, nor is one to be resumed.
 
         Raises
         ------
@@ -81,15 +92,17 @@ class RunDirectory:
             If the run to be resumed had other settings or data.
         """
         files = self.folder.sizes()
-        if RUN_FILE in files:
+        if RUN_FILE in files and not self.overwrite:
             self.check_free(resume)
             self._require_same(run)
-        elif files.keys() - {"lock", TUNING}:
-            raise StoreError(f"{self.folder} is not empty and holds no run; choose another --out")
+        elif RUN_FILE not in files and files.keys() - {"lock", TUNING}:
+            raise StoreError(f"{self.folder} is not empty and holds no run; choose another `out`")
         if isinstance(self.folder, Directory):
             self._lock = self.folder.lock()
         try:
-            if RUN_FILE not in files:
+            if self.overwrite:
+                self._delete_run()
+            if self.overwrite or RUN_FILE not in files:
                 self._write_json(RUN_FILE, run, new=True)
             self._known = set(self._steps())
         except FileExistsError:
@@ -99,16 +112,23 @@ class RunDirectory:
             raise
 
     def check_free(self, resume: bool) -> None:
-        """Refuse a folder that holds another run by a `StoreError`, before any data are read."""
-        if not resume and RUN_FILE in self.folder.sizes():
+        """Refuse an unfinished run by a `StoreError`, before any data are read."""
+        if RUN_FILE in self.folder.sizes() and not (resume or self.overwrite or self.is_finished()):
             raise StoreError(
-                f"{self.folder} holds another run; choose another --out, or go on with it by "
-                "--resume"
+                f"{self.folder} holds an unfinished run; go on with it by `resume=True`, or "
+                "begin anew by `overwrite=True` or in another `out`"
             )
 
     def is_finished(self) -> bool:
         """Return whether there is a model."""
         return MODEL_FILE in self.folder.sizes()
+
+    def _delete_run(self) -> None:
+        """Delete the files of the run, and how its kernel was chosen."""
+        for folder in (self.folder, folder_of(os.path.join(self._path, TUNING))):
+            for name in sorted(folder.sizes()):  # run.json as the last
+                if name in RUN_FILES or CHECKPOINT_FILE.fullmatch(name):
+                    folder.delete(name)
 
     def close(self) -> None:
         """Let other processes have the folder."""
@@ -152,7 +172,7 @@ class RunDirectory:
         except FileExistsError:
             raise StoreError(
                 f"another process goes on with the run in {self.folder}; leave it to that one, or "
-                "end it and go on by --resume"
+                "end it and go on by `resume=True`"
             ) from None
         except StoreError as error:
             self.on_warning(f"no checkpoint at {step}, the run goes on: {error}")
@@ -194,7 +214,8 @@ class RunDirectory:
         ]
         if found:
             raise SettingsError(
-                f"cannot resume {self.folder} with other settings or data: {'; '.join(found)}"
+                f"{self.folder} holds a run with other settings or data: {'; '.join(found)}; give "
+                "those, or begin anew by `overwrite=True` or in another `out`"
             )
 
 

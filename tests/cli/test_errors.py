@@ -5,8 +5,10 @@ import re
 import shlex
 import shutil
 
+import numpy as np
 import pytest
 
+import sparsegp
 from sparsegp.store import MODEL, MODEL_FILE, folder_of, read_file
 from tests.processes import checkpoints
 
@@ -32,36 +34,39 @@ REFUSED = [
     ("train pair.npz --test unlabelled.npz", r"unlabelled\.npz \(X\) has no labels"),
     ("train pair.npz --label-column y", r"pair\.npz stores its labels apart"),
     # settings
-    ("train pair.npz --n-active 301", "n_active=301 exceeds the 300 training rows less 30 kept"),
-    ("train pair.npz --n-active 0", "n_active must be at least 1, got 0"),
+    ("train pair.npz --n-active 301", "--n-active 301 exceeds the 300 training rows less 30 kept"),
+    ("train pair.npz --n-active 0", "--n-active must be at least 1, got 0"),
     ("train pair.npz --kernel 2*matern9", r"cannot read kernel '2\*matern9' at position 3"),
     (f"train pair.npz --kernel '{'(' * 5000}'", "cannot read kernel "),
     ("train pair.npz --kernel 'rbf; rbf' --kernel-per-class", "each of the 3 classes, got 2"),
     ("train pair.npz --criterion best", "unknown criterion 'best'; known: .*predictive"),
-    ("train pair.npz --criterion residual --panel 1", "criterion=residual works in panels of 2"),
+    ("train pair.npz --criterion residual --panel 1", "--criterion residual works in panels of 2"),
     ("train pair.npz --method 'ep(damping=2)'", "damping .*must be .*got 2"),
     ("train pair.npz --method laplace --panel 2", "takes all rows, has no settings panel"),
-    ("train pair.npz --steps 3", "method=ivm has no settings steps"),
+    ("train pair.npz --steps 3", "--method ivm has no settings steps"),
     ("train pair.npz --task sorting", "task must be classification or regression, got 'sorting'"),
     ("train pair.npz --likelihood probit", "needs exactly 2 classes, got 3"),
-    ("train pair.npz --likelihood gaussian --task classification", "is not for task="),
-    ("train pair.npz --stub-entries 1000000", "posterior=all needs those of all rows"),
+    ("train pair.npz --likelihood gaussian --task classification", "is not for --task "),
+    ("train pair.npz --stub-entries 1000000", "--posterior all needs those of all rows"),
     ("train pair.npz --stub-entries 5 --stub-memory 4GB", "give only one of --stub-entries"),
     ("train pair.npz --posterior adf --n-active 40 --stub-entries 10", "entries must be at least"),
     ("train pair.npz --stub-memory GB", "must be a size such as 4GB or 500MB, got 'GB'"),
-    ("train pair.npz --strategy whole", "strategy needs learn=evidence; give that, or leave it"),
-    ("train pair.npz --hyperprior 'v: gamma(1, 1)'", "hyperprior needs learn=evidence or hmc"),
-    ("train pair.npz --method laplace --steps 3", "steps needs learn=evidence or hmc"),
-    ("train pair.npz --keep-best 0.3", "keep_best needs stub_entries"),
-    ("train pair.npz --epsilon 0.1", "epsilon needs sites=moments"),
-    ("tune pair.npz --posterior adf --tolerance 0.1", "tolerance needs posterior=all"),
-    ("estimate pair.npz --major-steps 3", "major_steps needs learn=evidence"),
+    (
+        "train pair.npz --strategy whole",
+        "--strategy needs --learn evidence; give that, or leave it",
+    ),
+    ("train pair.npz --hyperprior 'v: gamma(1, 1)'", "--hyperprior needs --learn evidence or hmc"),
+    ("train pair.npz --method laplace --steps 3", "--steps needs --learn evidence or hmc"),
+    ("train pair.npz --keep-best 0.3", "--keep-best needs --stub-entries"),
+    ("train pair.npz --epsilon 0.1", "--epsilon needs --sites moments"),
+    ("tune pair.npz --posterior adf --tolerance 0.1", "--tolerance needs --posterior all"),
+    ("estimate pair.npz --major-steps 3", "--major-steps needs --learn evidence"),
     ("train numbers.npz --virtual trained", "must hold the active rows of the model"),
     ("train pair.npz --shift 1 --image 2x2", "--shift and --image is for copies; give --virtual"),
     ("train pair.npz --virtual none", "none is missing"),
     # how and where to run
-    ("train pair.npz --block-rows 0", "block_rows must be at least 1, got 0"),
-    ("train pair.npz --checkpoint-every 0", "checkpoint_every must be at least 1, got 0"),
+    ("train pair.npz --block-rows 0", "--block-rows must be at least 1, got 0"),
+    ("train pair.npz --checkpoint-every 0", "--checkpoint-every must be at least 1, got 0"),
     ("train pair.npz --workers 0", "workers must be at least 1, got 0"),
     ("train pair.npz --workers 1 --threads 1", "only one option .*; got --threads and --workers"),
     ("train pair.npz --scheduler nonsense://x", "nonsense://x is no address of a dask"),
@@ -71,12 +76,12 @@ REFUSED = [
     ("train pair.npz --tls here", "--tls goes with --scheduler or --scheduler-file"),
     (f"train pair.npz --out {'x' * 300}", ".*name too long"),
     # tuning
-    ("train pair.npz --max-seconds 5 --max-trials 5", "limits a search for the kernel; give --tune"),
-    ("tune pair.npz --max-trials 0", "max_trials must be at least 1, got 0"),
-    ("tune pair.npz --max-seconds -1", "max_seconds must be above 0, got -1"),
+    ("train pair.npz --max-seconds 5 --max-trials 5", "limits a search for the kernel; give"),
+    ("tune pair.npz --max-trials 0", "--max-trials must be at least 1, got 0"),
+    ("tune pair.npz --max-seconds -1", "--max-seconds must be above 0, got -1"),
     ("tune pair.npz --kernel-per-class", "one kernel for all classes"),
-    ("tune pair.npz --posterior adf --stub-memory 1MB", "tune without --stub-"),
-    ("train pair.npz --tune --likelihood probit", "leave the tuning out"),
+    ("tune pair.npz --posterior adf --stub-memory 1MB", "does not heed a bound on stub"),
+    ("train pair.npz --tune --likelihood probit", "give --learn evidence or a --kernel"),
     ("train pair.npz --tune --task regression", "tuning is for classification"),
     # rows for a model
     ("evaluate trained nothing.npz", "no such file"),
@@ -99,7 +104,7 @@ REFUSED = [
     ("predict trained only.npz --out p.xlsx", "cannot tell the format of 'p.xlsx'"),
     ("predict trained only.npz --out {out}/p.csv", "there is no directory"),
     # estimates
-    ("estimate pair.npz --n-active 301", "n_active=301 exceeds the 300 training rows"),
+    ("estimate pair.npz --n-active 301", "--n-active 301 exceeds the 300 training rows"),
     ("estimate pair.npz --likelihood probit", "needs exactly 2 classes, got 3"),
     ("estimate pair.npz --workers 0", "at least 1"),
     ("estimate pair.npz --workers 1 --threads 1", "only one"),
@@ -134,13 +139,13 @@ def test_taken_directories(trained, files, invoke, tmp_path, untouched):
     (tmp_path / "other" / "thesis.tex").write_text("!")
     with untouched(tmp_path), untouched(trained):
         for out, options, message in (
-            (trained, (), "holds another run; choose another --out, or go on with it by --resume"),
+            (trained, (), "seed was 0 and is now 1; give those, or begin anew by --overwrite or"),
             (tmp_path / "file", (), "is not a directory"),
             (tmp_path / "other", (), "is not empty and holds no run"),
             (tmp_path / "other", ("--resume",), "is not empty and holds no run"),
             (tmp_path / "file" / "run", (), "cannot "),
         ):
-            arguments = ("--n-active", 40, "--quiet", "--out", out, *options)
+            arguments = ("--n-active", 40, "--seed", 1, "--quiet", "--out", out, *options)
             one_line(invoke("train", files / "pair.npz", *arguments, code=2), message)
 
 
@@ -218,22 +223,47 @@ class TestAltered:
 @pytest.mark.parametrize(
     ("data", "n_active", "pattern"),
     [
-        ("pair.npz", 41, r"n_active was 40 and is now 41"),
+        ("pair.npz", 41, "--n-active was 40 and is now 41"),
         ("only.npz", 40, r"digest was .*; rows was 300 and is now 100"),
         ("words.npz", 40, r"classes was \[0, 1, 2\] and is now \['low', 'mid', 'up'\]"),
         ("pair.npz", 40, None),
     ],
 )
-def test_resume(data, n_active, pattern, trained, files, invoke, untouched, last_json):
-    """Other settings or data are refused; what is finished stays as it is."""
-    arguments = ("--n-active", n_active, "--out", trained, "--quiet", "--resume", "--json")
+@pytest.mark.parametrize("resume", [(), ("--resume",)])
+def test_repeated(data, n_active, pattern, resume, trained, files, invoke, untouched, last_json):
+    """Other settings or data are refused; what is finished stays as it is, and is shown."""
+    arguments = ("--n-active", n_active, "--out", trained, "--quiet", "--json", *resume)
     with untouched(trained):
         result = invoke("train", files / data, *arguments, code=2 if pattern else 0)
     if pattern:
-        one_line(result, f"cannot resume .* with other settings or data: .*{pattern}")
+        one_line(result, f".* holds a run with other settings or data: .*{pattern}")
     else:
         assert "is finished; nothing to do" in result.stderr
-        assert last_json(result.stdout)["n_active"] == 40
+        record = last_json(result.stdout)
+        assert (record["n_active"], record["n"]) == (40, 100)
+
+
+def test_overwritten(trained, files, invoke, tmp_path, last_json):
+    run, data = shutil.copytree(trained, tmp_path / "run"), files / "pair.npz"
+    (run / "mine.txt").write_text("!")
+    shutil.copytree(run, run / "tuning")
+    arguments = ("--n-active", 20, "--quiet", "--out", run)
+    one_line(invoke("train", data, *arguments, "--overwrite", "--resume", code=2), "only one of")
+    one_line(invoke("train", data, *arguments, "--overwrite", "--tune", code=2), ".* with --tune")
+    record = last_json(invoke("train", data, *arguments, "--overwrite", "--json").stdout)
+    assert record["n_active"] == len(sparsegp.load(run).rows) == 20
+    assert sorted(path.name for path in (run / "tuning").iterdir()) == ["lock", "mine.txt"]
+    assert (run / "mine.txt").exists()
+    assert max(checkpoints(run)) < 100
+
+
+def test_rows_in_another_order_are_other_data(trained, files, invoke, tmp_path):
+    arrays = dict(np.load(files / "pair.npz"))
+    some = np.flatnonzero(arrays["y_train"] == 0)
+    arrays["X_train"][some] = arrays["X_train"][some[::-1]]
+    np.savez(tmp_path / "other.npz", **arrays)
+    arguments = ("--n-active", 40, "--quiet", "--out", trained)
+    one_line(invoke("train", tmp_path / "other.npz", *arguments, code=2), ".*active rows differ")
 
 
 def test_what_a_killed_start_left_holds_no_run(files, invoke, tmp_path):

@@ -1,6 +1,7 @@
 """Runs that are stopped or killed, and go on as if they had not been."""
 
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -47,7 +48,8 @@ def test_stopped_and_resumed(number, start, invoke, clusters, uninterrupted, tmp
     assert out == ""
     last = err.splitlines()[-1]
     assert last.startswith(f"stopped by {number.name} in select after ")
-    assert last.endswith(f" of {N_ACTIVE} rows; go on by --resume")
+    words = ["sparsegp", "train", clusters, "--out", run, *TRAIN, "--resume"]
+    assert last.endswith(f" of {N_ACTIVE} rows; go on by: {' '.join(map(str, words))}")
     record = last_json(invoke("inspect", run, "--json").stdout)
     assert record["state"] == "unfinished"
     assert 5 <= record["n_active"] < N_ACTIVE
@@ -94,7 +96,7 @@ def test_stopped_before_the_first_row(number, later, start, clusters, tmp_path):
         _, err = process.communicate(timeout=60)
     assert process.returncode == 75, err
     assert "Traceback" not in err
-    assert "go on by --resume" in err.splitlines()[-1]
+    assert re.search("go on by: sparsegp train .* --resume", err.splitlines()[-1])
 
 
 def test_interrupted_twice(start, clusters, invoke, tmp_path):

@@ -4,6 +4,7 @@ from uuid import uuid4
 
 import pytest
 
+import sparsegp
 from sparsegp.store import folder_of
 
 TRAIN = ("--n-active", 40, "--checkpoint-every", 10, "--quiet")
@@ -29,9 +30,10 @@ def test_a_run_in_a_store(run, trained, files, invoke, last_json, tmp_path):
     assert in_store["state"] == "finished"
     assert in_store["active_rows"] == on_disk["active_rows"]
     assert in_store["sizes"].keys() == on_disk["sizes"].keys()
-    result = invoke("train", data, "--out", run, *TRAIN, code=2)
-    assert result.stderr.startswith(f"error: {run} holds another run; choose another --out")
-    assert "is finished" in invoke("train", data, "--out", run, *TRAIN, "--resume").stderr
+    for resume in ((), ("--resume",)):
+        assert "is finished" in invoke("train", data, "--out", run, *TRAIN, *resume).stderr
+    invoke("train", data, "--out", run, *TRAIN, "--overwrite", "--seed", 1)
+    assert sparsegp.load(run).settings["seed"] == 1
 
 
 def test_a_tuning_in_a_store(run, files, invoke, last_json):
@@ -41,4 +43,4 @@ def test_a_tuning_in_a_store(run, files, invoke, last_json):
     again = last_json(invoke(*arguments, "--json", "--quiet", "--resume").stdout)
     assert (again["kernel"], again["trials"]) == (first["kernel"], first["trials"])
     assert last_json(invoke("inspect", run, "--json").stdout)["state"] == "tuned, not trained"
-    assert "holds another" in invoke(*arguments, code=2).stderr
+    assert "holds an unfinished run" in invoke(*arguments, code=2).stderr

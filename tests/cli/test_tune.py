@@ -113,7 +113,7 @@ def test_train_goes_on_from_a_tuning(tuned, files, invoke, last_json, tmp_path):
     run, found = shutil.copytree(tuned[0], tmp_path / "run"), []
     chosen = last_json(tuned[1].stdout)
     arguments = ("train", files / "pair.npz", "--tune", *SMALL, "--quiet")
-    assert "holds another run" in invoke(*arguments, "--out", run, code=2).stderr
+    assert "holds an unfinished run" in invoke(*arguments, "--out", run, code=2).stderr
     assert (
         "seed was 0 and is now 1"
         in invoke(*arguments, "--seed", 1, "--out", run, "--resume", code=2).stderr
@@ -154,7 +154,8 @@ def test_stopped_and_resumed(longer, files, start, invoke, last_json, tmp_path):
     assert 2 <= done < 24
     last = err.splitlines()[-1]
     assert last.startswith("stopped by SIGTERM in tune after ")
-    assert last.endswith("rows; go on by --resume")
+    assert "rows; go on by: sparsegp train " in last
+    assert last.endswith(" --resume")
     assert "being tuned; go on by the same command" in invoke("inspect", run).stdout
     record = last_json(invoke(*command, "--quiet", "--resume", "--json").stdout)
     assert record["kernels"] == [longer]

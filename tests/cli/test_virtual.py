@@ -65,7 +65,7 @@ def test_copies_join_the_rows_and_what_was_learnt_stays(
         ("--image twelve", "--image must be height and width, such as 16x16, got 'twelve'"),
         ("--image 4x3 --kernel rbf", "kernel must be that of the first run"),
         ("--image 4x3 --tune", "--virtual takes the kernel of its run; leave --tune out"),
-        ("--image 4x3 --out {first}", "holds another run"),
+        ("--image 4x3 --out {first}", "holds a run with other settings or data"),
     ],
 )
 def test_what_does_not_fit_is_refused(invoke, data, first, tmp_path, arguments, message):

@@ -121,7 +121,7 @@ def test_stopped_and_resumed(data: Arrays, brief: list[Any], tmp_path: Path) -> 
     """Trials on record are not made again: their seconds stay."""
     run = tmp_path / "run"
     for reports in (3, 2):
-        with pytest.raises(Interrupted, match="go on by --resume"):
+        with pytest.raises(Interrupted, match="go on by `resume=True`"):
             small(*data, out=run, resume=True, progress=Stopper(reports))
     records = read_records(run)
     assert records is not None
@@ -164,10 +164,10 @@ def test_other_settings_or_data_are_refused(data: Arrays, tmp_path: Path) -> Non
 
 def test_directories_of_others_are_refused(data: Arrays, tmp_path: Path) -> None:
     small(*data, out=tmp_path / "tuned", max_seconds=1e-9)
-    with pytest.raises(StoreError, match=r"holds another run; choose another --out, or .*--res"):
+    with pytest.raises(StoreError, match="holds an unfinished run; go on with it by `resume=True`"):
         small(*data, out=tmp_path / "tuned")
     sparsegp.train(*data, n_active=20, runtime="threads=1", out=tmp_path / "run")
-    with pytest.raises(StoreError, match=r"holds another run"):
+    with pytest.raises(StoreError, match="holds a run that was not tuned"):
         small(*data, out=tmp_path / "run")
     with pytest.raises(StoreError, match=r"holds a run that was not tuned"):
         small(*data, out=tmp_path / "run", resume=True)
@@ -241,8 +241,10 @@ def test_auto_is_a_brief_tuning_and_resumed_as_one(steps_of_trees: Arrays, tmp_p
         with pytest.raises(Interrupted, match="go on by --resume"):
             sparsegp.train(X, y, **auto, out=tmp_path, resume=True, progress=Stopper(reports))
     model = sparsegp.train(X, y, **auto, out=tmp_path, resume=True, runtime="threads=2")
-    assert model.settings == expected.settings
-    assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
+    again = sparsegp.train(X, y, **auto, out=tmp_path)  # finished: nothing is done
+    for each in (model, again):
+        assert each.settings == expected.settings
+        assert_array_equal(each.predict_proba(X), expected.predict_proba(X))
 
 
 @pytest.mark.parametrize("given", [{"likelihood": "probit"}, {"task": "regression"}])

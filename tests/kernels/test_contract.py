@@ -17,12 +17,14 @@ from sparsegp.kernels import (
     ARD,
     KERNELS,
     RBF,
+    Additive,
     Constant,
     Kernel,
     Laplace,
     Linear,
     Matern32,
     Matern52,
+    Power,
     Product,
     Sum,
     parse,
@@ -49,6 +51,14 @@ def ard_by_distance(X, Z):
     return np.exp(-0.5 * cdist(X / np.array(SCALES), Z / np.array(SCALES), "sqeuclidean"))
 
 
+def power_by_loops(q, scales):
+    return by_loops(lambda x, z: math.exp(-(np.abs((x - z) / scales) ** q).sum()))
+
+
+def additive_by_loops(scales):
+    return by_loops(lambda x, z: np.exp(-np.abs((x - z) / scales)).mean())
+
+
 # (kernel, second formula)
 CONTRACT: list[tuple[Kernel, Callable]] = [
     (RBF(1.7), squared_exponential(1.7)),
@@ -58,6 +68,10 @@ CONTRACT: list[tuple[Kernel, Callable]] = [
     (Matern52(2.3), reference.Matern(2.3, nu=2.5)),
     (Laplace((2.5,)), partial(laplacian_kernel, gamma=0.4)),
     (Laplace(SCALES), lambda X, Z: np.exp(-cdist(X / SCALES, Z / SCALES, "cityblock"))),
+    (Power(0.5, (2.5,)), power_by_loops(0.5, [2.5] * P)),
+    (Power(0.7, SCALES), power_by_loops(0.7, SCALES)),
+    (Additive((1.5,)), additive_by_loops([1.5] * P)),
+    (Additive(SCALES), additive_by_loops(SCALES)),
     (Linear(), by_loops(lambda x, z: sum(a * b for a, b in zip(x, z, strict=True)))),
     (Linear(0.3), lambda X, Z: 0.3 * reference.DotProduct(0.0)(X, Z)),
     (Constant(2.5), reference.ConstantKernel(2.5)),
@@ -215,7 +229,7 @@ def test_gradient_against_finite_differences(kernel, formula, diag, X, Z):
 @every_kernel
 def test_slopes_against_finite_differences(kernel, formula, X, Z):
     weights = np.random.default_rng(8).normal(size=(len(X), len(Z)))
-    slopes, step = kernel.slopes(X, Z, weights), 1e-6
+    slopes, step = kernel.slopes(X, Z, weights), 2e-7
     for j in range(P):
         shifts = (X + step * np.eye(P)[j], X - step * np.eye(P)[j])
         above, below = ((weights * kernel(shifted, Z)).sum(axis=1) for shifted in shifts)
@@ -276,6 +290,22 @@ def test_rule_of_length_scales_per_column():
 def test_laplace_is_filled_by_the_sum_of_deviations():
     assert Laplace().fill(np.array([4.0, 0.0, 9.0])) == Laplace((4.0,))
     assert Laplace().fill(np.zeros(3)) == Laplace((1.0,))
+    assert Power(1.0).fill(np.array([4.0, 0.0, 9.0])) == Power(1.0, (4.0,))
+    assert Power(0.5).fill(np.array([16.0, 0.0, 81.0])) == Power(0.5, (16.0,))
+    assert Additive().fill(np.array([4.0, 0.0, 16.0])) == Additive((9.0,))
+    assert Additive().fill(np.zeros(3)) == Additive((1.0,))
+
+
+def test_the_exponent_is_not_learnt(X, Z):
+    kernel = Power(1.0, SCALES)
+    assert set(kernel.parameter_names) == {"power.length_scales"}
+    assert len(kernel.parameters()) == P
+    np.testing.assert_allclose(kernel(X, Z), Laplace(SCALES)(X, Z), rtol=1e-12)
+
+
+def test_additive_functions_see_columns_one_by_one(X, Z):
+    one = [Additive((1.5,))(X[:, [j]], Z[:, [j]]) for j in range(P)]
+    np.testing.assert_allclose(Additive((1.5,))(X, Z), np.mean(one, axis=0), rtol=1e-12)
 
 
 def test_fill_reaches_into_trees():

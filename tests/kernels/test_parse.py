@@ -15,6 +15,7 @@ from sparsegp.kernels import (
     Linear,
     Matern32,
     Matern52,
+    Power,
     Product,
     Sum,
     brief,
@@ -22,7 +23,7 @@ from sparsegp.kernels import (
     parse_many,
 )
 
-KNOWN = "known: ard, constant, laplace, linear, matern32, matern52, rbf"
+KNOWN = "known: additive, ard, constant, laplace, linear, matern32, matern52, power, rbf"
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,10 @@ KNOWN = "known: ard, constant, laplace, linear, matern32, matern52, rbf"
         ("ard((1, 2.5))", ARD((1.0, 2.5))),
         ("ard(1, 2.5)", ARD((1.0, 2.5))),
         ("ard([1, 2.5])", ARD((1.0, 2.5))),
+        ("power(0.5)", Power(0.5)),
+        ("power(0.5, 2)", Power(0.5, (2.0,))),
+        ("power(0.5, 2, 3)", Power(0.5, (2.0, 3.0))),
+        ("power(0.5, (2, 3))", Power(0.5, (2.0, 3.0))),
         ("linear", Linear()),
         ("linear(0.1)", Linear(0.1)),
         ("2", Constant(2.0)),
@@ -54,6 +59,8 @@ def test_reads(text, kernel):
     [
         (RBF(2), "rbf(2.0)"),
         (ARD([1, 2]), "ard(1.0, 2.0)"),
+        (Power(0.5), "power(0.5)"),
+        (Power(0.5, (2, 3)), "power(0.5, 2.0, 3.0)"),
         (Linear(2), "linear(2.0)"),
         (Constant(3), "3.0"),
         (10 * RBF(5), "10.0*rbf(5.0)"),
@@ -83,6 +90,8 @@ NUMBER_AT_LEAST = "must be positive and finite, got"
         ("0*rbf", f"position 1 '0': a constant kernel {NUMBER_AT_LEAST} 0.0"),
         ("rbf(1, 2)", "'rbf(1, 2)': rbf takes at most 1 argument (length_scale), got 2"),
         ("constant", "'constant': constant takes 1 argument (value), got 0"),
+        ("power + rbf", "power takes at least 1 argument (exponent, length_scales), got 0"),
+        ("power(1.5)", "the exponent of power must be at most 1, got 1.5"),
         ("ard(())", "must be one number per column, as in ard(1.0, 2.0), got ()"),
         ("ard((1, -2))", f"length scale 1 of ard {NUMBER_AT_LEAST} -2.0"),
         ("ard((1, rbf))", "at position 9 'rbf': expected a number"),

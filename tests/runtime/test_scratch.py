@@ -48,7 +48,7 @@ def test_data_larger_than_the_memory_it_is_given(tmp_path: Path) -> None:
     np.save(tmp_path / "y.npy", y)
     command = [sys.executable, "-c", LIMITED, str(600 << 20), str(tmp_path / "X.npy")]
     without = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert re.search(r"SettingsError.*(may|would) fit: .*--scratch DIR", without.stderr)
+    assert re.search(r"SettingsError.*(may|would) fit: .*scratch=DIR", without.stderr)
     within = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False)
     assert within.stdout.strip() == "256", within.stderr[-2000:]
 

@@ -70,7 +70,7 @@ def test_a_run_from_beginning_to_end(begin):
 def test_whose_it_is(begin, place, warnings):
     begin(resume=False).close()
     for refused in (lambda: begin(resume=False), lambda: RunDirectory(place, 1, pytest.fail)):
-        with pytest.raises(StoreError, match="holds another run"):
+        with pytest.raises(StoreError, match="holds an unfinished run"):
             refused().check_free(resume=False)
     with pytest.raises(SettingsError, match=r"n was 1 and is now 2; rows was 5 and is now 6"):
         begin(run={"settings": {"n": 2}, "data": {"rows": 6}})
@@ -137,7 +137,7 @@ def test_of_two_drivers_in_a_store_one_goes_on(begin, place, warnings):
         save(second, 100)
     save(third, 160)
     assert steps_of(place) == [80, 120, 160]
-    with pytest.raises(StoreError, match="holds another run"):
+    with pytest.raises(StoreError, match="holds an unfinished run"):
         begin(resume=False)
     assert warnings == []
 

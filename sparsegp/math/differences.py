@@ -1,0 +1,82 @@
+"""Sums over the columns of absolute differences, in tiles that stay in cache.
+
+The differences of a column, of some rows by some others, are one array that is overwritten by those
+of the next column. Every entry is summed in the order of the columns: no bit depends on the tiles.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from sparsegp.types import Doubles, Floats
+
+ENTRIES = 1 << 16
+"""Of a tile: two of them in single precision fill half a megabyte."""
+LONGEST = 8192
+"""Entries along the longer side of a tile: numpy takes its time to begin a line."""
+
+
+def summed_differences(
+    X: Floats, Z: Floats, weights: Doubles, each: Callable[[Floats], object] | None = None
+) -> Floats:
+    """Return sum_j f(w_j |x_ij - z_kj|), (..., n, m), in an array that the caller may overwrite.
+
+    Parameters
+    ----------
+    X : Floats (..., n, p)
+    Z : Floats (..., m, p)
+        Of the same precision.
+    weights : Doubles (p,)
+        w_j > 0.
+    each : callable, optional
+        Puts f in the place of its argument, entry by entry; the identity if left out.
+    """
+    if Z.ndim == 2:
+        return _flat(X.reshape(-1, X.shape[-1]), Z, weights, each).reshape(*X.shape[:-1], len(Z))
+    batch = np.broadcast_shapes(X.shape[:-2], Z.shape[:-2])
+    X, Z = (np.broadcast_to(rows, (*batch, *rows.shape[-2:])) for rows in (X, Z))
+    sums = np.empty((*batch, X.shape[-2], Z.shape[-2]), X.dtype)
+    for index in np.ndindex(batch):
+        sums[index] = _flat(X[index], Z[index], weights, each)
+    return sums
+
+
+def _flat(
+    X: Floats, Z: Floats, weights: Doubles, each: Callable[[Floats], object] | None
+) -> Floats:
+    """Return the sums of X (n, p) and Z (m, p)."""
+    if len(X) < len(Z):
+        return _flat(Z, X, weights, each).T
+    if each is None and X.dtype == np.float64:  # it computes in double precision, and is as fast
+        return cdist(X * weights, Z * weights, "cityblock")
+    w = weights.astype(X.dtype)[:, np.newaxis]
+    columns, others = (np.multiply(rows.T, w, order="C") for rows in (X, Z))
+    sums = np.empty((len(Z), len(X)), X.dtype)
+    width = -(-len(X) // max(1, -(-len(X) // LONGEST)))
+    for start in range(0, len(X), width or 1):
+        part = columns[:, start : start + width]
+        height = max(1, ENTRIES // part.shape[1])
+        scratch = np.empty((height, part.shape[1]), X.dtype)
+        for first in range(0, len(Z), height):
+            tile = sums[first : first + height, start : start + width]
+            _fill(tile, scratch[: len(tile)], part, others[:, first : first + height], each)
+    return sums.T
+
+
+def _fill(
+    tile: Floats,
+    scratch: Floats,
+    columns: Floats,
+    others: Floats,
+    each: Callable[[Floats], object] | None,
+) -> None:
+    """Put the sums of all columns, (p, n) by others (p, m), into a tile (m, n)."""
+    for j, (x, z) in enumerate(zip(columns, others, strict=True)):
+        differences = scratch if j else tile
+        np.subtract(x, z[:, np.newaxis], out=differences)
+        np.abs(differences, out=differences)
+        if each is not None:
+            each(differences)
+        if j:
+            tile += differences
