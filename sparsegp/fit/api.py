@@ -90,8 +90,10 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     chosen, shown = settings_given(**settings), require_progress(progress)
     store = None
     if out is not None:
-        if overwrite and (resume or chosen.kernel == AUTO):
-            raise SettingsError("`overwrite` goes neither with `resume` nor with kernel=auto")
+        if resume and overwrite:
+            raise SettingsError("give only one of `resume` and `overwrite`")
+        if overwrite and chosen.kernel == AUTO:
+            raise SettingsError("`overwrite` does not go with kernel=auto; choose another `out`")
         store = RunDirectory(out, keep_last, shown.message, overwrite)
         store.check_free(resume)
     elif resume:

@@ -238,7 +238,7 @@ def test_auto_is_a_brief_tuning_and_resumed_as_one(steps_of_trees: Arrays, tmp_p
         X, y, kernel=choice.kernel, scaling=choice.scaling, n_active=50, runtime="threads=1"
     )
     for reports in (3, 9):
-        with pytest.raises(Interrupted, match="go on by --resume"):
+        with pytest.raises(Interrupted, match="go on by `resume=True`"):
             sparsegp.train(X, y, **auto, out=tmp_path, resume=True, progress=Stopper(reports))
     model = sparsegp.train(X, y, **auto, out=tmp_path, resume=True, runtime="threads=2")
     again = sparsegp.train(X, y, **auto, out=tmp_path)  # finished: nothing is done
