@@ -6,7 +6,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import distributions
 from os import cpu_count
@@ -47,10 +47,6 @@ class Place:
     where: Where
     progress: Progress = field(default_factory=Progress)
     costs: dict[str, float] = field(default_factory=dict)
-
-    def within(self, name: str) -> "Place":
-        """Return the same place with a folder of its own for runs."""
-        return replace(self, runs=self.runs and self.runs / name)
 
     @contextmanager
     def timed(self) -> Iterator[None]:

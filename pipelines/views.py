@@ -31,11 +31,6 @@ class Data:
         known = self.y_test[np.isin(self.y_test, classes)]
         return np.asarray(counts[np.searchsorted(classes, known)] / counts.sum())
 
-    def against_rest(self, label: Any) -> "Data":
-        """Return the task to tell the class of a label from all others."""
-        y_train, y_test = ((y == label).astype(np.int64) for y in (self.y_train, self.y_test))
-        return replace(self, name=f"{self.name}, {label}", y_train=y_train, y_test=y_test)
-
     def parted(self, train: Integers) -> "Data":
         """Return some of the training rows, by their numbers, and the others as test rows."""
         X, y = self.X_train, self.y_train
@@ -56,7 +51,8 @@ def against_rest(data: Data, seed: int, class_number: int | None = None) -> Data
     classes, one = np.unique(data.y_train), seed if class_number is None else class_number
     if not 0 <= one < len(classes):
         raise ValueError(f"class {one} must be from 0 to {len(classes) - 1} for {data.name}")
-    return data.against_rest(classes[one])
+    y_train, y_test = ((y == classes[one]).astype(int) for y in (data.y_train, data.y_test))
+    return replace(data, name=f"{data.name}, {classes[one]}", y_train=y_train, y_test=y_test)
 
 
 def sample(data: Data, seed: int, train_rows: int) -> Data:
