@@ -1,7 +1,5 @@
 """The command line: ``python -m pipelines FILE.toml --data DIR``."""
 
-import html
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,16 +7,11 @@ from typing import Any
 import click
 
 from pipelines.experiment import read_experiment
+from pipelines.page import PAGE, comparison, origin, section, to_csv
 from pipelines.pictures import draw
 from pipelines.run import Work
 from pipelines.table import layout, tabulate, tidy
 from sparsegp.errors import Interrupted, SettingsError, SparseGPError
-
-PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Pipelines</title><style>
-body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem }}
-td, th {{ border-bottom: 1px solid #ddd; padding: .2rem .8rem .2rem 0; text-align: left }}
-</style></head><body>{}</body></html>
-"""
 
 
 def where_of(places: dict[str, Any]) -> str | None:
@@ -75,18 +68,16 @@ def main(
         frame.to_csv(work.out / "figures.csv", index=False)
         table.to_csv(work.out / "table.csv", index=False)
         pictures = draw(work, frame)
-        end = f"{len(results)} of {len(experiment.cells)} cells finished"
-        if report is None:
-            shown = layout(table).to_string()
-            click.echo(f"{experiment.heading}\n\n{shown}\n\n{end}; see {work.out}")
+        if experiment.picture == "ranks":
+            (work.out / "results.csv").write_text(to_csv(experiment, results, table))
+        if report is not None:
+            Path(report).mkdir(parents=True, exist_ok=True)
+            page.append(section(experiment, results, table, pictures, report))
             continue
-        Path(report).mkdir(parents=True, exist_ok=True)
-        page += [f"<h2>{html.escape(experiment.heading)}</h2>", layout(table).to_html()]
-        page.append(f"<p>{end}</p>")
-        for path in pictures:
-            name = f"{experiment.name}-{path.name}"
-            shutil.copyfile(path, Path(report) / name)
-            page.append(f'<p><img src="{html.escape(name)}" alt="{html.escape(path.stem)}"></p>')
+        tables = {experiment.heading: layout(table), **comparison(experiment, results)}
+        for heading, text in tables.items():
+            click.echo(f"{heading}\n\n{text.to_string()}\n")
+        click.echo("\n".join([*origin(experiment, results), f"see {work.out}"]))
     if report is not None:
         (Path(report) / "index.html").write_text(PAGE.format("".join(page)), encoding="utf-8")
         click.echo(f"written: {Path(report) / 'index.html'}")

@@ -25,6 +25,9 @@ OURS = {"one_against_rest", "virtual", "kernel_method", "extra", "options", "scr
 OURS |= {"baseline", "keep_rows"}
 """Keys of a method of ours besides its settings; README.md says what they do."""
 
+KEPT = {"reject": ["certainty", "wrong", "information"], "ranks": ["wrong", "nlpp"]}
+"""What pictures need of every test row; see `pipelines.metrics.Predictions.rows`."""
+
 MORE = ", ..."
 """In the text of a kernel: the number before it again and again, one for each column."""
 
@@ -139,7 +142,10 @@ class Experiment:
     process : mapping or None
         Threads and memory of the processes in which cells are measured, one each.
     picture : str
-        "curves" against the active rows, or "reject": means over the rows that are not rejected.
+        "curves" against the active rows, "reject": means over the rows that are not rejected, or
+        "ranks": see `pipelines.ranks`.
+    rivals : sequence of str
+        Methods with the better of which all others are compared, with the picture "ranks".
     """
 
     path: Path
@@ -152,6 +158,7 @@ class Experiment:
     grid: Grid | None
     process: Table | None
     picture: str
+    rivals: Sequence[str]
 
     @property
     def name(self) -> str:
@@ -181,6 +188,7 @@ def _experiment(  # noqa: PLR0913 - the keys of a file
     grid: Table | None = None,
     process: Table | None = None,
     picture: str = "",
+    rivals: Sequence[str] = (),
 ) -> Experiment:
     """Return what the keys of a file say."""
     kernels = None if grid is None else Grid(**grid)
@@ -191,15 +199,16 @@ def _experiment(  # noqa: PLR0913 - the keys of a file
     for (name, of_data), (method, content) in product(tables.items(), methods.items()):
         if name not in content.get("data", tables):
             continue
-        own = {k: v for k, v in of_data.items() if k != "settings"}
+        own = {k: v for k, v in of_data.items() if k not in {"settings", "seeds"}}
         common = {**(settings or {}), **of_data.get("settings", {})}
         with errors_of(f"data.{name}"):
             source = Source(f"{path}: data.{name}", {"source": name, **own})
         with errors_of(f"methods.{method}"):
             spec = _spec(name, content, common)
         baselines[name, method] = spec.pop("baseline", "")
-        extra = {"keep_rows": True} if picture == "reject" else {}
-        for seed in range(seeds) if isinstance(seeds, int) else seeds:
+        extra = {"keep_rows": KEPT[picture]} if picture in KEPT else {}
+        repeats = of_data.get("seeds", seeds)
+        for seed in range(repeats) if isinstance(repeats, int) else repeats:
             for point, kernel in points:
                 own = spec | extra | ({"kernel": kernel} if kernel else {})
                 cells.append(Cell(name, method, seed, source, own, point))
@@ -211,7 +220,7 @@ def _experiment(  # noqa: PLR0913 - the keys of a file
     claims = [_claims(tables, own, rows) for tables, own in pairs]
     wanted = _wanted(rows, claims, **(table or {}))
     heading = ". ".join(filter(None, (title, paper)))
-    found = (path, heading, cells, baselines, wanted, *claims, kernels, process, picture)
+    found = (path, heading, cells, baselines, wanted, *claims, kernels, process, picture, rivals)
     return Experiment(*found)
 
 

@@ -1,13 +1,27 @@
 """Where a cell runs, and what that costs."""
 
+import platform
+import re
+import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.metadata import distributions
+from os import cpu_count
 from pathlib import Path
+from subprocess import getstatusoutput
+from typing import Any
 
 from sparsegp.progress import Progress
 from sparsegp.runtime import Where
+
+LEAST_SECONDS = 0.1
+"""Predictions are repeated until they took so much processor time."""
+
+LIBRARIES = ("sparsegp", "numpy", "scipy", "scikit-learn", "lightgbm", "catboost", "gpytorch")
+"""Whose versions are kept with results."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +65,31 @@ class Place:
         for name, more in (("", time.perf_counter() - wall), ("CPU ", time.process_time() - cpu)):
             self.costs[f"{name}seconds"] = self.costs.get(f"{name}seconds", 0.0) + more
         self.costs["peak memory, MiB"] = max(self.costs.get("peak memory, MiB", 0.0), _peak())
+
+    def predicted(self, predict: Callable[[], Any], rows: int) -> Any:
+        """Return predictions of rows; how many are predicted in a CPU second is a metric."""
+        began, count, found = time.process_time(), 1, predict()
+        if self.runs is None:
+            while (seconds := time.process_time() - began) < LEAST_SECONDS:
+                predict()
+                count += 1
+            self.costs["predicted rows / CPU second"] = count * rows / seconds
+        return found
+
+
+@cache
+def maker() -> dict[str, str]:
+    """Return by what cells are run here: machine, versions of libraries, commit of this folder."""
+    known = {found.name: found.version for found in distributions()}
+    versions = [f"{name} {known[name]}" for name in LIBRARIES if name in known]
+    info, here = Path("/proc/cpuinfo"), shlex.quote(str(Path(__file__).parent))
+    model = re.findall(r"model name\s*: (.*)", info.read_text() if info.exists() else "")
+    failed, commit = getstatusoutput(f"git -C {here} describe --always --dirty")
+    return {
+        "machine": f"{cpu_count()} x {model[0] if model else platform.machine()}",
+        "versions": ", ".join([f"Python {platform.python_version()}", *versions]),
+        "commit": "unknown" if failed else commit,
+    }
 
 
 def _peak() -> float:

@@ -59,6 +59,13 @@ def against_rest(data: Data, seed: int, class_number: int | None = None) -> Data
     return data.against_rest(classes[one])
 
 
+def sample(data: Data, seed: int, train_rows: int) -> Data:
+    """Return so many training rows, the first ones of a permutation keyed by the seed, or all."""
+    order = np.random.default_rng([seed, MANY]).permutation(len(data.y_train))
+    rows = np.sort(order[:train_rows])
+    return replace(data, X_train=data.X_train[rows], y_train=data.y_train[rows])
+
+
 def split(
     data: Data,
     seed: int,
@@ -151,7 +158,7 @@ def grouped(
 
 
 VIEWS: dict[str, Callable[..., Data]] = {
-    view.__name__: view for view in (against_rest, split, fold, grouped)
+    view.__name__: view for view in (against_rest, sample, split, fold, grouped)
 }
 """From data and the seed of a cell to the task of that cell; parameters are the function's."""
 

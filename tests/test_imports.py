@@ -14,8 +14,8 @@ ROOT = Path(sparsegp.__file__).parent
 PROJECT = ROOT.parent / "pyproject.toml"
 
 LAYERS = [
-    ["blas", "errors", "types", "progress"],
-    ["fields", "registry", "state"],
+    ["blas", "errors", "types"],
+    ["fields", "progress", "registry", "state"],
     ["math"],
     ["kernels"],
     ["likelihoods"],

@@ -212,6 +212,32 @@ def test_forged_checkpoints_are_errors_of_the_store(
         sparsegp.train(X, y, n_active=40, **ADF, out=tmp_path, resume=True)
 
 
+@pytest.mark.parametrize(
+    ("kind", "reports"), [("all", 16), ("bound", 4), ("learnt, pairs", 20), ("laplace", 2)]
+)
+def test_forged_checkpoints_with_shortened_arrays_are_refused(
+    kind: str, reports: int, tmp_path: Path
+) -> None:
+    X, y, _ = data_for(kind)
+    with pytest.raises(Interrupted):
+        train(kind, X, y, out=tmp_path, progress=Stopper(reports))
+    folder, (*older, path) = folder_of(tmp_path), sorted(tmp_path.glob("checkpoint-*"))
+    for each in older:
+        each.unlink()
+    stored, taken = read_file(folder, path.name, CHECKPOINT), list[str]()
+    for key in stored.arrays.keys() - {"state.near"}:  # where a search sets out changes no result
+        array = np.atleast_1d(stored.arrays[key])
+        for short in (array[:-1], array[..., :-1])[: stored.arrays[key].ndim]:
+            write_file(folder, path.name, CHECKPOINT, stored.meta, stored.arrays | {key: short})
+            try:
+                train(kind, X, y, out=tmp_path, resume=True)
+            except StoreError:
+                continue
+            taken.append(f"{key} {array.shape}")
+            path.with_name("model.zarr.zip").unlink()
+    assert not taken
+
+
 REFUSED: dict[str, dict[str, Any]] = {
     "too many active rows": {"n_active": 2000},
     "unknown likelihood": {"likelihood": "cauchy"},
@@ -245,6 +271,7 @@ def test_settings_that_do_not_fit_are_refused_in_one_line(case: str) -> None:
     ("name", "value"),
     [(name, value) for name in ("runtime", "out", "scratch") for value in (5, b"x", [], "a\0b")]
     + [(name, value) for name in ("block_rows", "checkpoint_every") for value in (1.5, "1", True)]
+    + [("progress", value) for value in (5, 0, True, "bar", Progress)]
     + [("test", 5), ("test", "digits"), ("test", (np.ones((2, 2)),))],
 )
 def test_arguments_of_other_types_are_refused_by_name(name: str, value: Any) -> None:

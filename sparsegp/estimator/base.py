@@ -89,6 +89,11 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
     _fixed: ClassVar[Mapping[str, Any]] = {}
     """Settings that are no parameters."""
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     # -- fit ---------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -96,7 +101,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
 
         Parameters
         ----------
-        X : array-like, data frame, dask array or dask data frame (n, p)
+        X : array-like, data frame, scipy sparse matrix, dask array or dask data frame (n, p)
             Real numbers. Chunks of a dask collection whose sizes are unknown are counted first.
         y : array-like (n,)
             Labels of any kind for a classifier, real numbers for a regressor; a dask collection of

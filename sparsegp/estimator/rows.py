@@ -8,6 +8,9 @@ from sklearn.utils.validation import validate_data
 
 from sparsegp.errors import DataError
 
+SPARSE = "csr"
+"""The format in which sparse matrices are taken; rows are made dense chunk by chunk."""
+
 
 def is_lazy(values: Any) -> bool:
     """Tell whether values are a dask collection, without a look at its graph."""
@@ -34,7 +37,7 @@ def training_data(estimator: Any, X: Any, y: Any, numeric: bool = False) -> tupl
 
     Returns
     -------
-    X : array, or dask array with known chunks (n, p)
+    X : array, sparse matrix, or dask array with known chunks (n, p)
     y : array (n,)
 
     Raises
@@ -44,7 +47,7 @@ def training_data(estimator: Any, X: Any, y: Any, numeric: bool = False) -> tupl
     """
     refuse_masks(X, y)
     if not is_lazy(X):
-        X, y = validate_data(estimator, X, computed(y), y_numeric=numeric)
+        X, y = validate_data(estimator, X, computed(y), y_numeric=numeric, accept_sparse=SPARSE)
         return X, y
     y = validate_data(estimator, y=None if y is None else np.asarray(y), y_numeric=numeric)
     return _lazy_rows(estimator, X, reset=True), y
@@ -61,7 +64,7 @@ def rows_to_predict(estimator: Any, X: Any) -> Any:
     refuse_masks(X)
     if is_lazy(X):
         return _lazy_rows(estimator, X, reset=False)
-    return validate_data(estimator, X, reset=False, ensure_min_samples=0)
+    return validate_data(estimator, X, reset=False, ensure_min_samples=0, accept_sparse=SPARSE)
 
 
 def refuse_masks(*arrays: Any) -> None:

@@ -20,7 +20,7 @@ from sparsegp.ivm.criteria import CRITERIA
 from sparsegp.ivm.greedy import Selection
 from sparsegp.ivm.pairs import PairBlock, PairSelection, PairSet
 from sparsegp.ivm.rows import BlockSettings, MarginalMetrics
-from sparsegp.learning.objective import with_parameters
+from sparsegp.learning.objective import parameter_names, with_parameters
 from sparsegp.likelihoods import SiteRule
 from sparsegp.model import SparseModel
 from sparsegp.posterior.refits import keep_up
@@ -28,6 +28,7 @@ from sparsegp.runtime.base import Message
 from sparsegp.runtime.scratch import zeros_in_file
 from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.settings import TrainSettings
+from sparsegp.state import require_shapes
 from sparsegp.types import Booleans, Doubles
 
 if TYPE_CHECKING:
@@ -187,12 +188,17 @@ class SparseRun(Run[SparseModel]):
         if stored is None:
             return
         arrays, meta = stored.arrays, stored.meta
+        of, p = self.block_settings, self.data.summary.p
         if "parameters" in arrays:
+            names = parameter_names(of.kernels, of.likelihood)
+            require_shapes(arrays, {"parameters": (len(names),)})
             self.take(arrays["parameters"])
         self.coefficients, self.rounds = arrays.get("coefficients"), int(meta["rounds"])
         self.history, self.steps = list(meta["history"]), [dict(step) for step in meta["learning"]]
         self.in_step = bool(meta["in_step"])
         if "rows" in arrays:
+            d, n_kernels = len(arrays["rows"]), len(of.kernels)
+            require_shapes(arrays, self.active.shapes(d, p, n_kernels, of.n_latent))
             self.active = type(self.active).from_arrays(arrays, self.settings.order.slots)
         self.progress.start(len(self.active), "rows", "restore")
         for method, args in self._recovery():

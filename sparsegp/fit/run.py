@@ -23,7 +23,7 @@ from sparsegp.model import Model
 from sparsegp.progress import Progress, Recorded
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
-from sparsegp.state import to_arrays
+from sparsegp.state import require_shapes, to_arrays
 from sparsegp.store import RunDirectory, Stored
 
 R = TypeVar("R")
@@ -116,7 +116,7 @@ class Run(ABC, Generic[R]):
                 return cast(R, self._finished(self.store))
             with self._restoring():
                 self.build()
-            return self.complete()
+                return self.complete()
 
     def _finished(self, store: RunDirectory) -> Model:
         """Return the model of a finished run; SettingsError if it is of other rows."""
@@ -221,6 +221,7 @@ class Run(ABC, Generic[R]):
             return None
         _, stored = found
         self._has_restored = True
+        require_shapes(stored.arrays, {"digests": self.digests.shape})
         differing = np.flatnonzero(stored.arrays["digests"] != self.digests)
         if len(differing):
             raise SettingsError(

@@ -14,13 +14,10 @@ from sparsegp.fit.learning import learn
 from sparsegp.interrupt import StopRequest
 from sparsegp.model import Model, SparseModel
 from sparsegp.posterior import POSTERIORS, ActiveRows
-from sparsegp.progress import Progress
+from sparsegp.progress import Progress, require_progress
 from sparsegp.runtime import Where, open_runtime
 from sparsegp.settings import DenseSettings, settings_given
 from sparsegp.store import RunDirectory
-
-SHOWN = ("train_error", "train_mse", "heldout_error", "heldout_mse")
-"""Figures that progress shows."""
 
 
 def train(  # noqa: PLR0913 - the one place where everything can be said
@@ -91,7 +88,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise SettingsError(f"test must be a pair of inputs and labels, got {quoted(test)}")
         test = table_from_arrays(*test, source="test")
-    chosen, shown = settings_given(**settings), progress or Progress()
+    chosen, shown = settings_given(**settings), require_progress(progress)
     store = None
     if out is not None:
         if resume and overwrite:
@@ -143,11 +140,11 @@ class Training(SparseRun):
         """
         every = self.settings.report_every
         self.progress.start(self.n_active, "rows", "select")
-        self._show(len(self.active))
+        self.progress.update(len(self.active))
         for count in self.include(every):
             if count % every == 0 or count == self.n_active:
                 self._add_to_history()
-            self._show(count)
+            self.progress.update(count)
         if len(self.active) < self.n_active:
             self.progress.message(
                 f"{len(self.active)} rows included: no other candidate has a site of precision "
@@ -163,10 +160,6 @@ class Training(SparseRun):
         """Add a point to the learning curve."""
         point = {"n_active": len(self.active), "seconds": round(self.seconds(), 3)}
         self.history.append({**point, **self.figures()})
-
-    def _show(self, count: int) -> None:
-        last = self.history[-1] if self.history else {}
-        self.progress.update(count, **{name: last[name] for name in SHOWN if name in last})
 
     def finish(self, keep_blocks: bool = True) -> SparseModel:
         """Make the posterior and the model, and save it.

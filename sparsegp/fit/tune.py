@@ -27,7 +27,7 @@ from sparsegp.fit.trial import draw_sample, run_trial
 from sparsegp.interrupt import StopRequest
 from sparsegp.learning.search import MOST_ROWS, OUT_OF_TIME, Choice, Outcome, Plan, Trial, search
 from sparsegp.learning.space import Candidates
-from sparsegp.progress import Progress
+from sparsegp.progress import Progress, require_progress
 from sparsegp.runtime import Where, open_runtime
 from sparsegp.settings import SPARSE, TrainSettings
 from sparsegp.store import RUN_FILE, TUNING, RunDirectory, read_run
@@ -102,7 +102,7 @@ def tune(
     Interrupted
         On SIGTERM or Ctrl-C; the tuning can be resumed if it has a directory.
     """
-    chosen, shown = tunable(**settings), progress or Progress()
+    chosen, shown = tunable(**settings), require_progress(progress)
     store, has_run = None, False
     if out is not None:
         store, run = _directory(out, shown.message), RunDirectory(out, 1, shown.message)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sparsegp.errors import StoreError
 from sparsegp.ivm.inclusions import Inclusions
 from sparsegp.ivm.shrink import Keep
+from sparsegp.state import require_shapes
 from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 
@@ -71,7 +72,9 @@ class History(Generic[S]):
 
     def restore_kept(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take over what `kept_arrays` returned."""
-        self.kept = [Keep(*words) for words in arrays.get("kept", np.empty((0, 5))).tolist()]
+        words = arrays.get("kept", np.empty((0, 5)))
+        require_shapes({"kept": words}, {"kept": (len(words), 5)})
+        self.kept = [Keep(*each) for each in words.tolist()]
 
 
 COLUMNS = ("rows", "target", "x", "site", "precision", "score")
@@ -114,6 +117,18 @@ class ActiveSet(History[Inclusions]):
             "factor": np.concatenate(factor, axis=1),
             "counts": np.array([batch.count for batch in batches]),
             **self.kept_arrays(),
+        }
+
+    @staticmethod
+    def shapes(d: int, p: int, n_kernels: int, n_latent: int) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of `arrays` for d active rows of p columns."""
+        return {
+            **dict.fromkeys(("rows", "target", "score"), (d,)),
+            "x": (d, p),
+            "site": (d, n_latent),
+            "precision": (d, n_kernels),
+            "step": (n_kernels, d, n_latent // n_kernels),
+            "factor": (n_kernels, d * (d + 1) // 2),
         }
 
     @classmethod

@@ -203,6 +203,12 @@ class PairSet(History[Pair]):
             **self.kept_arrays(),
         }
 
+    @staticmethod
+    def shapes(d: int, p: int, n_kernels: int, n_latent: int) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of `arrays` for d pairs of rows of p columns, without the factors."""
+        del n_kernels, n_latent  # one process each
+        return {**dict.fromkeys(("rows", *COLUMNS), (d,)), "x": (d, p)}
+
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], slots: int = 1) -> "PairSet":
         """Rebuild what `arrays` returned.

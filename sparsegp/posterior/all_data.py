@@ -34,7 +34,7 @@ from sparsegp.math.summation import quantum
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
 from sparsegp.posterior.calibration import fit, latent_validation
 from sparsegp.posterior.early_stopping import Search, scale_of
-from sparsegp.state import from_arrays
+from sparsegp.state import from_arrays, require_shapes
 from sparsegp.types import Doubles
 
 logger = logging.getLogger(__name__)
@@ -58,6 +58,7 @@ def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     """
     problem = Problem(active, rows)
     state = from_arrays(Ascents, rows.former) if rows.former else Ascents()
+    state.require(problem.start().shape)
     if state.plan is None:
         state.plan = _learn(problem, rows, state) if rows.calibrate else Plan()
     plan = state.plan
@@ -119,6 +120,13 @@ class Ascents:
     rounds: int = 0
     over: bool = False
 
+    def require(self, shape: tuple[int, ...]) -> None:
+        """Raise a `StoreError` if a point is not one of coefficients of this shape."""
+        search = self.search
+        for each in (search.best, search.halfway, search.ascent, search.leader, self.ascent):
+            if each is not None:
+                require_shapes({"point": each.point}, {"point": shape})
+
 
 def _learn(problem: "Problem", rows: Rows, state: Ascents) -> Plan:
     """Return what is learnt from validation rows: prior scale, rounds and calibration."""
@@ -133,7 +141,7 @@ def _learn(problem: "Problem", rows: Rows, state: Ascents) -> Plan:
         search.note(problem.validation, ascent.point, gain > small)
         nlpp = -float(problem.validation.mean())
         state.searched += 1
-        rows.report(state, state.searched, objective=ascent.value, gain=gain, validation_nlpp=nlpp)
+        rows.report(state, state.searched, validation_nlpp=nlpp)
     best = search.best
     assert best is not None  # over
     problem.set_scale(best.scale)
@@ -151,7 +159,7 @@ def _climb(problem: "Problem", rows: Rows, state: Ascents, most: int) -> Ascent:
     while not state.over and state.rounds < most:
         gain = ascent.step(problem.value_and_gradient, problem.solve, problem.resolution)
         state.rounds, state.over = state.rounds + 1, bool(gain <= small)
-        rows.report(state, state.searched + state.rounds, objective=ascent.value, gain=gain)
+        rows.report(state, state.searched + state.rounds)
     if not state.over and most == MAX_ROUNDS:
         logger.warning("posterior all: stopped after %d rounds, gain %.3g", MAX_ROUNDS, gain)
     return ascent

@@ -27,6 +27,7 @@ import yaml
 from distributed.comm.addressing import get_address_host
 from distributed.utils import silence_logging_cmgr
 
+from sparsegp.data.storage import written_text
 from sparsegp.errors import ClusterError, SettingsError
 from sparsegp.runtime.dask import DaskRuntime
 
@@ -127,8 +128,9 @@ def open_cluster_file(path: Path) -> DaskRuntime:
         tls = path.parent / options["tls"] if "tls" in options else None
         return connect(address, tls, workers, seconds, direct)
     cluster = _class(path, name)
-    if "n_workers" in signature(cluster).parameters:
-        options["n_workers"] = workers
+    ours = {"silence_logs": logging.CRITICAL, **options, "n_workers": workers}
+    taken = {*options, *signature(cluster).parameters}
+    options = {key: value for key, value in ours.items() if key in taken}
     try:
         return _start(lambda: cluster(**options), workers, seconds, direct)
     except Exception as error:  # whatever a library of clusters raises
@@ -147,7 +149,7 @@ def read_cluster_file(path: Path) -> dict[str, Any]:
         If it cannot be read, or does not say which cluster is meant and how many workers.
     """
     try:
-        options = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+        options = yaml.load(written_text(path), Loader=_Loader)
     except OSError as error:
         raise SettingsError(f"cannot read the cluster file {path}: {error.strerror}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -274,7 +276,7 @@ def _security(folder: Path | None) -> Any:
 def _address_in(path: Path) -> str:
     """Return the address that a scheduler wrote to a file."""
     try:
-        return str(json.loads(path.read_text())["address"])
+        return str(json.loads(written_text(path))["address"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         what = "cannot be read" if isinstance(error, OSError) else "holds no scheduler address"
         raise ClusterError(

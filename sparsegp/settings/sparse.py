@@ -149,7 +149,7 @@ class TrainSettings(Settings):
         most=500,  # the weights of more Gauss-Hermite nodes do not fit double precision
     )
     report_every: int = setting(
-        100, "Inclusions between two points of the learning curve.", least=1
+        100, "Inclusions between two points of the figures of the selection.", least=1
     )
 
     WHOSE: ClassVar[str] = "method=ivm"

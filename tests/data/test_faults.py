@@ -6,6 +6,8 @@ import json
 import os
 import pickle
 import sys
+import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +170,30 @@ def test_files_that_change_while_they_are_used(tmp_path, sample):
     X = from_function(lambda *given: np.ones((2, 2)), [2, 3], 2, np.dtype("f8"), "a.file")
     with pytest.raises(DataError, match=r"a\.file must be float64 of shape \(3, 2\)"):
         X.compute()
+
+
+BOMBS = {
+    "rows": b"0,0,1\n" * (1 << 21),
+    "one line": b"10,2" + b",10" * (1 << 20) + b"\n",
+    "labels": b"".join(b"0,%0199d\n" % i for i in range(1 << 15)),
+}
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+def test_text_is_refused_before_it_takes_several_times_the_memory(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "SMALL", 1 << 16)
+    monkeypatch.setattr("distributed.system.MEMORY_LIMIT", 1 << 21)
+    files.put(tmp_path / "a.csv.gz", BOMBS[kind])
+    refused(tmp_path / "a.csv.gz", "memory")  # imports are not to be counted
+    line = BOMBS[kind].find(b"\n")
+    tracemalloc.start()
+    began = time.process_time()
+    try:
+        refused(tmp_path / "a.csv.gz", r"a\.csv\.gz would take at least .* memory")
+        assert time.process_time() - began < 5.0  # all 12 MB of rows take several times that
+        assert tracemalloc.get_traced_memory()[1] < 4 * line + (8 << 20)
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.npz", "a.svm.gz", "a-images-idx3-ubyte.gz"])

@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse
 from sklearn.exceptions import NotFittedError
 
+import sparsegp
 from sparsegp import DenseGPClassifier, SparseGPClassifier, SparseGPRegressor
 
 NAMES = ["sepal length", "sepal width", "petal length", "petal width"]
@@ -76,7 +77,6 @@ def test_what_fit_refuses_predict_refuses(iris, fitted):
     missing = pd.DataFrame(np.round(10 * iris[0]).astype(int)).astype("Int64")
     missing.iloc[3, 2] = pd.NA
     for X, error, message in (
-        (scipy.sparse.csr_array(iris[0]), TypeError, "Sparse data was passed"),
         (missing, ValueError, "contains NaN"),
         (np.ma.masked_greater(iris[0], 7.0), ValueError, "no masked values"),
     ):
@@ -88,12 +88,15 @@ def test_what_fit_refuses_predict_refuses(iris, fitted):
 
 
 @pytest.mark.parametrize(
-    "kind", ["object", "Int64", "Float64", "float32", "uint8", "list", "nested list of str"]
+    "kind",
+    ["object", "Int64", "Float64", "float32", "uint8", "list", "nested list of str", "csc", "coo"],
 )
 def test_what_fit_takes_predict_takes(iris, kind):
     X = np.round(10 * iris[0])
     if kind in {"Int64", "Float64"}:
         given = pd.DataFrame(X.astype(int)).astype(kind)
+    elif kind in {"csc", "coo"}:
+        given = scipy.sparse.csr_array(X).asformat(kind)
     elif kind == "list":
         given = X.tolist()
     elif kind == "nested list of str":
@@ -103,6 +106,9 @@ def test_what_fit_takes_predict_takes(iris, kind):
     expected = SparseGPClassifier(n_active=10).fit(X, iris[1])
     found = SparseGPClassifier(n_active=10, precision="float32").fit(given, iris[1])
     np.testing.assert_array_equal(found.predict_proba(given), expected.predict_proba(X))
+    if not kind.startswith("nested"):
+        trained = sparsegp.train(given, iris[1], n_active=10)
+        np.testing.assert_array_equal(trained.predict_proba(given), expected.predict_proba(X))
 
 
 def test_no_rows_give_no_predictions(fitted, iris):

@@ -126,6 +126,33 @@ def test_estimators_by_import_path(name, parameters, worst):
     assert figures["CPU seconds"] > 0
 
 
+@pytest.mark.parametrize(
+    ("library", "name", "parameters"),
+    [
+        ("lightgbm", "LGBMClassifier", {"early_stopping_round": 9, "n_jobs": 1, "verbose": -1}),
+        (
+            "catboost",
+            "CatBoostClassifier",
+            {"early_stopping_rounds": 9, "thread_count": 1, "verbose": False}
+            | {"iterations": 200, "allow_writing_files": False},
+        ),
+    ],
+)
+def test_boosting_stops_early(library, name, parameters):
+    pytest.importorskip(library)
+    model = {"estimator": f"{library}.{name}", "parameters": parameters}
+    figures = estimated("pipelines.baselines.EarlyStopped", {"model": model})
+    assert figures["test error %"] <= 10.0
+    assert 0 < figures["test NLPP"] < 0.5
+
+
+def test_a_probability_of_zero_is_told_as_such_and_bounded():
+    figures = estimated("sklearn.tree.DecisionTreeClassifier", {})
+    wrong = figures["test error %"] / 100
+    assert figures["test NLPP"] == np.inf
+    assert figures["test NLPP, bounded"] == pytest.approx(-np.log(1e-15) * wrong)
+
+
 def test_estimators_made_of_estimators():
     inner = {"estimator": "sklearn.svm.SVC", "parameters": {"gamma": 0.5}}
     figures = estimated(

@@ -23,6 +23,7 @@ from click.testing import CliRunner
 from distributed import Client, LocalCluster
 
 import sparsegp
+from pipelines.toml import read_toml
 from sparsegp.cli.program import program
 from sparsegp.errors import ClusterError, SettingsError
 from sparsegp.runtime import open_runtime
@@ -208,17 +209,35 @@ def test_mistakes_in_a_file_are_one_line(text: str, tmp_path: Path) -> None:
         ("class: nowhere.MoonCluster\n", "there is no nowhere.MoonCluster"),
         ("class: distributed.MoonCluster\n", "there is no distributed.MoonCluster"),
         (LOCAL + "memroy_limit: 1\n", "did not start .*memroy_limit"),
+        (LOCAL + "bogus: 1\n", "did not start .*bogus"),
         (LOCAL + "host: nowhere.invalid\nseconds: 5\n", "did not start"),
         ("scheduler: tcp://127.0.0.1:9\ntls: ~nobody-at-all\nseconds: 1\n", "must hold ca.pem"),
     ],
 )
-def test_what_cannot_be_started_is_one_line(text: str, said: str, tmp_path: Path) -> None:
+def test_what_cannot_be_started_is_one_line(
+    text: str, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     with (
         pytest.raises((SettingsError, ClusterError), match=said) as caught,
         open_runtime(write(tmp_path, f"{text}workers: 1\n")),
     ):
         pass
     assert "\n" not in str(caught.value)
+    assert capfd.readouterr().err == ""  # nor do the processes of Dask say anything
+
+
+@pytest.mark.parametrize("kind", ["a FIFO", "endless", "long"])
+def test_files_that_do_not_end_are_refused_at_once(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    if kind == "a FIFO":
+        os.mkfifo(path)
+    elif kind == "endless":
+        path.symlink_to("/dev/zero")
+    else:
+        path.write_text("#" * (1 << 20) + "\n")
+    for read in (read_cluster_file, read_toml):
+        with pytest.raises(SettingsError, match="must be a regular file of at most"):
+            read(path)
 
 
 def test_plain_values_of_a_file(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+import sys
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,6 +28,9 @@ Names: TypeAlias = tuple[str, ...] | None
 """Of the columns of a model, where it knows them."""
 
 SNIFFED_LINES = 20
+
+PER_LABEL = 128
+"""Bytes that a distinct label takes beside its text."""
 
 NUMERIC = r"bool|u?int\d+|halffloat|float|double"
 """Types of parquet columns that hold real numbers."""
@@ -59,6 +63,7 @@ def read_text(
     layout = layout if labels else layout._replace(label=None)
     delimiter, width, names, inputs, label = layout
     values, places, codes = array("d"), array("q"), dict[str, int]()
+    texts = longest = 0  # bytes of all distinct labels; characters of the longest
     with _lines(name) as lines:
         rows = _rows(lines, delimiter, name)
         if names is not None:
@@ -69,10 +74,15 @@ def read_text(
                     raise ValueError
                 values.extend(_numbers([fields[place] for place in inputs]))
                 if label is not None:
-                    places.append(codes.setdefault(_label(fields[label]), len(codes)))
+                    text = _label(fields[label])
+                    if text not in codes:
+                        texts += sys.getsizeof(text) + PER_LABEL
+                        longest = max(longest, len(text))
+                    places.append(codes.setdefault(text, len(codes)))
             except ValueError:
                 raise DataError(f"{name}, line {lines.number}{_fault(fields, layout)}") from None
-            require_memory(values.itemsize * (len(values) + len(places)), name)
+            size = 8 * len(values) + (8 + 4 * longest) * len(places) + texts
+            require_memory(size, name)
     if not values:
         raise DataError(f"{name} has no rows under its header, {listed(names or ())}")
     y = None
