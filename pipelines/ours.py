@@ -33,12 +33,6 @@ CHUNK = 4096
 def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
     """Train as a cell says, and evaluate on the test rows.
 
-    Parameters
-    ----------
-    cell : Cell
-    data : Data
-    place : Place
-
     Returns
     -------
     dict

@@ -50,13 +50,8 @@ def summarise(scores: Scores, rivals: Sequence[str]) -> pd.DataFrame:
 
     It has the number of data sets on which the method is the best, that of those on which it is
     behind the best of the rivals by more than two standard errors of the paired difference, and
-    geometric means of the ratios of its scores to those of each method, if none is zero.
-
-    Parameters
-    ----------
-    scores : dict
-        See `compared`; less is better.
-    rivals : sequence of str
+    geometric means of the ratios of its scores, of which less is better, to those of each method,
+    if none is zero.
     """
     means = pd.DataFrame({data: frame.mean() for data, frame in scores.items()}).T
     wins = means.eq(means.min(axis=1), axis=0).sum()

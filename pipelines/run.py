@@ -34,20 +34,11 @@ Results = Iterator[tuple[Cell, dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Work:
-    """A pipeline, its data files and its results.
-
-    Parameters
-    ----------
-    experiment : Experiment
-    folder : Path or None
-        Of data files; those that are not there are not compared with those of finished cells.
-    out : Path
-        Of results, and of run directories of cells under way.
-    """
+    """A pipeline, its data files and its results."""
 
     experiment: Experiment
-    folder: Path | None
-    out: Path
+    folder: Path | None  # of data files; those missing are not compared with those of cells
+    out: Path  # of results, and of run directories of cells under way
 
     @property
     def path(self) -> Path:
