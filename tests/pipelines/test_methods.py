@@ -9,7 +9,7 @@ from pipelines import baselines, ours
 from pipelines.data import Source
 from pipelines.experiment import Cell
 from pipelines.place import Place
-from pipelines.views import Data
+from pipelines.views import Data, against_rest
 from sparsegp.errors import SettingsError, SparseGPError
 
 X, Y = load_iris(return_X_y=True)
@@ -85,9 +85,17 @@ def test_annealed_evidence_is_near_that_of_ep():
     assert abs(found["log evidence"] - exact) < 5 * found["standard error"] + 0.1
 
 
+def test_differences_of_a_kernel_are_timed():
+    spec = {**BINARY, "kernel": "laplace", "extra": "pipelines.extras.differences"}
+    figures = done(IRIS.against_rest(1), **spec)["figures"]
+    assert figures["vector bits"] in (128, 256, 512)
+    assert 0.0 < figures["instructions / those of products"] < 10.0
+    assert figures["differences / those through memory"] > 0.0
+
+
 def test_products_of_a_selection_are_timed():
     spec = {**BINARY, "extra": "pipelines.extras.products", "options": {"threads": 1}}
-    task = IRIS.against_rest(1)
+    task = against_rest(IRIS, 1)
     figures = done(task, **spec)["figures"]
     assert figures["rounds / products"] > 0
     assert figures["seconds of products"] * figures["rounds / products"] == pytest.approx(
