@@ -76,13 +76,16 @@ REFUSED = [
     ("train pair.npz --tls here", "--tls goes with --scheduler or --scheduler-file"),
     (f"train pair.npz --quiet --out {'x' * 300}", ".*name too long"),
     # tuning
-    ("train pair.npz --max-seconds 5 --max-trials 5", "limits a tuning; give --tune too"),
+    ("train pair.npz --max-seconds 5 --max-trials 5", "limits a search for the kernel; give"),
     ("tune pair.npz --max-trials 0", "--max-trials must be at least 1, got 0"),
     ("tune pair.npz --max-seconds -1", "--max-seconds must be above 0, got -1"),
-    ("tune pair.npz --kernel-per-class", "one kernel for all classes"),
-    ("tune pair.npz --posterior adf --stub-memory 1MB", "tune without --stub-"),
-    ("train pair.npz --tune --likelihood probit", "leave the tuning out"),
-    ("train pair.npz --tune --task regression", "tuning is for classification"),
+    ("tune pair.npz --kernel-per-class", "one kernel is chosen by held-out rows for all classes"),
+    ("tune pair.npz --posterior adf --stub-memory 1MB", "does not heed a bound on stub"),
+    ("train pair.npz --tune --likelihood probit", "give --learn evidence or a --kernel"),
+    (
+        "train pair.npz --tune --task regression",
+        "a kernel is chosen by held-out rows for --likelihood",
+    ),
     # rows for a model
     ("evaluate trained nothing.npz", "no such file"),
     ("evaluate trained narrow.npz", r"the model takes 4 columns; .*narrow\.npz \(X\) has 3"),
