@@ -1,16 +1,16 @@
 """Classifiers of other libraries, named by their import path, and some made of them here."""
 
 import warnings
+from dataclasses import dataclass
 from inspect import signature
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, train_test_split
 from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
@@ -54,13 +54,14 @@ def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
             raise SparseGPError(f"{cell.name} did not converge: {warning}") from None
         if spec.get("probabilities", hasattr(estimator, "predict_proba")):
             with np.errstate(divide="ignore"):  # the logarithm of no probability
-                logs = np.log(np.asarray(estimator.predict_proba(X_test), np.float64))
+                p = place.predicted(lambda: estimator.predict_proba(X_test), len(X_test))
+                logs = np.log(np.asarray(p, np.float64))
             certainty = estimator.certainty(X_test) if hasattr(estimator, "certainty") else None
             found = Predictions(classes, logs.argmax(axis=1), logs, certainty)
         else:
             found = Predictions(classes, estimator.predict(X_test), None)
     figures = found.figures(data) | place.costs
-    rows = found.rows(data) if "keep_rows" in spec else {}
+    rows = {name: found.rows(data)[name] for name in spec.get("keep_rows", ())}
     return {"figures": figures, "curve": [], "rows": rows, "scaling": scaling.name}
 
 
@@ -85,55 +86,77 @@ def _scale(X: Floats) -> Any:
     return 1.0 / (X.shape[1] * X.var(dtype=float))
 
 
-class NystroemLogistic(BaseEstimator):  # type: ignore[misc] # untyped
-    """Logistic regression on Nystroem features of an RBF kernel.
+class Within:
+    """What predicts by a model that is fitted within."""
 
-    Parameters
-    ----------
-    n_components : int
-        Features.
-    C : float
-        Inverse strength of the penalty.
-    gamma : float, optional
-        Factor of the squared distance; scikit-learn's "scale" if left out.
-    random_state : int
+    _model: Any
+
+    def predict(self, X: Floats) -> Integers:
+        """Return the classes, (n,)."""
+        return np.asarray(self._model.predict(X))
+
+    def predict_proba(self, X: Floats) -> Doubles:
+        """Return probabilities, (n, K), if the model has any."""
+        return np.asarray(self._model.predict_proba(X))
+
+
+@dataclass
+class NystroemLogistic(Within):
+    """Logistic regression, of penalty 1 / C, on Nystroem features of the kernel exp(-gamma r^2).
+
+    If gamma is left out, it is what scikit-learn calls "scale".
     """
 
-    def __init__(
-        self, n_components: int, C: float = 1.0, gamma: float | None = None, random_state: int = 0
-    ) -> None:
-        self.n_components, self.C, self.gamma = n_components, C, gamma
-        self.random_state = random_state
+    n_components: int
+    C: float = 1.0
+    gamma: float | None = None
+    random_state: int = 0
 
     def fit(self, X: Floats, y: Integers) -> Self:
         """Fit both."""
         gamma, seed = self.gamma or _scale(X), self.random_state
-        features = Nystroem(gamma=gamma, n_components=self.n_components, random_state=seed)
+        components = min(self.n_components, len(X))
+        features = Nystroem(gamma=gamma, n_components=components, random_state=seed)
         self._model = make_pipeline(features, LogisticRegression(C=self.C, max_iter=10_000))
         self._model.fit(X, y)
         return self
 
-    def predict_proba(self, X: Floats) -> Doubles:
-        """Return probabilities, (n, K)."""
-        return np.asarray(self._model.predict_proba(X))
 
+@dataclass
+class EarlyStopped(Within):
+    """A model of LightGBM or CatBoost that ends when rows kept aside no longer gain.
 
-class TunedSVC(BaseEstimator):  # type: ignore[misc] # untyped
-    """A support vector machine with the C and gamma of the least error in a cross-validation.
-
-    Parameters
-    ----------
-    calibrated : bool
-        With probabilities by the method of Platt: a logistic function of the decision values is
-        fitted to those of the rows that were left out, as Rasmussen & Williams (2006, section
-        3.7.3) do with a cumulative Gaussian.
-    folds : int
-    random_state : int
-        Key of the folds.
+    They are a share of each class. The model's parameters say after how many rounds without a gain.
     """
 
-    def __init__(self, calibrated: bool = True, folds: int = 5, random_state: int = 0) -> None:
-        self.calibrated, self.folds, self.random_state = calibrated, folds, random_state
+    model: Any
+    share: float = 0.15
+    random_state: int = 0
+
+    def fit(self, X: Floats, y: Integers) -> Self:
+        """Fit to the other rows."""
+        X, X_aside, y, y_aside = train_test_split(
+            X, y, test_size=self.share, stratify=y, random_state=self.random_state
+        )
+        aside: dict[str, Any] = {"eval_X": X_aside, "eval_y": y_aside}
+        if "eval_X" not in signature(self.model.fit).parameters:
+            aside = {"eval_set": [(X_aside, y_aside)]}
+        self._model = self.model.fit(X, y, **aside)
+        return self
+
+
+@dataclass
+class TunedSVC(Within):
+    """A support vector machine with the C and gamma of the least error in a cross-validation.
+
+    If calibrated, it has probabilities by the method of Platt: a logistic function of the decision
+    values is fitted to those of the rows that were left out, as Rasmussen & Williams (2006, section
+    3.7.3) do with a cumulative Gaussian.
+    """
+
+    calibrated: bool = True
+    folds: int = 5
+    random_state: int = 0
 
     def fit(self, X: Floats, y: Integers) -> Self:
         """Choose the parameters; the first of equally good ones, with the smaller C, is taken."""
@@ -145,16 +168,8 @@ class TunedSVC(BaseEstimator):  # type: ignore[misc] # untyped
             self._model = machine.fit(X, y)
         return self
 
-    def predict(self, X: Floats) -> Integers:
-        """Return the classes, (n,)."""
-        return np.asarray(self._model.predict(X))
 
-    def predict_proba(self, X: Floats) -> Doubles:
-        """Return probabilities, (n, K), if calibrated."""
-        return np.asarray(self._model.predict_proba(X))
-
-
-class ProbabilisticNeighbour(BaseEstimator):  # type: ignore[misc] # untyped
+class ProbabilisticNeighbour:
     """The probabilistic nearest neighbour of Rasmussen & Williams (2006, section 3.7.3).
 
     A row is of the class of its nearest neighbour with the share of training rows that are of the

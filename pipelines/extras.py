@@ -4,6 +4,7 @@ Its arguments are the model, the data, the metrics so far, the seed, and `option
 """
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,6 +17,12 @@ from sparsegp.dense import Problem
 from sparsegp.dense.annealing import Bridge, Ladder
 
 Figures = dict[str, float]
+
+VECTORS = {"AVX512": 512, "X86_V4": 512, "AVX2": 256, "X86_V3": 256}
+"""Bits in a vector register by the instruction set's name in numpy; else 128."""
+PASSED = 24
+"""Bytes to and from memory, of one difference of floats, without tiles: it is put down, its sign
+is dropped in place, and it is added to a sum."""
 
 WIDTH, ROWS = 512, 8192
 """Columns of the right factor of a product, and at most so many rows of the left one."""
@@ -63,3 +70,47 @@ def products(model: Any, data: Data, figures: Figures, seed: int, threads: int) 
         "rounds / products": figures["selection, seconds"] / min(times),
         "peak memory / (X + stub)": figures["peak memory, MiB"] * 2**20 / (4 * n * (p + d)),
     }
+
+
+def differences(model: Any, data: Data, figures: Figures, seed: int) -> Figures:
+    """Time the covariance of many rows and a panel of 16, or all active rows, on one thread.
+
+    The kernel is one of absolute differences, of which there are rows x rows x columns. Beside it,
+    in the same process: multiplications of a large matrix product in single precision, and memory
+    that the sum of two large arrays moves. A difference is three instructions, subtraction,
+    absolute value and addition, where a product needs one; what else the kernel does to it is not
+    counted.
+    """
+    del figures
+    kernel, p = model.posterior.kernels[0], data.X_train.shape[1]
+    draw = np.random.default_rng(seed).standard_normal
+    shapes = (4096, p), (len(model.rows), p), (2048, 2048), (1 << 24,)
+    X, Z, large, long = (draw(shape, np.float32) for shape in shapes)
+    total = np.empty_like(long)
+    with threadpool_limits(1):
+        panel = 4096 * 16 * p / _quickest(lambda: kernel(X, Z[:16]))
+        active = X.shape[0] * Z.size / _quickest(lambda: kernel(X, Z))
+        products = 2048**3 / _quickest(lambda: large @ large)
+        moved = 3 * long.nbytes / _quickest(lambda: np.add(long, long, out=total))
+    names = np.show_config(mode="dicts")["SIMD Extensions"]["found"]
+    return {
+        "vector bits": max(
+            (bits for key, bits in VECTORS.items() if key in " ".join(names)), default=128
+        ),
+        "differences a panel, 1e9/s": panel / 1e9,
+        "differences, 1e9/s": active / 1e9,
+        "products, 1e9/s": products / 1e9,
+        "memory, GB/s": moved / 1e9,
+        "instructions / those of products": 3 * active / products,
+        "differences / those through memory": active * PASSED / moved,
+    }
+
+
+def _quickest(work: Callable[[], object]) -> float:
+    """Return the least seconds of several calls."""
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return min(times)

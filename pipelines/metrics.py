@@ -1,7 +1,8 @@
 """Metrics: how good predictions of the test rows are.
 
-Test NLPP is the mean of -log p of the test labels, test probability the geometric mean of p. Rows
-of which a classifier is least certain are rejected first.
+Test NLPP is the mean of -log p of the test labels, in nats, infinite where a p is zero; bounded, a
+p below `LEAST` counts as that. Test probability is the geometric mean of p. Rows of which a
+classifier is least certain are rejected first.
 """
 
 import math
@@ -19,26 +20,17 @@ from sparsegp.types import Doubles, Integers, Labels
 REJECTED = (0.05, 0.1, 0.2)
 """Shares of the test rows that are rejected."""
 
+LEAST = 1e-15
+
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a classifier says of n test rows.
+    """What a classifier says of n test rows."""
 
-    Parameters
-    ----------
-    classes : Labels (K,)
-    codes : Integers (n,)
-        Of the classes predicted.
-    log_probabilities : Doubles (n, K) or None
-        None for a classifier without.
-    certainty : Doubles (n,) or None
-        Rows with the least of it are rejected first; None where that is the greatest probability.
-    """
-
-    classes: Labels
-    codes: Integers
-    log_probabilities: Doubles | None
-    certainty: Doubles | None = None
+    classes: Labels  # (K,)
+    codes: Integers  # (n,), of the classes predicted
+    log_probabilities: Doubles | None  # (n, K); None for a classifier without
+    certainty: Doubles | None = None  # (n,); None where that is the greatest probability
 
     def figures(self, data: Data) -> dict[str, float]:
         """Return metrics by name, without those that need probabilities where there are none."""
@@ -48,6 +40,7 @@ class Predictions:
             evaluation = evaluate(logs, target, self.classes)
             share = float(np.log(data.label_shares).mean())
             found |= of_nlpp(evaluation.nlpp) | {
+                "test NLPP, bounded": float(np.nanmean(self.rows(data)["nlpp"])),
                 "test log likelihood, all rows": -evaluation.nlpp * len(target),
                 "test Brier score": evaluation.brier,
                 "test ECE": evaluation.ece,
@@ -60,19 +53,21 @@ class Predictions:
         return found
 
     def rows(self, data: Data) -> dict[str, Any]:
-        """Return of every test row: certainty, whether it is classified rightly, and information.
+        """Return of every test row: certainty, 100 if it is wrong, information, and bounded NLPP.
 
-        The latter is log2 p of the true label, less the mean over all test rows of that of the
-        share of the label in the training rows; NaN where there is no probability.
+        Information is log2 p of the true label, less the mean over all test rows of that of the
+        share of the label in the training rows; it and NLPP are NaN where there is no probability.
         """
         target, logs, certainty = self._target(data), self.log_probabilities, self.certainty
-        known, gains = target >= 0, np.full(len(target), np.nan)
+        known, gains, nlpp = target >= 0, *np.full((2, len(target)), np.nan)
         if logs is not None:
             own = np.take_along_axis(logs[known], target[known, np.newaxis], axis=1)[:, 0]
             gains[known] = (own - np.log(data.label_shares).mean()) / math.log(2.0)
+            nlpp[known] = -np.maximum(own, math.log(LEAST))
         if certainty is None:
             certainty = np.ones(len(target)) if logs is None else np.exp(logs.max(axis=1))
-        return {"certainty": certainty, "right": self.codes == target, "information": gains}
+        wrong = 100.0 * (self.codes != target)
+        return {"certainty": certainty, "wrong": wrong, "information": gains, "nlpp": nlpp}
 
     def _target(self, data: Data) -> Integers:
         return encode_with(self.classes, data.y_test, data.name)[0]
@@ -84,9 +79,10 @@ def reject_curves(rows: Mapping[str, Any]) -> dict[str, tuple[Doubles, Doubles]]
     As in Rasmussen & Williams (2006), figure 3.10. Information is that beyond the shares of the
     labels on all test rows: whatever is rejected, no more can be told than there was to tell.
     """
-    certainty, right, information = (np.asarray(rows[name]) for name in rows)
-    found = {"test error %": 100.0 * ~right, "test information bits": information}
-    return {what: rejecting(certainty, values) for what, values in found.items()}
+    certainty, found = np.asarray(rows["certainty"]), {}
+    for what, name in (("test error %", "wrong"), ("test information bits", "information")):
+        found[what] = rejecting(certainty, np.asarray(rows[name]))
+    return found
 
 
 def of_nlpp(nlpp: float) -> dict[str, float]:

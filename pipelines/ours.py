@@ -14,7 +14,7 @@ import sparsegp
 from pipelines.experiment import MORE, Cell
 from pipelines.metrics import Predictions, of_nlpp, of_record
 from pipelines.place import Place
-from pipelines.views import Data
+from pipelines.views import Data, against_rest
 from sparsegp.errors import SettingsError
 from sparsegp.model import Model
 from sparsegp.report import evaluate_regression
@@ -33,12 +33,6 @@ CHUNK = 4096
 def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
     """Train as a cell says, and evaluate on the test rows.
 
-    Parameters
-    ----------
-    cell : Cell
-    data : Data
-    place : Place
-
     Returns
     -------
     dict
@@ -52,7 +46,7 @@ def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
     curve = [of_record(record) for record in model.history]
     figures: dict[str, Any] = dict(curve[-1])
     for stage, found in models.items():
-        own = _figures(found, data)
+        own = _figures(found, data, place)
         figures |= {f"{name}{STAGES[stage]}": value for name, value in own.items()}
     kernels = [str(kernel) for kernel in model.kernels]
     scales = ",".join(re.findall(r"ard\(([^()]*)\)", kernels[0])).split(",")
@@ -63,7 +57,8 @@ def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
     if "extra" in cell.spec:
         function, options = imported(cell.spec["extra"]), cell.spec.get("options", {})
         figures |= function(model, data, figures, cell.seed, **options)
-    rows = _predictions(model, data).rows(data) if "keep_rows" in cell.spec else {}
+    kept = cell.spec.get("keep_rows", ())
+    rows = {name: _predictions(model, data).rows(data)[name] for name in kept}
     curve = [] if cell.is_small else curve
     return {"figures": figures, "curve": curve, "rows": rows, "kernels": kernels}
 
@@ -133,8 +128,8 @@ def _one_against_rest(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
     logs: dict[str, list[Doubles]] = {}
     figures: dict[str, float] = {}
     kernels = []
-    for k, label in enumerate(classes):
-        task = data.against_rest(label)
+    for k in range(len(classes)):
+        task = against_rest(data, k)
         models = _train(replace(cell, seed=cell.seed + k), task, place, f"class-{k}")
         kernels.append(str(models["last"].kernels[0]))
         for stage, model in models.items():
@@ -161,10 +156,12 @@ def _predictions(model: Model, data: Data) -> Predictions:
     return Predictions(model.classes, logs.argmax(axis=1), logs)
 
 
-def _figures(model: Model, data: Data) -> dict[str, float]:
+def _figures(model: Model, data: Data, place: Place) -> dict[str, float]:
     """Return the metrics of a model on the test rows."""
     if not model.is_regression:
-        return _predictions(model, data).figures(data)
+        n_test = len(data.y_test)
+        said: Predictions = place.predicted(lambda: _predictions(model, data), n_test)
+        return said.figures(data)
     mean, variance = model.predictive_mean_and_variance(np.asarray(data.X_test))
     found = evaluate_regression(mean, variance, np.asarray(data.y_test, np.float64))
     return {"test MSE": found.mse, **of_nlpp(found.nlpp)}

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pipelines import ranks
 from pipelines.experiment import AXES, FINAL, Experiment
 from pipelines.metrics import reject_curves
 from pipelines.run import Work
@@ -19,14 +20,7 @@ LEAST_KEPT = 20
 
 
 def draw(work: Work, frame: pd.DataFrame) -> list[Path]:
-    """Draw what the pipeline has to show; without matplotlib, nothing.
-
-    Parameters
-    ----------
-    work : Work
-    frame : DataFrame
-        See `pipelines.table.tidy`.
-    """
+    """Draw what the pipeline has to show, of `tidy` lines too; without matplotlib, nothing."""
     experiment = work.experiment
     pictures: Iterator[tuple[str, Any]] = iter(())
     if experiment.grid is not None:
@@ -35,6 +29,8 @@ def draw(work: Work, frame: pd.DataFrame) -> list[Path]:
         pictures = _curves(experiment, frame[frame["n_active"] != FINAL])
     elif experiment.picture == "reject":
         pictures = _reject(experiment, work.finished())
+    elif experiment.picture == "ranks":
+        pictures = _ranks(experiment, work.finished())
     paths = []
     try:
         for name, figure in pictures:
@@ -96,3 +92,17 @@ def _reject(experiment: Experiment, results: Mapping[str, Any]) -> Iterator[tupl
             axes.set(xlabel="share of rows rejected, the least certain first", ylabel=what)
     panels[0].legend(frameon=False)
     yield "reject", figure
+
+
+def _ranks(experiment: Experiment, results: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield mean ranks of methods: those differ whose bars, a critical difference, are apart."""
+    figure, panels = _panels(len(ranks.ROWS))
+    for axes, metric in zip(panels, ranks.ROWS, strict=True):
+        scores = ranks.compared(ranks.scores_of(experiment, results, metric))
+        means = ranks.summarise(scores, ())["mean rank"][::-1] if scores else pd.Series()
+        if len(means) > 1:
+            half = ranks.critical_difference(len(means), len(scores)) / 2.0
+            names = [f"{name}  {mean:.2f}" for name, mean in means.items()]
+            axes.errorbar(means, names, xerr=half, fmt="D", color=COLOURS[0], capsize=4)
+        axes.set(xlabel=f"mean rank by {metric}, {len(scores)} data sets")
+    yield "ranks", figure

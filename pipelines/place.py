@@ -1,42 +1,38 @@
 """Where a cell runs, and what that costs."""
 
+import platform
+import re
+import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import distributions
+from os import cpu_count
 from pathlib import Path
+from subprocess import getstatusoutput
+from typing import Any
 
 from sparsegp.progress import Progress
 from sparsegp.runtime import Where
 
+LEAST_SECONDS = 0.1
+"""Predictions are repeated until they took so much processor time."""
+
+LIBRARIES = ("sparsegp", "numpy", "scipy", "scikit-learn", "lightgbm", "catboost", "gpytorch")
+"""Whose versions are kept with results."""
+
 
 @dataclass(frozen=True)
 class Place:
-    """Where a cell runs.
+    """Where a cell runs."""
 
-    Parameters
-    ----------
-    folder : Path or None
-        Of data files.
-    runs : Path or None
-        For run directories, with which a later call goes on. None where the process does nothing
-        else, so that its time and memory are metrics.
-    where : Runtime or str
-        As for `sparsegp.train`.
-    progress : Progress
-    costs : dict
-        These metrics of time and memory.
-    """
-
-    folder: Path | None
-    runs: Path | None
-    where: Where
+    folder: Path | None  # of data files
+    runs: Path | None  # for run directories; None where time and memory of the process are metrics
+    where: Where  # as for `sparsegp.train`
     progress: Progress = field(default_factory=Progress)
-    costs: dict[str, float] = field(default_factory=dict)
-
-    def within(self, name: str) -> "Place":
-        """Return the same place with a folder of its own for runs."""
-        return replace(self, runs=self.runs and self.runs / name)
+    costs: dict[str, float] = field(default_factory=dict)  # these metrics
 
     @contextmanager
     def timed(self) -> Iterator[None]:
@@ -51,6 +47,31 @@ class Place:
         for name, more in (("", time.perf_counter() - wall), ("CPU ", time.process_time() - cpu)):
             self.costs[f"{name}seconds"] = self.costs.get(f"{name}seconds", 0.0) + more
         self.costs["peak memory, MiB"] = max(self.costs.get("peak memory, MiB", 0.0), _peak())
+
+    def predicted(self, predict: Callable[[], Any], rows: int) -> Any:
+        """Return predictions of rows; how many are predicted in a CPU second is a metric."""
+        began, count, found = time.process_time(), 1, predict()
+        if self.runs is None:
+            while (seconds := time.process_time() - began) < LEAST_SECONDS:
+                predict()
+                count += 1
+            self.costs["predicted rows / CPU second"] = count * rows / seconds
+        return found
+
+
+@cache
+def maker() -> dict[str, str]:
+    """Return by what cells are run here: machine, versions of libraries, commit of this folder."""
+    known = {found.name: found.version for found in distributions()}
+    versions = [f"{name} {known[name]}" for name in LIBRARIES if name in known]
+    info, here = Path("/proc/cpuinfo"), shlex.quote(str(Path(__file__).parent))
+    model = re.findall(r"model name\s*: (.*)", info.read_text() if info.exists() else "")
+    failed, commit = getstatusoutput(f"git -C {here} describe --always --dirty")
+    return {
+        "machine": f"{cpu_count()} x {model[0] if model else platform.machine()}",
+        "versions": ", ".join([f"Python {platform.python_version()}", *versions]),
+        "commit": "unknown" if failed else commit,
+    }
 
 
 def _peak() -> float:

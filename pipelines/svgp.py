@@ -1,13 +1,13 @@
 """A sparse variational Gaussian process of GPyTorch to compare with; the extra ``baselines``."""
 
 import math
+from dataclasses import dataclass
 from typing import Any, Self
 
 import gpytorch
 import numpy as np
 import torch
 from gpytorch import kernels, variational
-from sklearn.base import BaseEstimator
 from sklearn.cluster import MiniBatchKMeans
 
 from sparsegp.types import Doubles, Floats, Integers
@@ -16,36 +16,21 @@ SAMPLES, ROWS = 256, 1024
 """Latent values drawn for each row that is predicted, and rows predicted at once."""
 
 
-class SVGP(BaseEstimator):  # type: ignore[misc] # untyped
+@dataclass
+class SVGP:
     """The classifier of Hensman, Matthews and Ghahramani (2015), with a softmax, on one thread.
 
     The kernel is the sum of an RBF and a Matern-5/2, each with a variance and a length scale, and
     the same for every class. The length scales start where ours do, l^2 = (sum of the variances of
     the columns) / 2, the inducing points at the centres of k-means. Adam ascends the bound.
-
-    Parameters
-    ----------
-    n_inducing, epochs, batch : int
-        Inducing points, passes over the training rows, and rows of a step.
-    rate : float
-        Of Adam at the start; it falls to zero by a cosine.
-    full : bool
-        Whether the covariance of the posterior at the inducing points, whitened, is free for each
-        class; else it is diagonal.
-    random_state : int
     """
 
-    def __init__(
-        self,
-        n_inducing: int,
-        epochs: int,
-        batch: int = 512,
-        rate: float = 0.02,
-        full: bool = False,
-        random_state: int = 0,
-    ) -> None:
-        self.n_inducing, self.epochs, self.batch = n_inducing, epochs, batch
-        self.rate, self.full, self.random_state = rate, full, random_state
+    n_inducing: int  # inducing points
+    epochs: int  # passes over the training rows
+    batch: int = 512  # rows of a step
+    rate: float = 0.02  # of Adam at the start; it falls to zero by a cosine
+    full: bool = False  # a free covariance of the posterior for each class; else it is diagonal
+    random_state: int = 0
 
     def fit(self, X: Floats, y: Integers) -> Self:
         """Ascend the bound."""

@@ -24,8 +24,8 @@ MOST = 10
 @shared.text(
     "--plots",
     "DIR",
-    "Draw reliability, errors against rejections, confusions, the learning curve and the "
-    'relevances of the columns (.png; needs the extra "plot").',
+    "Draw reliability, errors against rejections, confusions and the relevances of the columns "
+    '(.png; needs the extra "plot").',
 )
 @shared.label_column
 @shared.as_json
@@ -59,7 +59,7 @@ def evaluate(
                 "--plots draws classifiers, and relevances of kernels such as ard, which this "
                 "regression has not; leave it out"
             )
-        drawn = evaluation_pictures(judged, plots, model.history, ranked)
+        drawn = evaluation_pictures(judged, plots, ranked)
         pictures = [str(path) for path in drawn]
     record = {"run": run, "source": rows.source, **evaluation.to_json(), "unseen": unseen}
     record["pictures"] = pictures

@@ -17,12 +17,15 @@ MOST_RELEVANT = 10
 """Columns that are listed by their relevance."""
 HELD_OUT = ("heldout_error", "heldout_mse", "heldout_nlpp")
 POINT = ("n_active", "seconds", "train_error", "train_mse")
-"""Columns of the tables of learning and of the learning curve."""
+"""Columns of the tables of learning and of the selection."""
 
 GO_ON = {
     "unfinished": "; go on by `sparsegp train ... --resume`",
     "being tuned": "; go on by the same command with --resume",
 }
+
+PLAIN = {"objective": "penalised log likelihood"}
+"""What figures of the posterior are called in words."""
 
 NOTHING: dict[str, Any] = {
     **dict.fromkeys(("kernels", "scaling", "calibration", "posterior", "seconds", "progress")),
@@ -43,7 +46,7 @@ NOTHING: dict[str, Any] = {
 def inspect(run: str, as_json: bool) -> None:
     """Show what RUN holds, finished or not.
 
-    That is settings, classes, active rows, learning curve, sizes and times; and, where the kernel
+    That is settings, classes, active rows, sizes and times; and, where the kernel
     has a length scale for every column, the relevances of the columns: standard deviation divided
     by length scale, in shares. A run that is not finished is shown as of its newest checkpoint,
     also while it goes on.
@@ -155,7 +158,7 @@ def in_words(record: dict[str, Any]) -> list[str]:
     others = [f"{name}={value}" for name, value in settings.items() if value != usual.get(name)]
     progress, calibration = record["progress"] or {}, record["calibration"] or {}
     posterior = {
-        name: value
+        PLAIN.get(name, name): value
         for name, value in (record["posterior"] or {}).items()
         if isinstance(value, int | float) and name not in calibration
     }
@@ -188,7 +191,9 @@ def in_words(record: dict[str, Any]) -> list[str]:
     ]
     curve = records_table(record["history"], (*POINT, *HELD_OUT))
     if curve and "method" not in settings:
-        curve.insert(0, "learning curve: figures of the selection, not of the model")
+        curve.insert(
+            0, "while selecting: figures of the selection's own marginals, not of the model"
+        )
     ranked = list(record["relevances"].items())
     if rest := ranked[MOST_RELEVANT:]:
         ranked = [*ranked[:MOST_RELEVANT], (f"... {len(rest)} more", sum(r for _, r in rest))]

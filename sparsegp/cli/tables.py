@@ -120,6 +120,14 @@ def relevances(model: Model) -> dict[str, float]:
     return {names[j]: float(found[j]) for j in np.argsort(-found, kind="stable")}
 
 
+def validation_nlpp(model: Model) -> float | None:
+    """Return that of the validation rows, as the posterior was chosen; None if there were none."""
+    found = model.report.get("validation_nlpp")
+    if isinstance(found, dict):  # by the scale of the prior
+        found = found.get(f"{model.calibration.prior_scale:.4g}")
+    return found
+
+
 def facts(model: Model) -> dict[str, Any]:
     """Return what a model is, for the records of commands."""
     return {
@@ -130,4 +138,5 @@ def facts(model: Model) -> dict[str, Any]:
         "n_active": len(model.rows),
         "kernels": [str(kernel) for kernel in model.kernels],
         "scaling": model.scaling.name,
+        "validation_nlpp": validation_nlpp(model),
     }

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from sparsegp.report import Evaluation, RegressionEvaluation
     from sparsegp.store.files import Folder
 
+CHOSEN = ("kernel", "scaling", "n_active")
+"""Settings that a search for the kernel chooses."""
 RUN = ("block_rows", "scratch", "checkpoint_every", "keep_last")
 
 
@@ -67,9 +69,11 @@ def train(
     when it was stopped or killed.
     """
     limits = shared.given(options, shared.LIMITS)
-    if limits and not tuned:
-        named = shared.in_words(limits)
-        raise SettingsError(f"{named} limits a tuning; give --tune too, or leave it out")
+    if not tuned and options["kernel"] == "auto":
+        tuned, limits = True, {"max_trials": None, **limits}
+    check_tuning(tuned, limits, overwrite)
+    if not quiet:  # before what is slow to import
+        show([f"reading {data}"], err=True)
     import sparsegp
     from sparsegp.cli.tables import facts, score, stem, training_tables
     from sparsegp.fit.tune import tunable
@@ -78,8 +82,6 @@ def train(
     from sparsegp.settings import settings_given
     from sparsegp.store import MODEL_FILE, folder_of
 
-    if overwrite and tuned:
-        raise SettingsError("--overwrite does not go with --tune; choose another --out")
     typed = shared.settings_of(options)
     enlarge, settings = virtual.prepare(options, typed, tuned)
     (tunable if tuned else settings_given)(**settings).require_used(typed)  # before data are read
@@ -97,7 +99,7 @@ def train(
         choice = None
         if tuned:
             choice = sparsegp.tune(table, **limits, **run, **settings).to_json()
-            settings["kernel"] = choice["kernel"]
+            settings |= {name: choice[name] for name in CHOSEN if choice[name] is not None}
             choice["trials"] = len(choice["trials"])
             progress.begin("prepare")
         run |= {"overwrite": overwrite, **shared.given(options, RUN)}
@@ -123,11 +125,27 @@ def train(
         "tuning": choice,
         "seconds": progress.seconds,
     }
-    show([json_line(record)] if as_json else pairs(summary(record, evaluation)))
+    lines = [headline(record, evaluation), "", *pairs(summary(record, evaluation))]
+    show([json_line(record)] if as_json else lines)
+
+
+def check_tuning(tuned: bool, limits: Mapping[str, Any], overwrite: bool) -> None:
+    """Refuse options that do not go together with, or without, a tuning by a `SettingsError`."""
+    if limits and not tuned:
+        named = shared.in_words(limits)
+        raise SettingsError(
+            f"{named} limits a search for the kernel; give --tune or --kernel auto too, or leave "
+            "it out"
+        )
+    if overwrite and tuned:
+        raise SettingsError(
+            "--overwrite does not go with a search for the kernel (--tune, --kernel auto); choose "
+            "another --out"
+        )
 
 
 def write_history(folder: "Folder", history: Sequence[Mapping[str, float]]) -> None:
-    """Write the learning curve as a table; missing figures are empty, numbers exact."""
+    """Write the points of the selection as a table; missing figures are empty, numbers exact."""
     text, names = io.StringIO(), dict.fromkeys(name for record in history for name in record)
     writer = csv.DictWriter(text, list(names), restval="", lineterminator="\n")
     writer.writeheader()
@@ -146,6 +164,19 @@ def figures_of(
     return dict.fromkeys(("n", *names))
 
 
+def headline(record: dict[str, Any], evaluation: "Evaluation | RegressionEvaluation | None") -> str:
+    """Return the one thing to know: how good the model is, on rows that it has not learnt from."""
+    if evaluation is None:
+        nlpp = record["validation_nlpp"]
+        if nlpp is None:
+            return "trained; --test FILE would show how well"
+        return f"nlpp {nlpp:.4f} nats on validation rows, which is hopeful; --test FILE shows more"
+    rows = plural(record["n"], "held-out row")
+    if "r2" in record:
+        return f"r2 {record['r2']:.4f} on {rows}"
+    return f"error {percent(record['error'])} on {rows}, nlpp {evaluation.nlpp:.4f} nats"
+
+
 def summary(
     record: dict[str, Any], evaluation: "Evaluation | RegressionEvaluation | None"
 ) -> dict[str, str | None]:
@@ -153,6 +184,7 @@ def summary(
     from sparsegp.cli.tables import figures
     from sparsegp.cli.tune import extent
     from sparsegp.kernels import brief
+    from sparsegp.settings import TrainSettings
 
     rows, columns = plural(record["rows"], "row"), plural(record["columns"], "column")
     labels = f"{len(record['classes'])} classes" if record["classes"] else "a regression"
@@ -166,6 +198,11 @@ def summary(
         nlpp = f", nlpp {choice['nlpp']:.4f} nats on rows held out" if choice["nlpp"] else ""
         found["  chosen"] = f"by {extent(choice['trials'], choice['ended'])}{nlpp}"
     found["active rows"] = str(record["n_active"])
+    if (nlpp := record["validation_nlpp"]) is not None:
+        count = TrainSettings.from_json(record["settings"]).n_validation(record["rows"])
+        found["validation"] = (
+            f"nlpp {nlpp:.4f} nats on {plural(count, 'row')} that chose prior and rounds"
+        )
     if "method" in record["settings"]:  # of a sparse model these are figures of the selection
         if "train_mse" in record:
             found["training mse"] = f"{record['train_mse']:.5g}"

@@ -33,9 +33,9 @@ feature_relevances_ : array (p,)
     How much each column matters: its standard deviation divided by its length scale, normalised to
     sum 1. Only if a kernel has a length scale for every column, such as "10*ard".
 history_ : list of dict
-    The learning curve of the last selection: n_active, seconds, and train_error or train_mse, with
-    `stub_entries` only as long as all rows are candidates. Of a dense method one record, of the
-    end, with train_nlpp.
+    Points of the last selection: n_active, seconds, and train_error or train_mse by its own
+    marginals, not by the model, with `stub_entries` only as long as all rows are candidates. Of a
+    dense method one record, of the end, with train_nlpp.
 model_ : Model
 client_ : distributed.Client or None
     That the fit used; None if it ran in threads or in another process.

@@ -74,10 +74,13 @@ class DenseRun(Run[DenseModel]):
             mixture=Mixture(found.components, self.x, settings.averaged),
             notes={**evidence, **found.report, "trace": [dict(step) for step in found.trace]},
         )
+        self.progress.start(0, "rows", "evaluate")  # many samples take their time
         point = {"n_active": len(self.x), "seconds": round(self.seconds(), 3)}
         point |= figures("train", model, data.train, data.target)
         if data.held_out is not None:
             point |= figures("heldout", model, data.held_out, data.held_out_target)
+        self.progress.update(len(self.x))
+        self.progress.finish()
         model = replace(model, history=[point])
         if self.store is not None:
             model.save(self.store.model_path)

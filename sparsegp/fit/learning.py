@@ -63,9 +63,9 @@ def learn(run: SparseRun) -> None:
 def _show_last(run: SparseRun) -> None:
     shown = {}
     if run.steps:
-        last, names = run.steps[-1], ("heldout_error", "heldout_mse")
-        shown = {"criterion": float(last["criterion"][-1])}
-        shown |= {name: float(last[name]) for name in names if name in last}
+        last = run.steps[-1]
+        shown = {"minus_log_evidence": float(last["criterion"][-1])}
+        shown |= {name: last[name] for name in ("validation_nlpp",) if name in last}
     run.progress.update(len(run.steps), **shown)
 
 

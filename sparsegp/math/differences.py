@@ -52,6 +52,8 @@ def _flat(
         return cdist(X * weights, Z * weights, "cityblock")
     w = weights.astype(X.dtype)[:, np.newaxis]
     columns, others = (np.multiply(rows.T, w, order="C") for rows in (X, Z))
+    for scaled in (columns, others):  # no differences of infinities
+        np.clip(scaled, np.finfo(X.dtype).min, np.finfo(X.dtype).max, out=scaled)
     sums = np.empty((len(Z), len(X)), X.dtype)
     width = -(-len(X) // max(1, -(-len(X) // LONGEST)))
     for start in range(0, len(X), width or 1):

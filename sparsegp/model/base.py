@@ -40,8 +40,9 @@ class Model(ABC):
     settings : mapping
         What it was trained with, as plain JSON.
     history : sequence of dict
-        The learning curve: n_active, seconds, train_error, heldout_error, heldout_nlpp; mse in
-        place of error in a regression. Of a dense method, the figures of its steps.
+        Points of the selection: n_active, seconds, train_error, heldout_error, heldout_nlpp by its
+        own marginals, not by the model; mse in place of error in a regression. Of a dense method
+        one point, by the model.
     numbers : Numbers, optional
         How the labels of a regression were standardised.
     names : tuple of str, optional

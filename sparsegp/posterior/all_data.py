@@ -131,9 +131,9 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
     Where there are none, the prior scale by cross-validation.
     """
 
-    def report(**figures: float) -> None:
+    def report(nlpp: float) -> None:
         state.searched += 1
-        rows.report(state, state.searched, **figures)
+        rows.report(state, state.searched, validation_nlpp=nlpp)
 
     if len(rows.folds):
         scale, tried = best_scale(problem.active, rows, report)
@@ -147,8 +147,7 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
         if len(problem.validation) == 0:
             return Plan()
         search.note(problem.validation, ascent.point, gain > small)
-        nlpp = -float(problem.validation.mean())
-        report(objective=ascent.value, gain=gain, validation_nlpp=nlpp)
+        report(-float(problem.validation.mean()))
     best = search.best
     assert best is not None  # over
     problem.set_scale(best.scale)
@@ -166,7 +165,7 @@ def _climb(problem: Problem, rows: Rows, state: Ascents, most: int) -> Ascent:
     while not state.over and state.rounds < most:
         gain = ascent.step(problem.value_and_gradient, problem.solve, problem.resolution)
         state.rounds, state.over = state.rounds + 1, bool(gain <= small)
-        rows.report(state, state.searched + state.rounds, objective=ascent.value, gain=gain)
+        rows.report(state, state.searched + state.rounds)
     if not state.over and most == MAX_ROUNDS:
         logger.warning("posterior all: stopped after %d rounds, gain %.3g", MAX_ROUNDS, gain)
     return ascent

@@ -87,7 +87,7 @@ class Folds(Problem):
 
 
 def best_scale(
-    active: ActiveRows, rows: Rows, report: Callable[..., None]
+    active: ActiveRows, rows: Rows, report: Callable[[float], None]
 ) -> tuple[float, dict[str, float]]:
     """Return the factor of the prior variance, and the nlpp of left-out rows for each one tried.
 
@@ -96,7 +96,7 @@ def best_scale(
     active : ActiveRows
     rows : Rows
     report : callable
-        Called after each scale with its figures; may raise Interrupted.
+        Called after each scale with that nlpp; may raise Interrupted.
     """
     problem, tried = Folds(active, rows), dict[str, float]()
     ascent, best, least, waited = None, 1.0, math.inf, 0
@@ -110,7 +110,7 @@ def best_scale(
                 break
         nlpp, loss = problem.judge(ascent.point)
         tried[f"{scale:.4g}"] = nlpp
-        report(objective=ascent.value, validation_nlpp=nlpp)
+        report(nlpp)
         waited = 0 if loss < least else waited + 1
         if waited == 0:
             best, least = scale, loss

@@ -1,7 +1,7 @@
 """Pictures of an evaluation. They need matplotlib, the extra ``plot``."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,9 +13,6 @@ from sparsegp.report.metrics import Evaluation, rejecting, reliability
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Records = Sequence[Mapping[str, float]]
-"""A learning curve; a record need not have all figures."""
 
 LEAST_KEPT = 20
 """The error of fewer rows than this is not drawn: one row would move it by more than 5 %."""
@@ -29,14 +26,10 @@ LONGEST_NAME = 40
 READABLE = 40
 """Classes up to which a confusion matrix has its numbers written into it."""
 
-LOG_RANGE = 8.0
-"""An error axis is logarithmic where the greatest value is more than this many times the least."""
-
 
 def evaluation_pictures(
     evaluation: Evaluation | None,
     folder: str | os.PathLike[str],
-    history: Records = (),
     relevances: Mapping[str, float] | None = None,
 ) -> list[Path]:
     """Draw an evaluation, and what is given of the model, as .png files.
@@ -47,8 +40,6 @@ def evaluation_pictures(
         None in a regression, which has no pictures of its own.
     folder : path
         Made if it is not there.
-    history : sequence of mapping
-        Records of n_active, train_error and heldout_error; may be empty.
     relevances : mapping, optional
         Of the columns by name, the largest first; may be empty.
 
@@ -74,8 +65,6 @@ def evaluation_pictures(
         draw["reliability"] = partial(_reliability, evaluation=evaluation)
         draw["error-reject"] = partial(_error_reject, evaluation=evaluation)
         draw["confusion"] = partial(_confusion, evaluation=evaluation)
-        if curves := _curves(history):
-            draw["learning-curve"] = partial(_learning_curve, evaluation=evaluation, curves=curves)
     if relevances:
         draw["relevances"] = partial(_relevances, shares=relevances)
     for name, function in draw.items():
@@ -88,34 +77,6 @@ def evaluation_pictures(
             reason = error.strerror or error
             raise StoreError(f"cannot write the picture {path}: {reason}") from error
     return [Path(folder, f"{name}.png") for name in draw]
-
-
-def _curves(history: Records) -> dict[str, list[tuple[float, float]]]:
-    """Return numbers of active rows with errors, by the rows whose errors they are."""
-    points = {
-        f"{rows} rows, while selecting": [
-            (record["n_active"], record[name]) for record in history if name in record
-        ]
-        for name, rows in (("train_error", "training"), ("heldout_error", "held-out"))
-    }
-    return {label: found for label, found in points.items() if found}
-
-
-def _learning_curve(
-    figure: "Figure", evaluation: Evaluation, curves: dict[str, list[tuple[float, float]]]
-) -> None:
-    """Draw errors against the number of active rows, and the error of the finished model."""
-    axes, error = figure.subplots(), evaluation.error
-    for label, points in curves.items():
-        axes.plot(*zip(*points, strict=True), "o-", label=label, markersize=3.5)
-    axes.axhline(error, label="finished model, rows evaluated", color="0.35", linestyle="--")
-    errors = [error, *(value for points in curves.values() for _, value in points)]
-    if 0 < LOG_RANGE * min(errors) < max(errors):
-        axes.set_yscale("log")
-    else:
-        axes.set_ylim(bottom=0)
-    axes.set(xlabel="active rows", ylabel="error")
-    axes.legend()
 
 
 def _relevances(figure: "Figure", shares: Mapping[str, float]) -> None:

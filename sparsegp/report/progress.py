@@ -1,5 +1,7 @@
 """How far long work is: a bar on a terminal, drawn by rich; elsewhere a line when a stage ends.
 
+Where nobody knows how long a stage is, it has no bar but a sign that it goes on, and its time.
+
 All is written to standard error; standard output stays clean.
 """
 
@@ -16,6 +18,8 @@ from sparsegp.progress import Progress
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
+LEAST_BESIDE = 70
+"""Letters of a line that are kept for texts and figures beside the bar."""
 SPEED_SECONDS = 300.0
 """Of recent work, from which the time left is estimated."""
 
@@ -61,7 +65,7 @@ class TerminalProgress(Progress):
         self._total, self._unit, self._done = total, unit, -1
         self._figures: dict[str, float] = {}
         self._shown = not self.quiet
-        self._bar = _bar(self._out, unit) if self._shown else None
+        self._bar = _bar(self._out, unit, total > 0) if self._shown else None
         if self._bar is not None:
             self._task = self._bar.add_task(description, total=total or None, figures="")
             self._bar.start()
@@ -113,7 +117,7 @@ class TerminalProgress(Progress):
         self.finish()
 
 
-def _bar(stream: TextIO, unit: str) -> "Bar | None":
+def _bar(stream: TextIO, unit: str, has_end: bool) -> "Bar | None":
     """Return a bar, if it can be drawn: rich is imported only where there is a terminal."""
     if not stream.isatty():
         return None
@@ -123,12 +127,14 @@ def _bar(stream: TextIO, unit: str) -> "Bar | None":
     console = Console(file=stream)
     if not (console.is_terminal and console.is_interactive):
         return None
+    bar = rich.BarColumn(min(40, max(console.width - LEAST_BESIDE, 5)))
+    ended = (bar, rich.MofNCompleteColumn())
+    open_ = (rich.SpinnerColumn(), rich.TextColumn("{task.completed:.0f}", markup=False))
     return rich.Progress(
         rich.TextColumn("{task.description}", markup=False),
-        rich.BarColumn(),
-        rich.MofNCompleteColumn(),
+        *(ended if has_end else open_),
         rich.TextColumn(unit, markup=False),
-        rich.TimeRemainingColumn(),
+        rich.TimeRemainingColumn() if has_end else rich.TimeElapsedColumn(),
         rich.TextColumn("{task.fields[figures]}", markup=False),
         console=console,
         transient=True,

@@ -86,8 +86,8 @@ class TestEvaluate:
         folder = tmp_path / "pictures"
         arguments = ("evaluate", trained, files / "pair.npz", "--plots", folder)
         result = invoke(*arguments)
-        names = ["reliability", "error-reject", "confusion", "learning-curve"]
-        lines = result.stdout.splitlines()[-4:]
+        names = ["reliability", "error-reject", "confusion"]
+        lines = result.stdout.splitlines()[-3:]
         assert lines == [f"picture: {folder / name}.png" for name in names]
         for path in folder.iterdir():
             assert path.read_bytes().startswith(b"\x89PNG")
@@ -141,7 +141,7 @@ class TestInspect:
         assert record["posterior"] == {**model.weights.report, "jitter": model.posterior.jitter}
         text = invoke("inspect", run).stdout
         assert f"temperature {model.weights.calibration.temperature:.5g}, variance weight" in text
-        assert f"objective {record['posterior']['objective']:.5g}" in text
+        assert f"penalised log likelihood {record['posterior']['objective']:.5g}" in text
 
 
 def test_regression(invoke, files, tmp_path, last_json):
@@ -165,7 +165,7 @@ def test_regression(invoke, files, tmp_path, last_json):
     assert [line.split()[0] for line in shown[-8:-5]] == ["1", "2", "3"]  # steps of learning
     ranked = [line.split()[0] for line in shown[-14:-9]]
     assert ranked[:3] == ["column", "0", "2"]  # those that matter
-    assert shown[-5].startswith("learning curve")
+    assert shown[-5].startswith("while selecting")
     assert "heldout_mse" in shown[-4]
     record = last_json(invoke("inspect", run, "--json").stdout)
     assert [len(step["criterion"]) > 1 for step in record["learning"]] == [True] * 3

@@ -32,3 +32,11 @@ def test_no_bit_depends_on_the_division_of_rows(dtype, each):
     np.testing.assert_array_equal(
         summed_differences(tiles, Z, weights, each).reshape(1024, -1), whole[:1024]
     )
+
+
+def test_numbers_out_of_range_give_no_nan():
+    X = np.array([[3.0, 1.0], [3.0, -1.0], [-3.0, 1.0]], np.float32)
+    with np.errstate(over="ignore"):
+        found = summed_differences(X, X, np.full(2, 2e38))
+    np.testing.assert_array_equal(np.isinf(found), [[0, 1, 1], [1, 0, 1], [1, 1, 0]])
+    np.testing.assert_array_equal(np.diagonal(found), 0.0)

@@ -9,7 +9,7 @@ from pipelines import baselines, ours
 from pipelines.data import Source
 from pipelines.experiment import Cell
 from pipelines.place import Place
-from pipelines.views import Data
+from pipelines.views import Data, against_rest
 from sparsegp.errors import SettingsError, SparseGPError
 
 X, Y = load_iris(return_X_y=True)
@@ -85,9 +85,17 @@ def test_annealed_evidence_is_near_that_of_ep():
     assert abs(found["log evidence"] - exact) < 5 * found["standard error"] + 0.1
 
 
+def test_differences_of_a_kernel_are_timed():
+    spec = {**BINARY, "kernel": "laplace", "extra": "pipelines.extras.differences"}
+    figures = done(IRIS.against_rest(1), **spec)["figures"]
+    assert figures["vector bits"] in (128, 256, 512)
+    assert 0.0 < figures["instructions / those of products"] < 10.0
+    assert figures["differences / those through memory"] > 0.0
+
+
 def test_products_of_a_selection_are_timed():
     spec = {**BINARY, "extra": "pipelines.extras.products", "options": {"threads": 1}}
-    task = IRIS.against_rest(1)
+    task = against_rest(IRIS, 1)
     figures = done(task, **spec)["figures"]
     assert figures["rounds / products"] > 0
     assert figures["seconds of products"] * figures["rounds / products"] == pytest.approx(
@@ -116,6 +124,33 @@ def test_estimators_by_import_path(name, parameters, worst):
     assert figures["test error %"] <= worst
     assert 0 < figures["test NLPP"] < 0.6
     assert figures["CPU seconds"] > 0
+
+
+@pytest.mark.parametrize(
+    ("library", "name", "parameters"),
+    [
+        ("lightgbm", "LGBMClassifier", {"early_stopping_round": 9, "n_jobs": 1, "verbose": -1}),
+        (
+            "catboost",
+            "CatBoostClassifier",
+            {"early_stopping_rounds": 9, "thread_count": 1, "verbose": False}
+            | {"iterations": 200, "allow_writing_files": False},
+        ),
+    ],
+)
+def test_boosting_stops_early(library, name, parameters):
+    pytest.importorskip(library)
+    model = {"estimator": f"{library}.{name}", "parameters": parameters}
+    figures = estimated("pipelines.baselines.EarlyStopped", {"model": model})
+    assert figures["test error %"] <= 10.0
+    assert 0 < figures["test NLPP"] < 0.5
+
+
+def test_a_probability_of_zero_is_told_as_such_and_bounded():
+    figures = estimated("sklearn.tree.DecisionTreeClassifier", {})
+    wrong = figures["test error %"] / 100
+    assert figures["test NLPP"] == np.inf
+    assert figures["test NLPP, bounded"] == pytest.approx(-np.log(1e-15) * wrong)
 
 
 def test_estimators_made_of_estimators():

@@ -159,7 +159,7 @@ def test_resumed_in_mid_posterior_equals_uninterrupted(
             store=RunDirectory(tmp_path, 2, pytest.fail),
             stop=stop_after(looks),
         )
-        with pytest.raises(Interrupted, match="go on by --resume"):
+        with pytest.raises(Interrupted, match="go on by `resume=True`"):
             run.fit()
     model = sparsegp.train(*digits, out=tmp_path, resume=True, **settings)
     X = digits[0]

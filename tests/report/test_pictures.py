@@ -10,8 +10,6 @@ from matplotlib.image import imread
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.report import evaluate, evaluation_pictures
 
-HISTORY = [{"n_active": n, "train_error": 9 / n, "heldout_error": 10 / n} for n in (50, 100, 400)]
-
 
 def evaluation(n_classes, n=200, names=None):
     rng = np.random.default_rng(n_classes)
@@ -24,13 +22,12 @@ def evaluation(n_classes, n=200, names=None):
 @pytest.mark.parametrize(("n_classes", "names"), [(2, ["$ a\x1b", "b_c$"]), (60, None)], ids=str)
 def test_pictures(n_classes, names, tmp_path):
     paths = evaluation_pictures(
-        evaluation(n_classes, names=names), tmp_path / "a" / "b", HISTORY, {"a$": 0.6, "b": 0.4}
+        evaluation(n_classes, names=names), tmp_path / "a" / "b", {"a$": 0.6, "b": 0.4}
     )
     assert [path.name for path in paths] == [
         "reliability.png",
         "error-reject.png",
         "confusion.png",
-        "learning-curve.png",
         "relevances.png",
     ]
     for path in paths:
@@ -40,8 +37,7 @@ def test_pictures(n_classes, names, tmp_path):
 
 def test_few_rows_and_unseen_labels(tmp_path):
     found = evaluate(np.log([[0.9, 0.1], [0.2, 0.8]]), np.array([-1, -1]), np.arange(2))
-    assert len(evaluation_pictures(found, tmp_path, HISTORY)) == 4
-    assert len(evaluation_pictures(found, tmp_path, [{"n_active": 5.0}])) == 3  # no curve
+    assert len(evaluation_pictures(found, tmp_path)) == 3
 
 
 def test_places_that_cannot_be_written(tmp_path):

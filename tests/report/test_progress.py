@@ -83,6 +83,18 @@ def test_bar_on_a_terminal():
     assert re.fullmatch(LAST, lines[-1])
 
 
+def test_a_stage_of_unknown_length_has_its_time_and_no_bar():
+    _, _, shown = run_on_terminal(WORK.replace("start(300,", "start(0,"), columns=80)
+    assert re.search(rf"select . 200 rows 0:00:0\d {FIGURES}", re.sub(r"\x1b\[[?\d;]*m", "", shown))
+    assert "━" not in shown
+
+
+def test_nothing_is_cut_at_80_columns():
+    code = WORK.replace("train_error=0.0431, heldout_error=0.052", "minus_log_evidence=1234.5")
+    _, _, shown = run_on_terminal(code, columns=80)
+    assert re.search(r"━.* rows .*minus log evidence 1234.5", shown)
+
+
 def test_bar_is_taken_away_when_the_work_fails():
     code = WORK.replace('warnings.warn("a warning")', "raise KeyboardInterrupt")
     status, output, shown = run_on_terminal(code, columns=30)
