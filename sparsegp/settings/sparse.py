@@ -144,7 +144,8 @@ class TrainSettings(Settings):
     calibration: str = setting(
         "learned",
         "How probabilities are calibrated with posterior=all or sites=moments: learned from "
-        "validation rows, where there are 300 rows or more, or none.",
+        "validation rows (with fewer than 300 rows for posterior=all alone, by cross-validation), "
+        "or none.",
         choices=("learned", "none"),
     )
     n_nodes: int = setting(
