@@ -33,7 +33,7 @@ STEPS = 3
 """Of that search: fits anew with the relevances of the one before."""
 ALL_RUNGS, OUT_OF_TIME = "all rungs", "max_seconds"
 """What may end a search."""
-WIDENS = re.compile(r"\b(rbf|ard|laplace)\(")
+WIDENS = re.compile(r"\b(rbf|ard|laplace|additive)\(")
 """Kernels that can have a length scale for every column."""
 
 
