@@ -102,17 +102,9 @@ class Within:
 
 @dataclass
 class NystroemLogistic(Within):
-    """Logistic regression on Nystroem features of an RBF kernel.
+    """Logistic regression, of penalty 1 / C, on Nystroem features of the kernel exp(-gamma r^2).
 
-    Parameters
-    ----------
-    n_components : int
-        Features.
-    C : float
-        Inverse strength of the penalty.
-    gamma : float, optional
-        Factor of the squared distance; scikit-learn's "scale" if left out.
-    random_state : int
+    If gamma is left out, it is what scikit-learn calls "scale".
     """
 
     n_components: int
@@ -132,16 +124,9 @@ class NystroemLogistic(Within):
 
 @dataclass
 class EarlyStopped(Within):
-    """Boosting that ends when rows kept aside, drawn from each class alike, no longer gain.
+    """A model of LightGBM or CatBoost that ends when rows kept aside no longer gain.
 
-    Parameters
-    ----------
-    model : estimator
-        Of LightGBM or CatBoost, with the number of its rounds and of those without a gain.
-    share : float
-        Of the rows that are kept aside.
-    random_state : int
-        Key of the draw.
+    They are a share of each class. The model's parameters say after how many rounds without a gain.
     """
 
     model: Any
@@ -164,15 +149,9 @@ class EarlyStopped(Within):
 class TunedSVC(Within):
     """A support vector machine with the C and gamma of the least error in a cross-validation.
 
-    Parameters
-    ----------
-    calibrated : bool
-        With probabilities by the method of Platt: a logistic function of the decision values is
-        fitted to those of the rows that were left out, as Rasmussen & Williams (2006, section
-        3.7.3) do with a cumulative Gaussian.
-    folds : int
-    random_state : int
-        Key of the folds.
+    If calibrated, it has probabilities by the method of Platt: a logistic function of the decision
+    values is fitted to those of the rows that were left out, as Rasmussen & Williams (2006, section
+    3.7.3) do with a cumulative Gaussian.
     """
 
     calibrated: bool = True

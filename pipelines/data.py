@@ -67,16 +67,11 @@ GENERATORS: dict[str, Callable[..., Data]] = {
 class Source:
     """A table ``[data.NAME]`` of a pipeline.
 
-    Parameters
-    ----------
-    name : str
-        Of the file and the table, for messages.
-    table : mapping
-        `source`, a name in `GENERATORS`, in the catalog of `sparsegp.data` or in data.toml; the
-        parameters of a generator; those of a view, as a table that has its name in `VIEWS`.
+    It has `source`, a name in `GENERATORS`, in the catalog of `sparsegp.data` or in data.toml; the
+    parameters of a generator; those of a view, as a table that has its name in `VIEWS`.
     """
 
-    name: str
+    name: str  # of the file and the table, for messages
     table: Mapping[str, Any]
 
     def __post_init__(self) -> None:

@@ -43,26 +43,14 @@ KEYS = ["data", "method", "n_active", "metric"]
 
 @dataclass(frozen=True)
 class Cell:
-    """What is run and kept by itself: a method on a data set with one seed, and one kernel.
+    """What is run and kept by itself: a method on a data set with one seed, and one kernel."""
 
-    Parameters
-    ----------
-    data, method : str
-        Their names in the file.
-    seed : int
-    source : Source
-    spec : mapping
-        All that the file says of the method on this data.
-    point : mapping
-        Of a grid, by `AXES`.
-    """
-
-    data: str
+    data: str  # its name in the file, as that of the method
     method: str
     seed: int
     source: Source
-    spec: Table
-    point: Mapping[str, float] = field(default_factory=dict)
+    spec: Table  # all that the file says of the method on this data
+    point: Mapping[str, float] = field(default_factory=dict)  # of a grid, by `AXES`
 
     @property
     def name(self) -> str:
@@ -95,25 +83,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table ``[grid]``: kernels with a variance s^2 and a length scale l.
+    """A table ``[grid]``: kernels with a variance s^2 and a length scale l."""
 
-    Parameters
-    ----------
-    log_length_scale, log_deviation : (float, float, int)
-        The least value, the greatest, and their number.
-    kernel : str
-        Its text, with {variance} and {length_scale}.
-    by : str
-        The metric that tells the best kernel.
-    pictures : sequence of str
-        Metrics that are drawn as contours.
-    """
-
-    log_length_scale: Sequence[float]
+    log_length_scale: Sequence[float]  # the least value, the greatest, and their number
     log_deviation: Sequence[float]
     kernel: str = "{variance}*rbf({length_scale})"
-    by: str = "log evidence"
-    pictures: Sequence[str] = ("log evidence", "test information bits", "test error %")
+    by: str = "log evidence"  # the metric that tells the best kernel
+    pictures: Sequence[str] = ("log evidence", "test information bits", "test error %")  # contours
 
     def points(self) -> Iterator[tuple[dict[str, float], str]]:
         """Yield every point and its kernel."""
@@ -125,40 +101,19 @@ class Grid:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A pipeline.
-
-    Parameters
-    ----------
-    path : Path
-    heading : str
-    cells : sequence of Cell
-    baselines : mapping
-        From data and method of each row of the table to the method that it is compared with.
-    wanted : DataFrame
-        `KEYS` of the figures of the table.
-    published, goals : DataFrame
-        Lines with `KEYS` and value, where and below; or at_most, near and within.
-    grid : Grid or None
-    process : mapping or None
-        Threads and memory of the processes in which cells are measured, one each.
-    picture : str
-        "curves" against the active rows, "reject": means over the rows that are not rejected, or
-        "ranks": see `pipelines.ranks`.
-    rivals : sequence of str
-        Methods with the better of which all others are compared, with the picture "ranks".
-    """
+    """A pipeline."""
 
     path: Path
     heading: str
     cells: Sequence[Cell]
-    baselines: Mapping[tuple[str, str], str]
-    wanted: pd.DataFrame
-    published: pd.DataFrame
-    goals: pd.DataFrame
+    baselines: Mapping[tuple[str, str], str]  # of data and method of each row of the table
+    wanted: pd.DataFrame  # `KEYS` of the figures of the table
+    published: pd.DataFrame  # lines with `KEYS` and value, where and below
+    goals: pd.DataFrame  # lines with `KEYS` and at_most, near and within
     grid: Grid | None
-    process: Table | None
-    picture: str
-    rivals: Sequence[str]
+    process: Table | None  # threads and memory of processes in which cells are measured, one each
+    picture: str  # "curves" against the active rows, "reject", or "ranks": see `pipelines.ranks`
+    rivals: Sequence[str]  # methods with the better of which all are compared, with "ranks"
 
     @property
     def name(self) -> str:

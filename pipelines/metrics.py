@@ -25,23 +25,12 @@ LEAST = 1e-15
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a classifier says of n test rows.
+    """What a classifier says of n test rows."""
 
-    Parameters
-    ----------
-    classes : Labels (K,)
-    codes : Integers (n,)
-        Of the classes predicted.
-    log_probabilities : Doubles (n, K) or None
-        None for a classifier without.
-    certainty : Doubles (n,) or None
-        Rows with the least of it are rejected first; None where that is the greatest probability.
-    """
-
-    classes: Labels
-    codes: Integers
-    log_probabilities: Doubles | None
-    certainty: Doubles | None = None
+    classes: Labels  # (K,)
+    codes: Integers  # (n,), of the classes predicted
+    log_probabilities: Doubles | None  # (n, K); None for a classifier without
+    certainty: Doubles | None = None  # (n,); None where that is the greatest probability
 
     def figures(self, data: Data) -> dict[str, float]:
         """Return metrics by name, without those that need probabilities where there are none."""

@@ -28,17 +28,10 @@ class Mixture:
     tells of its class is :math:`t = (4 / p) A^T x \sim N(\mu_c, (0.4^2 + 0.5^2 \cdot 4 / p) I)`,
     and the probability of every class given x is a ratio of sums of these densities. The means
     :math:`\mu_c` are N(0, I), and the 15 Gaussians equally probable.
-
-    Parameters
-    ----------
-    n_columns : int
-        p, at least 4.
-    seed : int
-        Key of the means, of A and of all rows.
     """
 
-    n_columns: int
-    seed: int = 0
+    n_columns: int  # p, at least 4
+    seed: int = 0  # key of the means, of A and of all rows
 
     def draw(self, part: str, chunk: int) -> tuple[Floats, Integers]:
         """Return the rows of one chunk of a part in float32 (m, p), and their classes (m,)."""

@@ -14,7 +14,7 @@ import sparsegp
 from pipelines.experiment import MORE, Cell
 from pipelines.metrics import Predictions, of_nlpp, of_record
 from pipelines.place import Place
-from pipelines.views import Data
+from pipelines.views import Data, against_rest
 from sparsegp.errors import SettingsError
 from sparsegp.model import Model
 from sparsegp.report import evaluate_regression
@@ -32,12 +32,6 @@ CHUNK = 4096
 
 def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
     """Train as a cell says, and evaluate on the test rows.
-
-    Parameters
-    ----------
-    cell : Cell
-    data : Data
-    place : Place
 
     Returns
     -------
@@ -134,8 +128,8 @@ def _one_against_rest(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
     logs: dict[str, list[Doubles]] = {}
     figures: dict[str, float] = {}
     kernels = []
-    for k, label in enumerate(classes):
-        task = data.against_rest(label)
+    for k in range(len(classes)):
+        task = against_rest(data, k)
         models = _train(replace(cell, seed=cell.seed + k), task, place, f"class-{k}")
         kernels.append(str(models["last"].kernels[0]))
         for stage, model in models.items():

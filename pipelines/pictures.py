@@ -20,14 +20,7 @@ LEAST_KEPT = 20
 
 
 def draw(work: Work, frame: pd.DataFrame) -> list[Path]:
-    """Draw what the pipeline has to show; without matplotlib, nothing.
-
-    Parameters
-    ----------
-    work : Work
-    frame : DataFrame
-        See `pipelines.table.tidy`.
-    """
+    """Draw what the pipeline has to show, of `tidy` lines too; without matplotlib, nothing."""
     experiment = work.experiment
     pictures: Iterator[tuple[str, Any]] = iter(())
     if experiment.grid is not None:

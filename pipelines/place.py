@@ -6,7 +6,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import distributions
 from os import cpu_count
@@ -26,31 +26,13 @@ LIBRARIES = ("sparsegp", "numpy", "scipy", "scikit-learn", "lightgbm", "catboost
 
 @dataclass(frozen=True)
 class Place:
-    """Where a cell runs.
+    """Where a cell runs."""
 
-    Parameters
-    ----------
-    folder : Path or None
-        Of data files.
-    runs : Path or None
-        For run directories, with which a later call goes on. None where the process does nothing
-        else, so that its time and memory are metrics.
-    where : Runtime or str
-        As for `sparsegp.train`.
-    progress : Progress
-    costs : dict
-        These metrics of time and memory.
-    """
-
-    folder: Path | None
-    runs: Path | None
-    where: Where
+    folder: Path | None  # of data files
+    runs: Path | None  # for run directories; None where time and memory of the process are metrics
+    where: Where  # as for `sparsegp.train`
     progress: Progress = field(default_factory=Progress)
-    costs: dict[str, float] = field(default_factory=dict)
-
-    def within(self, name: str) -> "Place":
-        """Return the same place with a folder of its own for runs."""
-        return replace(self, runs=self.runs and self.runs / name)
+    costs: dict[str, float] = field(default_factory=dict)  # these metrics
 
     @contextmanager
     def timed(self) -> Iterator[None]:

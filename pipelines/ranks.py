@@ -8,6 +8,9 @@ import pandas as pd
 from scipy.stats import studentized_range
 
 from pipelines.experiment import Experiment
+from pipelines.table import number
+
+Results = Mapping[str, Mapping[str, Any]]
 
 Scores = dict[str, pd.DataFrame]
 """By data set: a column for each method that is finished there; lines are the means of splits, or
@@ -17,7 +20,7 @@ ROWS = {"test NLPP, bounded": "nlpp", "test error %": "wrong"}
 """Metrics that are compared, means of what is kept of the test rows."""
 
 
-def scores_of(experiment: Experiment, results: Mapping[str, Any], metric: str) -> Scores:
+def scores_of(experiment: Experiment, results: Results, metric: str) -> Scores:
     """Return the scores of finished cells, whose results are known by their keys."""
     cells: dict[tuple[str, str], list[Any]] = {}
     for cell in experiment.cells:
@@ -47,13 +50,8 @@ def summarise(scores: Scores, rivals: Sequence[str]) -> pd.DataFrame:
 
     It has the number of data sets on which the method is the best, that of those on which it is
     behind the best of the rivals by more than two standard errors of the paired difference, and
-    geometric means of the ratios of its scores to those of each method, if none is zero.
-
-    Parameters
-    ----------
-    scores : dict
-        See `compared`; less is better.
-    rivals : sequence of str
+    geometric means of the ratios of its scores, of which less is better, to those of each method,
+    if none is zero.
     """
     means = pd.DataFrame({data: frame.mean() for data, frame in scores.items()}).T
     wins = means.eq(means.min(axis=1), axis=0).sum()
@@ -70,3 +68,31 @@ def summarise(scores: Scores, rivals: Sequence[str]) -> pd.DataFrame:
         for name, other in others.items():
             found[f"/ {name}"] = np.exp(np.log(means.div(other, axis=0)).mean())
     return found.sort_values("mean rank")
+
+
+def comparison(experiment: Experiment, results: Results) -> dict[str, pd.DataFrame]:
+    """Return the tables of a comparison over data sets, as text, by their headings."""
+    tables = {}
+    for metric in ROWS if experiment.picture == "ranks" else ():
+        scores = scores_of(experiment, results, metric)
+        if counted := compared(scores):
+            found = summarise(counted, experiment.rivals)
+            text = found.apply(lambda column: column.map(str if column.dtype == int else number))
+            tables[f"{metric}: on {len(counted)} of {len(scores)} data sets"] = text
+        text = {
+            data: frame.apply(lambda own: f"{own.mean():.3f} ± {own.sem():.3f}")
+            for data, frame in scores.items()
+        }
+        tables[f"{metric}: means ± standard errors"] = pd.DataFrame(text).T.fillna("-")
+    return tables
+
+
+def wide(experiment: Experiment, results: Results, table: pd.DataFrame) -> pd.DataFrame:
+    """Return means and standard errors of all metrics: a line for each data set and method."""
+    found = table.pivot(index=["data", "method"], columns="metric", values=["ours", "se"])
+    for metric in ROWS:
+        scores = scores_of(experiment, results, metric)
+        errors = pd.DataFrame({data: frame.sem() for data, frame in scores.items()})
+        found["se", metric] = errors.T.stack()
+    found.columns = [name if what == "ours" else f"{name}, se" for what, name in found.columns]
+    return found.dropna(how="all")

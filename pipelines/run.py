@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from multiprocessing import active_children, get_context
@@ -34,20 +34,11 @@ Results = Iterator[tuple[Cell, dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Work:
-    """A pipeline, its data files and its results.
-
-    Parameters
-    ----------
-    experiment : Experiment
-    folder : Path or None
-        Of data files; those that are not there are not compared with those of finished cells.
-    out : Path
-        Of results, and of run directories of cells under way.
-    """
+    """A pipeline, its data files and its results."""
 
     experiment: Experiment
-    folder: Path | None
-    out: Path
+    folder: Path | None  # of data files; those missing are not compared with those of cells
+    out: Path  # of results, and of run directories of cells under way
 
     @property
     def path(self) -> Path:
@@ -68,12 +59,8 @@ class Work:
         """Keep the result of a cell with the digests of its data files."""
         files = cell.source.digests(self.folder)
         made = {"date": str(datetime.now(UTC))[:19], **maker(), "seed": str(cell.seed)}
-        line = {
-            "key": cell.key,
-            "cell": cell.name,
-            "files": files,
-            "result": {**result, "made": made},
-        }
+        line = {"key": cell.key, "cell": cell.name, "files": files}
+        line["result"] = {**result, "made": made}
         whole = self.path.read_bytes()[-1:] in {b"", b"\n"}
         with self.path.open("a") as file:
             file.write(("" if whole else "\n") + json.dumps(line, default=np.ndarray.tolist) + "\n")
@@ -184,7 +171,7 @@ def perform(cell: Cell, place: Place) -> dict[str, Any]:
     data = cell.source.load(place.folder, cell.seed)
     if "estimator" in cell.spec:
         return baselines.run(cell, data, place)
-    own = place.within(cell.key)
+    own = replace(place, runs=place.runs and place.runs / cell.key)
     result = ours.run(cell, data, own)
     if own.runs is not None:
         shutil.rmtree(own.runs, ignore_errors=True)

@@ -23,24 +23,13 @@ class SVGP:
     The kernel is the sum of an RBF and a Matern-5/2, each with a variance and a length scale, and
     the same for every class. The length scales start where ours do, l^2 = (sum of the variances of
     the columns) / 2, the inducing points at the centres of k-means. Adam ascends the bound.
-
-    Parameters
-    ----------
-    n_inducing, epochs, batch : int
-        Inducing points, passes over the training rows, and rows of a step.
-    rate : float
-        Of Adam at the start; it falls to zero by a cosine.
-    full : bool
-        Whether the covariance of the posterior at the inducing points, whitened, is free for each
-        class; else it is diagonal.
-    random_state : int
     """
 
-    n_inducing: int
-    epochs: int
-    batch: int = 512
-    rate: float = 0.02
-    full: bool = False
+    n_inducing: int  # inducing points
+    epochs: int  # passes over the training rows
+    batch: int = 512  # rows of a step
+    rate: float = 0.02  # of Adam at the start; it falls to zero by a cosine
+    full: bool = False  # a free covariance of the posterior for each class; else it is diagonal
     random_state: int = 0
 
     def fit(self, X: Floats, y: Integers) -> Self:

@@ -14,14 +14,7 @@ GOAL = ["ours", "at_most", "near", "within"]
 
 
 def tidy(experiment: Experiment, results: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """Return every metric of every finished cell, and beside its baseline, a line each.
-
-    Parameters
-    ----------
-    experiment : Experiment
-    results : mapping
-        Of finished cells by their keys.
-    """
+    """Return every metric of every finished cell, and beside its baseline, a line each."""
     lines = []
     for cell in experiment.cells:
         result = results.get(cell.key, {"figures": {}, "curve": []})
@@ -72,14 +65,7 @@ def _of_grid(frame: pd.DataFrame, by: str, wanted: Sequence[str]) -> pd.DataFram
 
 
 def tabulate(experiment: Experiment, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a line for every figure of the table: means over seeds, published ones, and goals.
-
-    Parameters
-    ----------
-    experiment : Experiment
-    frame : DataFrame
-        See `tidy`.
-    """
+    """Return a line for every figure of the table, of `tidy` lines: means, published, and goals."""
     published, goals, table = experiment.published, experiment.goals, experiment.wanted
     if experiment.grid is not None:
         frame = _of_grid(frame, experiment.grid.by, list(table["metric"].unique()))

@@ -31,11 +31,6 @@ class Data:
         known = self.y_test[np.isin(self.y_test, classes)]
         return np.asarray(counts[np.searchsorted(classes, known)] / counts.sum())
 
-    def against_rest(self, label: Any) -> "Data":
-        """Return the task to tell the class of a label from all others."""
-        y_train, y_test = ((y == label).astype(np.int64) for y in (self.y_train, self.y_test))
-        return replace(self, name=f"{self.name}, {label}", y_train=y_train, y_test=y_test)
-
     def parted(self, train: Integers) -> "Data":
         """Return some of the training rows, by their numbers, and the others as test rows."""
         X, y = self.X_train, self.y_train
@@ -44,19 +39,12 @@ class Data:
 
 
 def against_rest(data: Data, seed: int, class_number: int | None = None) -> Data:
-    """Return the task to tell one class from all others.
-
-    Parameters
-    ----------
-    data : Data
-    seed : int
-    class_number : int, optional
-        Of the class, in the order of the labels; `seed` if left out.
-    """
+    """Return the task to tell a class from all others: that of a number, by default the seed's."""
     classes, one = np.unique(data.y_train), seed if class_number is None else class_number
     if not 0 <= one < len(classes):
         raise ValueError(f"class {one} must be from 0 to {len(classes) - 1} for {data.name}")
-    return data.against_rest(classes[one])
+    y_train, y_test = ((y == classes[one]).astype(int) for y in (data.y_train, data.y_test))
+    return replace(data, name=f"{data.name}, {classes[one]}", y_train=y_train, y_test=y_test)
 
 
 def sample(data: Data, seed: int, train_rows: int) -> Data:
@@ -78,8 +66,7 @@ def split(
 
     Parameters
     ----------
-    data : Data
-    seed, test_rows : int
+    data, seed, test_rows
     detrend : bool
         For regressions: take the residuals of the least squares fit by a linear function to all
         rows, of variance one, in place of the labels (SLH section 6.3).
@@ -113,11 +100,7 @@ def split(
 def fold(data: Data, seed: int, folds: int) -> Data:
     """Return one part of a cross-validation: the rows of fold number `seed` are the test rows.
 
-    Parameters
-    ----------
-    data : Data
-        Its training rows are divided at random, always in the same way.
-    seed, folds : int
+    The training rows are divided at random, always in the same way.
     """
     n = len(data.y_train)
     if not 2 <= folds <= n or seed >= folds:
@@ -137,11 +120,8 @@ def grouped(
 
     Parameters
     ----------
-    data : Data
-        Its training rows are split.
-    seed : int
-    train_rows : int
-        Of every label.
+    data, seed, train_rows
+        Whose training rows are split, by what key, and how many there are then of every label.
     classes : sequence of sequences
         The labels that make a class, each in one group; the new label is the group's number.
     column : sequence of sequences

@@ -4,6 +4,7 @@ import hashlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -128,15 +129,19 @@ def prepare(
                     ", ".join(map(repr, unseen)),
                 )
 
-    def draw() -> Floats:
-        """Return some rows, chosen by the seed alone."""
-        rng = np.random.default_rng([settings.seed, summary.n])
-        X: Any = train.X
-        rows = np.sort(rng.permutation(summary.n)[:MOST_DRAWN])
-        return np.asarray(X[rows].compute(scheduler=scheduler))
-
+    draw = partial(draw_rows, train, summary, settings, scheduler)
     scaling = SCALINGS[settings.scaling](summary, draw)
     return Prepared(train, classes, target, summary, scaling, held_out, held_out_target, numbers)
+
+
+def draw_rows(
+    train: Table, summary: Summary, settings: TrainSettings | DenseSettings, scheduler: Any
+) -> Floats:
+    """Return some training rows (m, p) for the rules of scaling, chosen by the seed alone."""
+    rng = np.random.default_rng([settings.seed, summary.n])
+    X: Any = train.X
+    rows = np.sort(rng.permutation(summary.n)[:MOST_DRAWN])
+    return np.asarray(X[rows].compute(scheduler=scheduler))
 
 
 def choose_validation_rows(

@@ -9,7 +9,7 @@ from pipelines import baselines, ours
 from pipelines.data import Source
 from pipelines.experiment import Cell
 from pipelines.place import Place
-from pipelines.views import Data
+from pipelines.views import Data, against_rest
 from sparsegp.errors import SettingsError, SparseGPError
 
 X, Y = load_iris(return_X_y=True)
@@ -95,7 +95,7 @@ def test_differences_of_a_kernel_are_timed():
 
 def test_products_of_a_selection_are_timed():
     spec = {**BINARY, "extra": "pipelines.extras.products", "options": {"threads": 1}}
-    task = IRIS.against_rest(1)
+    task = against_rest(IRIS, 1)
     figures = done(task, **spec)["figures"]
     assert figures["rounds / products"] > 0
     assert figures["seconds of products"] * figures["rounds / products"] == pytest.approx(
