@@ -167,7 +167,7 @@ def with_copies() -> dict[str, Any]:
 
 
 def tuned() -> dict[str, Any]:
-    """Growing subsamples, a length scale for every column, and the last comparison."""
+    """Growing subsamples, and a length scale for every column."""
     (X, y), _ = table("cancer")
     found = sparsegp.tune(X, y, n_active=20, precision="float64", max_trials=12)
     return {"kernels": [str(found.kernel)]}

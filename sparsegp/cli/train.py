@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from sparsegp.report import Evaluation, RegressionEvaluation
     from sparsegp.store.files import Folder
 
+CHOSEN = ("kernel", "scaling", "n_active")
+"""Settings that a search for the kernel chooses."""
 RUN = ("block_rows", "scratch", "checkpoint_every", "keep_last")
 
 
@@ -67,6 +69,8 @@ def train(
     when it was stopped or killed.
     """
     limits = shared.given(options, shared.LIMITS)
+    if not tuned and options["kernel"] == "auto":
+        tuned, limits = True, {"max_trials": None, **limits}
     check_tuning(tuned, limits, overwrite)
     if not quiet:  # before what is slow to import
         show([f"reading {data}"], err=True)
@@ -95,7 +99,7 @@ def train(
         choice = None
         if tuned:
             choice = sparsegp.tune(table, **limits, **run, **settings).to_json()
-            settings["kernel"] = choice["kernel"]
+            settings |= {name: choice[name] for name in CHOSEN if choice[name] is not None}
             choice["trials"] = len(choice["trials"])
             progress.begin("prepare")
         run |= {"overwrite": overwrite, **shared.given(options, RUN)}
@@ -129,9 +133,15 @@ def check_tuning(tuned: bool, limits: Mapping[str, Any], overwrite: bool) -> Non
     """Refuse options that do not go together with, or without, a tuning by a `SettingsError`."""
     if limits and not tuned:
         named = shared.in_words(limits)
-        raise SettingsError(f"{named} limits a tuning; give --tune too, or leave it out")
+        raise SettingsError(
+            f"{named} limits a search for the kernel; give --tune or --kernel auto too, or leave "
+            "it out"
+        )
     if overwrite and tuned:
-        raise SettingsError("--overwrite does not go with --tune; choose another --out")
+        raise SettingsError(
+            "--overwrite does not go with a search for the kernel (--tune, --kernel auto); choose "
+            "another --out"
+        )
 
 
 def write_history(folder: "Folder", history: Sequence[Mapping[str, float]]) -> None:

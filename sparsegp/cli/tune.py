@@ -9,8 +9,12 @@ import click
 from sparsegp.cli import options as shared
 from sparsegp.cli.output import json_line, pairs, plural, records_table, seconds_of, show
 
-COUNTS = ("rung", "rows", "n_active", "number")
-FIGURES = ("nlpp", "error", "ece", "seconds", "leads", "chosen", "kernel", "failure")
+COUNTS = ("rung", "rows", "n_active", "number", "steps")
+FIGURES = ("nlpp", "error", "ece", "seconds", "chosen", "scaling", "kernel", "failure")
+
+
+OPEN = ("kernel", "scaling")
+"""What a trial and a choice have both."""
 
 
 @click.command()
@@ -35,10 +39,12 @@ def tune(
 ) -> None:
     """Choose the kernel for DATA by rows held out.
 
-    The measure is their predictive probability. Length scale, variance and family are tried on
-    growing subsamples of the training rows, the best of them on more. The options are those of
-    `train`; its --kernel is tried on every subsample. The records go to a directory, from which a
-    tuning that was stopped or killed goes on. Rows of a test part are not looked at.
+    The measure is their predictive probability. Length scale, variance, family and scaling are
+    tried on growing subsamples of the training rows, the best of them on more; then length scales
+    for every column, and more active rows. The options are those of `train`; its --kernel is tried
+    on every subsample, and a --scaling or --n-active that is given stays. The records go to a
+    directory, from which a tuning that was stopped or killed goes on. Rows of a test part are not
+    looked at.
     """
     import sparsegp
     from sparsegp.cli.tables import stem, training_tables
@@ -60,20 +66,23 @@ def tune(
         with open_runtime(**place) as runtime:
             tuned = sparsegp.tune(table, runtime=runtime, **run, **limits, **settings)
         progress.begin("")
+    found = {"kernel": tuned.kernel, "scaling": tuned.scaling, "n_active": tuned.n_active}
+    chosen = {**settings, **{name: value for name, value in found.items() if value is not None}}
     record = {
         "source": table.source,
         "rows": int(table.X.shape[0]),
         "columns": int(table.X.shape[1]),
         **tuned.to_json(),
         "run": str(folder_of(directory)),
-        "train": train_command(data, label_column, {**settings, "kernel": tuned.kernel}),
+        "train": train_command(data, label_column, chosen),
         "seconds": progress.seconds,
     }
     rows, columns = plural(record["rows"], "row"), plural(record["columns"], "column")
     summary = {
         "tuned on": f"{table.source}: {rows}, {columns}",
         "trials": extent(len(tuned.trials), tuned.ended),
-        "kernel": brief(tuned.kernel),
+        "kernel": f"{brief(tuned.kernel)} of inputs scaled by rule {tuned.scaling!r}",
+        "active rows": None if tuned.n_active is None else str(tuned.n_active),
         "time": seconds_of(progress.seconds),
         "records": record["run"],
         "next": record["train"],
@@ -114,8 +123,7 @@ def trials_table(
         {
             **trial,
             "kernel": brief(trial["kernel"]),
-            "chosen": "*" if chosen and trial["kernel"] == chosen["kernel"] else None,
-            "leads": ("yes" if trial["leads"] else "no") if trial.get("rival") else None,
+            "chosen": "*" if chosen and all(trial[k] == chosen[k] for k in OPEN) else None,
             "failure": trial.get("failure") or None,
         }
         for trial in sorted(trials, key=rank)

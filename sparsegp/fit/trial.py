@@ -1,11 +1,12 @@
-"""One trial of a tuning: fit some of the rows with one kernel, and look at rows it has never seen.
+"""One trial of a search: fit some of the rows with one kernel, and look at rows it has never seen.
 
 A trial is a pure function of its sample and its settings, on one thread, with nothing written and
 no dask inside; it runs as well in a thread as in a worker of a cluster.
 """
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,31 +16,79 @@ from sparsegp.data import Scaling, Summary, Table
 from sparsegp.errors import DataError, NumericalError, SettingsError
 from sparsegp.fit.prepare import Prepared
 from sparsegp.fit.training import Training
-from sparsegp.kernels import Kernel
-from sparsegp.learning.relevances import Sample, mean_squared_slopes, with_relevances
+from sparsegp.kernels import Kernel, parse
+from sparsegp.learning.relevances import averaged, mean_squared_slopes, with_relevances
 from sparsegp.learning.search import Outcome, Trial
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
-from sparsegp.posterior.early_stopping import paired_difference
 from sparsegp.posterior.predict import Posterior
 from sparsegp.report.metrics import calibration_error
 from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Booleans, Doubles, Floats, Integers
 
-ONE_HELD_OUT_OF, MOST_HELD_OUT = 5, 4000
-"""Of the rows, the one in so many that is held out of every trial; and how many, at most."""
+PART, MOST_HELD_OUT = 5, 4000
+"""Of the rows, the one in so many that no fit takes; and how many are held out, at most."""
+FEW, PARTS = 2000, 3
+"""Below so many rows every one is held out once, in so many parts: fewer tell too little."""
 SLOPE_ROWS = 2000
 """Rows, at most, at which slopes are taken."""
 
 
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Rows in an order whose every stretch is a stratified sample.
+
+    Attributes
+    ----------
+    X : Floats (n, p)
+        Inputs before they are scaled.
+    target : Integers (n,)
+        Class codes.
+    n_classes : int
+    parts : int
+        Parts that are held out in turn; with 1 these are the rows at the end.
+    scalings : mapping of str to Scaling
+        By the names of their rules.
+    """
+
+    X: Floats
+    target: Integers
+    n_classes: int
+    parts: int = 1
+    scalings: Mapping[str, Scaling] = field(default_factory=dict)
+
+    @property
+    def n_train(self) -> int:
+        """Rows that a fit can take."""
+        n = len(self.X)
+        held = -(-n // self.parts) if self.parts > 1 else min(-(-n // PART), MOST_HELD_OUT)
+        return n - held
+
+    def splits(self, rows: int) -> Iterator[tuple[Integers, Integers]]:
+        """Yield rows to train on, so many at most, and rows that are held out."""
+        n, number = len(self.X), np.arange(len(self.X))
+        if self.parts == 1:
+            yield number[:rows], number[max(rows, n - MOST_HELD_OUT) :]
+            return
+        for part in range(self.parts):
+            is_held = number % self.parts == part
+            yield number[~is_held][:rows], number[is_held]
+
+
 def draw_sample(
-    data: Prepared, settings: TrainSettings, most: int, scheduler: Any = None
+    data: Prepared,
+    scalings: Mapping[str, Scaling],
+    settings: TrainSettings,
+    most: int,
+    scheduler: Any = None,
 ) -> Sample:
-    """Read the rows of a tuning, scaled, and no others.
+    """Read the rows of a search, and no others.
 
     Parameters
     ----------
     data : Prepared
+    scalings : mapping of str to Scaling
+        What may be tried.
     settings : TrainSettings
     most : int
         Rows to train on, at most.
@@ -52,23 +101,18 @@ def draw_sample(
         If there are too few rows.
     """
     n, order = len(data.target), stratified_order(data.target, settings.seed)
-    held_out = min(n // ONE_HELD_OUT_OF, MOST_HELD_OUT)
-    if held_out < 1:
+    if n < PART:
         raise DataError(
-            f"tuning needs at least {ONE_HELD_OUT_OF} rows, of which it holds one out, found {n}; "
-            "choose the kernel yourself by --kernel"
+            f"a search for the kernel needs at least {PART} rows, of which it holds one out, found "
+            f"{n}; choose it yourself by --kernel"
         )
-    rows, held_rows = order[: min(n - held_out, most)], order[n - held_out :]
-    wanted = np.sort(np.concatenate([rows, held_rows]))
+    if n >= FEW:
+        order = order[-min(n, most + MOST_HELD_OUT) :]
+    wanted = np.sort(order)
     X: Any = data.train.X
-    scaled = data.scaling.apply(np.asarray(X[wanted].compute(scheduler=scheduler)), settings.dtype)
-    return Sample(
-        scaled[np.searchsorted(wanted, rows)],
-        data.target[rows],
-        scaled[np.searchsorted(wanted, held_rows)],
-        data.target[held_rows],
-        len(data.classes),
-    )
+    rows = np.asarray(X[wanted].compute(scheduler=scheduler))[np.searchsorted(wanted, order)]
+    parts = PARTS if n < FEW else 1
+    return Sample(rows, data.target[order], len(data.classes), parts, scalings)
 
 
 def stratified_order(target: Integers, seed: int) -> Integers:
@@ -99,30 +143,45 @@ def stratified_order(target: Integers, seed: int) -> Integers:
 def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
     """Fit the first rows of a sample with a kernel, and compare with the held-out rows.
 
+    With steps, every fit takes its length scales from the one before, which has seen the same rows;
+    the best stands, with the geometric mean of the length scales where several parts were held out.
     Numerical breakdown is an outcome, not an error: the kernel does not suit the data or the
     precision.
     """
-    began, kernel, leads = time.thread_time(), trial.kernel, True
-    if trial.rival:
-        sample = sample.turned()
+    began, best = time.thread_time(), None
+    scaled = sample.scalings[trial.scaling].apply(sample.X, settings.dtype)
+    splits = list(sample.splits(trial.rows))
+    kernels: Sequence[Kernel] = [parse(trial.kernel)] * len(splits)
     try:
         with single_threaded_blas():
-            found = start = predict_held_out(settings, sample, trial)
-            rows, last = sample.X[: min(trial.rows, SLOPE_ROWS)], start
-            for _ in range(trial.steps):
-                wider = last.with_relevances(rows)
-                last = predict_held_out(settings, sample, replace(trial, kernel=str(wider)))
-                found = max(found, last, key=lambda each: float(each.log_p.mean()))
-            if trial.steps:
-                kernel, leads = str(found.kernel), found.leads(start)
-            if trial.rival:
-                rival = predict_held_out(settings, sample, replace(trial, kernel=trial.rival))
-                leads = found.leads(rival)
+            for step in range(trial.steps + 1):
+                fits = [
+                    predict_held_out(
+                        settings, replace(sample, X=scaled), split, kernel, trial.n_active
+                    )
+                    for split, kernel in zip(splits, kernels, strict=True)
+                ]
+                found = joined(fits, splits)
+                if best is None or found.log_p.mean() > best.log_p.mean():
+                    best = found
+                if step < trial.steps:
+                    kernels = [
+                        fit.with_relevances(scaled[rows[:SLOPE_ROWS]])
+                        for fit, (rows, _) in zip(fits, splits, strict=True)
+                    ]
     except (NumericalError, SettingsError) as failure:
-        return Outcome(kernel, None, None, None, time.thread_time() - began, str(failure))
-    nlpp, error = -float(found.log_p.mean()), float(np.mean(~found.right))
-    ece = calibration_error(found.confidence, found.right)
-    return Outcome(kernel, nlpp, error, ece, time.thread_time() - began, leads=leads)
+        if best is None:
+            seconds = time.thread_time() - began
+            return Outcome(trial.kernel, None, None, None, seconds, str(failure))
+    assert best is not None
+    return Outcome(
+        kernel=str(best.kernel),
+        nlpp=-float(best.log_p.mean()),
+        error=float(np.mean(~best.right)),
+        ece=calibration_error(best.confidence, best.right),
+        seconds=time.thread_time() - began,
+        log_p=best.log_p,
+    )
 
 
 @dataclass(frozen=True)
@@ -137,56 +196,67 @@ class Predictions:
         Probability of the likeliest class.
     right : Booleans (m,)
         Whether that is the true one.
-    posterior : Posterior
+    kernel : Kernel
+    posterior : Posterior, optional
     """
 
     log_p: Doubles
     confidence: Doubles
     right: Booleans
-    posterior: Posterior
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel of all classes."""
-        return self.posterior.kernels[0]
+    kernel: Kernel
+    posterior: Posterior | None = None
 
     def with_relevances(self, X: Floats) -> Kernel:
         """Return the kernel with length scales by the slopes of the latent means at X (n, p)."""
-        posterior, rows = self.posterior, X.astype(np.float64)
-        weights = np.concatenate(posterior.weights, axis=1)
-        squares = mean_squared_slopes(self.kernel, rows, posterior.x[0], weights)
+        assert self.posterior is not None
+        rows, weights = X.astype(np.float64), np.concatenate(self.posterior.weights, axis=1)
+        squares = mean_squared_slopes(self.kernel, rows, self.posterior.x[0], weights)
         return with_relevances(self.kernel, squares, rows.var(axis=0))
 
-    def leads(self, other: "Predictions") -> bool:
-        """Whether it is better on average by more than a standard error."""
-        difference, error = paired_difference(self.log_p, other.log_p)
-        return difference > error
+
+def joined(fits: Sequence[Predictions], splits: Sequence[tuple[Integers, Integers]]) -> Predictions:
+    """Return one set of predictions, for all rows that were held out of some fit, in order."""
+    order = np.argsort(np.concatenate([held for _, held in splits]))
+    log_p, confidence, right = (
+        np.concatenate([getattr(fit, name) for fit in fits])[order]
+        for name in ("log_p", "confidence", "right")
+    )
+    return Predictions(log_p, confidence, right, averaged([fit.kernel for fit in fits]))
 
 
-def predict_held_out(settings: TrainSettings, sample: Sample, trial: Trial) -> Predictions:
-    """Fit with the kernel of a trial, and return what it predicts for the held-out rows.
+def predict_held_out(
+    settings: TrainSettings,
+    sample: Sample,
+    split: tuple[Integers, Integers],
+    kernel: Kernel,
+    n_active: int,
+) -> Predictions:
+    """Fit scaled rows with a kernel, and return what that predicts for those held out.
 
     Only the probabilities of the true and of the likeliest class are computed. They are not
     normalised over the classes, which would change them by the error of the quadrature.
     """
-    some, n_active = sample.first(trial.rows), trial.n_active
-    (n, p), none = some.X.shape, np.zeros(some.X.shape[1])
+    rows, held = split
+    X, target, X_held = sample.X[rows], sample.target[rows], sample.X[held]
+    (n, p), none = X.shape, np.zeros(X.shape[1])
+    unscaled = Scaling(none, np.ones(p), "none")
     data = Prepared(
-        train=Table(some.X, None, "sample"),  # type: ignore[arg-type] # in memory, and scaled
-        classes=np.arange(some.n_classes),
-        target=some.target,
+        train=Table(X, None, "sample"),  # type: ignore[arg-type] # in memory, and scaled
+        classes=np.arange(sample.n_classes),
+        target=target,
         summary=Summary(n, p, none, none, none, none, whole=False),
-        scaling=Scaling(none, np.ones(p), "none"),
+        scaling=unscaled,
     )
-    chosen = replace(settings, kernel=trial.kernel, n_active=n_active, report_every=n_active)
+    chosen = replace(settings, kernel=str(kernel), n_active=n_active, report_every=n_active)
     with ThreadRuntime(1) as runtime:
         run = Training(data, chosen, runtime=runtime)
         run.build()
         model = run.complete()
-    mean, variance = model.posterior.latent(sample.X_held)
+    mean, variance = model.posterior.latent(X_held)
     mean = mean / model.calibration.temperature
     variance = variance * model.calibration.variance_weight
     likelihood, likeliest = MultinomialProbit(settings.n_nodes), mean.argmax(axis=1)
-    log_p = likelihood.log_z(mean, variance, sample.target_held)
+    log_p = likelihood.log_z(mean, variance, sample.target[held])
     confidence = np.exp(likelihood.log_z(mean, variance, likeliest))
-    return Predictions(log_p, confidence, likeliest == sample.target_held, model.posterior)
+    right = likeliest == sample.target[held]
+    return Predictions(log_p, confidence, right, model.posterior.kernels[0], model.posterior)

@@ -13,15 +13,15 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from sparsegp.data import Table, table_from_arrays
+from sparsegp.data import SCALINGS, Scaling, Table, table_from_arrays
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting, path_text
-from sparsegp.fit.prepare import Prepared
+from sparsegp.fit.prepare import Prepared, draw_rows
 from sparsegp.fit.run import Run
 from sparsegp.fit.trial import draw_sample, run_trial
 from sparsegp.interrupt import StopRequest
@@ -29,8 +29,9 @@ from sparsegp.learning.search import MOST_ROWS, OUT_OF_TIME, Choice, Outcome, Pl
 from sparsegp.learning.space import Candidates
 from sparsegp.progress import Progress, require_progress
 from sparsegp.runtime import Where, open_runtime
-from sparsegp.settings import SPARSE, TrainSettings
+from sparsegp.settings import AUTO, SPARSE, TrainSettings
 from sparsegp.store import RUN_FILE, TUNING, RunDirectory, read_run
+from sparsegp.types import Doubles
 
 MAX_TRIALS = 40
 
@@ -41,14 +42,19 @@ class Tuned(Choice):
 
     Attributes
     ----------
-    kernel, nlpp, ended
+    kernel, scaling, n_active, nlpp, ended
         See `Choice`.
     trials : tuple of dict
-        How each trial went, in order: number, kernel, rung, rows, n_active, nlpp, error, ece,
-        seconds (of processor time), failure, its rival, and whether it `leads`.
+        How each trial went, in order: number, kernel, scaling, rung, rows, n_active, steps, nlpp,
+        error, ece, seconds (of processor time) and failure.
     """
 
     trials: tuple[dict[str, Any], ...]
+
+    def applied(self, settings: TrainSettings) -> TrainSettings:
+        """Return the settings of a run with what was chosen."""
+        n_active = self.n_active or settings.n_active
+        return replace(settings, kernel=self.kernel, scaling=self.scaling, n_active=n_active)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -61,17 +67,19 @@ def tune(
     *,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
-    max_trials: int = MAX_TRIALS,
+    max_trials: int | None = MAX_TRIALS,
     max_seconds: float | None = None,
     runtime: Where = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Tuned:
-    """Choose the kernel by the predictive probability of rows held out.
+    """Choose kernel, scaling and number of active rows by the probability of rows held out.
 
-    Variance, length scale and family are tried by successive halving on growing subsamples, on
-    the runtime in use. The choice does not depend on how many trials run side by side, nor on kills
-    and resumes, unless `max_seconds` cuts it short.
+    Variance, length scale, family and scaling are tried by successive halving on growing
+    subsamples, on the runtime in use; then length scales for every column are learnt, and active
+    rows are doubled as long as that pays. What the settings name is not open: the scaling where it
+    is not "auto", the number of active rows where it is given. The choice does not depend on how
+    many trials run side by side, nor on kills and resumes, unless `max_seconds` cuts it short.
 
     Parameters
     ----------
@@ -81,15 +89,17 @@ def tune(
         Directory, or place in a store, for the records of the trials; `train` can have the same.
     resume : bool
         Go on with the tuning in `out`, if there is one.
-    max_trials : int
-        Trials in all.
+    max_trials : int, optional
+        Trials, besides those of more active rows. With None the search is brief, as for
+        ``train(kernel="auto")``: half a dozen candidates on few rows, and length scales for the two
+        best.
     max_seconds : float, optional
         After so many seconds of this call no trial is begun, and the best of the last rung that
         was completed wins.
     **settings
         Fields of `TrainSettings` for the run that will use the kernel. Its own kernel is tried on
-        every subsample, and stays unless another leads it by a standard error on held-out rows
-        that have not chosen either. What trials would not heed is refused: see `tunable`.
+        every subsample, and stays unless another leads it by a standard error on the rows held
+        out. What trials would not heed is refused: see `tunable`.
 
     Returns
     -------
@@ -106,8 +116,9 @@ def tune(
     store, has_run = None, False
     if out is not None:
         store, run = _directory(out, shown.message), RunDirectory(out, 1, shown.message)
-        store.check_free(resume)
         run.check_free(resume)
+        resume = resume or run.is_finished()
+        store.check_free(resume)
         has_run = RUN_FILE in run.folder.sizes()
         if has_run and RUN_FILE not in store.folder.sizes():
             raise StoreError(f"{out} holds a run that was not tuned; choose another --out")
@@ -144,28 +155,46 @@ class Tuning(Run[Tuned]):
     Attributes
     ----------
     sample : Sample
+    scalings : dict of str to Scaling
+        What is tried: that of the settings, and quantiles where they leave it open.
     trials : list of dict
         Finished trials, each with its outcome in one.
+    log_p : list of Doubles (m,)
+        Of their outcomes.
     choice : dict or None
         What was chosen in the end.
     """
 
     settings: TrainSettings
-    max_trials: int = MAX_TRIALS
+    max_trials: int | None = MAX_TRIALS
     max_seconds: float | None = None
     has_run: bool = False
 
     def __post_init__(self, rows: Table | Prepared, held_out: Table | None) -> None:
-        trials = Setting("max_trials", int, MAX_TRIALS, optional=False, least=1)
+        trials = Setting("max_trials", int, None, optional=True, least=1)
         seconds = Setting("max_seconds", float, None, optional=True, above=0)
         self.max_trials = trials.checked(self.max_trials)
         self.max_seconds = seconds.checked(self.max_seconds)
         self._end = time.monotonic() + (self.max_seconds or math.inf)
         super().__post_init__(rows, held_out)
         self.n_active = self.settings.rows_to_include(self.data.summary.n)
-        self.sample = draw_sample(self.data, self.settings, MOST_ROWS, self.runtime.scheduler())
+        self.scalings = self._scalings()
+        self.sample = draw_sample(
+            self.data, self.scalings, self.settings, MOST_ROWS, self.runtime.scheduler()
+        )
         self.trials: list[dict[str, Any]] = []
+        self.log_p: list[Doubles] = []
         self.choice: dict[str, Any] | None = None
+
+    def _scalings(self) -> dict[str, Scaling]:
+        data, settings = self.data, self.settings
+        found = {settings.scaling: data.scaling}
+        if settings.scaling == AUTO:
+            draw = functools.partial(
+                draw_rows, data.train, data.summary, settings, self.runtime.scheduler()
+            )
+            found["quantile"] = SCALINGS["quantile"](data.summary, draw)
+        return found
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Refuse nothing: trials take a part of the rows."""
@@ -173,8 +202,8 @@ class Tuning(Run[Tuned]):
     def identity(self) -> dict[str, dict[str, Any]]:
         """Return settings and data, with the number of trials and a digest of the sample."""
         known, sample = super().identity(), hashlib.blake2b(digest_size=16)
-        for each in fields(self.sample):
-            sample.update(np.ascontiguousarray(getattr(self.sample, each.name)).data)
+        for array in (self.sample.X, self.sample.target):
+            sample.update(np.ascontiguousarray(array).data)
         known["settings"] |= {"max_trials": self.max_trials}
         known["data"] |= {"sample": sample.hexdigest()}
         return known
@@ -183,22 +212,33 @@ class Tuning(Run[Tuned]):
         """Take up the trials that are on record."""
         if (stored := self.restored()) is not None:
             self.trials, self.choice = list(stored.meta["trials"]), stored.meta["chosen"]
+            self.log_p = [stored.arrays[f"log_p.{i}"] for i in range(len(self.trials))]
         if self.choice and self.choice["ended"] == OUT_OF_TIME and not self.has_run:
             self.choice = None
 
     def complete(self) -> Tuned:
         """Make the trials that remain, and return the choice."""
         if self.choice is None:
-            settings, shape = self.settings, self.sample.X.shape
-            plan = Plan.of(shape, self.n_active, self.max_trials, settings.n_validation)
-            candidates = Candidates(settings.kernel, self.data.scaled_variances, settings.seed)
+            settings, n, p = self.settings, self.sample.n_train, self.sample.X.shape[1]
+            plan = Plan.of(
+                (n, p),
+                self.n_active,
+                self.max_trials,
+                grows=settings.n_active is None,
+                validation=settings.n_validation,
+            )
+            variances = {
+                rule: each.variances(self.data.summary) for rule, each in self.scalings.items()
+            }
+            candidates = Candidates(settings.first_kernel, variances, settings.seed)
             self.choice = asdict(search(candidates, plan, self.try_out))
             self.checkpoint(len(self.trials), due=True)
         return Tuned(**self.choice, trials=tuple(_in_order(self.trials)))
 
     def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what a checkpoint holds."""
-        return {"trials": self.trials, "chosen": self.choice}, {}
+        arrays = {f"log_p.{i}": log_p for i, log_p in enumerate(self.log_p)}
+        return {"trials": self.trials, "chosen": self.choice}, arrays
 
     def try_out(self, trials: Sequence[Trial], what: str) -> dict[int, Outcome]:
         """Return how some trials went, by number; some are missing if time ran out.
@@ -219,7 +259,9 @@ class Tuning(Run[Tuned]):
             running = self.runtime.run_tasks(work, self.sample, missing, self._check_stop)
             with closing(running) as ended:
                 for index, outcome in ended:
-                    self.trials.append({**asdict(missing[index]), **asdict(outcome)})
+                    entry = {**asdict(missing[index]), **asdict(outcome)}
+                    self.log_p.append(entry.pop("log_p"))
+                    self.trials.append(entry)
                     outcomes[missing[index].number] = outcome
                     self._show(outcomes)
                     self.checkpoint(len(self.trials), due=True)
@@ -234,9 +276,10 @@ class Tuning(Run[Tuned]):
     def _find(self, trial: Trial) -> Outcome | None:
         """Return how a trial went, None if it was not finished."""
         own = {name: value for name, value in asdict(trial).items() if name != "kernel"}
-        for entry in self.trials:
+        for entry, log_p in zip(self.trials, self.log_p, strict=True):
             if own.items() <= entry.items():
-                return Outcome(**{each.name: entry[each.name] for each in fields(Outcome)})
+                known = {**entry, "log_p": log_p}
+                return Outcome(**{each.name: known[each.name] for each in fields(Outcome)})
         return None
 
     def _show(self, outcomes: Mapping[int, Outcome]) -> None:
@@ -302,19 +345,6 @@ def tunable(**named: Any) -> TrainSettings:
             "leave the tuning out, and give --learn evidence"
         )
     settings = TrainSettings.given(**named)
-    if settings.sites != TrainSettings.sites:
-        raise SettingsError(
-            f"tuning is for classification by likelihood={TrainSettings.likelihood} with "
-            f"sites={TrainSettings.sites}, got likelihood={settings.likelihood} with "
-            f"sites={settings.sites}; leave the tuning out, and give --learn evidence or a --kernel"
-        )
-    if settings.kernel_per_class:
-        raise SettingsError(
-            "tuning chooses one kernel for all classes; leave --kernel-per-class out"
-        )
-    if settings.stub_entries is not None:
-        raise SettingsError(
-            "trials of a tuning do not heed a bound on stub entries; tune without --stub-entries "
-            "and --stub-memory, then train with the kernel that was chosen"
-        )
+    if settings.untunable:
+        raise SettingsError(settings.untunable)
     return settings

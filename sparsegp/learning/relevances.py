@@ -10,48 +10,15 @@ the classes. Columns are stretched by the square root of g_j, shrunk towards the
 is fitted anew. Only rows that the model was fitted to take part, so that others may judge.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 
 import numpy as np
 
 from sparsegp.kernels import ARD, RBF, ByColumn, Kernel, Laplace, Power, Product, Sum
-from sparsegp.types import Doubles, Floats, Integers
+from sparsegp.types import Doubles, Floats
 
 SHRINKAGE = 0.1
 """Share of the mean in every relevance: no column is lost for good."""
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """Rows to train on, in an order whose every beginning is a sample too, and rows held out.
-
-    Attributes
-    ----------
-    X : Floats (n, p)
-        Inputs as the kernel sees them, that is after scaling.
-    target : Integers (n,)
-        Class codes.
-    X_held : Floats (m, p)
-    target_held : Integers (m,)
-    n_classes : int
-    """
-
-    X: Floats
-    target: Integers
-    X_held: Floats
-    target_held: Integers
-    n_classes: int
-
-    def first(self, rows: int) -> "Sample":
-        """Return the same with fewer rows to train on."""
-        return replace(self, X=self.X[:rows], target=self.target[:rows])
-
-    def turned(self) -> "Sample":
-        """Return the same rows, of which others are held out: the last of those to train on."""
-        n = len(self.X)
-        X = np.concatenate((self.X_held, self.X))
-        target = np.concatenate((self.target_held, self.target))
-        return Sample(X[:n], target[:n], X[n:], target[n:], self.n_classes)
 
 
 def mean_squared_slopes(kernel: Kernel, X: Floats, U: Doubles, weights: Doubles) -> Doubles:
@@ -129,3 +96,10 @@ def rougher(kernel: Kernel, exponent: float, variances: Doubles) -> Kernel:
     factor = (spread / relative).sum() / spread.sum() if spread.any() else 1.0 / relative.mean()
     scales = rule.scales * (factor * relative) ** (1.0 / exponent)
     return rule.with_length_scales(float(f"{value:.4g}") for value in scales)
+
+
+def averaged(kernels: Sequence[Kernel]) -> Kernel:
+    """Return a kernel of the same form whose parameters are the geometric means of theirs."""
+    if len(set(kernels)) == 1:
+        return kernels[0]
+    return kernels[0].with_parameters(np.mean([each.parameters() for each in kernels], axis=0))

@@ -1,20 +1,27 @@
-"""Which kernels are tried next: successive halving, then two last questions.
+"""What is tried next: a few candidates or many, relevances for the best, and more active rows.
 
-Many candidates are tried on few rows, the best of them and their neighbours on more (Jamieson &
-Talwalkar 2016, https://arxiv.org/abs/1502.07943); the last size serves twice. Then a length scale
-for every column is searched for (learning/relevances.py), and the best is compared with the kernel
-of the settings on rows that have chosen neither.
+1. Candidates are tried on few rows. A tuning goes on by successive halving, with the best and their
+   neighbours on more rows (Jamieson & Talwalkar 2016, https://arxiv.org/abs/1502.07943); the last
+   size serves twice.
+2. The best that allow it get a length scale for every column (learning/relevances.py).
+3. What is best now has to lead the kernel of the settings by more than a standard error.
+4. Where the number of active rows is open, it is doubled as long as that pays.
 
-Decisions are taken at the end of a rung, when all its trials are known, and depend on nothing else.
-So the choice depends neither on how many trials run side by side, nor on kills and resumes.
+All are judged by the same held-out rows, which no fit has seen. Decisions are taken at the end of a
+rung, when all its trials are known, and depend on nothing else. So the choice depends neither on
+how many trials run side by side, nor on kills and resumes.
 """
 
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from sparsegp.learning.space import Candidates
+import numpy as np
+
+from sparsegp.learning.space import MOST_COLUMNS, Candidates
+from sparsegp.posterior.early_stopping import paired_difference
+from sparsegp.types import Doubles
 
 ETA = 3
 """Rows of a rung over those of the one before."""
@@ -22,15 +29,20 @@ LEAST_ROWS = 3000
 """On fewer rows the best kernel is often another one than on all."""
 MOST_ROWS, MOST_ACTIVE = 16000, 2000
 """Bounds of the time of the last rungs; few active rows favour smooth kernels."""
+BRIEF_ROWS, BRIEF_ACTIVE = 3000, 300
+"""The same of a brief search."""
 SHARES = (4, 2, 1, 1)
-"""Of the trials, for each rung."""
+"""Of the trials of a tuning, for each rung."""
 LEAST_TRIALS = 2 * len(SHARES) + 2
-"""With fewer none is spent on the two last questions."""
-MOST_COLUMNS, ROWS_A_COLUMN, LEAST_FOR_COLUMNS = 256, 8, 400
-"""The search for a length scale for every column takes too long with more columns, and is chance
-with fewer rows for each, or fewer in all."""
-STEPS = 3
-"""Of that search: fits anew with the relevances of the one before."""
+"""Of a tuning: with fewer none is spent on relevances."""
+ROWS_A_COLUMN, LEAST_FOR_COLUMNS = 8, 300
+"""With fewer rows for each column, or fewer in all, relevances are chance."""
+LEAST_FOR_SEARCH = 100
+"""With fewer rows a brief search finds chance."""
+STEPS, REFINED = 2, 2
+"""Fits anew with the relevances of the one before; and how many candidates are given that."""
+GROWN, ENOUGH = (1000, 2000, 4000), 2000
+"""Active rows, where their number is open; and up to how many more of them need not lead."""
 ALL_RUNGS, OUT_OF_TIME = "all rungs", "max_seconds"
 """What may end a search."""
 WIDENS = re.compile(r"\b(rbf|ard|laplace)\(")
@@ -47,23 +59,23 @@ class Trial:
         Of the candidate, from 0.
     kernel : str
         Its text, complete.
+    scaling : str
+        The rule by which inputs are scaled.
     rung : int
     rows : int
         Rows of the sample that it trains on, the first ones.
     n_active : int
     steps : int
         Times that length scales for every column are learnt, from the kernel on; 0 for none.
-    rival : str
-        Kernel that this one has to beat, if any, on rows that have chosen neither.
     """
 
     number: int
     kernel: str
+    scaling: str
     rung: int
     rows: int
     n_active: int
     steps: int = 0
-    rival: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,7 +85,7 @@ class Outcome:
     Attributes
     ----------
     kernel : str
-        What was compared: the kernel of the trial, or what the search made of it.
+        The kernel of the trial, or the best that its steps have made of it.
     nlpp : float or None
         Mean of -log p of the true class in nats; None if the trial failed.
     error : float or None
@@ -84,9 +96,8 @@ class Outcome:
         Of processor time.
     failure : str
         Why there are no figures.
-    leads : bool
-        Whether it may be chosen: what a search found has to be better than its start by more than
-        a standard error, and so has a kernel than its rival.
+    log_p : Doubles (m,)
+        Log probability of the true class of every held-out row; none if the trial failed.
     """
 
     kernel: str
@@ -95,7 +106,15 @@ class Outcome:
     ece: float | None
     seconds: float
     failure: str = ""
-    leads: bool = True
+    log_p: Doubles = field(default_factory=lambda: np.empty(0), compare=False, repr=False)
+
+    def leads(self, other: "Outcome", errors: float = 1.0) -> bool:
+        """Whether it is better on average by more than so many standard errors."""
+        if self.nlpp is None or other.nlpp is None:
+            return self.nlpp is not None
+        m = min(len(self.log_p), len(other.log_p))  # fits to more rows leave fewer, the last ones
+        difference, error = paired_difference(self.log_p[-m:], other.log_p[-m:])
+        return difference > errors * error
 
 
 TryOut = Callable[[Sequence[Trial], str], Mapping[int, Outcome]]
@@ -104,11 +123,14 @@ TryOut = Callable[[Sequence[Trial], str], Mapping[int, Outcome]]
 
 @dataclass(frozen=True)
 class Rung:
-    """One round of trials: the rows and active rows of each, and how many there are."""
+    """One round of trials: the rows and active rows of each, and how many there are.
+
+    With a count of None those candidates take part that come first.
+    """
 
     rows: int
     n_active: int
-    count: int
+    count: int | None
 
 
 @dataclass(frozen=True)
@@ -119,21 +141,23 @@ class Plan:
     ----------
     rungs : sequence of Rung
     by_column : bool
-        Whether a length scale for every column is searched for.
-    compared : bool
-        Whether the best is compared with the kernel of the settings in the end.
+        Whether length scales for every column are learnt.
+    grown : sequence of Rung
+        Sizes, of one trial each, by which the number of active rows grows.
     """
 
     rungs: Sequence[Rung]
     by_column: bool
-    compared: bool
+    grown: Sequence[Rung] = ()
 
     @classmethod
     def of(
         cls,
         shape: tuple[int, int],
         n_active: int,
-        max_trials: int,
+        max_trials: int | None,
+        *,
+        grows: bool = False,
         validation: Callable[[int], int] = lambda _: 0,
     ) -> "Plan":
         """Return the plan for rows to train on.
@@ -146,28 +170,40 @@ class Plan:
             Rows, at most `MOST_ROWS` of which are used, and columns.
         n_active : int
             Active rows of the run.
-        max_trials : int
-            Trials in all.
+        max_trials : int or None
+            Trials of a tuning, besides those that grow the active set; None for a brief search,
+            of no more than the first candidates, and of none where few rows or many columns make
+            it chance.
+        grows : bool
+            Whether the number of active rows is open.
         validation : callable
             From rows to those of them that cannot become active.
         """
         n, p = shape
-        compared = max_trials >= LEAST_TRIALS
-        by_column = (
-            compared and p <= MOST_COLUMNS and n >= max(LEAST_FOR_COLUMNS, ROWS_A_COLUMN * p)
-        )
+        by_column = p <= MOST_COLUMNS and n >= max(LEAST_FOR_COLUMNS, ROWS_A_COLUMN * p)
         last, wanted, rungs = min(n, MOST_ROWS), min(n_active, MOST_ACTIVE), []
-        numbers = counts(max_trials - by_column - compared)
-        for place, count in enumerate(numbers):
-            steps = max(0, len(numbers) - 2 - place)
-            rows = min(last, max(LEAST_ROWS, last // ETA**steps))
-            d = min(-(-wanted * rows // last), rows - validation(rows))
-            rungs.append(Rung(rows, d, count))
-        return cls(rungs, by_column, compared)
+        if max_trials is None:
+            if n < LEAST_FOR_SEARCH or p > MOST_COLUMNS:
+                return cls((), by_column=False)
+            rows = min(3 * n // 4, BRIEF_ROWS)
+            d = min(n_active, BRIEF_ACTIVE, rows - validation(rows))
+            rungs.append(Rung(rows, d, None))
+        else:
+            by_column = by_column and max_trials >= LEAST_TRIALS
+            numbers = counts(max_trials - REFINED * by_column)
+            for place, count in enumerate(numbers):
+                steps = max(0, len(numbers) - 2 - place)
+                rows = min(last, max(LEAST_ROWS, last // ETA**steps))
+                d = min(-(-wanted * rows // last), rows - validation(rows))
+                rungs.append(Rung(rows, d, count))
+        most, sizes = (last - validation(last)) * 4 // 5, list[int]()
+        if grows and most >= GROWN[0]:  # else all rows become active
+            sizes = [*dict.fromkeys(min(d, most) for d in GROWN)]
+        return cls(rungs, by_column, [Rung(last, d, 1) for d in sizes])
 
 
 def counts(max_trials: int) -> list[int]:
-    """Return the trials of each rung, `max_trials` in all.
+    """Return the trials of each rung of a tuning, `max_trials` in all.
 
     Each has two at least, the kernel of the settings and a rival. Where that cannot be, there is
     the last rung alone: few rows alone decide badly.
@@ -186,6 +222,10 @@ class Choice:
     ----------
     kernel : str
         Text in full precision.
+    scaling : str
+        Rule of scaling.
+    n_active : int or None
+        Active rows, where their number was open.
     nlpp : float or None
         Of its last trial, on the held-out rows; None if no trial came to an end.
     ended : str
@@ -193,87 +233,148 @@ class Choice:
     """
 
     kernel: str
+    scaling: str
+    n_active: int | None
     nlpp: float | None
     ended: str
 
 
 def search(candidates: Candidates, plan: Plan, try_out: TryOut) -> Choice:
-    """Try rung after rung; return the best of the last one that was completed.
+    """Search by a plan; return the best of the last size that was completed.
 
     Parameters
     ----------
     candidates : Candidates
-        Number 0, the kernel of the settings, is tried on every rung.
     plan : Plan
     try_out : callable
         May raise to end the search.
     """
-    texts, outcomes = candidates.texts, dict[int, Outcome]()
-    former: Rung | None = None
-    ended = ALL_RUNGS
-    for place, rung in enumerate(plan.rungs):
-        ranking, size = _ranking(outcomes), (rung.rows, rung.n_active)
-        of_same_size = former is not None and (former.rows, former.n_active) == size
-        if former is None:
-            numbers = candidates.first(rung.count)
-        elif of_same_size:
-            numbers = candidates.neighbours(ranking, rung.count, outcomes)
-        else:
-            numbers = candidates.best_and_neighbours(ranking, rung.count)
-        trials = [Trial(n, texts[n], place, rung.rows, rung.n_active) for n in numbers]
-        found = try_out(trials, f"trials of {rung.rows} rows")
-        complete = len(found) == len(trials)
-        if complete or place == 0:
-            outcomes, former = {**(outcomes if of_same_size else {}), **found}, rung
-        if not complete:
-            ended = OUT_OF_TIME
-            break
-    if plan.by_column and ended == ALL_RUNGS:
-        ended = _by_column(outcomes, plan, texts, try_out)
-    winner = _ranking(outcomes)[0]
-    if plan.compared and ended == ALL_RUNGS:
-        winner, ended = _compared(outcomes, plan, texts[0], try_out)
-    if winner not in outcomes:
-        return Choice(texts[winner], None, ended)
-    return Choice(outcomes[winner].kernel, outcomes[winner].nlpp, ended)
+    under_way = Search(candidates, plan, try_out)
+    complete = under_way.halve() and under_way.refine()
+    under_way.decide()
+    complete = complete and under_way.grow()
+    return under_way.choice(ALL_RUNGS if complete else OUT_OF_TIME)
 
 
-def _ranking(outcomes: Mapping[int, Outcome]) -> list[int]:
-    """Return the best first; failures come last, equals in the order in which they came up."""
-    nlpp = {
-        number: math.inf if each.nlpp is None else each.nlpp for number, each in outcomes.items()
-    }
-    return sorted(sorted(nlpp), key=nlpp.__getitem__) or [0]
+class Search:
+    """A search under way; its stages return whether there was time for all of their trials.
 
+    Parameters
+    ----------
+    candidates, plan, try_out
+        See `search`.
 
-def _by_column(
-    outcomes: dict[int, Outcome], plan: Plan, texts: Sequence[str], try_out: TryOut
-) -> str:
-    """Search for a length scale for every column, from the best kernel that allows it.
-
-    What was found joins the outcomes if it leads. Return how the search ended.
+    Attributes
+    ----------
+    outcomes : dict of int to Outcome
+        Of the last size that was completed, by number.
+    winner : int
+    n_active : int or None
+        To which the number of active rows has grown.
     """
-    start = next((n for n in _ranking(outcomes) if WIDENS.search(texts[n])), None)
-    if start is None:
-        return ALL_RUNGS
-    place, rung = len(plan.rungs), plan.rungs[-1]
-    trial = Trial(len(texts), texts[start], place, rung.rows, rung.n_active, STEPS)
-    found = try_out([trial], "search for a length scale for every column")
-    if found and found[trial.number].leads:
-        outcomes.update(found)
-    return ALL_RUNGS if found else OUT_OF_TIME
 
+    def __init__(self, candidates: Candidates, plan: Plan, try_out: TryOut) -> None:
+        self.candidates, self.plan, self.try_out = candidates, plan, try_out
+        self.outcomes: dict[int, Outcome] = {}
+        self.winner, self.n_active = 0, plan.grown[0].n_active if plan.grown else None
 
-def _compared(
-    outcomes: Mapping[int, Outcome], plan: Plan, given: str, try_out: TryOut
-) -> tuple[int, str]:
-    """Return the best, or the kernel of the settings where it leads that by chance only."""
-    winner = _ranking(outcomes)[0]
-    if winner == 0 or 0 not in outcomes or outcomes[0].nlpp is None:
-        return winner, ALL_RUNGS
-    place, rung, kernel = len(plan.rungs) + 1, plan.rungs[-1], outcomes[winner].kernel
-    trial = Trial(winner, kernel, place, rung.rows, rung.n_active, rival=given)
-    found = try_out([trial], "the best against the kernel of the settings")
-    if not found:
-        return winner, OUT_OF_TIME
-    return winner if found[winner].leads else 0, ALL_RUNGS
+    def halve(self) -> bool:
+        """Try many candidates on few rows, the best of them and their neighbours on more."""
+        candidates, former = self.candidates, None
+        for place, rung in enumerate(self.plan.rungs):
+            ranking, size = self._ranking(), (rung.rows, rung.n_active)
+            of_same_size = former is not None and (former.rows, former.n_active) == size
+            if former is None:
+                numbers = candidates.first(rung.count)
+            elif of_same_size:
+                numbers = candidates.neighbours(ranking, rung.count or 0, self.outcomes)
+            else:
+                numbers = candidates.best_and_neighbours(ranking, rung.count or 0)
+            trials = [Trial(n, *candidates.known[n], place, *size) for n in numbers]
+            found = self.try_out(trials, f"trials of {rung.rows} rows")
+            complete = len(found) == len(trials)
+            if complete or place == 0:
+                self.outcomes = {**(self.outcomes if of_same_size else {}), **found}
+                former = rung
+            if not complete:
+                return False
+        return True
+
+    def refine(self) -> bool:
+        """Learn a length scale for every column, from the best smooth and the best rough kernel."""
+        known = self.candidates.known
+        able = [n for n in self._ranking() if WIDENS.search(known[n].kernel)]
+        rough = {n: "laplace" in known[n].kernel for n in able}
+        starts = [
+            next(n for n in able if rough[n] == each) for each in dict.fromkeys(rough.values())
+        ]
+        if not (self.plan.by_column and starts):
+            return True
+        rung = self.plan.rungs[-1]
+        size = (len(self.plan.rungs), rung.rows, rung.n_active, STEPS)
+        trials = [Trial(len(known) + i, *known[n], *size) for i, n in enumerate(starts)]
+        found = self.try_out(trials, "searches for a length scale for every column")
+        known.extend(known[n] for n in starts)
+        self.outcomes.update(found)
+        return len(found) == len(trials)
+
+    def decide(self) -> None:
+        """Take the best, or the kernel of the settings where it leads that by chance only."""
+        best = self._ranking()[0]
+        given = self.outcomes.get(0)
+        self.winner = best if given is None or self.outcomes[best].leads(given) else 0
+
+    def grow(self) -> bool:
+        """Double the number of active rows as long as that pays.
+
+        The first size is taken in any case. All that are nearly as good as the best take part in
+        it, as few active rows favour smooth kernels, and length scales for every column are learnt
+        anew. A doubling is taken if it does not trail by a standard error, above `ENOUGH` if it
+        leads by one, and the next is tried where it leads by two.
+        """
+        for place, rung in enumerate(self.plan.grown):
+            best = self.outcomes[self.winner]
+            numbers = self._finalists() if place == 0 else [self.winner]
+            trials = [self._grown(n, place, rung) for n in numbers]
+            found = self.try_out(trials, f"{rung.n_active} active rows")
+            if len(found) < len(trials):
+                return False
+            if place == 0:
+                self.outcomes = dict(found)
+                self.winner = self._ranking()[0]
+                self.n_active = rung.n_active
+                continue
+            last = found[self.winner]
+            if last.leads(best) if rung.n_active > ENOUGH else not best.leads(last):
+                self.n_active, self.outcomes[self.winner] = rung.n_active, last
+            if not last.leads(best, 2.0):
+                break
+        return True
+
+    def _finalists(self) -> list[int]:
+        """Return the winner, and what is nearly as good."""
+        best, known = self.outcomes[self.winner], self.candidates.known
+        near = [n for n in self._ranking() if not best.leads(self.outcomes[n], 2.0)]
+        others = {(self.outcomes[n].kernel, known[n].scaling): n for n in reversed(near)}
+        others.pop((best.kernel, known[self.winner].scaling), None)
+        return [self.winner, *sorted(others.values(), key=near.index)][:REFINED]
+
+    def _grown(self, number: int, place: int, rung: Rung) -> Trial:
+        """Return the trial of a candidate with more active rows."""
+        kernel, scaling = self.outcomes[number].kernel, self.candidates.known[number].scaling
+        size = (len(self.plan.rungs) + 1 + place, rung.rows, rung.n_active)
+        widens = place == 0 and self.plan.by_column and WIDENS.search(kernel)
+        return Trial(number, kernel, scaling, *size, int(bool(widens)))
+
+    def choice(self, ended: str) -> Choice:
+        """Return what the search has led to."""
+        kernel, scaling = self.candidates.known[self.winner]
+        found = self.outcomes.get(self.winner)
+        if found is None:
+            return Choice(kernel, scaling, self.n_active, None, ended)
+        return Choice(found.kernel, scaling, self.n_active, found.nlpp, ended)
+
+    def _ranking(self) -> list[int]:
+        """Return the best first; failures come last, equals in the order in which they came up."""
+        nlpp = {n: math.inf if o.nlpp is None else o.nlpp for n, o in self.outcomes.items()}
+        return sorted(sorted(nlpp), key=nlpp.__getitem__) or [0]

@@ -1,14 +1,15 @@
-"""The kernels that are tried: families, length scales and variances on a grid.
+"""What is tried: kernels and scalings of the inputs.
 
-A candidate is  v * family(c * l)  with l the length scale that `Kernel.fill` takes from the data,
-c on a grid of half octaves and v on a grid of half decades. The first candidates cover the grid
-evenly (`spread`); later ones are neighbours of good ones (`around`).
+A point of the grid is  v * family(c * l)  with l the length scale that `Kernel.fill` takes from the
+data, c on a grid of half octaves and v on a grid of half decades, for inputs scaled by a rule. The
+first candidates are the kernel of the settings and a few points that have led on tables of many
+kinds; then come points that cover the grid evenly (`spread`), and neighbours of good ones
+(`around`).
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import qmc
@@ -16,83 +17,112 @@ from scipy.stats import qmc
 from sparsegp.kernels import Kernel, parse
 from sparsegp.types import Doubles
 
-FAMILIES = ("rbf", "matern32", "matern52")
+FAMILIES = ("rbf", "matern32", "matern52", "laplace")
 FACTORS = tuple((2.0**0.5) ** power for power in range(-2, 6))
 """From l / 2 to 5.7 l, as rougher kernels want longer scales."""
 VARIANCES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
-SIZES = len(FAMILIES), len(FACTORS), len(VARIANCES)
+MOST_COLUMNS = 256
+"""With more columns absolute differences take too long, and relevances are chance."""
+
+
+class Candidate(NamedTuple):
+    """A kernel, as its complete text, and the rule by which inputs are scaled for it."""
+
+    kernel: str
+    scaling: str
 
 
 class Point(NamedTuple):
-    """A point of the grid: places in `FAMILIES`, `FACTORS` and `VARIANCES`."""
+    """A point of the grid: places in `FAMILIES`, `FACTORS`, `VARIANCES` and among the rules."""
 
     family: int
     factor: int
     variance: int
+    scaling: int
 
     def kernel(self, variances: Doubles) -> Kernel:
         """Return the kernel of this point for inputs with such column variances, (p,)."""
-        filled: Any = parse(FAMILIES[self.family]).fill(variances)
-        length_scale = float(f"{filled.length_scale * FACTORS[self.factor]:.6g}")
-        shape: Kernel = replace(filled, length_scale=length_scale)
-        return VARIANCES[self.variance] * shape
+        family = FAMILIES[self.family]
+        scale = np.exp(parse(family).fill(variances).parameters()[0]) * FACTORS[self.factor]
+        return parse(f"{VARIANCES[self.variance]}*{family}({scale:.6g})")
 
 
-def spread(seed: int) -> list[Point]:
-    """Return all points of the grid in an order whose every beginning covers it evenly.
+FIRST = (Point(3, 2, 2, -1), Point(3, 0, 2, -1), Point(3, 2, 2, 0), Point(3, 0, 2, 0))
+"""Rough along the axes, with the last rule of scaling and the first: what unlike columns want.
+Chosen on splits of the training rows of sixteen tables."""
+
+
+def spread(seed: int, sizes: Sequence[int]) -> list[Point]:
+    """Return all points of a grid of such sizes in an order whose every beginning covers it evenly.
 
     A scrambled Sobol sequence, rounded to the grid; repeated points are left out.
     """
-    sobol = qmc.Sobol(len(SIZES), rng=np.random.default_rng(seed))
+    sobol = qmc.Sobol(len(sizes), rng=np.random.default_rng(seed))
     found: dict[Point, None] = {}
-    while len(found) < np.prod(SIZES):
-        places = (sobol.random(256) * SIZES).astype(int).tolist()
+    while len(found) < np.prod(sizes):
+        places = (sobol.random(256) * sizes).astype(int).tolist()
         found.update(dict.fromkeys(Point(*place) for place in places))
     return list(found)
 
 
-def around(point: Point) -> Iterator[Point]:
-    """Yield the neighbours of a point, by length scale and variance, then by family.
+def around(point: Point, sizes: Sequence[int]) -> Iterator[Point]:
+    """Yield the neighbours of a point, by length scale and variance, then by family and scaling.
 
     A longer length scale goes well with a greater variance: the valley of good kernels runs that
     way, so the two steps along it are neighbours too.
     """
     for factor, variance in ((0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, -1)):
-        near = Point(point.family, point.factor + factor, point.variance + variance)
+        near = point._replace(factor=point.factor + factor, variance=point.variance + variance)
         if 0 <= near.factor < len(FACTORS) and 0 <= near.variance < len(VARIANCES):
             yield near
-    yield from (point._replace(family=k) for k in range(len(FAMILIES)) if k != point.family)
+    yield from (point._replace(family=k) for k in range(sizes[0]) if k != point.family)
+    yield from (point._replace(scaling=k) for k in range(sizes[3]) if k != point.scaling)
 
 
 class Candidates:
-    """The kernels that have come up so far, by number.
+    """What has come up so far, by number.
 
-    Number 0 is the kernel of the settings; the others are points of the grid, in the order in which
-    they came up.
+    Number 0 is the kernel of the settings with their scaling.
 
     Parameters
     ----------
     kernel : str
         Text of the kernel of the settings.
-    variances : Doubles (p,)
-        Of the columns of the inputs of a run.
+    variances : mapping of str to Doubles (p,)
+        The rules of scaling, those of the settings first, and the variances of the columns scaled
+        by them.
     seed : int
 
     Attributes
     ----------
-    texts : list of str
-        Complete, so that they do not depend on the data any more.
+    known : list of Candidate
     """
 
-    def __init__(self, kernel: str, variances: Doubles, seed: int) -> None:
-        self.texts = [str(parse(kernel).fill(variances))]
-        self._text_of = {point: str(point.kernel(variances)) for point in spread(seed)}
-        self._point_of = {text: point for point, text in self._text_of.items()}
+    def __init__(self, kernel: str, variances: Mapping[str, Doubles], seed: int) -> None:
+        rules = list(variances)
+        few = len(variances[rules[0]]) <= MOST_COLUMNS
+        n_families = len(FAMILIES) if few else FAMILIES.index("laplace")
+        self.sizes = (n_families, len(FACTORS), len(VARIANCES), len(rules))
+        self._candidate = {
+            point: Candidate(str(point.kernel(variances[rule])), rule)
+            for point in spread(seed, self.sizes)
+            for rule in [rules[point.scaling]]
+        }
+        self._point = {candidate: point for point, candidate in self._candidate.items()}
+        given = parse(kernel)
+        filled = [Candidate(str(given.fill(each)), rule) for rule, each in variances.items()]
+        self.known = filled[:1]
+        for point in FIRST if few else ():
+            self._number(point._replace(scaling=point.scaling % len(rules)))
+        self.known += filled[1:]
+        self.n_first = len(self.known)
 
-    def first(self, count: int) -> list[int]:
-        """Return the numbers of the first candidates, spread evenly."""
-        fresh = (n for point in self._text_of if (n := self._number(point)) != 0)
-        return [0, *islice(fresh, count - 1)]
+    def first(self, count: int | None = None) -> list[int]:
+        """Return the numbers of the first candidates; without a count none that only cover."""
+        count = self.n_first if count is None else count
+        start = min(count, self.n_first)
+        fresh = (n for point in self._candidate if (n := self._number(point)) >= self.n_first)
+        return [*range(start), *islice(fresh, count - start)]
 
     def best_and_neighbours(self, ranking: Sequence[int], count: int) -> list[int]:
         """Return so many candidates for more rows: number 0, the best, and neighbours of these.
@@ -119,8 +149,8 @@ class Candidates:
         """
         found: dict[int, None] = {}
         for number in ranking:
-            point = self._point_of.get(self.texts[number])
-            for near in around(point) if point is not None else ():
+            point = self._point.get(self.known[number])
+            for near in around(point, self.sizes) if point is not None else ():
                 if len(found) >= count:
                     return list(found)
                 if (other := self._number(near)) not in but:
@@ -129,7 +159,7 @@ class Candidates:
 
     def _number(self, point: Point) -> int:
         """Return the number of a point; a new one has the next."""
-        text = self._text_of[point]
-        if text not in self.texts:
-            self.texts.append(text)
-        return self.texts.index(text)
+        candidate = self._candidate[point]
+        if candidate not in self.known:
+            self.known.append(candidate)
+        return self.known.index(candidate)

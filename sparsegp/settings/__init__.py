@@ -4,6 +4,7 @@ from typing import Any
 
 from sparsegp.fields import Setting as Setting
 from sparsegp.fields import declared as declared
+from sparsegp.settings.base import AUTO as AUTO
 from sparsegp.settings.base import Settings as Settings
 from sparsegp.settings.dense import DenseSettings as DenseSettings
 from sparsegp.settings.sparse import TrainSettings as TrainSettings

@@ -18,6 +18,20 @@ KERNEL = (
     "the data."
 )
 
+LEARNT: dict[str, Any] = {
+    "likelihood": "gaussian(0.3)",
+    "kernel": "1*rbf",
+    "learn": "evidence",
+    "hyperprior": "1/noise: gamma(20, 0.02)",
+}
+"""Settings of a regression of which neither `learn` nor `likelihood` is given: kernel and noise
+have to suit the labels, and no numbers suit all. The prior keeps noise that is not there from
+vanishing, which double precision could not stand."""
+
+
+AUTO = "auto"
+"""The kernel that is to be chosen by held-out rows, and the rule of scaling that leaves it open."""
+
 
 @dataclass(frozen=True)
 class Settings(Checked):
@@ -50,7 +64,8 @@ class Settings(Checked):
         from sparsegp.kernels import parse
 
         super().__post_init__()
-        for text in self.kernel.split(";") if self.kernel_per_class else [self.kernel]:
+        kernel = self.first_kernel
+        for text in kernel.split(";") if self.kernel_per_class else [kernel]:
             parse(text.strip())
         for message in self._conflicts():
             raise SettingsError(message)
@@ -71,6 +86,11 @@ class Settings(Checked):
         """Whether labels are numbers."""
         return self.wanted_likelihood.family.numeric
 
+    @property
+    def first_kernel(self) -> str:
+        """The text of the kernel that a search starts from: that of the settings."""
+        return self.kernel
+
     def kernels(self, n_latent: int, variances: "Doubles") -> "list[Kernel]":
         """Return the kernels with all length scales filled in.
 
@@ -85,7 +105,8 @@ class Settings(Checked):
 
         from sparsegp.kernels import parse, parse_many
 
-        texts = parse_many(self.kernel, n_latent) if self.kernel_per_class else [parse(self.kernel)]
+        text = self.first_kernel
+        texts = parse_many(text, n_latent) if self.kernel_per_class else [parse(text)]
         probe = np.zeros((1, len(variances)))
         filled = [kernel.fill(variances) for kernel in texts]
         for kernel in filled:

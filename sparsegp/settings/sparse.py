@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sparsegp.errors import SettingsError
 from sparsegp.fields import documented, setting
-from sparsegp.settings.base import KERNEL, Settings
+from sparsegp.settings.base import AUTO, KERNEL, LEARNT, Settings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sparsegp.ivm.shrink import Bound
     from sparsegp.likelihoods import Likelihood
 
+DEFAULT_KERNEL = "50*rbf + 50*matern52"
 DEFAULT_N_ACTIVE = 1000
 DEFAULT_PANEL = 16
 LEAST_VALIDATION, ENOUGH_VALIDATION, MOST_VALIDATION = 30, 1500, 4000
@@ -35,7 +36,11 @@ class TrainSettings(Settings):
         least=1,
         unset=f"all but validation rows, at most {DEFAULT_N_ACTIVE}",
     )
-    kernel: str = setting("50*rbf + 50*matern52", KERNEL)
+    kernel: str = setting(
+        DEFAULT_KERNEL,
+        KERNEL + " With auto, kernel, scaling and the number of active rows are chosen by held-out "
+        "rows.",
+    )
     criterion: str = setting(
         "predictive",
         "What makes a row worth including: predictive, its label is unlikely; residual, so it is "
@@ -139,7 +144,8 @@ class TrainSettings(Settings):
     calibration: str = setting(
         "learned",
         "How probabilities are calibrated with posterior=all or sites=moments: learned from "
-        "validation rows, where there are 300 rows or more, or none.",
+        "validation rows (with fewer than 300 rows for posterior=all alone, by cross-validation), "
+        "or none.",
         choices=("learned", "none"),
     )
     n_nodes: int = setting(
@@ -155,8 +161,36 @@ class TrainSettings(Settings):
     WHOSE: ClassVar[str] = "method=ivm"
 
     def _conflicts(self) -> Iterator[str]:
+        if self.kernel == AUTO and self.untunable:
+            yield self.untunable
         yield from self._conflicts_of_sites()
         yield from self._conflicts_of_criterion()
+
+    @property
+    def first_kernel(self) -> str:
+        """The default one where the kernel is to be chosen."""
+        return DEFAULT_KERNEL if self.kernel == AUTO else self.kernel
+
+    @property
+    def untunable(self) -> str:
+        """Why no kernel can be chosen by held-out rows, if so, and what to do about it."""
+        if self.sites != TrainSettings.sites:
+            return (
+                f"a kernel is chosen by held-out rows for likelihood={TrainSettings.likelihood} "
+                f"with sites={TrainSettings.sites}, got likelihood={self.likelihood} with "
+                f"sites={self.sites}; give --learn evidence or a --kernel"
+            )
+        if self.kernel_per_class:
+            return (
+                "one kernel is chosen by held-out rows for all classes; leave --kernel-per-class "
+                "out"
+            )
+        if self.stub_entries is not None:
+            return (
+                "a search for the kernel does not heed a bound on stub entries; leave "
+                "--stub-entries and --stub-memory out, and train with the kernel that was chosen"
+            )
+        return ""
 
     def _conflicts_of_sites(self) -> Iterator[str]:
         from sparsegp.ivm.criteria import CRITERIA
@@ -298,7 +332,9 @@ class TrainSettings(Settings):
     @classmethod
     def _completed(cls, task: str | None, named: dict[str, Any]) -> dict[str, Any]:
         if task == "regression":
-            named = {"likelihood": "gaussian", **named}
+            more = {**LEARNT, "major_steps": 5, "precision": "float64"}
+            given = named.keys() & {"learn", "likelihood"}
+            named = {**({"likelihood": "gaussian"} if given else more), **named}
         if named.get("active_per_class"):
             named = {"sites": "moments", "kernel_per_class": True, **named}
         usual = named.get("likelihood", cls.likelihood) == cls.likelihood

@@ -44,11 +44,12 @@ def test_json_of_tune(tuned, files, last_json, invoke, tmp_path):
     chosen = min(record["trials"], key=lambda trial: trial["nlpp"])
     assert (record["kernel"], record["nlpp"]) == (chosen["kernel"], chosen["nlpp"])
     assert set(record["seconds"]) == {"read", "prepare", "tune"}
-    assert "tune 2/2 trials of 240 rows" in result.stderr
-    words = ["sparsegp", "train", str(files / "pair.npz"), "--kernel", record["kernel"]]
-    assert shlex.split(record["train"]) == [*words, "--n-active", "40"]
-    result = invoke(*words[1:], "--n-active", 40, "--out", tmp_path / "run", "--json")
-    assert last_json(result.stdout)["settings"]["kernel"] == record["kernel"]
+    assert "tune 2/2 trials of 200 rows" in result.stderr
+    words = shlex.split(record["train"])
+    assert words[:3] == ["sparsegp", "train", str(files / "pair.npz")]
+    found = last_json(invoke(*words[1:], "--out", tmp_path / "run", "--json").stdout)["settings"]
+    assert [found[name] for name in ("kernel", "scaling")] == [record["kernel"], record["scaling"]]
+    assert found["n_active"] == 40
 
 
 def test_settings_come_along(files, invoke, tmp_path, last_json):
@@ -58,7 +59,7 @@ def test_settings_come_along(files, invoke, tmp_path, last_json):
     assert record["ended"] == "max_seconds"
     words = shlex.split(record["train"])
     assert words[3:5] == ["--label-column", "-1"]
-    assert {"--no-lazy", "--seed", "--tolerance", "--kernel"} == {
+    assert {"--no-lazy", "--seed", "--tolerance", "--kernel", "--scaling"} == {
         word for word in words[5:] if word.startswith("--")
     }
     assert words[words.index("--tolerance") + 1] == "0.001"
@@ -67,25 +68,27 @@ def test_settings_come_along(files, invoke, tmp_path, last_json):
 def test_table(files, invoke, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names, *lines = invoke("tune", files / "pair.npz", *SMALL, "--quiet").stdout.splitlines()
-    assert names.split()[:6] == ["rung", "rows", "n_active", "number", "nlpp", "error"]
-    assert [line.split()[:3] for line in lines[:2]] == [["0", "240", "40"]] * 2
-    kernel = next(line.split()[1] for line in lines if line.startswith("kernel"))
+    assert names.split()[:6] == ["rung", "rows", "n_active", "number", "steps", "nlpp"]
+    assert [line.split()[:3] for line in lines[:2]] == [["0", "200", "40"]] * 2
+    shown = next(line.split() for line in lines if line.startswith("kernel"))
+    kernel, scaling = shown[1], shown[-1].strip("'")
     starred = [line for line in lines[:8] if " * " in line]
-    assert starred == [line for line in lines[:8] if line.endswith(kernel)] != []
+    assert starred
+    assert all(line.split()[-2:] == [scaling, kernel] for line in starred)
     assert lines[-1].startswith("next          sparsegp train ")
     assert (tmp_path / "sparsegp-tune-pair" / "tuning" / "run.json").is_file()
 
 
-def test_failed_trials_and_the_comparison_with_the_kernel_of_the_settings_are_shown():
-    trial = {"rung": 0, "number": 3, "nlpp": 0.5, "kernel": "rbf(1.5)", "leads": False}
+def test_failed_trials_are_shown():
+    trial = {"rung": 0, "number": 3, "nlpp": 0.5, "scaling": "auto", "kernel": "rbf(1.5)"}
     failed = {**trial, "number": 1, "nlpp": None, "failure": "no room"}
     (_, *plain), (names, first, second) = (
-        trials_table(trials, None) for trials in ([trial], [failed, {**trial, "rival": "rbf"}])
+        trials_table(trials, None) for trials in ([trial], [failed, trial])
     )
-    assert plain[0].split() == ["0", "3", "0.5", "rbf(1.5)"]
-    assert names.split() == ["rung", "number", "nlpp", "leads", "kernel", "failure"]
-    assert first.split() == ["0", "3", "0.5", "no", "rbf(1.5)"]
-    assert second.split() == ["0", "1", "rbf(1.5)", "no", "room"]
+    assert plain[0].split() == ["0", "3", "0.5", "auto", "rbf(1.5)"]
+    assert names.split() == ["rung", "number", "nlpp", "scaling", "kernel", "failure"]
+    assert first.split() == plain[0].split()
+    assert second.split() == ["0", "1", "auto", "rbf(1.5)", "no", "room"]
 
 
 def test_inspect_shows_every_trial(tuned, invoke, last_json):
@@ -120,7 +123,7 @@ def test_train_goes_on_from_a_tuning(tuned, files, invoke, last_json, tmp_path):
         found.append(record["tuning"])
         assert record["kernels"] == [chosen["kernel"]]
         assert sparsegp.load(out).settings["kernel"] == chosen["kernel"]
-    kept = {name: chosen[name] for name in ("kernel", "nlpp", "ended")}
+    kept = {name: chosen[name] for name in ("kernel", "scaling", "n_active", "nlpp", "ended")}
     assert found == [{**kept, "trials": 8}] * 2
     seen = last_json(invoke("inspect", run, "--json").stdout)
     assert seen["state"] == "finished"
@@ -156,3 +159,15 @@ def test_stopped_and_resumed(longer, files, start, invoke, last_json, tmp_path):
     assert "being tuned; go on by the same command" in invoke("inspect", run).stdout
     record = last_json(invoke(*command, "--quiet", "--resume", "--json").stdout)
     assert record["kernels"] == [longer]
+
+
+def test_the_kernel_auto_is_a_brief_search_with_its_limit(files, invoke, last_json, tmp_path):
+    command = ("train", files / "pair.npz", "--kernel", "auto", "--n-active", 40, "--json")
+    record = last_json(invoke(*command, "--out", tmp_path / "auto").stdout)
+    assert record["settings"]["kernel"] != "auto"
+    assert record["tuning"]["kernel"] == record["settings"]["kernel"]
+    assert 4 <= record["tuning"]["trials"] <= 8
+    short = invoke(*command, "--max-seconds", 1e-9, "--out", tmp_path / "short")
+    assert last_json(short.stdout)["tuning"]["ended"] == "max_seconds"
+    error = invoke("train", files / "pair.npz", "--max-seconds", 9, code=2).stderr
+    assert "give --tune or --kernel auto too" in error

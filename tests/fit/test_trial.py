@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import sparsegp
-from sparsegp.fit.trial import Predictions, predict_held_out, run_trial
-from sparsegp.learning.relevances import Sample
-from sparsegp.learning.search import Trial
+from sparsegp.data import Scaling
+from sparsegp.fit.trial import PARTS, Sample, run_trial
+from sparsegp.learning.search import Outcome, Trial
 from sparsegp.report import evaluate
 from sparsegp.settings import TrainSettings
 from tests.fit.conftest import Arrays, waves
@@ -20,7 +20,8 @@ KERNEL = "30.0*matern32(1.5)"
 def sample(data: Arrays) -> Sample:
     X, y = data
     X_held, y_held = waves(400, 1)
-    return Sample(X.astype(np.float32), y, X_held.astype(np.float32), y_held, 3)
+    rows, target = np.concatenate([X, X_held]).astype(np.float32), np.concatenate([y, y_held])
+    return Sample(rows, target, 3, scalings={"none": Scaling(np.zeros(2), np.ones(2), "none")})
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ def sample(data: Arrays) -> Sample:
 )
 def test_figures_are_those_of_a_run(settings: dict[str, object], sample: Sample) -> None:
     chosen = TrainSettings.from_json(settings)
-    outcome = run_trial(chosen, sample, Trial(4, KERNEL, 1, 420, 60))
+    outcome = run_trial(chosen, sample, Trial(4, KERNEL, "none", 1, 420, 60))
     model = sparsegp.train(
         sample.X[:420],
         sample.target[:420],
@@ -40,8 +41,8 @@ def test_figures_are_those_of_a_run(settings: dict[str, object], sample: Sample)
         runtime="threads=1",
         **settings,
     )
-    logs = model.predict_log_proba(sample.X_held)
-    expected = evaluate(logs, sample.target_held, model.classes)
+    logs = model.predict_log_proba(sample.X[420:])
+    expected = evaluate(logs, sample.target[420:], model.classes)
     assert outcome.nlpp == pytest.approx(expected.nlpp, rel=1e-4)
     assert outcome.error == expected.error
     assert outcome.ece == pytest.approx(expected.ece, rel=1e-3)
@@ -51,25 +52,37 @@ def test_figures_are_those_of_a_run(settings: dict[str, object], sample: Sample)
 
 @pytest.mark.parametrize("kernel", ["1e30*rbf(100)", "1e39*rbf(1)"])
 def test_a_kernel_that_breaks_down_is_an_outcome(kernel: str, sample: Sample) -> None:
-    outcome = run_trial(TrainSettings(), sample, Trial(0, kernel, 0, 300, 250))
+    outcome = run_trial(TrainSettings(), sample, Trial(0, kernel, "none", 0, 300, 250))
     assert (outcome.nlpp, outcome.error, outcome.ece) == (None, None, None)
     assert outcome.failure
 
 
-def test_a_search_gives_another_kernel_that_leads_by_more_than_a_standard_error(
-    sample: Sample,
-) -> None:
-    start = Trial(7, "100*rbf(0.7)", 3, 450, 80, steps=4)
+def test_steps_give_a_kernel_whose_figures_can_be_had_again(sample: Sample) -> None:
+    start = Trial(7, "100*rbf(0.7)", "none", 3, 450, 80, steps=4)
     found = run_trial(TrainSettings(), sample, start)
     assert "ard(" in found.kernel
     again = run_trial(TrainSettings(), sample, replace(start, kernel=found.kernel, steps=0))
-    assert again == replace(found, seconds=again.seconds, leads=True)
-    before, after = (
-        predict_held_out(TrainSettings(), sample, replace(start, kernel=kernel)).log_p
-        for kernel in (start.kernel, found.kernel)
+    assert again == replace(found, seconds=again.seconds)
+    assert again.log_p.tolist() == found.log_p.tolist()
+
+
+def test_of_few_rows_every_one_is_held_out_once(sample: Sample) -> None:
+    few = replace(sample, X=sample.X[:301], target=sample.target[:301], parts=PARTS)
+    splits = list(few.splits(10**6))
+    assert sorted(np.concatenate([held for _, held in splits]).tolist()) == list(range(301))
+    for rows, held in splits:
+        assert sorted([*rows.tolist(), *held.tolist()]) == list(range(301))
+        assert len(rows) >= few.n_train
+    found = run_trial(TrainSettings(), few, Trial(0, KERNEL, "none", 0, 301, 60))
+    assert len(found.log_p) == 301
+    _, (rows, held), _ = splits
+    model = sparsegp.train(
+        few.X[rows], few.target[rows], kernel=KERNEL, scaling="none", n_active=60
     )
-    gains = after - before
-    assert found.leads == (gains.mean() > gains.std() / np.sqrt(gains.size))
+    log_p = model.predict_log_proba(few.X[held])[np.arange(len(held)), few.target[held]]
+    assert found.log_p[held] == pytest.approx(log_p, abs=1e-3)
+    relevant = run_trial(TrainSettings(), few, Trial(0, KERNEL, "none", 0, 301, 60, steps=1))
+    assert relevant.kernel == found.kernel  # a Matern kernel has one length scale
 
 
 @pytest.mark.parametrize(
@@ -77,17 +90,10 @@ def test_a_search_gives_another_kernel_that_leads_by_more_than_a_standard_error(
     [([0.1, 0.2, 0.1], True), ([1.0, -1.2, 0.5], False), ([0.0, 0.0, 0.0], False)],
 )
 def test_one_leads_another_by_more_than_a_standard_error(gains: list[float], leads: bool) -> None:
-    none = np.zeros(3)
-    better, other = (Predictions(log_p, none, none > 0, None) for log_p in (np.array(gains), none))
-    assert better.leads(other) is leads
-
-
-def test_a_turned_sample_holds_other_rows_out(sample: Sample) -> None:
-    turned, held = sample.turned(), len(sample.X_held)
-    assert turned.X_held.tolist() == sample.X[-held:].tolist()
-    assert turned.target_held.tolist() == sample.target[-held:].tolist()
-    before, after = (
-        np.column_stack([np.vstack([s.X, s.X_held]), np.append(s.target, s.target_held)])
-        for s in (sample, turned)
+    better, other = (
+        Outcome("rbf", 0.0, 0.0, 0.0, 0.0, log_p=np.array(log_p)) for log_p in (gains, [0.0] * 4)
     )
-    assert sorted(map(tuple, before)) == sorted(map(tuple, after))
+    assert better.leads(other) is leads
+    failed = Outcome("rbf", None, None, None, 0.0, "too far")
+    assert better.leads(failed)
+    assert not failed.leads(better)

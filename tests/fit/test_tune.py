@@ -29,7 +29,7 @@ searching = functools.partial(small, max_trials=12)
 def of(tuned: Tuned) -> list[Any]:
     """All that must not depend on how a tuning was run: everything but seconds."""
     trials = [{**trial, "seconds": None} for trial in tuned.trials]
-    return [tuned.kernel, tuned.nlpp, tuned.ended, trials]
+    return [tuned.kernel, tuned.scaling, tuned.n_active, tuned.nlpp, tuned.ended, trials]
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +51,14 @@ def workers() -> Iterator[Runtime]:
 def test_same_choice_on_any_runtime(
     data: Arrays, expected: list[Any], workers: Runtime, tmp_path: Path
 ) -> None:
-    assert len(expected[3]) == 12
-    assert "ard(" in expected[3][-2]["kernel"]
-    assert [trial["rival"] for trial in expected[3]] == [""] * 11 + [expected[3][0]["kernel"]]
+    trials = expected[-1]
+    assert [trial["steps"] for trial in trials] == [0] * 10 + [2, 2]
+    assert all(word in str(trials[-2:]) for word in ("ard(", "laplace("))
     assert of(searching(*data, runtime="threads=2")) == expected
     assert of(searching(*data, runtime=workers, out=tmp_path / "run")) == expected
     records = read_records(tmp_path / "run")
     assert records is not None
-    assert [{**trial, "seconds": None} for trial in records["trials"]] == expected[3]
+    assert [{**trial, "seconds": None} for trial in records["trials"]] == trials
 
 
 @pytest.mark.slow
@@ -74,15 +74,6 @@ def test_finds_what_a_bad_kernel_hides() -> None:
     )
     assert bad > 0.4
     assert good < 0.15
-
-
-def test_what_leads_by_chance_is_not_chosen(data: Arrays) -> None:
-    X, _ = data
-    labels = np.random.default_rng(4).integers(0, 3, len(X))
-    found = small(X, labels, max_trials=10)
-    given, last = found.trials[0], found.trials[-1]
-    assert last["rival"] == given["kernel"] == found.kernel
-    assert not last["leads"]
 
 
 def test_time_that_runs_out_leaves_the_best_so_far(data: Arrays, tmp_path: Path) -> None:
@@ -107,19 +98,20 @@ def test_every_beginning_has_the_proportions_of_the_whole() -> None:
     assert (stratified_order(target, 1) != order).any()
 
 
-def test_rows_are_scaled_as_those_of_a_run_and_read_once() -> None:
+@pytest.mark.parametrize("n", [300, 2600])
+def test_the_sample_is_of_rows_of_the_table_each_once(n: int) -> None:
     rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((300, 3)) * [1.0, 10.0, 0.1], rng.integers(0, 3, size=300)
+    X, y = rng.standard_normal((n, 3)) * [1.0, 10.0, 0.1], rng.integers(0, 3, size=n)
+    settings = TrainSettings()
     with open_runtime("threads=1") as runtime:
-        data = prepare(table_from_arrays(X, y), None, TrainSettings(), runtime)
-    sample, shorter = (draw_sample(data, TrainSettings(), most) for most in (200, 100))
-    numbers = {row.tobytes(): i for i, row in enumerate(data.scaling.apply(X, np.float32))}
-    rows, held = ([numbers[row.tobytes()] for row in x] for x in (sample.X, sample.X_held))
-    assert (len(rows), len(held), len({*rows, *held})) == (200, 60, 260)
+        data = prepare(table_from_arrays(X, y), None, settings, runtime)
+    sample = draw_sample(data, {"auto": data.scaling}, settings, 16000)
+    numbers = {row.tobytes(): i for i, row in enumerate(X)}
+    rows = [numbers[row.tobytes()] for row in sample.X]
+    assert sorted(rows) == list(range(n))
     assert_array_equal(sample.target, y[rows])
-    assert_array_equal(sample.target_held, y[held])
-    assert_array_equal(shorter.X, sample.X[:100])
-    assert_array_equal(shorter.X_held, sample.X_held)
+    shorter = draw_sample(data, {"auto": data.scaling}, settings, -3000)
+    assert_array_equal(shorter.X, sample.X[-1000:])  # those that are held out last of all
 
 
 # -- stop and resume -------------------------------------------------------------------------------
@@ -193,10 +185,10 @@ def test_directories_of_others_are_refused(data: Arrays, tmp_path: Path) -> None
     [
         ({"max_trials": 0}, "max_trials must be at least 1, got 0"),
         ({"max_seconds": 0.0}, r"max_seconds must be above 0, got 0\.0"),
-        ({"kernel_per_class": True}, "one kernel for all classes; leave --kernel-per-class out"),
-        ({"likelihood": "probit"}, "got likelihood=probit with sites=moments; leave the tuning"),
-        ({"task": "regression"}, "tuning is for classification by likelihood=multinomial_probit"),
-        ({"posterior": "adf", "stub_entries": 999}, "trials of a tuning do not heed a bound on"),
+        ({"kernel_per_class": True}, "one kernel is chosen by held-out rows for all classes"),
+        ({"likelihood": "probit"}, "got likelihood=probit with sites=moments; give --learn"),
+        ({"task": "regression"}, "chosen by held-out rows for likelihood=multinomial_probit"),
+        ({"posterior": "adf", "stub_entries": 999}, "does not heed a bound on stub entries"),
         ({"method": "ep"}, "tuning is for method=ivm, got method=ep, which learns its kernel"),
         ({"resume": True}, "give out"),
         ({"n_active": 10**6}, "n_active=1000000 exceeds the 500 training rows"),
@@ -210,3 +202,52 @@ def test_senseless_wishes_are_refused(given: dict[str, Any], pattern: str, data:
 def test_too_few_rows_are_refused() -> None:
     with pytest.raises(DataError, match="at least 5 rows"):
         tune(np.eye(4), np.arange(4) % 2, runtime="threads=1")
+
+
+# -- kernel="auto" ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def steps_of_trees() -> Arrays:
+    """Labels by thresholds of two of five columns, one of which has outliers."""
+    rng = np.random.default_rng(1)
+    X = np.exp(2.0 * rng.standard_normal((800, 5)))
+    return X, ((X[:, 0] > 1.0) ^ (X[:, 3] > 1.5)).astype(int)
+
+
+def test_auto_leads_the_default_kernel_where_columns_are_unlike(steps_of_trees: Arrays) -> None:
+    X, y = steps_of_trees
+    models = [
+        sparsegp.train(X[:500], y[:500], kernel=kernel, n_active=150, runtime="threads=1")
+        for kernel in ("auto", "50*rbf + 50*matern52")
+    ]
+    logs = (np.log(model.predict_proba(X[500:])) for model in models)
+    auto, default = (float(log_p[range(300), y[500:]].mean()) for log_p in logs)
+    assert auto > 0.7 * default
+    assert models[0].settings["scaling"] == "quantile"
+    relevances = models[0].relevances
+    assert relevances is not None
+    assert set(np.argsort(relevances)[-2:]) == {0, 3}
+
+
+def test_auto_is_a_brief_tuning_and_resumed_as_one(steps_of_trees: Arrays, tmp_path: Path) -> None:
+    X, y = (rows[:300] for rows in steps_of_trees)
+    auto: dict[str, Any] = {"kernel": "auto", "n_active": 50}
+    choice = tune(X, y, max_trials=None, runtime="threads=1", **auto)
+    expected = sparsegp.train(
+        X, y, kernel=choice.kernel, scaling=choice.scaling, n_active=50, runtime="threads=1"
+    )
+    for reports in (3, 9):
+        with pytest.raises(Interrupted, match="go on by `resume=True`"):
+            sparsegp.train(X, y, **auto, out=tmp_path, resume=True, progress=Stopper(reports))
+    model = sparsegp.train(X, y, **auto, out=tmp_path, resume=True, runtime="threads=2")
+    again = sparsegp.train(X, y, **auto, out=tmp_path)  # finished: nothing is done
+    for each in (model, again):
+        assert each.settings == expected.settings
+        assert_array_equal(each.predict_proba(X), expected.predict_proba(X))
+
+
+@pytest.mark.parametrize("given", [{"likelihood": "probit"}, {"task": "regression"}])
+def test_auto_is_for_one_likelihood(given: dict[str, Any], data: Arrays) -> None:
+    with pytest.raises(SettingsError, match="chosen by held-out rows for likelihood=multinomial"):
+        sparsegp.train(*data, kernel="auto", **given)

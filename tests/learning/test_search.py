@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from sparsegp.learning import search as module
-from sparsegp.learning.search import Choice, Outcome, Plan, Trial, counts, search
+from sparsegp.learning.search import Choice, Outcome, Plan, Rung, Trial, counts, search
 from sparsegp.learning.space import Candidates
 
-SCALE = np.ones(2)
+RULES = {"auto": np.ones(2)}
+GIVEN = "50.0*rbf(1.0)"
 
 
 def test_trials_add_up() -> None:
@@ -30,7 +31,7 @@ def test_rungs_grow_to_the_size_of_the_run(n: int) -> None:
 
     for asked in (1, 40, 5000):
         n_active = min(asked, n - validation(n))
-        rungs = Plan.of((n, 300), n_active, 41, validation).rungs
+        rungs = Plan.of((n, 300), n_active, 40, validation=validation).rungs
         assert [rung.count for rung in rungs] == counts(40)
         last = min(n, module.MOST_ROWS)
         assert (rungs[-1].rows, rungs[-2].rows) == (last, last)
@@ -47,28 +48,46 @@ def test_sizes_of_a_large_table() -> None:
     rungs = Plan.of((60000, 2), 1000, 42).rungs
     sizes = [(3000, 188), (5333, 334), (16000, 1000), (16000, 1000)]
     assert [(rung.rows, rung.n_active) for rung in rungs] == sizes
-    assert Plan.of((60000, 2), 1000, 3).rungs == [module.Rung(16000, 1000, 3)]  # few are on all
+    assert Plan.of((60000, 2), 1000, 3).rungs == [Rung(16000, 1000, 3)]  # few are on all
 
 
 @pytest.mark.parametrize(
     ("n", "p", "able"),
-    [(2048, 256, True), (2047, 256, False), (9999, 257, False), (400, 2, True), (399, 2, False)],
+    [(2048, 256, True), (2047, 256, False), (9999, 257, False), (300, 2, True), (299, 2, False)],
 )
 def test_columns_that_can_have_their_own_length_scales(n: int, p: int, able: bool) -> None:
     assert Plan.of((n, p), 20, 40).by_column == able
     assert not Plan.of((n, p), 20, 9).by_column
 
 
+def test_a_brief_search() -> None:
+    plan = Plan.of((60000, 20), 1000, None, grows=True)
+    assert plan.rungs == [Rung(module.BRIEF_ROWS, module.BRIEF_ACTIVE, None)]
+    assert [rung.n_active for rung in plan.grown] == list(module.GROWN)
+    assert {rung.rows for rung in plan.grown} == {module.MOST_ROWS}
+    assert Plan.of((60000, 20), 200, None).grown == []  # the number was given
+    sizes = [Rung(1800, 1000, 1), Rung(1800, 1440, 1)]
+    assert Plan.of((1800, 20), 1000, None, grows=True).grown == sizes
+    assert Plan.of((1240, 20), 1000, None, grows=True).grown == []  # nearly all become active
+    for shape in ((99, 2), (60000, 257)):
+        plan = Plan.of(shape, 50, None, grows=True)
+        assert (plan.rungs, plan.by_column, plan.grown) == ((), False, ())
+
+
+# -- with figures made up --------------------------------------------------------------------------
+
+
 class Nature:
-    """Nlpp of a kernel by its text; trials in order, as many as there is time for."""
+    """Nlpp of what is tried; trials in order, as many as there is time for."""
 
     def __init__(self, nlpp: Mapping[str, float] | None = None, time: int = 10**9) -> None:
         self.nlpp, self.time = nlpp or {}, time
         self.trials: list[Trial] = []
-        self.leads = True
+        self.noise = 0.0
+        """Standard deviation of the log probabilities of a row, independent for every trial."""
 
-    def of(self, text: str) -> float:
-        return self.nlpp.get(text, 1.0 + len(text) / 1000 + hash_of(text))
+    def of(self, kernel: str, n_active: int = 0) -> float:
+        return self.nlpp.get(f"{n_active}", self.nlpp.get(kernel, 1.0 + hash_of(kernel)))
 
     def try_out(self, trials: Sequence[Trial], what: str) -> dict[int, Outcome]:
         assert what
@@ -76,9 +95,16 @@ class Nature:
         for trial in trials[: max(0, self.time - len(self.trials))]:
             self.trials.append(trial)
             kernel = f"ard of {trial.kernel}" if trial.steps else trial.kernel
-            leads = self.leads or not (trial.steps or trial.rival)
-            found[trial.number] = Outcome(kernel, self.of(kernel), 0.0, 0.0, 0.0, leads=leads)
+            nlpp = self.of(kernel, trial.n_active)
+            noise = self.noise * unit(len(self.trials))
+            found[trial.number] = Outcome(kernel, nlpp, 0.0, 0.0, 0.0, log_p=noise - nlpp)
         return found
+
+
+def unit(seed: int) -> np.ndarray:
+    """A thousand numbers of mean 0 and standard deviation 1."""
+    found = np.random.default_rng(seed).standard_normal(1000)
+    return np.asarray((found - found.mean()) / found.std())
 
 
 def hash_of(text: str) -> float:
@@ -86,19 +112,17 @@ def hash_of(text: str) -> float:
     return float(np.random.default_rng(list(text.encode())).random())
 
 
-def outcome(nature: Nature, max_trials: int = 14, n: int = 500) -> Choice:
-    candidates = Candidates("50*rbf", SCALE, 0)
-    return search(candidates, Plan.of((n, 2), 60, max_trials), nature.try_out)
+def outcome(nature: Nature, max_trials: int | None = 14, n: int = 500, **how: bool) -> Choice:
+    candidates = Candidates("50*rbf", RULES, 0)
+    return search(candidates, Plan.of((n, 2), 60, max_trials, **how), nature.try_out)
 
 
 def test_nothing_is_tried_twice_and_the_kernel_of_the_settings_on_every_rung() -> None:
     nature = Nature()
     outcome(nature)
-    sizes = [(t.kernel, t.rows, t.n_active, t.steps, t.rival) for t in nature.trials]
+    sizes = [(t.kernel, t.rows, t.n_active, t.steps) for t in nature.trials]
     assert len(set(sizes)) == len(sizes) == 14
-    searched, compared = nature.trials[-2:]
-    assert (searched.steps, searched.rival, compared.steps) == (module.STEPS, "", 0)
-    assert compared.rival == nature.trials[0].kernel
+    assert [trial.steps for trial in nature.trials] == [0] * 12 + [module.STEPS] * module.REFINED
     nature = Nature()
     outcome(nature, n=50000)
     assert [t.rung for t in nature.trials if t.number == 0] == [0, 1, 2]  # the last has its size
@@ -107,19 +131,20 @@ def test_nothing_is_tried_twice_and_the_kernel_of_the_settings_on_every_rung() -
 def test_the_best_of_the_last_size_is_chosen() -> None:
     nature = Nature()
     found = outcome(nature)
-    last = [t for t in nature.trials if t.rows == 500 and not t.rival]
+    last = [t for t in nature.trials if t.rows == 500]
     kernels = [f"ard of {t.kernel}" if t.steps else t.kernel for t in last]
-    assert found == Choice(min(kernels, key=nature.of), min(map(nature.of, kernels)), "all rungs")
+    best = min(kernels, key=nature.of)
+    assert found == Choice(best, "auto", None, nature.of(best), "all rungs")
 
 
 def test_what_leads_by_chance_is_not_chosen() -> None:
     nature = Nature()
-    nature.leads = False
-    found, given = outcome(nature), nature.trials[0].kernel
-    assert (found.kernel, found.nlpp) == (given, nature.of(given))
+    nature.noise = 100.0
+    found = outcome(nature)
+    assert (found.kernel, found.nlpp) == (GIVEN, nature.of(GIVEN))
 
 
-@pytest.mark.parametrize("time", [0, 1, 3, 5, 12, 13])
+@pytest.mark.parametrize("time", [0, 1, 3, 5, 11, 12])
 def test_no_rung_counts_that_was_not_completed(time: int) -> None:
     nature = Nature(time=time)
     found = outcome(nature, n=50000)
@@ -134,7 +159,7 @@ def test_no_rung_counts_that_was_not_completed(time: int) -> None:
     counted = max(complete, default=0)
     kernels = [t.kernel for t in nature.trials if t.rung == counted and not t.steps]
     if time == 0:
-        assert (found.kernel, found.nlpp) == (Candidates("50*rbf", SCALE, 0).texts[0], None)
+        assert (found.kernel, found.nlpp) == (GIVEN, None)
     elif time < 12:
         assert found.kernel == min(kernels, key=nature.of)
 
@@ -144,6 +169,49 @@ def test_failures_come_last_and_the_first_of_equals_first() -> None:
         nlpp = [None, 0.5, 0.25, 0.5, 0.25]
         return {t.number: Outcome(t.kernel, nlpp[t.number], 0.0, 0.0, 0.0) for t in trials}
 
-    candidates = Candidates("50*rbf", SCALE, 0)
+    candidates = Candidates("50*rbf", RULES, 0)
     found = search(candidates, Plan.of((500, 2), 60, 5), try_out)
-    assert (found.kernel, found.nlpp) == (candidates.texts[2], 0.25)
+    assert (found.kernel, found.nlpp) == (candidates.known[2].kernel, 0.25)
+
+
+# -- more active rows ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("nlpp", "noise", "tried", "n_active"),
+    [
+        ({"1000": 0.5, "2000": 0.4, "4000": 0.3}, 0.0, [1000, 2000, 4000], 4000),
+        ({"1000": 0.5, "2000": 0.4, "4000": 0.4}, 0.0, [1000, 2000, 4000], 2000),
+        ({"1000": 0.5, "2000": 0.503, "4000": 0.3}, 0.1, [1000, 2000], 2000),  # does not trail
+        ({"1000": 0.5, "2000": 0.53, "4000": 0.3}, 0.1, [1000, 2000], 1000),
+        ({"1000": 5.0, "2000": 0.4, "4000": 0.397}, 0.1, [1000, 2000, 4000], 2000),  # by chance
+    ],
+)
+def test_active_rows_are_doubled_as_long_as_that_pays(
+    nlpp: dict[str, float], noise: float, tried: list[int], n_active: int
+) -> None:
+    nature = Nature(nlpp)
+    nature.noise = noise
+    found = outcome(nature, None, n=50000, grows=True)
+    counts = [t.n_active for t in nature.trials if t.n_active in module.GROWN]
+    assert list(dict.fromkeys(counts)) == tried
+    assert found.n_active == n_active
+    assert found.nlpp == nlpp[str(n_active)]
+
+
+def test_all_that_may_be_best_have_the_first_of_them_and_learn_relevances_anew() -> None:
+    rough = "30.0*laplace(1.6)"
+    nlpp = {f"ard of {GIVEN}": 0.599, rough: 0.9, f"ard of {rough}": 0.6, "2000": 0.4, "4000": 0.3}
+    for noise, finalists in ((0.0, 1), (0.1, 2)):
+        nature = Nature(nlpp)
+        nature.noise = noise
+        outcome(nature, None, n=50000, grows=True)
+        steps = [t.steps for t in nature.trials if t.n_active in module.GROWN]
+        assert steps == [1] * finalists + [0, 0]
+
+
+def test_a_brief_search_of_little_is_none() -> None:
+    nature = Nature()
+    found = outcome(nature, None, n=60, grows=True)
+    assert found == Choice(GIVEN, "auto", None, None, "all rungs")
+    assert not nature.trials

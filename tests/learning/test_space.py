@@ -6,13 +6,25 @@ import numpy as np
 import pytest
 
 from sparsegp.kernels import parse
-from sparsegp.learning.space import FACTORS, FAMILIES, SIZES, VARIANCES, Candidates, Point, spread
+from sparsegp.learning.space import (
+    FACTORS,
+    FAMILIES,
+    FIRST,
+    MOST_COLUMNS,
+    VARIANCES,
+    Candidate,
+    Candidates,
+    Point,
+    spread,
+)
 
 SCALE = np.array([1.0, 1.0, 0.5, 0.0])
 LENGTH = np.sqrt(2.5 / 2)  # the rule of Kernel.fill
+RULES = {"auto": SCALE, "quantile": np.ones(4)}
+SIZES = (4, 8, 7, 2)
 
 
-@pytest.mark.parametrize("point", [Point(0, 2, 3), Point(1, 0, 0), Point(2, 7, 6)])
+@pytest.mark.parametrize("point", [Point(0, 2, 3, 0), Point(1, 0, 0, 1), Point(2, 7, 6, 0)])
 def test_kernel_of_a_point(point: Point) -> None:
     number, rest = str(point.kernel(SCALE)).split("*")
     assert float(number) == VARIANCES[point.variance]
@@ -22,21 +34,36 @@ def test_kernel_of_a_point(point: Point) -> None:
 
 
 def test_every_beginning_covers_the_grid() -> None:
-    points = spread(0)
+    points = spread(0, SIZES)
     assert sorted(points) == [Point(*place) for place in itertools.product(*map(range, SIZES))]
     for axis, size in enumerate(SIZES):
         seen = np.unique([point[axis] for point in points[:21]], return_counts=True)[1]
         assert len(seen) >= size - 1
-        assert seen.max() <= 2 * 21 / size + 1
-    assert points == spread(0)
-    assert points != spread(1)
+        assert seen.max() <= 2 * 21 / size + 2
+    assert points == spread(0, SIZES)
+    assert points != spread(1, SIZES)
 
 
 def test_the_kernel_of_the_settings_comes_first_and_stays() -> None:
-    candidates = Candidates("2*rbf + 0.1*linear", SCALE, 0)
-    assert candidates.texts == [f"2.0*rbf({float(f'{LENGTH:.6g}')}) + 0.1*linear"]
-    assert candidates.first(5) == [0, 1, 2, 3, 4]
-    assert len(set(candidates.texts)) == 5
+    candidates = Candidates("2*rbf + 0.1*linear", RULES, 0)
+    given = f"2.0*rbf({float(f'{LENGTH:.6g}')}) + 0.1*linear"
+    assert candidates.known[0] == (given, "auto")
+    assert candidates.first() == list(range(2 + len(FIRST)))
+    assert candidates.known[1] == Candidate("30.0*laplace(3.2)", "quantile")
+    assert candidates.known[1 + len(FIRST)] == ("2.0*rbf(1.41421) + 0.1*linear", "quantile")
+    assert candidates.first(9) == list(range(9))
+    assert len(set(candidates.known)) == 9
     assert candidates.best_and_neighbours([3, 1, 2, 0, 4], 4)[:3] == [0, 3, 1]
     assert candidates.best_and_neighbours([3, 1, 2, 0, 4], 1) == [0]
     assert candidates.neighbours([0], 4, ()) == []  # it is no point of the grid
+
+
+def test_a_scaling_that_is_given_stays_and_many_columns_have_no_absolute_differences() -> None:
+    candidates = Candidates("50*rbf", {"standard": SCALE}, 0)
+    assert candidates.first() == [0, 1, 2]
+    assert {known.scaling for n in candidates.first(50) for known in [candidates.known[n]]} == {
+        "standard"
+    }
+    candidates = Candidates("50*rbf", {"auto": np.ones(MOST_COLUMNS + 1)}, 0)
+    assert candidates.first() == [0]
+    assert not any("laplace" in candidates.known[n].kernel for n in candidates.first(50))

@@ -1,0 +1,121 @@
+"""Train a model with one call."""
+
+import os
+from contextlib import ExitStack
+from typing import Any
+
+from sparsegp.data import Table, table_from_arrays
+from sparsegp.errors import SettingsError, quoted
+from sparsegp.fields import path_text
+from sparsegp.fit.dense import DenseRun
+from sparsegp.fit.training import Training
+from sparsegp.fit.tune import tune
+from sparsegp.interrupt import StopRequest
+from sparsegp.model import Model
+from sparsegp.progress import Progress, require_progress
+from sparsegp.runtime import Where, open_runtime
+from sparsegp.settings import AUTO, DenseSettings, settings_given
+from sparsegp.store import RunDirectory
+
+
+def train(  # noqa: PLR0913 - the one place where everything can be said
+    X: Any,
+    y: Any = None,
+    *,
+    test: tuple[Any, Any] | Table | None = None,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    checkpoint_every: int | None = None,
+    keep_last: int = 2,
+    block_rows: int | None = None,
+    scratch: str | os.PathLike[str] | None = None,
+    runtime: Where = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Model:
+    """Train a classifier or a regression.
+
+    Parameters
+    ----------
+    X : array or dask array (n, p), or Table
+        Inputs.
+    y : array (n,)
+        Labels: integers or strings; numbers in a regression.
+    test : pair (X, y) or Table, optional
+        Held-out rows whose error is followed along the learning curve.
+    out : path or URL, optional
+        Directory for checkpoints and the model, or a place in a store, such as s3://bucket/run. If
+        the same run is there, and finished, its model is returned.
+    resume : bool
+        Go on with the run in `out`, if there is one.
+    overwrite : bool
+        Delete the run in `out`, if there is one, and begin anew.
+    checkpoint_every : int, optional
+        Inclusions, or other steps, between two checkpoints. If left out they are written as often
+        as takes a fiftieth of the time.
+    keep_last : int
+        Checkpoints that are kept.
+    block_rows : int, optional
+        Rows in a block.
+    scratch : path, optional
+        Directory for files that hold scaled inputs and stub matrices instead of memory.
+    runtime : Runtime or str or path, optional
+        Where to run: "threads=4", "workers=2" (local processes), the address of a scheduler or the
+        ``*.json`` that it wrote, a cluster's ``*.yaml``; see `sparsegp.runtime.open_runtime`. By
+        default threads on all processors.
+    progress : Progress, optional
+    **settings
+        Fields of `TrainSettings`, with whose ``kernel="auto"`` the kernel is chosen first, as by
+        `tune` with ``max_trials=None``; or `method`, the name of a dense method, and fields of
+        `DenseSettings`.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    DataError, SettingsError, StoreError, ClusterError
+        What must be mended, in one sentence.
+    Interrupted
+        On SIGTERM or Ctrl-C; the run can be resumed if it has a directory.
+    """
+    table = X if isinstance(X, Table) else table_from_arrays(X, y)
+    if test is not None and not isinstance(test, Table):
+        pair: Any = test
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise SettingsError(f"test must be a pair of inputs and labels, got {quoted(test)}")
+        test = table_from_arrays(*test, source="test")
+    chosen, shown = settings_given(**settings), require_progress(progress)
+    store = None
+    if out is not None:
+        if resume and overwrite:
+            raise SettingsError("give only one of `resume` and `overwrite`")
+        if overwrite and chosen.kernel == AUTO:
+            raise SettingsError("`overwrite` does not go with kernel=auto; choose another `out`")
+        store = RunDirectory(out, keep_last, shown.message, overwrite)
+        store.check_free(resume)
+    elif resume:
+        raise SettingsError("resume needs the directory of the run: give out")
+    with ExitStack() as stack:
+        how: dict[str, Any] = {
+            "stop": stack.enter_context(StopRequest()),
+            "runtime": stack.enter_context(open_runtime(runtime)),
+            "store": store,
+            "resume": resume,
+            "checkpoint_every": checkpoint_every,
+            "progress": shown,
+        }
+        if isinstance(chosen, DenseSettings):
+            return DenseRun(table, chosen, test, **how).fit()
+        if chosen.kernel == AUTO:
+            if overwrite:
+                raise SettingsError(
+                    "`overwrite` does not go with kernel=auto; choose another `out`"
+                )
+            where: dict[str, Any] = {"out": out, "resume": resume, "runtime": how["runtime"]}
+            named = chosen.to_json()
+            chosen = tune(table, max_trials=None, progress=shown, **where, **named).applied(chosen)
+        how["scratch"] = None if scratch is None else path_text("scratch", scratch)
+        return Training(table, chosen, test, block_rows=block_rows, **how).fit()
