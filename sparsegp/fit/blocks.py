@@ -12,7 +12,7 @@ from sparsegp import memory
 from sparsegp.data import Table
 from sparsegp.errors import SettingsError
 from sparsegp.fields import Setting
-from sparsegp.fit.prepare import Prepared, choose_validation_rows
+from sparsegp.fit.prepare import Prepared, choose_folds, choose_validation_rows
 from sparsegp.fit.run import Run
 from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.block import RowBlock
@@ -52,6 +52,8 @@ class SparseRun(Run[SparseModel]):
     ----------
     validation : Booleans (n,)
         Training rows that learning and calibration are judged by before they join.
+    folds : Integers (n,)
+        Of the training rows, for cross-validation; empty where it is not needed.
     n_active : int
         Rows to include.
     block_settings : BlockSettings
@@ -84,6 +86,7 @@ class SparseRun(Run[SparseModel]):
         self.n_rows, self.precision, self.tolerance = n, settings.dtype, settings.tolerance
         self.calibrate = settings.keeps_validation_rows
         self.validation = choose_validation_rows(n, settings, data.train.origin)
+        self.folds = choose_folds(data.target, settings, data.train.origin)
         self.n_active = settings.rows_to_include(n)
         self.block_type = PairBlock if settings.active_per_class else RowBlock
         self.active: ActiveSet | PairSet = PairSet() if settings.active_per_class else ActiveSet()

@@ -63,7 +63,7 @@ REFUSED = [
     ("estimate pair.npz --major-steps 3", "--major-steps needs --learn evidence"),
     ("train numbers.npz --virtual trained", "must hold the active rows of the model"),
     ("train pair.npz --shift 1 --image 2x2", "--shift and --image is for copies; give --virtual"),
-    ("train pair.npz --virtual none", "none is missing"),
+    ("train pair.npz --virtual none", "no run or model at .*none"),
     # how and where to run
     ("train pair.npz --block-rows 0", "--block-rows must be at least 1, got 0"),
     ("train pair.npz --checkpoint-every 0", "--checkpoint-every must be at least 1, got 0"),
@@ -94,7 +94,7 @@ REFUSED = [
     ("evaluate trained inputs.csv", "has no labels"),
     ("evaluate nothing toy", "nothing"),
     ("evaluate pair.npz toy", ""),
-    ("evaluate memory://nothing toy", "memory://nothing/model.zarr.zip is missing"),
+    ("evaluate memory://nothing toy", "no run or model at memory://nothing/model.zarr.zip"),
     ("evaluate nothing://a/b toy", "Protocol not known: nothing"),
     ("evaluate memory://a* toy", "must be a plain URL"),
     ("inspect nothing", "nothing"),
