@@ -13,7 +13,12 @@ PLAIN: dict[str, Any] = {"posterior": "adf", "kernel": "10*rbf", "n_active": 60}
 BOUND: dict[str, Any] = {"n_active": 60, "stub_entries": 24_000, "shrink_every": 15}
 LEARN: dict[str, Any] = {"learn": "evidence", "major_steps": 2, "minor_steps": 2}
 PRIOR: dict[str, Any] = {"hyperprior": "v: lognormal(-1, 1); bias: normal(0, 25)", **LEARN}
-REGRESSION: dict[str, Any] = {"task": "regression", "n_active": 60, "kernel": "rbf"}
+REGRESSION: dict[str, Any] = {
+    "task": "regression",
+    "learn": "none",
+    "n_active": 60,
+    "kernel": "rbf",
+}
 PAIRS: dict[str, Any] = {"active_per_class": True, "n_active": 40}
 PER_CLASS: dict[str, Any] = {"sites": "moments", "kernel_per_class": True, "n_active": 25}
 

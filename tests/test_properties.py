@@ -29,7 +29,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "probit": {"likelihood": "probit", **GENERAL},
     "logistic": {"likelihood": "logistic", "criterion": "entropy", **GENERAL},
     "ordered": {"likelihood": "ordered_probit", **GENERAL},
-    "gaussian": {"task": "regression", "kernel": "2*rbf + linear", "precision": "float64"},
+    "gaussian": {"likelihood": "gaussian", "kernel": "2*rbf + linear", "precision": "float64"},
 }
 
 

@@ -28,7 +28,9 @@ PLAIN = {"objective": "penalised log likelihood"}
 """What figures of the posterior are called in words."""
 
 NOTHING: dict[str, Any] = {
-    **dict.fromkeys(("kernels", "scaling", "calibration", "posterior", "seconds", "progress")),
+    **dict.fromkeys(
+        ("kernels", "label", "scaling", "calibration", "posterior", "seconds", "progress")
+    ),
     "n_active": 0,
     "active_rows": [],
     "holder": "",
@@ -170,6 +172,7 @@ def in_words(record: dict[str, Any]) -> list[str]:
         "settings": ", ".join(others) or "the default ones",
         "classes": f"{len(record['classes'])}: {listed(record['classes'])}",
         "columns": f"{record['columns']}: {listed(record['names'])}".removesuffix(": "),
+        "labels": record["label"] and f"column {record['label']}",
         "active rows": f"{record['n_active']} of {record['n_wanted']}",
         "  in order": listed(record["active_rows"]),
         "progress": f"{{stage}}: {extent} {{unit}}".format_map(progress) if progress else "",

@@ -127,7 +127,7 @@ label_column = text(
     "--label-column",
     "NAME|INDEX",
     "Labels in a text or parquet file: a name, or a number from 0, or from the end if negative.  "
-    "[-1]",
+    "[that of the model, else -1]",
 )
 resume = click.option("--resume", is_flag=True, help="Go on with what the directory holds.")
 overwrite = click.option(

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @click.argument("run")
 @click.argument("data")
 @click.option("--out", required=True, metavar="FILE", help="A .csv, .npz or .zarr to be written.")
-@click.option("--latent", is_flag=True, help="Add latent means and variances.")
+@click.option(
+    "--latent", is_flag=True, help="Add latent means and variances, as they are before calibration."
+)
 @shared.number("--reject-below", "Mark rows whose greatest probability is below X.", float)
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @shared.label_column

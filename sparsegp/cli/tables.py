@@ -25,8 +25,8 @@ def training_tables(
     dataset = open_dataset(data, label_column=label_column)
     if test is None:
         return dataset.train, dataset.test
-    names = dataset.train.names
-    other = open_dataset(test, label_column=label_column, names=names)
+    names, known = dataset.train.names, dataset.train.label
+    other = open_dataset(test, label_column=label_column, names=names, known=known)
     return dataset.train, (other.test or other.train).select(names)
 
 
@@ -46,6 +46,7 @@ def table_for(model: Model, source: str, label_column: str | None, labels: bool 
         n_features=model.n_features,
         names=model.names,
         labels=labels,
+        known=model.label,
     )
     table = (dataset.test or dataset.train).select(model.names)
     summarise(table.X, table.source, names=table.names)
@@ -102,7 +103,7 @@ def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:
     return {
         "rows": rows,
         "error": f"{percent(evaluation.error)} ({wrong})",
-        "nlpp": nlpp,
+        "nlpp": nlpp + (f", of the {plural(evaluation.n - unseen, 'other row')}" if unseen else ""),
         "brier": f"{evaluation.brier:.4f}",
         "ece": f"{evaluation.ece:.4f}",
     }
@@ -135,6 +136,7 @@ def facts(model: Model) -> dict[str, Any]:
         "classes": model.classes.tolist(),
         "columns": model.n_features,
         "names": list(model.names or ()),
+        "label": model.label,
         "n_active": len(model.rows),
         "kernels": [str(kernel) for kernel in model.kernels],
         "scaling": model.scaling.name,

@@ -37,6 +37,8 @@ class Table:
         own for the originals.
     names : tuple of str, optional
         Of the columns, where the source has any.
+    label : str, optional
+        Of the column that the labels were in: its name, or its number if there are no names.
 
     Raises
     ------
@@ -50,6 +52,7 @@ class Table:
     source: str
     origin: Integers | None = None
     names: tuple[str, ...] | None = None
+    label: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", one_line(self.source))

@@ -13,6 +13,7 @@ from sparsegp.estimator.parameters import OTHER_SETTINGS, documented
 from sparsegp.fields import setting
 from sparsegp.model import Model
 from sparsegp.settings import DenseSettings, TrainSettings
+from sparsegp.settings.base import LEARNT
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -24,13 +25,13 @@ class Regressor(RegressorMixin, GPEstimator):  # type: ignore[misc] # no types t
     labels, and next to nothing where there is noise.
     """
 
-    kernel: Any = "1*rbf"
+    kernel: Any = LEARNT["kernel"]
     likelihood: str = setting(
-        "gaussian(0.3)",
+        LEARNT["likelihood"],
         "gaussian, with the noise variance where learning starts, for labels of variance one.",
     )
-    learn: str = "evidence"
-    hyperprior: str = "1/noise: gamma(20, 0.02)"
+    learn: str = LEARNT["learn"]
+    hyperprior: str = LEARNT["hyperprior"]
     scaling: str = TrainSettings.scaling
 
     _task: ClassVar[str] = "regression"

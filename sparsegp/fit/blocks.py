@@ -12,7 +12,7 @@ from sparsegp import memory
 from sparsegp.data import Table
 from sparsegp.errors import SettingsError
 from sparsegp.fields import Setting
-from sparsegp.fit.prepare import Prepared, choose_validation_rows
+from sparsegp.fit.prepare import Prepared, choose_folds, choose_validation_rows
 from sparsegp.fit.run import Run
 from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.block import RowBlock
@@ -26,7 +26,6 @@ from sparsegp.model import SparseModel
 from sparsegp.posterior.refits import keep_up
 from sparsegp.runtime.base import Message
 from sparsegp.runtime.scratch import zeros_in_file
-from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.settings import TrainSettings
 from sparsegp.state import require_shapes
 from sparsegp.types import Booleans, Doubles
@@ -53,6 +52,8 @@ class SparseRun(Run[SparseModel]):
     ----------
     validation : Booleans (n,)
         Training rows that learning and calibration are judged by before they join.
+    folds : Integers (n,)
+        Of the training rows, for cross-validation; empty where it is not needed.
     n_active : int
         Rows to include.
     block_settings : BlockSettings
@@ -85,6 +86,7 @@ class SparseRun(Run[SparseModel]):
         self.n_rows, self.precision, self.tolerance = n, settings.dtype, settings.tolerance
         self.calibrate = settings.keeps_validation_rows
         self.validation = choose_validation_rows(n, settings, data.train.origin)
+        self.folds = choose_folds(data.target, settings, data.train.origin)
         self.n_active = settings.rows_to_include(n)
         self.block_type = PairBlock if settings.active_per_class else RowBlock
         self.active: ActiveSet | PairSet = PairSet() if settings.active_per_class else ActiveSet()
@@ -115,11 +117,8 @@ class SparseRun(Run[SparseModel]):
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Refuse a run that does not fit the memory of its processes."""
-        where: dict[str, Any] = {"n_threads": self.runtime.n_workers}
-        if not isinstance(self.runtime, ThreadRuntime):
-            held = memory.held_bytes(rows.X)
-            where = {"n_workers": self.runtime.n_workers, "source_bytes": held}
-        where |= {"block_rows": self.block_rows, "scratch": self.scratch is not None}
+        where = {"block_rows": self.block_rows, "scratch": self.scratch is not None}
+        where |= memory.where(rows, self.runtime)
         shape = memory.shape_of(rows, held_out, n_classes, self.settings, **where)
         memory.check(shape, self.runtime)
 

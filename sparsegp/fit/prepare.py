@@ -26,6 +26,8 @@ from sparsegp.types import Booleans, Doubles, Floats, Integers, Labels
 
 MOST_DRAWN = 10_000
 """Rows that a rule of scaling may look at."""
+MOST_FOLDS = 5
+"""Of a cross-validation; ten take twice as long and are as good."""
 
 logger = logging.getLogger(__name__)
 
@@ -160,9 +162,7 @@ def choose_validation_rows(
         Where there are copies: for each row the number of its original.
     """
     rng, wanted = np.random.default_rng([settings.seed, n]), settings.n_validation(n)
-    family, sizes = np.arange(n), np.ones(n, dtype=np.int64)
-    if origin is not None:
-        _, family, sizes = np.unique(origin, return_inverse=True, return_counts=True)
+    family, sizes = _families(n, origin)
     chosen = np.zeros(len(sizes), dtype=bool)
     for one in rng.permutation(len(sizes)):
         if wanted == 0:
@@ -171,3 +171,36 @@ def choose_validation_rows(
             chosen[one] = True
             wanted -= sizes[one]
     return np.asarray(chosen[family])
+
+
+def choose_folds(target: Any, settings: TrainSettings, origin: Integers | None = None) -> Integers:
+    """Return the folds of the rows (n,), where there are too few for validation rows; else none.
+
+    Each fold has its share of every class. A row and its copies are in one fold.
+
+    Parameters
+    ----------
+    target : Integers (n,)
+        Class codes.
+    settings : TrainSettings
+    origin : Integers (n,), optional
+        Where there are copies: for each row the number of its original.
+    """
+    n = len(target)
+    if not settings.keeps_validation_rows or settings.n_validation(n):
+        return np.empty(0, dtype=np.int64)
+    family, sizes = _families(n, origin)
+    first = np.unique(family, return_index=True)[1]
+    permuted = np.random.default_rng([settings.seed, n]).permutation(len(sizes))
+    dealt = permuted[np.argsort(target[first[permuted]], kind="stable")]
+    folds = np.empty(len(sizes), dtype=np.int64)
+    folds[dealt] = np.arange(len(sizes)) % MOST_FOLDS
+    return np.asarray(folds[family])
+
+
+def _families(n: int, origin: Integers | None) -> tuple[Integers, Integers]:
+    """Return the family of each row (n,), it and its copies, and the rows of each family."""
+    if origin is None:
+        return np.arange(n), np.ones(n, dtype=np.int64)
+    _, family, sizes = np.unique(origin, return_inverse=True, return_counts=True)
+    return family, sizes

@@ -93,6 +93,7 @@ class Training(SparseRun):
             history=tuple(self.history),
             numbers=data.numbers,
             names=data.train.names,
+            label=data.train.label,
         )
         if self.store is not None:
             model.save(self.store.model_path)

@@ -207,6 +207,10 @@ class Block(ABC):
         """Return the scaled inputs and targets of the validation rows."""
         return self.X[self.validation], self.labels[self.validation]
 
+    def labelled_rows(self) -> tuple[Floats, NDArray[Any]]:
+        """Return the scaled inputs and targets of all rows."""
+        return self.X[: self.n_rows], self.labels[: self.n_rows]
+
     def evidence(
         self, n_active: int, processes: Sequence[Process], likelihood: Likelihood, spare: int
     ) -> RowSums | None:

@@ -48,6 +48,8 @@ class Model(ABC):
     names : tuple of str, optional
         Of the columns, where the training rows had any: named columns of new rows are put into
         this order, and must not be missing.
+    label : str, optional
+        Of the column that the labels were in: its name, or its number if there are no names.
     """
 
     family: ClassVar[str]
@@ -59,6 +61,7 @@ class Model(ABC):
     history: Sequence[Mapping[str, float]] = ()
     numbers: Numbers | None = None
     names: tuple[str, ...] | None = None
+    label: str | None = None
 
     def __post_init__(self) -> None:
         """Check that the parts fit each other, as they may come from a file.

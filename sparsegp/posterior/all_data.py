@@ -18,22 +18,22 @@ s times as large makes it P / s, for the same span.
 The variance is that of the variational posterior, s (k** - k_*u C^-1 k_u*) + w^T B^-1 w. As it
 stands it makes probabilities far too soft. From validation rows are learnt: the scale s,
 the number of rounds (posterior/early_stopping.py), a weight for the variance and a temperature for
-the means. Then these rows join, and the ascent is made once more with all.
+the means. Then these rows join, and the ascent is made once more with all. Where rows are too few
+for that the scale alone is learnt (posterior/folds.py), and the variance is left out.
 """
 
 import logging
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
-from scipy.linalg import cho_solve
 
 from sparsegp.math.lbfgs import Ascent
-from sparsegp.math.linalg import jittered_cholesky, solve_lower
-from sparsegp.math.summation import quantum
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
 from sparsegp.posterior.calibration import fit, latent_validation
 from sparsegp.posterior.early_stopping import Search, scale_of
+from sparsegp.posterior.folds import best_scale
+from sparsegp.posterior.objective import Problem
 from sparsegp.state import from_arrays, require_shapes
 from sparsegp.types import Doubles
 
@@ -45,9 +45,6 @@ MEAN_ONLY = Calibration(temperature=1.0, variance_weight=0.0)
 PRIOR = np.log([1.0, 0.01]), np.array([0.1, 2.0])
 """Means and standard deviations of the logarithms of temperature and variance weight. The first is
 narrow: validation rows are drawn like those that were learnt from, and new rows seldom are."""
-SAFE_VARIANCE_RANGE = 1024.0
-"""By how much a latent variance may exceed those of the active rows before sums over rows may
-depend, in the last bit, on their partition into blocks."""
 
 
 def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
@@ -128,8 +125,19 @@ class Ascents:
                 require_shapes({"point": each.point}, {"point": shape})
 
 
-def _learn(problem: "Problem", rows: Rows, state: Ascents) -> Plan:
-    """Return what is learnt from validation rows: prior scale, rounds and calibration."""
+def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
+    """Return what is learnt from validation rows: prior scale, rounds and calibration.
+
+    Where there are none, the prior scale by cross-validation.
+    """
+
+    def report(nlpp: float) -> None:
+        state.searched += 1
+        rows.report(state, state.searched, validation_nlpp=nlpp)
+
+    if len(rows.folds):
+        scale, tried = best_scale(problem.active, rows, report)
+        return Plan(replace(MEAN_ONLY, prior_scale=scale), validation_nlpp=tried)
     search, small = state.search, rows.tolerance * rows.n_rows
     problem.joined = False
     while not search.over:
@@ -139,9 +147,7 @@ def _learn(problem: "Problem", rows: Rows, state: Ascents) -> Plan:
         if len(problem.validation) == 0:
             return Plan()
         search.note(problem.validation, ascent.point, gain > small)
-        nlpp = -float(problem.validation.mean())
-        state.searched += 1
-        rows.report(state, state.searched, validation_nlpp=nlpp)
+        report(-float(problem.validation.mean()))
     best = search.best
     assert best is not None  # over
     problem.set_scale(best.scale)
@@ -150,7 +156,7 @@ def _learn(problem: "Problem", rows: Rows, state: Ascents) -> Plan:
     return Plan(calibration, best.rounds, tried)
 
 
-def _climb(problem: "Problem", rows: Rows, state: Ascents, most: int) -> Ascent:
+def _climb(problem: Problem, rows: Rows, state: Ascents, most: int) -> Ascent:
     """Ascend with all rows, at most so many rounds in all."""
     problem.joined, small = True, rows.tolerance * rows.n_rows
     if state.ascent is None:
@@ -163,101 +169,6 @@ def _climb(problem: "Problem", rows: Rows, state: Ascents, most: int) -> Ascent:
     if not state.over and most == MAX_ROUNDS:
         logger.warning("posterior all: stopped after %d rounds, gain %.3g", MAX_ROUNDS, gain)
     return ascent
-
-
-class Problem:
-    """The objective and its metric, as sums over row blocks.
-
-    Parameters
-    ----------
-    active : ActiveRows
-    rows : Rows
-    joined : bool
-        Whether the validation rows count.
-
-    Attributes
-    ----------
-    validation : Doubles (a,)
-        Unless they count: their log predictive probabilities where the objective was last
-        evaluated.
-    metric_jitter : float
-        What was added to the diagonal of B, relative to its mean, at most.
-    """
-
-    def __init__(self, active: ActiveRows, rows: Rows, joined: bool = False) -> None:
-        self.active, self.rows, self.joined = active, rows, joined
-        self.validation, self.metric_jitter = np.empty(0), 0.0
-        x = np.asarray(active.x, dtype=np.float64)
-        largest = max(float(kernel.diag(x).max()) for kernel in active.kernels)
-        self.quanta = {
-            "gram": quantum(rows.n_rows * largest * SAFE_VARIANCE_RANGE),
-            "slope": quantum(rows.n_rows * np.sqrt(largest * SAFE_VARIANCE_RANGE) * 32.0),
-            "value": quantum(rows.n_rows * 1024.0),
-        }
-        self.resolution = 4.0 * self.quanta["value"]
-        self.whole = []  # P at the kernels' own scale
-        for factor in active.factors():
-            inverse = solve_lower(factor, np.eye(len(factor)))
-            self.whole.append(np.eye(len(factor)) - inverse @ inverse.T)
-        self.gram: Doubles = rows.sum_blocks("gram", len(x), self.quanta["gram"])
-        self.scale = 0.0
-        self.set_scale(1.0)
-
-    def set_scale(self, scale: float) -> None:
-        """Take the prior variance times `scale`: another penalty, another metric."""
-        if scale == self.scale:
-            return
-        self.scale, self.metric = scale, list[Doubles]()
-        self.penalty = [whole / scale for whole in self.whole]
-        for P, gram in zip(self.penalty, self.gram, strict=True):
-            factor, jitter = jittered_cholesky(
-                P + gram,
-                "the metric of the all-data posterior",
-                least=float(np.finfo(self.rows.precision).eps),
-            )
-            self.metric.append(factor)
-            self.metric_jitter = max(self.metric_jitter, jitter)
-
-    def start(self) -> Doubles:
-        """Return coefficients of zero, (C, d, R)."""
-        n_kernels, (d, n_classes) = len(self.active.kernels), self.active.site.shape
-        return np.zeros((n_kernels, d, n_classes // n_kernels))
-
-    def begin(self) -> Ascent:
-        """Return an ascent from zero."""
-        return Ascent.at(self.start(), self.value_and_gradient)
-
-    def carry(self, ascent: Ascent, scale: float) -> Ascent:
-        """Return the state of an ascent that was for another prior scale."""
-        weight = 1.0 / self.scale - 1.0 / scale
-
-        def pull(c: Doubles) -> Doubles:
-            return np.stack([weight * (p @ part) for p, part in zip(self.whole, c, strict=True)])
-
-        return ascent.less_quadratic(pull)
-
-    def value_and_gradient(self, c: Doubles) -> tuple[float, Doubles]:
-        """Return the objective and its gradient at coefficients (C, d, R)."""
-        answers = self.rows.map_blocks(
-            "slope", c.shape[1], c, self.joined, self.quanta["value"], self.quanta["slope"]
-        )
-        values, gradients, validation = zip(*answers, strict=True)
-        self.validation = np.concatenate(validation)
-        pull = np.stack([p @ part for p, part in zip(self.penalty, c, strict=True)])
-        value = sum(values) - 0.5 * float(np.vdot(c, pull))
-        return value, np.sum(gradients, axis=0) - pull
-
-    def solve(self, right: Doubles) -> Doubles:
-        """Return B^-1 applied to (C, d, R)."""
-        pairs = zip(self.metric, right, strict=True)
-        return np.stack([cho_solve((factor, True), part) for factor, part in pairs])
-
-    def weights(
-        self, c: Doubles, calibration: Calibration, report: dict[str, Any]
-    ) -> PosteriorWeights:
-        """Return the posterior with coefficients (C, d, R); the model keeps L_B in float32."""
-        gain = [factor.astype(np.float32).astype(np.float64) for factor in self.metric]
-        return PosteriorWeights(list(c), gain, calibration, report)
 
 
 def calibrate(problem: Problem, c: Doubles, scale: float) -> Calibration:

@@ -143,6 +143,8 @@ class Rows(Protocol):
         Gain a row and round, in nats, below which an iteration stops.
     calibrate : bool
         Whether to learn how latent values become probabilities.
+    folds : Integers (n,)
+        Of all rows in order, for cross-validation; empty where there are validation rows instead.
     former : mapping
         The arrays of the state that was last reported before an interruption, or empty.
     """
@@ -151,6 +153,7 @@ class Rows(Protocol):
     precision: np.dtype[Any]
     tolerance: float
     calibrate: bool
+    folds: Integers
     former: Mapping[str, NDArray[Any]]
 
     def map_blocks(self, method: str, *args: Any) -> list[Any]:

@@ -10,8 +10,8 @@ import math
 
 from sparsegp.ivm.greedy import Selection
 from sparsegp.math.lbfgs import Ascent
-from sparsegp.posterior.all_data import Problem
 from sparsegp.posterior.base import ActiveRows, Rows
+from sparsegp.posterior.objective import Problem
 from sparsegp.types import Doubles
 
 GROWTH = 2.0

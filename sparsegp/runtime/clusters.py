@@ -7,11 +7,13 @@ or the ``scheduler`` (its address) or ``scheduler_file`` of a cluster that runs 
 ``tls`` the folder of its certificate.
 """
 
+import ast
 import gc
 import json
 import logging
 import re
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -61,18 +63,40 @@ def start_local(n_workers: int, seconds: float = 60.0) -> DaskRuntime:
     """Start worker processes with one thread each, reachable from this process alone.
 
     They end by themselves when this process ends, however it ends. The main module of a script is
-    imported by each of them, so a script needs the guard ``if __name__ == "__main__"``.
+    imported by each of them, so a script needs the guard ``if __name__ == "__main__"``; one without
+    is refused.
     """
     if n_workers < 1:
         raise SettingsError(f"the number of workers must be at least 1, got {n_workers}")
+    _require_guard()
     options = {**LOCAL_OPTIONS, "n_workers": n_workers}
     try:
         return _start(lambda: LocalCluster(**options), n_workers, seconds)
     except Exception as error:
         raise ClusterError(
-            f"{n_workers} worker processes did not start in {seconds:g} s ({_short(error)}); a "
-            'script that starts workers needs the guard: if __name__ == "__main__"'
+            f"{n_workers} worker processes did not start in {seconds:g} s ({_short(error)})"
         ) from error
+
+
+def _require_guard() -> None:
+    """Refuse a script that each worker would run anew, as nothing in it asks for its name."""
+    main = sys.modules["__main__"]
+    path, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    if path is None or (spec is not None and spec.name.endswith("__main__")):  # not imported
+        return
+    names = {"__name__"}
+    with suppress(OSError, SyntaxError, ValueError):
+        tests = (
+            each.test
+            for each in ast.parse(Path(path).read_bytes()).body
+            if isinstance(each, ast.If)
+        )
+        names = {part.id for test in tests for part in ast.walk(test) if isinstance(part, ast.Name)}
+    if "__name__" not in names:
+        raise SettingsError(
+            f"each worker imports {path}, and would run it anew; put what it does below: if "
+            '__name__ == "__main__":'
+        )
 
 
 def connect(
@@ -101,8 +125,11 @@ def connect(
         with silence_logging_cmgr("critical"):
             client = _within(seconds, lambda: Client(address, timeout=seconds, **options))
     except Exception as error:
+        # the answer of another kind of server is read as the size of a message
+        other = isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError)
+        reason = "what answers is none" if other else _short(error)
         raise ClusterError(
-            f"no dask scheduler answered at {address} within {seconds:g} s ({_short(error)}); "
+            f"no dask scheduler answered at {address} within {seconds:g} s ({reason}); "
             "check the address, that the scheduler runs, and whether it wants a certificate"
         ) from error
     with ExitStack() as stack:

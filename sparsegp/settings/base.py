@@ -18,6 +18,16 @@ KERNEL = (
     "the data."
 )
 
+LEARNT: dict[str, Any] = {
+    "likelihood": "gaussian(0.3)",
+    "kernel": "1*rbf",
+    "learn": "evidence",
+    "hyperprior": "1/noise: gamma(20, 0.02)",
+}
+"""Settings of a regression of which neither `learn` nor `likelihood` is given: kernel and noise
+have to suit the labels, and no numbers suit all. The prior keeps noise that is not there from
+vanishing, which double precision could not stand."""
+
 
 AUTO = "auto"
 """The kernel that is to be chosen by held-out rows, and the rule of scaling that leaves it open."""

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sparsegp.fields import documented, setting
-from sparsegp.settings.base import Settings
+from sparsegp.settings.base import LEARNT, Settings
 
 if TYPE_CHECKING:
     from sparsegp.dense import Method
@@ -73,6 +73,15 @@ class DenseSettings(Settings):
         from sparsegp.dense import parse_method
 
         return parse_method(self.method)
+
+    @classmethod
+    def _completed(cls, task: str | None, named: dict[str, Any]) -> dict[str, Any]:
+        from sparsegp.dense import parse_method
+
+        if task != "regression" or named.keys() & {"learn", "likelihood"}:
+            return named
+        likelihoods = parse_method(named.get("method", cls.method)).likelihoods
+        return {**(LEARNT if "gaussian" in likelihoods else {}), **named}
 
     @property
     def wanted_likelihood(self) -> "Wanted":

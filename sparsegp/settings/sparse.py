@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sparsegp.errors import SettingsError
 from sparsegp.fields import documented, setting
-from sparsegp.settings.base import AUTO, KERNEL, Settings
+from sparsegp.settings.base import AUTO, KERNEL, LEARNT, Settings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -144,7 +144,8 @@ class TrainSettings(Settings):
     calibration: str = setting(
         "learned",
         "How probabilities are calibrated with posterior=all or sites=moments: learned from "
-        "validation rows, where there are 300 rows or more, or none.",
+        "validation rows (with fewer than 300 rows for posterior=all alone, by cross-validation), "
+        "or none.",
         choices=("learned", "none"),
     )
     n_nodes: int = setting(
@@ -331,7 +332,9 @@ class TrainSettings(Settings):
     @classmethod
     def _completed(cls, task: str | None, named: dict[str, Any]) -> dict[str, Any]:
         if task == "regression":
-            named = {"likelihood": "gaussian", **named}
+            more = {**LEARNT, "major_steps": 5, "precision": "float64"}
+            given = named.keys() & {"learn", "likelihood"}
+            named = {**({"likelihood": "gaussian"} if given else more), **named}
         if named.get("active_per_class"):
             named = {"sites": "moments", "kernel_per_class": True, **named}
         usual = named.get("likelihood", cls.likelihood) == cls.likelihood

@@ -333,7 +333,7 @@ def read_file(folder: Folder, name: str, kind: str) -> Stored:
     try:
         file = folder.open(name)
     except FileNotFoundError:
-        raise StoreError(f"{place} is missing; give the path of a run or a model") from None
+        raise StoreError(f"there is no run or model at {place}; check the path") from None
     with file, restoring(place), _open_zip(file, place) as archive:
         root = json.loads(archive.read("zarr.json"))["attributes"]
         if root["format"] != kind or root["version"] != VERSION:

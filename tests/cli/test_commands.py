@@ -1,5 +1,6 @@
 """Train, predict, evaluate, inspect and estimate, as a user does it."""
 
+import re
 from dataclasses import asdict
 
 import numpy as np
@@ -109,6 +110,7 @@ class TestEvaluate:
         result = invoke("train", files / "pair.npz", *arguments, "--quiet")
         assert result.stderr.startswith("warning: ")
         assert "of them" in result.stdout
+        assert re.search(r"nlpp .* nats, of the \d+ other rows", result.stdout)
         assert f"sparsegp predict '{tmp_path / 'my run'}' DATA" in result.stdout
 
 
@@ -171,6 +173,14 @@ def test_regression(invoke, files, tmp_path, last_json):
     assert [len(step["criterion"]) > 1 for step in record["learning"]] == [True] * 3
     assert list(record["relevances"]) == ranked[1:]
     assert sum(record["relevances"].values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("method", ["ivm", "exact"])
+def test_a_regression_learns_by_itself(method, invoke, files, tmp_path, last_json):
+    arguments = ("--task", "regression", "--method", method, "--out", tmp_path / "run", "--quiet")
+    more = ("--n-active", 60) if method == "ivm" else ()
+    record = last_json(invoke("train", files / "numbers.npz", *arguments, *more, "--json").stdout)
+    assert record["r2"] > 0.8
 
 
 def test_pictures_of_a_regression_need_relevances(invoke, files, tmp_path):

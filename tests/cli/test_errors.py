@@ -63,7 +63,7 @@ REFUSED = [
     ("estimate pair.npz --major-steps 3", "--major-steps needs --learn evidence"),
     ("train numbers.npz --virtual trained", "must hold the active rows of the model"),
     ("train pair.npz --shift 1 --image 2x2", "--shift and --image is for copies; give --virtual"),
-    ("train pair.npz --virtual none", "none is missing"),
+    ("train pair.npz --virtual none", "no run or model at .*none"),
     # how and where to run
     ("train pair.npz --block-rows 0", "--block-rows must be at least 1, got 0"),
     ("train pair.npz --checkpoint-every 0", "--checkpoint-every must be at least 1, got 0"),
@@ -94,7 +94,7 @@ REFUSED = [
     ("evaluate trained inputs.csv", "has no labels"),
     ("evaluate nothing toy", "nothing"),
     ("evaluate pair.npz toy", ""),
-    ("evaluate memory://nothing toy", "memory://nothing/model.zarr.zip is missing"),
+    ("evaluate memory://nothing toy", "no run or model at memory://nothing/model.zarr.zip"),
     ("evaluate nothing://a/b toy", "Protocol not known: nothing"),
     ("evaluate memory://a* toy", "must be a plain URL"),
     ("inspect nothing", "nothing"),
@@ -252,7 +252,10 @@ def test_overwritten(trained, files, invoke, tmp_path, last_json):
     shutil.copytree(run, run / "tuning")
     arguments = ("--n-active", 20, "--quiet", "--out", run)
     one_line(invoke("train", data, *arguments, "--overwrite", "--resume", code=2), "only one of")
-    one_line(invoke("train", data, *arguments, "--overwrite", "--tune", code=2), ".* with --tune")
+    one_line(
+        invoke("train", data, *arguments, "--overwrite", "--tune", code=2),
+        ".* with a search for the kernel",
+    )
     record = last_json(invoke("train", data, *arguments, "--overwrite", "--json").stdout)
     assert record["n_active"] == len(sparsegp.load(run).rows) == 20
     assert sorted(path.name for path in (run / "tuning").iterdir()) == ["lock", "mine.txt"]

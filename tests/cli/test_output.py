@@ -27,7 +27,7 @@ def test_an_error_where_standard_output_was_closed_before(tmp_path):
     done = subprocess.run(["sh", "-c", command], check=False, **how)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert "nothing is missing" in line
+    assert "no run or model at " in line
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

@@ -169,6 +169,18 @@ def test_commands(frame, tmp_path, monkeypatch):
     assert run("predict", "r", "blank.csv", "--out", "b.csv")[0] == 0
     assert "'label') is empty" in run("evaluate", "r", "blank.csv")[1]
     assert (tmp_path / "m.csv").read_text() == (tmp_path / "p.csv").read_text()
-    code, text = run("evaluate", "r", "more.csv")
+    assert json.loads(run("inspect", "r", "--json")[1])["label"] == "label"
+    assert json.loads(run("evaluate", "r", "more.csv", "--json")[1])["n"] == len(frame)
+    frame.rename(columns={"label": "l"}).assign(note="x").to_csv("renamed.csv")
+    code, text = run("evaluate", "r", "renamed.csv")
     assert code == 2
     assert "--label-column" in text
+
+
+def test_the_number_of_the_label_column_is_known_where_it_has_no_name(frame, tmp_path):
+    path, run = tmp_path / "rows.csv", tmp_path / "run"
+    frame[["label", "age", "income"]].to_csv(path, index=False, header=False)
+    arguments = [str(path), "--label-column", "0", "--n-active", "10", "--out", str(run)]
+    assert CliRunner().invoke(program, ["train", *arguments]).exit_code == 0
+    done = CliRunner().invoke(program, ["evaluate", str(run), str(path), "--json"])
+    assert json.loads(done.stdout)["n_unseen"] == 0

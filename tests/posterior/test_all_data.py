@@ -14,7 +14,7 @@ from sparsegp.data import open_dataset, table_from_arrays
 from sparsegp.errors import Interrupted
 from sparsegp.fit import Training
 from sparsegp.posterior import ActiveRows, Calibration
-from sparsegp.posterior.all_data import Problem
+from sparsegp.posterior.objective import Problem
 from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
 from sparsegp.store import RunDirectory

@@ -74,6 +74,17 @@ def test_words() -> None:
         assert len(str(caught.value)) < 400
 
 
+def test_a_script_without_guard_is_refused_at_once(tmp_path: Path) -> None:
+    body = (
+        "from sparsegp.runtime import open_runtime\nwith open_runtime('workers=1'): print('done')\n"
+    )
+    (tmp_path / "script.py").write_text(body)
+    command = [sys.executable, str(tmp_path / "script.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr.count("Traceback") == 1
+    assert done.stderr.endswith('put what it does below: if __name__ == "__main__":\n')
+
+
 def test_addresses_and_files(address: str, scheduler_file: Path, tmp_path: Path) -> None:
     for where in (address, address.removeprefix("tcp://"), scheduler_file):
         assert address in answers(where)

@@ -96,7 +96,7 @@ def test_what_cannot_be_written_changes_nothing(folder, path, tmp_path, meta, ar
 
 
 def test_what_is_missing_or_of_another_kind(folder, path):
-    with pytest.raises(StoreError, match=r"other.zarr.zip is missing"):
+    with pytest.raises(StoreError, match=r"no run or model at .*other.zarr.zip"):
         read_file(folder, "other.zarr.zip", KIND)
     with pytest.raises(StoreError, match=r"must be a model of version 1, found some-kind 1"):
         read_file(folder, NAME, "model")

@@ -41,6 +41,7 @@ def open_dataset(
     n_features: int | None = None,
     names: Names = None,
     labels: bool = True,
+    known: str | None = None,
 ) -> Dataset:
     """Open a data set; rows are read when they are needed, where the format allows it.
 
@@ -61,6 +62,9 @@ def open_dataset(
         names, just these are read, and labels from the only other column or from `label_column`.
     labels : bool
         Whether labels are needed: if not, those of a text or parquet file are not read.
+    known : str, optional
+        The label column of the rows that a model was trained on, where a text or parquet file may
+        have it again.
 
     Returns
     -------
@@ -83,7 +87,7 @@ def open_dataset(
                 f"the format of {name!r} is not known; names must end in one of: "
                 f"{', '.join(FORMATS)} (text and IDX files may be compressed, with .gz at the end)"
             )
-        more = (names, labels) if ending in COLUMNAR else ()
+        more = (names, labels, known) if ending in COLUMNAR else ()
         dataset = FORMATS[ending](name, label_column, n_features, *more)
     if label_column is not None and ending not in COLUMNAR:
         raise DataError(

@@ -52,6 +52,7 @@ def read_text(
     n_features: int | None,
     wanted: Names = None,
     labels: bool = True,
+    known: str | None = None,
 ) -> Dataset:
     """Read rows of numbers with a label.
 
@@ -59,7 +60,7 @@ def read_text(
     of its fields, apart from the label, are not numbers. Labels that are all whole numbers become
     integers, other labels are kept as strings.
     """
-    layout = _layout(name, label_column, n_features, wanted)
+    layout = _layout(name, label_column, n_features, wanted, known)
     layout = layout if labels else layout._replace(label=None)
     delimiter, width, names, inputs, label = layout
     values, places, codes = array("d"), array("q"), dict[str, int]()
@@ -90,7 +91,8 @@ def read_text(
         y = labels_from_text(list(codes), name)[np.frombuffer(places, np.int64)]
     X = np.frombuffer(values).reshape(-1, len(inputs))
     taken = names and tuple(names[place] for place in inputs)
-    return Dataset(Table(from_memory(X, name), y, name, names=taken))
+    column = None if label is None else names[label] if names else str(label)
+    return Dataset(Table(from_memory(X, name), y, name, names=taken, label=column))
 
 
 def read_parquet(
@@ -99,12 +101,14 @@ def read_parquet(
     n_features: int | None,
     wanted: Names = None,
     labels: bool = True,
+    known: str | None = None,
 ) -> Dataset:
     """Read columns of numbers and one of labels; missing numbers become NaN."""
     with _parquet(name) as file:
         _require_distinct(file.schema_arrow.names, name)
         kinds = {field.name: field.type for field in file.schema_arrow}
         columns = [column for column in kinds if not column.startswith("__index_level_")]
+        label_column = _default(label_column, known, n_features, wanted, columns)
         inputs, label = _places(label_column, n_features, wanted, columns, name)
         features = [columns[place] for place in inputs]
         for column in features:
@@ -123,7 +127,8 @@ def read_parquet(
     dtypes = (kinds[column].to_pandas_dtype() for column in features)
     dtype = np.result_type(np.float32, *dtypes)  # floats, as some may be missing
     X = from_function(partial(_group, name, features, dtype), sizes, len(features), dtype, name)
-    return Dataset(Table(X, y, name, names=column_names(features)))
+    column = None if label is None else columns[label]
+    return Dataset(Table(X, y, name, names=column_names(features), label=column))
 
 
 def _require_distinct(names: Sequence[str], source: str) -> None:
@@ -134,6 +139,23 @@ def _require_distinct(names: Sequence[str], source: str) -> None:
                 f"every column needs a name of its own; {source} has {count} columns "
                 f"{name[:40]!r}: rename or drop all but one"
             )
+
+
+def _default(
+    label_column: LabelColumn,
+    known: str | None,
+    n_features: int | None,
+    wanted: Names,
+    names: Sequence[str],
+) -> LabelColumn:
+    """Return the label column: where none is given, that of a model if there is one here.
+
+    It is known by its name, or by its number where the columns of the model have no names.
+    """
+    if label_column is not None or known is None:
+        return label_column
+    numbered = wanted is None and known.isdecimal() and len(names) - 1 == n_features
+    return known if known in names or numbered else None
 
 
 def _places(
@@ -194,7 +216,13 @@ def _label_place(
     return place % width
 
 
-def _layout(name: str, label_column: LabelColumn, n_features: int | None, wanted: Names) -> Layout:
+def _layout(
+    name: str,
+    label_column: LabelColumn,
+    n_features: int | None,
+    wanted: Names,
+    known: str | None = None,
+) -> Layout:
     """Return the layout that the first lines have.
 
     A row with a fault is no header: that has names for most columns, and for the label, or all
@@ -207,6 +235,7 @@ def _layout(name: str, label_column: LabelColumn, n_features: int | None, wanted
     common = [mark for mark in ";\t," if all(mark in line for line in start)]
     delimiter = next(iter(common or [mark for mark in ";\t," if mark in start[0]]), None)
     fields = [field.strip() for field in next(_rows(start, delimiter, name))]
+    label_column = _default(label_column, known, n_features, wanted, fields)
     numeric = [_is_number(field) for field in fields]
     named = isinstance(label_column, str) and not label_column.removeprefix("-").isdecimal()
     is_header = not all(numeric) or (named and label_column in fields)

@@ -1,0 +1,118 @@
+"""The objective of the all-data posterior, its gradient and its metric, as sums over row blocks.
+
+The equations are in posterior/all_data.py.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_solve
+
+from sparsegp.math.lbfgs import Ascent
+from sparsegp.math.linalg import jittered_cholesky, solve_lower
+from sparsegp.math.summation import quantum
+from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
+from sparsegp.types import Doubles
+
+SAFE_VARIANCE_RANGE = 1024.0
+"""By how much a latent variance may exceed those of the active rows before sums over rows may
+depend, in the last bit, on their partition into blocks."""
+
+
+class Problem:
+    """The objective and its metric, as sums over row blocks.
+
+    Parameters
+    ----------
+    active : ActiveRows
+    rows : Rows
+    joined : bool
+        Whether the validation rows count.
+
+    Attributes
+    ----------
+    validation : Doubles (a,)
+        Unless they count: their log predictive probabilities where the objective was last
+        evaluated.
+    metric_jitter : float
+        What was added to the diagonal of B, relative to its mean, at most.
+    """
+
+    def __init__(self, active: ActiveRows, rows: Rows, joined: bool = False) -> None:
+        self.active, self.rows, self.joined = active, rows, joined
+        self.validation, self.metric_jitter = np.empty(0), 0.0
+        x = np.asarray(active.x, dtype=np.float64)
+        largest = max(float(kernel.diag(x).max()) for kernel in active.kernels)
+        self.quanta = {
+            "gram": quantum(rows.n_rows * largest * SAFE_VARIANCE_RANGE),
+            "slope": quantum(rows.n_rows * np.sqrt(largest * SAFE_VARIANCE_RANGE) * 32.0),
+            "value": quantum(rows.n_rows * 1024.0),
+        }
+        self.resolution = 4.0 * self.quanta["value"]
+        self.whole = []  # P at the kernels' own scale
+        for factor in active.factors():
+            inverse = solve_lower(factor, np.eye(len(factor)))
+            self.whole.append(np.eye(len(factor)) - inverse @ inverse.T)
+        self.gram: Doubles = rows.sum_blocks("gram", len(x), self.quanta["gram"])
+        self.scale = 0.0
+        self.set_scale(1.0)
+
+    def set_scale(self, scale: float) -> None:
+        """Take the prior variance times `scale`: another penalty, another metric."""
+        if scale == self.scale:
+            return
+        self.scale, self.metric = scale, list[Doubles]()
+        self.penalty = [whole / scale for whole in self.whole]
+        for P, gram in zip(self.penalty, self.gram, strict=True):
+            factor, jitter = jittered_cholesky(
+                P + gram,
+                "the metric of the all-data posterior",
+                least=float(np.finfo(self.rows.precision).eps),
+            )
+            self.metric.append(factor)
+            self.metric_jitter = max(self.metric_jitter, jitter)
+
+    def start(self) -> Doubles:
+        """Return coefficients of zero, (C, d, R)."""
+        n_kernels, (d, n_classes) = len(self.active.kernels), self.active.site.shape
+        return np.zeros((n_kernels, d, n_classes // n_kernels))
+
+    def begin(self) -> Ascent:
+        """Return an ascent from zero."""
+        return Ascent.at(self.start(), self.value_and_gradient)
+
+    def carry(self, ascent: Ascent, scale: float) -> Ascent:
+        """Return the state of an ascent that was for another prior scale."""
+        weight = 1.0 / self.scale - 1.0 / scale
+
+        def pull(c: Doubles) -> Doubles:
+            return np.stack([weight * (p @ part) for p, part in zip(self.whole, c, strict=True)])
+
+        return ascent.less_quadratic(pull)
+
+    def value_and_gradient(self, c: Doubles) -> tuple[float, Doubles]:
+        """Return the objective and its gradient at coefficients (C, d, R)."""
+        value, gradient = self.fit(c)
+        pull = np.stack([p @ part for p, part in zip(self.penalty, c, strict=True)])
+        return value - 0.5 * float(np.vdot(c, pull)), gradient - pull
+
+    def fit(self, c: Doubles) -> tuple[float, Doubles]:
+        """Return the sum of log Z over the rows that count, and its gradient (C, d, R)."""
+        answers = self.rows.map_blocks(
+            "slope", c.shape[1], c, self.joined, self.quanta["value"], self.quanta["slope"]
+        )
+        values, gradients, validation = zip(*answers, strict=True)
+        self.validation = np.concatenate(validation)
+        return float(sum(values)), np.asarray(np.sum(gradients, axis=0))
+
+    def solve(self, right: Doubles) -> Doubles:
+        """Return B^-1 applied to (C, d, R)."""
+        pairs = zip(self.metric, right, strict=True)
+        return np.stack([cho_solve((factor, True), part) for factor, part in pairs])
+
+    def weights(
+        self, c: Doubles, calibration: Calibration, report: dict[str, Any]
+    ) -> PosteriorWeights:
+        """Return the posterior with coefficients (C, d, R); the model keeps L_B in float32."""
+        gain = [factor.astype(np.float32).astype(np.float64) for factor in self.metric]
+        return PosteriorWeights(list(c), gain, calibration, report)

@@ -1,0 +1,143 @@
+"""Small tables: the prior scale by cross-validation; probabilities that few rows can support."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_iris, make_classification
+
+import sparsegp
+from sparsegp.data import table_from_arrays
+from sparsegp.errors import Interrupted
+from sparsegp.fit import Training
+from sparsegp.fit.prepare import choose_folds
+from sparsegp.posterior import ActiveRows
+from sparsegp.posterior.folds import Folds
+from sparsegp.runtime import open_runtime
+from sparsegp.settings import TrainSettings
+from tests.runs import Stopper, assert_same
+
+Arrays = tuple[np.ndarray, np.ndarray]
+
+
+def stripes(n: int, gap: float = 6.0) -> Arrays:
+    """Rows of two classes, `gap` standard deviations apart."""
+    y = np.arange(n) % 2
+    return np.random.default_rng(0).normal(size=(n, 2)) + gap * y[:, np.newaxis], y
+
+
+@pytest.fixture(scope="module")
+def noisy() -> Arrays:
+    """Rows of three classes, a fifth of which are of any."""
+    return make_classification(  # type: ignore[no-any-return]
+        700, 6, n_informative=4, n_classes=3, flip_y=0.2, random_state=1
+    )
+
+
+# -- what comes out --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "most"), [(2, 0.6), (3, 0.9), (5, 0.98), (10, 0.98)])
+def test_few_rows_give_modest_probabilities(n: int, most: float) -> None:
+    """However far apart the classes are."""
+    p = sparsegp.train(*stripes(n)).predict_proba(stripes(200)[0])
+    assert p.max() < most
+    if n > 2:
+        assert p[np.arange(200), stripes(200)[1]].mean() > 0.8
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_one_row_of_each_class_says_next_to_nothing(classes: int) -> None:
+    X = np.random.default_rng(0).normal(size=(classes, 5))
+    p = sparsegp.train(X, np.arange(classes)).predict_proba(X)
+    assert p.max() < 1.0 / classes + 0.1
+
+
+@pytest.mark.parametrize("n", [20, 60, 200])
+def test_probabilities_of_small_tables_are_better_than_those_of_the_kernel_as_it_is(
+    n: int, noisy: Arrays
+) -> None:
+    X, y = noisy
+    nlpp = {}
+    for calibration in ("learned", "none"):
+        model = sparsegp.train(X[:n], y[:n], calibration=calibration)
+        nlpp[calibration] = -model.predict_log_proba(X[n:])[np.arange(700 - n), y[n:]].mean()
+    assert nlpp["learned"] < min(nlpp["none"] - 0.1, np.log(3))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "how"),
+    [
+        ("50*rbf + 50*matern52", {"runtime": "threads=2", "block_rows": 256}),
+        ("9*rbf; 4*matern32; rbf", {"runtime": "threads=2", "block_rows": 256}),
+        pytest.param("50*rbf", {"runtime": "workers=2"}, marks=pytest.mark.slow),
+    ],
+)
+def test_blocks_and_workers_change_no_bit(kernel: str, how: Any, noisy: Arrays) -> None:
+    X, y = noisy[0][:280], noisy[1][:280]
+    settings: dict[str, Any] = {"kernel": kernel, "kernel_per_class": ";" in kernel}
+    first = sparsegp.train(X, y, **settings, runtime="threads=1", block_rows=512)
+    assert first.calibration.prior_scale != 1.0
+    assert_same(sparsegp.train(X, y, **settings, **how), first, noisy[0])
+
+
+@pytest.mark.parametrize("reports", [14, 17, 22])
+def test_what_was_stopped_goes_on_to_the_same_bits(
+    reports: int, noisy: Arrays, tmp_path: Path
+) -> None:
+    X, y = noisy[0][:150], noisy[1][:150]
+    expected = sparsegp.train(X, y)
+    with pytest.raises(Interrupted, match="posterior"):
+        sparsegp.train(X, y, out=tmp_path, progress=Stopper(reports))
+    assert_same(sparsegp.train(X, y, out=tmp_path, resume=True), expected, noisy[0])
+
+
+# -- how it is done --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_the_objective_of_a_fold_is_that_of_the_other_rows(per_class: bool) -> None:
+    X, y = load_iris(return_X_y=True)
+    settings = TrainSettings(
+        n_active=40, kernel="10*rbf", kernel_per_class=per_class, precision="float64", n_nodes=24
+    )
+    with (
+        open_runtime() as runtime,
+        Training(table_from_arrays(X, y), settings, runtime=runtime) as run,
+    ):
+        run.build()
+        run.select()
+        folds = Folds(ActiveRows.of(run.block_settings, run.active), run)
+        stubs = [run.stub(k).compute() for k in range(len(folds.features))]
+    rng, step = np.random.default_rng(0), 1e-4
+    c, direction = rng.normal(size=(2, *folds.start().shape))
+    value, gradient = folds.value_and_gradient(c)
+    up, down = (folds.value_and_gradient(c + sign * step * direction)[0] for sign in (1, -1))
+    assert_allclose((up - down) / (2.0 * step), np.vdot(gradient, direction), rtol=1e-4)
+
+    parts, expected = c.reshape(*c.shape[:2], int(run.folds.max()) + 2, -1), 0.0
+    for k in range(parts.shape[2]):
+        mean = np.concatenate([s.T @ p[:, k] for s, p in zip(stubs, parts, strict=True)], axis=1)
+        zero = np.zeros((len(mean), 1))
+        log_z = folds.active.likelihood.log_z(mean, zero, run.data.target)
+        expected += log_z[run.folds != k].sum()
+        for penalty, part in zip(folds.penalty, parts[:, :, k], strict=True):
+            expected -= 0.5 * np.vdot(part, penalty @ part)
+    assert_allclose(value, expected, rtol=1e-6)
+
+
+def test_folds_have_their_share_of_every_class_and_keep_copies_together() -> None:
+    target = np.repeat([0, 1, 2], [50, 30, 20])
+    folds = choose_folds(target, TrainSettings())
+    for code in range(3):
+        counts = np.bincount(folds[target == code], minlength=5)
+        assert counts.max() - counts.min() <= 1
+    origin = np.repeat(np.arange(25), 4)
+    copied = choose_folds(np.repeat(np.arange(25) % 3, 4), TrainSettings(), origin)
+    assert_array_equal(copied, np.repeat(copied[::4], 4))
+    assert len(np.unique(copied)) == 5
+    for settings in (TrainSettings(calibration="none"), TrainSettings(posterior="adf")):
+        assert len(choose_folds(target, settings)) == 0
+    assert len(choose_folds(np.repeat([0, 1], 150), TrainSettings())) == 0
