@@ -83,16 +83,19 @@ def comparison(experiment: Experiment, results: Results) -> dict[str, pd.DataFra
             data: frame.apply(lambda own: f"{own.mean():.3f} ± {own.sem():.3f}")
             for data, frame in scores.items()
         }
-        tables[f"{metric}: means ± standard errors"] = pd.DataFrame(text).T.fillna("-")
+        methods = list(dict.fromkeys(cell.method for cell in experiment.cells))
+        shown = pd.DataFrame(text, index=methods).T.fillna("-")
+        tables[f"{metric}: means ± standard errors"] = shown
     return tables
 
 
 def wide(experiment: Experiment, results: Results, table: pd.DataFrame) -> pd.DataFrame:
-    """Return means and standard errors of all metrics: a line for each data set and method."""
+    """Return means and standard errors of all metrics, over so many finished cells, as lines."""
     found = table.pivot(index=["data", "method"], columns="metric", values=["ours", "se"])
     for metric in ROWS:
         scores = scores_of(experiment, results, metric)
         errors = pd.DataFrame({data: frame.sem() for data, frame in scores.items()})
         found["se", metric] = errors.T.stack()
     found.columns = [name if what == "ours" else f"{name}, se" for what, name in found.columns]
-    return found.dropna(how="all")
+    found.insert(0, "cells", table.groupby(["data", "method"])["seeds"].max())
+    return found[found["cells"] > 0]

@@ -24,7 +24,7 @@ from sparsegp.ivm.pairs import PANEL
 from sparsegp.ivm.rows import GROUP, NARROW, TILE
 from sparsegp.runtime import Runtime
 from sparsegp.runtime.inputs import pack_inputs
-from sparsegp.runtime.threads import usable_cpus
+from sparsegp.runtime.threads import ThreadRuntime, usable_cpus
 from sparsegp.settings import DenseSettings, TrainSettings
 
 logger = logging.getLogger(__name__)
@@ -92,6 +92,13 @@ def shape_of(
     (n, p), n_test = rows.X.shape, 0 if held_out is None else held_out.X.shape[0]
     of_rows = {"itemsize": rows.X.dtype.itemsize, "chunk_rows": max(rows.X.chunks[0])}
     return Shape(n, p, n_classes, settings.rows_to_include(n), settings, n_test, **of_rows, **more)
+
+
+def where(rows: Table, runtime: Runtime) -> dict[str, int]:
+    """Return the fields of the shape of a run on a table that say where it runs."""
+    if isinstance(runtime, ThreadRuntime):
+        return {"n_threads": runtime.n_workers}
+    return {"n_workers": runtime.n_workers, "source_bytes": held_bytes(rows.X)}
 
 
 def held_bytes(X: Any) -> int:
@@ -325,8 +332,21 @@ def check(shape: Shape, runtime: Runtime) -> None:
     SettingsError
         If it cannot; says what would.
     """
-    if estimate(shape)["total_bytes"] > MARGIN * PROCESS * (1 + shape.n_workers) + SMALL:
-        require(shape, [room(), *runtime.run_in_workers(room)])
+    if rooms := _rooms(shape, runtime):
+        require(shape, rooms)
+
+
+def fits(shape: Shape, runtime: Runtime) -> bool:
+    """Return whether a run fits the memory of its processes."""
+    rooms = _rooms(shape, runtime)
+    return not (rooms and shortage(shape, rooms))
+
+
+def _rooms(shape: Shape, runtime: Runtime) -> list[Room]:
+    """Return the room of the driver and of each worker; of none where so little fits anywhere."""
+    if estimate(shape)["total_bytes"] <= MARGIN * PROCESS * (1 + shape.n_workers) + SMALL:
+        return []
+    return [room(), *runtime.run_in_workers(room)]
 
 
 def require(shape: Shape, rooms: Sequence[Room]) -> None:

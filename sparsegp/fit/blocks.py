@@ -26,7 +26,6 @@ from sparsegp.model import SparseModel
 from sparsegp.posterior.refits import keep_up
 from sparsegp.runtime.base import Message
 from sparsegp.runtime.scratch import zeros_in_file
-from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.settings import TrainSettings
 from sparsegp.state import require_shapes
 from sparsegp.types import Booleans, Doubles
@@ -118,11 +117,8 @@ class SparseRun(Run[SparseModel]):
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Refuse a run that does not fit the memory of its processes."""
-        where: dict[str, Any] = {"n_threads": self.runtime.n_workers}
-        if not isinstance(self.runtime, ThreadRuntime):
-            held = memory.held_bytes(rows.X)
-            where = {"n_workers": self.runtime.n_workers, "source_bytes": held}
-        where |= {"block_rows": self.block_rows, "scratch": self.scratch is not None}
+        where = {"block_rows": self.block_rows, "scratch": self.scratch is not None}
+        where |= memory.where(rows, self.runtime)
         shape = memory.shape_of(rows, held_out, n_classes, self.settings, **where)
         memory.check(shape, self.runtime)
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsegp import memory
 from sparsegp.data import SCALINGS, Scaling, Table, table_from_arrays
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting, path_text
@@ -25,7 +26,16 @@ from sparsegp.fit.prepare import Prepared, draw_rows
 from sparsegp.fit.run import Run
 from sparsegp.fit.trial import draw_sample, run_trial
 from sparsegp.interrupt import StopRequest
-from sparsegp.learning.search import MOST_ROWS, OUT_OF_TIME, Choice, Outcome, Plan, Trial, search
+from sparsegp.learning.search import (
+    GROWN,
+    MOST_ROWS,
+    OUT_OF_TIME,
+    Choice,
+    Outcome,
+    Plan,
+    Trial,
+    search,
+)
 from sparsegp.learning.space import Candidates
 from sparsegp.progress import Progress, require_progress
 from sparsegp.runtime import Where, open_runtime
@@ -224,7 +234,7 @@ class Tuning(Run[Tuned]):
                 (n, p),
                 self.n_active,
                 self.max_trials,
-                grows=settings.n_active is None,
+                sizes=self._sizes(),
                 validation=settings.n_validation,
             )
             variances = {
@@ -234,6 +244,22 @@ class Tuning(Run[Tuned]):
             self.choice = asdict(search(candidates, plan, self.try_out))
             self.checkpoint(len(self.trials), due=True)
         return Tuned(**self.choice, trials=tuple(_in_order(self.trials)))
+
+    def _sizes(self) -> list[int]:
+        """Return the numbers of active rows that may be chosen, and fit the memory of the run."""
+        if self.settings.n_active is not None:
+            return []
+        rows, n_classes = self.data.train, len(self.data.classes)
+        where: dict[str, Any] = memory.where(rows, self.runtime)
+
+        def fits(n_active: int) -> bool:
+            settings = replace(self.settings, n_active=n_active)
+            if self.data.summary.n - settings.n_validation(self.data.summary.n) < n_active:
+                return False
+            shape = memory.shape_of(rows, None, n_classes, settings, **where)
+            return memory.fits(shape, self.runtime)
+
+        return [n_active for n_active in GROWN if fits(n_active)]
 
     def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what a checkpoint holds."""

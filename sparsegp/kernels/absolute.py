@@ -67,11 +67,14 @@ class Absolute(ByColumn):
         by_column = np.array([(q * t * self._decline(t)).sum() for t in ratios])
         return by_column if len(self.scales) > 1 else by_column.sum(keepdims=True)
 
-    def _slopes(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
-        q = weights * self._outer_decline(Pair(X, Z))
-        steep = (np.sign(t) * self._decline(np.abs(t)) for t in self._ratios(X, Z))
-        signed = [np.einsum("ij,ij->i", q, each) for each in steep]
-        return np.asarray(-np.stack(signed, axis=1) / self.scales)
+    def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
+        q, columns = factors * self._outer_decline(Pair(X, Z)), []
+        for t in self._ratios(X, Z):
+            steep = np.sign(t)
+            steep *= self._decline(np.abs(t, out=t))
+            steep *= q
+            columns.append((steep @ weights).T)
+        return np.asarray(-np.stack(columns, axis=2) / self.scales)
 
 
 class Exponential(Absolute):

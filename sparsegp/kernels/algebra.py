@@ -43,8 +43,8 @@ class Constant(Kernel, name="constant"):
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
         return np.array([self.value * weights.sum()])
 
-    def _slopes(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
-        return np.zeros_like(X)
+    def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
+        return np.zeros((weights.shape[1], *X.shape))
 
     def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
         """No slopes; see `Kernel.slope_variances`."""
@@ -131,9 +131,9 @@ class Joint(Kernel):
         pairs = zip(self.parts, self._weights(weights, lambda part: part.diag(X)), strict=True)
         return np.concatenate([part.pull_back_diag(X, own) for part, own in pairs])
 
-    def _slopes(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
-        pairs = zip(self.parts, self._weights(weights, lambda part: part(X, Z)), strict=True)
-        return np.asarray(sum(part.slopes(X, Z, own) for part, own in pairs))
+    def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
+        pairs = zip(self.parts, self._weights(factors, lambda part: part(X, Z)), strict=True)
+        return np.asarray(sum(part._slopes(X, Z, own, weights) for part, own in pairs))
 
     def _weights(self, weights: Doubles, evaluate: Callable[[Kernel], Floats]) -> Iterator[Doubles]:
         """Yield for each part the weights of its own derivatives: in a product, times the rest."""

@@ -60,8 +60,11 @@ class Kernel(ABC):
         """Return what `pull_back_diag` does; the arrays may not be overwritten."""
 
     @abstractmethod
-    def _slopes(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
-        """Return what `slopes` does; the arrays may not be overwritten."""
+    def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
+        """Return sum_j f_ij w_jr dk(x_i, z_j) / dx_i, (R, n, p), for factors f (n, m).
+
+        The arrays may not be overwritten.
+        """
 
     @abstractmethod
     def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
@@ -129,36 +132,39 @@ class Kernel(ABC):
         SettingsError, DataError
             As for the covariance matrix, and if the shapes do not match.
         """
-        return self._pull_back(*self._checked(X, Z, weights))
+        self._check_shapes(X, Z, weights, "(n, m)", (len(X), len(Z)))
+        return self._pull_back(*(np.asarray(array, np.float64) for array in (X, Z, weights)))
 
     def slopes(self, X: Floats, Z: Floats, weights: Doubles) -> Doubles:
-        """Return sum_j w_ij dk(x_i, z_j) / dx_i, (n, p), in float64.
+        """Return sum_j w_jr dk(x_i, z_j) / dx_i, (R, n, p), in float64.
 
-        With coefficients w_j in every row these are the gradients at x_i of the function
-        sum_j w_j k(x, z_j). Where a kernel has a corner its slope is zero.
+        These are the gradients at x_i of the functions sum_j w_jr k(x, z_j). Where a kernel has a
+        corner its slope is zero.
 
         Parameters
         ----------
         X : (n, p)
         Z : (m, p)
-        weights : (n, m)
+        weights : (m, R)
 
         Raises
         ------
         SettingsError, DataError
             As `pull_back`.
         """
-        return self._slopes(*self._checked(X, Z, weights))
+        self._check_shapes(X, Z, weights, "(m, R)", (len(Z), *weights.shape[1:2]))
+        X, Z, weights = (np.asarray(array, np.float64) for array in (X, Z, weights))
+        return self._slopes(X, Z, np.ones((len(X), len(Z))), weights)
 
-    def _checked(self, X: Floats, Z: Floats, weights: Doubles) -> tuple[Doubles, ...]:
-        """Return the arrays in float64."""
+    def _check_shapes(
+        self, X: Floats, Z: Floats, weights: Doubles, rule: str, shape: tuple[int, ...]
+    ) -> None:
         self._check(X=X, Z=Z)
-        if X.ndim != 2 or Z.ndim != 2 or weights.shape != (len(X), len(Z)):
+        if X.ndim != 2 or Z.ndim != 2 or weights.ndim != 2 or weights.shape != shape:
             raise DataError(
-                "X, Z and weights must have shapes (n, p), (m, p) and (n, m), got "
+                f"X, Z and weights must have shapes (n, p), (m, p) and {rule}, got "
                 f"{X.shape}, {Z.shape} and {weights.shape}"
             )
-        return tuple(np.asarray(array, np.float64) for array in (X, Z, weights))
 
     def pull_back_diag(self, X: Floats, weights: Doubles) -> Doubles:
         """Return sum_i w_i dk(x_i, x_i) / dt for every log parameter t, (q,).

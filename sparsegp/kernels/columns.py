@@ -98,5 +98,5 @@ class ARD(ByColumn, name="ard"):
         crossed = np.einsum("kj,kj->j", q.T @ X, Z)
         return np.asarray((squares - 2 * crossed) / self.scales**2)
 
-    def _slopes(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
-        return towards(X, Z, weights * self._matrix(Pair(X, Z))) / self.scales**2
+    def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
+        return towards(X, Z, factors * self._matrix(Pair(X, Z)), weights) / self.scales**2

@@ -6,7 +6,7 @@ import numpy as np
 
 from sparsegp.kernels.base import Kernel
 from sparsegp.kernels.checks import positive, within
-from sparsegp.kernels.pair import Pair
+from sparsegp.kernels.pair import Pair, weighted_sums
 from sparsegp.types import Doubles, Floats
 
 
@@ -39,8 +39,8 @@ class Linear(Kernel, name="linear"):
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
         return np.array([weights @ self._diag(X)])
 
-    def _slopes(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
-        return self.variance * (weights @ Z)
+    def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
+        return self.variance * weighted_sums(factors, weights, Z)
 
     def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
         """Return them for centred columns; see `Kernel.slope_variances`."""

@@ -80,6 +80,12 @@ def half_squared_norms(X: Floats, weights: Floats | None = None) -> Floats:
     return norms
 
 
-def towards(X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
-    """Return sum_j w_ij (z_j - x_i), (n, p)."""
-    return np.asarray(weights @ Z - X * weights.sum(axis=1, keepdims=True))
+def towards(X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
+    """Return sum_j f_ij w_jr (z_j - x_i), (R, n, p)."""
+    totals = np.asarray(factors @ weights)
+    return weighted_sums(factors, weights, Z) - totals.T[:, :, np.newaxis] * X
+
+
+def weighted_sums(factors: Doubles, weights: Doubles, Z: Doubles) -> Doubles:
+    """Return sum_j f_ij w_jr z_j, (R, n, p)."""
+    return np.asarray(factors @ (weights.T[:, :, np.newaxis] * Z))

@@ -73,10 +73,10 @@ class Isotropic(Kernel):
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
         return np.zeros(1)  # f(0) = 1 for every length scale
 
-    def _slopes(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
+    def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
         assert self.length_scale is not None
         decline = np.asarray(self._decline(self._exponent(Pair(X, Z))), np.float64)
-        return towards(X, Z, weights * decline) / self.length_scale**2
+        return towards(X, Z, factors * decline, weights) / self.length_scale**2
 
     def _exponent(self, pair: Pair) -> Floats:
         """Return G = -r^2 / 2, (..., n, m)."""

@@ -33,19 +33,20 @@ BRIEF_ROWS, BRIEF_ACTIVE = 3000, 300
 """The same of a brief search."""
 SHARES = (4, 2, 1, 1)
 """Of the trials of a tuning, for each rung."""
-LEAST_TRIALS = 2 * len(SHARES) + 2
+LEAST_TRIALS = 2 * len(SHARES) + 3
 """Of a tuning: with fewer none is spent on relevances."""
 ROWS_A_COLUMN, LEAST_FOR_COLUMNS = 8, 300
 """With fewer rows for each column, or fewer in all, relevances are chance."""
 LEAST_FOR_SEARCH = 100
 """With fewer rows a brief search finds chance."""
-STEPS, REFINED = 2, 2
-"""Fits anew with the relevances of the one before; and how many candidates are given that."""
+STEPS, REFINED, FINALISTS = 2, 3, 2
+"""Fits anew with the relevances of the one before; how many candidates are given that; and how many
+take part in the first size of more active rows."""
 GROWN, ENOUGH = (1000, 2000, 4000), 2000
 """Active rows, where their number is open; and up to how many more of them need not lead."""
 ALL_RUNGS, OUT_OF_TIME = "all rungs", "max_seconds"
 """What may end a search."""
-WIDENS = re.compile(r"\b(rbf|ard|laplace)\(")
+WIDENS = re.compile(r"\b(rbf|ard|laplace|additive)\(")
 """Kernels that can have a length scale for every column."""
 
 
@@ -157,7 +158,7 @@ class Plan:
         n_active: int,
         max_trials: int | None,
         *,
-        grows: bool = False,
+        sizes: Sequence[int] = (),
         validation: Callable[[int], int] = lambda _: 0,
     ) -> "Plan":
         """Return the plan for rows to train on.
@@ -174,8 +175,8 @@ class Plan:
             Trials of a tuning, besides those that grow the active set; None for a brief search,
             of no more than the first candidates, and of none where few rows or many columns make
             it chance.
-        grows : bool
-            Whether the number of active rows is open.
+        sizes : sequence of int
+            Numbers of active rows that may be chosen, rising; none if theirs was given.
         validation : callable
             From rows to those of them that cannot become active.
         """
@@ -196,10 +197,11 @@ class Plan:
                 rows = min(last, max(LEAST_ROWS, last // ETA**steps))
                 d = min(-(-wanted * rows // last), rows - validation(rows))
                 rungs.append(Rung(rows, d, count))
-        most, sizes = (last - validation(last)) * 4 // 5, list[int]()
-        if grows and most >= GROWN[0]:  # else all rows become active
-            sizes = [*dict.fromkeys(min(d, most) for d in GROWN)]
-        return cls(rungs, by_column, [Rung(last, d, 1) for d in sizes])
+        most = (last - validation(last)) * 4 // 5
+        if sizes and most < sizes[0]:  # all rows become active
+            sizes = ()
+        grown = [Rung(last, d, 1) for d in dict.fromkeys(min(d, most) for d in sizes)]
+        return cls(rungs, by_column, grown)
 
 
 def counts(max_trials: int) -> list[int]:
@@ -301,7 +303,7 @@ class Search:
         return True
 
     def refine(self) -> bool:
-        """Learn a length scale for every column, from the best smooth and the best rough kernel."""
+        """Learn a length scale for every column, from the best smooth and two rough kernels."""
         known = self.candidates.known
         able = [n for n in self._ranking() if WIDENS.search(known[n].kernel)]
         rough = {n: "laplace" in known[n].kernel for n in able}
@@ -357,7 +359,7 @@ class Search:
         near = [n for n in self._ranking() if not best.leads(self.outcomes[n], 2.0)]
         others = {(self.outcomes[n].kernel, known[n].scaling): n for n in reversed(near)}
         others.pop((best.kernel, known[self.winner].scaling), None)
-        return [self.winner, *sorted(others.values(), key=near.index)][:REFINED]
+        return [self.winner, *sorted(others.values(), key=near.index)][:FINALISTS]
 
     def _grown(self, number: int, place: int, rung: Rung) -> Trial:
         """Return the trial of a candidate with more active rows."""

@@ -228,18 +228,20 @@ def test_gradient_against_finite_differences(kernel, formula, diag, X, Z):
 
 @every_kernel
 def test_slopes_against_finite_differences(kernel, formula, X, Z):
-    weights = np.random.default_rng(8).normal(size=(len(X), len(Z)))
+    weights = np.random.default_rng(8).normal(size=(len(Z), 3))
     slopes, step = kernel.slopes(X, Z, weights), 2e-7
     for j in range(P):
         shifts = (X + step * np.eye(P)[j], X - step * np.eye(P)[j])
-        above, below = ((weights * kernel(shifted, Z)).sum(axis=1) for shifted in shifts)
+        above, below = (kernel(shifted, Z) @ weights for shifted in shifts)
         expected = (above - below) / (2 * step)
-        np.testing.assert_allclose(slopes[:, j], expected, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(slopes[:, :, j], expected.T, rtol=1e-6, atol=1e-6)
 
 
 def test_pull_back_checks_its_arrays(X, Z):
     with pytest.raises(DataError, match=r"\(n, m\), got \(40, 5\), \(7, 5\) and \(7, 40\)"):
         RBF(1).pull_back(X, Z, np.ones((7, 40)))
+    with pytest.raises(DataError, match=r"\(m, R\), got \(40, 5\), \(7, 5\) and \(40, 7\)"):
+        RBF(1).slopes(X, Z, np.ones((40, 7)))
     with pytest.raises(DataError, match=r"\(n,\), got \(40, 5\) and \(40, 1\)"):
         RBF(1).pull_back_diag(X, np.ones((40, 1)))
 

@@ -57,20 +57,22 @@ def test_sizes_of_a_large_table() -> None:
 )
 def test_columns_that_can_have_their_own_length_scales(n: int, p: int, able: bool) -> None:
     assert Plan.of((n, p), 20, 40).by_column == able
-    assert not Plan.of((n, p), 20, 9).by_column
+    assert not Plan.of((n, p), 20, 10).by_column
 
 
 def test_a_brief_search() -> None:
-    plan = Plan.of((60000, 20), 1000, None, grows=True)
+    plan = Plan.of((60000, 20), 1000, None, sizes=module.GROWN)
     assert plan.rungs == [Rung(module.BRIEF_ROWS, module.BRIEF_ACTIVE, None)]
     assert [rung.n_active for rung in plan.grown] == list(module.GROWN)
     assert {rung.rows for rung in plan.grown} == {module.MOST_ROWS}
     assert Plan.of((60000, 20), 200, None).grown == []  # the number was given
     sizes = [Rung(1800, 1000, 1), Rung(1800, 1440, 1)]
-    assert Plan.of((1800, 20), 1000, None, grows=True).grown == sizes
-    assert Plan.of((1240, 20), 1000, None, grows=True).grown == []  # nearly all become active
+    assert Plan.of((1800, 20), 1000, None, sizes=module.GROWN).grown == sizes
+    assert (
+        Plan.of((1240, 20), 1000, None, sizes=module.GROWN).grown == []
+    )  # nearly all become active
     for shape in ((99, 2), (60000, 257)):
-        plan = Plan.of(shape, 50, None, grows=True)
+        plan = Plan.of(shape, 50, None, sizes=module.GROWN)
         assert (plan.rungs, plan.by_column, plan.grown) == ((), False, ())
 
 
@@ -112,7 +114,9 @@ def hash_of(text: str) -> float:
     return float(np.random.default_rng(list(text.encode())).random())
 
 
-def outcome(nature: Nature, max_trials: int | None = 14, n: int = 500, **how: bool) -> Choice:
+def outcome(
+    nature: Nature, max_trials: int | None = 14, n: int = 500, **how: Sequence[int]
+) -> Choice:
     candidates = Candidates("50*rbf", RULES, 0)
     return search(candidates, Plan.of((n, 2), 60, max_trials, **how), nature.try_out)
 
@@ -121,8 +125,9 @@ def test_nothing_is_tried_twice_and_the_kernel_of_the_settings_on_every_rung() -
     nature = Nature()
     outcome(nature)
     sizes = [(t.kernel, t.rows, t.n_active, t.steps) for t in nature.trials]
-    assert len(set(sizes)) == len(sizes) == 14
-    assert [trial.steps for trial in nature.trials] == [0] * 12 + [module.STEPS] * module.REFINED
+    assert len(set(sizes)) == len(sizes) <= 14
+    steps = [trial.steps for trial in nature.trials]
+    assert steps in [[0] * 11 + [module.STEPS] * n for n in (2, module.REFINED)]
     nature = Nature()
     outcome(nature, n=50000)
     assert [t.rung for t in nature.trials if t.number == 0] == [0, 1, 2]  # the last has its size
@@ -144,7 +149,7 @@ def test_what_leads_by_chance_is_not_chosen() -> None:
     assert (found.kernel, found.nlpp) == (GIVEN, nature.of(GIVEN))
 
 
-@pytest.mark.parametrize("time", [0, 1, 3, 5, 11, 12])
+@pytest.mark.parametrize("time", [0, 1, 3, 5, 11])
 def test_no_rung_counts_that_was_not_completed(time: int) -> None:
     nature = Nature(time=time)
     found = outcome(nature, n=50000)
@@ -160,7 +165,7 @@ def test_no_rung_counts_that_was_not_completed(time: int) -> None:
     kernels = [t.kernel for t in nature.trials if t.rung == counted and not t.steps]
     if time == 0:
         assert (found.kernel, found.nlpp) == (GIVEN, None)
-    elif time < 12:
+    elif time < 11:
         assert found.kernel == min(kernels, key=nature.of)
 
 
@@ -192,7 +197,7 @@ def test_active_rows_are_doubled_as_long_as_that_pays(
 ) -> None:
     nature = Nature(nlpp)
     nature.noise = noise
-    found = outcome(nature, None, n=50000, grows=True)
+    found = outcome(nature, None, n=50000, sizes=module.GROWN)
     counts = [t.n_active for t in nature.trials if t.n_active in module.GROWN]
     assert list(dict.fromkeys(counts)) == tried
     assert found.n_active == n_active
@@ -205,13 +210,13 @@ def test_all_that_may_be_best_have_the_first_of_them_and_learn_relevances_anew()
     for noise, finalists in ((0.0, 1), (0.1, 2)):
         nature = Nature(nlpp)
         nature.noise = noise
-        outcome(nature, None, n=50000, grows=True)
+        outcome(nature, None, n=50000, sizes=module.GROWN)
         steps = [t.steps for t in nature.trials if t.n_active in module.GROWN]
         assert steps == [1] * finalists + [0, 0]
 
 
 def test_a_brief_search_of_little_is_none() -> None:
     nature = Nature()
-    found = outcome(nature, None, n=60, grows=True)
+    found = outcome(nature, None, n=60, sizes=module.GROWN)
     assert found == Choice(GIVEN, "auto", None, None, "all rungs")
     assert not nature.trials

@@ -87,7 +87,7 @@ def test_annealed_evidence_is_near_that_of_ep():
 
 def test_differences_of_a_kernel_are_timed():
     spec = {**BINARY, "kernel": "laplace", "extra": "pipelines.extras.differences"}
-    figures = done(IRIS.against_rest(1), **spec)["figures"]
+    figures = done(against_rest(IRIS, 1), **spec)["figures"]
     assert figures["vector bits"] in (128, 256, 512)
     assert 0.0 < figures["instructions / those of products"] < 10.0
     assert figures["differences / those through memory"] > 0.0

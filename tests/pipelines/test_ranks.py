@@ -38,6 +38,7 @@ def test_tables_beside_rivals(written, tmp_path, monkeypatch):
     assert re.search("^# versions: Python .*numpy", lines, re.M)
     table = pd.read_csv(io.StringIO(lines), comment="#", index_col=[0, 1])
     assert set(table.index) == {(d, m) for d in ("toy", "iris") for m in ("ours", "logistic")}
+    assert table["cells"].to_dict() == {at: 1 + (at[0] == "iris") for at in table.index}
     assert (table["test NLPP, bounded, se"] > 0).all()
     kept = (folder / "cells.jsonl").read_text()
     page = CliRunner().invoke(main, [*options, "--report", "page"])
