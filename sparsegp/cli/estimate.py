@@ -11,6 +11,13 @@ from sparsegp.cli.grouped import GroupedCommand
 from sparsegp.cli.output import json_line, pairs, plural, show, size
 from sparsegp.errors import SettingsError
 
+SELECTING, ROUNDS, A_ROW, FACTORS, STARTING = 2.0, 60.0, 25e3, 60.0, 1.0
+"""Time of a selection by that of its bare products; rounds of a posterior, operations for each row
+and class in one, and for each cube of active rows; seconds to start. From three runs, two cores."""
+
+TRIED_SECONDS = 0.05
+"""For which products of matrices are tried."""
+
 
 @click.command(cls=GroupedCommand)
 @click.argument("data")
@@ -28,7 +35,9 @@ from sparsegp.errors import SettingsError
 def estimate(
     data: str, test: str | None, label_column: str | None, as_json: bool, **options: Any
 ) -> None:
-    """Estimate what training on DATA will take: memory of each process, products, checkpoints.
+    """Estimate what training on DATA will take: time, memory of each process, checkpoints.
+
+    The time is rough: products of matrices are tried for a moment on one thread of this machine.
 
     The options are those of `train`. With --workers, memory is that of processes on this machine.
     With --cluster, the file says how many workers there are; nothing is started.
@@ -58,7 +67,49 @@ def estimate(
     found |= {"available_bytes": free, **fits}
     if "would_fit" in found:
         found["would_fit"] = [shared.as_typed(each) for each in found["would_fit"]]
+    found["seconds"] = seconds(found, settings, shape.n_workers or shape.n_threads)
     show([json_line(found)] if as_json else pairs(words(found)))
+
+
+def seconds(found: dict[str, Any], settings: Any, threads: int) -> float:
+    """Return roughly the seconds of a run; of a dense method those of one factorisation.
+
+    Parameters
+    ----------
+    found : dict
+        An estimate.
+    settings : TrainSettings or DenseSettings
+    threads : int
+        Threads or workers that compute at a time.
+    """
+    speed = operations_per_second()
+    if "flops" in found:
+        return float(found["flops"] / speed)
+    n, d, latent = found["rows"], found["n_active"], max(found["classes"], 1)
+    selections = settings.major_steps + 1 if settings.learn == "evidence" else 1
+    work = SELECTING * selections * (found["kernel_flops"] + found["stub_flops"])
+    alone = 0.0  # of the driver
+    if settings.posterior == "all":
+        work += 2.0 * n * d**2 * found["kernels"] + ROUNDS * n * latent * (4.0 * d + A_ROW)
+        alone = FACTORS * found["kernels"] * d**3
+    return float(STARTING + (work / threads + alone) / speed)
+
+
+def operations_per_second() -> float:
+    """Return how many a thread of this machine does in products of matrices, roughly."""
+    import time
+
+    import numpy as np
+
+    from sparsegp.blas import single_threaded_blas
+
+    left, right = np.ones((256, 1000), np.float32), np.ones((1000, 256), np.float32)
+    best, until = float("inf"), time.perf_counter() + TRIED_SECONDS
+    with single_threaded_blas():
+        while (began := time.perf_counter()) < until:
+            left @ right
+            best = min(best, time.perf_counter() - began)
+    return 2.0 * left.size * 256 / best
 
 
 def place(options: dict[str, Any]) -> tuple[dict[str, Any], bool]:
@@ -102,6 +153,8 @@ def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "memory", f"{size(need)}{workers}"
     if "elsewhere" in found:
         need = found["driver_bytes"]
+    time_of = " for one factorisation" if "flops" in found else ""
+    yield "time", f"about {found['seconds']:.2g} s{time_of}, roughly, on such processors as here"
     free = f"the {size(found['available_bytes'])} that are free on this machine"
     no = f"no: {size(need)} exceed {free}; {would_fit or 'not even one active row'} would fit"
     yield "fits", f"yes, in {free}" if found["fits"] else no

@@ -60,10 +60,10 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
         Rows in a block.
     scratch : path, optional
         Directory for files that hold scaled inputs and stub matrices instead of memory.
-    runtime : Runtime or str or path, optional
-        Where to run: "threads=4", "workers=2" (local processes), the address of a scheduler or the
-        ``*.json`` that it wrote, a cluster's ``*.yaml``; see `sparsegp.runtime.open_runtime`. By
-        default threads on all processors.
+    runtime : Runtime or Client or str or path, optional
+        Where to run: "threads=4", "workers=2" (local processes), a client of Dask, the address of a
+        scheduler or the ``*.json`` that it wrote, a cluster's ``*.yaml``; see
+        `sparsegp.runtime.open_runtime`. By default threads on all processors.
     progress : Progress, optional
     **settings
         Fields of `TrainSettings`, with whose ``kernel="auto"`` the kernel is chosen first, as by

@@ -10,14 +10,17 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from sparsegp.errors import SettingsError
 from sparsegp.fields import path_text
 from sparsegp.runtime.base import Runtime as Runtime
 
-Where: TypeAlias = Runtime | str | os.PathLike[str] | None
-"""A runtime, or in words where to run: see `open_runtime`."""
+if TYPE_CHECKING:
+    from distributed import Client
+
+Where: TypeAlias = "Runtime | Client | str | os.PathLike[str] | None"
+"""A runtime, a client of Dask, or in words where to run: see `open_runtime`."""
 
 
 @contextmanager
@@ -28,12 +31,12 @@ def open_runtime(
 
     Parameters
     ----------
-    where : Runtime or str or path, optional
+    where : Runtime or Client or str or path, optional
         "threads=4" of this process (by default as many as there are processors); "workers=2",
         processes of this machine; the address of a running Dask scheduler, such as
         "tcp://10.0.0.5:8786", or the file ``*.json`` that it wrote; a file ``*.yaml`` that says
         which cluster to start or to use (`sparsegp.runtime.clusters`). A runtime that is open
-        stays open.
+        stays open, and so does a `distributed.Client`, in whose workers it runs.
     tls : path, optional
         Folder with the certificate of that scheduler: ca.pem, cert.pem, key.pem.
 
@@ -50,6 +53,11 @@ def open_runtime(
     """
     if isinstance(where, Runtime):
         yield where
+    elif hasattr(where, "scheduler_info"):
+        from sparsegp.runtime.dask import DaskRuntime  # noqa: PLC0415 - loads distributed
+
+        with DaskRuntime(where) as runtime:
+            yield runtime
     else:
         with _opened(where, None if tls is None else Path(path_text("tls", tls))) as runtime:
             yield runtime

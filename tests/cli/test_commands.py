@@ -198,6 +198,8 @@ class TestEstimate:
         assert record["blocks"]["stub"] == 3 * 512 * 50 * 4  # two tiles on one of two workers
         assert record["worker_bytes"] > record["blocks"]["stub"]
         assert record["fits"] is True
+        assert 0 < record["seconds"] < 30
+        assert re.search("time +about .* s, roughly", invoke("estimate", files / "pair.npz").stdout)
 
     def test_what_would_fit(self, files, invoke, monkeypatch):
         room = Room("this process", "here", 10**6)

@@ -111,7 +111,7 @@ def test_client_of_the_caller_and_persisted_inputs(scheduler_file: Path) -> None
         Client(scheduler_file=str(scheduler_file), set_as_default=False) as client,
     ):
         X = client.persist(da.arange(8.0, chunks=4))
-        with DaskRuntime(client) as runtime:
+        with open_runtime(client) as runtime:
             runtime.build(Tally, [{"index": k, "rows": X.blocks[k]} for k in range(2)])
             found = np.concatenate(runtime.map_blocks("values"))
             np.testing.assert_array_equal(found, np.arange(8.0))
