@@ -30,6 +30,7 @@ RUNS: dict[str, tuple[object, ...]] = {
     "all": ("--n-active", 300, "--tolerance", "1e-9", "--kernel", "100*rbf(1)", *ROUNDS),
     "learnt": ("--n-active", 30, *LEARN, "--checkpoint-every", 10),
     "tuned": ("--n-active", 40, "--tune", "--max-trials", 10),
+    "auto": ("--n-active", 60, "--kernel", "auto"),
     "gibbs": ("--method", "gibbs(chains=4, samples=100, thin=20, particles=0)"),
 }
 KILLS = int(os.environ.get("SPARSEGP_KILLS", "4"))
