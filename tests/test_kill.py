@@ -148,7 +148,7 @@ def killed(run: Path, arguments: tuple[object, ...], kills: int, seconds: float,
 )
 def test_killed_at_any_instant(name: str, kills: int, clusters: Path, tmp_path: Path) -> None:
     """The result is that of a run that was never killed. Runs are begun until there were enough."""
-    data = {"learnt": "toy", "tuned": "toy", "gibbs": "iris"}.get(name, clusters)
+    data = {"learnt": "toy", "tuned": "toy", "auto": "wine", "gibbs": "iris"}.get(name, clusters)
     arguments = (data, *RUNS[name], "--workers", 2)
     seconds = train(*arguments, "--out", tmp_path / "whole")
     expected = outcome(tmp_path / "whole", data)
