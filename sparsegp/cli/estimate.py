@@ -7,11 +7,12 @@ from typing import Any
 import click
 
 from sparsegp.cli import options as shared
+from sparsegp.cli.grouped import GroupedCommand
 from sparsegp.cli.output import json_line, pairs, plural, show, size
 from sparsegp.errors import SettingsError
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("data")
 @shared.test
 @shared.task

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from sparsegp.cli.grouped import Names
 from sparsegp.errors import SettingsError
 from sparsegp.settings import SPARSE, DenseSettings, Setting, TrainSettings, declared
 
@@ -45,7 +46,8 @@ def of_setting(setting: Setting) -> Options:
         return click.option(name, setting.name, help=words, **flag)
     words += f"  [{as_typed(default)}]" if default else ""
     metavar = {int: "N", float: "X"}.get(setting.kind, "NAME" if setting.choices else "TEXT")
-    return click.option(name, setting.name, type=setting.kind, metavar=metavar, help=words)
+    kind = Names(setting) if setting.choices else setting.kind
+    return click.option(name, setting.name, type=kind, metavar=metavar, help=words)
 
 
 def as_typed(text: str) -> str:

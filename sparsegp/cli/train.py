@@ -11,6 +11,7 @@ import click
 
 from sparsegp.cli import options as shared
 from sparsegp.cli import virtual
+from sparsegp.cli.grouped import GroupedCommand
 from sparsegp.cli.output import json_line, listed, pairs, percent, plural, seconds_of, show, size
 from sparsegp.errors import SettingsError
 
@@ -23,7 +24,7 @@ CHOSEN = ("kernel", "scaling", "n_active")
 RUN = ("block_rows", "scratch", "checkpoint_every", "keep_last")
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("data")
 @shared.test
 @shared.text("--out", "DIR", "Directory or URL of the run.  [sparsegp-run-<name of DATA>]")
@@ -170,7 +171,7 @@ def headline(record: dict[str, Any], evaluation: "Evaluation | RegressionEvaluat
         nlpp = record["validation_nlpp"]
         if nlpp is None:
             return "trained; --test FILE would show how well"
-        return f"nlpp {nlpp:.4f} nats on validation rows, which is hopeful; --test FILE shows more"
+        return f"nlpp {nlpp:.4f} nats on the validation rows (optimistic: they chose some settings)"
     rows = plural(record["n"], "held-out row")
     if "r2" in record:
         return f"r2 {record['r2']:.4f} on {rows}"

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from sparsegp.cli import options as shared
+from sparsegp.cli.grouped import GroupedCommand
 from sparsegp.cli.output import json_line, pairs, plural, records_table, seconds_of, show
 
 COUNTS = ("rung", "rows", "n_active", "number", "steps")
@@ -17,7 +18,7 @@ OPEN = ("kernel", "scaling")
 """What a trial and a choice have both."""
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("data")
 @shared.text("--out", "DIR", "Directory or URL of the records.  [sparsegp-tune-<name of DATA>]")
 @shared.limits

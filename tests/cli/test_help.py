@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from sparsegp.cli.grouped import GROUPS, SELDOM
 from sparsegp.cli.options import settings_of
 from sparsegp.cli.program import program
 from sparsegp.cli.train import train
@@ -43,7 +44,7 @@ def test_every_setting_has_an_option(owner):
 
 
 def test_settings_are_spelt_as_options(invoke):
-    shown = " ".join(invoke("train", "--help").output.split())
+    shown = " ".join(invoke("train", "--help-all").output.split()).replace("- ", "-")
     for words in (
         "With --sites moments: ",
         "With --stub-entries: ",
@@ -53,6 +54,38 @@ def test_settings_are_spelt_as_options(invoke):
         assert words in shown
     assert not re.search(rf"({'|'.join(declared(TrainSettings))})=|With \w+:|Do not", shown)
     assert all(f"`{name}`" in shown for name in CATALOG)
+
+
+def test_help_is_in_groups_and_what_is_seldom_needed_is_behind_another_option(invoke):
+    for command in ("train", "tune", "estimate"):
+        short, long = (invoke(command, f"--help{more}").output for more in ("", "-all"))
+        assert re.findall(r"^(\w.*):$", short, re.M) == [*GROUPS]
+        assert re.findall(r"^(\w.*):$", long, re.M) == [*GROUPS, SELDOM]
+        assert "--help " in short
+        assert "--n-nodes" in long
+        assert "--n-nodes" not in short
+        assert "--help-all" in short
+    known = {parameter.name for parameter in train.params}
+    assert {name for names in GROUPS.values() for name in names} <= known | {"help"}
+
+
+def test_names_are_completed(monkeypatch, invoke):
+    (option,) = (each for each in train.params if each.name == "criterion")
+    context = train.make_context("train", ["digits"])
+    assert [each.value for each in option.shell_complete(context, "re")] == ["residual"]
+
+
+def test_options_from_a_file(invoke, files, tmp_path, last_json):
+    path = tmp_path / "run.toml"
+    path.write_text(
+        f'out = "{tmp_path / "run"}"\nn-active = 9\nno-lazy = true\nseed = 1\nquiet = true'
+    )
+    arguments = ("train", files / "only.npz", "--config", path, "--seed", 2, "--json")
+    settings = last_json(invoke(*arguments).stdout)["settings"]
+    assert (settings["n_active"], settings["seed"], settings["lazy"]) == (9, 2, False)
+    for text, message in (("n-actve = 3", "'n-actve' must be an option"), ("= 3", "as TOML")):
+        path.write_text(text)
+        assert message in invoke(*arguments, code=2).stderr
 
 
 def test_program(invoke):

@@ -1,0 +1,122 @@
+"""Commands of many options: help in groups, and a file that may give the options."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from sparsegp.errors import DataError, SettingsError, quoted
+from sparsegp.fields import Setting
+
+GROUPS = {
+    "Data": ("test", "label_column", "task", "scaling", "virtual"),
+    "Model": ("kernel", "likelihood", "learn", "tuned", "max_seconds"),
+    "Method": ("method", "n_active", "criterion", "posterior", "seed"),
+    "Run": ("out", "resume", "overwrite", "config", "quiet", "as_json", "help", "help_all"),
+    "Where to run": ("threads", "workers", "scheduler", "cluster"),
+}
+"""Options of the plain help; all others are for --help-all."""
+
+SELDOM = "Seldom needed"
+
+
+class Names(click.types.StringParamType):
+    """One of the names that a setting may have, for completion; the Python API checks them."""
+
+    name = "name"
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the names that begin so."""
+        names = map(str, self.setting.names)
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+class GroupedCommand(click.Command):
+    """A command whose help shows its options in groups, and takes options from --config."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.params += [
+            click.Option(
+                ["--config"],
+                metavar="FILE.toml",
+                is_eager=True,
+                expose_value=False,
+                callback=_take_config,
+                help="Options by name, such as n-active = 500, where they are not given here.",
+            ),
+            click.Option(
+                ["--help-all"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=_show_all,
+                help="Show all options, also those that are seldom needed.",
+            ),
+        ]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, a section for each group."""
+        params = (each for each in self.get_params(ctx) if isinstance(each, click.Option))
+        options = {"help" if "--help" in each.opts else each.name: each for each in params}
+        sections = {
+            group: [options.pop(name) for name in names if name in options]
+            for group, names in GROUPS.items()
+        }
+        if ctx.meta.get(SELDOM):
+            sections[SELDOM] = list(options.values())
+        for group, some in sections.items():
+            records = (each.get_help_record(ctx) for each in some)
+            if found := [record for record in records if record is not None]:
+                with formatter.section(group):
+                    formatter.write_dl(found)
+
+
+def _show_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.meta[SELDOM] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+def _take_config(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    """Let the options in a file stand for those that are not given.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read.
+    SettingsError
+        If it has what is no option of the command.
+    """
+    if value is None or ctx.resilient_parsing:
+        return
+    try:
+        found = tomllib.loads(Path(value).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DataError(f"cannot read {value} as TOML: {reason}") from None
+    params = {word.lstrip("-"): each for each in ctx.command.params for word in each.opts}
+    taken = {}
+    for key, given in found.items():
+        each = params.get(key.replace("_", "-"), params.get(key))
+        flag = each if isinstance(each, click.Option) and each.is_flag else None
+        if (
+            each is None
+            or isinstance(given, dict | list)
+            or (flag is None) == isinstance(given, bool)
+        ):
+            raise SettingsError(
+                f"{value}: {quoted(key)} must be an option of `{ctx.info_name}` with a number or a "
+                "text, or a flag with true or false"
+            )
+        if given is not False:
+            taken[str(each.name)] = given if flag is None else flag.flag_value
+    ctx.default_map = taken
