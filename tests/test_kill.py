@@ -30,6 +30,7 @@ RUNS: dict[str, tuple[object, ...]] = {
     "all": ("--n-active", 300, "--tolerance", "1e-9", "--kernel", "100*rbf(1)", *ROUNDS),
     "learnt": ("--n-active", 30, *LEARN, "--checkpoint-every", 10),
     "tuned": ("--n-active", 40, "--tune", "--max-trials", 10),
+    "auto": ("--n-active", 60, "--kernel", "auto"),
     "gibbs": ("--method", "gibbs(chains=4, samples=100, thin=20, particles=0)"),
 }
 KILLS = int(os.environ.get("SPARSEGP_KILLS", "4"))
@@ -147,7 +148,7 @@ def killed(run: Path, arguments: tuple[object, ...], kills: int, seconds: float,
 )
 def test_killed_at_any_instant(name: str, kills: int, clusters: Path, tmp_path: Path) -> None:
     """The result is that of a run that was never killed. Runs are begun until there were enough."""
-    data = {"learnt": "toy", "tuned": "toy", "gibbs": "iris"}.get(name, clusters)
+    data = {"learnt": "toy", "tuned": "toy", "auto": "wine", "gibbs": "iris"}.get(name, clusters)
     arguments = (data, *RUNS[name], "--workers", 2)
     seconds = train(*arguments, "--out", tmp_path / "whole")
     expected = outcome(tmp_path / "whole", data)

@@ -80,6 +80,8 @@ class Directory:
         """
         path, beside = self.path / name, self.path / f".{name}.{uuid4().hex}.tmp"
         with _failing("write", path):
+            if not path.is_symlink() and (path.is_char_device() or path.is_block_device()):
+                raise OSError(errno.ENODEV, "it is a device")  # even /dev/null, by root
             self.path.mkdir(parents=True, exist_ok=True)
             try:
                 with beside.open("xb") as file:

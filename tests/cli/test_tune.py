@@ -70,11 +70,11 @@ def test_table(files, invoke, tmp_path, monkeypatch):
     names, *lines = invoke("tune", files / "pair.npz", *SMALL, "--quiet").stdout.splitlines()
     assert names.split()[:6] == ["rung", "rows", "n_active", "number", "steps", "nlpp"]
     assert [line.split()[:3] for line in lines[:2]] == [["0", "200", "40"]] * 2
-    shown = next(line.split() for line in lines if line.startswith("kernel"))
-    kernel, scaling = shown[1], shown[-1].strip("'")
+    shown = next(line for line in lines if line.startswith("kernel")).removeprefix("kernel").strip()
+    kernel, _, scaling = shown.partition(" of inputs scaled by rule ")
     starred = [line for line in lines[:8] if " * " in line]
     assert starred
-    assert all(line.split()[-2:] == [scaling, kernel] for line in starred)
+    assert all(re.search(rf" {scaling[1:-1]} +{re.escape(kernel)}$", line) for line in starred)
     assert lines[-1].startswith("next          sparsegp train ")
     assert (tmp_path / "sparsegp-tune-pair" / "tuning" / "run.json").is_file()
 

@@ -217,3 +217,13 @@ def test_a_bucket_that_is_missing(s3):
         put(folder, "x", b"")
     with pytest.raises(FileNotFoundError):
         folder.open("x")
+
+
+def test_a_device_is_not_replaced():
+    """By nobody, not even by root, in whose name /dev can be written."""
+    with (
+        pytest.raises(StoreError, match="cannot write /dev/null: it is a device"),
+        folder_of("/dev").writing("null"),
+    ):
+        pass
+    assert Path("/dev/null").is_char_device()
