@@ -29,7 +29,6 @@ from sparsegp.errors import ClusterError, SettingsError
 from sparsegp.runtime import open_runtime
 from sparsegp.runtime.base import Runtime
 from sparsegp.runtime.clusters import connect, read_cluster_file
-from sparsegp.runtime.dask import DaskRuntime
 from sparsegp.runtime.threads import ThreadRuntime, usable_cpus
 from tests.processes import dask_cluster
 from tests.runtime.blocks import Tally, parts
