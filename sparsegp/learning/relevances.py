@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sparsegp.kernels import ARD, RBF, ByColumn, Kernel, Laplace, Power, Product, Sum
+from sparsegp.kernels import ARD, RBF, ByColumn, Kernel, Power, Product, Sum
 from sparsegp.types import Doubles, Floats
 
 SHRINKAGE = 0.1
@@ -49,7 +49,7 @@ def with_relevances(kernel: Kernel, squared_slopes: Doubles, variances: Doubles)
 
     Every ``rbf`` becomes an ``ard``, every ``laplace`` and ``additive`` has a length scale for each
     column; the variance of all columns together, in units of the length scales, stays as it is. A
-    ``power`` is left alone: its slopes have no bound where they matter; see `rougher`.
+    ``power`` is left alone: its slopes have no bound where they matter.
 
     Parameters
     ----------
@@ -72,31 +72,6 @@ def with_relevances(kernel: Kernel, squared_slopes: Doubles, variances: Doubles)
     new = scales / np.sqrt(shrunk)
     new *= np.sqrt((variances / new**2).sum() / (variances / scales**2).sum() or 1.0)
     return kernel.with_length_scales(float(f"{value:.4g}") for value in new)
-
-
-def rougher(kernel: Kernel, exponent: float, variances: Doubles) -> Kernel:
-    """Return the kernel with a ``power`` of this exponent in the place of every ``laplace``.
-
-    Columns have the same relative weights, which are 1 / l_j^q in the place of 1 / l_j; the length
-    of all is that of the rule of `Power.fill`.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    exponent : float
-        q, 0 < q <= 1.
-    variances : Doubles (p,)
-        Of the columns.
-    """
-    if isinstance(kernel, (Sum, Product)):
-        return type(kernel)(tuple(rougher(part, exponent, variances) for part in kernel.parts))
-    if not isinstance(kernel, Laplace):
-        return kernel
-    spread, rule = variances ** (exponent / 2), Power(exponent).fill(variances)
-    relative = np.broadcast_to(kernel.scales, variances.shape)  # l_j^q but for a factor
-    factor = (spread / relative).sum() / spread.sum() if spread.any() else 1.0 / relative.mean()
-    scales = rule.scales * (factor * relative) ** (1.0 / exponent)
-    return rule.with_length_scales(float(f"{value:.4g}") for value in scales)
 
 
 def averaged(kernels: Sequence[Kernel]) -> Kernel:

@@ -48,6 +48,8 @@ ALL_RUNGS, OUT_OF_TIME = "all rungs", "max_seconds"
 """What may end a search."""
 WIDENS = re.compile(r"\b(rbf|ard|laplace|additive)\(")
 """Kernels that can have a length scale for every column."""
+ROUGH = re.compile(r"\b(laplace|additive)\(")
+"""Those of them whose functions are rough."""
 
 
 @dataclass(frozen=True)
@@ -306,10 +308,9 @@ class Search:
         """Learn a length scale for every column, from the best smooth and two rough kernels."""
         known = self.candidates.known
         able = [n for n in self._ranking() if WIDENS.search(known[n].kernel)]
-        rough = {n: "laplace" in known[n].kernel for n in able}
-        starts = [
-            next(n for n in able if rough[n] == each) for each in dict.fromkeys(rough.values())
-        ]
+        rough = [n for n in able if ROUGH.search(known[n].kernel)]
+        kept = [*rough[: REFINED - 1], *[n for n in able if n not in rough][:1]]
+        starts = sorted(kept, key=able.index)
         if not (self.plan.by_column and starts):
             return True
         rung = self.plan.rungs[-1]

@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose
 
 from sparsegp.data import Scaling
 from sparsegp.fit.trial import Sample, run_trial
-from sparsegp.kernels import ARD, RBF, Additive, Laplace, Power, parse
-from sparsegp.learning.relevances import averaged, mean_squared_slopes, rougher, with_relevances
+from sparsegp.kernels import ARD, RBF, Additive, Laplace, parse
+from sparsegp.learning.relevances import averaged, mean_squared_slopes, with_relevances
 from sparsegp.learning.search import Outcome, Trial
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Doubles
@@ -86,15 +86,3 @@ def test_the_average_of_kernels_is_geometric() -> None:
         parse("2*ard(2, 4) + linear").parameters()
     )
     assert averaged([kernels[0], kernels[0]]) == kernels[0]
-
-
-def test_rougher_functions_keep_the_relative_weights_of_columns() -> None:
-    variances = np.array([1.0, 4.0, 9.0])
-    kernel = rougher(parse("2*laplace(1, 2, 8) + additive(1)"), 0.5, variances)
-    assert str(kernel).startswith("2.0*power(0.5, ")
-    assert str(kernel).endswith(" + additive(1.0)")
-    scales = np.array(kernel.parts[0].parts[1].length_scales)  # type: ignore[attr-defined]
-    assert_allclose(np.sqrt(scales / scales[0]), [1.0, 2.0, 8.0], rtol=1e-3)
-    assert (variances**0.25 / np.sqrt(scales)).sum() == pytest.approx(1.0 / 0.8, rel=1e-3)
-    assert with_relevances(kernel.parts[0], np.ones(3), variances) == kernel.parts[0]  # type: ignore[attr-defined]
-    assert rougher(Laplace((2.0,)), 0.5, np.zeros(2)) == Power(0.5, (1.0, 1.0))

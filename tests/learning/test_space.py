@@ -21,7 +21,7 @@ from sparsegp.learning.space import (
 SCALE = np.array([1.0, 1.0, 0.5, 0.0])
 LENGTH = np.sqrt(2.5 / 2)  # the rule of Kernel.fill
 RULES = {"auto": SCALE, "quantile": np.ones(4)}
-SIZES = (4, 8, 7, 2)
+SIZES = (5, 8, 7, 2)
 
 
 @pytest.mark.parametrize("point", [Point(0, 2, 3, 0), Point(1, 0, 0, 1), Point(2, 7, 6, 0)])
@@ -51,8 +51,8 @@ def test_the_kernel_of_the_settings_comes_first_and_stays() -> None:
     assert candidates.first() == list(range(2 + len(FIRST)))
     assert candidates.known[1] == Candidate("30.0*laplace(3.2)", "quantile")
     assert candidates.known[1 + len(FIRST)] == ("2.0*rbf(1.41421) + 0.1*linear", "quantile")
-    assert candidates.first(9) == list(range(9))
-    assert len(set(candidates.known)) == 9
+    assert candidates.first(10) == list(range(10))
+    assert len(set(candidates.known)) == 10
     assert candidates.best_and_neighbours([3, 1, 2, 0, 4], 4)[:3] == [0, 3, 1]
     assert candidates.best_and_neighbours([3, 1, 2, 0, 4], 1) == [0]
     assert candidates.neighbours([0], 4, ()) == []  # it is no point of the grid
@@ -60,7 +60,7 @@ def test_the_kernel_of_the_settings_comes_first_and_stays() -> None:
 
 def test_a_scaling_that_is_given_stays_and_many_columns_have_no_absolute_differences() -> None:
     candidates = Candidates("50*rbf", {"standard": SCALE}, 0)
-    assert candidates.first() == [0, 1, 2]
+    assert candidates.first() == [0, 1, 2, 3]
     assert {known.scaling for n in candidates.first(50) for known in [candidates.known[n]]} == {
         "standard"
     }
