@@ -98,9 +98,11 @@ def _take_config(ctx: click.Context, _: click.Parameter, value: str | None) -> N
     """
     if value is None or ctx.resilient_parsing:
         return
+    from sparsegp.data.storage import written_text
+
     try:
-        found = tomllib.loads(Path(value).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        found = tomllib.loads(written_text(Path(value)))
+    except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise DataError(f"cannot read {value} as TOML: {reason}") from None
     params = {word.lstrip("-"): each for each in ctx.command.params for word in each.opts}

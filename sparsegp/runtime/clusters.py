@@ -158,6 +158,8 @@ def open_cluster_file(path: Path) -> DaskRuntime:
     ours = {"silence_logs": logging.CRITICAL, **options, "n_workers": workers}
     taken = {*options, *signature(cluster).parameters}
     options = {key: value for key, value in ours.items() if key in taken}
+    if options.get("security") is False:
+        options["security"] = None  # Dask's word for none
     try:
         return _start(lambda: cluster(**options), workers, seconds, direct)
     except Exception as error:  # whatever a library of clusters raises

@@ -83,7 +83,11 @@ def test_options_from_a_file(invoke, files, tmp_path, last_json):
     arguments = ("train", files / "only.npz", "--config", path, "--seed", 2, "--json")
     settings = last_json(invoke(*arguments).stdout)["settings"]
     assert (settings["n_active"], settings["seed"], settings["lazy"]) == (9, 2, False)
-    for text, message in (("n-actve = 3", "'n-actve' must be an option"), ("= 3", "as TOML")):
+    for text, message in (
+        ("n-actve = 3", "'n-actve' must be an option"),
+        ("= 3", "as TOML"),
+        ("seed = " + 9999 * "[", "as TOML"),
+    ):
         path.write_text(text)
         assert message in invoke(*arguments, code=2).stderr
 
