@@ -171,7 +171,8 @@ def headline(record: dict[str, Any], evaluation: "Evaluation | RegressionEvaluat
         nlpp = record["validation_nlpp"]
         if nlpp is None:
             return "trained; --test FILE would show how well"
-        return f"nlpp {nlpp:.4f} nats on the validation rows (optimistic: they chose some settings)"
+        rows = _that_validated(record)
+        return f"nlpp {nlpp:.4f} nats on {rows} (optimistic)"
     rows = plural(record["n"], "held-out row")
     if "r2" in record:
         return f"r2 {record['r2']:.4f} on {rows}"
@@ -185,7 +186,6 @@ def summary(
     from sparsegp.cli.tables import figures
     from sparsegp.cli.tune import extent
     from sparsegp.kernels import brief
-    from sparsegp.settings import TrainSettings
 
     rows, columns = plural(record["rows"], "row"), plural(record["columns"], "column")
     labels = f"{len(record['classes'])} classes" if record["classes"] else "a regression"
@@ -200,10 +200,7 @@ def summary(
         found["  chosen"] = f"by {extent(choice['trials'], choice['ended'])}{nlpp}"
     found["active rows"] = str(record["n_active"])
     if (nlpp := record["validation_nlpp"]) is not None:
-        count = TrainSettings.from_json(record["settings"]).n_validation(record["rows"])
-        found["validation"] = (
-            f"nlpp {nlpp:.4f} nats on {plural(count, 'row')} that chose prior and rounds"
-        )
+        found["validation"] = f"nlpp {nlpp:.4f} nats on {_that_validated(record)}"
     if "method" in record["settings"]:  # of a sparse model these are figures of the selection
         if "train_mse" in record:
             found["training mse"] = f"{record['train_mse']:.5g}"
@@ -218,3 +215,13 @@ def summary(
         "model": f"{record['model']} ({size(record['model_bytes'])})",
         "next": f"sparsegp predict {shlex.quote(record['run'])} DATA --out predictions.csv",
     }
+
+
+def _that_validated(record: dict[str, Any]) -> str:
+    """Return in words which rows `validation_nlpp` is of."""
+    from sparsegp.settings import TrainSettings
+
+    count = TrainSettings.from_json(record["settings"]).n_validation(record["rows"])
+    if count == 0:
+        return "rows left out in turn, which chose the prior"
+    return f"{plural(count, 'row')} that chose prior and rounds"

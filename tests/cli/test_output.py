@@ -96,3 +96,9 @@ def test_labels_in_text_files_are_harmless(hostile, invoke):
     written = {label: line[1] for label, line in zip(predicted, lines, strict=True)}
     assert (written["=cmd|x"], written["-1"]) == ("'=cmd|x", "-1")
     assert written[labels[1]] == r"\u202eline\nbreak\x9b2J"
+
+
+def test_few_rows_are_left_out_in_turn(invoke, files, tmp_path):
+    arguments = ("train", files / "only.npz", "--n-active", 9, "--out", tmp_path / "few")
+    shown = invoke(*arguments).stdout
+    assert shown.count("on rows left out in turn, which chose the prior") == 2
