@@ -35,7 +35,7 @@ SHARES = (4, 2, 1, 1)
 """Of the trials of a tuning, for each rung."""
 LEAST_TRIALS = 2 * len(SHARES) + 3
 """Of a tuning: with fewer none is spent on relevances."""
-ROWS_A_COLUMN, LEAST_FOR_COLUMNS = 8, 300
+ROWS_A_COLUMN, LEAST_FOR_COLUMNS = 2, 100
 """With fewer rows for each column, or fewer in all, relevances are chance."""
 LEAST_FOR_SEARCH = 100
 """With fewer rows a brief search finds chance."""
