@@ -71,7 +71,7 @@ def test_a_brief_search() -> None:
     assert (
         Plan.of((1240, 20), 1000, None, sizes=module.GROWN).grown == []
     )  # nearly all become active
-    for shape in ((99, 2), (60000, 257)):
+    for shape in ((59, 2), (60000, 257)):
         plan = Plan.of(shape, 50, None, sizes=module.GROWN)
         assert (plan.rungs, plan.by_column, plan.grown) == ((), False, ())
 
@@ -217,6 +217,6 @@ def test_all_that_may_be_best_have_the_first_of_them_and_learn_relevances_anew()
 
 def test_a_brief_search_of_little_is_none() -> None:
     nature = Nature()
-    found = outcome(nature, None, n=60, sizes=module.GROWN)
+    found = outcome(nature, None, n=50, sizes=module.GROWN)
     assert found == Choice(GIVEN, "auto", None, None, "all rungs")
     assert not nature.trials
