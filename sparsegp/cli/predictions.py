@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -42,18 +42,24 @@ def harmless(text: str) -> str:
 def write_csv(path: Path, classes: Labels, batches: Batches) -> None:
     """Write a line for every row; numbers are exact."""
     with path.open("x", newline="", encoding="utf-8") as file:
-        writer, row = csv.writer(file, lineterminator="\n"), 0
-        for found in batches:
-            if not row:
-                names = [headings(name, array, classes) for name, array in found.items()]
-                writer.writerow(["row", *(name for each in names for name in each)])
-            columns: list[Any] = [range(row, row + len(found["labels"]))]
-            for array in found.values():
-                plain = array.astype(int) if array.dtype == np.bool_ else array
-                cells = plain.reshape(len(plain), -1).T.tolist()
-                columns += cells if plain.dtype.kind != "U" else [map(harmless, cells[0])]
-            writer.writerows(zip(*columns, strict=True))
-            row += len(found["labels"])
+        write_lines(file, classes, batches)
+
+
+def write_lines(file: TextIO, classes: Labels, batches: Batches) -> None:
+    """Write a line for every row to an open file, batch by batch."""
+    writer, row = csv.writer(file, lineterminator="\n"), 0
+    for found in batches:
+        if not row:
+            names = [headings(name, array, classes) for name, array in found.items()]
+            writer.writerow(["row", *(name for each in names for name in each)])
+        columns: list[Any] = [range(row, row + len(found["labels"]))]
+        for array in found.values():
+            plain = array.astype(int) if array.dtype == np.bool_ else array
+            cells = plain.reshape(len(plain), -1).T.tolist()
+            columns += cells if plain.dtype.kind != "U" else [map(harmless, cells[0])]
+        writer.writerows(zip(*columns, strict=True))
+        file.flush()
+        row += len(found["labels"])
 
 
 def write_npz(path: Path, classes: Labels, batches: Batches) -> None:

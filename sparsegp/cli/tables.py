@@ -1,15 +1,23 @@
 """Rows for a command: opened, and passed through a model batch by batch, as they may be many."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, TextIO
 
 import numpy as np
 
 from sparsegp.cli.output import percent, plural
 from sparsegp.data import Table, as_numbers, encode_with, open_dataset, summarise
+from sparsegp.errors import DataError
 from sparsegp.model import Model
 from sparsegp.report import Evaluation, RegressionEvaluation, evaluate, evaluate_regression
+
+LINES = 4096
+"""Of standard input that are read at a time."""
+STANDARD_INPUT = "standard input"
 
 
 def stem(data: str) -> str:
@@ -51,6 +59,30 @@ def table_for(model: Model, source: str, label_column: str | None, labels: bool 
     table = (dataset.test or dataset.train).select(model.names)
     summarise(table.X, table.source, names=table.names)
     return table
+
+
+def tables_from(file: TextIO, model: Model, label_column: str | None) -> Iterator[Table]:
+    """Yield the rows of a text without an end, a table for every `LINES` of them.
+
+    Raises
+    ------
+    DataError
+        As `table_for`; lines are counted from the first one of their table.
+    """
+    head, first = "", list(islice(file, LINES))
+    if not first:
+        raise DataError(f"{STANDARD_INPUT} is empty")
+    with TemporaryDirectory(prefix="sparsegp-") as folder:
+        path = Path(folder, "rows.csv")
+        for lines in chain([first], iter(lambda: list(islice(file, LINES)), [])):
+            path.write_text("".join([head, *lines]), encoding="utf-8")
+            try:
+                table = table_for(model, str(path), label_column, labels=False)
+            except DataError as error:
+                raise DataError(str(error).replace(str(path), STANDARD_INPUT)) from None
+            if not head and table.names is not None:
+                head = lines[0]
+            yield replace(table, source=STANDARD_INPUT)
 
 
 def batches(table: Table) -> Iterator[Any]:

@@ -35,9 +35,9 @@ SHARES = (4, 2, 1, 1)
 """Of the trials of a tuning, for each rung."""
 LEAST_TRIALS = 2 * len(SHARES) + 3
 """Of a tuning: with fewer none is spent on relevances."""
-ROWS_A_COLUMN, LEAST_FOR_COLUMNS = 8, 300
+ROWS_A_COLUMN, LEAST_FOR_COLUMNS = 2, 100
 """With fewer rows for each column, or fewer in all, relevances are chance."""
-LEAST_FOR_SEARCH = 100
+LEAST_FOR_SEARCH = 60
 """With fewer rows a brief search finds chance."""
 STEPS, REFINED, FINALISTS = 2, 3, 2
 """Fits anew with the relevances of the one before; how many candidates are given that; and how many
