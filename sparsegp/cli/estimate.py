@@ -38,6 +38,7 @@ def estimate(
     """Estimate what training on DATA will take: time, memory of each process, checkpoints.
 
     The time is rough: products of matrices are tried for a moment on one thread of this machine.
+    It is that of the last fit: a search for the kernel takes some dozens of fits before it.
 
     The options are those of `train`. With --workers, memory is that of processes on this machine.
     With --cluster, the file says how many workers there are; nothing is started.

@@ -7,6 +7,7 @@ parentheses.
 
 import ast
 import re
+import warnings
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 
@@ -73,7 +74,9 @@ class _Reader:
 
     def read(self) -> Kernel:
         try:
-            return self.kernel(ast.parse(self.expression, mode="eval").body)
+            with warnings.catch_warnings(action="ignore"):  # such as of "1or 2", an error here
+                tree = ast.parse(self.expression, mode="eval")
+            return self.kernel(tree.body)
         except SyntaxError as error:
             start = error.offset - 1 if error.offset else len(self.expression)
             raise self.error_at(start, None, error.msg) from None

@@ -182,3 +182,9 @@ def test_brief_text():
         "50*matern32(1.23457) + 1e-05*ard(1, 2, 3, 4, 5, 6, 7, 8, ...); ard(1, 2, 3, 4, 5, 6, 7, 8)"
     )
     assert brief(text) == short
+
+
+def test_nothing_but_the_error_is_said(recwarn: pytest.WarningsRecorder) -> None:
+    with pytest.raises(KernelSyntaxError):
+        parse("1or 2")
+    assert not recwarn.list
