@@ -61,13 +61,14 @@ class Registry(Generic[T]):
 def call_text(member: Any) -> str:
     """Return a dataclass with a `name` as a call: ``rbf(1.5)``; defaults at the end are left out.
 
-    A tuple that is the last argument is spelled out, number after number.
+    A tuple that is the only argument, or the last one of a `variadic` member, is spelled out.
     """
     values = [(getattr(member, field.name), field.default) for field in fields(member)]
     while values and values[-1][0] == values[-1][1]:
         values.pop()
     given = [value for value, _ in values]
-    if given and isinstance(given[-1], tuple):
+    spelled = len(given) == 1 or getattr(member, "variadic", False)
+    if given and spelled and isinstance(given[-1], tuple):
         given[-1:] = given[-1]
     return f"{member.name}({', '.join(map(repr, given))})" if given else str(member.name)
 

@@ -242,21 +242,19 @@ def _start(
     make: Callable[[], Any], n_workers: int, seconds: float, direct: bool = True
 ) -> DaskRuntime:
     """Start a cluster, connect to it, and wait for its workers."""
-    with ExitStack() as stack:
-        with dask.config.set(SETTINGS), silence_logging_cmgr("critical"):
-            cluster = stack.enter_context(_within(seconds, make))
-            options = {"direct_to_workers": direct, "set_as_default": False, "timeout": seconds}
-            client = Client(cluster, **options)
-            stack.callback(client.close)
-            client.wait_for_workers(n_workers, timeout=seconds)
-            client.register_plugin(IgnoreInterrupts())
+    with ExitStack() as stack, dask.config.set(SETTINGS):
+        stack.enter_context(silence_logging_cmgr("critical"))
+        cluster = stack.enter_context(_within(seconds, make))
+        client = Client(cluster, direct_to_workers=direct, set_as_default=False, timeout=seconds)
+        stack.callback(client.close)
+        client.wait_for_workers(n_workers, timeout=seconds)
+        client.register_plugin(IgnoreInterrupts())
         if not re.match(r"tls|inproc|\w+://(127\.|localhost|\[::1)", client.scheduler.address):
             logging.getLogger(__name__).warning(
                 "the cluster at %s speaks no TLS: whoever reaches its ports can run code there as "
                 "you; see cluster/README.md",
                 client.scheduler.address,
             )
-        stack.enter_context(silence_logging_cmgr("critical"))  # as long as it runs
 
         def replenish() -> None:  # starts those that Dask has given up by now
             with suppress(Exception):  # some clusters keep up their number themselves
