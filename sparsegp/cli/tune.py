@@ -14,8 +14,8 @@ COUNTS = ("rung", "rows", "n_active", "number", "steps")
 FIGURES = ("nlpp", "error", "ece", "seconds", "chosen", "scaling", "kernel", "failure")
 
 
-OPEN = ("kernel", "scaling")
-"""What a trial and a choice have both."""
+OPEN = ("kernel", "scaling", "n_active")
+"""What a trial and a choice have both; the last is None in a choice that leaves it alone."""
 
 
 @click.command(cls=GroupedCommand)
@@ -124,7 +124,7 @@ def trials_table(
         {
             **trial,
             "kernel": brief(trial["kernel"]),
-            "chosen": "*" if chosen and all(trial[k] == chosen[k] for k in OPEN) else None,
+            "chosen": "*" if chosen and all(chosen[k] in {None, trial[k]} for k in OPEN) else None,
             "failure": trial.get("failure") or None,
         }
         for trial in sorted(trials, key=rank)

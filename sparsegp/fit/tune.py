@@ -27,6 +27,7 @@ from sparsegp.fit.run import Run
 from sparsegp.fit.trial import draw_sample, run_trial
 from sparsegp.interrupt import StopRequest
 from sparsegp.learning.search import (
+    ALL_RUNGS,
     GROWN,
     MOST_ROWS,
     OUT_OF_TIME,
@@ -127,7 +128,8 @@ def tune(
     if out is not None:
         store, run = _directory(out, shown.message), RunDirectory(out, 1, shown.message)
         run.check_free(resume)
-        resume = resume or run.is_finished()
+        chosen_before = (read_records(out) or {}).get("chosen") or {}
+        resume = resume or run.is_finished() or chosen_before.get("ended") == ALL_RUNGS
         store.check_free(resume)
         has_run = RUN_FILE in run.folder.sizes()
         if has_run and RUN_FILE not in store.folder.sizes():

@@ -10,11 +10,12 @@ the classes. Columns are stretched by the square root of g_j, shrunk towards the
 is fitted anew. Only rows that the model was fitted to take part, so that others may judge.
 """
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
 
-from sparsegp.kernels import ARD, RBF, ByColumn, Kernel, Power, Product, Sum
+from sparsegp.kernels import ARD, RBF, ByColumn, Kernel, Power, Product, Sum, parse
 from sparsegp.types import Doubles, Floats
 
 SHRINKAGE = 0.1
@@ -75,7 +76,9 @@ def with_relevances(kernel: Kernel, squared_slopes: Doubles, variances: Doubles)
 
 
 def averaged(kernels: Sequence[Kernel]) -> Kernel:
-    """Return a kernel of the same form whose parameters are the geometric means of theirs."""
+    """Return a kernel of the same form with geometric means of the parameters, in six digits."""
     if len(set(kernels)) == 1:
         return kernels[0]
-    return kernels[0].with_parameters(np.mean([each.parameters() for each in kernels], axis=0))
+    logs = np.mean([each.parameters() for each in kernels], axis=0)
+    exact = str(kernels[0].with_parameters(logs))
+    return parse(re.sub(r"\d+\.\d+(e[+-]?\d+)?", lambda number: f"{float(number[0]):.6g}", exact))

@@ -109,7 +109,7 @@ def test_inspect_shows_every_trial(tuned, invoke, last_json):
 
 
 def test_train_goes_on_from_a_tuning(tuned, files, invoke, last_json, tmp_path):
-    """The trials are those of `tune`; without --resume they are not replaced."""
+    """The trials are those of `tune`."""
     run, found = shutil.copytree(tuned[0], tmp_path / "run"), []
     chosen = last_json(tuned[1].stdout)
     arguments = ("train", files / "pair.npz", "--tune", *SMALL, "--quiet")
