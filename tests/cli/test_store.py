@@ -43,4 +43,5 @@ def test_a_tuning_in_a_store(run, files, invoke, last_json):
     again = last_json(invoke(*arguments, "--json", "--quiet", "--resume").stdout)
     assert (again["kernel"], again["trials"]) == (first["kernel"], first["trials"])
     assert last_json(invoke("inspect", run, "--json").stdout)["state"] == "tuned, not trained"
-    assert "holds an unfinished run" in invoke(*arguments, code=2).stderr
+    other = invoke(*arguments, "--seed", 1, code=2)  # a finished search stands for its settings
+    assert "seed was 0 and is now 1" in other.stderr

@@ -15,7 +15,7 @@ from sparsegp.fit.tune import read_records
 from sparsegp.kernels import brief
 
 SMALL = ("--max-trials", 8, "--n-active", 40)
-LONGER = ("--max-trials", 24, "--n-active", 40)
+LONGER = ("--max-trials", 14, "--n-active", 40)
 
 
 @pytest.fixture(scope="module")
