@@ -33,7 +33,7 @@ RUNS: dict[str, tuple[object, ...]] = {
     "auto": ("--n-active", 60, "--kernel", "auto"),
     "gibbs": ("--method", "gibbs(chains=4, samples=100, thin=20, particles=0)"),
 }
-KILLS = int(os.environ.get("SPARSEGP_KILLS", "4"))
+KILLS = int(os.environ.get("SPARSEGP_KILLS", "3"))
 """Of each run in the long tests."""
 Outcome = tuple[list[int], dict[str, np.ndarray]]
 

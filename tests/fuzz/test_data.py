@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:overflow encountered in cast:RuntimeWarning"  # of zarr, for a fill value like 1e308
 )
 
-LONG = int(os.environ.get("SPARSEGP_FUZZ", "300"))
+LONG = int(os.environ.get("SPARSEGP_FUZZ", "150"))
 """Inputs of each format in the long campaign."""
 
 X, WHOLE = np.arange(24.0).reshape(8, 3), np.arange(8) % 3

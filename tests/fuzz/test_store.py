@@ -22,7 +22,7 @@ from tests.fuzz.limits import campaign, outcome
 from tests.store.archives import forge, members_of
 
 NAME = "file.zarr.zip"
-LONG = int(os.environ.get("SPARSEGP_FUZZ", "200"))
+LONG = int(os.environ.get("SPARSEGP_FUZZ", "100"))
 """Files of each kind in the long campaign."""
 
 

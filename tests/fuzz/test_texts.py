@@ -12,7 +12,7 @@ from sparsegp.likelihoods import LIKELIHOODS
 from sparsegp.likelihoods.parse import parse as parse_likelihood
 from tests.fuzz.limits import campaign
 
-LONG = int(os.environ.get("SPARSEGP_FUZZ", "500"))
+LONG = int(os.environ.get("SPARSEGP_FUZZ", "200"))
 """Texts of each kind in the long campaign."""
 
 NUMBERS = ["1", "-2", "0", "1e999", "1e-400", "nan", "9" * 30, "1" + "0" * 400, "9" * 5000, "2j"]
