@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from sparsegp.report import Evaluation, RegressionEvaluation
     from sparsegp.store.files import Folder
 
-CHOSEN = ("kernel", "scaling", "n_active")
-"""Settings that a search for the kernel chooses."""
 RUN = ("block_rows", "scratch", "checkpoint_every", "keep_last")
 
 
@@ -94,14 +92,13 @@ def train(
         table, held_out = training_tables(data, test, label_column)
         table = enlarge(table)
         progress.begin("prepare")
-        run: dict[str, Any] = {"out": directory, "progress": progress}
-        run["resume"] = resume or (tuned and MODEL_FILE in folder_of(directory).sizes())
+        run: dict[str, Any] = {"out": directory, "resume": resume, "progress": progress}
         run["runtime"] = stack.enter_context(open_runtime(**place))
         choice = None
         if tuned:
-            choice = sparsegp.tune(table, **limits, **run, **settings).to_json()
-            settings |= {name: choice[name] for name in CHOSEN if choice[name] is not None}
-            choice["trials"] = len(choice["trials"])
+            found = sparsegp.tune(table, **limits, **run, **settings)
+            settings |= found.chosen
+            choice = {**found.to_json(), "trials": len(found.trials)}
             progress.begin("prepare")
         run |= {"overwrite": overwrite, **shared.given(options, RUN)}
         model = sparsegp.train(table, test=held_out, **run, **settings)

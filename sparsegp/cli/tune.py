@@ -67,15 +67,13 @@ def tune(
         with open_runtime(**place) as runtime:
             tuned = sparsegp.tune(table, runtime=runtime, **run, **limits, **settings)
         progress.begin("")
-    found = {"kernel": tuned.kernel, "scaling": tuned.scaling, "n_active": tuned.n_active}
-    chosen = {**settings, **{name: value for name, value in found.items() if value is not None}}
     record = {
         "source": table.source,
         "rows": int(table.X.shape[0]),
         "columns": int(table.X.shape[1]),
         **tuned.to_json(),
         "run": str(folder_of(directory)),
-        "train": train_command(data, label_column, chosen),
+        "train": train_command(data, label_column, {**settings, **tuned.chosen}),
         "seconds": progress.seconds,
     }
     rows, columns = plural(record["rows"], "row"), plural(record["columns"], "column")

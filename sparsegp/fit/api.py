@@ -2,6 +2,7 @@
 
 import os
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from sparsegp.data import Table, table_from_arrays
@@ -110,12 +111,9 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
         if isinstance(chosen, DenseSettings):
             return DenseRun(table, chosen, test, **how).fit()
         if chosen.kernel == AUTO:
-            if overwrite:
-                raise SettingsError(
-                    "`overwrite` does not go with kernel=auto; choose another `out`"
-                )
             where: dict[str, Any] = {"out": out, "resume": resume, "runtime": how["runtime"]}
             named = chosen.to_json()
-            chosen = tune(table, max_trials=None, progress=shown, **where, **named).applied(chosen)
+            found = tune(table, max_trials=None, progress=shown, **where, **named)
+            chosen = replace(chosen, **found.chosen)
         how["scratch"] = None if scratch is None else path_text("scratch", scratch)
         return Training(table, chosen, test, block_rows=block_rows, **how).fit()

@@ -104,7 +104,7 @@ def draw_sample(
     if n < PART:
         raise DataError(
             f"a search for the kernel needs at least {PART} rows, of which it holds one out, found "
-            f"{n}; choose it yourself by --kernel"
+            f"{n}; choose it yourself by `kernel`"
         )
     if n >= FEW:
         order = order[-min(n, most + MOST_HELD_OUT) :]
@@ -149,16 +149,16 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
     precision.
     """
     began, best = time.thread_time(), None
-    scaled = sample.scalings[trial.scaling].apply(sample.X, settings.dtype)
+    sample = replace(
+        sample, X=sample.scalings[trial.scaling].apply(sample.X, settings.dtype), scalings={}
+    )
     splits = list(sample.splits(trial.rows))
     kernels: Sequence[Kernel] = [parse(trial.kernel)] * len(splits)
     try:
         with single_threaded_blas():
             for step in range(trial.steps + 1):
                 fits = [
-                    predict_held_out(
-                        settings, replace(sample, X=scaled), split, kernel, trial.n_active
-                    )
+                    predict_held_out(settings, sample, split, kernel, trial.n_active)
                     for split, kernel in zip(splits, kernels, strict=True)
                 ]
                 found = joined(fits, splits)
@@ -166,7 +166,7 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
                     best = found
                 if step < trial.steps:
                     kernels = [
-                        fit.with_relevances(scaled[rows[:SLOPE_ROWS]])
+                        fit.with_relevances(sample.X[rows[:SLOPE_ROWS]])
                         for fit, (rows, _) in zip(fits, splits, strict=True)
                     ]
     except (NumericalError, SettingsError) as failure:

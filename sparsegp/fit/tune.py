@@ -62,10 +62,11 @@ class Tuned(Choice):
 
     trials: tuple[dict[str, Any], ...]
 
-    def applied(self, settings: TrainSettings) -> TrainSettings:
-        """Return the settings of a run with what was chosen."""
-        n_active = self.n_active or settings.n_active
-        return replace(settings, kernel=self.kernel, scaling=self.scaling, n_active=n_active)
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The settings of a run that were chosen."""
+        found = {"kernel": self.kernel, "scaling": self.scaling, "n_active": self.n_active}
+        return {name: value for name, value in found.items() if value is not None}
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -128,8 +129,8 @@ def tune(
     if out is not None:
         store, run = _directory(out, shown.message), RunDirectory(out, 1, shown.message)
         run.check_free(resume)
-        chosen_before = (read_records(out) or {}).get("chosen") or {}
-        resume = resume or run.is_finished() or chosen_before.get("ended") == ALL_RUNGS
+        earlier = (read_records(out) or {}).get("chosen") or {}
+        resume = resume or run.is_finished() or earlier.get("ended") == ALL_RUNGS
         store.check_free(resume)
         has_run = RUN_FILE in run.folder.sizes()
         if has_run and RUN_FILE not in store.folder.sizes():

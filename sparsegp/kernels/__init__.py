@@ -12,7 +12,7 @@ from sparsegp.kernels.base import KERNELS, Kernel
 from sparsegp.kernels.columns import ARD, ByColumn
 from sparsegp.kernels.linear import Linear
 from sparsegp.kernels.pair import half_squared_norms
-from sparsegp.kernels.parse import brief, parse, parse_many
+from sparsegp.kernels.parse import brief, parse, parse_many, six_digits
 from sparsegp.kernels.relevances import relevances
 from sparsegp.kernels.stationary import RBF, Matern32, Matern52
 
@@ -36,4 +36,5 @@ __all__ = [
     "parse",
     "parse_many",
     "relevances",
+    "six_digits",
 ]

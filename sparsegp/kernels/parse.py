@@ -40,9 +40,13 @@ def parse(text: str) -> Kernel:
 
 def brief(text: str) -> str:
     """Return a text to be shown: numbers of 6 digits, and of many length scales the first 8."""
+    return re.sub(r"((?:[^(),;]+, ){8})[^();]+", r"\1...", six_digits(text))
+
+
+def six_digits(text: str) -> str:
+    """Return the text of kernels with numbers of 6 digits."""
     number = r"(?<![\w.])\d+(\.\d+)?(e[+-]?\d+)?"
-    text = re.sub(number, lambda found: f"{float(found[0]):.6g}", text)
-    return re.sub(r"((?:[^(),;]+, ){8})[^();]+", r"\1...", text)
+    return re.sub(number, lambda found: f"{float(found[0]):.6g}", text)
 
 
 def parse_many(text: str, n_classes: int) -> list[Kernel]:

@@ -10,12 +10,11 @@ the classes. Columns are stretched by the square root of g_j, shrunk towards the
 is fitted anew. Only rows that the model was fitted to take part, so that others may judge.
 """
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 
-from sparsegp.kernels import ARD, RBF, ByColumn, Kernel, Power, Product, Sum, parse
+from sparsegp.kernels import ARD, RBF, ByColumn, Kernel, Power, Product, Sum, parse, six_digits
 from sparsegp.types import Doubles, Floats
 
 SHRINKAGE = 0.1
@@ -80,5 +79,4 @@ def averaged(kernels: Sequence[Kernel]) -> Kernel:
     if len(set(kernels)) == 1:
         return kernels[0]
     logs = np.mean([each.parameters() for each in kernels], axis=0)
-    exact = str(kernels[0].with_parameters(logs))
-    return parse(re.sub(r"\d+\.\d+(e[+-]?\d+)?", lambda number: f"{float(number[0]):.6g}", exact))
+    return parse(six_digits(str(kernels[0].with_parameters(logs))))

@@ -178,17 +178,16 @@ class TrainSettings(Settings):
             return (
                 f"a kernel is chosen by held-out rows for likelihood={TrainSettings.likelihood} "
                 f"with sites={TrainSettings.sites}, got likelihood={self.likelihood} with "
-                f"sites={self.sites}; give --learn evidence or a --kernel"
+                f"sites={self.sites}; give learn=evidence or a `kernel`"
             )
         if self.kernel_per_class:
             return (
-                "one kernel is chosen by held-out rows for all classes; leave --kernel-per-class "
-                "out"
+                "one kernel is chosen by held-out rows for all classes; leave kernel_per_class out"
             )
         if self.stub_entries is not None:
             return (
                 "a search for the kernel does not heed a bound on stub entries; leave "
-                "--stub-entries and --stub-memory out, and train with the kernel that was chosen"
+                "stub_entries out, and train with the kernel that was chosen"
             )
         return ""
 

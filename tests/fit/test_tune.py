@@ -187,7 +187,7 @@ def test_directories_of_others_are_refused(data: Arrays, tmp_path: Path) -> None
         ({"max_trials": 0}, "max_trials must be at least 1, got 0"),
         ({"max_seconds": 0.0}, r"max_seconds must be above 0, got 0\.0"),
         ({"kernel_per_class": True}, "one kernel is chosen by held-out rows for all classes"),
-        ({"likelihood": "probit"}, "got likelihood=probit with sites=moments; give --learn"),
+        ({"likelihood": "probit"}, "got likelihood=probit with sites=moments; give learn=evidence"),
         ({"task": "regression"}, "chosen by held-out rows for likelihood=multinomial_probit"),
         ({"posterior": "adf", "stub_entries": 999}, "does not heed a bound on stub entries"),
         ({"method": "ep"}, "tuning is for method=ivm, got method=ep, which learns its kernel"),
