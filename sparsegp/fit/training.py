@@ -2,10 +2,17 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from sparsegp.fit.blocks import SparseRun
 from sparsegp.fit.learning import learn
+from sparsegp.math.quantiles import Quantiles
 from sparsegp.model import SparseModel
 from sparsegp.posterior import POSTERIORS, ActiveRows
+from sparsegp.posterior.limits import left_out_shares, prior_shares
+
+MOST_DRAWN = 1000
+"""Rows that new ones are compared with."""
 
 
 @dataclass(eq=False)
@@ -73,10 +80,9 @@ class Training(SparseRun):
         """
         active = ActiveRows.of(self.block_settings, self.active)
         chosen = POSTERIORS[self.settings.posterior]
-        if not (keep_blocks or chosen.uses_all_rows or self.calibrate):
-            self.runtime.build(self.block_type, [])
         self.progress.start(0, "rounds", "posterior")
         weights = chosen.make(active, self)
+        shares = self._shares(active)
         self.progress.finish()
         if not keep_blocks:
             self.runtime.build(self.block_type, [])
@@ -86,6 +92,7 @@ class Training(SparseRun):
         model = SparseModel(
             active=active,
             weights=weights,
+            shares=shares,
             rows=self.active.rows,
             classes=data.classes,
             scaling=data.scaling,
@@ -98,3 +105,21 @@ class Training(SparseRun):
         if self.store is not None:
             model.save(self.store.model_path)
         return model
+
+    def _shares(self, active: ActiveRows) -> Quantiles:
+        """Return quantiles of the shares of the prior variance that are left at some rows.
+
+        They are drawn from the validation rows; where there are none from all rows, each of which
+        is then judged without itself.
+        """
+        has_validation = bool(self.validation.any())
+        pool = np.flatnonzero(self.validation) if has_validation else np.arange(self.n_rows)
+        rng = np.random.default_rng([self.settings.seed, self.n_rows])
+        drawn = np.sort(rng.permutation(pool)[:MOST_DRAWN])
+        x = np.concatenate(self.map_blocks("rows_at", drawn), dtype=np.float64)
+        factors = active.factors()
+        shares = prior_shares(active, factors, x)
+        _, places, own = np.intersect1d(drawn, self.active.rows, return_indices=True)
+        if len(own):
+            shares[places] = left_out_shares(active, factors)[own]
+        return Quantiles.of(shares)

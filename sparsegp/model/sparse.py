@@ -13,6 +13,7 @@ import numpy as np
 
 from sparsegp.blas import limit_this_thread, single_threaded_blas
 from sparsegp.errors import DataError
+from sparsegp.math.quantiles import Quantiles
 from sparsegp.model.base import Model
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights
 from sparsegp.posterior.predict import Posterior
@@ -30,6 +31,9 @@ class SparseModel(Model):
         Kernels, likelihood and scaled active rows.
     weights : PosteriorWeights
         The posterior over their weights.
+    shares : Quantiles, optional
+        Of the shares of the prior variance left at rows that it did not learn from
+        (posterior/limits.py).
     **common
         See `Model`.
     """
@@ -38,6 +42,7 @@ class SparseModel(Model):
 
     active: ActiveRows
     weights: PosteriorWeights
+    shares: Quantiles | None = None
 
     def __post_init__(self) -> None:
         active, gain = self.active, self.weights.gain or ()
@@ -81,8 +86,4 @@ class SparseModel(Model):
             return self.posterior.latent(X, self._scaled, executor)
 
     def _log_probabilities(self, X: Any) -> Doubles:
-        mean, variance = self._latent(X)
-        temperature, weight = self.calibration.temperature, self.calibration.variance_weight
-        return self.likelihood.tempered(temperature).log_probabilities(
-            mean / temperature, weight * variance
-        )
+        return self.calibration.log_probabilities(self.likelihood, *self._latent(X))
