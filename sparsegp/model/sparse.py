@@ -12,11 +12,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sparsegp.blas import limit_this_thread, single_threaded_blas
-from sparsegp.errors import DataError
+from sparsegp.errors import DataError, SettingsError
 from sparsegp.math.quantiles import Quantiles
 from sparsegp.model.base import Model
+from sparsegp.model.explain import Explanation, explain
+from sparsegp.model.rows import map_rows
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights
-from sparsegp.posterior.predict import Posterior
+from sparsegp.posterior.limits import label_sets, prior_shares
+from sparsegp.posterior.predict import TILE, Posterior
 from sparsegp.runtime.threads import usable_cpus
 from sparsegp.types import Doubles, Floats
 
@@ -87,3 +90,32 @@ class SparseModel(Model):
 
     def _log_probabilities(self, X: Any) -> Doubles:
         return self.calibration.log_probabilities(self.likelihood, *self._latent(X))
+
+    def _inputs(self, X: Any) -> Doubles:
+        """Return the inputs as they are before scaling."""
+        return np.asarray(X, np.float64)
+
+    def _novelty(self, X: Any) -> Doubles:
+        assert self.shares is not None  # asked for before
+        factors = list(self.posterior.factors)
+        starts = range(0, len(X), TILE)
+        tiles = (self._scaled(X[start : start + TILE]) for start in starts)
+        shares = [prior_shares(self.active, factors, tile) for tile in tiles]
+        return self.shares.below(np.concatenate(shares))[:, np.newaxis]
+
+    def novelty(self, X: Any) -> Any:
+        """Return how new each row is (n,), from 0 to 1; see `Model.novelty`."""
+        if self.shares is None:
+            raise SettingsError("the model is of an older version, without novelty; train it anew")
+        return map_rows(self, "_novelty", X, 1)[:, 0]
+
+    def predict_set(self, X: Any, coverage: float = 0.95) -> Any:
+        """Return which classes are in the label sets of rows, (n, K); see `Model.predict_set`."""
+        proba, scores = self.predict_proba(X), self.weights.scores
+        if hasattr(proba, "dask"):
+            return proba.map_blocks(label_sets, scores, coverage, dtype=np.bool_)
+        return label_sets(proba, scores, coverage)
+
+    def explain(self, X: Any, most: int = 5) -> list[Explanation]:
+        """Return why each row is predicted as it is; see `Model.explain`."""
+        return explain(self, X, most)

@@ -29,9 +29,9 @@ from typing import Any, cast
 import numpy as np
 
 from sparsegp.math.lbfgs import Ascent
+from sparsegp.math.quantiles import Quantiles
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
 from sparsegp.posterior.calibration import fit, latent_validation
-from sparsegp.math.quantiles import Quantiles
 from sparsegp.posterior.early_stopping import Search, scale_of
 from sparsegp.posterior.folds import best_scale
 from sparsegp.posterior.limits import conformal_scores

@@ -39,7 +39,8 @@ def prior_shares(active: ActiveRows, factors: list[Doubles], x: Doubles) -> Doub
     for kernel, factor, members in zip(active.kernels, factors, active.members(), strict=True):
         own = np.asarray(active.x[members], np.float64)
         w = solve_lower(factor, np.asarray(kernel(own, x), np.float64))
-        total += _share(kernel.diag(x) - np.square(w).sum(axis=0), kernel.diag(x))
+        prior = np.asarray(kernel.diag(x), np.float64)
+        total += _share(prior - np.square(w).sum(axis=0), prior)
     return total / len(factors)
 
 
@@ -53,7 +54,7 @@ def left_out_shares(active: ActiveRows, factors: list[Doubles]) -> Doubles:
     for c, (kernel, factor, members) in enumerate(
         zip(active.kernels, factors, active.members(), strict=True)
     ):
-        prior, own = kernel.diag(x), x[members]
+        prior, own = np.asarray(kernel.diag(x), np.float64), x[members]
         left = prior - np.square(solve_lower(factor, np.asarray(kernel(own, x)))).sum(axis=0)
         precision = np.square(solve_lower(factor, np.eye(len(own)))).sum(axis=0)
         left[members] = 1.0 / precision - 1.0 / active.precision[members, c]
