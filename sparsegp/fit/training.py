@@ -9,7 +9,8 @@ from sparsegp.fit.learning import learn
 from sparsegp.math.quantiles import Quantiles
 from sparsegp.model import SparseModel
 from sparsegp.posterior import POSTERIORS, ActiveRows
-from sparsegp.posterior.limits import left_out_shares, prior_shares
+from sparsegp.posterior.limits import prior_shares
+from sparsegp.types import Doubles, Integers
 
 MOST_DRAWN = 1000
 """Rows that new ones are compared with."""
@@ -82,7 +83,8 @@ class Training(SparseRun):
         chosen = POSTERIORS[self.settings.posterior]
         self.progress.start(0, "rounds", "posterior")
         weights = chosen.make(active, self)
-        shares = self._shares(active)
+        drawn = self._drawn_rows()
+        x = np.concatenate(self.map_blocks("rows_at", drawn), dtype=np.float64)
         self.progress.finish()
         if not keep_blocks:
             self.runtime.build(self.block_type, [])
@@ -92,7 +94,6 @@ class Training(SparseRun):
         model = SparseModel(
             active=active,
             weights=weights,
-            shares=shares,
             rows=self.active.rows,
             classes=data.classes,
             scaling=data.scaling,
@@ -102,24 +103,27 @@ class Training(SparseRun):
             names=data.train.names,
             label=data.train.label,
         )
+        model = replace(model, shares=self._shares(model, drawn, x))
         if self.store is not None:
             model.save(self.store.model_path)
         return model
 
-    def _shares(self, active: ActiveRows) -> Quantiles:
-        """Return quantiles of the shares of the prior variance that are left at some rows.
-
-        They are drawn from the validation rows; where there are none from all rows, each of which
-        is then judged without itself.
-        """
-        has_validation = bool(self.validation.any())
-        pool = np.flatnonzero(self.validation) if has_validation else np.arange(self.n_rows)
+    def _drawn_rows(self) -> Integers:
+        """Return numbers of validation rows, or of any rows where there are none, in order."""
+        pool = np.arange(self.n_rows)
+        if self.validation.any():
+            pool = np.flatnonzero(self.validation)
         rng = np.random.default_rng([self.settings.seed, self.n_rows])
-        drawn = np.sort(rng.permutation(pool)[:MOST_DRAWN])
-        x = np.concatenate(self.map_blocks("rows_at", drawn), dtype=np.float64)
-        factors = active.factors()
-        shares = prior_shares(active, factors, x)
-        _, places, own = np.intersect1d(drawn, self.active.rows, return_indices=True)
-        if len(own):
-            shares[places] = left_out_shares(active, factors)[own]
+        return np.sort(rng.permutation(pool)[:MOST_DRAWN])
+
+    def _shares(self, model: SparseModel, drawn: Integers, x: Doubles) -> Quantiles:
+        """Return quantiles of what is left of the prior variance at rows, by their numbers.
+
+        Those that are active are judged by the other active rows of their class.
+        """
+        shares = prior_shares(model.spans, x, model.predicted_codes(x))
+        for span in model.spans:
+            _, places, own = np.intersect1d(drawn, model.rows[span.places], return_indices=True)
+            if len(own):
+                shares[places] = span.left_out_shares()[own]
         return Quantiles.of(shares)

@@ -14,9 +14,11 @@ from sparsegp.dense import Component
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.kernels import Kernel, brief, relevances
 from sparsegp.likelihoods import Gaussian, Likelihood
+from sparsegp.math.quantiles import Quantiles
 from sparsegp.model.explain import Explanation
 from sparsegp.model.rows import map_rows
 from sparsegp.posterior.base import ActiveRows, Calibration
+from sparsegp.posterior.limits import label_sets
 from sparsegp.state import GREATEST, from_arrays, to_arrays
 from sparsegp.store import MODEL, MODEL_FILE, RUN_FILE, file_of, read_file, restoring, write_file
 from sparsegp.types import Doubles, Floats, Integers, Labels
@@ -289,8 +291,8 @@ class Model(ABC):
     def novelty(self, X: Any) -> Any:
         """Return how new each row is (n,), from 0 to 1.
 
-        It is the share of validation rows that the active rows know more of: of whose prior
-        variance they leave less. Of rows like them 1 % are at 0.99 or above. See
+        It is the share of validation rows that the active rows of the predicted class know more of:
+        of whose prior variance they leave less. Of rows like those 1 % are at 0.99 or above. See
         `sparsegp.posterior.limits`.
 
         Raises
@@ -311,11 +313,19 @@ class Model(ABC):
         Raises
         ------
         SettingsError
-            If the model is dense, or had too few validation rows for this coverage, or none.
+            If the model had too few validation rows for this coverage, or none, as dense ones.
         DataError
             As for `latent_mean_and_variance`.
         """
-        raise SettingsError(ONLY_SPARSE.format("label sets"))
+        proba = self.predict_proba(X)
+        if hasattr(proba, "dask"):
+            return proba.map_blocks(label_sets, self.scores, coverage, dtype=np.bool_)
+        return label_sets(proba, self.scores, coverage)
+
+    @property
+    def scores(self) -> Quantiles | None:
+        """Quantiles of the conformal scores of validation rows, where there were any."""
+        return None
 
     def _latent_pair(self, X: Any) -> Doubles:
         mean, variance = self._latent(X)

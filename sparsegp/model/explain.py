@@ -36,7 +36,8 @@ class Term:
     contribution : float
         To the difference of the latent means.
     share : float
-        Of that difference; negative where it speaks for the rival.
+        Of the absolute values of all contributions, which may be large and cancel; negative where
+        it speaks for the rival.
     place : int
         Among the active rows, in order of inclusion.
     """
@@ -121,12 +122,11 @@ def _explanations(
     for values, x, log_p in zip(inputs, model._scaled(inputs), logs, strict=True):
         predicted, rival = np.argsort(-log_p, kind="stable")[:2]
         parts, slopes = difference(model, x, predicted, rival)
-        total, effects = float(parts.sum()), slopes * deviations
-
-        def term(i: int, parts: Doubles = parts, total: float = total) -> Term:
-            share = float(parts[i]) / total if total else 0.0
-            return Term(int(model.rows[i]), labels[i].item(), float(parts[i]), share, int(i))
-
+        effects, total = slopes * deviations, float(np.abs(parts).sum()) or 1.0
+        terms = [
+            Term(int(row), label.item(), float(part), float(part) / total, place)
+            for place, (row, label, part) in enumerate(zip(model.rows, labels, parts, strict=True))
+        ]
         order = np.argsort(-parts, kind="stable")
         leading = np.argsort(-np.abs(effects), kind="stable")[:most]
         yield Explanation(
@@ -134,9 +134,9 @@ def _explanations(
             rival=model.classes[rival].item(),
             probability=float(np.exp(log_p[predicted])),
             rival_probability=float(np.exp(log_p[rival])),
-            difference=total,
-            supporting=tuple(term(i) for i in order[:most] if parts[i] > 0.0),
-            opposing=tuple(term(i) for i in order[::-1][:most] if parts[i] < 0.0),
+            difference=float(parts.sum()),
+            supporting=tuple(terms[i] for i in order[:most] if parts[i] > 0.0),
+            opposing=tuple(terms[i] for i in order[::-1][:most] if parts[i] < 0.0),
             columns=tuple(Effect(names[j], float(values[j]), float(effects[j])) for j in leading),
             effects=effects,
         )

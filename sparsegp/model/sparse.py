@@ -18,10 +18,13 @@ from sparsegp.model.base import Model
 from sparsegp.model.explain import Explanation, explain
 from sparsegp.model.rows import map_rows
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights
-from sparsegp.posterior.limits import label_sets, prior_shares
-from sparsegp.posterior.predict import TILE, Posterior
+from sparsegp.posterior.limits import Span, prior_shares, spans_of
+from sparsegp.posterior.predict import Posterior
 from sparsegp.runtime.threads import usable_cpus
-from sparsegp.types import Doubles, Floats
+from sparsegp.types import Doubles, Floats, Integers
+
+MANY = 4096
+"""Rows whose novelty is found at a time."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -66,6 +69,19 @@ class SparseModel(Model):
         with single_threaded_blas():  # the same bits on any number of processors
             return Posterior.from_weights(self.active, self.weights)
 
+    @cached_property
+    def spans(self) -> list[Span]:
+        """The active rows of every class (posterior/limits.py)."""
+        with single_threaded_blas():
+            return spans_of(self.active, len(self.classes))
+
+    def predicted_codes(self, x: Doubles) -> Integers:
+        """Return the codes of the most probable classes of scaled rows x (n, p), (n,)."""
+        if self.is_regression:
+            return np.zeros(len(x), np.int64)
+        logs = self.calibration.log_probabilities(self.likelihood, *self.posterior.latent(x))
+        return np.asarray(logs.argmax(axis=1))
+
     @property
     def _prior(self) -> ActiveRows:
         return self.active
@@ -84,6 +100,11 @@ class SparseModel(Model):
         """How latent values become probabilities."""
         return self.weights.calibration
 
+    @property
+    def scores(self) -> Quantiles | None:
+        """Quantiles of the conformal scores of validation rows."""
+        return self.weights.scores
+
     def _latent(self, X: Any) -> tuple[Doubles, Doubles]:
         with ThreadPoolExecutor(usable_cpus(), initializer=limit_this_thread) as executor:
             return self.posterior.latent(X, self._scaled, executor)
@@ -97,10 +118,8 @@ class SparseModel(Model):
 
     def _novelty(self, X: Any) -> Doubles:
         assert self.shares is not None  # asked for before
-        factors = list(self.posterior.factors)
-        starts = range(0, len(X), TILE)
-        tiles = (self._scaled(X[start : start + TILE]) for start in starts)
-        shares = [prior_shares(self.active, factors, tile) for tile in tiles]
+        tiles = (self._scaled(X[start : start + MANY]) for start in range(0, len(X), MANY))
+        shares = [prior_shares(self.spans, x, self.predicted_codes(x)) for x in tiles]
         return self.shares.below(np.concatenate(shares))[:, np.newaxis]
 
     def novelty(self, X: Any) -> Any:
@@ -108,13 +127,6 @@ class SparseModel(Model):
         if self.shares is None:
             raise SettingsError("the model is of an older version, without novelty; train it anew")
         return map_rows(self, "_novelty", X, 1)[:, 0]
-
-    def predict_set(self, X: Any, coverage: float = 0.95) -> Any:
-        """Return which classes are in the label sets of rows, (n, K); see `Model.predict_set`."""
-        proba, scores = self.predict_proba(X), self.weights.scores
-        if hasattr(proba, "dask"):
-            return proba.map_blocks(label_sets, scores, coverage, dtype=np.bool_)
-        return label_sets(proba, scores, coverage)
 
     def explain(self, X: Any, most: int = 5) -> list[Explanation]:
         """Return why each row is predicted as it is; see `Model.explain`."""

@@ -2,7 +2,9 @@
 
 Both compare a row with rows that the posterior did not learn from, of which quantiles are kept.
 
-*Novelty* is a rank: that of the share of the prior variance that the active rows leave at a row.
+*Novelty* is a rank: that of the share of the prior variance which the active rows of the class that
+is predicted leave at a row. Those of all classes together leave less at a row between classes than
+at many a usual one.
 
 *Label sets* are those of split conformal prediction (Vovk, Gammerman & Shafer 2005, section 4.2)
 with the score of adaptive prediction sets (Romano, Sesia & Candes 2020, "Classification with valid
@@ -12,54 +14,93 @@ class alone is right often enough.
 """
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from sparsegp.errors import SettingsError
-from sparsegp.math.linalg import solve_lower
+from sparsegp.kernels import Kernel
+from sparsegp.math.linalg import lower_cholesky, solve_lower
 from sparsegp.math.quantiles import Quantiles
 from sparsegp.posterior.base import ActiveRows
 from sparsegp.types import Booleans, Doubles, Integers
 
 
-def prior_shares(active: ActiveRows, factors: list[Doubles], x: Doubles) -> Doubles:
-    """Return the share of the prior variance that the sites of the active rows leave, (n,).
+@dataclass(frozen=True)
+class Span:
+    """The active rows of one class, or all those of a regression.
 
-    That is 1 - |w|^2 / k(x, x), the mean over kernels, with w = L^-1 k(X_active, x).
+    Attributes
+    ----------
+    kernel : Kernel
+    places : Integers (d_c,)
+        Of these rows among the active ones.
+    x : Doubles (d_c, p)
+        Their scaled inputs.
+    precision : Doubles (d_c,)
+        Of their sites.
+    factor : Doubles (d_c, d_c)
+        L of their covariance with 1 / precision on the diagonal, L L^T.
+    """
+
+    kernel: Kernel
+    places: Integers
+    x: Doubles
+    precision: Doubles
+    factor: Doubles
+
+    def shares(self, x: Doubles) -> Doubles:
+        """Return the share of the prior variance that the sites leave, (n,).
+
+        That is 1 - |w|^2 / k(x, x) with w = L^-1 k(X_c, x), at scaled rows x (n, p).
+        """
+        prior = np.asarray(self.kernel.diag(x), np.float64)
+        w = solve_lower(self.factor, np.asarray(self.kernel(self.x, x), np.float64))
+        return _share(prior - np.square(w).sum(axis=0), prior)
+
+    def left_out_shares(self) -> Doubles:
+        """Return the same at the rows themselves (d_c,), each by the others alone.
+
+        What is left without site i is 1 / [(L L^T)^-1]_ii - 1 / precision_i (Rasmussen & Williams
+        2006, eq. 5.12).
+        """
+        inverse = np.square(solve_lower(self.factor, np.eye(len(self.x)))).sum(axis=0)
+        prior = np.asarray(self.kernel.diag(self.x), np.float64)
+        return _share(1.0 / inverse - 1.0 / self.precision, prior)
+
+
+def spans_of(active: ActiveRows, n_classes: int) -> list[Span]:
+    """Return the span of every class, or the one of a regression, which has none."""
+    spans, each = [], len(active.kernels) > 1
+    for code in range(max(n_classes, 1)):
+        precision = active.precision[:, code if each else 0]
+        places = np.flatnonzero((precision > 0.0) & ((active.target == code) | (n_classes == 0)))
+        kernel, own = active.kernels[code if each else 0], precision[places]
+        x = np.asarray(active.x[places], np.float64)
+        covariance = np.asarray(kernel(x, x), np.float64) + np.diag(1.0 / own)
+        factor = lower_cholesky(covariance, "the covariance of the active rows of a class")
+        spans.append(Span(kernel, places, x, own, factor))
+    return spans
+
+
+def prior_shares(spans: Sequence[Span], x: Doubles, codes: Integers) -> Doubles:
+    """Return the share of the prior variance that the active rows of its class leave at each row.
 
     Parameters
     ----------
-    active : ActiveRows
-    factors : list of Doubles (d_c, d_c)
-        Its L, of each kernel.
+    spans : sequence of Span
     x : Doubles (n, p)
         Scaled inputs.
+    codes : Integers (n,)
+        Classes predicted for them; zeros in a regression.
     """
-    total = np.zeros(len(x))
-    for kernel, factor, members in zip(active.kernels, factors, active.members(), strict=True):
-        own = np.asarray(active.x[members], np.float64)
-        w = solve_lower(factor, np.asarray(kernel(own, x), np.float64))
-        prior = np.asarray(kernel.diag(x), np.float64)
-        total += _share(prior - np.square(w).sum(axis=0), prior)
-    return total / len(factors)
-
-
-def left_out_shares(active: ActiveRows, factors: list[Doubles]) -> Doubles:
-    """Return `prior_shares` of the active rows (d,), each by the others alone.
-
-    The variance left without site i is 1 / [(Pi^-1 + C)^-1]_ii - 1 / pi_i (Rasmussen & Williams
-    2006, eq. 5.12).
-    """
-    x, total = np.asarray(active.x, np.float64), np.zeros(len(active.x))
-    for c, (kernel, factor, members) in enumerate(
-        zip(active.kernels, factors, active.members(), strict=True)
-    ):
-        prior, own = np.asarray(kernel.diag(x), np.float64), x[members]
-        left = prior - np.square(solve_lower(factor, np.asarray(kernel(own, x)))).sum(axis=0)
-        precision = np.square(solve_lower(factor, np.eye(len(own)))).sum(axis=0)
-        left[members] = 1.0 / precision - 1.0 / active.precision[members, c]
-        total += _share(left, prior)
-    return total / len(factors)
+    shares = np.ones(len(x))
+    for code, span in enumerate(spans):
+        rows = np.flatnonzero(codes == code)
+        if len(rows) and len(span.x):
+            shares[rows] = span.shares(x[rows])
+    return shares
 
 
 def _share(left: Doubles, prior: Doubles) -> Doubles:
