@@ -143,15 +143,21 @@ class Model(ABC):
     def relevances(self) -> Doubles | None:
         """How much each column matters, (p,), by the length scales; they sum to 1.
 
-        None where the kernels have no length scale for every column. See
+        None where the kernels have no length scale for every column, and there is no metric. See
         `sparsegp.kernels.relevances`; standard deviations are those of the rows that the model
-        holds, or one where the columns were scaled to that.
+        holds, or one where the columns were scaled to that. Under a metric M, that of a column is
+        proportional to its standard deviation times the norm of its row in M.
         """
-        x = self._rows_held
+        x, mixing = self._rows_held, self.scaling.mixing
+        if mixing is not None:
+            x = np.linalg.solve(mixing.T, x.T).T
         deviations = np.where(x.max(axis=0) > x.min(axis=0), x.std(axis=0, dtype=np.float64), 0.0)
         if self.scaling.has_unit_variance:
             deviations = np.sign(deviations)
-        return relevances(self._kernels_of_samples, deviations)
+        if mixing is None:
+            return relevances(self._kernels_of_samples, deviations)
+        shares = deviations * np.linalg.norm(mixing, axis=1)
+        return np.asarray(shares / (shares.sum() or 1.0))
 
     @property
     def _kernels_of_samples(self) -> Sequence[Kernel]:
