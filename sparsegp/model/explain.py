@@ -151,7 +151,7 @@ def difference(
     ----------
     model : SparseModel
     x : Doubles (p,)
-        Scaled; slopes are along scaled columns.
+        Scaled; slopes are along scaled columns, before a metric mixes them.
     predicted, rival : int
         Codes of the classes.
     """
@@ -167,4 +167,5 @@ def difference(
         weights = posterior.weights[c] @ direction[columns]
         terms[members] += np.asarray(kernel(row, own))[0] * weights
         slopes += kernel.slopes(row, own, weights[:, np.newaxis])[0, 0]
-    return terms, slopes
+    mixing = model.scaling.mixing
+    return terms, slopes if mixing is None else mixing @ slopes

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,12 +48,13 @@ def explanation_pictures(
     """
     assert isinstance(model, SparseModel)  # which alone has explanations
     shape = image_shape(model.n_features, image)
+    unmixed = replace(model.scaling, mixing=None)
     draw = {
         f"row-{number}": partial(
-            _row, own=own.reshape(shape), active=model.active.x, explanation=explanation
+            _row, own=own.reshape(shape), active=model.rows_unmixed, explanation=explanation
         )
         for (number, explanation), own in zip(
-            explanations.items(), model.scaling.apply(np.asarray(X)), strict=True
+            explanations.items(), unmixed.apply(np.asarray(X)), strict=True
         )
     }
     return draw_all(draw, folder)
