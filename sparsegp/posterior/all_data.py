@@ -179,15 +179,17 @@ def _climb(problem: Problem, rows: Rows, state: Ascents, most: int) -> Ascent:
     return ascent
 
 
-def calibrate(problem: Problem, c: Doubles, scale: float) -> tuple[Calibration, Quantiles]:
+def calibrate(problem: Problem, c: Doubles, scale: float) -> tuple[Calibration, Quantiles | None]:
     """Return temperature and variance weight that suit the validation rows best, given `PRIOR`.
 
-    With them come the quantiles of the scores of these rows, so calibrated.
+    With them come the quantiles of the scores of these rows, so calibrated, if they are kept.
     """
     weights = problem.weights(c, Calibration(prior_scale=scale), {})
     mean, variance, target = latent_validation(problem.active, problem.rows, weights)
     log_z = functools.partial(log_z_and_slopes, problem.active.likelihood, mean, variance, target)
     calibration = Calibration(*fit_by_slopes(log_z, PRIOR), scale)
+    if not problem.rows.knows_limits:
+        return calibration, None
     logs = calibration.log_probabilities(problem.active.likelihood, mean, variance)
     return calibration, conformal_scores(logs, target)
 
