@@ -143,9 +143,9 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
         rows.report(state, state.searched, validation_nlpp=nlpp)
 
     if len(rows.folds):
-        scale, tried, scores = best_scale(problem.active, rows, report)
+        scale, tried, left_out = best_scale(problem.active, rows, report)
         calibration = replace(MEAN_ONLY, prior_scale=scale)
-        return Plan(calibration, validation_nlpp=tried, scores=scores)
+        return Plan(calibration, validation_nlpp=tried, scores=left_out)
     search, small = state.search, rows.tolerance * rows.n_rows
     problem.joined = False
     while not search.over:
