@@ -1,8 +1,8 @@
 """A table: rows of named columns with their labels, and the checks that all of them share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +39,10 @@ class Table:
         Of the columns, where the source has any.
     label : str, optional
         Of the column that the labels were in: its name, or its number if there are no names.
+    notes : tuple of str
+        What the user should know of how the rows were read.
+    beside : mapping of str to array (n,)
+        Columns that are no inputs, and are kept for output.
 
     Raises
     ------
@@ -53,6 +57,8 @@ class Table:
     origin: Integers | None = None
     names: tuple[str, ...] | None = None
     label: str | None = None
+    notes: tuple[str, ...] = ()
+    beside: Mapping[str, Labels] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", one_line(self.source))
@@ -180,6 +186,12 @@ def column_places(wanted: Sequence[str], found: Sequence[str], source: str) -> l
     if min(len({*names}) - len(names) for names in (wanted, found)) < 0:
         raise DataError(f"{source} must have one column of each name, as those trained on")
     return [places[name] for name in wanted]
+
+
+def table_from_frame(frame: Any, y: Any, source: str, kinds: Any, label: Any) -> Table:
+    """Stand in."""
+    print(frame.dtypes, frame.head(), y, kinds)
+    raise DataError("a frame")
 
 
 def require_two_dimensions(X: Any, source: str) -> None:
