@@ -1,6 +1,6 @@
 """`sparsegp evaluate`."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,11 +27,9 @@ MOST = 10
     "Draw reliability, errors against rejections, confusions and the relevances of the columns "
     '(.png; needs the extra "plot").',
 )
-@shared.label_column
+@shared.columns
 @shared.as_json
-def evaluate(
-    run: str, data: str, plots: str | None, label_column: str | None, as_json: bool
-) -> None:
+def evaluate(run: str, data: str, plots: str | None, as_json: bool, **options: Any) -> None:
     """Compare predictions for DATA with its labels.
 
     Predictions are those of the model in RUN. Where DATA has a test part, that part is taken.
@@ -43,7 +41,7 @@ def evaluate(
     from sparsegp.report import Evaluation, evaluation_pictures
 
     model = load(run)
-    rows = table_for(model, data, label_column)
+    rows = table_for(model, data, shared.given(options, shared.COLUMNS))
     evaluation, unseen = score(model, rows)
     if unseen:
         warning = f"warning: {rows.source} has labels that the model does not know"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 )
 @shared.number("--reject-below", "Mark rows whose greatest probability is below X.", float)
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
-@shared.label_column
+@shared.columns
 def predict(
     run: str,
     data: str,
@@ -40,12 +40,13 @@ def predict(
     latent: bool,
     reject_below: float | None,
     force: bool,
-    label_column: str | None,
+    **options: Any,
 ) -> None:
     """Write labels and probabilities of the rows of DATA.
 
     Predictions are those of the model in RUN. Where DATA has a test part, that part is taken;
-    labels are not needed. A .csv has the columns row, label, p_<class>...; .npz and .zarr have the
+    labels are not needed. A .csv has the columns row, label, p_<class>..., and one of --id-column
+    after the first; .npz and .zarr have the
     arrays labels, probabilities and classes. In a regression the label is the mean, and its
     variance, noise included, replaces probabilities. With --reject-below there is `rejected` too: 1
     or 0 in a .csv, true or false in arrays. Arrays hold labels as they are. A .csv has escapes for
@@ -59,16 +60,16 @@ def predict(
     from sparsegp.cli.tables import STANDARD_INPUT, table_for, tables_from
     from sparsegp.model import load
 
-    path = None if out == "-" else Path(out)
+    path, columns = None if out == "-" else Path(out), shared.given(options, shared.COLUMNS)
     if path is not None:
         check_target(path, force)
     model = load(run)
     if reject_below is not None and model.is_regression:
         raise SettingsError("--reject-below is for classifiers; leave it out")
     if data == "-":
-        source, tables = STANDARD_INPUT, tables_from(sys.stdin, model, label_column)
+        source, tables = STANDARD_INPUT, tables_from(sys.stdin, model, columns)
     else:
-        table = table_for(model, data, label_column, labels=False)
+        table = table_for(model, data, columns, labels=False)
         source, tables = table.source, iter([table])
     count = Counter[str]()
     batches = predictions(model, tables, latent, reject_below, count)
@@ -93,14 +94,17 @@ def predictions(
 
     from sparsegp.cli.tables import batches
 
-    for X in chain.from_iterable(map(batches, tables)):
+    for X, beside in chain.from_iterable(map(batches, tables)):
         count["rows"] += len(X)
         if model.is_regression:
             mean, variance = model.predictive_mean_and_variance(X)
-            found = {"labels": mean, "variance": variance[:, np.newaxis]}
+            found = beside | {"labels": mean, "variance": variance[:, np.newaxis]}
         else:
             logs = model.predict_log_proba(X)
-            found = {"labels": model.classes[logs.argmax(axis=1)], "probabilities": np.exp(logs)}
+            found = beside | {
+                "labels": model.classes[logs.argmax(axis=1)],
+                "probabilities": np.exp(logs),
+            }
         if latent:
             found["latent_mean"], found["latent_variance"] = model.latent_mean_and_variance(X)
         if reject_below is not None:

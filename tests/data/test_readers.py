@@ -200,16 +200,21 @@ def test_sparse_columns_follow_the_model(tmp_path):
     assert table.y.tolist() == [1, -1]
 
 
-@pytest.mark.parametrize(("values", "dtype"), [(np.array([3, 4], "i2"), "f4"), ([5, 6], "f8")])
+@pytest.mark.parametrize(
+    ("values", "dtype"), [(np.array([3, 4], "i2"), "Int16"), ([5, 6], "Int64")]
+)
 def test_parquet_of_mixed_columns(values, dtype, tmp_path):
     columns = {"kind": ["a", "b"], "u": pyarrow.array([1.5, None], "float32"), "v": [True, False]}
     pyarrow.parquet.write_table(pyarrow.table(columns | {"w": values}), tmp_path / "a.parquet")
     table = open_dataset(tmp_path / "a.parquet", label_column="kind").train
     assert table.names == ("u", "v", "w")
     assert table.y.tolist() == ["a", "b"]
-    assert table.X.dtype == dtype
+    assert [str(each) for each in table.frame.empty.dtypes] == ["float32", "boolean", dtype]
     expected = [[1.5, 1, values[0]], [np.nan, 0, values[1]]]
-    np.testing.assert_array_equal(table.X.compute(), expected)
+    np.testing.assert_array_equal(table.encoded(None).X.compute(), expected)
+    table = open_dataset(tmp_path / "a.parquet", label_column="kind", drop=["u"]).train
+    assert (table.frame, table.X.dtype) == (None, "f4" if dtype == "Int16" else "f8")
+    np.testing.assert_array_equal(table.X.compute(), [each[1:] for each in expected])
 
 
 TEXTS = {

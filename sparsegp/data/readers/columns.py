@@ -2,14 +2,15 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from sparsegp.data.blocks import from_memory
+from sparsegp.data.frames import UNNAMED, Frame, column_places, listed
 from sparsegp.data.labels import tidy_labels
-from sparsegp.data.table import UNNAMED, Table, column_places, listed, table_from_frame
+from sparsegp.data.table import Table
 from sparsegp.errors import DataError, quoted
 
 LabelColumn: TypeAlias = str | int | None
@@ -230,7 +231,7 @@ def _place(wanted: str | int, names: Sequence[str], source: str, named: bool, ro
 
 
 def as_array(inputs: Mapping[str, Any], places: Places, source: str) -> Any:
-    """Return columns of numbers without gaps as an array, others as a data frame.
+    """Return columns of numbers without gaps as an array, others as a frame.
 
     Parameters
     ----------
@@ -245,7 +246,7 @@ def as_array(inputs: Mapping[str, Any], places: Places, source: str) -> Any:
 
     each = list(inputs.values())
     if places.kinds or any(one.dtype.kind not in "iuf" or one.hasnans for one in each):
-        return pd.DataFrame(inputs)
+        return Frame.of(pd.DataFrame(inputs), source)
     X = np.empty((len(each[0]) if each else 0, len(each)))
     for place, one in enumerate(each):
         X[:, place] = one
@@ -255,11 +256,11 @@ def as_array(inputs: Mapping[str, Any], places: Places, source: str) -> Any:
 def table_of(
     X: Any, beside: Mapping[str, Any], names: Sequence[str], places: Places, source: str
 ) -> Table:
-    """Make a table of an array, or of a data frame that is encoded when it is learnt from.
+    """Make a table of an array, or of a frame that is encoded when it is learnt from.
 
     Parameters
     ----------
-    X : dask array (n, p), or data frame of pandas or dask
+    X : dask array (n, p), or Frame
     beside : mapping
         Labels and ids, by the names of their columns.
     names : sequence of str
@@ -269,12 +270,13 @@ def table_of(
         For messages.
     """
     label, ids = (None if each is None else names[each] for each in (places.label, places.id))
-    y, called = None if label is None else beside[label], places.called(names)
-    if hasattr(X, "columns"):
-        pairs = zip(called, places.inputs, strict=True)
-        kinds = {name: places.kinds[each] for name, each in pairs if each in places.kinds}
-        table = table_from_frame(X, y, source, kinds, label)
-    else:
-        y, taken = None if y is None else tidy_labels(y, source), places.named or None
-        table = Table(X, y, source, names=taken and tuple(called), label=label)
-    return replace(table, beside={} if ids is None else {ids: np.asarray(beside[ids])})
+    known: dict[str, Any] = {"label": label, "source": source}
+    known["y"] = None if label is None else tidy_labels(beside[label], source)
+    known["beside"] = {} if ids is None else {ids: np.asarray(beside[ids])}
+    called = tuple(places.called(names))
+    if not isinstance(X, Frame):
+        return Table(X, names=called if places.named else None, **known)
+    pairs = zip(called, places.inputs, strict=True)
+    kinds = {name: places.kinds[each] for name, each in pairs if each in places.kinds}
+    values = X.numbers(source) if X.is_numeric else X.values
+    return Table(values, names=called, frame=X, kinds=kinds, **known)

@@ -3,16 +3,17 @@
 import codecs
 import csv
 import io
+import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple
 
+from sparsegp.data.frames import column_names, listed
 from sparsegp.data.readers.columns import Columns, require_distinct
 from sparsegp.data.readers.words import MISSING, as_number, looks_like
 from sparsegp.data.storage import LONGEST_LINE, SPLIT, opened, require_memory
-from sparsegp.data.table import column_names, listed
 from sparsegp.errors import DataError, quoted
 
 HEAD, SNIFFED, COMPARED = 1 << 20, 20, 1000
@@ -21,6 +22,8 @@ HEAD, SNIFFED, COMPARED = 1 << 20, 20, 1000
 DELIMITERS, SPACE = ";\t,|", " "
 SPELT = {"\\t": "\t", "tab": "\t", "space": SPACE}
 """Delimiters that are found, in the order of preference before white space, and their names."""
+
+logger = logging.getLogger(__name__)
 
 MARKED = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 UTF_8, LAST_RESORT = "utf-8-sig", "latin-1"
@@ -204,12 +207,23 @@ def _is_header(
     if unlike + new == [last] and any(
         [*first[:last]] == [str(place + start) for place in inputs] for start in (0, 1)
     ):
-        return True  # numbers of columns, and the name of the labels
+        # numbers of columns, and the name of the labels
+        _warn(name, first, "the header")
+        return True
     if unlike and len(unlike) <= len(alike):
         raise DataError(
             f"{name}, line 1: {listed([repr(first[place]) for place in unlike])} is unlike what is "
             f"below (column {listed([str(place) for place in unlike])}, counted from 0), and other "
-            "fields are not; mend it if it is a value, or say by `header` or `no_header` whether "
-            "this line names the columns"
+            "fields are not; mend it if it is a value, or say by `header` or `no_header` what it is"
         )
-    return bool(unlike) or not alike
+    header = bool(unlike) or not alike
+    if header != bool(unlike + new):  # nothing but words that might as well be values
+        _warn(name, first, "the header" if header else "values")
+    return header
+
+
+def _warn(name: str, first: Sequence[str], taken: str) -> None:
+    logger.warning(
+        "%s: line 1 (%s) is taken for %s; if that is wrong, give `header` or `no_header`",
+        *(name, listed(first), taken),
+    )

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.data.blocks import from_function
+from sparsegp.data.frames import Frame
 from sparsegp.data.readers.columns import (
     Columns,
     Places,
@@ -45,10 +46,11 @@ def read_parquet(name: str, columns: Columns) -> Dataset:
         read: Any = partial(_group, name, features, dtype)
         X: Any = from_function(read, sizes, len(features), dtype, name)
     else:
-        import dask.dataframe as dd  # noqa: PLC0415 - an extra
+        from dask.delayed import delayed  # noqa: PLC0415 - slow to import
 
-        read = partial(_frame, name, features)
-        X = dd.from_map(read, range(len(groups)), meta=_pandas(empty))
+        part: Any = delayed(_frame, pure=True)
+        rows = [part(name, features, group) for group, size in enumerate(sizes) if size]
+        X = Frame(_pandas(empty), rows, [size for size in sizes if size])
     return Dataset(table_of(X, beside, names, places, name))
 
 

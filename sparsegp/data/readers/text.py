@@ -1,13 +1,15 @@
 """Reader of delimited text, by pandas."""
 
 import io
+import logging
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from sparsegp.data.frames import listed
 from sparsegp.data.labels import LONGEST, labels_from_text
 from sparsegp.data.readers.columns import Columns, Places, as_array, places_of, table_of
 from sparsegp.data.readers.layout import (
@@ -23,11 +25,13 @@ from sparsegp.data.readers.layout import (
 )
 from sparsegp.data.readers.words import MISSING, Fault, typed
 from sparsegp.data.storage import opened
-from sparsegp.data.table import Dataset, Table, listed
+from sparsegp.data.table import Dataset, Table
 from sparsegp.errors import DataError, short
 
 CHUNK_VALUES = 1 << 20
 """Fields that pandas reads at a time."""
+
+logger = logging.getLogger(__name__)
 
 MOST_FAULTS = 8
 """Columns that a message names."""
@@ -46,9 +50,8 @@ def read_text(name: str, columns: Columns) -> Dataset:
     except EncodingError:
         if columns.encoding or encoding != UTF_8:
             raise
-    table = _table(name, columns, LAST_RESORT)
-    note = f"{name} is no text in UTF-8 and was read as Latin-1; give `encoding` if that is wrong"
-    return Dataset(replace(table, notes=(*table.notes, note)))
+    logger.warning("%s is no text in UTF-8 and is read as Latin-1; give `encoding` if wrong", name)
+    return Dataset(_table(name, columns, LAST_RESORT))
 
 
 def _table(name: str, columns: Columns, encoding: str) -> Table:
@@ -57,11 +60,8 @@ def _table(name: str, columns: Columns, encoding: str) -> Table:
     values = Text(name, columns, layout, places).values()
     called = zip(places.called(names), places.inputs, strict=True)
     X = as_array({column: values[place] for column, place in called}, places, name)
-    table = table_of(X, {names[each]: values[each] for each in places.others}, names, places, name)
-    if columns.header is not None:
-        return table
-    shown = f"the header: {listed(layout.header)}" if layout.header else "data, not for a header"
-    return replace(table, notes=(f"the first row of {name} was taken for {shown}",))
+    beside = {names[place]: values[place] for place in places.others}
+    return table_of(X, beside, names, places, name)
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class Text:
         """Return what is wrong with all columns at once, and what to do."""
         shown = dict(islice(faults.items(), MOST_FAULTS))
         lines = self._lines({int(fault.rows[0]) for fault, _ in shown.values()})
-        said, kinds, marks = [], [], {}
+        said, kinds, marks = [], [], dict[str, None]()
         for place, (fault, words) in shown.items():
             row, column = int(fault.rows[0]), short(self.layout.names[place], 40)
             word, more = short(str(words[row]).strip(), 40), len(fault.rows) - 1
