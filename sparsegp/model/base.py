@@ -109,6 +109,11 @@ class Model(ABC):
         return len(self.scaling.shift)
 
     @property
+    def inputs(self) -> tuple[str, ...] | None:
+        """Names of the columns that new rows must have; None where they have none."""
+        return self.names if self.encoding is None else self.encoding.inputs
+
+    @property
     def n_latent(self) -> int:
         """Latent values of a row: one, or one a class."""
         return self.likelihood.n_latent(len(self.classes))
@@ -152,8 +157,8 @@ class Model(ABC):
         if mixing is not None:
             x = np.linalg.solve(mixing.T, x.T).T
         deviations = np.where(x.max(axis=0) > x.min(axis=0), x.std(axis=0, dtype=np.float64), 0.0)
-        if self.scaling.has_unit_variance:
-            deviations = np.sign(deviations)
+        unit = self.scaling.has_unit_variance
+        deviations[unit] = np.sign(deviations[unit])
         if mixing is None:
             return relevances(self._kernels_of_samples, deviations)
         shares = deviations * np.linalg.norm(mixing, axis=1)
