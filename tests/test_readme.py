@@ -10,9 +10,11 @@ import io
 import re
 import shlex
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import dropwhile
 from pathlib import Path
 
 import click
@@ -29,11 +31,19 @@ pytestmark = pytest.mark.skipif(
 )
 
 PAGES = [
+    "CONTRIBUTING.md",
     "README.md",
     "cluster/README.md",
     *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/**/*.md")),
 ]
-BEGUN_ELSEWHERE = {"dask", "pip", "python", "sh"}
+LONG = {
+    *("docs/how-to/evidence.md", "docs/how-to/tune.md"),
+    *("docs/tutorials/cluster.md", "docs/tutorials/python.md"),
+}
+"""Pages whose examples take longer than a few seconds."""
+RUN = [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in PAGES]
+BEGUN_ELSEWHERE = {"dask", "pip", "python", "sbatch", "sh"}
+ASSIGNMENT = re.compile("[A-Z_]+=")
 NEEDS = ("--scheduler", "--scheduler-file", "--cluster", "--data")
 """Options of commands that can only be parsed here."""
 
@@ -66,7 +76,8 @@ def fences(path: Path) -> Iterator[Fence]:
 def commands(text: str) -> list[list[str]]:
     """Return the commands of a block as words."""
     parts = [part for line in text.splitlines() for part in line.split("&&")]
-    return [words for part in parts if (words := shlex.split(part, comments=True))]
+    split = [shlex.split(part, comments=True) for part in parts]
+    return [words for each in split if (words := [*dropwhile(ASSIGNMENT.match, each)])]
 
 
 def shape(line: str) -> str:
@@ -98,20 +109,25 @@ def parse_only(words: list[str]) -> None:
 
 
 def can_run(words: list[str]) -> bool:
-    return not any(word in NEEDS for word in words)
+    return not any(word in NEEDS or "://" in word for word in words)
 
 
 def check_other(words: list[str]) -> None:
     """Check a command that is not run: its files and extras are there."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     if words[0] == "pip":
-        match = re.fullmatch(r"\.(?:\[(\w+)\])?", words[2])
+        match = re.fullmatch(r"\.(?:\[([\w,]+)\])?", words[-1])
         assert words[1] == "install", words
         assert match, words
-        assert match[1] is None or match[1] in project["optional-dependencies"]
+        assert {*(match[1] or "test").split(",")} <= {*project["optional-dependencies"]}
+    elif words[:2] == ["python", "-c"]:
+        subprocess.run([sys.executable, *words[1:]], check=True)
     elif words[0] == "python":
         assert words[1:3] == ["-m", "pytest"]
         assert all((ROOT / word).exists() for word in words[3:] if word.startswith("tests/"))
+    elif words[0] == "sbatch":
+        assert (ROOT / words[1]).exists(), words
+        parse_only(["sparsegp", "train", "mine.npz", *words[2:]])
     elif words[0] == "sh":
         subprocess.run(["sh", ROOT / words[1], *words[2:]], check=True)
     else:
@@ -135,7 +151,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", RUN)
 def test_commands(name: str, folder: Path) -> None:
     printed = ""
     for fence in fences(ROOT / name):
@@ -161,12 +177,15 @@ def test_commands(name: str, folder: Path) -> None:
                     printed += Path(words[words.index("--out") + 1]).read_text()
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/tutorials/python.md"])
+@pytest.mark.parametrize("name", RUN)
 def test_python(name: str, folder: Path) -> None:
     """All Python blocks, one after the other, in one namespace."""
-    names: dict[str, object] = {}
+    names: dict[str, object] = {"__name__": "__main__"}
     blocks = [fence for fence in fences(ROOT / name) if fence.language == "python"]
-    assert blocks
+    if name == "CONTRIBUTING.md":  # in a process of its own, for it adds to the registries
+        code = "\n".join(block.text for block in blocks)
+        subprocess.run([sys.executable, "-c", code], check=True)
+        return
     for fence in blocks:
         code = compile("\n" * (fence.line - 1) + fence.text, name, "exec")
         with contextlib.redirect_stdout(io.StringIO()) as out:

@@ -127,6 +127,7 @@ class Training(SparseRun):
             history=tuple(self.history),
             numbers=data.numbers,
             names=data.train.names,
+            encoding=data.train.encoding,
             label=data.train.label,
         )
         if self.store is not None:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from sparsegp.data.encoding import Encoding
 from sparsegp.data.labels import Numbers
 from sparsegp.data.scaling import Scaling
 from sparsegp.dense import Component
@@ -50,6 +51,10 @@ class Model(ABC):
         this order, and must not be missing.
     label : str, optional
         Of the column that the labels were in: its name, or its number if there are no names.
+    encoding : Encoding, optional
+        How the columns were made of those of a data frame that held more than numbers; `names` are
+        those of the encoded columns then. Predictions take such data frames, and arrays of encoded
+        columns.
     """
 
     family: ClassVar[str]
@@ -62,6 +67,7 @@ class Model(ABC):
     numbers: Numbers | None = None
     names: tuple[str, ...] | None = None
     label: str | None = None
+    encoding: Encoding | None = None
 
     def __post_init__(self) -> None:
         """Check that the parts fit each other, as they may come from a file.
@@ -80,6 +86,7 @@ class Model(ABC):
         checks = {
             "classes": len(set(self.classes.tolist())) == len(self.classes),
             "settings, report or history": all(isinstance(each, Mapping) for each in mappings),
+            "encoding": self.encoding is None or self.encoding.names == self.names,
             "kernels": bool((np.abs(values) <= GREATEST).all()),
         }
         wrong = [name for name, holds in checks.items() if not holds]

@@ -19,6 +19,10 @@ PRIOR: Prior = np.log([1.0, 0.5]), np.array([0.5, 1.0])
 """For sites of active rows: these learn from few rows, and how wrong their variance is depends on
 how few."""
 
+GTOL = 0.01
+"""Slope at which `fit_by_slopes` ends: less than 1e-4 nats are missing, in the sum over all rows,
+and what is left is near the noise of single precision."""
+
 
 def with_calibration(active: ActiveRows, rows: Rows, weights: PosteriorWeights) -> PosteriorWeights:
     """Return the weights with what suits the validation rows best; as it is if there are none."""
@@ -68,4 +72,27 @@ def fit(log_z: Callable[[float, float], Doubles], prior: Prior) -> tuple[float, 
 
     found = minimize(loss, centre, method="Nelder-Mead", options={"xatol": 0.01, "fatol": 0.01})
     temperature, weight = np.exp(found.x)
+    return float(temperature), float(weight)
+
+
+def fit_by_slopes(
+    log_z: Callable[[float, float], tuple[Doubles, Doubles]], prior: Prior
+) -> tuple[float, float]:
+    """Return what `fit` does, in a tenth of the evaluations.
+
+    Parameters
+    ----------
+    log_z : callable
+        From temperature and variance weight to the log predictive probabilities, (n,), and the
+        slopes of their sum in the logarithms of both, (2,).
+    prior : Prior
+    """
+    centre, spread = prior
+
+    def loss(scores: Doubles) -> tuple[float, Doubles]:
+        each, slopes = log_z(*np.exp(centre + spread * scores))
+        return float(scores @ scores) / 2.0 - float(each.sum()), scores - spread * slopes
+
+    found = minimize(loss, np.zeros(2), jac=True, method="BFGS", options={"gtol": GTOL})
+    temperature, weight = np.exp(centre + spread * found.x)
     return float(temperature), float(weight)
