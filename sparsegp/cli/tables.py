@@ -1,7 +1,7 @@
 """Rows for a command: opened, and passed through a model batch by batch, as they may be many."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -94,14 +94,29 @@ def batches(table: Table) -> Iterator[Any]:
         yield np.asarray(blocks[index].compute(scheduler=get_sync))  # a name loads distributed
 
 
-def score(model: Model, table: Table) -> tuple[Evaluation | RegressionEvaluation, list[Any]]:
-    """Compare the predictions of a model with the labels of a table.
+@dataclass(frozen=True)
+class Judged:
+    """Predictions for labelled rows, and how good they are.
 
-    Returns
-    -------
+    Attributes
+    ----------
     evaluation : Evaluation or RegressionEvaluation
     unseen : list
         Labels that the model does not know; they count as errors.
+    logs : Doubles (n, K), optional
+        Log probabilities; none in a regression.
+    codes : Integers (n,), optional
+        True classes, -1 for those.
+    """
+
+    evaluation: Evaluation | RegressionEvaluation
+    unseen: list[Any] = field(default_factory=list)
+    logs: Any = None
+    codes: Any = None
+
+
+def score(model: Model, table: Table) -> Judged:
+    """Compare the predictions of a model with the labels of a table.
 
     Raises
     ------
@@ -112,10 +127,10 @@ def score(model: Model, table: Table) -> tuple[Evaluation | RegressionEvaluation
         y = as_numbers(table.y, table.source)
         moments = [model.predictive_mean_and_variance(X) for X in batches(table)]
         mean, variance = (np.concatenate(parts) for parts in zip(*moments, strict=True))
-        return evaluate_regression(mean, variance, y), []
+        return Judged(evaluate_regression(mean, variance, y))
     codes, unseen = encode_with(model.classes, table.y, table.source)
-    logs = [model.predict_log_proba(X) for X in batches(table)]
-    return evaluate(np.concatenate(logs), codes, model.classes), unseen
+    logs = np.concatenate([model.predict_log_proba(X) for X in batches(table)])
+    return Judged(evaluate(logs, codes, model.classes), unseen, logs, codes)
 
 
 def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:
