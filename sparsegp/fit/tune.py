@@ -26,6 +26,7 @@ from sparsegp.fit.prepare import Prepared, choose_scaling
 from sparsegp.fit.run import Run
 from sparsegp.fit.trial import draw_sample, run_trial
 from sparsegp.interrupt import StopRequest
+from sparsegp.learning.metric import NONE
 from sparsegp.learning.search import (
     ALL_RUNGS,
     GROWN,
@@ -53,11 +54,11 @@ class Tuned(Choice):
 
     Attributes
     ----------
-    kernel, scaling, n_active, nlpp, ended
+    kernel, scaling, metric, n_active, nlpp, ended
         See `Choice`.
     trials : tuple of dict
-        How each trial went, in order: number, kernel, scaling, rung, rows, n_active, steps, nlpp,
-        error, ece, seconds (of processor time) and failure.
+        How each trial went, in order: number, kernel, scaling, rung, rows, n_active, steps,
+        metric, nlpp, error, ece, seconds (of processor time) and failure.
     """
 
     trials: tuple[dict[str, Any], ...]
@@ -66,7 +67,8 @@ class Tuned(Choice):
     def chosen(self) -> dict[str, Any]:
         """The settings of a run that were chosen."""
         found = {"kernel": self.kernel, "scaling": self.scaling, "n_active": self.n_active}
-        return {name: value for name, value in found.items() if value is not None}
+        metric = {} if self.metric == NONE else {"metric": self.metric}
+        return {name: value for name, value in found.items() if value is not None} | metric
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
