@@ -51,7 +51,6 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     settings.require_used(named)
     train, held_out = training_tables(data, test, shared.given(options, shared.COLUMNS))
     train = train.learnt()
-    held_out = held_out and held_out.encoded(train.encoding)
     if settings.is_regression:
         Numbers.of(train.y, train.source)  # refuses what are none
     n_classes = 0 if settings.is_regression else len(encode(train.y, train.source)[0])

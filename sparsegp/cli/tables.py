@@ -41,7 +41,7 @@ def training_tables(
         kinds = {str(name): kind_of(dtype) for name, dtype in frame.empty.dtypes.items()}
         known["known_kinds"] = {**kinds, **(train.kinds or {})}
     other = open_dataset(test, **known, **columns)
-    return train, (other.test or other.train).select(train.names)
+    return train, other.test or other.train
 
 
 def table_for(model: Model, source: str, columns: Mapping[str, Any], labels: bool = True) -> Table:
@@ -54,14 +54,19 @@ def table_for(model: Model, source: str, columns: Mapping[str, Any], labels: boo
     DataError
         If they cannot be read, are not finite, or do not fit the model.
     """
-    known: dict[str, Any] = {"n_features": model.n_features, "names": model.names}
-    if (encoding := model.encoding) is not None:
-        kinds = {column.name: column.kind for column in encoding.columns}
-        known = {"n_features": len(kinds), "names": encoding.inputs, "known_kinds": kinds}
+    known: dict[str, Any] = {"n_features": model.n_features, "names": model.inputs}
+    if model.encoding is not None:
+        kinds = {column.name: column.kind for column in model.encoding.columns}
+        known |= {"n_features": len(kinds), "known_kinds": kinds}
     dataset = open_dataset(source, labels=labels, known=model.label, **known, **columns)
-    table = (dataset.test or dataset.train).encoded(encoding).select(model.names)
+    table = for_model(model, dataset.test or dataset.train)
     summarise(table.X, table.source, names=table.names)
     return table
+
+
+def for_model(model: Model, table: Table) -> Table:
+    """Return the columns of a model, in its order, as it takes them."""
+    return table.encoded(model.encoding).select(model.names)
 
 
 def tables_from(file: TextIO, model: Model, columns: Mapping[str, Any]) -> Iterator[Table]:
@@ -129,7 +134,7 @@ def score(model: Model, table: Table) -> Judged:
     DataError
         If there are no labels.
     """
-    table = table.encoded(model.encoding).select(model.names)
+    table = for_model(model, table)
     if model.is_regression:
         y = as_numbers(table.y, table.source)
         moments = [model.predictive_mean_and_variance(X) for X, _ in batches(table)]
@@ -175,6 +180,31 @@ def relevances(model: Model) -> dict[str, float]:
     return {names[j]: float(found[j]) for j in np.argsort(-found, kind="stable")}
 
 
+def inputs(model: Model) -> list[dict[str, Any]]:
+    """Return what is known of the columns of a data frame that held more than numbers.
+
+    Relevances are those of the encoded columns together; None where the model has none.
+    """
+    if model.encoding is None:
+        return []
+    relevant, columns = model.relevances, model.encoding.columns
+    shares = None
+    if relevant is not None:
+        shares = np.bincount(model.encoding.groups, relevant, len(columns))
+    return [
+        {
+            "name": column.name,
+            "kind": column.kind,
+            "missing": column.missing,
+            "levels": dict(zip(column.levels, column.counts, strict=True)),
+            "rare": None if column.rare is None else len(column.rare),
+            "left_out": column.note,
+            "relevance": None if shares is None else float(shares[number]),
+        }
+        for number, column in enumerate(columns)
+    ]
+
+
 def validation_nlpp(model: Model) -> float | None:
     """Return that of the validation rows, as the posterior was chosen; None if there were none."""
     found = model.report.get("validation_nlpp")
@@ -191,6 +221,7 @@ def facts(model: Model) -> dict[str, Any]:
         "columns": model.n_features,
         "names": list(model.names or ()),
         "label": model.label,
+        "inputs": inputs(model),
         "n_active": len(model.rows),
         "kernels": [str(kernel) for kernel in model.kernels],
         "scaling": model.scaling.name,
