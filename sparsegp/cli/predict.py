@@ -27,10 +27,8 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="A .csv, .npz or .zarr to be written; - is standard output, as .csv.",
 )
-@click.option(
-    "--latent", is_flag=True, help="Add latent means and variances, as they are before calibration."
-)
-@shared.number("--reject-below", "Mark rows whose greatest probability is below X.", float)
+@click.option("--latent", is_flag=True, help="Add latent means and variances, before calibration.")
+@shared.number("--reject-below", "Mark rows whose highest probability is below X.", float)
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @shared.label_column
 def predict(
@@ -42,10 +40,10 @@ def predict(
     force: bool,
     label_column: str | None,
 ) -> None:
-    """Write labels and probabilities of the rows of DATA.
+    """Predict the rows of DATA by the model in RUN.
 
-    Predictions are those of the model in RUN. Where DATA has a test part, that part is taken;
-    labels are not needed. A .csv has the columns row, label, p_<class>...; .npz and .zarr have the
+    Labels and probabilities are written. Where DATA has a test part, that part is taken; labels
+    are not needed. A .csv has the columns row, label, p_<class>...; .npz and .zarr have the
     arrays labels, probabilities and classes. In a regression the label is the mean, and its
     variance, noise included, replaces probabilities. With --reject-below there is `rejected` too: 1
     or 0 in a .csv, true or false in arrays. Arrays hold labels as they are. A .csv has escapes for
