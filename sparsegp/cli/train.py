@@ -105,7 +105,7 @@ def train(
         folder = folder_of(directory)
         write_history(folder, model.history)
         progress.begin("evaluate")
-        evaluation = None if held_out is None else score(model, held_out)[0]
+        evaluation = None if held_out is None else score(model, held_out).evaluation
         progress.begin("")
     last = model.history[-1]
     record = {
@@ -192,6 +192,7 @@ def summary(
         "columns": listed(record["names"]),
         "kernel": kernels,
         "scaling": record["scaling"],
+        "metric": record["settings"].get("metric", "none").removeprefix("none") or None,
     }
     if choice := record["tuning"]:
         nlpp = (
