@@ -52,6 +52,7 @@ def estimate(
     settings = settings_given(**named)
     settings.require_used(named)
     train, held_out = training_tables(data, test, label_column)
+    train = train.learnt()
     if settings.is_regression:
         Numbers.of(train.y, train.source)  # refuses what are none
     n_classes = 0 if settings.is_regression else len(encode(train.y, train.source)[0])

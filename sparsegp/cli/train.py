@@ -191,6 +191,7 @@ def summary(
         "trained on": f"{record['source']}: {rows}, {columns}, {labels}",
         "columns": listed(record["names"]),
         "kernel": f"{kernels} of inputs scaled by rule {record['scaling']!r}",
+        "metric": record["settings"].get("metric", "none").removeprefix("none") or None,
     }
     if choice := record["tuning"]:
         nlpp = f", nlpp {choice['nlpp']:.4f} nats on rows held out" if choice["nlpp"] else ""
