@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="A .csv, .npz or .zarr to be written; - is standard output, as .csv.",
 )
+@click.option("--latent", is_flag=True, help="Add latent means and variances, before calibration.")
+@shared.number("--reject-below", "Mark rows whose highest probability is below X.", float)
 @click.option(
-    "--latent", is_flag=True, help="Add latent means and variances, as they are before calibration."
-)
-@shared.number("--reject-below", "Mark rows whose greatest probability is below X.", float)
-@click.option(
-    "--novelty", is_flag=True, help="Add how new rows are, from 0 to 1 beside validation rows."
+    "--novelty",
+    is_flag=True,
+    help="Add the novelty of each row, from 0 to 1, its rank among validation rows.",
 )
 @shared.number("--reject-novel", "Mark rows whose novelty is X or more.", float)
 @shared.label_set
@@ -46,17 +46,17 @@ def predict(
     force: bool,
     **more: Any,
 ) -> None:
-    """Write labels and probabilities of the rows of DATA.
+    """Predict the rows of DATA by the model in RUN.
 
-    Predictions are those of the model in RUN. Where DATA has a test part, that part is taken;
-    labels are not needed. A .csv has the columns row, label, p_<class>...; .npz and .zarr have the
-    arrays labels, probabilities and classes; all have that of --id-column under its name. In a
-    regression the label is the mean, and its variance, noise included, replaces probabilities. With
-    --reject-below or --reject-novel there is `rejected` too, with --set `set`, of a column for each
-    class, and with --novelty `novelty`: 1 or 0 for true or false in a .csv. Arrays hold labels as
-    they are. A .csv has escapes for control characters, and an apostrophe before texts that a
-    spreadsheet would take for a formula: those that begin with = + - or @. DATA may be -, for text
-    as in a .csv on standard input, which is predicted some thousand lines at a time.
+    Labels and probabilities are written. Where DATA has a test part, that part is taken; labels are
+    not needed. A .csv has the columns row, label, p_<class>...; .npz and .zarr have the arrays
+    labels, probabilities and classes; all have --id-column under its name. In a regression the
+    label is the mean, and its variance, noise included, replaces probabilities. With --reject-below
+    or --reject-novel there is `rejected` too, with --set `set`, of a column for each class, and
+    with --novelty `novelty`: 1 or 0 for true or false in a .csv. Arrays hold labels as they are. A
+    .csv has escapes for control characters, and an apostrophe before texts that a spreadsheet would
+    take for a formula: those that begin with = + - or @. DATA may be -, for text as in a .csv on
+    standard input, which is predicted some thousand lines at a time.
     """
     columns = shared.given(more, shared.COLUMNS)
     wanted = More(**{name: value for name, value in more.items() if name not in shared.COLUMNS})
