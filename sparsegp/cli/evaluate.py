@@ -31,7 +31,7 @@ MOST = 10
     "Draw reliability, errors against rejections, confusions, the relevances of the columns and, "
     'for two classes, ROC and precision-recall (.png; needs the extra "plot").',
 )
-@shared.label_column
+@shared.columns
 @shared.as_json
 def evaluate(
     run: str,
@@ -40,14 +40,14 @@ def evaluate(
     positive: str | None,
     threshold: float | None,
     plots: str | None,
-    label_column: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
-    """Compare predictions for DATA with its labels.
+    """Measure how well the model in RUN predicts DATA.
 
-    Predictions are those of the model in RUN. Where DATA has a test part, that part is taken.
-    Labels that were never seen in training count as errors. nlpp is the mean negative log
-    predictive probability in nats; ece has 15 equal bins.
+    Where DATA has a test part, that part is taken. Labels that were never seen in training count as
+    errors. nlpp is the mean negative log predictive probability in nats, ece the expected
+    calibration error in 15 equal bins.
     """
     from sparsegp.cli.tables import figures, relevances, score, table_for
     from sparsegp.model import load
@@ -58,7 +58,7 @@ def evaluate(
     if (of_two and len(model.classes) != 2) or (coverage is not None and model.is_regression):
         name = shared.in_words(of_two or ["set"])
         raise SettingsError(f"{name} is for {'two classes' if of_two else 'classes'}; leave it out")
-    rows = table_for(model, data, label_column)
+    rows = table_for(model, data, shared.given(options, shared.COLUMNS))
     evaluation, unseen, logs, codes = score(model, rows)
     if unseen:
         warning = f"warning: {rows.source} has labels that the model does not know"

@@ -28,13 +28,12 @@ HEADINGS = (
 @shared.text("--out", "FILE", "A .csv or .json to be written.")
 @shared.text("--plots", "DIR", 'Draw rows beside their active rows (needs the extra "plot").')
 @shared.text("--image", "HxW", "With --plots: height and width of images.  [square]")
-@shared.label_column
+@shared.columns
 @shared.as_json
 def explain(
     run: str,
     data: str,
     out: str | None,
-    label_column: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -55,7 +54,7 @@ def explain(
     if options["image"] is not None and options["plots"] is None:
         raise SettingsError("--image is for pictures; give --plots DIR too, or leave it out")
     model = load(run)
-    found = table_for(model, data, label_column, labels=False)
+    found = table_for(model, data, shared.given(options, shared.COLUMNS), labels=False)
     inputs: Any = found.X
     numbers = row_numbers(options["rows"], inputs.shape[0])
     X = inputs[numbers].compute(scheduler="synchronous")

@@ -1,6 +1,6 @@
 """Rows for a command: opened, and passed through a model batch by batch, as they may be many."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -27,41 +27,49 @@ def stem(data: str) -> str:
 
 
 def training_tables(
-    data: str, test: str | None, label_column: str | None
+    data: str, test: str | None, columns: Mapping[str, Any]
 ) -> tuple[Table, Table | None]:
     """Return the training table and, where there is one, the held-out table."""
-    dataset = open_dataset(data, label_column=label_column)
+    dataset = open_dataset(data, **columns)
     if test is None:
         return dataset.train, dataset.test
-    names, known = dataset.train.names, dataset.train.label
-    other = open_dataset(test, label_column=label_column, names=names, known=known)
-    return dataset.train, (other.test or other.train).select(names)
+    train, frame = dataset.train, dataset.train.frame
+    known: dict[str, Any] = {"names": train.names, "known": train.label}
+    if frame is not None:
+        from sparsegp.data.kinds import kind_of
+
+        kinds = {str(name): kind_of(dtype) for name, dtype in frame.empty.dtypes.items()}
+        known["known_kinds"] = {**kinds, **(train.kinds or {})}
+    other = open_dataset(test, **known, **columns)
+    return train, other.test or other.train
 
 
-def table_for(model: Model, source: str, label_column: str | None, labels: bool = True) -> Table:
+def table_for(model: Model, source: str, columns: Mapping[str, Any], labels: bool = True) -> Table:
     """Return the rows for a model to predict: the test part where there is one.
 
-    Without `labels`, those of a text or parquet file are not read.
+    Without `labels`, those of a file of columns are not read.
 
     Raises
     ------
     DataError
         If they cannot be read, are not finite, or do not fit the model.
     """
-    dataset = open_dataset(
-        source,
-        label_column=label_column,
-        n_features=model.n_features,
-        names=model.names,
-        labels=labels,
-        known=model.label,
-    )
-    table = (dataset.test or dataset.train).select(model.names)
+    known: dict[str, Any] = {"n_features": model.n_features, "names": model.inputs}
+    if model.encoding is not None:
+        kinds = {column.name: column.kind for column in model.encoding.columns}
+        known |= {"n_features": len(kinds), "known_kinds": kinds}
+    dataset = open_dataset(source, labels=labels, known=model.label, **known, **columns)
+    table = for_model(model, dataset.test or dataset.train)
     summarise(table.X, table.source, names=table.names)
     return table
 
 
-def tables_from(file: TextIO, model: Model, label_column: str | None) -> Iterator[Table]:
+def for_model(model: Model, table: Table) -> Table:
+    """Return the columns of a model, in its order, as it takes them."""
+    return table.encoded(model.encoding).select(model.names)
+
+
+def tables_from(file: TextIO, model: Model, columns: Mapping[str, Any]) -> Iterator[Table]:
     """Yield the rows of a text without an end, a table for every `LINES` of them.
 
     Raises
@@ -77,7 +85,7 @@ def tables_from(file: TextIO, model: Model, label_column: str | None) -> Iterato
         for lines in chain([first], iter(lambda: list(islice(file, LINES)), [])):
             path.write_text("".join([head, *lines]), encoding="utf-8")
             try:
-                table = table_for(model, str(path), label_column, labels=False)
+                table = table_for(model, str(path), columns, labels=False)
             except DataError as error:
                 raise DataError(str(error).replace(str(path), STANDARD_INPUT)) from None
             if not head and table.names is not None:
@@ -85,13 +93,16 @@ def tables_from(file: TextIO, model: Model, label_column: str | None) -> Iterato
             yield replace(table, source=STANDARD_INPUT)
 
 
-def batches(table: Table) -> Iterator[Any]:
-    """Yield the inputs of one chunk after another."""
+def batches(table: Table) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Yield the inputs of one chunk after another, and the columns kept beside them."""
     from dask.local import get_sync
 
     blocks: Any = table.X.blocks
+    start = 0
     for index in range(table.X.numblocks[0]):
-        yield np.asarray(blocks[index].compute(scheduler=get_sync))  # a name loads distributed
+        X = np.asarray(blocks[index].compute(scheduler=get_sync))  # a name loads distributed
+        rows = slice(start, start := start + len(X))
+        yield X, {name: values[rows] for name, values in table.beside.items()}
 
 
 def score(
@@ -114,13 +125,14 @@ def score(
     DataError
         If there are no labels.
     """
+    table = for_model(model, table)
     if model.is_regression:
         y = as_numbers(table.y, table.source)
-        moments = [model.predictive_mean_and_variance(X) for X in batches(table)]
+        moments = [model.predictive_mean_and_variance(X) for X, _ in batches(table)]
         mean, variance = (np.concatenate(parts) for parts in zip(*moments, strict=True))
         return evaluate_regression(mean, variance, y), [], None, None
     codes, unseen = encode_with(model.classes, table.y, table.source)
-    logs = np.concatenate([model.predict_log_proba(X) for X in batches(table)])
+    logs = np.concatenate([model.predict_log_proba(X) for X, _ in batches(table)])
     return evaluate(logs, codes, model.classes), unseen, logs, codes
 
 
@@ -159,6 +171,31 @@ def relevances(model: Model) -> dict[str, float]:
     return {names[j]: float(found[j]) for j in np.argsort(-found, kind="stable")}
 
 
+def inputs(model: Model) -> list[dict[str, Any]]:
+    """Return what is known of the columns of a data frame that held more than numbers.
+
+    Relevances are those of the encoded columns together; None where the model has none.
+    """
+    if model.encoding is None:
+        return []
+    relevant, columns = model.relevances, model.encoding.columns
+    shares = None
+    if relevant is not None:
+        shares = np.bincount(model.encoding.groups, relevant, len(columns))
+    return [
+        {
+            "name": column.name,
+            "kind": column.kind,
+            "missing": column.missing,
+            "levels": dict(zip(column.levels, column.counts, strict=True)),
+            "rare": None if column.rare is None else len(column.rare),
+            "left_out": column.note,
+            "relevance": None if shares is None else float(shares[number]),
+        }
+        for number, column in enumerate(columns)
+    ]
+
+
 def validation_nlpp(model: Model) -> float | None:
     """Return that of the validation rows, as the posterior was chosen; None if there were none."""
     found = model.report.get("validation_nlpp")
@@ -175,6 +212,7 @@ def facts(model: Model) -> dict[str, Any]:
         "columns": model.n_features,
         "names": list(model.names or ()),
         "label": model.label,
+        "inputs": inputs(model),
         "n_active": len(model.rows),
         "kernels": [str(kernel) for kernel in model.kernels],
         "scaling": model.scaling.name,
