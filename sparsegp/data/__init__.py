@@ -14,3 +14,6 @@ from sparsegp.data.summary import summarise as summarise
 from sparsegp.data.table import Dataset as Dataset
 from sparsegp.data.table import Table as Table
 from sparsegp.data.table import table_from_arrays as table_from_arrays
+from sparsegp.data.weights import effective_rows as effective_rows
+from sparsegp.data.weights import soft_labels as soft_labels
+from sparsegp.data.weights import without_weights as without_weights

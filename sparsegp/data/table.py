@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from sparsegp.data.blocks import from_memory
 from sparsegp.data.labels import REAL_KINDS, tidy_labels
-from sparsegp.errors import DataError, one_line
-from sparsegp.types import Integers, Labels
+from sparsegp.errors import DataError, one_line, quoted
+from sparsegp.types import Doubles, Integers, Labels
 
 if TYPE_CHECKING:
     import dask.array as da
@@ -39,12 +39,16 @@ class Table:
         Of the columns, where the source has any.
     label : str, optional
         Of the column that the labels were in: its name, or its number if there are no names.
+    weights : Doubles (n,), optional
+        By which the log likelihoods of the rows are multiplied.
+    rows : Integers (n,), optional
+        Where some rows of the source were left out: the numbers of those that remain, there.
 
     Raises
     ------
     DataError
         If X is not two-dimensional, does not hold real numbers, has no rows or no columns, or if
-        the labels are not one per row.
+        labels or weights are not one per row, or weights are not finite or negative.
     """
 
     X: "da.Array"
@@ -53,6 +57,8 @@ class Table:
     origin: Integers | None = None
     names: tuple[str, ...] | None = None
     label: str | None = None
+    weights: Doubles | None = None
+    rows: Integers | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", one_line(self.source))
@@ -67,6 +73,15 @@ class Table:
             raise DataError(
                 f"every row needs one label; {self.source} has {n} rows and {len(self.y)} labels"
             )
+        if self.weights is not None:
+            object.__setattr__(self, "weights", _weights(self.weights, n, self.source))
+
+    def places(self, rows: Integers) -> Integers:
+        """Return where some rows of the source are in the table."""
+        if self.rows is None:
+            return rows
+        order = np.argsort(self.rows)
+        return np.asarray(order[np.searchsorted(self.rows, rows, sorter=order)])
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -109,19 +124,24 @@ class Dataset:
             )
 
 
-def table_from_arrays(X: Any, y: ArrayLike | None = None, source: str = "X") -> Table:
+def table_from_arrays(
+    X: Any, y: ArrayLike | None = None, source: str = "X", sample_weight: Any = None
+) -> Table:
     """Make a table of arrays.
 
     Parameters
     ----------
-    X : array-like (n, p)
-        A numpy array, a data frame, nested lists, a scipy sparse matrix (made dense chunk by
-        chunk, when read), or a dask array or data frame. Chunks of unknown size are measured,
-        which computes them once; chunks across columns are joined.
+    X : array-like (n, p), or Table
+        A table is kept as it is, but for the weights. Else a numpy array, a data frame, nested
+        lists, a scipy sparse matrix (made dense chunk by chunk, when read), or a dask array or data
+        frame. Chunks of unknown size are measured, which computes them once; chunks across columns
+        are joined.
     y : array-like (n,) or (n, 1), optional
         Labels.
     source : str
         A name for messages.
+    sample_weight : array-like (n,), optional
+        Weights of the rows.
 
     Returns
     -------
@@ -132,15 +152,18 @@ def table_from_arrays(X: Any, y: ArrayLike | None = None, source: str = "X") -> 
     DataError
         If the arrays cannot be learnt from, see `Table`.
     """
+    weights: Any = sample_weight
+    if isinstance(X, Table):
+        return X if weights is None else replace(X, weights=weights)
     names = column_names(getattr(X, "columns", ()))
     labels = None if y is None else tidy_labels(y, source)
     if hasattr(X, "to_dask_array"):
         X = X.to_dask_array()
     if hasattr(X, "dask"):
-        return Table(_dask_rows(X, source), labels, source, names=names)
+        return Table(_dask_rows(X, source), labels, source, names=names, weights=weights)
     X = X if hasattr(X, "tocsr") else real_numbers(X, source)
     require_two_dimensions(X, source)
-    return Table(from_memory(X, source), labels, source, names=names)
+    return Table(from_memory(X, source), labels, source, names=names, weights=weights)
 
 
 def column_names(found: Iterable[Any]) -> tuple[str, ...] | None:
@@ -218,6 +241,26 @@ def real_numbers(X: Any, source: str) -> NDArray[Any]:
                 f"{column}"
             ) from None
     raise DataError(f"X must hold real numbers; {source} holds {found.dtype}")
+
+
+def _weights(given: Any, n: int, source: str) -> Doubles:
+    """Return weights of n rows as doubles, checked."""
+    try:
+        weights = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"weights must be numbers; those of {source} are {quoted(given)}") from None
+    if weights.shape != (n,):
+        raise DataError(
+            f"every row needs one weight; {source} has {n} rows and weights of shape "
+            f"{weights.shape}"
+        )
+    bad = ~((weights >= 0.0) & (weights < np.inf))
+    if bad.any():
+        row = int(bad.argmax())
+        raise DataError(
+            f"weights must be finite and not negative; {source} has {weights[row]} in row {row}"
+        )
+    return weights
 
 
 def _dask_rows(X: Any, source: str) -> "da.Array":

@@ -82,11 +82,11 @@ class Training(SparseRun):
             self.runtime.build(self.block_type, [])
         if self.steps:
             weights = replace(weights, report={**weights.report, "learning": self.steps})
-        data = self.data
+        data, rows = self.data, self.active.rows
         model = SparseModel(
             active=active,
             weights=weights,
-            rows=self.active.rows,
+            rows=rows if data.train.rows is None else data.train.rows[rows],
             classes=data.classes,
             scaling=data.scaling,
             settings=self.settings.to_json(),

@@ -15,6 +15,10 @@ span, and with all rows active its fixed point is that of eq. 4.6 itself. Here B
 quasi-Newton ascent (math/lbfgs.py), which needs a quarter of the rounds or fewer. A prior variance
 s times as large makes it P / s, for the same span.
 
+With weights w_n of the rows the sum is that of w_n log Z_n, with p of row n times w_n, and
+M W M^T bounds its curvature. The sites of the active rows have precisions w, so that
+W_u^-1 + C = L L^T and P = I - L^-1 W_u^-1 L^-T.
+
 The variance is that of the variational posterior, s (k** - k_*u C^-1 k_u*) + w^T B^-1 w. As it
 stands it makes probabilities far too soft. From validation rows are learnt: the scale s,
 the number of rounds (posterior/early_stopping.py), a weight for the variance and a temperature for
@@ -138,7 +142,7 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
     if len(rows.folds):
         scale, tried = best_scale(problem.active, rows, report)
         return Plan(replace(MEAN_ONLY, prior_scale=scale), validation_nlpp=tried)
-    search, small = state.search, rows.tolerance * rows.n_rows
+    search, small = state.search, rows.tolerance * rows.total
     problem.joined = False
     while not search.over:
         problem.set_scale(search.scale)
@@ -158,7 +162,7 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
 
 def _climb(problem: Problem, rows: Rows, state: Ascents, most: int) -> Ascent:
     """Ascend with all rows, at most so many rounds in all."""
-    problem.joined, small = True, rows.tolerance * rows.n_rows
+    problem.joined, small = True, rows.tolerance * rows.total
     if state.ascent is None:
         state.ascent = problem.begin()
     ascent, gain = state.ascent, np.inf
@@ -186,4 +190,4 @@ def calibrate(problem: Problem, c: Doubles, scale: float) -> Calibration:
             found = likelihood.log_z(mean / temperature, weight * variance, target)
         return found
 
-    return Calibration(*fit(log_z, PRIOR), scale)
+    return Calibration(*fit(log_z, PRIOR, problem.rows.validation_weights), scale)

@@ -30,9 +30,10 @@ def with_calibration(active: ActiveRows, rows: Rows, weights: PosteriorWeights) 
         tempered: Likelihood = active.likelihood.tempered(temperature)
         return tempered.log_z(mean / temperature, weight * variance, target)
 
-    temperature, weight = fit(log_z, PRIOR)
+    of_rows = rows.validation_weights
+    temperature, weight = fit(log_z, PRIOR, of_rows)
     calibration = Calibration(temperature, weight)
-    nlpp = -float(log_z(temperature, weight).mean())
+    nlpp = -float(np.average(log_z(temperature, weight), weights=of_rows))
     report = {**weights.report, **asdict(calibration), "validation_nlpp": nlpp}
     return PosteriorWeights(weights.coefficients, weights.gain, calibration, report)
 
@@ -48,7 +49,9 @@ def latent_validation(
     return mean, variance, target
 
 
-def fit(log_z: Callable[[float, float], Doubles], prior: Prior) -> tuple[float, float]:
+def fit(
+    log_z: Callable[[float, float], Doubles], prior: Prior, weights: Doubles | None = None
+) -> tuple[float, float]:
     """Return temperature and variance weight.
 
     They maximise the predictive probability of the targets times a prior, which decides where the
@@ -59,11 +62,14 @@ def fit(log_z: Callable[[float, float], Doubles], prior: Prior) -> tuple[float, 
     log_z : callable
         From temperature and variance weight to the log predictive probabilities, (n,).
     prior : Prior
+    weights : Doubles (n,), optional
+        Of the targets, 1 on average.
     """
     centre, spread = prior
 
     def loss(logs: Doubles) -> float:
-        fitted = float(log_z(*np.exp(logs)).sum())
+        found = log_z(*np.exp(logs))
+        fitted = float((found if weights is None else weights * found).sum())
         return float(np.square((logs - centre) / spread).sum()) / 2.0 - fitted
 
     found = minimize(loss, centre, method="Nelder-Mead", options={"xatol": 0.01, "fatol": 0.01})
