@@ -25,7 +25,7 @@ DENSE_SETTINGS = {
 SETTINGS = (*SPARSE_SETTINGS, *DENSE_SETTINGS, "task")
 LIMITS = ("max_trials", "max_seconds")
 OTHERS = (
-    *("out", "resume", "overwrite", "test", "label_column", "image"),
+    *("out", "resume", "overwrite", "test", "label_column", "weight_column", "image"),
     *("block_rows", "scratch", "checkpoint_every", "keep_last"),
 )
 """Options that are no settings, but arguments of the Python API, or values of one."""
@@ -130,6 +130,11 @@ label_column = text(
     "NAME|INDEX",
     "Labels in a text or parquet file: a name, or a number from 0, or from the end if negative.  "
     "[that of the model, else -1]",
+)
+weight_column = text(
+    "--weight-column",
+    "NAME|NUMBER",
+    "Weights of the rows, and no input: a name, or the number of an input column from 0.",
 )
 resume = click.option("--resume", is_flag=True, help="Go on with what the directory holds.")
 overwrite = click.option(

@@ -10,7 +10,14 @@ from typing import Any, TextIO
 import numpy as np
 
 from sparsegp.cli.output import percent, plural
-from sparsegp.data import Table, as_numbers, encode_with, open_dataset, summarise
+from sparsegp.data import (
+    Table,
+    as_numbers,
+    encode_with,
+    open_dataset,
+    summarise,
+    without_weights,
+)
 from sparsegp.errors import DataError
 from sparsegp.model import Model
 from sparsegp.report import Evaluation, RegressionEvaluation, evaluate, evaluate_regression
@@ -36,6 +43,11 @@ def training_tables(
     names, known = dataset.train.names, dataset.train.label
     other = open_dataset(test, label_column=label_column, names=names, known=known)
     return dataset.train, (other.test or other.train).select(names)
+
+
+def weighed(table: Table, column: str | None) -> Table:
+    """Return the table with a column as weights of its rows and no input, if one is named."""
+    return table if column is None else without_weights(table, column)
 
 
 def table_for(model: Model, source: str, label_column: str | None, labels: bool = True) -> Table:

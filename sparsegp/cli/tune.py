@@ -27,6 +27,7 @@ OPEN = ("kernel", "scaling", "n_active")
 @shared.resume
 @shared.where
 @shared.label_column
+@shared.weight_column
 @shared.quiet
 @shared.as_json
 def tune(
@@ -34,6 +35,7 @@ def tune(
     out: str | None,
     resume: bool,
     label_column: str | None,
+    weight_column: str | None,
     quiet: bool,
     as_json: bool,
     **options: Any,
@@ -48,7 +50,7 @@ def tune(
     looked at.
     """
     import sparsegp
-    from sparsegp.cli.tables import stem, training_tables
+    from sparsegp.cli.tables import stem, training_tables, weighed
     from sparsegp.fit.tune import tunable
     from sparsegp.kernels import brief
     from sparsegp.report import TerminalProgress
@@ -61,7 +63,7 @@ def tune(
     directory = out or f"sparsegp-tune-{stem(data)}"
     with TerminalProgress(quiet=quiet) as progress:
         progress.begin("read")
-        table, _ = training_tables(data, None, label_column)
+        table = weighed(training_tables(data, None, label_column)[0], weight_column)
         progress.begin("prepare")
         run: dict[str, Any] = {"out": directory, "resume": resume, "progress": progress}
         with open_runtime(**place) as runtime:

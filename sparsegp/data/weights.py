@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sparsegp.data.blocks import from_memory
 from sparsegp.data.labels import encode, tidy_labels
-from sparsegp.data.table import Table, table_from_arrays
+from sparsegp.data.table import Table, as_table
 from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.types import Doubles, Integers
 
@@ -44,7 +44,7 @@ def class_weights(text: str) -> dict[str, float]:
         weights = {str(label): float(weight) for label, weight in found.items()}
     except (AttributeError, TypeError, ValueError):
         weights = {"": -1.0}
-    if not all(0.0 <= weight < np.inf for weight in weights.values()):
+    if not all(label and 0.0 <= weight < np.inf for label, weight in weights.items()):
         raise SettingsError(
             f"class_weight must be {BALANCED} or labels with weights that are finite and not "
             f"negative, such as a=2,b=0.5, got {quoted(text)}"
@@ -140,7 +140,7 @@ def soft_labels(
     """
     share = np.asarray(P, dtype=np.float64)
     labels = np.arange(share.shape[-1]) if classes is None else np.asarray(classes)
-    table = table_from_arrays(X, np.zeros(len(share)), sample_weight=sample_weight)
+    table = as_table(X, np.zeros(len(share)), sample_weight)
     if share.ndim != 2 or labels.shape != share.shape[1:] or len(labels) < 2:
         raise DataError(
             "soft labels must be probabilities (n, K) with K labels, two or more, got shapes "
@@ -184,6 +184,7 @@ def without_weights(table: Table, column: str) -> Table:
         X=table.X[:, others],
         weights=np.asarray(table.X[:, place]),
         names=None if names is None else tuple(names[number] for number in others),
+        frame=None if table.frame is None else table.frame.select(others),
     )
 
 

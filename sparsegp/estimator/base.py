@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sparsegp.data import Table, table_from_arrays
+from sparsegp.data import Table, as_table
 from sparsegp.errors import Interrupted, StoreError
 from sparsegp.estimator.parameters import (
     deciding,
@@ -126,7 +126,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         client = self._find_client(X)
         with computing(X, self.client):
             X, y = training_data(self, X, y, numeric=self._task == "regression")
-            table = table_from_arrays(X, y, sample_weight=sample_weight)
+            table = as_table(X, y, sample_weight)
             labels = y if table.weights is None else y[table.weights > 0.0]
             classes = self._find_classes(labels)
             settings = self._settings(len(y), len(classes))
@@ -204,7 +204,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         if found is None:
             raise AttributeError(
                 "feature_relevances_ needs a kernel with a length scale for every column, such as "
-                f"'10*ard', got {brief(str(self.model_.kernels[0]))!r}"
+                f"'10*ard', or a metric, got {brief(str(self.model_.kernels[0]))!r}"
             )
         return found
 

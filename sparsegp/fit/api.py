@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from sparsegp.data import Table, table_from_arrays
+from sparsegp.data import Table, as_table, table_from_arrays
 from sparsegp.errors import SettingsError, quoted
 from sparsegp.fields import path_text
 from sparsegp.fit.dense import DenseRun
@@ -85,7 +85,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     Interrupted
         On SIGTERM or Ctrl-C; the run can be resumed if it has a directory.
     """
-    table = table_from_arrays(X, y, sample_weight=sample_weight)
+    table = as_table(X, y, sample_weight)
     if test is not None and not isinstance(test, Table):
         pair: Any = test
         if not isinstance(pair, tuple | list) or len(pair) != 2:

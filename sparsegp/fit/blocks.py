@@ -4,7 +4,7 @@ import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -92,7 +92,7 @@ class SparseRun(Run[SparseModel]):
         self.calibrate = settings.keeps_validation_rows
         self.validation = choose_validation_rows(n, settings, data.train.origin)
         self.folds = choose_folds(data.target, settings, data.train.origin)
-        self.total, self.validation_weights = float(n), None
+        self.total, self.validation_weights = float(n), cast("Doubles | float", 1.0)
         if weights is not None:
             self.total, own = float(weights.sum()), weights[self.validation]
             self.validation_weights = own / own.mean() if len(own) else own

@@ -71,6 +71,7 @@ class DenseRun(Run[DenseModel]):
             settings=settings.to_json(),
             numbers=data.numbers,
             names=data.train.names,
+            encoding=data.train.encoding,
             label=data.train.label,
             mixture=Mixture(found.components, self.x, settings.averaged),
             notes={**evidence, **found.report, "trace": [dict(step) for step in found.trace]},

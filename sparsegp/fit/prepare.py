@@ -110,6 +110,8 @@ def prepare(
     DataError
         If the rows cannot be learnt from.
     """
+    scheduler = runtime.scheduler()
+    train = train.learnt(scheduler)
     target: Any
     numbers: Numbers | None
     class_weight = getattr(settings, "class_weight", "")
@@ -118,7 +120,7 @@ def prepare(
             raise SettingsError(
                 "weights of rows are heeded by method=ivm with learn=none; leave them out"
             )
-        train = effective_rows(train, class_weight, runtime.scheduler())
+        train = effective_rows(train, class_weight, scheduler)
     if settings.is_regression:
         numbers = Numbers.of(train.y, train.source)
         classes: Labels = np.empty(0)
@@ -126,11 +128,10 @@ def prepare(
     else:
         numbers, (classes, target) = None, encode(train.y, train.source)
     check(len(classes))
-    scheduler = runtime.scheduler()
     summary = summarise(train.X, train.source, scheduler, train.names, train.rows)
     held_out_target: Any = None
     if held_out is not None:
-        held_out = held_out.select(train.names)
+        held_out = held_out.encoded(train.encoding).select(train.names)
         Dataset(train, held_out)  # refuses other columns
         summarise(held_out.X, held_out.source, scheduler, held_out.names)
         if numbers is not None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp import memory
-from sparsegp.data import SCALINGS, Scaling, Table, table_from_arrays
+from sparsegp.data import SCALINGS, Scaling, Table, as_table
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting, path_text
 from sparsegp.fit.prepare import Prepared, draw_rows
@@ -140,7 +140,7 @@ def tune(
         raise SettingsError("resume needs the directory of the tuning: give out")
     with ExitStack() as stack:
         return Tuning(
-            table_from_arrays(X, y, sample_weight=sample_weight),
+            as_table(X, y, sample_weight),
             chosen,
             stop=stack.enter_context(StopRequest()),
             runtime=stack.enter_context(open_runtime(runtime)),

@@ -26,15 +26,16 @@ the means. Then these rows join, and the ascent is made once more with all. Wher
 for that the scale alone is learnt (posterior/folds.py), and the variance is left out.
 """
 
+import functools
 import logging
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
-from sparsegp.posterior.calibration import fit, latent_validation
+from sparsegp.posterior.calibration import fit_by_slopes, latent_validation
 from sparsegp.posterior.early_stopping import Search, scale_of
 from sparsegp.posterior.folds import best_scale
 from sparsegp.posterior.objective import Problem
@@ -179,15 +180,36 @@ def calibrate(problem: Problem, c: Doubles, scale: float) -> Calibration:
     """Return temperature and variance weight that suit the validation rows best, given `PRIOR`."""
     weights = problem.weights(c, Calibration(prior_scale=scale), {})
     mean, variance, target = latent_validation(problem.active, problem.rows, weights)
-    means, likelihood = mean.astype(np.float32), cast("Any", problem.active.likelihood)
+    of_rows = problem.rows.validation_weights
+    log_z = functools.partial(
+        log_z_and_slopes, problem.active.likelihood, mean, variance, target, of_rows=of_rows
+    )
+    return Calibration(*fit_by_slopes(log_z, PRIOR), scale)
 
-    def log_z(temperature: float, weight: float) -> Doubles:
-        found: Doubles
-        if variance.shape[1] == 1:
-            shrink = 1.0 / (temperature * np.sqrt(1.0 + weight * variance))
-            found, _ = likelihood.mean_gradient(means * shrink.astype(np.float32), target)
-        else:
-            found = likelihood.log_z(mean / temperature, weight * variance, target)
-        return found
 
-    return Calibration(*fit(log_z, PRIOR, problem.rows.validation_weights), scale)
+def log_z_and_slopes(
+    likelihood: Any,
+    mean: Doubles,
+    variance: Doubles,
+    target: Any,
+    temperature: float,
+    weight: float,
+    of_rows: Doubles | float = 1.0,
+) -> tuple[Doubles, Doubles]:
+    """Return log Z of rows (n,), and the slopes of its sum in the logarithms of both numbers, (2,).
+
+    Log Z of a row is multiplied by its weight. Where the classes share the variance only the ratio
+    of means and standard deviation matters.
+    """
+    widened = weight * variance
+    if variance.shape[1] > 1:
+        moments = likelihood.moments(mean / temperature, widened, target)
+        along = of_rows * (moments.slope * mean).sum(axis=1) / temperature
+        bend = moments.slope**2 - moments.curvature
+        spread = 0.5 * of_rows * (widened * bend).sum(axis=1)
+        return of_rows * moments.log_z, np.array([-along.sum(), spread.sum()])
+    ratio = (mean / (temperature * np.sqrt(1.0 + widened))).astype(np.float32)
+    log_z, slope = likelihood.mean_gradient(ratio, target)
+    along = of_rows * (slope * ratio).sum(axis=1, dtype=np.float64)
+    spread = 0.5 * along * (widened / (1.0 + widened))[:, 0]
+    return of_rows * log_z, np.array([-along.sum(), -spread.sum()])

@@ -140,8 +140,8 @@ class Rows(Protocol):
         Of the weights of the rows; their number where they have none.
     weights : Doubles (n,) or None
         By which the log likelihoods of the rows are multiplied.
-    validation_weights : Doubles (a,) or None
-        Of the validation rows, over their mean.
+    validation_weights : Doubles (a,) or float
+        Of the validation rows, over their mean; 1 where rows have none.
     precision : dtype
         In which the blocks hold their stub.
     tolerance : float
@@ -156,7 +156,7 @@ class Rows(Protocol):
 
     total: float
     weights: Doubles | None
-    validation_weights: Doubles | None
+    validation_weights: Doubles | float
     precision: np.dtype[Any]
     tolerance: float
     calibrate: bool

@@ -19,6 +19,10 @@ PRIOR: Prior = np.log([1.0, 0.5]), np.array([0.5, 1.0])
 """For sites of active rows: these learn from few rows, and how wrong their variance is depends on
 how few."""
 
+GTOL = 0.01
+"""Slope at which `fit_by_slopes` ends: less than 1e-4 nats are missing, in the sum over all rows,
+and what is left is near the noise of single precision."""
+
 
 def with_calibration(active: ActiveRows, rows: Rows, weights: PosteriorWeights) -> PosteriorWeights:
     """Return the weights with what suits the validation rows best; as it is if there are none."""
@@ -28,12 +32,12 @@ def with_calibration(active: ActiveRows, rows: Rows, weights: PosteriorWeights) 
 
     def log_z(temperature: float, weight: float) -> Doubles:
         tempered: Likelihood = active.likelihood.tempered(temperature)
-        return tempered.log_z(mean / temperature, weight * variance, target)
+        found = tempered.log_z(mean / temperature, weight * variance, target)
+        return np.asarray(rows.validation_weights * found)
 
-    of_rows = rows.validation_weights
-    temperature, weight = fit(log_z, PRIOR, of_rows)
+    temperature, weight = fit(log_z, PRIOR)
     calibration = Calibration(temperature, weight)
-    nlpp = -float(np.average(log_z(temperature, weight), weights=of_rows))
+    nlpp = -float(log_z(temperature, weight).mean())
     report = {**weights.report, **asdict(calibration), "validation_nlpp": nlpp}
     return PosteriorWeights(weights.coefficients, weights.gain, calibration, report)
 
@@ -49,9 +53,7 @@ def latent_validation(
     return mean, variance, target
 
 
-def fit(
-    log_z: Callable[[float, float], Doubles], prior: Prior, weights: Doubles | None = None
-) -> tuple[float, float]:
+def fit(log_z: Callable[[float, float], Doubles], prior: Prior) -> tuple[float, float]:
     """Return temperature and variance weight.
 
     They maximise the predictive probability of the targets times a prior, which decides where the
@@ -62,16 +64,36 @@ def fit(
     log_z : callable
         From temperature and variance weight to the log predictive probabilities, (n,).
     prior : Prior
-    weights : Doubles (n,), optional
-        Of the targets, 1 on average.
     """
     centre, spread = prior
 
     def loss(logs: Doubles) -> float:
-        found = log_z(*np.exp(logs))
-        fitted = float((found if weights is None else weights * found).sum())
+        fitted = float(log_z(*np.exp(logs)).sum())
         return float(np.square((logs - centre) / spread).sum()) / 2.0 - fitted
 
     found = minimize(loss, centre, method="Nelder-Mead", options={"xatol": 0.01, "fatol": 0.01})
     temperature, weight = np.exp(found.x)
+    return float(temperature), float(weight)
+
+
+def fit_by_slopes(
+    log_z: Callable[[float, float], tuple[Doubles, Doubles]], prior: Prior
+) -> tuple[float, float]:
+    """Return what `fit` does, in a tenth of the evaluations.
+
+    Parameters
+    ----------
+    log_z : callable
+        From temperature and variance weight to the log predictive probabilities, (n,), and the
+        slopes of their sum in the logarithms of both, (2,).
+    prior : Prior
+    """
+    centre, spread = prior
+
+    def loss(scores: Doubles) -> tuple[float, Doubles]:
+        each, slopes = log_z(*np.exp(centre + spread * scores))
+        return float(scores @ scores) / 2.0 - float(each.sum()), scores - spread * slopes
+
+    found = minimize(loss, np.zeros(2), jac=True, method="BFGS", options={"gtol": GTOL})
+    temperature, weight = np.exp(centre + spread * found.x)
     return float(temperature), float(weight)

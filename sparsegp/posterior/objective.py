@@ -103,7 +103,7 @@ class Problem:
         )
         values, gradients, validation = zip(*answers, strict=True)
         self.validation = np.concatenate(validation)
-        if len(self.validation) and self.rows.validation_weights is not None:
+        if len(self.validation):  # not joined
             self.validation *= self.rows.validation_weights
         return float(sum(values)), np.asarray(np.sum(gradients, axis=0))
 

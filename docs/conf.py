@@ -1,0 +1,34 @@
+"""Configuration of Sphinx: `python -m sphinx -W -b html docs build/docs`."""
+
+import sys
+from pathlib import Path
+
+import sparsegp
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+project = "sparsegp"
+author = "The sparsegp developers"
+version = release = sparsegp.__version__
+
+extensions = [
+    "myst_parser",
+    "settings_list",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "sphinx_click",
+]
+myst_enable_extensions = ["deflist", "dollarmath"]
+myst_heading_anchors = 3
+suppress_warnings = ["config.cache"]
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # numpydoc sections say the shapes too
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+
+html_theme = "furo"
+html_title = f"sparsegp {version}"
+html_static_path = ["_static"]
+html_show_sourcelink = False
