@@ -154,8 +154,11 @@ def test_learning_from_a_teacher():
     order = np.random.default_rng(0).permutation(len(y))  # writers come one after the other
     X, y = X[order], y[order]
     names = np.array([f"digit {k}" for k in range(10)])
-    teacher, n = CalibratedClassifierCV(SVC(C=10.0), ensemble=False, cv=3), 300
-    P = cross_val_predict(teacher, X[:n], y[:n], cv=3, method="predict_proba")
+    teacher, n = (
+        CalibratedClassifierCV(SVC(C=10.0), ensemble=False, cv=3, method="temperature"),
+        400,
+    )
+    P = cross_val_predict(teacher, X[:n], y[:n], cv=5, method="predict_proba")
     table = sparsegp.soft_labels(X[:n], P, classes=names)
     assert table.weights.min() >= LEAST_SHARE
     np.testing.assert_allclose(np.bincount(table.rows, table.weights), 1.0)
@@ -163,7 +166,7 @@ def test_learning_from_a_teacher():
     assert model.classes.tolist() == names.tolist()
     student = model.predict(X[n:]) == names[y[n:]]
     right = teacher.fit(X[:n], y[:n]).predict(X[n:]) == y[n:]
-    assert student.mean() > right.mean() - 0.03 > 0.9
+    assert student.mean() > right.mean() - 0.04 > 0.9
 
 
 def test_certain_labels_are_labels(digits):
