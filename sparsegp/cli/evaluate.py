@@ -32,7 +32,7 @@ MOST = 10
     "Draw reliability, errors against rejections, confusions, the relevances of the columns and, "
     'for two classes, ROC and precision-recall (.png; needs the extra "plot").',
 )
-@shared.label_column
+@shared.columns
 @shared.as_json
 def evaluate(
     run: str,
@@ -41,14 +41,14 @@ def evaluate(
     positive: str | None,
     threshold: float | None,
     plots: str | None,
-    label_column: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
-    """Compare predictions for DATA with its labels.
+    """Measure how well the model in RUN predicts DATA.
 
-    Predictions are those of the model in RUN. Where DATA has a test part, that part is taken.
-    Labels that were never seen in training count as errors. nlpp is the mean negative log
-    predictive probability in nats; ece has 15 equal bins.
+    Where DATA has a test part, that part is taken. Labels that were never seen in training count as
+    errors. nlpp is the mean negative log predictive probability in nats, ece the expected
+    calibration error in 15 equal bins.
     """
     from sparsegp.cli.tables import figures, relevances, score, table_for
     from sparsegp.model import load
@@ -57,7 +57,7 @@ def evaluate(
     model = load(run)
     given = {"set": coverage, "positive": positive, "threshold": threshold}
     _check(given, len(model.classes))
-    rows = table_for(model, data, label_column)
+    rows = table_for(model, data, shared.given(options, shared.COLUMNS))
     found = score(model, rows)
     evaluation, unseen = found.evaluation, found.unseen
     if unseen:
