@@ -44,11 +44,11 @@ def evaluate(
     label_column: str | None,
     as_json: bool,
 ) -> None:
-    """Compare predictions for DATA with its labels.
+    """Measure how well the model in RUN predicts DATA.
 
-    Predictions are those of the model in RUN. Where DATA has a test part, that part is taken.
-    Labels that were never seen in training count as errors. nlpp is the mean negative log
-    predictive probability in nats; ece has 15 equal bins.
+    Where DATA has a test part, that part is taken. Labels that were never seen in training count as
+    errors. nlpp is the mean negative log predictive probability in nats, ece the expected
+    calibration error in 15 equal bins.
     """
     from sparsegp.cli.tables import figures, relevances, score, table_for
     from sparsegp.model import load

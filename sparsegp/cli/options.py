@@ -83,13 +83,15 @@ def number(name: str, help: str, kind: type = int) -> Options:
     return click.option(name, type=kind, metavar="N" if kind is int else "X", help=help)
 
 
-stub_memory = text("--stub-memory", "SIZE", "--stub-entries by their bytes: 4GB, 500MB, 2GiB.")
+stub_memory = text(
+    "--stub-memory", "SIZE", "The bound of --stub-entries in bytes: 4GB, 500MB, 2GiB."
+)
 settings = together([*map(of_setting, SPARSE_SETTINGS.values()), stub_memory])
 
 _method = DENSE_SETTINGS["method"]
 _method = replace(
     _method,
-    help=f"ivm, on a few active rows, or {_method.help[0].lower()}{_method.help[1:]}",
+    help=f"ivm, with a few active rows, or {_method.help[0].lower()}{_method.help[1:]}",
     default=SPARSE,
 )
 dense = together(map(of_setting, {**DENSE_SETTINGS, "method": _method}.values()))
@@ -97,11 +99,11 @@ dense = together(map(of_setting, {**DENSE_SETTINGS, "method": _method}.values())
 task = text(
     "--task",
     "NAME",
-    "classification, or regression: labels are numbers, --likelihood is gaussian.  "
+    "classification, or regression: labels are numbers, the likelihood is gaussian.  "
     "[classification]",
 )
 threads = number("--threads", "Threads of this process.  [all processors]")
-workers = number("--workers", "Start so many processes on this machine.")
+workers = number("--workers", "Number of worker processes to start on this machine.")
 cluster = text("--cluster", "FILE", "Use or start the cluster that a YAML file describes.")
 where = together(
     [
@@ -115,16 +117,16 @@ where = together(
 )
 limits = together(
     [
-        number("--max-trials", "Trials of a tuning, in all.  [40]"),
+        number("--max-trials", "Number of trials of a search, at most.  [40]"),
         number(
             "--max-seconds",
-            "Begin no trial of a tuning after so many seconds. The best of the last subsample "
-            "that was completed wins: the choice then depends on the time.",
+            "Start no trial of a search after so many seconds. The best of the last stage that was "
+            "completed is taken, so the choice depends on the speed of the machine.",
             float,
         ),
     ]
 )
-test = text("--test", "DATA", "Held-out rows; the test part of DATA if left out.")
+test = text("--test", "DATA", "Test set.  [the test part of DATA, if it has one]")
 label_set = click.option(
     "--set",
     "coverage",
@@ -138,11 +140,11 @@ label_column = text(
     "Labels in a text or parquet file: a name, or a number from 0, or from the end if negative.  "
     "[that of the model, else -1]",
 )
-resume = click.option("--resume", is_flag=True, help="Go on with what the directory holds.")
+resume = click.option("--resume", is_flag=True, help="Continue the run in the output directory.")
 overwrite = click.option(
-    "--overwrite", is_flag=True, help="Delete the run that the directory holds, and begin anew."
+    "--overwrite", is_flag=True, help="Delete the run in the output directory and start again."
 )
-quiet = click.option("--quiet", is_flag=True, help="No progress on standard error.")
+quiet = click.option("--quiet", is_flag=True, help="Show no progress on standard error.")
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object on the last line."
 )

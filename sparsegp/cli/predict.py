@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="A .csv, .npz or .zarr to be written; - is standard output, as .csv.",
 )
+@click.option("--latent", is_flag=True, help="Add latent means and variances, before calibration.")
+@shared.number("--reject-below", "Mark rows whose highest probability is below X.", float)
 @click.option(
-    "--latent", is_flag=True, help="Add latent means and variances, as they are before calibration."
-)
-@shared.number("--reject-below", "Mark rows whose greatest probability is below X.", float)
-@click.option(
-    "--novelty", is_flag=True, help="Add how new rows are, from 0 to 1 beside validation rows."
+    "--novelty",
+    is_flag=True,
+    help="Add the novelty of each row, from 0 to 1, its rank among validation rows.",
 )
 @shared.number("--reject-novel", "Mark rows whose novelty is X or more.", float)
 @shared.label_set
@@ -47,10 +47,10 @@ def predict(
     label_column: str | None,
     **more: Any,
 ) -> None:
-    """Write labels and probabilities of the rows of DATA.
+    """Predict the rows of DATA by the model in RUN.
 
-    Predictions are those of the model in RUN. Where DATA has a test part, that part is taken;
-    labels are not needed. A .csv has the columns row, label, p_<class>...; .npz and .zarr have the
+    Labels and probabilities are written. Where DATA has a test part, that part is taken; labels
+    are not needed. A .csv has the columns row, label, p_<class>...; .npz and .zarr have the
     arrays labels, probabilities and classes. In a regression the label is the mean, and its
     variance, noise included, replaces probabilities. With --reject-below or --reject-novel there is
     `rejected` too, with --set `set`, of a column for each class, and with --novelty `novelty`: 1 or

@@ -35,7 +35,7 @@ def training_tables(
         return dataset.train, dataset.test
     names, known = dataset.train.names, dataset.train.label
     other = open_dataset(test, label_column=label_column, names=names, known=known)
-    return dataset.train, (other.test or other.train).select(names)
+    return dataset.train, other.test or other.train
 
 
 def table_for(model: Model, source: str, label_column: str | None, labels: bool = True) -> Table:
@@ -51,14 +51,19 @@ def table_for(model: Model, source: str, label_column: str | None, labels: bool 
     dataset = open_dataset(
         source,
         label_column=label_column,
-        n_features=model.n_features,
-        names=model.names,
+        n_features=None if model.encoding else model.n_features,
+        names=model.inputs,
         labels=labels,
         known=model.label,
     )
-    table = (dataset.test or dataset.train).select(model.names)
+    table = for_model(model, dataset.test or dataset.train)
     summarise(table.X, table.source, names=table.names)
     return table
+
+
+def for_model(model: Model, table: Table) -> Table:
+    """Return the columns of a model, in its order, as it takes them."""
+    return table.encoded(model.encoding).select(model.names)
 
 
 def tables_from(file: TextIO, model: Model, label_column: str | None) -> Iterator[Table]:
@@ -123,6 +128,7 @@ def score(model: Model, table: Table) -> Judged:
     DataError
         If there are no labels.
     """
+    table = for_model(model, table)
     if model.is_regression:
         y = as_numbers(table.y, table.source)
         moments = [model.predictive_mean_and_variance(X) for X in batches(table)]
@@ -176,6 +182,31 @@ def relevances(model: Model) -> dict[str, float]:
     return {names[j]: float(found[j]) for j in np.argsort(-found, kind="stable")}
 
 
+def inputs(model: Model) -> list[dict[str, Any]]:
+    """Return what is known of the columns of a data frame that held more than numbers.
+
+    Relevances are those of the encoded columns together; None where the model has none.
+    """
+    if model.encoding is None:
+        return []
+    relevant, columns = model.relevances, model.encoding.columns
+    shares = None
+    if relevant is not None:
+        shares = np.bincount(model.encoding.groups, relevant, len(columns))
+    return [
+        {
+            "name": column.name,
+            "kind": column.kind,
+            "missing": column.missing,
+            "levels": dict(zip(column.levels, column.counts, strict=True)),
+            "rare": None if column.rare is None else len(column.rare),
+            "left_out": column.note,
+            "relevance": None if shares is None else float(shares[number]),
+        }
+        for number, column in enumerate(columns)
+    ]
+
+
 def validation_nlpp(model: Model) -> float | None:
     """Return that of the validation rows, as the posterior was chosen; None if there were none."""
     found = model.report.get("validation_nlpp")
@@ -192,6 +223,7 @@ def facts(model: Model) -> dict[str, Any]:
         "columns": model.n_features,
         "names": list(model.names or ()),
         "label": model.label,
+        "inputs": inputs(model),
         "n_active": len(model.rows),
         "kernels": [str(kernel) for kernel in model.kernels],
         "scaling": model.scaling.name,

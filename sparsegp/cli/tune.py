@@ -10,7 +10,7 @@ from sparsegp.cli import options as shared
 from sparsegp.cli.grouped import GroupedCommand
 from sparsegp.cli.output import json_line, pairs, plural, records_table, seconds_of, show
 
-COUNTS = ("rung", "rows", "n_active", "number", "steps", "metric")
+COUNTS = ("stage", "rows", "n_active", "number", "steps", "metric")
 FIGURES = ("nlpp", "error", "ece", "seconds", "chosen", "scaling", "kernel", "failure")
 
 
@@ -38,14 +38,13 @@ def tune(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Choose the kernel for DATA by rows held out.
+    """Choose the kernel for DATA on held-out training rows.
 
     The measure is their predictive probability. Length scale, variance, family and scaling are
     tried on growing subsamples of the training rows, the best of them on more; then length scales
     for every column, a metric, and more active rows. The options are those of `train`; its --kernel
-    is tried on every subsample, and a --scaling or --n-active that is given stays. The records go
-    to a directory, from which a tuning that was stopped or killed goes on. Rows of a test part are
-    not looked at.
+    is tried on every subsample, and a --scaling or --n-active that is given is kept. A search that
+    was stopped or killed can be resumed from its output directory. Test rows are not used.
     """
     import sparsegp
     from sparsegp.cli.tables import stem, training_tables
@@ -80,7 +79,8 @@ def tune(
     summary = {
         "tuned on": f"{table.source}: {rows}, {columns}",
         "trials": extent(len(tuned.trials), tuned.ended),
-        "kernel": f"{brief(tuned.kernel)} of inputs scaled by rule {tuned.scaling!r}",
+        "kernel": brief(tuned.kernel),
+        "scaling": tuned.scaling,
         "metric": None if tuned.metric == "none" else tuned.metric,
         "active rows": None if tuned.n_active is None else str(tuned.n_active),
         "time": seconds_of(progress.seconds),
@@ -112,7 +112,7 @@ def extent(trials: int, ended: str) -> str:
 def trials_table(
     trials: Iterable[Mapping[str, Any]], chosen: Mapping[str, Any] | None
 ) -> list[str]:
-    """Return a table of trials, the best of each rung first; the chosen kernel has a star."""
+    """Return a table of trials, the best of each stage first; the chosen kernel has a star."""
     from sparsegp.kernels import brief
 
     def rank(trial: Mapping[str, Any]) -> tuple[int, bool, float, int]:
@@ -122,6 +122,7 @@ def trials_table(
     shown = [
         {
             **trial,
+            "stage": trial["rung"],
             "kernel": brief(trial["kernel"]),
             "chosen": "*" if chosen and all(chosen[k] in {None, trial[k]} for k in OPEN) else None,
             "metric": None if trial.get("metric") == "none" else trial.get("metric"),

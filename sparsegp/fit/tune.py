@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from sparsegp import memory
-from sparsegp.data import SCALINGS, Scaling, Table, table_from_arrays
+from sparsegp.data import Scaling, Table, table_from_arrays
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting, path_text
-from sparsegp.fit.prepare import Prepared, draw_rows
+from sparsegp.fit.prepare import Prepared, choose_scaling
 from sparsegp.fit.run import Run
 from sparsegp.fit.trial import draw_sample, run_trial
 from sparsegp.interrupt import StopRequest
@@ -205,10 +205,9 @@ class Tuning(Run[Tuned]):
         data, settings = self.data, self.settings
         found = {settings.scaling: data.scaling}
         if settings.scaling == AUTO:
-            draw = functools.partial(
-                draw_rows, data.train, data.summary, settings, self.runtime.scheduler()
+            found["quantile"] = choose_scaling(
+                "quantile", data.train, data.summary, settings, self.runtime.scheduler()
             )
-            found["quantile"] = SCALINGS["quantile"](data.summary, draw)
         return found
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:

@@ -113,6 +113,11 @@ class Model(ABC):
         return len(self.scaling.shift)
 
     @property
+    def inputs(self) -> tuple[str, ...] | None:
+        """Names of the columns that new rows must have; None where they have none."""
+        return self.names if self.encoding is None else self.encoding.inputs
+
+    @property
     def n_latent(self) -> int:
         """Latent values of a row: one, or one a class."""
         return self.likelihood.n_latent(len(self.classes))
@@ -171,7 +176,7 @@ class Model(ABC):
         """
         x = self.rows_unmixed
         found = np.where(x.max(axis=0) > x.min(axis=0), x.std(axis=0, dtype=np.float64), 0.0)
-        return np.sign(found) if self.scaling.has_unit_variance else found
+        return np.where(self.scaling.has_unit_variance, np.sign(found), found)
 
     @property
     def _kernels_of_samples(self) -> Sequence[Kernel]:

@@ -68,13 +68,13 @@ def test_settings_come_along(files, invoke, tmp_path, last_json):
 def test_table(files, invoke, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names, *lines = invoke("tune", files / "pair.npz", *SMALL, "--quiet").stdout.splitlines()
-    assert names.split()[:6] == ["rung", "rows", "n_active", "number", "steps", "nlpp"]
+    assert names.split()[:6] == ["stage", "rows", "n_active", "number", "steps", "nlpp"]
     assert [line.split()[:3] for line in lines[:2]] == [["0", "200", "40"]] * 2
-    shown = next(line for line in lines if line.startswith("kernel")).removeprefix("kernel").strip()
-    kernel, _, scaling = shown.partition(" of inputs scaled by rule ")
+    shown = dict(line.split(maxsplit=1) for line in lines if " " in line)
+    kernel, scaling = shown["kernel"], shown["scaling"]
     starred = [line for line in lines[:8] if " * " in line]
     assert starred
-    assert all(re.search(rf" {scaling[1:-1]} +{re.escape(kernel)}$", line) for line in starred)
+    assert all(re.search(rf" {scaling} +{re.escape(kernel)}$", line) for line in starred)
     assert lines[-1].startswith("next          sparsegp train ")
     assert (tmp_path / "sparsegp-tune-pair" / "tuning" / "run.json").is_file()
 
@@ -86,7 +86,7 @@ def test_failed_trials_are_shown():
         trials_table(trials, None) for trials in ([trial], [failed, trial])
     )
     assert plain[0].split() == ["0", "3", "0.5", "auto", "rbf(1.5)"]
-    assert names.split() == ["rung", "number", "nlpp", "scaling", "kernel", "failure"]
+    assert names.split() == ["stage", "number", "nlpp", "scaling", "kernel", "failure"]
     assert first.split() == plain[0].split()
     assert second.split() == ["0", "1", "auto", "rbf(1.5)", "no", "room"]
 
@@ -130,7 +130,7 @@ def test_train_goes_on_from_a_tuning(tuned, files, invoke, last_json, tmp_path):
     assert len(seen["tuning"]["trials"]) == 8
     shown = invoke(*arguments, "--out", run, "--resume")
     assert "is finished; nothing to do" in shown.stderr
-    assert re.search(r"^  chosen +by 8 trials, nlpp \d\.\d{4} nats on rows", shown.stdout, re.M)
+    assert re.search(r"^  chosen +by 8 trials, nlpp \d\.\d{4} nats on held-out", shown.stdout, re.M)
 
 
 def trials(run):
