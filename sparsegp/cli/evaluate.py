@@ -32,7 +32,7 @@ MOST = 10
     "Draw reliability, errors against rejections, confusions, the relevances of the columns and, "
     'for two classes, ROC and precision-recall (.png; needs the extra "plot").',
 )
-@shared.label_column
+@shared.columns
 @shared.as_json
 def evaluate(
     run: str,
@@ -41,8 +41,8 @@ def evaluate(
     positive: str | None,
     threshold: float | None,
     plots: str | None,
-    label_column: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Measure how well the model in RUN predicts DATA.
 
@@ -57,7 +57,7 @@ def evaluate(
     model = load(run)
     given = {"set": coverage, "positive": positive, "threshold": threshold}
     _check(given, len(model.classes))
-    rows = table_for(model, data, label_column)
+    rows = table_for(model, data, shared.given(options, shared.COLUMNS))
     found = score(model, rows)
     evaluation, unseen = found.evaluation, found.unseen
     if unseen:

@@ -30,7 +30,7 @@ HEADINGS = ("row", "predicted", "rival", "kind", "name", "value", "contribution"
     "--plots", "DIR", 'Draw a picture of each row and of its active rows (needs the extra "plot").'
 )
 @shared.text("--image", "HxW", "With --plots: height and width of images.  [square]")
-@shared.label_column
+@shared.columns
 @shared.as_json
 def explain(
     run: str,
@@ -40,8 +40,8 @@ def explain(
     out: str | None,
     plots: str | None,
     image: str | None,
-    label_column: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Show why rows of DATA are predicted as they are.
 
@@ -57,7 +57,7 @@ def explain(
     if image is not None and plots is None:
         raise SettingsError("--image is for pictures; give --plots DIR too, or leave it out")
     model = load(run)
-    found = table_for(model, data, label_column, labels=False)
+    found = table_for(model, data, shared.given(options, shared.COLUMNS), labels=False)
     inputs: Any = found.X
     numbers = row_numbers(rows or FIRST, inputs.shape[0], strict=rows is not None)
     X = inputs[numbers].compute(scheduler="synchronous")

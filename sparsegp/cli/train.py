@@ -45,7 +45,7 @@ RUN = ("block_rows", "scratch", "checkpoint_every", "keep_last")
 @shared.limits
 @virtual.options
 @shared.where
-@shared.label_column
+@shared.columns
 @shared.quiet
 @shared.as_json
 def train(
@@ -55,7 +55,6 @@ def train(
     resume: bool,
     overwrite: bool,
     tuned: bool,
-    label_column: str | None,
     quiet: bool,
     as_json: bool,
     **options: Any,
@@ -89,7 +88,7 @@ def train(
     with ExitStack() as stack:
         progress = stack.enter_context(TerminalProgress(quiet=quiet))
         progress.begin("read")
-        table, held_out = training_tables(data, test, label_column)
+        table, held_out = training_tables(data, test, shared.given(options, shared.COLUMNS))
         table = enlarge(table)
         progress.begin("prepare")
         run: dict[str, Any] = {"out": directory, "resume": resume, "progress": progress}

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,6 +55,8 @@ class Table:
         Of columns of the frame whose kind does not follow from what they hold.
     encoding : Encoding, optional
         How X was made of a frame.
+    beside : mapping of str to array (n,)
+        Columns that are no inputs, and are kept for output.
 
     Raises
     ------
@@ -72,6 +74,7 @@ class Table:
     frame: Frame | None = None
     kinds: Mapping[str, str] | None = None
     encoding: Encoding | None = None
+    beside: Mapping[str, Labels] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", one_line(self.source))
