@@ -174,12 +174,20 @@ def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:
 def relevances(model: Model) -> dict[str, float]:
     """Return the relevances of the columns by name, or number, largest first; none if it has none.
 
-    See `Model.relevances`.
+    See `Model.relevances`. Encoded columns count for the column that they came from: as with parts
+    of a kernel, their squares add up.
     """
     found = model.relevances
     if found is None:
         return {}
     names = model.names or [str(number) for number in range(model.n_features)]
+    if model.encoding is not None:
+        groups, names = (
+            np.unique(model.encoding.groups, return_inverse=True)[1],
+            model.encoding.inputs,
+        )
+        found = np.sqrt(np.bincount(groups, found**2))
+        found /= found.sum()
     return {names[j]: float(found[j]) for j in np.argsort(-found, kind="stable")}
 
 
