@@ -23,9 +23,14 @@ DENSE_SETTINGS = {
     name: each for name, each in declared(DenseSettings).items() if name not in SPARSE_SETTINGS
 }
 SETTINGS = (*SPARSE_SETTINGS, *DENSE_SETTINGS, "task")
+COLUMNS = (
+    *("label_column", "kinds", "drop", "id_column"),
+    *("header", "delimiter", "decimal", "encoding", "missing"),
+)
+"""Options of files of columns."""
 LIMITS = ("max_trials", "max_seconds")
 OTHERS = (
-    *("out", "resume", "overwrite", "test", "label_column", "image"),
+    *("out", "resume", "overwrite", "test", "image", *COLUMNS, "weight_column", "no_header"),
     *("block_rows", "scratch", "checkpoint_every", "keep_last"),
 )
 """Options that are no settings, but arguments of the Python API, or values of one."""
@@ -134,11 +139,34 @@ label_set = click.option(
     metavar="X",
     help="Label sets, which hold the true class with probability X.",
 )
-label_column = text(
-    "--label-column",
-    "NAME|INDEX",
-    "Labels in a text or parquet file: a name, or a number from 0, or from the end if negative.  "
-    "[that of the model, else -1]",
+columns = together(
+    [
+        text(
+            "--label-column",
+            "NAME|INDEX",
+            "Labels in a file of columns: a name, or a number from 0, or from the end if negative. "
+            " [that of the model, else -1]",
+        ),
+        text(
+            "--kinds",
+            "NAME=KIND,...",
+            "What columns hold, where their values do not say it: number, truth, category or date.",
+        ),
+        text("--drop", "NAME,...", "Leave out these columns."),
+        text("--id-column", "NAME", "No input; kept beside the rows in predictions."),
+        click.option(
+            "--header/--no-header", default=None, help="Whether line 1 of a text names the columns."
+        ),
+        text("--delimiter", "C", "Of a text: a character, tab or space."),
+        text("--decimal", "C", "Mark before decimals in a text: . or a comma."),
+        text("--encoding", "NAME", "Of a text, such as utf-8, utf-16 or latin-1."),
+        text("--missing", "WORD,...", "More words for missing values in a text."),
+    ]
+)
+weight_column = text(
+    "--weight-column",
+    "NAME|NUMBER",
+    "Weights of the rows, and no input: a name, or the number of an input column from 0.",
 )
 resume = click.option("--resume", is_flag=True, help="Continue the run in the output directory.")
 overwrite = click.option(

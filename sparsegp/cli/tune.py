@@ -26,14 +26,14 @@ OPEN = ("kernel", "scaling", "metric", "n_active")
 @shared.settings
 @shared.resume
 @shared.where
-@shared.label_column
+@shared.columns
+@shared.weight_column
 @shared.quiet
 @shared.as_json
 def tune(
     data: str,
     out: str | None,
     resume: bool,
-    label_column: str | None,
     quiet: bool,
     as_json: bool,
     **options: Any,
@@ -47,7 +47,7 @@ def tune(
     was stopped or killed can be resumed from its output directory. Test rows are not used.
     """
     import sparsegp
-    from sparsegp.cli.tables import stem, training_tables
+    from sparsegp.cli.tables import stem, training_tables, weighed
     from sparsegp.fit.tune import tunable
     from sparsegp.kernels import brief
     from sparsegp.report import TerminalProgress
@@ -57,10 +57,12 @@ def tune(
     settings = shared.settings_of(options)
     tunable(**settings).require_used(settings)  # before anything is read
     place, limits = shared.place(options), shared.given(options, shared.LIMITS)
+    layout = shared.given(options, shared.COLUMNS)
     directory = out or f"sparsegp-tune-{stem(data)}"
     with TerminalProgress(quiet=quiet) as progress:
         progress.begin("read")
-        table, _ = training_tables(data, None, label_column)
+        table, _ = training_tables(data, None, layout)
+        table = weighed(table, options["weight_column"])
         progress.begin("prepare")
         run: dict[str, Any] = {"out": directory, "resume": resume, "progress": progress}
         with open_runtime(**place) as runtime:
@@ -72,7 +74,7 @@ def tune(
         "columns": int(table.X.shape[1]),
         **tuned.to_json(),
         "run": str(folder_of(directory)),
-        "train": train_command(data, label_column, {**settings, **tuned.chosen}),
+        "train": train_command(data, {**layout, **settings, **tuned.chosen}),
         "seconds": progress.seconds,
     }
     rows, columns = plural(record["rows"], "row"), plural(record["columns"], "column")
@@ -91,15 +93,15 @@ def tune(
     show([json_line(record)] if as_json else lines)
 
 
-def train_command(data: str, label_column: str | None, settings: Mapping[str, Any]) -> str:
-    """Return the command line that trains with some settings."""
-    words = ["sparsegp", "train", data]
-    if label_column is not None:
-        words += ["--label-column", label_column]
-    for option in click.get_current_context().command.params:
-        if option.name in shared.SPARSE_SETTINGS and option.name in settings:
-            value = settings[option.name]
-            words += [option.opts[0]] if isinstance(value, bool) else [option.opts[0], str(value)]
+def train_command(data: str, given: Mapping[str, Any]) -> str:
+    """Return the command line that trains with some options of columns and settings."""
+    words, known = ["sparsegp", "train", data], {*shared.COLUMNS, *shared.SPARSE_SETTINGS}
+    params = click.get_current_context().command.params
+    for option in sorted(params, key=lambda option: option.name in shared.SPARSE_SETTINGS):
+        if option.name in known and option.name in given:
+            value = given[option.name]
+            name = ((value is False and option.secondary_opts) or option.opts)[0]
+            words += [name] if isinstance(value, bool) else [name, str(value)]
     return shlex.join(words)
 
 
