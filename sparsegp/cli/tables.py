@@ -10,7 +10,14 @@ from typing import Any, TextIO
 import numpy as np
 
 from sparsegp.cli.output import percent, plural
-from sparsegp.data import Table, as_numbers, encode_with, open_dataset, summarise
+from sparsegp.data import (
+    Table,
+    as_numbers,
+    encode_with,
+    open_dataset,
+    summarise,
+    without_weights,
+)
 from sparsegp.errors import DataError
 from sparsegp.model import Model
 from sparsegp.report import Evaluation, RegressionEvaluation, evaluate, evaluate_regression
@@ -42,6 +49,11 @@ def training_tables(
         known["known_kinds"] = {**kinds, **(train.kinds or {})}
     other = open_dataset(test, **known, **columns)
     return train, other.test or other.train
+
+
+def weighed(table: Table, column: str | None) -> Table:
+    """Return the table with a column as weights of its rows and no input, if one is named."""
+    return table if column is None else without_weights(table, column)
 
 
 def table_for(model: Model, source: str, columns: Mapping[str, Any], labels: bool = True) -> Table:
@@ -162,12 +174,20 @@ def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:
 def relevances(model: Model) -> dict[str, float]:
     """Return the relevances of the columns by name, or number, largest first; none if it has none.
 
-    See `Model.relevances`.
+    See `Model.relevances`. Encoded columns count for the column that they came from: as with parts
+    of a kernel, their squares add up.
     """
     found = model.relevances
     if found is None:
         return {}
     names = model.names or [str(number) for number in range(model.n_features)]
+    if model.encoding is not None:
+        groups, names = (
+            np.unique(model.encoding.groups, return_inverse=True)[1],
+            model.encoding.inputs,
+        )
+        found = np.sqrt(np.bincount(groups, found**2))
+        found /= found.sum()
     return {names[j]: float(found[j]) for j in np.argsort(-found, kind="stable")}
 
 
