@@ -238,7 +238,7 @@ class TrainSettings(Settings):
     @property
     def heeds_weights(self) -> bool:
         """Whether the rows may have weights."""
-        return self.learn == "none"
+        return self.learn == "none" or self.is_regression
 
     def _conflicts_of_sites(self) -> Iterator[str]:
         from sparsegp.ivm.criteria import CRITERIA
