@@ -68,9 +68,6 @@ def train(
     when it was stopped or killed.
     """
     limits = shared.given(options, shared.LIMITS)
-    if not tuned and options["kernel"] == "auto":
-        tuned, limits = True, {"max_trials": None, **limits}
-    check_tuning(tuned, limits, overwrite)
     if not quiet:  # before what is slow to import
         show([f"reading {data}"], err=True)
     import sparsegp
@@ -78,12 +75,16 @@ def train(
     from sparsegp.fit.tune import tunable
     from sparsegp.report import TerminalProgress
     from sparsegp.runtime import open_runtime
-    from sparsegp.settings import settings_given
+    from sparsegp.settings import AUTO, settings_given
     from sparsegp.store import MODEL_FILE, folder_of
 
     typed = shared.settings_of(options)
     enlarge, settings = virtual.prepare(options, typed, tuned)
-    (tunable if tuned else settings_given)(**settings).require_used(typed)  # before data are read
+    chosen = (tunable if tuned else settings_given)(**settings)
+    chosen.require_used(typed)  # before data are read
+    if not tuned and chosen.kernel == AUTO:
+        tuned, limits = True, {"max_trials": None, **limits}
+    check_limits(tuned, limits)
     place = shared.place(options)
     directory = out or f"sparsegp-run-{stem(data)}"
     with ExitStack() as stack:
@@ -96,11 +97,11 @@ def train(
         run["runtime"] = stack.enter_context(open_runtime(**place))
         choice = None
         if tuned:
-            found = sparsegp.tune(table, **limits, **run, **settings)
+            found = sparsegp.tune(table, overwrite=overwrite, **limits, **run, **settings)
             settings |= found.chosen
             choice = {**found.to_json(), "trials": len(found.trials)}
             progress.begin("prepare")
-        run |= {"overwrite": overwrite, **shared.given(options, RUN)}
+        run |= {"overwrite": overwrite and not tuned, **shared.given(options, RUN)}
         model = sparsegp.train(table, test=held_out, **run, **settings)
         folder = folder_of(directory)
         write_history(folder, model.history)
@@ -127,18 +128,13 @@ def train(
     show([json_line(record)] if as_json else lines)
 
 
-def check_tuning(tuned: bool, limits: Mapping[str, Any], overwrite: bool) -> None:
-    """Refuse options that do not go together with, or without, a tuning by a `SettingsError`."""
+def check_limits(tuned: bool, limits: Mapping[str, Any]) -> None:
+    """Refuse limits of a tuning where there is none by a `SettingsError`."""
     if limits and not tuned:
         named = shared.in_words(limits)
         raise SettingsError(
             f"{named} limits a search for the kernel; give --tune or --kernel auto too, or leave "
             "it out"
-        )
-    if overwrite and tuned:
-        raise SettingsError(
-            "--overwrite does not go with a search for the kernel (--tune, --kernel auto); choose "
-            "another --out"
         )
 
 
@@ -192,7 +188,7 @@ def summary(
         "columns": listed(record["names"]),
         "kernel": f"{kernels} of inputs scaled by rule {record['scaling']!r}",
     }
-    if choice := record["tuning"]:
+    if (choice := record["tuning"]) and choice["trials"]:
         nlpp = f", nlpp {choice['nlpp']:.4f} nats on rows held out" if choice["nlpp"] else ""
         found["  chosen"] = f"by {extent(choice['trials'], choice['ended'])}{nlpp}"
     found["active rows"] = str(record["n_active"])

@@ -14,7 +14,7 @@ COUNTS = ("rung", "rows", "n_active", "number", "steps")
 FIGURES = ("nlpp", "error", "ece", "seconds", "chosen", "scaling", "kernel", "failure")
 
 
-OPEN = ("kernel", "scaling", "n_active")
+CHOICE = ("kernel", "scaling", "nlpp")
 """What a trial and a choice have both; the last is None in a choice that leaves it alone."""
 
 
@@ -122,7 +122,7 @@ def trials_table(
         {
             **trial,
             "kernel": brief(trial["kernel"]),
-            "chosen": "*" if chosen and all(chosen[k] in {None, trial[k]} for k in OPEN) else None,
+            "chosen": "*" if chosen and all(chosen[k] == trial[k] for k in CHOICE) else None,
             "failure": trial.get("failure") or None,
         }
         for trial in sorted(trials, key=rank)

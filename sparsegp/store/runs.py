@@ -119,6 +119,16 @@ class RunDirectory:
                 "begin anew by `overwrite=True` or in another `out`"
             )
 
+    def clear(self) -> None:
+        """Delete the run that is there, if there is one and no process is at it."""
+        if RUN_FILE in self.folder.sizes():
+            if isinstance(self.folder, Directory):
+                self._lock = self.folder.lock()
+            try:
+                self._delete_run()
+            finally:
+                self.close()
+
     def is_finished(self) -> bool:
         """Return whether there is a model."""
         return MODEL_FILE in self.folder.sizes()
