@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 
 from sparsegp import memory
-from sparsegp.data import SCALINGS, Table, table_from_arrays
+from sparsegp.data import Table, table_from_arrays
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting, path_text
-from sparsegp.fit.prepare import Prepared, draw_rows
+from sparsegp.fit.prepare import Prepared, choose_scaling
 from sparsegp.fit.run import Run
 from sparsegp.fit.trial import draw_sample, run_trial
 from sparsegp.interrupt import StopRequest
+from sparsegp.learning.metric import NONE
 from sparsegp.learning.search import (
     ALL_RUNGS,
     GROWN,
@@ -56,11 +57,11 @@ class Tuned(Choice):
 
     Attributes
     ----------
-    kernel, scaling, n_active, nlpp, ended
+    kernel, scaling, metric, n_active, nlpp, ended
         See `Choice`.
     trials : tuple of dict
-        How each trial went, in order: number, kernel, scaling, rung, rows, n_active, steps, nlpp,
-        error, ece, seconds (of processor time) and failure.
+        How each trial went, in order: number, kernel, scaling, rung, rows, n_active, steps,
+        metric, nlpp, error, ece, seconds (of processor time) and failure.
     """
 
     trials: tuple[dict[str, Any], ...]
@@ -69,7 +70,8 @@ class Tuned(Choice):
     def chosen(self) -> dict[str, Any]:
         """The settings of a run that were chosen."""
         found = {"kernel": self.kernel, "scaling": self.scaling, "n_active": self.n_active}
-        return {name: value for name, value in found.items() if value is not None}
+        metric = {} if self.metric == NONE else {"metric": self.metric}
+        return {name: value for name, value in found.items() if value is not None} | metric
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -205,8 +207,9 @@ class Tuning(Run[Tuned]):
         self.scalings, self.sample = {settings.scaling: data.scaling}, None
         if not self._declines():
             if settings.scaling == AUTO:
-                draw = functools.partial(draw_rows, data.train, data.summary, settings, scheduler)
-                self.scalings["quantile"] = SCALINGS["quantile"](data.summary, draw)
+                self.scalings["quantile"] = choose_scaling(
+                    "quantile", data.train, data.summary, settings, scheduler
+                )
             self.sample = draw_sample(data, self.scalings, settings, MOST_ROWS, scheduler)
         self.trials: list[dict[str, Any]] = []
         self.outcomes: list[Outcome] = []

@@ -3,7 +3,8 @@
 1. Candidates are tried on few rows. A tuning goes on by successive halving, with the best and their
    neighbours on more rows (Jamieson & Talwalkar 2016, https://arxiv.org/abs/1502.07943); the last
    size serves twice.
-2. The best that allow it get a length scale for every column (learning/relevances.py).
+2. The best that allow it get a length scale for every column (learning/relevances.py); and the
+   best that sees distances alone, a metric (learning/metric.py).
 3. What is best now has to lead the kernel of the settings by more than a standard error.
 4. Where the number of active rows is open, it is doubled as long as that pays.
 
@@ -15,11 +16,14 @@ how many trials run side by side, nor on kills and resumes.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
 
 import numpy as np
 
 from sparsegp.kernels import parse
-from sparsegp.learning.space import MOST_COLUMNS, Candidates
+from sparsegp.learning.metric import FULL, NONE, sees_columns
+from sparsegp.learning.space import MOST_COLUMNS, Candidate, Candidates
 from sparsegp.posterior.early_stopping import paired_difference
 from sparsegp.types import Doubles
 
@@ -33,16 +37,16 @@ BRIEF_ROWS, BRIEF_ACTIVE = 3000, 300
 """The same of a brief search."""
 SHARES = (4, 2, 1, 1)
 """Of the trials of a tuning, for each rung."""
-LEAST_TRIALS = 2 * len(SHARES) + 3
-"""Of a tuning: with fewer none is spent on relevances."""
 ROWS_A_COLUMN, LEAST_FOR_COLUMNS = 2, 100
-"""With fewer rows for each column, or fewer in all, relevances are chance."""
+"""With fewer rows for each column, or fewer in all, relevances and metrics are chance."""
 LEAST_FOR_SEARCH, PIXELS = 90, 50
 """With fewer rows a brief search finds chance; so many columns of one range are those of pictures
 or spectra."""
-STEPS, REFINED, FINALISTS = 2, 3, 2
-"""Fits anew with the relevances of the one before; how many candidates are given that; and how many
-take part in the first size of more active rows."""
+STEPS, REFINED, FINALISTS = 2, 4, 2
+"""Fits with the relevances of the one before; how many candidates are given that, or a metric; and
+how many take part in the first size of more active rows."""
+LEAST_TRIALS = 2 * len(SHARES) + REFINED
+"""Of a tuning: with fewer none is spent on relevances and metrics."""
 GROWN, PAYS = (1000, 2000, 4000), 1.0
 """Active rows, where their number is open; and standard errors by which more of them must lead."""
 ALL_RUNGS, OUT_OF_TIME = "all rungs", "max_seconds"
@@ -67,6 +71,8 @@ class Trial:
     n_active : int
     steps : int
         Fits besides the first, each with the length scales that the one before has learnt.
+    metric : str
+        That is learnt by the fit.
     starts : tuple of str
         Kernels to begin with in place of that one: one for each part that is held out.
     by_column : bool
@@ -80,8 +86,22 @@ class Trial:
     rows: int
     n_active: int
     steps: int = 0
+    metric: str = NONE
     starts: tuple[str, ...] = ()
     by_column: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        number: int,
+        candidate: Candidate,
+        size: tuple[int, int, int],
+        starts: tuple[str, ...] = (),
+        **how: Any,
+    ) -> "Trial":
+        """Return the trial of a candidate, with a size of rung, rows and active rows."""
+        kernel, scaling, metric = candidate
+        return cls(number, kernel, scaling, *size, metric=metric, starts=starts, **how)
 
 
 @dataclass(frozen=True)
@@ -150,7 +170,7 @@ class Plan:
     ----------
     rungs : sequence of Rung
     by_column : bool
-        Whether length scales for every column are learnt.
+        Whether length scales for every column, and a metric, are learnt.
     grown : sequence of Rung
         More active rows, of which all but the last number are tried.
     sizes : sequence of int
@@ -234,6 +254,7 @@ class Choice:
         Text in full precision.
     scaling : str
         Rule of scaling.
+    metric : str
     n_active : int or None
         Active rows, where their number was open.
     nlpp : float or None
@@ -244,6 +265,7 @@ class Choice:
 
     kernel: str
     scaling: str
+    metric: str
     n_active: int | None
     nlpp: float | None
     ended: str
@@ -303,7 +325,7 @@ class Search:
                 numbers = candidates.best_and_neighbours(ranking, rung.count or 0)
             widen = self.plan.by_column and [size] == last
             trials = [
-                Trial(n, *candidates.known[n], place, *size, by_column=widen) for n in numbers
+                Trial.of(n, candidates.known[n], (place, *size), by_column=widen) for n in numbers
             ]
             found = self.try_out(trials, f"trials of {rung.rows} rows")
             complete = len(found) == len(trials)
@@ -315,22 +337,27 @@ class Search:
         return True
 
     def refine(self) -> bool:
-        """Learn a length scale for every column, from the best smooth and two rough kernels."""
-        known, outcomes = self.candidates.known, self.outcomes
-        able = [n for n in self._ranking() if n in outcomes and outcomes[n].refined]
-        rough = [n for n in able if parse(known[n].kernel).is_rough]
-        kept = [*rough[: REFINED - 1], *[n for n in able if n not in rough][:1]]
-        starts = sorted(kept, key=able.index)
-        if not starts:
+        """Learn a length scale for every column, from the best smooth and two rough kernels.
+
+        And a metric, from the best that sees distances alone.
+        """
+        if not self.plan.by_column:
             return True
-        rung = self.plan.rungs[-1]
-        size = (len(self.plan.rungs), rung.rows, rung.n_active, STEPS - 1)
+        known, outcomes = self.candidates.known, self.outcomes
+        ranking, rung = self._ranking(), self.plan.rungs[-1]
+        able = [n for n in ranking if outcomes[n].refined]
+        rough = [n for n in able if parse(known[n].kernel).is_rough]
+        kept = [*rough[: REFINED - 2], *[n for n in able if n not in rough][:1]]
+        starts = [(known[n], outcomes[n].refined) for n in sorted(kept, key=able.index)]
+        alike = (known[n] for n in ranking if not sees_columns(parse(known[n].kernel)))
+        starts += [(each._replace(metric=FULL), ()) for each in islice(alike, 1)]
+        size = (len(self.plan.rungs), rung.rows, rung.n_active)
         trials = [
-            Trial(len(known) + i, *known[n], *size, outcomes[n].refined)
-            for i, n in enumerate(starts)
+            Trial.of(len(known) + i, each, size, begun, steps=(STEPS - 1) * bool(begun))
+            for i, (each, begun) in enumerate(starts)
         ]
-        found = self.try_out(trials, "searches for a length scale for every column")
-        known.extend(known[n] for n in starts)
+        found = self.try_out(trials, "searches for a length scale for every column, or a metric")
+        known.extend(each for each, _ in starts)
         self.outcomes.update(found)
         return len(found) == len(trials)
 
@@ -365,23 +392,23 @@ class Search:
         """Return the winner, and what is nearly as good."""
         best, known = self.outcomes[self.winner], self.candidates.known
         near = [n for n in self._ranking() if not best.leads(self.outcomes[n], 2.0)]
-        others = {(self.outcomes[n].kernel, known[n].scaling): n for n in reversed(near)}
-        others.pop((best.kernel, known[self.winner].scaling), None)
+        others = {(self.outcomes[n].kernel, *known[n][1:]): n for n in reversed(near)}
+        others.pop((best.kernel, *known[self.winner][1:]), None)
         return [self.winner, *sorted(others.values(), key=near.index)][:FINALISTS]
 
     def _grown(self, number: int, place: int, rung: Rung) -> Trial:
         """Return the trial of a candidate with more active rows."""
-        kernel, scaling = self.outcomes[number].kernel, self.candidates.known[number].scaling
+        candidate = self.candidates.known[number]._replace(kernel=self.outcomes[number].kernel)
         size = (len(self.plan.rungs) + 1 + place, rung.rows, rung.n_active)
-        return Trial(number, kernel, scaling, *size)
+        return Trial.of(number, candidate, size)
 
     def choice(self, ended: str) -> Choice:
         """Return what the search has led to."""
-        kernel, scaling = self.candidates.known[self.winner]
-        found = self.outcomes.get(self.winner)
+        known, found = self.candidates.known[self.winner], self.outcomes.get(self.winner)
         if found is None:
-            return Choice(kernel, scaling, self.n_active, None, ended)
-        return Choice(found.kernel, scaling, self.n_active, found.nlpp, ended)
+            return Choice(*known, self.n_active, None, ended)
+        known = known._replace(kernel=found.kernel)
+        return Choice(*known, self.n_active, found.nlpp, ended)
 
     def _ranking(self) -> list[int]:
         """Return the best first; failures come last, equals in the order in which they came up."""

@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 
 from sparsegp.likelihoods.base import Likelihood
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
+from sparsegp.posterior.limits import conformal_scores
 from sparsegp.posterior.predict import Posterior
 from sparsegp.types import Doubles
 
@@ -38,7 +39,9 @@ def with_calibration(active: ActiveRows, rows: Rows, weights: PosteriorWeights) 
     calibration = Calibration(temperature, weight)
     nlpp = -float(log_z(temperature, weight).mean())
     report = {**weights.report, **asdict(calibration), "validation_nlpp": nlpp}
-    return PosteriorWeights(weights.coefficients, weights.gain, calibration, report)
+    logs = calibration.log_probabilities(active.likelihood, mean, variance)
+    scores = conformal_scores(logs, target)
+    return PosteriorWeights(weights.coefficients, weights.gain, calibration, report, scores)
 
 
 def latent_validation(
