@@ -406,4 +406,4 @@ def tunable(**named: Any) -> TrainSettings:
     settings = TrainSettings.given(**named)
     if settings.untunable:
         raise SettingsError(settings.untunable)
-    return settings
+    return replace(settings, kernel=settings.first_kernel)
