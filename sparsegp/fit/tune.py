@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp import memory
-from sparsegp.data import Table, table_from_arrays
+from sparsegp.data import Table, as_table
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting, path_text
 from sparsegp.fit.prepare import Prepared, choose_scaling
@@ -82,9 +82,9 @@ def tune(
     X: Any,
     y: Any = None,
     *,
+    sample_weight: Any = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
-    overwrite: bool = False,
     max_trials: int | None = MAX_TRIALS,
     max_seconds: float | None = None,
     runtime: Where = None,
@@ -101,14 +101,12 @@ def tune(
 
     Parameters
     ----------
-    X, y, runtime, progress
+    X, y, sample_weight, runtime, progress
         As in `train`.
     out : path or URL, optional
         Directory, or place in a store, for the records of the trials; `train` can have the same.
     resume : bool
         Go on with the tuning in `out`, if there is one.
-    overwrite : bool
-        Delete the run in `out`, if there is one, with its tuning.
     max_trials : int, optional
         Trials, besides those of more active rows. With None the search is brief, as before a
         training: half a dozen candidates on few rows, and length scales for the best. It declines
@@ -136,9 +134,6 @@ def tune(
     store, has_run = None, False
     if out is not None:
         store, run = _directory(out, shown.message), RunDirectory(out, 1, shown.message)
-        if overwrite:
-            store.clear()
-            run.clear()
         run.check_free(resume)
         earlier = (read_records(out) or {}).get("chosen") or {}
         resume = resume or run.is_finished() or earlier.get("ended") == ALL_RUNGS
@@ -150,7 +145,7 @@ def tune(
         raise SettingsError("resume needs the directory of the tuning: give out")
     with ExitStack() as stack:
         return Tuning(
-            X if isinstance(X, Table) else table_from_arrays(X, y),
+            as_table(X, y, sample_weight),
             chosen,
             stop=stack.enter_context(StopRequest()),
             runtime=stack.enter_context(open_runtime(runtime)),
@@ -202,6 +197,8 @@ class Tuning(Run[Tuned]):
         self.max_seconds = seconds.checked(self.max_seconds)
         self._end = time.monotonic() + (self.max_seconds or math.inf)
         super().__post_init__(rows, held_out)
+        if self.data.train.weights is not None:  # copies were merged
+            self.settings = self.settings.for_rows(self.data.summary.n)
         data, settings, scheduler = self.data, self.settings, self.runtime.scheduler()
         self.n_active = settings.rows_to_include(data.summary.n)
         self.scalings, self.sample = {settings.scaling: data.scaling}, None
