@@ -109,23 +109,20 @@ class More:
 
     def of(self, model: "Model", X: Any, found: dict[str, Any]) -> dict[str, Any]:
         """Return it for rows (m, p) of which these predictions were found."""
-        import numpy as np
-
         more: dict[str, Any] = {}
         if self.latent:
             more["latent_mean"], more["latent_variance"] = model.latent_mean_and_variance(X)
         if self.coverage is not None:
             more["set"] = model.predict_set(X, self.coverage)
+        reasons: list[Any] = []
+        if self.reject_below is not None:
+            reasons.append(found["probabilities"].max(axis=1) < self.reject_below)
         if self.novelty or self.reject_novel is not None:
             novelty = model.novelty(X)
-        if self.novelty:
-            more["novelty"] = novelty
-        if self.reasons():
-            more["rejected"] = np.zeros(len(X), bool)
-        if self.reject_below is not None:
-            more["rejected"] |= found["probabilities"].max(axis=1) < self.reject_below
-        if self.reject_novel is not None:
-            more["rejected"] |= novelty >= self.reject_novel
+            more |= {"novelty": novelty} if self.novelty else {}
+            reasons += [] if self.reject_novel is None else [novelty >= self.reject_novel]
+        if reasons:
+            more["rejected"] = sum(reasons) > 0
         return more
 
 

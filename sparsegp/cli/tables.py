@@ -1,7 +1,7 @@
 """Rows for a command: opened, and passed through a model batch by batch, as they may be many."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -134,29 +134,20 @@ def batches(table: Table) -> Iterator[tuple[Any, dict[str, Any]]]:
         yield X, {name: values[rows] for name, values in table.beside.items()}
 
 
-@dataclass(frozen=True)
-class Judged:
-    """Predictions for labelled rows, and how good they are.
+def score(
+    model: Model, table: Table
+) -> tuple[Evaluation | RegressionEvaluation, list[Any], Any, Any]:
+    """Compare the predictions of a model with the labels of a table.
 
-    Attributes
-    ----------
+    Returns
+    -------
     evaluation : Evaluation or RegressionEvaluation
     unseen : list
         Labels that the model does not know; they count as errors.
-    logs : Doubles (n, K), optional
-        Log probabilities; none in a regression.
-    codes : Integers (n,), optional
-        True classes, -1 for those.
-    """
-
-    evaluation: Evaluation | RegressionEvaluation
-    unseen: list[Any] = field(default_factory=list)
-    logs: Any = None
-    codes: Any = None
-
-
-def score(model: Model, table: Table) -> Judged:
-    """Compare the predictions of a model with the labels of a table.
+    logs : Doubles (n, K)
+        Log probabilities; None in a regression.
+    codes : Integers (n,)
+        True classes, -1 for unseen labels; None in a regression.
 
     Raises
     ------
@@ -168,10 +159,10 @@ def score(model: Model, table: Table) -> Judged:
         y = as_numbers(table.y, table.source)
         moments = [model.predictive_mean_and_variance(X) for X, _ in batches(table)]
         mean, variance = (np.concatenate(parts) for parts in zip(*moments, strict=True))
-        return Judged(evaluate_regression(mean, variance, y))
+        return evaluate_regression(mean, variance, y), [], None, None
     codes, unseen = encode_with(model.classes, table.y, table.source)
     logs = np.concatenate([model.predict_log_proba(X) for X, _ in batches(table)])
-    return Judged(evaluate(logs, codes, model.classes), unseen, logs, codes)
+    return evaluate(logs, codes, model.classes), unseen, logs, codes
 
 
 def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:
@@ -200,12 +191,20 @@ def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:
 def relevances(model: Model) -> dict[str, float]:
     """Return the relevances of the columns by name, or number, largest first; none if it has none.
 
-    See `Model.relevances`.
+    See `Model.relevances`. Encoded columns count for the column that they came from: as with parts
+    of a kernel, their squares add up.
     """
     found = model.relevances
     if found is None:
         return {}
     names = model.names or [str(number) for number in range(model.n_features)]
+    if model.encoding is not None:
+        groups, names = (
+            np.unique(model.encoding.groups, return_inverse=True)[1],
+            model.encoding.inputs,
+        )
+        found = np.sqrt(np.bincount(groups, found**2))
+        found /= found.sum()
     return {names[j]: float(found[j]) for j in np.argsort(-found, kind="stable")}
 
 

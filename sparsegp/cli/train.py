@@ -104,7 +104,7 @@ def train(
         folder = folder_of(directory)
         write_history(folder, model.history)
         progress.begin("evaluate")
-        evaluation = None if held_out is None else score(model, held_out).evaluation
+        evaluation = None if held_out is None else score(model, held_out)[0]
         progress.begin("")
     last = model.history[-1]
     record = {

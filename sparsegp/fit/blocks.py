@@ -47,6 +47,8 @@ class SparseRun(Run[SparseModel]):
         not depend on it.
     scratch : str, optional
         Directory for files that hold scaled inputs and stub matrices instead of memory.
+    knows_limits : bool
+        Whether the model is to know how new a row is, and label sets.
 
     Attributes
     ----------
@@ -77,6 +79,7 @@ class SparseRun(Run[SparseModel]):
     settings: TrainSettings
     block_rows: int | None = None
     scratch: str | None = None
+    knows_limits: bool = True
 
     def __post_init__(self, rows: Table | Prepared, held_out: Table | None) -> None:
         rows_of_block = Setting("block_rows", int, None, optional=True, least=1)

@@ -29,14 +29,7 @@ class Training(SparseRun):
     """One sparse fit, stage by stage: `build`, `learn`, `select`, `finish`; or all of it by `fit`.
 
     Parameters and attributes are those of `SparseRun`.
-
-    Parameters
-    ----------
-    knows_novelty : bool
-        Whether the model is to know how new a row is.
     """
-
-    knows_novelty: bool = True
 
     def build(self) -> None:
         """Learn the metric, if the settings ask for one, and build the row blocks."""
@@ -142,7 +135,7 @@ class Training(SparseRun):
             encoding=data.train.encoding,
             label=data.train.label,
         )
-        if self.knows_novelty:
+        if self.knows_limits:
             model = replace(model, shares=self._shares(model, drawn, x))
         if self.store is not None:
             model.save(self.store.model_path)
@@ -199,6 +192,6 @@ def fit_rows(
         numbers=numbers,
     )
     with ThreadRuntime(1) as runtime:
-        run = Training(data, settings, runtime=runtime, knows_novelty=False)
+        run = Training(data, settings, runtime=runtime, knows_limits=False)
         run.build()
         return run.complete()

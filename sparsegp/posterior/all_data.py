@@ -143,9 +143,9 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
         rows.report(state, state.searched, validation_nlpp=nlpp)
 
     if len(rows.folds):
-        scale, tried, scores = best_scale(problem.active, rows, report)
+        scale, tried, left_out = best_scale(problem.active, rows, report)
         calibration = replace(MEAN_ONLY, prior_scale=scale)
-        return Plan(calibration, validation_nlpp=tried, scores=scores)
+        return Plan(calibration, validation_nlpp=tried, scores=left_out)
     search, small = state.search, rows.tolerance * rows.n_rows
     problem.joined = False
     while not search.over:
@@ -179,15 +179,17 @@ def _climb(problem: Problem, rows: Rows, state: Ascents, most: int) -> Ascent:
     return ascent
 
 
-def calibrate(problem: Problem, c: Doubles, scale: float) -> tuple[Calibration, Quantiles]:
+def calibrate(problem: Problem, c: Doubles, scale: float) -> tuple[Calibration, Quantiles | None]:
     """Return temperature and variance weight that suit the validation rows best, given `PRIOR`.
 
-    With them come the quantiles of the scores of these rows, so calibrated.
+    With them come the quantiles of the scores of these rows, so calibrated, if they are kept.
     """
     weights = problem.weights(c, Calibration(prior_scale=scale), {})
     mean, variance, target = latent_validation(problem.active, problem.rows, weights)
     log_z = functools.partial(log_z_and_slopes, problem.active.likelihood, mean, variance, target)
     calibration = Calibration(*fit_by_slopes(log_z, PRIOR), scale)
+    if not problem.rows.knows_limits:
+        return calibration, None
     logs = calibration.log_probabilities(problem.active.likelihood, mean, variance)
     return calibration, conformal_scores(logs, target)
 

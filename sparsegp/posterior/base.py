@@ -155,6 +155,8 @@ class Rows(Protocol):
         Gain a row and round, in nats, below which an iteration stops.
     calibrate : bool
         Whether to learn how latent values become probabilities.
+    knows_limits : bool
+        Whether to keep the scores of the rows from which that is learnt.
     folds : Integers (n,)
         Of all rows in order, for cross-validation; empty where there are validation rows instead.
     former : mapping
@@ -165,6 +167,7 @@ class Rows(Protocol):
     precision: np.dtype[Any]
     tolerance: float
     calibrate: bool
+    knows_limits: bool
     folds: Integers
     former: Mapping[str, NDArray[Any]]
 

@@ -39,8 +39,10 @@ def with_calibration(active: ActiveRows, rows: Rows, weights: PosteriorWeights) 
     calibration = Calibration(temperature, weight)
     nlpp = -float(log_z(temperature, weight).mean())
     report = {**weights.report, **asdict(calibration), "validation_nlpp": nlpp}
-    logs = calibration.log_probabilities(active.likelihood, mean, variance)
-    scores = conformal_scores(logs, target)
+    scores = None
+    if rows.knows_limits:
+        logs = calibration.log_probabilities(active.likelihood, mean, variance)
+        scores = conformal_scores(logs, target)
     return PosteriorWeights(weights.coefficients, weights.gain, calibration, report, scores)
 
 

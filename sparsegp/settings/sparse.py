@@ -45,7 +45,7 @@ class TrainSettings(Settings):
     metric: str = setting(
         "none",
         "Of kernels of the distance, such as rbf: none, or full: a matrix by which all columns are "
-        "mixed, learnt from the slopes of small fits, such as 'full(rounds=2, power=0.35)'.",
+        "mixed, learnt from the slopes of small fits, such as 'full(rounds=3, power=0.5)'.",
     )
     criterion: str = setting(
         "predictive",
