@@ -121,11 +121,11 @@ class Training(SparseRun):
             self.runtime.build(self.block_type, [])
         if self.steps:
             weights = replace(weights, report={**weights.report, "learning": self.steps})
-        data = self.data
+        data, rows = self.data, self.active.rows
         model = SparseModel(
             active=active,
             weights=weights,
-            rows=self.active.rows,
+            rows=rows if data.train.rows is None else data.train.rows[rows],
             classes=data.classes,
             scaling=data.scaling,
             settings=self.settings.to_json(),
@@ -168,6 +168,7 @@ def fit_rows(
     settings: TrainSettings,
     classes: Labels,
     numbers: Numbers | None = None,
+    weights: Doubles | None = None,
 ) -> SparseModel:
     """Fit scaled rows X (n, p) in memory, on one thread, with nothing written.
 
@@ -180,11 +181,12 @@ def fit_rows(
         With a kernel that is complete.
     classes, numbers
         See `Prepared`.
+    weights : Doubles (n,), optional
     """
     n, p = X.shape
     none = np.zeros(p)
     data = Prepared(
-        train=Table(X, None, "sample"),  # type: ignore[arg-type] # in memory, and scaled
+        train=Table(X, None, "", weights=weights),  # type: ignore[arg-type] # in memory, and scaled
         classes=classes,
         target=target,
         summary=Summary(n, p, none, none, none, none, whole=False),
