@@ -188,7 +188,8 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         """Keep what was fitted."""
         kernels = [str(kernel) for kernel in model.kernels]
         self.model_, self.client_ = model, client
-        self.active_indices_ = model.rows
+        self.active_indices_, self.n_active_ = model.rows, len(model.rows)
+        self.scaling_ = model.scaling.name
         self.kernel_ = kernels if model.settings["kernel_per_class"] else kernels[0]
         self.history_ = [dict(record) for record in model.history]
         if model.numbers is None:
