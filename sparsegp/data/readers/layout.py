@@ -6,7 +6,7 @@ import io
 import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -46,6 +46,12 @@ class Layout(NamedTuple):
     def names(self) -> tuple[str, ...]:
         """Names of the columns, or their numbers."""
         return self.header or tuple(map(str, range(self.width)))
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What is to be given that other rows are read alike."""
+        header = self.header is not None
+        return {"delimiter": self.delimiter, "decimal": self.decimal, "header": header}
 
 
 class Guarded(io.TextIOBase):
@@ -110,14 +116,14 @@ def encoding_of(name: str, given: str | None) -> str:
     return UTF_8 if found == "utf-8" else found
 
 
-def layout_of(name: str, columns: Columns, encoding: str) -> Layout:
+def layout_of(name: str, columns: Columns, encoding: str | None = None) -> Layout:
     """Find how a text is laid out, where it is not given.
 
     The delimiter is the first of `;`, tab, `,` and `|` that splits the first rows into fields of
     one number, else white space. The decimal mark is a comma where numbers have one, and none a
     point. The first row is a header if its fields are unlike those of the rows below.
     """
-    parts = list[str]()
+    encoding, parts = encoding or encoding_of(name, columns.encoding), list[str]()
     with guarded(name, encoding) as file:
         while (file.waiting < HEAD or file.lines < 2) and (text := file.read()):
             parts.append(text)
@@ -165,9 +171,10 @@ def _head_rows(head: str, cut: bool, delimiter: str, name: str, most: int) -> li
 
 def _delimiter(head: str, cut: bool, name: str) -> str:
     for mark in DELIMITERS:
-        widths = {len(row) for row in _head_rows(head, cut, mark, name, SNIFFED)}
-        if len(widths) == 1 and widths != {1}:
-            return mark
+        with suppress(DataError):  # fields that are too long, where it is not the delimiter
+            widths = {len(row) for row in _head_rows(head, cut, mark, name, SNIFFED)}
+            if len(widths) == 1 and widths != {1}:
+                return mark
     first = head.lstrip().split("\n", maxsplit=1)[0]
     return next((mark for mark in DELIMITERS if mark in first), SPACE)
 
