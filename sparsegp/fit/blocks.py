@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from sparsegp.runtime.base import Message
 from sparsegp.runtime.scratch import zeros_in_file
 from sparsegp.settings import TrainSettings
 from sparsegp.state import require_shapes
-from sparsegp.types import Booleans, Doubles
+from sparsegp.types import Booleans, Doubles, Integers
 
 if TYPE_CHECKING:
     import dask.array as da
@@ -47,6 +47,8 @@ class SparseRun(Run[SparseModel]):
         not depend on it.
     scratch : str, optional
         Directory for files that hold scaled inputs and stub matrices instead of memory.
+    first : Integers (m,), optional
+        Rows that are included before all others, in this order, and do not serve for validation.
 
     Attributes
     ----------
@@ -77,6 +79,7 @@ class SparseRun(Run[SparseModel]):
     settings: TrainSettings
     block_rows: int | None = None
     scratch: str | None = None
+    first: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __post_init__(self, rows: Table | Prepared, held_out: Table | None) -> None:
         rows_of_block = Setting("block_rows", int, None, optional=True, least=1)
@@ -86,6 +89,7 @@ class SparseRun(Run[SparseModel]):
         self.n_rows, self.precision, self.tolerance = n, settings.dtype, settings.tolerance
         self.calibrate = settings.keeps_validation_rows
         self.validation = choose_validation_rows(n, settings, data.train.origin)
+        self.validation[self.first] = False
         self.folds = choose_folds(data.target, settings, data.train.origin)
         self.n_active = settings.rows_to_include(n)
         self.block_type = PairBlock if settings.active_per_class else RowBlock
@@ -122,6 +126,13 @@ class SparseRun(Run[SparseModel]):
         shape = memory.shape_of(rows, held_out, n_classes, self.settings, **where)
         memory.check(shape, self.runtime)
 
+    def identity(self) -> dict[str, dict[str, Any]]:
+        """Return settings and data, and which rows come first."""
+        known = super().identity()
+        if len(self.first):
+            known["data"] |= {"first": self.first.tolist()}
+        return known
+
     # -- blocks ------------------------------------------------------------------------------------
 
     def build(self) -> None:
@@ -131,7 +142,7 @@ class SparseRun(Run[SparseModel]):
         self.n_train_blocks = len(parts)
         if data.held_out is not None:
             parts += self._parts(data.held_out.X, data.held_out_target, None)
-        transform = functools.partial(data.scaling.apply, dtype=self.precision)
+        transform = functools.partial(data.scale, dtype=self.precision)
         factory = functools.partial(self.block_type, self.block_settings, transform=transform)
         self.runtime.build(factory, parts)
         if self.store is not None:
@@ -246,7 +257,7 @@ class SparseRun(Run[SparseModel]):
         selection = (
             PairSelection(self.runtime, of, active)
             if isinstance(active, PairSet)
-            else Selection(self.runtime, of, order, active, self.n_rows)
+            else Selection(self.runtime, of, order, active, self.n_rows, self.first)
         )
         while (count := len(active)) < self.n_active:
             if isinstance(selection, Selection):

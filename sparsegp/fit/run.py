@@ -122,7 +122,7 @@ class Run(ABC, Generic[R]):
         """Return the model of a finished run; SettingsError if it is of other rows."""
         model = Model.load(store.model_path)
         some: Any = self.data.train.X[np.unique(model.rows)]
-        if not model.holds(some.compute(scheduler=self.runtime.scheduler())):
+        if not model.holds(self.data.scale(some.compute(scheduler=self.runtime.scheduler()))):
             raise SettingsError(
                 f"{store.folder} holds a run with other data: active rows differ; give those, or "
                 "begin anew by `overwrite=True` or in another `out`"

@@ -127,9 +127,9 @@ class Model(ABC):
         """Scaled training rows that it holds, (d, p)."""
 
     def holds(self, X: Any) -> bool:
-        """Whether X (d, p) are the training rows that it holds, in their order, before scaling."""
+        """Whether X (d, p) are the training rows that it holds, in their order, scaled."""
         held, order = self._rows_held, np.unique(self.rows, return_inverse=True)[1]
-        found = self.scaling.apply(np.asarray(X), held.dtype)[order]
+        found = np.asarray(X, held.dtype)[order]
         return np.allclose(found, held, rtol=1e-5, atol=1e-5 * float(np.abs(found).max()))
 
     @property
