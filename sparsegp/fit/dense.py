@@ -72,6 +72,7 @@ class DenseRun(Run[DenseModel]):
             numbers=data.numbers,
             names=data.train.names,
             label=data.train.label,
+            n_rows=data.summary.n,
             mixture=Mixture(found.components, self.x, settings.averaged),
             notes={**evidence, **found.report, "trace": [dict(step) for step in found.trace]},
         )

@@ -94,6 +94,7 @@ class Training(SparseRun):
             numbers=data.numbers,
             names=data.train.names,
             label=data.train.label,
+            n_rows=data.summary.n,
         )
         if self.store is not None:
             model.save(self.store.model_path)

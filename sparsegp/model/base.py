@@ -50,6 +50,8 @@ class Model(ABC):
         this order, and must not be missing.
     label : str, optional
         Of the column that the labels were in: its name, or its number if there are no names.
+    n_rows : int, optional
+        Training rows; models of earlier versions do not know.
     """
 
     family: ClassVar[str]
@@ -62,6 +64,7 @@ class Model(ABC):
     numbers: Numbers | None = None
     names: tuple[str, ...] | None = None
     label: str | None = None
+    n_rows: int | None = None
 
     def __post_init__(self) -> None:
         """Check that the parts fit each other, as they may come from a file.
