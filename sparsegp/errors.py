@@ -27,9 +27,14 @@ def quoted(value: object) -> str:
     return text if len(text) <= MOST_QUOTED else f"{text[: MOST_QUOTED - 3]}..."
 
 
+def masked(text: str) -> str:
+    """Return a text with *** in place of user names, passwords and keys in URLs."""
+    return _CREDENTIALS.sub("***", text)
+
+
 def one_line(text: str) -> str:
-    """Return a text in one printable line, with *** for user names, passwords and keys in URLs."""
-    shown = "".join(mark if mark.isprintable() else " " for mark in _CREDENTIALS.sub("***", text))
+    """Return a text in one printable line, without credentials."""
+    shown = "".join(mark if mark.isprintable() else " " for mark in masked(text))
     return shown if len(shown) <= LONGEST_MESSAGE else f"{shown[: LONGEST_MESSAGE - 3]}..."
 
 

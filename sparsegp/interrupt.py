@@ -1,11 +1,14 @@
 """SIGTERM and Ctrl-C as a request to stop at the next safe point."""
 
+import os
 import signal
 import threading
 from types import FrameType
 from typing import Any, Self
 
 from sparsegp.errors import Interrupted
+
+IMPORTS = "<frozen importlib._bootstrap>"
 
 
 class StoppedAtOnce(BaseException):
@@ -20,13 +23,14 @@ class StopRequest:
 
     Parameters
     ----------
-    at_once : bool
-        Raise `StoppedAtOnce` at the first signal already, where there is no state to be saved.
+    at_once : str
+        Raise `StoppedAtOnce` with these words at the first signal already, where there is no state
+        to be saved. In an import, which may swallow what is raised, the process ends.
     """
 
     SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-    def __init__(self, at_once: bool = False) -> None:
+    def __init__(self, at_once: str = "") -> None:
         self.at_once = at_once
         self._requested = ""
         self._outer: StopRequest | None = None
@@ -60,7 +64,6 @@ class StopRequest:
             signal.signal(number, former)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        del frame
         if self.requested:
             raise KeyboardInterrupt
         request: StopRequest | None = self
@@ -68,4 +71,14 @@ class StopRequest:
             request._requested = signal.Signals(number).name
             request = request._outer
         if self.at_once:
-            raise StoppedAtOnce(f"stopped by {self._requested}")
+            words = f"stopped by {self._requested}; {self.at_once}"
+            if _importing(frame):
+                os.write(2, f"{words}\n".encode())
+                os._exit(Interrupted.exit_code)
+            raise StoppedAtOnce(words)
+
+
+def _importing(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_filename != IMPORTS:
+        frame = frame.f_back
+    return frame is not None

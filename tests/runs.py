@@ -31,6 +31,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "kernel per class": {**PLAIN, "kernel_per_class": True, "lookahead": 8, "n_active": 40},
     "active": {**PLAIN, "posterior": "active"},
     "all": {"n_active": 60, "panel": 8},
+    "metric": {"n_active": 60, "kernel": "50*matern52", "metric": "full(rounds=1)"},
     "probit": {"likelihood": "probit", "n_active": 40},
     "logistic": {"likelihood": "logistic", "n_active": 40, "criterion": "predictive", "panel": 8},
     "ordered": {"likelihood": "ordered_probit", "n_active": 60},

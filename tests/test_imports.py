@@ -45,7 +45,7 @@ OWNERS = {
     "click": {"cli"},
     "rich": {"report"},
     "matplotlib": {"report"},
-    "pandas": set(),
+    "pandas": {"data"},
     "torch": set(),
     "pipelines": set(),
 }

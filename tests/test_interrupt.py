@@ -2,8 +2,11 @@
 
 import os
 import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -35,8 +38,21 @@ def test_other_threads_have_the_request_of_the_main_one() -> None:
 def test_no_handler_of_errors_swallows_a_stop_at_once() -> None:
     """Readers of files call what they cannot read damaged, whatever the library raised."""
     with (
-        pytest.raises(StoppedAtOnce, match="SIGTERM"),
-        StopRequest(at_once=True),
+        pytest.raises(StoppedAtOnce, match="stopped by SIGTERM; run it again"),
+        StopRequest(at_once="run it again"),
         suppress(Exception),
     ):
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_an_import_does_not_swallow_a_stop_at_once(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """As modules do that try one import after the other."""
+    swallows = "try:\n    os.kill(os.getpid(), signal.SIGTERM)\nexcept BaseException:\n    pass\n"
+    (tmp_path / "tries.py").write_text(f"import os, signal\n{swallows}")
+    script = "with StopRequest(at_once='run it again'): import tries"
+    command = [sys.executable, "-c", f"from sparsegp.interrupt import StopRequest\n{script}"]
+    how = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True}
+    done = subprocess.run(command, check=False, **how)
+    assert (done.returncode, done.stderr) == (75, "stopped by SIGTERM; run it again\n")

@@ -10,6 +10,7 @@ import io
 import re
 import shlex
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,10 +30,14 @@ pytestmark = pytest.mark.skipif(
 )
 
 PAGES = [
+    "CONTRIBUTING.md",
     "README.md",
     "cluster/README.md",
     *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/**/*.md")),
 ]
+LONG = {"docs/how-to/tune.md", "docs/tutorials/python.md"}
+"""Pages whose examples take longer than a few seconds."""
+RUN = [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in PAGES]
 BEGUN_ELSEWHERE = {"dask", "pip", "python", "sh"}
 NEEDS = ("--scheduler", "--scheduler-file", "--cluster", "--data")
 """Options of commands that can only be parsed here."""
@@ -105,10 +110,12 @@ def check_other(words: list[str]) -> None:
     """Check a command that is not run: its files and extras are there."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     if words[0] == "pip":
-        match = re.fullmatch(r"\.(?:\[(\w+)\])?", words[2])
+        match = re.fullmatch(r"\.(?:\[([\w,]+)\])?", words[-1])
         assert words[1] == "install", words
         assert match, words
-        assert match[1] is None or match[1] in project["optional-dependencies"]
+        assert {*(match[1] or "test").split(",")} <= {*project["optional-dependencies"]}
+    elif words[:2] == ["python", "-c"]:
+        subprocess.run([sys.executable, *words[1:]], check=True)
     elif words[0] == "python":
         assert words[1:3] == ["-m", "pytest"]
         assert all((ROOT / word).exists() for word in words[3:] if word.startswith("tests/"))
@@ -135,7 +142,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", RUN)
 def test_commands(name: str, folder: Path) -> None:
     printed = ""
     for fence in fences(ROOT / name):
@@ -161,12 +168,15 @@ def test_commands(name: str, folder: Path) -> None:
                     printed += Path(words[words.index("--out") + 1]).read_text()
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/tutorials/python.md"])
+@pytest.mark.parametrize("name", RUN)
 def test_python(name: str, folder: Path) -> None:
     """All Python blocks, one after the other, in one namespace."""
     names: dict[str, object] = {}
     blocks = [fence for fence in fences(ROOT / name) if fence.language == "python"]
-    assert blocks
+    if name == "CONTRIBUTING.md":  # in a process of its own, for it adds to the registries
+        code = "\n".join(block.text for block in blocks)
+        subprocess.run([sys.executable, "-c", code], check=True)
+        return
     for fence in blocks:
         code = compile("\n" * (fence.line - 1) + fence.text, name, "exec")
         with contextlib.redirect_stdout(io.StringIO()) as out:

@@ -8,19 +8,19 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from sparsegp.errors import Interrupted, visible
+from sparsegp.errors import Interrupted, masked, visible
 from sparsegp.interrupt import StoppedAtOnce, StopRequest
 
 
 def main() -> None:
     """Run the program; signals are caught before anything slow is imported."""
     try:
-        with StopRequest(at_once=True):
+        with StopRequest(at_once=f"what was saved before is as it was ({resuming()})"):
             from sparsegp.cli.program import program
 
             program(prog_name="sparsegp")
     except StoppedAtOnce as stop:
-        sys.stderr.write(f"{stop}; what was saved before is as it was ({resuming()})\n")
+        sys.stderr.write(f"{stop}\n")
         sys.exit(Interrupted.exit_code)
 
 
@@ -30,4 +30,4 @@ def resuming(words: Sequence[str] | None = None) -> str:
     if words[:1] not in (["train"], ["tune"]):
         return "run it again"
     words = [word for word in words if word not in {"--resume", "--overwrite"}]
-    return f"go on by: {visible(shlex.join(['sparsegp', *words, '--resume']))}"
+    return f"go on by: {visible(masked(shlex.join(['sparsegp', *words, '--resume'])))}"

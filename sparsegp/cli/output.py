@@ -6,15 +6,15 @@ from typing import Any
 
 import click
 
-from sparsegp.errors import visible
+from sparsegp.errors import masked, visible
 
 LEAST_WIDTH = 12
 """Of the names before values."""
 
 
 def show(lines: Iterable[str], err: bool = False) -> None:
-    """Write lines to standard output, or to standard error, all at a time."""
-    click.echo("\n".join(map(visible, lines)), err=err)
+    """Write lines to standard output, or to standard error, all at a time, without credentials."""
+    click.echo("\n".join(visible(masked(line)) for line in lines), err=err)
 
 
 def json_line(record: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from sparsegp.data.catalog import CATALOG as CATALOG
 from sparsegp.data.catalog import toy as toy
+from sparsegp.data.encoding import Encoding as Encoding
 from sparsegp.data.labels import Numbers as Numbers
 from sparsegp.data.labels import as_numbers as as_numbers
 from sparsegp.data.labels import encode as encode
@@ -14,3 +15,4 @@ from sparsegp.data.summary import summarise as summarise
 from sparsegp.data.table import Dataset as Dataset
 from sparsegp.data.table import Table as Table
 from sparsegp.data.table import table_from_arrays as table_from_arrays
+from sparsegp.data.table import table_from_frame as table_from_frame

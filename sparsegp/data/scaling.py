@@ -42,6 +42,9 @@ KNOTS = 256
 OUTERMOST = 1.0 / 2000.0
 """Ranks are kept this far from 0 and 1, so that normal scores stay within 3.3."""
 
+TILE = 256
+"""Rows that are mixed together; tiles of row blocks are as high."""
+
 Draw = Callable[[], Floats]
 """Returns some training rows (m, p), the same ones every time."""
 
@@ -49,6 +52,8 @@ Draw = Callable[[], Floats]
 @dataclass(frozen=True)
 class Scaling:
     """The map x -> (x - shift) * factor of each column, of its normal scores if it has knots.
+
+    Columns that are scaled so may then be mixed, as a metric wants (learning/metric.py).
 
     Parameters
     ----------
@@ -59,6 +64,8 @@ class Scaling:
     knots : Doubles (p, m), optional
         Evenly spaced quantiles of each column, from the least value to the greatest. The normal
         score of x is the normal quantile of its rank among them, equal values in the middle.
+    mixing : Doubles (p, p), optional
+        By which rows of scaled columns are multiplied.
 
     Raises
     ------
@@ -70,6 +77,7 @@ class Scaling:
     factor: Doubles
     name: str
     knots: Doubles | None = None
+    mixing: Doubles | None = None
 
     def __post_init__(self) -> None:
         shift, factor, knots = self.shift, self.factor, self.knots
@@ -88,14 +96,24 @@ class Scaling:
             raise DataError(
                 f"the knots of a scaling must be 2 to {KNOTS} rising numbers for each column"
             )
+        mixing = self.mixing
+        if mixing is not None and not (
+            mixing.shape == 2 * shift.shape and np.isfinite(mixing).all()
+        ):
+            raise DataError(
+                "the mixing of a scaling must be finite numbers, a row and a column for each column"
+            )
 
     @property
     def has_unit_variance(self) -> bool:
-        """Whether all scaled training columns have variance 1, but for those of one value."""
+        """Whether all scaled training columns have variance 1, but for those of one value.
+
+        That is before they are mixed.
+        """
         return self.name in {"standard", "quantile"}
 
     def variances(self, summary: Summary) -> Doubles:
-        """Return the variances of the scaled training columns, (p,)."""
+        """Return the variances of the scaled training columns, (p,), before they are mixed."""
         if self.knots is not None:
             return np.asarray(self.knots[:, 0] < self.knots[:, -1], np.float64)
         return np.asarray(summary.variance * self.factor**2)
@@ -123,7 +141,17 @@ class Scaling:
                 result[:, j] = normal_scores(result[:, j], knots)
         result -= self.shift
         result *= self.factor
+        if self.mixing is not None:
+            result = _by_tiles(result, self.mixing)
         return result.astype(dtype, copy=False)
+
+
+def _by_tiles(X: Doubles, mixing: Doubles) -> Doubles:
+    """Return X @ mixing in products of one shape: the bits of a row depend on its tile alone."""
+    n, p = X.shape
+    tiles = np.zeros((-(-n // TILE), TILE, p))
+    tiles.reshape(-1, p)[:n] = X
+    return np.asarray((tiles @ mixing).reshape(-1, p)[:n])
 
 
 def normal_scores(x: Doubles, knots: Doubles) -> Doubles:

@@ -1,14 +1,24 @@
 """A table: rows of named columns with their labels, and the checks that all of them share."""
 
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sparsegp.data.blocks import from_memory
+from sparsegp.data.encoding import DROP, Encoding
+from sparsegp.data.frames import (
+    Frame,
+    as_pandas,
+    column_names,
+    column_places,
+    is_frame,
+    listed,
+    real_numbers,
+)
 from sparsegp.data.labels import REAL_KINDS, tidy_labels
 from sparsegp.errors import DataError, one_line
 from sparsegp.types import Integers, Labels
@@ -16,8 +26,7 @@ from sparsegp.types import Integers, Labels
 if TYPE_CHECKING:
     import dask.array as da
 
-UNNAMED = "unnamed "
-"""How the name begins that a column without one gets."""
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -27,7 +36,8 @@ class Table:
     Parameters
     ----------
     X : dask array (n, p)
-        Real numbers, chunked by rows only.
+        Real numbers, chunked by rows only. Of a frame that is not encoded yet its values, of any
+        kind.
     y : array (n,) or None
         Labels as found, integers or strings; None where there are none.
     source : str
@@ -39,6 +49,12 @@ class Table:
         Of the columns, where the source has any.
     label : str, optional
         Of the column that the labels were in: its name, or its number if there are no names.
+    frame : Frame, optional
+        The rows as they came, where their columns are not encoded yet: see `learnt` and `encoded`.
+    kinds : mapping of str to str, optional
+        Of columns of the frame whose kind does not follow from what they hold.
+    encoding : Encoding, optional
+        How X was made of a frame.
 
     Raises
     ------
@@ -53,11 +69,14 @@ class Table:
     origin: Integers | None = None
     names: tuple[str, ...] | None = None
     label: str | None = None
+    frame: Frame | None = None
+    kinds: Mapping[str, str] | None = None
+    encoding: Encoding | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", one_line(self.source))
         require_two_dimensions(self.X, self.source)
-        if self.X.dtype.kind not in REAL_KINDS:
+        if self.X.dtype.kind not in REAL_KINDS and self.frame is None:
             raise DataError(f"X must hold real numbers; {self.source} holds {self.X.dtype}")
         n, p = self.X.shape
         if n == 0 or p == 0:
@@ -68,10 +87,45 @@ class Table:
                 f"every row needs one label; {self.source} has {n} rows and {len(self.y)} labels"
             )
 
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """What the columns hold (p,): numbers, so far."""
-        return ("number",) * int(self.X.shape[1])
+    def learnt(self, scheduler: Any = None) -> "Table":
+        """Return the table as numbers: encoded as it takes, where a frame holds anything else.
+
+        Raises
+        ------
+        DataError
+            If columns cannot be learnt from; all of them are named.
+        """
+        if self.frame is None:
+            return self
+        encoding = Encoding.learn(self.frame, self.source, self.kinds, scheduler)
+        if encoding.is_plain:
+            return self.encoded(None)
+        if left := [f"{c.name} ({c.note})" for c in encoding.columns if c.note]:
+            logger.warning("columns of %s that are left out: %s", self.source, ", ".join(left))
+        return self.encoded(encoding)
+
+    def encoded(self, encoding: Encoding | None) -> "Table":
+        """Return the table as numbers, by the encoding of a model; None takes numbers alone.
+
+        Raises
+        ------
+        DataError
+            If columns are missing, or are no columns of a frame. Values that cannot be read raise
+            one when they are computed.
+        """
+        if self.frame is None:
+            if encoding is not None and self.X.shape[1] != len(encoding.names):
+                raise DataError(
+                    f"{self.source} must have named columns, as the training rows had: "
+                    f"{listed(encoding.inputs)}; it is an array of {self.X.shape[1]} columns"
+                )
+            return self
+        if encoding is not None:
+            encoding.count_unknown(self.frame, self.source)
+            X, names = encoding.apply(self.frame, self.source), encoding.names
+            return replace(self, X=X, names=names, frame=None, encoding=encoding)
+        X = self.X if self.X.dtype.kind in REAL_KINDS else self.frame.numbers(self.source)
+        return replace(self, X=X, frame=None)
 
     def select(self, names: Sequence[str] | None) -> "Table":
         """Return the table with these columns in this order; unchanged where either has no names.
@@ -84,7 +138,8 @@ class Table:
         if names is None or self.names is None or tuple(names) == self.names:
             return self
         places = column_places(names, self.names, self.source)
-        return replace(self, X=self.X[:, places], names=tuple(names))
+        frame = None if self.frame is None else self.frame.select(places)
+        return replace(self, X=self.X[:, places], names=tuple(names), frame=frame)
 
 
 @dataclass(frozen=True)
@@ -115,8 +170,8 @@ def table_from_arrays(X: Any, y: ArrayLike | None = None, source: str = "X") -> 
     Parameters
     ----------
     X : array-like (n, p)
-        A numpy array, a data frame, nested lists, a scipy sparse matrix (made dense chunk by
-        chunk, when read), or a dask array or data frame. Chunks of unknown size are measured,
+        A numpy array, nested lists, a scipy sparse matrix (made dense chunk by chunk, when read),
+        a dask array, or a data frame, see `table_from_frame`. Chunks of unknown size are measured,
         which computes them once; chunks across columns are joined.
     y : array-like (n,) or (n, 1), optional
         Labels.
@@ -132,92 +187,69 @@ def table_from_arrays(X: Any, y: ArrayLike | None = None, source: str = "X") -> 
     DataError
         If the arrays cannot be learnt from, see `Table`.
     """
-    names = column_names(getattr(X, "columns", ()))
+    if is_frame(X):
+        return table_from_frame(X, y, source)
     labels = None if y is None else tidy_labels(y, source)
-    if hasattr(X, "to_dask_array"):
-        X = X.to_dask_array()
     if hasattr(X, "dask"):
-        return Table(_dask_rows(X, source), labels, source, names=names)
+        return Table(_dask_rows(X, source), labels, source)
     X = X if hasattr(X, "tocsr") else real_numbers(X, source)
     require_two_dimensions(X, source)
-    return Table(from_memory(X, source), labels, source, names=names)
+    return Table(from_memory(X, source), labels, source)
 
 
-def column_names(found: Iterable[Any]) -> tuple[str, ...] | None:
-    """Return the names of columns, by place where one is empty; None if they are no strings."""
-    names = list(found)
-    if not names or not all(isinstance(name, str) for name in names):
-        return None
-    return tuple(name or f"{UNNAMED}{place}" for place, name in enumerate(names))
+def table_from_frame(
+    frame: Any,
+    y: ArrayLike | None = None,
+    source: str = "X",
+    kinds: Mapping[str, str] | None = None,
+    label: str | None = None,
+) -> Table:
+    """Make a table of a data frame, whose columns hold numbers, truths, categories and dates.
 
-
-def listed(names: Sequence[str]) -> str:
-    """Return the first of some names, for a message."""
-    return ", ".join([*(name[:40] for name in names[:20]), *(["..."] if len(names) > 20 else [])])
-
-
-def column_places(wanted: Sequence[str], found: Sequence[str], source: str) -> list[int]:
-    """Return where the wanted columns are among those that were found.
+    It is not encoded yet: a fit learns how from its training rows, `Table.learnt`, and a model
+    knows how, `Table.encoded`.
 
     Parameters
     ----------
-    wanted, found : sequence of str
-        Names.
+    frame : data frame
+        Of pandas, polars, pyarrow or dask. The parts of a dask data frame are computed once to
+        count their rows.
+    y : array-like (n,), optional
+        Labels.
     source : str
-        Where the columns come from, for messages.
+        A name for messages.
+    kinds : mapping of str to str, optional
+        "number", "whole number", "truth", "category" or "date" for columns whose kind does not
+        follow from what they hold; "drop" for those to leave out.
+    label : str, optional
+        Of the column that the labels were in.
+
+    Returns
+    -------
+    Table
 
     Raises
     ------
     DataError
-        If some are missing, which are named, or a name stands for two columns.
+        If there are no rows or no columns, labels do not fit, or two columns have one name.
     """
-    places = {name: place for place, name in enumerate(found)}
-    if missing := [name for name in wanted if name not in places]:
-        raise DataError(
-            f"{source} must have the columns that were trained on; missing: "
-            f"{listed(missing)}; found: {listed(found)}"
-        )
-    if min(len({*names}) - len(names) for names in (wanted, found)) < 0:
-        raise DataError(f"{source} must have one column of each name, as those trained on")
-    return [places[name] for name in wanted]
+    frame, kinds = as_pandas(frame), dict(kinds or {})
+    if dropped := [name for name in frame.columns if kinds.get(str(name)) == DROP]:
+        frame = frame[[name for name in frame.columns if name not in dropped]]
+        kinds = {name: kind for name, kind in kinds.items() if name not in map(str, dropped)}
+    parts, labels = Frame.of(frame, source), None if y is None else tidy_labels(y, source)
+    if parts.is_numeric and not hasattr(frame, "dask"):
+        X = from_memory(real_numbers(frame, source), source)
+    else:
+        X = parts.numbers(source) if parts.is_numeric else parts.values
+    names = column_names(frame.columns)
+    return Table(X, labels, source, names=names, label=label, frame=parts, kinds=kinds)
 
 
 def require_two_dimensions(X: Any, source: str) -> None:
     """Raise a `DataError` if X is not an array of rows and columns."""
     if X.ndim != 2:
         raise DataError(f"X must be two-dimensional, (rows, columns); {source} has shape {X.shape}")
-
-
-def real_numbers(X: Any, source: str) -> NDArray[Any]:
-    """Return an array of real numbers from whatever holds some: NaN where a value is masked.
-
-    Raises
-    ------
-    DataError
-        If some are not numbers; the first of them is named.
-    """
-    if hasattr(X, "toarray"):
-        X = X.toarray()
-    if isinstance(X, np.ma.MaskedArray):
-        X = np.ma.filled(X.astype(float), np.nan)
-    try:
-        found: NDArray[Any] = np.asarray(X)
-    except ValueError as error:
-        raise DataError(f"{source} is not a table of numbers: {error}") from None
-    if found.ndim != 2 or found.dtype.kind not in "OUS":
-        return found
-    if found.dtype.kind == "O":
-        with suppress(TypeError, ValueError):
-            return found.astype(np.float64)
-    for (row, column), value in np.ndenumerate(found):
-        try:
-            float("" if isinstance(value, str | bytes) else value)
-        except (TypeError, ValueError):
-            raise DataError(
-                f"X must hold real numbers; {source} has {str(value)[:60]!r} in row {row}, column "
-                f"{column}"
-            ) from None
-    raise DataError(f"X must hold real numbers; {source} holds {found.dtype}")
 
 
 def _dask_rows(X: Any, source: str) -> "da.Array":

@@ -202,7 +202,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         if found is None:
             raise AttributeError(
                 "feature_relevances_ needs a kernel with a length scale for every column, such as "
-                f"'10*ard', got {brief(str(self.model_.kernels[0]))!r}"
+                f"'10*ard', or a metric, got {brief(str(self.model_.kernels[0]))!r}"
             )
         return found
 

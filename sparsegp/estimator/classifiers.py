@@ -110,6 +110,7 @@ class SparseGPClassifier(Classifier):
     n_active: int | None = TrainSettings.n_active
     kernel: Any = None
     kernel_per_class: bool | None = None
+    metric: str = TrainSettings.metric
     criterion: str | None = None
     posterior: str | None = None
     sites: str | None = None

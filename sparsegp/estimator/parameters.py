@@ -30,8 +30,9 @@ kernel_ : str or list of str
     The kernel with all length scales filled in, or as it was learnt; length scales refer to scaled
     inputs, variances to standardised labels. A list with one kernel a class if `kernel_per_class`.
 feature_relevances_ : array (p,)
-    How much each column matters: its standard deviation divided by its length scale, normalised to
-    sum 1. Only if a kernel has a length scale for every column, such as "10*ard".
+    How much each column matters: its standard deviation divided by its length scale, or times the
+    norm of its row in the metric, normalised to sum 1. Only if a kernel has a length scale for
+    every column, such as "10*ard", or there is a metric.
 history_ : list of dict
     Points of the last selection: n_active, seconds, and train_error or train_mse by its own
     marginals, not by the model, with `stub_entries` only as long as all rows are candidates. Of a

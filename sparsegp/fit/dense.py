@@ -71,6 +71,7 @@ class DenseRun(Run[DenseModel]):
             settings=settings.to_json(),
             numbers=data.numbers,
             names=data.train.names,
+            encoding=data.train.encoding,
             label=data.train.label,
             n_rows=data.summary.n,
             mixture=Mixture(found.components, self.x, settings.averaged),

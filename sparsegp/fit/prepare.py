@@ -111,6 +111,8 @@ def prepare(
     DataError
         If the rows cannot be learnt from.
     """
+    scheduler = runtime.scheduler()
+    train = train.learnt(scheduler)
     target: Any
     numbers: Numbers | None
     if settings.is_regression:
@@ -120,11 +122,10 @@ def prepare(
     else:
         numbers, (classes, target) = None, encode(train.y, train.source)
     check(len(classes))
-    scheduler = runtime.scheduler()
     summary = summarise(train.X, train.source, scheduler, train.names)
     held_out_target: Any = None
     if held_out is not None:
-        held_out = held_out.select(train.names)
+        held_out = held_out.encoded(train.encoding).select(train.names)
         Dataset(train, held_out)  # refuses other columns
         summarise(held_out.X, held_out.source, scheduler, held_out.names)
         if numbers is not None:

@@ -1,11 +1,22 @@
 """The sparse fit, stage by stage."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
+
+from sparsegp.data import Numbers, Summary, Table
 from sparsegp.fit.blocks import SparseRun
 from sparsegp.fit.learning import learn
+from sparsegp.fit.metric import learn_metric, unscaled
+from sparsegp.fit.prepare import Prepared
+from sparsegp.learning.metric import NONE
 from sparsegp.model import SparseModel
 from sparsegp.posterior import POSTERIORS, ActiveRows
+from sparsegp.runtime.threads import ThreadRuntime
+from sparsegp.settings import TrainSettings
+from sparsegp.state import require_shapes
+from sparsegp.types import Doubles, Floats, Labels
 
 
 @dataclass(eq=False)
@@ -14,6 +25,29 @@ class Training(SparseRun):
 
     Parameters and attributes are those of `SparseRun`.
     """
+
+    def build(self) -> None:
+        """Learn the metric, if the settings ask for one, and build the row blocks."""
+        if self.settings.metric != NONE:
+            scaling = replace(self.data.scaling, mixing=self._mixing())
+            self.data = replace(self.data, scaling=scaling)
+        super().build()
+
+    def _mixing(self) -> Doubles:
+        """Return the mixing of the newest checkpoint, or learn it: elsewhere bits may differ."""
+        stored = self.store.load() if self.store is not None and self.resume else None
+        if stored is not None:
+            p, arrays = self.data.summary.p, stored[1].arrays
+            require_shapes(arrays, {"mixing": (p, p)})
+            return arrays["mixing"]
+        how = self.progress, self.runtime.scheduler()
+        return learn_metric(self.data, self.settings, self.validation, fit_rows, *how)
+
+    def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what a checkpoint holds besides the state of the posterior."""
+        meta, arrays = super().content()
+        mixing = self.data.scaling.mixing
+        return meta, arrays if mixing is None else arrays | {"mixing": mixing}
 
     def complete(self) -> SparseModel:
         """Learn, select, and return the model."""
@@ -93,9 +127,45 @@ class Training(SparseRun):
             history=tuple(self.history),
             numbers=data.numbers,
             names=data.train.names,
+            encoding=data.train.encoding,
             label=data.train.label,
             n_rows=data.summary.n,
         )
         if self.store is not None:
             model.save(self.store.model_path)
         return model
+
+
+def fit_rows(
+    X: Floats,
+    target: Any,
+    settings: TrainSettings,
+    classes: Labels,
+    numbers: Numbers | None = None,
+) -> SparseModel:
+    """Fit scaled rows X (n, p) in memory, on one thread, with nothing written.
+
+    Parameters
+    ----------
+    X : Floats (n, p)
+    target : array (n,)
+        Class codes, or standardised numbers.
+    settings : TrainSettings
+        With a kernel that is complete.
+    classes, numbers
+        See `Prepared`.
+    """
+    n, p = X.shape
+    none = np.zeros(p)
+    data = Prepared(
+        train=Table(X, None, "sample"),  # type: ignore[arg-type] # in memory, and scaled
+        classes=classes,
+        target=target,
+        summary=Summary(n, p, none, none, none, none, whole=False),
+        scaling=unscaled(p),
+        numbers=numbers,
+    )
+    with ThreadRuntime(1) as runtime:
+        run = Training(data, settings, runtime=runtime)
+        run.build()
+        return run.complete()

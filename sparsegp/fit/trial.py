@@ -12,17 +12,16 @@ from typing import Any
 import numpy as np
 
 from sparsegp.blas import single_threaded_blas
-from sparsegp.data import Scaling, Summary, Table
+from sparsegp.data import Scaling
 from sparsegp.errors import DataError, NumericalError, SettingsError
 from sparsegp.fit.prepare import Prepared
-from sparsegp.fit.training import Training
+from sparsegp.fit.training import fit_rows
 from sparsegp.kernels import Kernel, parse
 from sparsegp.learning.relevances import averaged, mean_squared_slopes, with_relevances
 from sparsegp.learning.search import Outcome, Trial
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.posterior.predict import Posterior
 from sparsegp.report.metrics import calibration_error
-from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Booleans, Doubles, Floats, Integers
 
@@ -238,20 +237,8 @@ def predict_held_out(
     """
     rows, held = split
     X, target, X_held = sample.X[rows], sample.target[rows], sample.X[held]
-    (n, p), none = X.shape, np.zeros(X.shape[1])
-    unscaled = Scaling(none, np.ones(p), "none")
-    data = Prepared(
-        train=Table(X, None, "sample"),  # type: ignore[arg-type] # in memory, and scaled
-        classes=np.arange(sample.n_classes),
-        target=target,
-        summary=Summary(n, p, none, none, none, none, whole=False),
-        scaling=unscaled,
-    )
     chosen = replace(settings, kernel=str(kernel), n_active=n_active, report_every=n_active)
-    with ThreadRuntime(1) as runtime:
-        run = Training(data, chosen, runtime=runtime)
-        run.build()
-        model = run.complete()
+    model = fit_rows(X, target, chosen, np.arange(sample.n_classes))
     mean, variance = model.posterior.latent(X_held)
     mean = mean / model.calibration.temperature
     variance = variance * model.calibration.variance_weight

@@ -106,7 +106,7 @@ def update(
 def _table(X: Any, y: Any, model: SparseModel, name: str) -> Table:
     """Return labelled rows with the columns of the model; see `update` for what it raises."""
     table = X if isinstance(X, Table) else table_from_arrays(X, y, name)
-    table = table.select(model.names)
+    table = table.encoded(model.encoding).select(model.names)
     if table.X.shape[1] != model.n_features or table.y is None:
         found = f"{table.X.shape[1]} columns and {'no' if table.y is None else 'its'} labels"
         raise DataError(

@@ -10,7 +10,7 @@ the classes. Columns are stretched by the square root of g_j, shrunk towards the
 is fitted anew. Only rows that the model was fitted to take part, so that others may judge.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -21,6 +21,9 @@ SHRINKAGE = 0.1
 """Share of the mean in every relevance: no column is lost for good."""
 ROWS = 128
 """Worked on at a time, so that temporaries stay in cache."""
+
+Part = tuple[Kernel, Doubles, Doubles]
+"""Latent means f_c(x) = sum_i w_ic k(x, u_i): kernel, active rows (d, p) and weights (d, R)."""
 
 
 def mean_squared_slopes(kernel: Kernel, X: Floats, U: Doubles, weights: Doubles) -> Doubles:
@@ -36,12 +39,23 @@ def mean_squared_slopes(kernel: Kernel, X: Floats, U: Doubles, weights: Doubles)
     weights : Doubles (d, R)
         Of the latent means f_c(x) = sum_i w_ic k(x, u_i).
     """
-    if weights.shape[1] > 1:
-        weights = weights - weights.mean(axis=1, keepdims=True)
     total = np.zeros(X.shape[1])
-    for start in range(0, len(X), ROWS):
-        total += np.square(kernel.slopes(X[start : start + ROWS], U, weights)).sum(axis=(0, 1))
+    for slopes in centred_slopes([(kernel, U, weights)], X):
+        total += np.square(slopes).sum(axis=0)
     return np.asarray(total / (len(X) * weights.shape[1]))
+
+
+def centred_slopes(parts: Sequence[Part], X: Floats) -> Iterator[Doubles]:
+    """Yield the slopes of latent means at some rows of X (n, p) after the other, (R * rows, p).
+
+    With several latent values, in all parts together, their mean is taken from each.
+    """
+    for start in range(0, len(X), ROWS):
+        rows = X[start : start + ROWS]
+        slopes = np.concatenate([kernel.slopes(rows, U, w) for kernel, U, w in parts])
+        if len(slopes) > 1:
+            slopes -= slopes.mean(axis=0)
+        yield slopes.reshape(-1, X.shape[1])
 
 
 def with_relevances(kernel: Kernel, squared_slopes: Doubles, variances: Doubles) -> Kernel:

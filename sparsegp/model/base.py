@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from sparsegp.data.encoding import Encoding
 from sparsegp.data.labels import Numbers
 from sparsegp.data.scaling import Scaling
 from sparsegp.dense import Component
@@ -50,6 +51,10 @@ class Model(ABC):
         this order, and must not be missing.
     label : str, optional
         Of the column that the labels were in: its name, or its number if there are no names.
+    encoding : Encoding, optional
+        How the columns were made of those of a data frame that held more than numbers; `names` are
+        those of the encoded columns then. Predictions take such data frames, and arrays of encoded
+        columns.
     n_rows : int, optional
         Training rows; models of earlier versions do not know.
     """
@@ -64,6 +69,7 @@ class Model(ABC):
     numbers: Numbers | None = None
     names: tuple[str, ...] | None = None
     label: str | None = None
+    encoding: Encoding | None = None
     n_rows: int | None = None
 
     def __post_init__(self) -> None:
@@ -83,6 +89,7 @@ class Model(ABC):
         checks = {
             "classes": len(set(self.classes.tolist())) == len(self.classes),
             "settings, report or history": all(isinstance(each, Mapping) for each in mappings),
+            "encoding": self.encoding is None or self.encoding.names == self.names,
             "kernels": bool((np.abs(values) <= GREATEST).all()),
         }
         wrong = [name for name, holds in checks.items() if not holds]
@@ -139,15 +146,21 @@ class Model(ABC):
     def relevances(self) -> Doubles | None:
         """How much each column matters, (p,), by the length scales; they sum to 1.
 
-        None where the kernels have no length scale for every column. See
+        None where the kernels have no length scale for every column, and there is no metric. See
         `sparsegp.kernels.relevances`; standard deviations are those of the rows that the model
-        holds, or one where the columns were scaled to that.
+        holds, or one where the columns were scaled to that. Under a metric M, that of a column is
+        proportional to its standard deviation times the norm of its row in M.
         """
-        x = self._rows_held
+        x, mixing = self._rows_held, self.scaling.mixing
+        if mixing is not None:
+            x = np.linalg.solve(mixing.T, x.T).T
         deviations = np.where(x.max(axis=0) > x.min(axis=0), x.std(axis=0, dtype=np.float64), 0.0)
         if self.scaling.has_unit_variance:
             deviations = np.sign(deviations)
-        return relevances(self._kernels_of_samples, deviations)
+        if mixing is None:
+            return relevances(self._kernels_of_samples, deviations)
+        shares = deviations * np.linalg.norm(mixing, axis=1)
+        return np.asarray(shares / (shares.sum() or 1.0))
 
     @property
     def _kernels_of_samples(self) -> Sequence[Kernel]:

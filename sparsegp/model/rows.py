@@ -8,7 +8,14 @@ from uuid import uuid4
 import numpy as np
 
 from sparsegp.blas import single_threaded_blas
-from sparsegp.data.table import column_names, column_places, real_numbers
+from sparsegp.data.frames import (
+    as_pandas,
+    column_names,
+    column_places,
+    is_frame,
+    listed,
+    real_numbers,
+)
 from sparsegp.errors import DataError
 from sparsegp.posterior.predict import TILE
 from sparsegp.types import Doubles
@@ -22,6 +29,10 @@ LARGE = 2**20
 
 def map_rows(model: "Model", method: str, X: Any, columns: int) -> Any:
     """Apply a method of a model to rows X (n, p), which gives so many columns."""
+    if is_frame(X):
+        X = as_pandas(X)
+        if model.encoding is not None:
+            X = model.encoding.apply(X, "X")
     found = column_names(getattr(X, "columns", ()))
     if model.names is not None and found is not None and found != model.names:
         X = X[[X.columns[place] for place in column_places(model.names, found, "X")]]
@@ -30,7 +41,11 @@ def map_rows(model: "Model", method: str, X: Any, columns: int) -> Any:
     if not hasattr(X, "dask"):
         X = real_numbers(X, "X")
     if X.ndim != 2 or X.shape[1] != model.n_features:
-        raise DataError(f"X must have {model.n_features} columns, found shape {X.shape}")
+        inputs = "" if model.encoding is None else listed(model.encoding.inputs)
+        raise DataError(
+            f"X must have {model.n_features} columns, found shape {X.shape}"
+            + (f"; give a data frame with the columns {inputs}" if inputs else "")
+        )
     if not hasattr(X, "dask"):
         return _predict(X, model, method)
     sizes = [TILE * max(1, size // TILE) for size in X.chunks[0]]

@@ -41,6 +41,11 @@ class TrainSettings(Settings):
         KERNEL + " With auto, kernel, scaling and the number of active rows are chosen by held-out "
         "rows.",
     )
+    metric: str = setting(
+        "none",
+        "Of kernels of the distance, such as rbf: none, or full: a matrix by which all columns are "
+        "mixed, learnt from the slopes of small fits, such as 'full(rounds=2, power=0.35)'.",
+    )
     criterion: str = setting(
         "predictive",
         "What makes a row worth including: predictive, its label is unlikely; residual, so it is "
@@ -163,8 +168,21 @@ class TrainSettings(Settings):
     def _conflicts(self) -> Iterator[str]:
         if self.kernel == AUTO and self.untunable:
             yield self.untunable
+        yield from self._conflicts_of_metric()
         yield from self._conflicts_of_sites()
         yield from self._conflicts_of_criterion()
+
+    def _conflicts_of_metric(self) -> Iterator[str]:
+        from sparsegp.kernels import parse
+        from sparsegp.learning.metric import Metric, sees_columns
+
+        if Metric.of(self.metric) is None:
+            return
+        if any(sees_columns(parse(text)) for text in self.first_kernel.split(";")):
+            yield (
+                f"metric={self.metric} is for kernels of the distance, such as rbf and matern52, "
+                f"got kernel={self.kernel}; leave one of the two out"
+            )
 
     @property
     def first_kernel(self) -> str:
@@ -183,6 +201,11 @@ class TrainSettings(Settings):
         if self.kernel_per_class:
             return (
                 "one kernel is chosen by held-out rows for all classes; leave kernel_per_class out"
+            )
+        if self.metric != "none":
+            return (
+                f"a search for the kernel chooses the metric too, got metric={self.metric}; leave "
+                "it out, or give a `kernel`"
             )
         if self.stub_entries is not None:
             return (

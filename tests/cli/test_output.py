@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sparsegp.cli import resuming
+
 
 @pytest.mark.parametrize("command", ["inspect", "--help"])
 def test_a_reader_that_has_seen_enough(command, start, trained, tmp_path):
@@ -102,3 +104,10 @@ def test_few_rows_are_left_out_in_turn(invoke, files, tmp_path):
     arguments = ("train", files / "only.npz", "--n-active", 9, "--out", tmp_path / "few")
     shown = invoke(*arguments).stdout
     assert shown.count("on rows left out in turn, which chose the prior") == 2
+
+
+def test_credentials_of_an_address_are_not_shown(invoke):
+    result = invoke("train", "memory://me:secret@host/a.csv?key=secret", code=2)
+    assert "reading memory://***@host/a.csv?***" in result.stderr
+    assert "secret" not in result.output
+    assert "secret" not in resuming(["train", "https://me:secret@host/a.csv"])

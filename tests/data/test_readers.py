@@ -90,7 +90,6 @@ def test_same_rows_and_labels_come_back_to_the_last_bit(case, kind, tmp_path):
     assert case.name in table.source
     assert table.X.shape == X.shape
     assert table.X.numblocks[1] == 1
-    assert table.kinds == ("number",) * 4
     np.testing.assert_array_equal(table.X.compute(), X)
     np.testing.assert_array_equal(table.y, y)
     assert encode(table.y, "y")[0].dtype.kind == y.dtype.kind

@@ -16,13 +16,14 @@ DAEMONS = ("munged", "slurmctld", "slurmd")
 MISSING = [name for name in (*DAEMONS, "sbatch") if shutil.which(name, path=PATH) is None]
 AVAILABLE = not MISSING and os.getuid() == 0
 
+# `cred_expire` is also how long a requeued job waits (two minutes by default)
 SETTINGS = """
 ClusterName=one
 SlurmctldHost=localhost(127.0.0.1)
 CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
 SlurmUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=10
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none

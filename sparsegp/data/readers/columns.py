@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.data.blocks import from_function, from_memory
+from sparsegp.data.frames import UNNAMED, column_names, column_places, listed
 from sparsegp.data.labels import LONGEST, labels_from_text, tidy_labels
 from sparsegp.data.storage import Lines, opened, require_memory
-from sparsegp.data.table import UNNAMED, Dataset, Table, column_names, column_places, listed
+from sparsegp.data.table import Dataset, Table
 from sparsegp.errors import DataError
 
 LabelColumn: TypeAlias = str | int | None

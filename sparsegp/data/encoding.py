@@ -1,0 +1,296 @@
+"""From columns with names and kinds to columns of numbers, learnt from the training rows.
+
+- A number stays as it is; where it is missing it becomes the median of the training rows, and a
+  further column says so, where training rows had such gaps. Truths are numbers, 0 and 1.
+- A category has a column of 0 and 1 for each level, in the order of frequency; two levels share
+  one. Rare levels are one together: those of fewer than `LEAST` rows (a fiftieth, of few rows), and
+  those beyond the `MOST` most frequent. Missing values are a level. What training has not seen is
+  rare, or no level at all where none was.
+- A date is its year, and the day of the year, the day of the week and the hour as points on a
+  circle; as many of them as vary. A missing one is in the middle of the circles.
+- Columns without information, all missing or with one value, are left out.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sparsegp.data.frames import Frame, as_pandas, column_places
+from sparsegp.errors import DataError, quoted
+from sparsegp.types import Booleans, Doubles, Integers
+
+NUMBERS = ("number", "whole number", "truth")
+"""Kinds whose values are numbers as they are."""
+KINDS = (*NUMBERS, "category", "date")
+DROP = "drop"
+"""What is said in place of the kind of a column that is left out."""
+RARE, MISSING = ": rare", " missing"
+"""How the names of encoded columns end; that of a level ends in "=" and the level."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Column:
+    """An input column as it was in training, and what it is encoded as.
+
+    Parameters
+    ----------
+    name, kind : str
+        One of `KINDS`.
+    parts : tuple of str
+        Ends of the names of its encoded columns; none where it is left out.
+    missing : float
+        Share of the rows.
+    fill : float
+        What a missing number, or the year of a missing date, becomes.
+    levels, counts : tuple
+        Of a category: its frequent levels and their rows.
+    rare : tuple of str or None
+        Its other levels; None where there are too many to know them.
+    note : str
+        Why it is left out.
+    """
+
+    name: str
+    kind: str
+    parts: tuple[str, ...] = ()
+    missing: float = 0.0
+    fill: float = 0.0
+    levels: tuple[str, ...] = ()
+    counts: tuple[int, ...] = ()
+    rare: tuple[str, ...] | None = ()
+    note: str = ""
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Column":
+        """Make a column of what `asdict` gave."""
+        lists = {name: tuple(each) for name, each in values.items() if isinstance(each, list)}
+        return cls(**{**values, **lists})
+
+    def encode(self, series: Any) -> Doubles:
+        """Return the encoded columns (n, parts) of some rows; NaN where a value is unreadable."""
+        from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
+
+        if self.kind == "category":
+            return self._levels(*kinds.texts(series))
+        missing = kinds.is_missing(series)
+        if self.kind == "date":
+            year, *others = kinds.dates(series).T
+            values = {kinds.YEAR: np.where(missing, self.fill, year)}
+            for (name, period), part in zip(kinds.CIRCLES.items(), others, strict=True):
+                angle = 2.0 * np.pi * part / period
+                values[f": {name} (sin)"] = np.where(missing, 0.0, np.sin(angle))
+                values[f": {name} (cos)"] = np.where(missing, 0.0, np.cos(angle))
+        else:
+            values = {"": np.where(missing, self.fill, kinds.numbers(series))}
+        values[MISSING] = missing
+        return np.column_stack([values[part] for part in self.parts]).astype(np.float64)
+
+    def _levels(self, codes: Integers, texts: Sequence[str]) -> Doubles:
+        place = {part: number for number, part in enumerate(self.parts)}
+        rare = place.get(RARE, -1)
+        known = {level: place.get(f"={level}", -1) for level in self.levels}
+        places = np.array([*(known.get(text, rare) for text in texts), place.get(MISSING, rare)])
+        found, row = places[codes], np.arange(len(codes))
+        encoded = np.zeros((len(codes), len(place)))
+        encoded[row[found >= 0], found[found >= 0]] = 1.0
+        return encoded
+
+    def unknown(self, series: Any) -> tuple[int, str]:
+        """Return how many rows have levels that training has not seen, and one of them."""
+        from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
+
+        if self.kind != "category" or self.rare is None:
+            return 0, ""
+        codes, texts = kinds.texts(series)
+        known = {*self.levels, *self.rare}
+        new = [number for number, text in enumerate(texts) if text not in known]
+        return int(np.isin(codes, new).sum()), texts[new[0]] if new else ""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How rows of a data frame become rows of numbers.
+
+    Parameters
+    ----------
+    columns : tuple of Column
+        In the order of the training rows.
+    """
+
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.columns]
+        texts = [each for c in self.columns for each in (c.name, *c.parts, *c.levels)]
+        fills = [each for c in self.columns for each in (c.fill, c.missing)]
+        if not (
+            all(isinstance(text, str) for text in texts)
+            and np.isfinite(fills).all()
+            and {column.kind for column in self.columns} <= {*KINDS}
+            and len(set(names)) == len(names)
+        ):
+            raise DataError("an encoding must have columns of known kinds, with different names")
+
+    @classmethod
+    def learn(
+        cls,
+        frame: Any,
+        source: str,
+        kinds: Mapping[str, str] | None = None,
+        scheduler: Any = None,
+    ) -> "Encoding":
+        """Learn an encoding from the training rows, in one pass over the parts of a frame.
+
+        Parameters
+        ----------
+        frame : Frame or data frame
+            Of pandas, polars, pyarrow or dask.
+        source : str
+            Where the rows come from, for messages.
+        kinds : mapping of str to str, optional
+            Of columns whose kind does not follow from what they hold; "drop" leaves one out.
+        scheduler : str or callable, optional
+            Of dask.
+
+        Raises
+        ------
+        DataError
+            If columns cannot be learnt from; all of them are named.
+        """
+        from sparsegp.data.study import study  # noqa: PLC0415 - loads pandas
+
+        frame = frame if isinstance(frame, Frame) else Frame.of(frame, source, scheduler)
+        return cls(study(frame, source, kinds or {}, scheduler))
+
+    @classmethod
+    def from_json(cls, columns: Sequence[Mapping[str, Any]]) -> "Encoding":
+        """Make an encoding of what `to_json` gave."""
+        return cls(tuple(map(Column.from_json, columns)))
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return plain JSON values."""
+        return [asdict(column) for column in self.columns]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the columns of a data frame that are used."""
+        return tuple(column.name for column in self.columns if column.parts)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the encoded columns (p,)."""
+        return tuple(column.name + part for column in self.columns for part in column.parts)
+
+    @property
+    def groups(self) -> Integers:
+        """For each encoded column the number of the column that it came from, (p,)."""
+        return np.repeat(np.arange(len(self.columns)), [len(c.parts) for c in self.columns])
+
+    @property
+    def indicates(self) -> Booleans:
+        """Which encoded columns say whether a level, or a gap, is there, (p,)."""
+        ends = [
+            column.kind == "category" or part == MISSING
+            for column in self.columns
+            for part in column.parts
+        ]
+        return np.array(ends, bool)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there are only numbers, without gaps: then there is nothing to encode."""
+        return all(c.kind in NUMBERS and not c.missing for c in self.columns)
+
+    def apply(self, frame: Any, source: str, start: int = 0) -> Any:
+        """Encode rows: a frame in memory at once, a dask data frame lazily.
+
+        Parameters
+        ----------
+        frame : Frame or data frame
+            With the columns `inputs` in any order, and others.
+        source : str
+            Where the rows come from, for messages.
+        start : int
+            Number of the first row, for messages.
+
+        Returns
+        -------
+        Doubles (n, p), or dask array
+
+        Raises
+        ------
+        DataError
+            If columns are missing, or hold values that cannot be read; all are named.
+        """
+        if not isinstance(frame, Frame):
+            frame = as_pandas(frame)
+            if not hasattr(frame, "dask"):
+                return _encoded(frame, start, self, source)
+            frame = Frame.of(frame, source)
+        rows = partial(_encoded, encoding=self, source=source)
+        return frame.rows(rows, len(self.names), np.float64)
+
+    def count_unknown(self, frame: Any, source: str) -> None:
+        """Warn, in one sentence, of levels that training has not seen; of frames in memory."""
+        parts = frame.parts if isinstance(frame, Frame) else [frame]
+        found: dict[str, tuple[int, str]] = {}
+        for part in parts:
+            if hasattr(part, "dask"):
+                return
+            names = list(map(str, part.columns))
+            for column in self.columns:
+                if column.name in names and column.parts:
+                    n, one = column.unknown(part.iloc[:, names.index(column.name)])
+                    before, first = found.get(column.name, (0, ""))
+                    found[column.name] = before + n, first or one
+        if news := [
+            f"{name} in {n} rows, such as {one!r}" for name, (n, one) in found.items() if n
+        ]:
+            logger.warning(
+                "%s has levels that training has not seen, which count as rare: %s",
+                source,
+                "; ".join(news),
+            )
+
+
+def _encoded(frame: Any, start: int, encoding: Encoding, source: str) -> Doubles:
+    """Encode some rows, of which the first has this number (n, p)."""
+    found = list(map(str, frame.columns))
+    places = column_places(encoding.inputs, found, source)
+    used = [column for column in encoding.columns if column.parts]
+    encoded, faults = [], []
+    for column, place in zip(used, places, strict=True):
+        series = frame.iloc[:, place]
+        values = column.encode(series)
+        encoded.append(values)
+        bad = ~np.isfinite(values).all(axis=1)
+        if bad.any():
+            row = int(bad.argmax())
+            value = series.iloc[row : row + 1].tolist()[0]
+            faults.append(unreadable(column.name, column.kind, start + row, value))
+    refuse(faults, source)
+    return np.concatenate(encoded, axis=1) if encoded else np.empty((len(frame), 0))
+
+
+def unreadable(name: str, kind: str, row: int, value: Any) -> str:
+    """Return what is wrong with a value of a column, and what to do."""
+    what, remedy = "finite number", "mend it, or take the column for a category"
+    if kind == "date":
+        what, remedy = "date", "write dates as 2024-12-31, or take the column for a category"
+    return f"{quoted(name)} has {quoted(value)} in row {row}, where a {what} must be: {remedy}"
+
+
+def refuse(faults: Sequence[str], source: str) -> None:
+    """Raise a `DataError` that lists what is wrong with columns, if anything is."""
+    if faults:
+        count = f"{len(faults)} columns" if len(faults) > 1 else "a column"
+        raise DataError(
+            f"columns must hold numbers, categories or dates; {source} has {count} that cannot be "
+            f"used (rows counted from 0). {'. '.join(faults)}"
+        )

@@ -1,0 +1,239 @@
+"""Data frames of pandas, polars, pyarrow and dask as parts of known lengths."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from sparsegp.data.blocks import row_blocks
+from sparsegp.errors import DataError
+
+if TYPE_CHECKING:
+    import dask.array as da
+
+
+UNNAMED = "unnamed "
+"""How the name begins that a column without one gets."""
+
+
+def column_names(found: Iterable[Any]) -> tuple[str, ...] | None:
+    """Return the names of columns, by place where one is empty; None if they are no strings."""
+    names = list(found)
+    if not names or not all(isinstance(name, str) for name in names):
+        return None
+    return tuple(name or f"{UNNAMED}{place}" for place, name in enumerate(names))
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first of some names, for a message."""
+    return ", ".join([*(name[:40] for name in names[:20]), *(["..."] if len(names) > 20 else [])])
+
+
+def column_places(wanted: Sequence[str], found: Sequence[str], source: str) -> list[int]:
+    """Return where the wanted columns are among those that were found.
+
+    Parameters
+    ----------
+    wanted, found : sequence of str
+        Names.
+    source : str
+        Where the columns come from, for messages.
+
+    Raises
+    ------
+    DataError
+        If some are missing, which are named, or a name stands for two columns.
+    """
+    places = {name: place for place, name in enumerate(found)}
+    if missing := [name for name in wanted if name not in places]:
+        raise DataError(
+            f"{source} must have the columns that were trained on; missing: "
+            f"{listed(missing)}; found: {listed(found)}"
+        )
+    if min(len({*names}) - len(names) for names in (wanted, found)) < 0:
+        raise DataError(f"{source} must have one column of each name, as those trained on")
+    return [places[name] for name in wanted]
+
+
+def real_numbers(X: Any, source: str) -> NDArray[Any]:
+    """Return an array of real numbers from whatever holds some: NaN where a value is masked.
+
+    Raises
+    ------
+    DataError
+        If some are not numbers; the first of them is named.
+    """
+    if hasattr(X, "toarray"):
+        X = X.toarray()
+    if isinstance(X, np.ma.MaskedArray):
+        X = np.ma.filled(X.astype(float), np.nan)
+    try:
+        found: NDArray[Any] = np.asarray(X)
+    except ValueError as error:
+        raise DataError(f"{source} is not a table of numbers: {error}") from None
+    if found.ndim != 2 or found.dtype.kind not in "OUS":
+        return found
+    if found.dtype.kind == "O":
+        with suppress(TypeError, ValueError):
+            return found.astype(np.float64)
+    for (row, column), value in np.ndenumerate(found):
+        try:
+            float("" if isinstance(value, str | bytes) else value)
+        except (TypeError, ValueError):
+            raise DataError(
+                f"X must hold real numbers; {source} has {str(value)[:60]!r} in row {row}, column "
+                f"{column}"
+            ) from None
+    raise DataError(f"X must hold real numbers; {source} holds {found.dtype}")
+
+
+def is_frame(X: Any) -> bool:
+    """Tell whether X is a table with columns of any kind: of pandas, polars, pyarrow or dask."""
+    converts = hasattr(X, "to_pandas") and hasattr(X, "columns")
+    return converts or (hasattr(X, "columns") and hasattr(X, "dtypes") and hasattr(X, "iloc"))
+
+
+def as_pandas(X: Any) -> Any:
+    """Return a frame of pandas or dask as it is, any other as one of pandas."""
+    return X.to_pandas() if hasattr(X, "to_pandas") else X
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A data frame in parts.
+
+    Parameters
+    ----------
+    empty : pandas.DataFrame
+        Columns and their dtypes, without rows.
+    parts : sequence of pandas.DataFrame or delayed
+    lengths : sequence of int
+        Rows of each part; none is empty.
+    """
+
+    empty: Any
+    parts: Sequence[Any]
+    lengths: Sequence[int]
+
+    @classmethod
+    def of(cls, X: Any, source: str, scheduler: Any = None) -> "Frame":
+        """Cut a frame into parts; those of a dask data frame are read once to count their rows.
+
+        Raises
+        ------
+        DataError
+            If a name stands for two columns.
+        """
+        X = as_pandas(X)
+        names = list(map(str, X.columns))
+        for name in names:
+            if names.count(name) > 1:
+                raise DataError(
+                    f"every column needs a name of its own; {source} has {names.count(name)} "
+                    f"columns {name[:40]!r}: rename or drop all but one"
+                )
+        if not hasattr(X, "dask"):
+            lengths = row_blocks(len(X), len(names), source) if len(X) else []
+            ends = pairwise(accumulate(lengths, initial=0))
+            return cls(X.iloc[:0], [X.iloc[start:stop] for start, stop in ends], lengths)
+        from dask.base import compute  # noqa: PLC0415 - slow to import
+        from dask.delayed import delayed  # noqa: PLC0415
+
+        parts, size = X.to_delayed(), delayed(len, pure=True)
+        lengths = compute(*map(size, parts), scheduler=scheduler)  # type: ignore[no-untyped-call]
+        kept = [(part, length) for part, length in zip(parts, lengths, strict=True) if length]
+        return cls(X._meta, [part for part, _ in kept], [length for _, length in kept])
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return sum(self.lengths)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns."""
+        return tuple(map(str, self.empty.columns))
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether all columns are of numpy's numbers, among which there may be NaN."""
+        dtypes = self.empty.dtypes
+        return all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in dtypes)
+
+    def select(self, places: Sequence[int]) -> "Frame":
+        """Return the frame with the columns at these places, in their order."""
+        take = partial(_columns, places=places)
+        return Frame(take(self.empty), [_later(take, part) for part in self.parts], self.lengths)
+
+    @property
+    def values(self) -> "da.Array":
+        """The values of all columns as objects, (n, p)."""
+        return self.rows(_objects, len(self.names), object)
+
+    def numbers(self, source: str) -> "da.Array":
+        """Return the values of all columns as numbers, (n, p); NaN where one is missing.
+
+        Raises
+        ------
+        DataError
+            If some are not numbers: when they are computed.
+        """
+        dtype = real_numbers(self.empty, source).dtype
+        dtype = dtype if dtype.kind in "biuf" else np.dtype(np.float64)
+        read = partial(_numbers, source=source, dtype=dtype)
+        return self.rows(read, len(self.names), dtype)
+
+    @property
+    def starts(self) -> Iterator[int]:
+        """Number of the first row of each part."""
+        return accumulate(self.lengths[:-1], initial=0)
+
+    def compute(self, function: Callable[..., Any], *args: Any, scheduler: Any = None) -> list[Any]:
+        """Return what a function of a part, the number of its first row, and more, gives."""
+        from dask.base import compute  # noqa: PLC0415 - slow to import
+        from dask.delayed import delayed  # noqa: PLC0415
+
+        task: Any = delayed(function, pure=False)
+        tasks = [task(*each, *args) for each in zip(self.parts, self.starts, strict=True)]
+        return list(compute(*tasks, scheduler=scheduler))  # type: ignore[no-untyped-call]
+
+    def rows(self, function: Callable[..., Any], p: int, dtype: DTypeLike) -> "da.Array":
+        """Return the array (n, p) whose rows a function of a part and its first row gives."""
+        import dask.array as da  # noqa: PLC0415 - slow to import
+        from dask.delayed import delayed  # noqa: PLC0415
+
+        task: Any = delayed(function, pure=True)
+        blocks = [
+            da.from_delayed(task(part, start), (length, p), dtype, np.empty((0, 0), dtype))  # type: ignore[no-untyped-call]
+            for part, start, length in zip(self.parts, self.starts, self.lengths, strict=True)
+        ]
+        whole: da.Array
+        whole = da.concatenate(blocks) if blocks else da.empty((0, p), dtype)  # type: ignore[no-untyped-call]
+        return whole
+
+
+def _columns(part: Any, places: Sequence[int]) -> Any:
+    return part.iloc[:, places]
+
+
+def _later(function: Callable[[Any], Any], part: Any) -> Any:
+    """Apply a function to a part: at once if it is in memory."""
+    if not hasattr(part, "dask"):
+        return function(part)
+    from dask.delayed import delayed  # noqa: PLC0415 - slow to import
+
+    return delayed(function, pure=True)(part)
+
+
+def _objects(part: Any, _start: int) -> NDArray[Any]:
+    found: NDArray[Any] = part.to_numpy(object)
+    return found
+
+
+def _numbers(part: Any, start: int, source: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+    where = f"{source} from row {start} on" if start else source
+    return real_numbers(part, where).astype(dtype, copy=False)

@@ -1,0 +1,101 @@
+"""The metric of a run, learnt before its fit from small fits of some of its rows."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sparsegp.data import Numbers, Scaling
+from sparsegp.errors import SettingsError
+from sparsegp.fit.prepare import Prepared
+from sparsegp.learning.metric import MOST_COLUMNS, NONE, Metric, average_outer_product
+from sparsegp.model import SparseModel
+from sparsegp.progress import Progress
+from sparsegp.settings import TrainSettings
+from sparsegp.types import Booleans, Doubles, Floats, Integers, Labels
+
+ROWS, ACTIVE, SLOPE_ROWS = 3000, 300, 2000
+"""Of the small fits, at most: rows, active rows, and rows at which slopes are taken."""
+
+Fit = Callable[[Floats, Any, TrainSettings, Labels, Numbers | None], SparseModel]
+"""From scaled rows, their targets and settings, and what these stand for, to a model."""
+
+
+def learn_metric(
+    data: Prepared,
+    settings: TrainSettings,
+    validation: Booleans,
+    fit: Fit,
+    progress: Progress,
+    scheduler: Any = None,
+) -> Doubles:
+    """Return the matrix by which scaled inputs are multiplied, (p, p).
+
+    The small fits are on one thread of this process, so it is the same wherever the run is.
+
+    Parameters
+    ----------
+    data : Prepared
+    settings : TrainSettings
+        With a metric.
+    validation : Booleans (n,)
+        Training rows that will judge, and take no part.
+    fit : callable
+    progress : Progress
+    scheduler : str or callable, optional
+        Of dask, which reads the rows; its own choice if left out.
+
+    Raises
+    ------
+    SettingsError
+        If there are too many columns.
+    """
+    metric, p = Metric.of(settings.metric), data.summary.p
+    assert metric is not None
+    if p > MOST_COLUMNS:
+        raise SettingsError(
+            f"metric=full is for at most {MOST_COLUMNS} columns, found {p}; leave it out"
+        )
+    rows = _draw(validation, settings.seed)
+    X: Any = data.train.X
+    x = data.scaling.apply(np.asarray(X[rows].compute(scheduler=scheduler)))
+    covariance = np.atleast_2d(np.cov(x, rowvar=False))
+    target, small = data.target[rows], _small(settings, data, len(rows))
+    mixing = np.eye(p)
+    progress.start(metric.rounds, "rounds", "metric")
+    for done in range(metric.rounds):
+        mixed = replace(unscaled(p), mixing=mixing).apply(x, settings.dtype)
+        posterior = fit(mixed, target, small, data.classes, data.numbers).posterior
+        parts = list(zip(posterior.kernels, posterior.x, posterior.weights, strict=True))
+        slopes = average_outer_product(parts, mixed[:SLOPE_ROWS].astype(np.float64))
+        mixing = metric.next(mixing, slopes, covariance)
+        progress.update(done + 1)
+    progress.finish()
+    return mixing
+
+
+def unscaled(p: int) -> Scaling:
+    """Return the scaling that leaves p columns as they are."""
+    return Scaling(np.zeros(p), np.ones(p), "none")
+
+
+def _draw(validation: Booleans, seed: int) -> Integers:
+    """Return some rows that do not judge, in random order."""
+    others = np.flatnonzero(~validation)
+    permuted = np.random.default_rng([seed, len(validation), ROWS]).permutation(len(others))
+    return others[permuted[:ROWS]]
+
+
+def _small(settings: TrainSettings, data: Prepared, n: int) -> TrainSettings:
+    """Return the settings of the fits to n rows."""
+    n_latent = settings.start_likelihood(len(data.classes)).n_latent(len(data.classes))
+    kernels = settings.kernels(n_latent, data.scaled_variances)
+    most = min(ACTIVE, settings.n_active or ACTIVE)
+    wanted = replace(settings, metric=NONE, n_active=most, stub_entries=None)
+    return replace(
+        wanted,
+        kernel="; ".join(map(str, kernels[: len(kernels) if settings.kernel_per_class else 1])),
+        n_active=min(most, n - wanted.n_validation(n)),
+        report_every=most,
+    )

@@ -1,0 +1,101 @@
+"""A metric of all columns, from the gradients of the latent means.
+
+Isotropic kernels see inputs through their distances alone. With the latent means f_c of a model,
+centred over the classes, the average gradient outer product
+
+    G = mean over rows and classes of grad f_c grad f_c^T
+
+says along which directions they change. Scaled inputs are multiplied by the symmetric matrix
+
+    M = c ((1 - rho) G + rho tr(G) / p I)^s,
+
+and a model is fitted anew. That is a recursive feature machine (Radhakrishnan, Beaglehole, Pandit &
+Belkin 2024, Science 383) whose latent means are those of the informative vector machine. Here c
+keeps the sum of the variances of the columns, on which the length scales that `Kernel.fill` chooses
+depend. Under M, gradients in the scaled inputs are those in the mixed ones times M.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from sparsegp.errors import SettingsError, quoted
+from sparsegp.fields import Checked, setting
+from sparsegp.kernels import Kernel
+from sparsegp.learning.relevances import SHRINKAGE, Part, centred_slopes
+from sparsegp.registry import read_call
+from sparsegp.types import Doubles, Floats
+
+NONE = "none"
+"""The text that asks for no metric."""
+MOST_COLUMNS = 256
+"""With more columns a matrix of them is chance, and takes too long."""
+
+
+@dataclass(frozen=True)
+class Metric(Checked):
+    """How a metric is learnt, by a text such as ``full`` or ``full(rounds=3, power=0.5)``."""
+
+    rounds: int = setting(2, "Fits from whose gradients the metric is taken.", least=1, most=20)
+    power: float = setting(0.35, "s, the power of G.", least=0, most=1)
+
+    WHOSE = "metric=full"
+
+    @classmethod
+    def of(cls, text: str) -> "Metric | None":
+        """Read the text of a metric; None for that of none.
+
+        Raises
+        ------
+        SettingsError
+            If it cannot be read.
+        """
+        if text == NONE:
+            return None
+        try:
+            name, values, named = read_call(text)
+        except ValueError:
+            name, values, named = "", None, {}
+        known = [each.name for each in fields(cls)]
+        if name != "full" or len(values or ()) > len(known):
+            raise SettingsError(
+                f"metric must be none, full or such as 'full(rounds=3, power=0.5)', got "
+                f"{quoted(text)}"
+            )
+        return cls.from_json(dict(zip(known, values or (), strict=False)) | named)
+
+    def next(self, mixing: Doubles, slopes: Doubles, covariance: Doubles) -> Doubles:
+        """Return the matrix by which scaled inputs are multiplied next, (p, p).
+
+        Parameters
+        ----------
+        mixing : Doubles (p, p)
+            The present one.
+        slopes : Doubles (p, p)
+            Average gradient outer product in inputs that were multiplied by that.
+        covariance : Doubles (p, p)
+            Of scaled inputs.
+        """
+        values, vectors = np.linalg.eigh(mixing @ slopes @ mixing.T)
+        shrunk = (1.0 - SHRINKAGE) * np.maximum(values, 0.0) + SHRINKAGE * values.mean()
+        if not shrunk[0] > 0.0:  # a flat function
+            return mixing
+        root = (vectors * (shrunk / shrunk[-1]) ** self.power) @ vectors.T
+        total = np.trace(root @ covariance @ root)
+        return np.asarray(root * np.sqrt(np.trace(covariance) / total if total else 1.0))
+
+
+def average_outer_product(parts: Sequence[Part], X: Floats) -> Doubles:
+    """Return the mean over rows and classes of grad f_c grad f_c^T, (p, p), for rows X (n, p)."""
+    total, count = np.zeros((X.shape[1], X.shape[1])), 0
+    for slopes in centred_slopes(parts, X):
+        total += slopes.T @ slopes
+        count += len(slopes)
+    return total / count
+
+
+def sees_columns(kernel: Kernel) -> bool:
+    """Whether a kernel, or a part of it, treats columns one by one."""
+    parts: Sequence[Kernel] = getattr(kernel, "parts", ())
+    return kernel.variadic or any(map(sees_columns, parts))

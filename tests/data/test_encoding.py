@@ -1,0 +1,142 @@
+"""Data frames with gaps, categories and dates: learnt once, encoded the same everywhere."""
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+
+import sparsegp
+from sparsegp.data import Encoding, table_from_frame
+from sparsegp.errors import DataError
+
+N = 600
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(0)
+    city = rng.choice(["Paris", "Rome", "Oslo"], N, p=[0.6, 0.3, 0.1]).astype(object)
+    city[:3], city[5:25] = ["Nice", "Nice", "Lyon"], None
+    age = np.round(rng.normal(40.0, 10.0, N), 1)
+    age[10:30] = np.nan
+    days = pd.Timestamp("2020-02-01") + pd.to_timedelta(rng.integers(0, 900, N), "D")
+    return pd.DataFrame(
+        {
+            "age": age,
+            "children": rng.integers(0, 5, N),
+            "member": rng.random(N) < 0.3,
+            "city": city,
+            "when": days,
+            "one": 1.0,
+            "none": np.nan,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def labels(frame):
+    return np.where((frame["city"] == "Paris") ^ (frame["age"] > 40), "yes", "no")
+
+
+def test_columns_have_names_kinds_and_parts(frame):
+    encoding = Encoding.learn(frame, "T")
+    assert encoding.names == (
+        *("age", "age missing", "children", "member"),
+        *("city=Paris", "city=Rome", "city=Oslo", "city: rare", "city missing"),
+        *("when: year", "when: day of year (sin)", "when: day of year (cos)"),
+        *("when: day of week (sin)", "when: day of week (cos)"),
+    )
+    assert encoding.groups.tolist() == [0, 0, 1, 2, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4]
+    assert [column.kind for column in encoding.columns[:5]] == [
+        *("number", "whole number", "truth", "category", "date")
+    ]
+    assert [column.note for column in encoding.columns[5:]] == ["one value", "no value"]
+    X = encoding.apply(frame, "T")
+    assert X.dtype == np.float64
+    assert X[10, 0] == frame["age"].median()
+    assert X[:, 1].sum() == 20
+    assert X[:, 4:9].sum(axis=1).tolist() == [1.0] * N
+    assert X[:3, 7].tolist() == [1.0] * 3
+    np.testing.assert_allclose(X[:, 10] ** 2 + X[:, 11] ** 2, 1.0)
+
+
+def test_rows_and_parts_may_come_in_any_order(frame):
+    expected = Encoding.learn(frame, "T")
+    order = np.random.default_rng(1).permutation(N)
+    lazy = dd.from_pandas(frame.iloc[order].reset_index(drop=True), npartitions=4)
+    for other in (frame.iloc[order], lazy):
+        assert Encoding.learn(other, "T") == expected
+    turned = frame[frame.columns[::-1]]
+    np.testing.assert_array_equal(expected.apply(turned, "T"), expected.apply(frame, "T"))
+    np.testing.assert_array_equal(
+        expected.apply(lazy, "T").compute(), expected.apply(frame.iloc[order], "T")
+    )
+
+
+def test_a_model_knows_its_columns(frame, labels, tmp_path):
+    settings = {"n_active": 30}
+    model = sparsegp.train(frame, labels, out=tmp_path / "run", **settings)
+    again, expected = sparsegp.load(tmp_path / "run"), model.predict_proba(frame)
+    assert again.encoding == model.encoding
+    assert again.names == model.encoding.names
+    lazy = dd.from_pandas(frame, npartitions=3)
+    for rows in (frame, frame[frame.columns[::-1]].drop(columns=["one", "none"])):
+        np.testing.assert_array_equal(again.predict_proba(rows), expected)
+    np.testing.assert_allclose(again.predict_proba(lazy).compute(), expected, rtol=1e-12)
+    found = sparsegp.train(lazy, labels, **settings)
+    np.testing.assert_array_equal(found.predict_proba(frame), expected)
+    with pytest.raises(DataError, match="missing: age, when; found: children"):
+        model.predict_proba(frame.drop(columns=["age", "when"]))
+    with pytest.raises(
+        DataError, match=r"14 columns, found .*; give a data frame with the columns"
+    ):
+        model.predict_proba(frame.to_numpy()[:, :3])
+
+
+def test_unknown_levels_are_rare(frame, caplog):
+    table = table_from_frame(frame, source="T")
+    encoding = table.learnt().encoding
+    new = frame.assign(city=["Bern", "Rome"] * (N // 2), age=np.nan)
+    found = table_from_frame(new, source="new").encoded(encoding).X.compute()
+    assert found[:, 7].tolist() == [1.0, 0.0] * (N // 2)
+    assert "new has levels that training has not seen" in caplog.text
+    assert f"city in {N // 2} rows, such as 'Bern'" in caplog.text
+    two = Encoding.learn(frame.assign(city=["a", "a", "b"] * (N // 3)), "T")
+    assert "city=b" in two.names
+    assert "city=a" not in two.names
+    assert not two.apply(new, "T")[::2, two.names.index("city=b")].any()
+
+
+def test_numbers_alone_are_not_encoded(frame, labels):
+    numbers = frame[["children", "member", "one"]]
+    table = table_from_frame(numbers, labels)
+    assert table.learnt().encoding is None
+    np.testing.assert_array_equal(table.learnt().X.compute(), numbers.astype(float))
+    lazy = table_from_frame(dd.from_pandas(numbers, npartitions=2)).learnt()
+    assert lazy.encoding is None
+    np.testing.assert_array_equal(lazy.X.compute(), numbers.astype(float))
+
+
+def test_all_unfit_columns_are_named_at_once(frame):
+    wrong = frame.assign(
+        age=frame["age"].where(frame.index != 7, np.inf),
+        code=[f"n{i}" for i in range(N)],
+        text=[f"{'so it goes ' * 3}{i}" for i in range(N)],
+        took=pd.Timedelta("1s"),
+    )
+    with pytest.raises(DataError) as caught:
+        Encoding.learn(wrong, "T", {"city": "date", "children": "date"})
+    for part in (
+        "T has 6 columns that cannot be used",
+        "'age' has inf in row 7, where a finite number must be: mend it",
+        "'city' has 'Nice' in row 0, where a date must be",
+        "'children' has 0 in row",
+        "'code' has a different value in nearly every row, such as 'n0' in row 0: drop it",
+        "'text' has a different value",
+        "'took' has values of type Timedelta",
+    ):
+        assert part in str(caught.value)
+    with pytest.raises(DataError, match=r"kinds must be one of.*got city=word"):
+        Encoding.learn(frame, "T", {"city": "word"})
+    with pytest.raises(DataError, match="has no town"):
+        Encoding.learn(frame, "T", {"town": "date"})

@@ -1,0 +1,84 @@
+"""Runs with a metric: what it finds, and what it does not depend on."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import sparsegp
+from sparsegp.errors import SettingsError
+from sparsegp.types import Doubles, Integers
+
+P = 6
+HOW: dict[str, Any] = {"kernel": "50*rbf", "n_active": 60, "runtime": "threads=1"}
+
+
+@pytest.fixture(scope="module")
+def rows() -> tuple[Doubles, Integers]:
+    """Two classes by the sum of the first two columns."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(900, P))
+    return X, (np.sin(2.0 * (X[:, 0] + X[:, 1])) + 0.2 * rng.normal(size=900) > 0).astype(int)
+
+
+def test_the_direction_that_matters_is_found(
+    rows: tuple[Doubles, Integers], tmp_path: Path
+) -> None:
+    X, y = rows
+    X_new = np.random.default_rng(4).normal(size=(1000, P))
+    y_new = (np.sin(2.0 * (X_new[:, 0] + X_new[:, 1])) > 0).astype(int)
+    plain, model = (sparsegp.train(X, y, **HOW, metric=text) for text in ("none", "full"))
+    mixing = model.scaling.mixing
+    assert mixing is not None
+    leading = np.linalg.eigh(mixing)[1][:, -1]
+    assert_allclose(np.abs(leading[:2]), np.sqrt(0.5), atol=0.05)
+    errors = [np.mean(each.predict(X_new) != y_new) for each in (plain, model)]
+    assert errors[1] < 0.7 * errors[0]
+    assert plain.relevances is None
+    assert model.relevances is not None
+    assert model.relevances[:2].min() > 1.5 * model.relevances[2:].max()
+    assert model.relevances.sum() == pytest.approx(1.0)
+    model.save(tmp_path / "model.zarr.zip")
+    loaded = sparsegp.load(tmp_path / "model.zarr.zip")
+    assert_array_equal(loaded.predict_proba(X_new), model.predict_proba(X_new))
+    assert model.holds(X[np.unique(model.rows)])
+
+
+def test_rotated_inputs_give_the_same_predictions(rows: tuple[Doubles, Integers]) -> None:
+    X, y = rows
+    Q = np.linalg.qr(np.random.default_rng(1).normal(size=(P, P)))[0]
+    how = {**HOW, "metric": "full", "scaling": "none", "precision": "float64"}
+    one, other = sparsegp.train(X, y, **how), sparsegp.train(X @ Q, y, **how)
+    assert_array_equal(one.rows, other.rows)
+    assert_allclose(one.predict_proba(X), other.predict_proba(X @ Q), atol=1e-6)
+
+
+def test_no_power_is_no_metric(rows: tuple[Doubles, Integers]) -> None:
+    X, y = rows
+    how = {**HOW, "precision": "float64"}
+    plain, model = (sparsegp.train(X, y, **how, metric=m) for m in ("none", "full(power=0)"))
+    assert_allclose(model.predict_proba(X), plain.predict_proba(X), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"task": "regression", "learn": "none", "kernel": "rbf"},
+        {"likelihood": "probit", "kernel": "10*rbf"},
+        {"kernel": "10*rbf; 20*matern52", "kernel_per_class": True, "posterior": "active"},
+    ],
+)
+def test_other_models_can_have_one(more: dict[str, Any], rows: tuple[Doubles, Integers]) -> None:
+    X = rows[0]
+    y = (X[:, 0] + X[:, 1] > 0).astype(int)
+    model = sparsegp.train(X, y, **{**HOW, "metric": "full(1)", **more})
+    assert model.relevances is not None
+    assert set(np.argsort(-model.relevances)[:2]) == {0, 1}
+
+
+def test_many_columns_are_refused() -> None:
+    X = np.random.default_rng(1).normal(size=(20, 257))
+    with pytest.raises(SettingsError, match="metric=full is for at most 256 columns, found 257"):
+        sparsegp.train(X, np.arange(20) % 2, metric="full", kernel="10*rbf")

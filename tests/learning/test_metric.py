@@ -1,0 +1,85 @@
+"""The metric: gradients by finite differences, and what the matrix of a round keeps."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.linalg import fractional_matrix_power
+
+from sparsegp.errors import SettingsError
+from sparsegp.kernels import parse
+from sparsegp.learning.metric import Metric, average_outer_product, sees_columns
+from sparsegp.learning.relevances import SHRINKAGE, mean_squared_slopes
+from sparsegp.settings import TrainSettings
+from sparsegp.types import Doubles
+
+P = 4
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(5)
+
+
+def spd(rng: np.random.Generator) -> Doubles:
+    root = rng.normal(size=(P, P))
+    return root @ root.T
+
+
+@pytest.mark.parametrize("text", ["2*rbf(1.5) + matern32(2)", "matern52(2) * linear", "rbf(2)"])
+def test_outer_products_are_those_of_finite_differences(
+    text: str, rng: np.random.Generator
+) -> None:
+    """Of five latent values of two processes, centred."""
+    kernel, X = parse(text), rng.normal(size=(9, P))
+    parts = [
+        (kernel, rng.normal(size=(d, P)), rng.normal(size=(d, R))) for d, R in ((6, 3), (4, 2))
+    ]
+
+    def means(x: Doubles) -> Doubles:
+        f = np.concatenate([k(x, U) @ weights for k, U, weights in parts], axis=1)
+        return f - f.mean(axis=1, keepdims=True)
+
+    h = 1e-5
+    slopes = [(means(X + h * e) - means(X - h * e)) / (2 * h) for e in np.eye(P)]
+    expected = np.einsum("inc,jnc->ij", slopes, slopes) / slopes[0].size
+    found = average_outer_product(parts, X)
+    assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+    diagonal = mean_squared_slopes(*parts[0][:1], X, *parts[0][1:])
+    assert_allclose(np.diag(average_outer_product(parts[:1], X)), diagonal, rtol=1e-12)
+
+
+def test_the_matrix_is_the_shrunk_power_and_keeps_the_variance(rng: np.random.Generator) -> None:
+    slopes, covariance, mixing = spd(rng), spd(rng), spd(rng)
+    found = Metric(power=0.4).next(mixing, slopes, covariance)
+    G = mixing @ slopes @ mixing
+    shrunk = (1 - SHRINKAGE) * G + SHRINKAGE * np.trace(G) / P * np.eye(P)
+    expected = fractional_matrix_power(shrunk, 0.4)
+    assert_allclose(found / found[0, 0], expected / expected[0, 0], rtol=1e-9)
+    assert np.trace(found @ covariance @ found) == pytest.approx(np.trace(covariance))
+    assert_allclose(Metric(power=0).next(mixing, slopes, covariance), np.eye(P), atol=1e-12)
+    assert Metric().next(mixing, np.zeros((P, P)), covariance) is mixing
+
+
+def test_texts() -> None:
+    assert Metric.of("none") is None
+    assert Metric.of("full") == Metric.of("full()") == Metric()
+    assert Metric.of("full(3, power=0.5)") == Metric(3, 0.5)
+    for text, reason in {
+        "": "must be none, full or such as",
+        "full(1, 2, 3)": "must be none, full or such as",
+        "diagonal": "must be none, full or such as",
+        "full(rounds=0)": "rounds must be at least 1",
+        "full(power='a')": "power must be a number",
+        "full(size=2)": "metric=full has no settings size",
+    }.items():
+        with pytest.raises(SettingsError, match=reason):
+            Metric.of(text)
+
+
+def test_kernels_of_columns_and_searches_are_refused() -> None:
+    assert sees_columns(parse("rbf(1) + 2 * (linear * ard(1, 2))"))
+    assert not sees_columns(parse("rbf(1) + 2 * linear"))
+    with pytest.raises(SettingsError, match="metric=full is for kernels of the distance"):
+        TrainSettings(kernel="10*laplace", metric="full")
+    with pytest.raises(SettingsError, match="chooses the metric too"):
+        TrainSettings(kernel="auto", metric="full")
