@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from sparsegp.data import Table, encode_with, summarise, table_from_arrays
-from sparsegp.data.blocks import from_memory
 from sparsegp.data.virtual import same_settings
 from sparsegp.errors import DataError, SettingsError, quoted
-from sparsegp.fit.prepare import Prepared
+from sparsegp.fit.prepare import Prepared, prepare
 from sparsegp.fit.training import Training
 from sparsegp.interrupt import StopRequest
 from sparsegp.model import Model, SparseModel
@@ -29,7 +28,8 @@ from sparsegp.settings import TrainSettings
 from sparsegp.store import RunDirectory
 from sparsegp.types import Integers
 
-KEPT_CHECKPOINTS = 2
+CHECKPOINTS = 2
+"""That are kept."""
 
 
 def update(
@@ -51,21 +51,20 @@ def update(
     model : Model
         Of the informative vector machine, with one active set; it is not changed.
     X, y
-        New rows and their labels, as for `train`. The labels are among those of the model.
+        New rows and their labels, as for `train`.
     old : pair (X, y) or Table, optional
-        The rows that the model was trained on, in their order. Without them its active rows take
-        their place, each with the weight of its share of them.
+        The rows that the model was trained on, in their order. Without them the model takes their
+        place: then labels must be among those that it knows.
     n_active : int, optional
-        Active rows of the new model; as many as now if left out. New ones have the share that the
-        new rows have in all, at least.
+        Active rows of the new model; as many as now if left out. The share of the new rows in all
+        is the least share of fresh ones among them.
     out, resume, runtime, progress
         As for `train`.
 
     Returns
     -------
     SparseModel
-        Its `rows` are numbered over the old rows, or the active rows in their place, and then the
-        new ones.
+        Its `rows` are numbered over the old rows and then the new ones.
 
     Raises
     ------
@@ -76,23 +75,23 @@ def update(
     """
     if not isinstance(model, SparseModel) or model.settings["active_per_class"]:
         raise SettingsError(
-            "only a model of the informative vector machine with one active set can be updated; "
-            "train anew with all rows"
+            "only a model of method=ivm with one active set can be updated; train anew with all "
+            "rows"
         )
-    shown = require_progress(progress)
+    shown, new = require_progress(progress), _table(X, y, model, "the new rows")
+    before = None if old is None else _table(*_pair(old), model, "the old rows")
+    n_new, n_old = len(new.X), model.n_rows or len(model.rows) if before is None else len(before.X)
+    kept, size = _kept(model, n_new / (n_old + n_new), n_active)
+    settings = TrainSettings.given(**same_settings(model, n_active=size))
     with ExitStack() as stack:
         where = stack.enter_context(open_runtime(runtime))
-        new = _table(X, y, model, "new rows")
-        first, n_old = np.arange(len(model.rows)), 0
-        if old is not None:
-            before = _table(*_pair(old), model, "old rows")
-            first, n_old = model.rows, len(before.y)
-        kept, size = _kept(model, len(new.y) / (n_old + len(new.y)), n_active)
-        settings = TrainSettings.given(**same_settings(model, n_active=size))
-        rows = _joined(model, before, new, where) if old is not None else _after(model, new, where)
-        store = None if out is None else RunDirectory(out, KEPT_CHECKPOINTS, shown.message)
+        if before is None:
+            data, first = _after(model, new, n_old, where)
+        else:
+            data, first = _with_old_rows(model, before, new, settings, where), model.rows
+        store = None if out is None else RunDirectory(out, CHECKPOINTS, shown.message)
         return Training(
-            rows,
+            data,
             settings,
             first=first[kept],
             runtime=where,
@@ -104,13 +103,13 @@ def update(
 
 
 def _table(X: Any, y: Any, model: SparseModel, name: str) -> Table:
-    """Return labelled rows with the columns of the model; see `update` for what it raises."""
+    """Return labelled rows with the columns of the model, as numbers."""
     table = X if isinstance(X, Table) else table_from_arrays(X, y, name)
     table = table.encoded(model.encoding).select(model.names)
     if table.X.shape[1] != model.n_features or table.y is None:
-        found = f"{table.X.shape[1]} columns and {'no' if table.y is None else 'its'} labels"
+        found = f"{table.X.shape[1]} columns{'' if table.y is not None else ' and no labels'}"
         raise DataError(
-            f"{table.source} must have labels and the {model.n_features} columns of the model, "
+            f"{table.source} must have labels, and the {model.n_features} columns of the model; "
             f"found {found}"
         )
     return table
@@ -125,28 +124,6 @@ def _pair(old: Any) -> tuple[Any, Any]:
     return old[0], old[1]
 
 
-def _joined(model: SparseModel, old: Table, new: Table, runtime: Runtime) -> Table:
-    """Return old and new rows; DataError if the active rows are not among the old ones."""
-    import dask.array as da  # noqa: PLC0415 - slow to import
-
-    active = np.unique(model.rows)
-    some: Any = old.X[active] if active[-1] < len(old.y) else None
-    if some is None or not model.holds(
-        model.scaling.apply(some.compute(scheduler=runtime.scheduler()))
-    ):
-        raise DataError(
-            f"{old.source} must hold the active rows of the model, found others; give the rows "
-            "that it was trained on, in the same order"
-        )
-    both: Any = [old.X, new.X]
-    return replace(
-        old,
-        X=da.concatenate(both),  # type: ignore[no-untyped-call]
-        y=np.concatenate([old.y, new.y]),
-        source=f"{old.source} and {new.source}",
-    )
-
-
 def _kept(model: SparseModel, share: float, wanted: int | None) -> tuple[Integers, int]:
     """Return the places of the active rows that stay, and how many are to be active in all."""
     d = len(model.rows)
@@ -154,3 +131,80 @@ def _kept(model: SparseModel, share: float, wanted: int | None) -> tuple[Integer
     fresh = max(1, math.ceil(size * share))
     removed = least_informative(model.active, max(0, d - max(size - fresh, 0)))
     return np.setdiff1d(np.arange(d), removed), size
+
+
+def _with_old_rows(
+    model: SparseModel, old: Table, new: Table, settings: TrainSettings, runtime: Runtime
+) -> Prepared:
+    """Return old and new rows, scaled by the rule of the model and mixed as there."""
+    active, some = np.unique(model.rows), None
+    if active[-1] < len(old.X):
+        rows: Any = old.X[active]
+        some = model.scaling.apply(rows.compute(scheduler=runtime.scheduler()))
+    if some is None or not model.holds(some):
+        raise DataError(
+            f"{old.source} must hold the active rows of the model, and hold others; give the rows "
+            "that it was trained on, in the same order"
+        )
+    data = prepare(_joined(old, new, old.X, new.X), None, settings, runtime)
+    return replace(data, scaling=replace(data.scaling, mixing=model.scaling.mixing))
+
+
+def _after(
+    model: SparseModel, new: Table, n_old: int, runtime: Runtime
+) -> tuple[Prepared, Integers]:
+    """Return new rows after the active ones in place of the old, all scaled; and places of these.
+
+    An active row has the labels that the model predicts, with their probabilities as weights, or
+    the mean in a regression. All together weigh as much as the old rows.
+    """
+    dtype, scheduler = TrainSettings.from_json(model.settings).dtype, runtime.scheduler()
+    summary = summarise(new.X, new.source, scheduler, new.names)
+    target: Any
+    if model.numbers is not None:
+        target = model.numbers.encode(new.y, new.source)
+    else:
+        target, unseen = encode_with(model.classes, new.y, new.source)
+        if unseen:
+            raise DataError(
+                f"labels must be among those of the model, but {new.source} have "
+                f"{', '.join(map(quoted, unseen[:5]))} too; give the old rows, or train anew"
+            )
+    place, taught, weights = model.taught()
+    weights *= n_old / len(model.rows)
+    order = np.lexsort((-weights, place))
+    first = order[np.unique(place[order], return_index=True)[1]]
+    before = table_from_arrays(model.active.x[place], sample_weight=weights, source="the model")
+    before = replace(before, y=taught, rows=model.rows[place])
+    after = replace(new, y=target, rows=n_old + np.arange(len(target)))
+    joined = _joined(before, after, before.X, model.scaling.apply(new.X, dtype))
+    data = Prepared(
+        train=replace(
+            joined, y=None, names=model.names, encoding=model.encoding, label=model.label
+        ),
+        classes=model.classes,
+        target=joined.y,
+        summary=replace(summary, n=len(joined.X)),
+        scaling=model.scaling,
+        numbers=model.numbers,
+        is_scaled=True,
+    )
+    return data, first
+
+
+def _joined(old: Table, new: Table, *inputs: Any) -> Table:
+    """Return the rows of two tables, with these inputs."""
+    import dask.array as da  # noqa: PLC0415 - slow to import
+
+    tables = old, new
+    several = any(table.weights is not None for table in tables)
+    weights = [np.ones(len(t.X)) if t.weights is None else t.weights for t in tables]
+    rows = [table.rows for table in tables if table.rows is not None]
+    return replace(
+        old,
+        X=da.concatenate(inputs),  # type: ignore[no-untyped-call]
+        y=np.concatenate([table.y for table in tables if table.y is not None]),
+        weights=np.concatenate(weights) if several else None,
+        rows=np.concatenate(rows) if len(rows) == len(tables) else None,
+        source=f"{old.source} and {new.source}",
+    )
