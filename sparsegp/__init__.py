@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sparsegp.fit import Training as Training
     from sparsegp.fit import train as train
     from sparsegp.fit.tune import tune as tune
+    from sparsegp.fit.update import update as update
     from sparsegp.model import Model as Model
     from sparsegp.model import load as load
 
@@ -28,6 +29,7 @@ _HOMES = {
     "Training": "sparsegp.fit",
     "train": "sparsegp.fit",
     "tune": "sparsegp.fit.tune",
+    "update": "sparsegp.fit.update",
     "virtual_rows": "sparsegp.data.virtual",
 }
 
@@ -43,6 +45,7 @@ __all__ = [
     "same_settings",
     "train",
     "tune",
+    "update",
     "virtual_rows",
 ]
 

@@ -14,6 +14,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import dropwhile
 from pathlib import Path
 
 import click
@@ -35,10 +36,14 @@ PAGES = [
     "cluster/README.md",
     *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/**/*.md")),
 ]
-LONG = {"docs/how-to/tune.md", "docs/tutorials/python.md"}
+LONG = {
+    *("docs/how-to/evidence.md", "docs/how-to/tune.md"),
+    *("docs/tutorials/cluster.md", "docs/tutorials/python.md"),
+}
 """Pages whose examples take longer than a few seconds."""
 RUN = [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in PAGES]
-BEGUN_ELSEWHERE = {"dask", "pip", "python", "sh"}
+BEGUN_ELSEWHERE = {"dask", "pip", "python", "sbatch", "sh"}
+ASSIGNMENT = re.compile("[A-Z_]+=")
 NEEDS = ("--scheduler", "--scheduler-file", "--cluster", "--data")
 """Options of commands that can only be parsed here."""
 
@@ -71,7 +76,8 @@ def fences(path: Path) -> Iterator[Fence]:
 def commands(text: str) -> list[list[str]]:
     """Return the commands of a block as words."""
     parts = [part for line in text.splitlines() for part in line.split("&&")]
-    return [words for part in parts if (words := shlex.split(part, comments=True))]
+    split = [shlex.split(part, comments=True) for part in parts]
+    return [words for each in split if (words := [*dropwhile(ASSIGNMENT.match, each)])]
 
 
 def shape(line: str) -> str:
@@ -103,7 +109,7 @@ def parse_only(words: list[str]) -> None:
 
 
 def can_run(words: list[str]) -> bool:
-    return not any(word in NEEDS for word in words)
+    return not any(word in NEEDS or "://" in word for word in words)
 
 
 def check_other(words: list[str]) -> None:
@@ -119,6 +125,9 @@ def check_other(words: list[str]) -> None:
     elif words[0] == "python":
         assert words[1:3] == ["-m", "pytest"]
         assert all((ROOT / word).exists() for word in words[3:] if word.startswith("tests/"))
+    elif words[0] == "sbatch":
+        assert (ROOT / words[1]).exists(), words
+        parse_only(["sparsegp", "train", "mine.npz", *words[2:]])
     elif words[0] == "sh":
         subprocess.run(["sh", ROOT / words[1], *words[2:]], check=True)
     else:
@@ -171,7 +180,7 @@ def test_commands(name: str, folder: Path) -> None:
 @pytest.mark.parametrize("name", RUN)
 def test_python(name: str, folder: Path) -> None:
     """All Python blocks, one after the other, in one namespace."""
-    names: dict[str, object] = {}
+    names: dict[str, object] = {"__name__": "__main__"}
     blocks = [fence for fence in fences(ROOT / name) if fence.language == "python"]
     if name == "CONTRIBUTING.md":  # in a process of its own, for it adds to the registries
         code = "\n".join(block.text for block in blocks)

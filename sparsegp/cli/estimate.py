@@ -52,6 +52,7 @@ def estimate(
     settings = settings_given(**named)
     settings.require_used(named)
     train, held_out = training_tables(data, test, label_column)
+    train = train.learnt()
     if settings.is_regression:
         Numbers.of(train.y, train.source)  # refuses what are none
     n_classes = 0 if settings.is_regression else len(encode(train.y, train.source)[0])
@@ -107,7 +108,8 @@ def operations_per_second() -> float:
     left, right = np.ones((256, 1000), np.float32), np.ones((1000, 256), np.float32)
     best, until = float("inf"), time.perf_counter() + TRIED_SECONDS
     with single_threaded_blas():
-        while (began := time.perf_counter()) < until:
+        while best == float("inf") or time.perf_counter() < until:
+            began = time.perf_counter()
             left @ right
             best = min(best, time.perf_counter() - began)
     return 2.0 * left.size * 256 / best

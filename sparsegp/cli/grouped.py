@@ -120,5 +120,5 @@ def _take_config(ctx: click.Context, _: click.Parameter, value: str | None) -> N
                 "text, or a flag with true or false"
             )
         if given is not False:
-            taken[str(each.name)] = given if flag is None else flag.flag_value
+            taken[str(each.name)] = str(given) if flag is None else flag.flag_value
     ctx.default_map = taken

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparsegp.cli import options as shared
-from sparsegp.cli.output import json_line, listed, pairs, records_table, show, size, table
+from sparsegp.cli.output import json_line, listed, pairs, percent, records_table, show, size, table
 
 if TYPE_CHECKING:
     from sparsegp.model import Model
@@ -35,6 +35,7 @@ NOTHING: dict[str, Any] = {
     "active_rows": [],
     "holder": "",
     "names": [],
+    "inputs": [],
     "history": [],
     "learning": [],
     "relevances": {},
@@ -147,6 +148,19 @@ def sizes(run: str) -> dict[str, int]:
     return {part: count for part, count in each.items() if count}
 
 
+def inputs_table(inputs: list[dict[str, Any]]) -> list[str]:
+    """Return a table of the columns of a data frame, with their most frequent levels."""
+    records = []
+    for column in inputs:
+        levels = listed((f"{level} ({count})" for level, count in column["levels"].items()), 4)
+        if column["rare"] != 0:
+            levels += f"; {'many' if column['rare'] is None else column['rare']} rare"
+        gaps = percent(column["missing"]) if column["missing"] else None
+        content = column["left_out"] and f"left out: {column['left_out']}"
+        records.append({**column, "missing": gaps, "content": content or levels})
+    return records_table(records, ("name", "kind", "missing", "relevance", "content"))
+
+
 def in_words(record: dict[str, Any]) -> list[str]:
     """Return the lines of a record."""
     from sparsegp.cli.tune import trials_table
@@ -202,6 +216,7 @@ def in_words(record: dict[str, Any]) -> list[str]:
         ranked = [*ranked[:MOST_RELEVANT], (f"... {len(rest)} more", sum(r for _, r in rest))]
     return [
         *pairs(named),
+        *inputs_table(record["inputs"]),
         *table(("column", "relevance"), ((name, f"{share:.4f}") for name, share in ranked)),
         *records_table(steps, (*STEP, *HELD_OUT, "kernel")),
         *curve,

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from sparsegp.cli.grouped import Names
-from sparsegp.errors import SettingsError
+from sparsegp.errors import SettingsError, quoted
 from sparsegp.settings import SPARSE, DenseSettings, Setting, TrainSettings, declared
 
 Options = Callable[[Any], Any]
@@ -125,6 +125,13 @@ limits = together(
     ]
 )
 test = text("--test", "DATA", "Held-out rows; the test part of DATA if left out.")
+label_set = click.option(
+    "--set",
+    "coverage",
+    type=float,
+    metavar="X",
+    help="Label sets, which hold the true class with probability X.",
+)
 label_column = text(
     "--label-column",
     "NAME|INDEX",
@@ -144,6 +151,22 @@ as_json = click.option(
 def given(options: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Return those options that were given."""
     return {name: options[name] for name in names if options.get(name) is not None}
+
+
+def image_size(text: str | None) -> tuple[int, int] | None:
+    """Return the height and width that --image gives; None where it is not given.
+
+    Raises
+    ------
+    SettingsError
+        If it cannot be read.
+    """
+    if text is None:
+        return None
+    sizes = re.fullmatch(r"(\d{1,9})x(\d{1,9})", text.strip().lower())
+    if sizes is None:
+        raise SettingsError(f"--image must be height and width, such as 16x16, got {quoted(text)}")
+    return int(sizes[1]), int(sizes[2])
 
 
 def place(options: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,30 +32,38 @@ if TYPE_CHECKING:
     "--latent", is_flag=True, help="Add latent means and variances, as they are before calibration."
 )
 @shared.number("--reject-below", "Mark rows whose greatest probability is below X.", float)
+@click.option(
+    "--novelty", is_flag=True, help="Add how new rows are, from 0 to 1 beside validation rows."
+)
+@shared.number("--reject-novel", "Mark rows whose novelty is X or more.", float)
+@shared.label_set
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @shared.label_column
 def predict(
     run: str,
     data: str,
     out: str,
-    latent: bool,
-    reject_below: float | None,
     force: bool,
     label_column: str | None,
+    **more: Any,
 ) -> None:
     """Write labels and probabilities of the rows of DATA.
 
     Predictions are those of the model in RUN. Where DATA has a test part, that part is taken;
     labels are not needed. A .csv has the columns row, label, p_<class>...; .npz and .zarr have the
     arrays labels, probabilities and classes. In a regression the label is the mean, and its
-    variance, noise included, replaces probabilities. With --reject-below there is `rejected` too: 1
-    or 0 in a .csv, true or false in arrays. Arrays hold labels as they are. A .csv has escapes for
+    variance, noise included, replaces probabilities. With --reject-below or --reject-novel there is
+    `rejected` too, with --set `set`, of a column for each class, and with --novelty `novelty`: 1 or
+    0 for true or false in a .csv. Arrays hold labels as they are. A .csv has escapes for
     control characters, and an apostrophe before texts that a spreadsheet would take for a formula:
     those that begin with = + - or @. DATA may be -, for text as in a .csv on standard input, which
     is predicted some thousand lines at a time.
     """
-    if reject_below is not None and not 0.0 < reject_below <= 1.0:
-        raise SettingsError(f"--reject-below must be above 0 and at most 1, got {reject_below:g}")
+    wanted = More(**more)
+    for name in ("reject_below", "reject_novel"):
+        if more[name] is not None and not 0.0 < more[name] <= 1.0:
+            option = shared.in_words([name])
+            raise SettingsError(f"{option} must be above 0 and at most 1, got {more[name]:g}")
     from sparsegp.cli.predictions import check_target, write, write_lines
     from sparsegp.cli.tables import STANDARD_INPUT, table_for, tables_from
     from sparsegp.model import load
@@ -63,30 +72,65 @@ def predict(
     if path is not None:
         check_target(path, force)
     model = load(run)
-    if reject_below is not None and model.is_regression:
-        raise SettingsError("--reject-below is for classifiers; leave it out")
+    of_classes = {"reject_below": wanted.reject_below, "set": wanted.coverage}
+    if model.is_regression and (named := shared.given(of_classes, of_classes)):
+        raise SettingsError(f"{shared.in_words(named)} is for classifiers; leave it out")
     if data == "-":
         source, tables = STANDARD_INPUT, tables_from(sys.stdin, model, label_column)
     else:
         table = table_for(model, data, label_column, labels=False)
         source, tables = table.source, iter([table])
     count = Counter[str]()
-    batches = predictions(model, tables, latent, reject_below, count)
+    batches = predictions(model, tables, wanted, count)
     if path is None:
         write_lines(sys.stdout, model.classes, batches)
     else:
         write(path, model.classes, batches)
-    rejected = f", {count['rejected']} of them rejected (probability below {reject_below})"
+    rejected = f", {count['rejected']} of them rejected ({' or '.join(wanted.reasons())})"
     done = f"{plural(count['rows'], 'row')} of {source} predicted"
-    show([f"{done}{'' if reject_below is None else rejected}: {out}"], err=path is None)
+    show([f"{done}{rejected if wanted.reasons() else ''}: {out}"], err=path is None)
+
+
+@dataclass(frozen=True)
+class More:
+    """What is written besides predictions; see the options of the command."""
+
+    latent: bool = False
+    reject_below: float | None = None
+    novelty: bool = False
+    reject_novel: float | None = None
+    coverage: float | None = None
+
+    def reasons(self) -> list[str]:
+        """Return why rows are rejected, in words."""
+        below, novel = self.reject_below, self.reject_novel
+        words = [] if below is None else [f"probability below {below}"]
+        return words if novel is None else [*words, f"novelty {novel} or more"]
+
+    def of(self, model: "Model", X: Any, found: dict[str, Any]) -> dict[str, Any]:
+        """Return it for rows (m, p) of which these predictions were found."""
+        import numpy as np
+
+        more: dict[str, Any] = {}
+        if self.latent:
+            more["latent_mean"], more["latent_variance"] = model.latent_mean_and_variance(X)
+        if self.coverage is not None:
+            more["set"] = model.predict_set(X, self.coverage)
+        if self.novelty or self.reject_novel is not None:
+            novelty = model.novelty(X)
+        if self.novelty:
+            more["novelty"] = novelty
+        if self.reasons():
+            more["rejected"] = np.zeros(len(X), bool)
+        if self.reject_below is not None:
+            more["rejected"] |= found["probabilities"].max(axis=1) < self.reject_below
+        if self.reject_novel is not None:
+            more["rejected"] |= novelty >= self.reject_novel
+        return more
 
 
 def predictions(
-    model: "Model",
-    tables: Iterable["Table"],
-    latent: bool,
-    reject_below: float | None,
-    count: Counter[str],
+    model: "Model", tables: Iterable["Table"], more: More, count: Counter[str]
 ) -> Iterator[dict[str, Any]]:
     """Yield what is written for one batch of rows after another, and count them."""
     import numpy as np
@@ -101,9 +145,7 @@ def predictions(
         else:
             logs = model.predict_log_proba(X)
             found = {"labels": model.classes[logs.argmax(axis=1)], "probabilities": np.exp(logs)}
-        if latent:
-            found["latent_mean"], found["latent_variance"] = model.latent_mean_and_variance(X)
-        if reject_below is not None:
-            found["rejected"] = found["probabilities"].max(axis=1) < reject_below
+        found |= more.of(model, X, found)
+        if "rejected" in found:
             count["rejected"] += int(found["rejected"].sum())
         yield found

@@ -18,6 +18,7 @@ import sparsegp
 from sparsegp.cli import resuming
 from sparsegp.cli.estimate import estimate
 from sparsegp.cli.evaluate import evaluate
+from sparsegp.cli.explain import explain
 from sparsegp.cli.inspect import inspect
 from sparsegp.cli.options import as_typed
 from sparsegp.cli.predict import predict
@@ -95,7 +96,7 @@ def _give_up_output() -> None:
 
 @click.group(
     cls=Program,
-    commands=[train, tune, predict, evaluate, inspect, estimate],
+    commands=[train, tune, predict, evaluate, explain, inspect, estimate],
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done, 2 error, 75 stopped on request (go on by --resume), 130 "

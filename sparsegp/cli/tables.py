@@ -1,7 +1,7 @@
 """Rows for a command: opened, and passed through a model batch by batch, as they may be many."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,7 +35,7 @@ def training_tables(
         return dataset.train, dataset.test
     names, known = dataset.train.names, dataset.train.label
     other = open_dataset(test, label_column=label_column, names=names, known=known)
-    return dataset.train, (other.test or other.train).select(names)
+    return dataset.train, other.test or other.train
 
 
 def table_for(model: Model, source: str, label_column: str | None, labels: bool = True) -> Table:
@@ -51,14 +51,19 @@ def table_for(model: Model, source: str, label_column: str | None, labels: bool 
     dataset = open_dataset(
         source,
         label_column=label_column,
-        n_features=model.n_features,
-        names=model.names,
+        n_features=None if model.encoding else model.n_features,
+        names=model.inputs,
         labels=labels,
         known=model.label,
     )
-    table = (dataset.test or dataset.train).select(model.names)
+    table = for_model(model, dataset.test or dataset.train)
     summarise(table.X, table.source, names=table.names)
     return table
+
+
+def for_model(model: Model, table: Table) -> Table:
+    """Return the columns of a model, in its order, as it takes them."""
+    return table.encoded(model.encoding).select(model.names)
 
 
 def tables_from(file: TextIO, model: Model, label_column: str | None) -> Iterator[Table]:
@@ -94,28 +99,44 @@ def batches(table: Table) -> Iterator[Any]:
         yield np.asarray(blocks[index].compute(scheduler=get_sync))  # a name loads distributed
 
 
-def score(model: Model, table: Table) -> tuple[Evaluation | RegressionEvaluation, list[Any]]:
-    """Compare the predictions of a model with the labels of a table.
+@dataclass(frozen=True)
+class Judged:
+    """Predictions for labelled rows, and how good they are.
 
-    Returns
-    -------
+    Attributes
+    ----------
     evaluation : Evaluation or RegressionEvaluation
     unseen : list
         Labels that the model does not know; they count as errors.
+    logs : Doubles (n, K), optional
+        Log probabilities; none in a regression.
+    codes : Integers (n,), optional
+        True classes, -1 for those.
+    """
+
+    evaluation: Evaluation | RegressionEvaluation
+    unseen: list[Any] = field(default_factory=list)
+    logs: Any = None
+    codes: Any = None
+
+
+def score(model: Model, table: Table) -> Judged:
+    """Compare the predictions of a model with the labels of a table.
 
     Raises
     ------
     DataError
         If there are no labels.
     """
+    table = for_model(model, table)
     if model.is_regression:
         y = as_numbers(table.y, table.source)
         moments = [model.predictive_mean_and_variance(X) for X in batches(table)]
         mean, variance = (np.concatenate(parts) for parts in zip(*moments, strict=True))
-        return evaluate_regression(mean, variance, y), []
+        return Judged(evaluate_regression(mean, variance, y))
     codes, unseen = encode_with(model.classes, table.y, table.source)
-    logs = [model.predict_log_proba(X) for X in batches(table)]
-    return evaluate(np.concatenate(logs), codes, model.classes), unseen
+    logs = np.concatenate([model.predict_log_proba(X) for X in batches(table)])
+    return Judged(evaluate(logs, codes, model.classes), unseen, logs, codes)
 
 
 def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:
@@ -153,6 +174,31 @@ def relevances(model: Model) -> dict[str, float]:
     return {names[j]: float(found[j]) for j in np.argsort(-found, kind="stable")}
 
 
+def inputs(model: Model) -> list[dict[str, Any]]:
+    """Return what is known of the columns of a data frame that held more than numbers.
+
+    Relevances are those of the encoded columns together; None where the model has none.
+    """
+    if model.encoding is None:
+        return []
+    relevant, columns = model.relevances, model.encoding.columns
+    shares = None
+    if relevant is not None:
+        shares = np.bincount(model.encoding.groups, relevant, len(columns))
+    return [
+        {
+            "name": column.name,
+            "kind": column.kind,
+            "missing": column.missing,
+            "levels": dict(zip(column.levels, column.counts, strict=True)),
+            "rare": None if column.rare is None else len(column.rare),
+            "left_out": column.note,
+            "relevance": None if shares is None else float(shares[number]),
+        }
+        for number, column in enumerate(columns)
+    ]
+
+
 def validation_nlpp(model: Model) -> float | None:
     """Return that of the validation rows, as the posterior was chosen; None if there were none."""
     found = model.report.get("validation_nlpp")
@@ -169,6 +215,7 @@ def facts(model: Model) -> dict[str, Any]:
         "columns": model.n_features,
         "names": list(model.names or ()),
         "label": model.label,
+        "inputs": inputs(model),
         "n_active": len(model.rows),
         "kernels": [str(kernel) for kernel in model.kernels],
         "scaling": model.scaling.name,

@@ -105,7 +105,7 @@ def train(
         folder = folder_of(directory)
         write_history(folder, model.history)
         progress.begin("evaluate")
-        evaluation = None if held_out is None else score(model, held_out)[0]
+        evaluation = None if held_out is None else score(model, held_out).evaluation
         progress.begin("")
     last = model.history[-1]
     record = {
@@ -191,6 +191,7 @@ def summary(
         "trained on": f"{record['source']}: {rows}, {columns}, {labels}",
         "columns": listed(record["names"]),
         "kernel": f"{kernels} of inputs scaled by rule {record['scaling']!r}",
+        "metric": record["settings"].get("metric", "none").removeprefix("none") or None,
     }
     if choice := record["tuning"]:
         nlpp = f", nlpp {choice['nlpp']:.4f} nats on rows held out" if choice["nlpp"] else ""

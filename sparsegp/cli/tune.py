@@ -10,11 +10,11 @@ from sparsegp.cli import options as shared
 from sparsegp.cli.grouped import GroupedCommand
 from sparsegp.cli.output import json_line, pairs, plural, records_table, seconds_of, show
 
-COUNTS = ("rung", "rows", "n_active", "number", "steps")
+COUNTS = ("rung", "rows", "n_active", "number", "steps", "metric")
 FIGURES = ("nlpp", "error", "ece", "seconds", "chosen", "scaling", "kernel", "failure")
 
 
-OPEN = ("kernel", "scaling", "n_active")
+OPEN = ("kernel", "scaling", "metric", "n_active")
 """What a trial and a choice have both; the last is None in a choice that leaves it alone."""
 
 
@@ -42,10 +42,10 @@ def tune(
 
     The measure is their predictive probability. Length scale, variance, family and scaling are
     tried on growing subsamples of the training rows, the best of them on more; then length scales
-    for every column, and more active rows. The options are those of `train`; its --kernel is tried
-    on every subsample, and a --scaling or --n-active that is given stays. The records go to a
-    directory, from which a tuning that was stopped or killed goes on. Rows of a test part are not
-    looked at.
+    for every column, a metric, and more active rows. The options are those of `train`; its --kernel
+    is tried on every subsample, and a --scaling or --n-active that is given stays. The records go
+    to a directory, from which a tuning that was stopped or killed goes on. Rows of a test part are
+    not looked at.
     """
     import sparsegp
     from sparsegp.cli.tables import stem, training_tables
@@ -81,6 +81,7 @@ def tune(
         "tuned on": f"{table.source}: {rows}, {columns}",
         "trials": extent(len(tuned.trials), tuned.ended),
         "kernel": f"{brief(tuned.kernel)} of inputs scaled by rule {tuned.scaling!r}",
+        "metric": None if tuned.metric == "none" else tuned.metric,
         "active rows": None if tuned.n_active is None else str(tuned.n_active),
         "time": seconds_of(progress.seconds),
         "records": record["run"],
@@ -123,6 +124,7 @@ def trials_table(
             **trial,
             "kernel": brief(trial["kernel"]),
             "chosen": "*" if chosen and all(chosen[k] in {None, trial[k]} for k in OPEN) else None,
+            "metric": None if trial.get("metric") == "none" else trial.get("metric"),
             "failure": trial.get("failure") or None,
         }
         for trial in sorted(trials, key=rank)

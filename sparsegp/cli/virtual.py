@@ -1,12 +1,11 @@
 """`sparsegp train --virtual RUN`: training rows with shifted copies of the active rows of a run."""
 
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparsegp.cli import options as shared
-from sparsegp.errors import SettingsError, quoted
+from sparsegp.errors import SettingsError
 
 if TYPE_CHECKING:
     from sparsegp.data import Table
@@ -62,15 +61,8 @@ def prepare(
     from sparsegp.data.virtual import same_settings, shift, virtual_rows
     from sparsegp.model import Model
 
-    model, sizes = Model.load(given["virtual"]), None
-    if "image" in named:
-        sizes = re.fullmatch(r"(\d{1,9})x(\d{1,9})", named["image"].strip().lower())
-        if sizes is None:
-            raise SettingsError(
-                f"--image must be height and width, such as 16x16, got {quoted(named['image'])}"
-            )
-    image = sizes and (int(sizes[1]), int(sizes[2]))
-    how = {"pixels": named.get("shift", 1), "image": image}
+    model = Model.load(given["virtual"])
+    how = {"pixels": named.get("shift", 1), "image": shared.image_size(named.get("image"))}
     shift(np.zeros((1, model.n_features)), **how)  # refuses what does not fit, before data are read
     enlarge = partial(virtual_rows, model, transform="shift", **how)
     return enlarge, same_settings(model, **settings)

@@ -126,14 +126,13 @@ class Encoding:
     columns: tuple[Column, ...]
 
     def __post_init__(self) -> None:
-        names = [column.name for column in self.columns]
         texts = [each for c in self.columns for each in (c.name, *c.parts, *c.levels)]
         fills = [each for c in self.columns for each in (c.fill, c.missing)]
         if not (
             all(isinstance(text, str) for text in texts)
             and np.isfinite(fills).all()
             and {column.kind for column in self.columns} <= {*KINDS}
-            and len(set(names)) == len(names)
+            and len(set(self.all)) == len(self.all)
         ):
             raise DataError("an encoding must have columns of known kinds, with different names")
 
@@ -178,6 +177,11 @@ class Encoding:
         return [asdict(column) for column in self.columns]
 
     @property
+    def all(self) -> tuple[str, ...]:
+        """Names of the columns of the training rows, also of those left out."""
+        return tuple(column.name for column in self.columns)
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the columns of a data frame that are used."""
         return tuple(column.name for column in self.columns if column.parts)
@@ -194,9 +198,9 @@ class Encoding:
 
     @property
     def indicates(self) -> Booleans:
-        """Which encoded columns say whether a level, or a gap, is there, (p,)."""
+        """Which encoded columns say whether something is so: a level, a truth, a gap; (p,)."""
         ends = [
-            column.kind == "category" or part == MISSING
+            column.kind in {"category", "truth"} or part == MISSING
             for column in self.columns
             for part in column.parts
         ]

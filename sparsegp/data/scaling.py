@@ -27,7 +27,7 @@ from numpy.typing import DTypeLike
 from sparsegp.data.summary import Summary
 from sparsegp.errors import DataError
 from sparsegp.registry import Registry
-from sparsegp.types import Doubles, Floats
+from sparsegp.types import Booleans, Doubles, Floats
 
 REACH = 0.75
 """Least part of the frame that the median column must fill: columns that were normalised to the
@@ -64,6 +64,8 @@ class Scaling:
     knots : Doubles (p, m), optional
         Evenly spaced quantiles of each column, from the least value to the greatest. The normal
         score of x is the normal quantile of its rank among them, equal values in the middle.
+    kept : Booleans (p,), optional
+        Columns that no rule applies to: levels of categories, truths and gaps, which stay 0 and 1.
     mixing : Doubles (p, p), optional
         By which rows of scaled columns are multiplied.
 
@@ -77,6 +79,7 @@ class Scaling:
     factor: Doubles
     name: str
     knots: Doubles | None = None
+    kept: Booleans | None = None
     mixing: Doubles | None = None
 
     def __post_init__(self) -> None:
@@ -105,17 +108,41 @@ class Scaling:
             )
 
     @property
-    def has_unit_variance(self) -> bool:
-        """Whether all scaled training columns have variance 1, but for those of one value.
+    def has_unit_variance(self) -> Booleans:
+        """Which scaled training columns have variance 1, (p,), if not one value only.
 
         That is before they are mixed.
         """
-        return self.name in {"standard", "quantile"}
+        unit = np.full(len(self.shift), self.name in {"standard", "quantile"})
+        return unit if self.kept is None else unit & ~self.kept
+
+    def keeping(self, kept: Booleans) -> "Scaling":
+        """Return this scaling of columns among which are others that it leaves as they are.
+
+        Parameters
+        ----------
+        kept : Booleans (p,)
+            Which of all columns these others are.
+        """
+
+        def among(values: Doubles, others: float) -> Doubles:
+            found = np.full((len(kept), *values.shape[1:]), others)
+            found[~kept] = values
+            return found
+
+        return replace(
+            self,
+            shift=among(self.shift, 0.0),
+            factor=among(self.factor, 1.0),
+            knots=None if self.knots is None else among(self.knots, 0.0),
+            kept=kept,
+        )
 
     def variances(self, summary: Summary) -> Doubles:
         """Return the variances of the scaled training columns, (p,), before they are mixed."""
         if self.knots is not None:
-            return np.asarray(self.knots[:, 0] < self.knots[:, -1], np.float64)
+            varies = np.asarray(self.knots[:, 0] < self.knots[:, -1], np.float64)
+            return varies if self.kept is None else np.where(self.kept, summary.variance, varies)
         return np.asarray(summary.variance * self.factor**2)
 
     def apply(self, X: Any, dtype: DTypeLike = np.float64) -> Any:
@@ -137,7 +164,8 @@ class Scaling:
             return X.map_blocks(self.apply, dtype, dtype=dtype, meta=np.empty((0, 0), dtype))
         result = np.asarray(X).astype(np.float64)
         if self.knots is not None:
-            for j, knots in enumerate(self.knots):
+            for j in np.flatnonzero(self.has_unit_variance):
+                knots = self.knots[j]
                 result[:, j] = normal_scores(result[:, j], knots)
         result -= self.shift
         result *= self.factor
@@ -168,6 +196,16 @@ def normal_scores(x: Doubles, knots: Doubles) -> Doubles:
 
 SCALINGS: Registry[Callable[[Summary, Draw], Scaling]] = Registry("scaling")
 """Rules by name: from the summary of the training rows, and some of them, to their scaling."""
+
+
+def scaling_for(rule: str, summary: Summary, draw: Draw, kept: Booleans | None = None) -> Scaling:
+    """Return the scaling of some training rows by a rule; the columns that are kept stay."""
+    if kept is None or not kept.any():
+        return SCALINGS[rule](summary, draw)
+    some = summary.of(~kept)
+    if not some.p:
+        return unscaled(some, draw).keeping(kept)
+    return SCALINGS[rule](some, lambda: draw()[:, ~kept]).keeping(kept)
 
 
 @SCALINGS.register("none")

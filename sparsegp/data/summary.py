@@ -1,7 +1,7 @@
 """One pass over the rows: range, mean and variance of each column, and bad values."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sparsegp.data.labels import REAL_KINDS
 from sparsegp.errors import DataError
-from sparsegp.types import Doubles
+from sparsegp.types import Booleans, Doubles
 
 if TYPE_CHECKING:
     import dask.array as da
@@ -49,6 +49,17 @@ class Summary:
     mean: Doubles
     variance: Doubles
     whole: bool
+
+    def of(self, columns: Booleans) -> "Summary":
+        """Return that of some columns (p,)."""
+        return replace(
+            self,
+            p=int(columns.sum()),
+            low=self.low[columns],
+            high=self.high[columns],
+            mean=self.mean[columns],
+            variance=self.variance[columns],
+        )
 
 
 class Moments(NamedTuple):

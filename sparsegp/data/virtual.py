@@ -59,13 +59,7 @@ def shift(X: Rows, pixels: int = 1, image: tuple[int, int] | None = None) -> lis
     SettingsError
         If p columns do not make such an image, or nothing of it would remain.
     """
-    p = X.shape[1]
-    height, width = image or (round(p**0.5),) * 2
-    if height < 1 or width < 1 or height * width != p:
-        raise SettingsError(
-            f"{p} columns do not make an image of {height}x{width}; give its height and "
-            "width as `image`, such as 16x16"
-        )
+    height, width = image_shape(X.shape[1], image)
     if not 1 <= pixels < min(height, width):
         raise SettingsError(
             f"a shift must be by 1 to {min(height, width) - 1} pixels for images of "
@@ -76,6 +70,23 @@ def shift(X: Rows, pixels: int = 1, image: tuple[int, int] | None = None) -> lis
     framed = np.pad(images, ((0, 0), edge, edge), constant_values=X.min())
     corners = ((2 * pixels, pixels), (0, pixels), (pixels, 2 * pixels), (pixels, 0))
     return [framed[:, i : i + height, j : j + width].reshape(X.shape) for i, j in corners]
+
+
+def image_shape(p: int, image: tuple[int, int] | None = None) -> tuple[int, int]:
+    """Return the height and width of images of p pixels, a square unless they are given.
+
+    Raises
+    ------
+    SettingsError
+        If p columns do not make such an image.
+    """
+    height, width = image or (round(p**0.5),) * 2
+    if height < 1 or width < 1 or height * width != p:
+        raise SettingsError(
+            f"{p} columns do not make an image of {height}x{width}; give its height and "
+            "width as `image`, such as 16x16"
+        )
+    return height, width
 
 
 def virtual_rows(

@@ -102,7 +102,9 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         Parameters
         ----------
         X : array-like, data frame, scipy sparse matrix, dask array or dask data frame (n, p)
-            Real numbers. Chunks of a dask collection whose sizes are unknown are counted first.
+            Real numbers; columns of a data frame may also hold gaps, truths, categories and dates,
+            see `sparsegp.data.table_from_frame`. Chunks of a dask collection whose sizes are
+            unknown are counted first.
         y : array-like (n,)
             Labels of any kind for a classifier, real numbers for a regressor; a dask collection of
             labels is computed.
@@ -122,7 +124,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         with computing(X, self.client):
             X, y = training_data(self, X, y, numeric=self._task == "regression")
             classes = self._find_classes(y)
-            settings = self._settings(X.shape[0], len(classes))
+            settings = self._settings(len(y), len(classes))
             model = self._train(X, y, settings, client)
         return self._take(model, classes, client)
 
@@ -293,14 +295,14 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
                 extra = {
                     "parameters": parameters_from(settings_given(**model.settings), cls),
                     "labels": model.classes.dtype.str,
-                    "feature_names": model.names,
+                    "feature_names": model.names if model.encoding is None else model.encoding.all,
                 }
             kept = deciding(cls)
             estimator = cls(**{k: v for k, v in extra["parameters"].items() if k in kept})
             if (names := extra["feature_names"]) is not None:
                 estimator.feature_names_in_ = np.array(names, dtype=object)
             classes = model.classes.astype(np.dtype(extra["labels"]))
-        estimator.n_features_in_ = model.n_features
+        estimator.n_features_in_ = model.n_features if names is None else len(names)
         return estimator._take(model, classes)
 
     def __getstate__(self) -> dict[str, Any]:

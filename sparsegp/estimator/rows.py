@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
+from sparsegp.data import table_from_frame
+from sparsegp.data.frames import as_pandas, is_frame, listed
 from sparsegp.errors import DataError
 
 SPARSE = "csr"
@@ -37,7 +39,7 @@ def training_data(estimator: Any, X: Any, y: Any, numeric: bool = False) -> tupl
 
     Returns
     -------
-    X : array, sparse matrix, or dask array with known chunks (n, p)
+    X : array, sparse matrix, dask array with known chunks, or Table of a data frame (n, p)
     y : array (n,)
 
     Raises
@@ -46,15 +48,19 @@ def training_data(estimator: Any, X: Any, y: Any, numeric: bool = False) -> tupl
         If they cannot be learnt from. Values of a dask collection are checked when computed.
     """
     refuse_masks(X, y)
-    if not is_lazy(X):
+    if not (is_lazy(X) or is_frame(X)):
         X, y = validate_data(estimator, X, computed(y), y_numeric=numeric, accept_sparse=SPARSE)
         return X, y
-    y = validate_data(estimator, y=None if y is None else np.asarray(y), y_numeric=numeric)
+    y = validate_data(estimator, y=None if y is None else computed(y), y_numeric=numeric)
+    if is_frame(X):
+        return table_from_frame(_named(estimator, X, reset=True), y), y
     return _lazy_rows(estimator, X, reset=True), y
 
 
 def rows_to_predict(estimator: Any, X: Any) -> Any:
     """Check rows against the fit; return an array, or a dask array with known chunks, (n, p).
+
+    The columns are those of the model, encoded if it was fitted to a data frame of other kinds.
 
     Raises
     ------
@@ -62,6 +68,16 @@ def rows_to_predict(estimator: Any, X: Any) -> Any:
         If they are other columns, or not numbers.
     """
     refuse_masks(X)
+    encoding = estimator.model_.encoding
+    if encoding is not None:
+        if not is_frame(X):
+            raise DataError(
+                "X must be a data frame with the columns of the fit, which were not numbers alone: "
+                f"{listed(encoding.inputs)}"
+            )
+        X = _named(estimator, X, reset=False)
+        encoding.count_unknown(X, "X")
+        return encoding.apply(X, "X")
     if is_lazy(X):
         return _lazy_rows(estimator, X, reset=False)
     return validate_data(estimator, X, reset=False, ensure_min_samples=0, accept_sparse=SPARSE)
@@ -83,14 +99,20 @@ def chunked_as(rows: Any, predicted: Any) -> Any:
     return predicted.rechunk({0: rows.chunks[0]}) if is_lazy(predicted) else predicted
 
 
+def _named(estimator: Any, X: Any, reset: bool) -> Any:
+    """Return a data frame of pandas or dask whose number and names of columns are checked."""
+    X = as_pandas(X)
+    validate_data(estimator, getattr(X, "_meta", X), skip_check_array=True, reset=reset)
+    return X
+
+
 def _lazy_rows(estimator: Any, X: Any, reset: bool) -> Any:
     """Check columns and their names; values are checked block by block when computed."""
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X is {X}")
-    frame = hasattr(X, "to_dask_array")
-    validate_data(estimator, X._meta if frame else X, skip_check_array=True, reset=reset)
-    if frame:
-        return X.to_dask_array(lengths=True)
+    if is_frame(X):
+        return _named(estimator, X, reset).to_dask_array(lengths=True)
+    validate_data(estimator, X, skip_check_array=True, reset=reset)
     if any(np.isnan(size) for size in X.shape):
         return X.copy().compute_chunk_sizes()  # it would change the caller's array
     return X

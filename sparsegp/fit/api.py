@@ -39,8 +39,9 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
 
     Parameters
     ----------
-    X : array or dask array (n, p), or Table
-        Inputs.
+    X : array or dask array (n, p), data frame, or Table
+        Inputs. Columns of a data frame may hold numbers with gaps, truths, categories and dates:
+        see `sparsegp.data.table_from_frame`.
     y : array (n,)
         Labels: integers or strings; numbers in a regression.
     test : pair (X, y) or Table, optional
@@ -108,6 +109,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
             "checkpoint_every": checkpoint_every,
             "progress": shown,
         }
+        table = table.learnt(how["runtime"].scheduler())
         if isinstance(chosen, DenseSettings):
             return DenseRun(table, chosen, test, **how).fit()
         if chosen.kernel == AUTO:

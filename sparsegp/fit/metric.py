@@ -58,8 +58,8 @@ def learn_metric(
             f"metric=full is for at most {MOST_COLUMNS} columns, found {p}; leave it out"
         )
     rows = _draw(validation, settings.seed)
-    X: Any = data.train.X
-    x = data.scaling.apply(np.asarray(X[rows].compute(scheduler=scheduler)))
+    X: Any = data.train.X[rows]  # in memory already, in a trial
+    x = data.scaling.apply(X.compute(scheduler=scheduler) if hasattr(X, "dask") else X)
     covariance = np.atleast_2d(np.cov(x, rowvar=False))
     target, small = data.target[rows], _small(settings, data, len(rows))
     mixing = np.eye(p)

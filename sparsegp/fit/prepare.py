@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from sparsegp.data import (
-    SCALINGS,
     Dataset,
     Numbers,
     Scaling,
@@ -19,6 +18,7 @@ from sparsegp.data import (
     Table,
     encode,
     encode_with,
+    scaling_for,
     summarise,
 )
 from sparsegp.runtime import Runtime
@@ -140,9 +140,21 @@ def prepare(
                     ", ".join(map(repr, unseen)),
                 )
 
-    draw = partial(draw_rows, train, summary, settings, scheduler)
-    scaling = SCALINGS[settings.scaling](summary, draw)
+    scaling = choose_scaling(settings.scaling, train, summary, settings, scheduler)
     return Prepared(train, classes, target, summary, scaling, held_out, held_out_target, numbers)
+
+
+def choose_scaling(
+    rule: str,
+    train: Table,
+    summary: Summary,
+    settings: TrainSettings | DenseSettings,
+    scheduler: Any,
+) -> Scaling:
+    """Return the scaling of the training rows by a rule."""
+    draw = partial(draw_rows, train, summary, settings, scheduler)
+    kept = None if train.encoding is None else train.encoding.indicates
+    return scaling_for(rule, summary, draw, kept)
 
 
 def draw_rows(

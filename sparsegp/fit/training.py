@@ -11,12 +11,17 @@ from sparsegp.fit.learning import learn
 from sparsegp.fit.metric import learn_metric, unscaled
 from sparsegp.fit.prepare import Prepared
 from sparsegp.learning.metric import NONE
+from sparsegp.math.quantiles import Quantiles
 from sparsegp.model import SparseModel
 from sparsegp.posterior import POSTERIORS, ActiveRows
+from sparsegp.posterior.limits import prior_shares
 from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.settings import TrainSettings
 from sparsegp.state import require_shapes
-from sparsegp.types import Doubles, Floats, Labels
+from sparsegp.types import Doubles, Floats, Integers, Labels
+
+MOST_DRAWN = 1000
+"""Rows that new ones are compared with."""
 
 
 @dataclass(eq=False)
@@ -24,7 +29,14 @@ class Training(SparseRun):
     """One sparse fit, stage by stage: `build`, `learn`, `select`, `finish`; or all of it by `fit`.
 
     Parameters and attributes are those of `SparseRun`.
+
+    Parameters
+    ----------
+    knows_novelty : bool
+        Whether the model is to know how new a row is.
     """
+
+    knows_novelty: bool = True
 
     def build(self) -> None:
         """Learn the metric, if the settings ask for one, and build the row blocks."""
@@ -107,10 +119,10 @@ class Training(SparseRun):
         """
         active = ActiveRows.of(self.block_settings, self.active)
         chosen = POSTERIORS[self.settings.posterior]
-        if not (keep_blocks or chosen.uses_all_rows or self.calibrate):
-            self.runtime.build(self.block_type, [])
         self.progress.start(0, "rounds", "posterior")
         weights = chosen.make(active, self)
+        drawn = self._drawn_rows()
+        x = np.concatenate(self.map_blocks("rows_at", drawn), dtype=np.float64)
         self.progress.finish()
         if not keep_blocks:
             self.runtime.build(self.block_type, [])
@@ -131,9 +143,31 @@ class Training(SparseRun):
             label=data.train.label,
             n_rows=data.summary.n,
         )
+        if self.knows_novelty:
+            model = replace(model, shares=self._shares(model, drawn, x))
         if self.store is not None:
             model.save(self.store.model_path)
         return model
+
+    def _drawn_rows(self) -> Integers:
+        """Return numbers of validation rows, or of any rows where there are none, in order."""
+        pool = np.arange(self.n_rows)
+        if self.validation.any():
+            pool = np.flatnonzero(self.validation)
+        rng = np.random.default_rng([self.settings.seed, self.n_rows])
+        return np.sort(rng.permutation(pool)[:MOST_DRAWN])
+
+    def _shares(self, model: SparseModel, drawn: Integers, x: Doubles) -> Quantiles:
+        """Return quantiles of what is left of the prior variance at rows, by their numbers.
+
+        Those that are active are judged by the other active rows of their class.
+        """
+        shares = prior_shares(model.spans, x, model.predicted_codes(x))
+        for span in model.spans:
+            _, places, own = np.intersect1d(drawn, model.rows[span.places], return_indices=True)
+            if len(own):
+                shares[places] = span.left_out_shares()[own]
+        return Quantiles.of(shares)
 
 
 def fit_rows(
@@ -166,6 +200,6 @@ def fit_rows(
         numbers=numbers,
     )
     with ThreadRuntime(1) as runtime:
-        run = Training(data, settings, runtime=runtime)
+        run = Training(data, settings, runtime=runtime, knows_novelty=False)
         run.build()
         return run.complete()

@@ -151,13 +151,14 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
     sample = replace(
         sample, X=sample.scalings[trial.scaling].apply(sample.X, settings.dtype), scalings={}
     )
-    splits = list(sample.splits(trial.rows))
+    d, splits = trial.n_active, list(sample.splits(trial.rows))
+    chosen = replace(settings, kernel=trial.kernel, n_active=d, report_every=d, metric=trial.metric)
     kernels: Sequence[Kernel] = [parse(trial.kernel)] * len(splits)
     try:
         with single_threaded_blas():
             for step in range(trial.steps + 1):
                 fits = [
-                    predict_held_out(settings, sample, split, kernel, trial.n_active)
+                    predict_held_out(chosen, sample, split, kernel)
                     for split, kernel in zip(splits, kernels, strict=True)
                 ]
                 found = joined(fits, splits)
@@ -228,7 +229,6 @@ def predict_held_out(
     sample: Sample,
     split: tuple[Integers, Integers],
     kernel: Kernel,
-    n_active: int,
 ) -> Predictions:
     """Fit scaled rows with a kernel, and return what that predicts for those held out.
 
@@ -237,9 +237,9 @@ def predict_held_out(
     """
     rows, held = split
     X, target, X_held = sample.X[rows], sample.target[rows], sample.X[held]
-    chosen = replace(settings, kernel=str(kernel), n_active=n_active, report_every=n_active)
+    chosen = replace(settings, kernel=str(kernel))
     model = fit_rows(X, target, chosen, np.arange(sample.n_classes))
-    mean, variance = model.posterior.latent(X_held)
+    mean, variance = model.posterior.latent(X_held, model.scaling.apply)
     mean = mean / model.calibration.temperature
     variance = variance * model.calibration.variance_weight
     likelihood, likeliest = MultinomialProbit(settings.n_nodes), mean.argmax(axis=1)

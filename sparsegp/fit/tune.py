@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 
 from sparsegp import memory
-from sparsegp.data import SCALINGS, Scaling, Table, table_from_arrays
+from sparsegp.data import Scaling, Table, table_from_arrays
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting, path_text
-from sparsegp.fit.prepare import Prepared, draw_rows
+from sparsegp.fit.prepare import Prepared, choose_scaling
 from sparsegp.fit.run import Run
 from sparsegp.fit.trial import draw_sample, run_trial
 from sparsegp.interrupt import StopRequest
+from sparsegp.learning.metric import NONE
 from sparsegp.learning.search import (
     ALL_RUNGS,
     GROWN,
@@ -53,11 +54,11 @@ class Tuned(Choice):
 
     Attributes
     ----------
-    kernel, scaling, n_active, nlpp, ended
+    kernel, scaling, metric, n_active, nlpp, ended
         See `Choice`.
     trials : tuple of dict
-        How each trial went, in order: number, kernel, scaling, rung, rows, n_active, steps, nlpp,
-        error, ece, seconds (of processor time) and failure.
+        How each trial went, in order: number, kernel, scaling, rung, rows, n_active, steps,
+        metric, nlpp, error, ece, seconds (of processor time) and failure.
     """
 
     trials: tuple[dict[str, Any], ...]
@@ -66,7 +67,8 @@ class Tuned(Choice):
     def chosen(self) -> dict[str, Any]:
         """The settings of a run that were chosen."""
         found = {"kernel": self.kernel, "scaling": self.scaling, "n_active": self.n_active}
-        return {name: value for name, value in found.items() if value is not None}
+        metric = {} if self.metric == NONE else {"metric": self.metric}
+        return {name: value for name, value in found.items() if value is not None} | metric
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -203,10 +205,9 @@ class Tuning(Run[Tuned]):
         data, settings = self.data, self.settings
         found = {settings.scaling: data.scaling}
         if settings.scaling == AUTO:
-            draw = functools.partial(
-                draw_rows, data.train, data.summary, settings, self.runtime.scheduler()
+            found["quantile"] = choose_scaling(
+                "quantile", data.train, data.summary, settings, self.runtime.scheduler()
             )
-            found["quantile"] = SCALINGS["quantile"](data.summary, draw)
         return found
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:

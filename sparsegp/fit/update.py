@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from sparsegp.data import Table, encode_with, summarise, table_from_arrays
+from sparsegp.blas import single_threaded_blas
 from sparsegp.data.virtual import same_settings
+from sparsegp.data.weights import LEAST_SHARE
 from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.fit.prepare import Prepared, prepare
 from sparsegp.fit.training import Training
@@ -26,7 +28,7 @@ from sparsegp.progress import Progress, require_progress
 from sparsegp.runtime import Runtime, Where, open_runtime
 from sparsegp.settings import TrainSettings
 from sparsegp.store import RunDirectory
-from sparsegp.types import Integers
+from sparsegp.types import Doubles, Integers
 
 CHECKPOINTS = 2
 """That are kept."""
@@ -170,7 +172,7 @@ def _after(
                 f"labels must be among those of the model, but {new.source} have "
                 f"{', '.join(map(quoted, unseen[:5]))} too; give the old rows, or train anew"
             )
-    place, taught, weights = model.taught()
+    place, taught, weights = _lessons(model)
     weights *= n_old / len(model.rows)
     order = np.lexsort((-weights, place))
     first = order[np.unique(place[order], return_index=True)[1]]
@@ -190,6 +192,30 @@ def _after(
         is_scaled=True,
     )
     return data, first
+
+
+def _lessons(model: SparseModel) -> tuple[Integers, Any, Doubles]:
+    """Return what the model says of its active rows, for another one to learn from.
+
+    Returns
+    -------
+    place : Integers (m,)
+        Of an active row; once for every class that it is likely to be of.
+    target : array (m,)
+        Code of the class, or the mean in a regression, standardised.
+    share : Doubles (m,)
+        Probability of the class; those of a row sum to one.
+    """
+    x = np.asarray(model.active.x, dtype=np.float64)
+    with single_threaded_blas():
+        mean, variance = model.posterior.latent(x)
+        if model.is_regression:
+            return np.arange(len(x)), mean[:, 0], np.ones(len(x))
+        share = np.exp(model.calibration.log_probabilities(model.likelihood, mean, variance))
+    share[share < min(LEAST_SHARE, 1.0 / len(model.classes))] = 0.0
+    share /= share.sum(axis=1, keepdims=True)
+    place, target = np.nonzero(share)
+    return place, target, share[place, target]
 
 
 def _joined(old: Table, new: Table, *inputs: Any) -> Table:

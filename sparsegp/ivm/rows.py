@@ -207,6 +207,11 @@ class Block(ABC):
         """Return the scaled inputs and targets of the validation rows."""
         return self.X[self.validation], self.labels[self.validation]
 
+    def rows_at(self, rows: Integers) -> Floats:
+        """Return the scaled inputs of those of some rows, by their numbers, that it holds."""
+        places = rows - self.first_row
+        return self.X[places[(places >= 0) & (places < self.n_rows)]]
+
     def labelled_rows(self) -> tuple[Floats, NDArray[Any]]:
         """Return the scaled inputs and targets of all rows."""
         return self.X[: self.n_rows], self.labels[: self.n_rows]

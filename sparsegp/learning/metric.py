@@ -29,6 +29,8 @@ from sparsegp.types import Doubles, Floats
 
 NONE = "none"
 """The text that asks for no metric."""
+FULL = "full"
+"""The text that asks for one, by the usual numbers."""
 MOST_COLUMNS = 256
 """With more columns a matrix of them is chance, and takes too long."""
 
@@ -58,7 +60,7 @@ class Metric(Checked):
         except ValueError:
             name, values, named = "", None, {}
         known = [each.name for each in fields(cls)]
-        if name != "full" or len(values or ()) > len(known):
+        if name != FULL or len(values or ()) > len(known):
             raise SettingsError(
                 f"metric must be none, full or such as 'full(rounds=3, power=0.5)', got "
                 f"{quoted(text)}"

@@ -3,7 +3,8 @@
 1. Candidates are tried on few rows. A tuning goes on by successive halving, with the best and their
    neighbours on more rows (Jamieson & Talwalkar 2016, https://arxiv.org/abs/1502.07943); the last
    size serves twice.
-2. The best that allow it get a length scale for every column (learning/relevances.py).
+2. The best that allow it get a length scale for every column (learning/relevances.py); and the
+   best that sees distances alone, a metric (learning/metric.py).
 3. What is best now has to lead the kernel of the settings by more than a standard error.
 4. Where the number of active rows is open, it is doubled as long as that pays.
 
@@ -16,10 +17,13 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 
-from sparsegp.learning.space import MOST_COLUMNS, Candidates
+from sparsegp.kernels import parse
+from sparsegp.learning.metric import FULL, NONE, sees_columns
+from sparsegp.learning.space import MOST_COLUMNS, Candidate, Candidates
 from sparsegp.posterior.early_stopping import paired_difference
 from sparsegp.types import Doubles
 
@@ -33,15 +37,15 @@ BRIEF_ROWS, BRIEF_ACTIVE = 3000, 300
 """The same of a brief search."""
 SHARES = (4, 2, 1, 1)
 """Of the trials of a tuning, for each rung."""
-LEAST_TRIALS = 2 * len(SHARES) + 3
-"""Of a tuning: with fewer none is spent on relevances."""
 ROWS_A_COLUMN, LEAST_FOR_COLUMNS = 2, 100
-"""With fewer rows for each column, or fewer in all, relevances are chance."""
+"""With fewer rows for each column, or fewer in all, relevances and metrics are chance."""
 LEAST_FOR_SEARCH = 60
 """With fewer rows a brief search finds chance."""
-STEPS, REFINED, FINALISTS = 2, 3, 2
-"""Fits anew with the relevances of the one before; how many candidates are given that; and how many
-take part in the first size of more active rows."""
+STEPS, REFINED, FINALISTS = 2, 4, 2
+"""Fits anew with the relevances of the one before; how many candidates are given that, or a metric;
+and how many take part in the first size of more active rows."""
+LEAST_TRIALS = 2 * len(SHARES) + REFINED
+"""Of a tuning: with fewer none is spent on relevances and metrics."""
 GROWN, ENOUGH = (1000, 2000, 4000), 2000
 """Active rows, where their number is open; and up to how many more of them need not lead."""
 ALL_RUNGS, OUT_OF_TIME = "all rungs", "max_seconds"
@@ -70,6 +74,8 @@ class Trial:
     n_active : int
     steps : int
         Times that length scales for every column are learnt, from the kernel on; 0 for none.
+    metric : str
+        That is learnt by the fit.
     """
 
     number: int
@@ -79,6 +85,15 @@ class Trial:
     rows: int
     n_active: int
     steps: int = 0
+    metric: str = NONE
+
+    @classmethod
+    def of(
+        cls, number: int, candidate: Candidate, rung: int, rows: int, n_active: int, steps: int = 0
+    ) -> "Trial":
+        """Return the trial of a candidate."""
+        kernel, scaling, metric = candidate
+        return cls(number, kernel, scaling, rung, rows, n_active, steps, metric)
 
 
 @dataclass(frozen=True)
@@ -144,7 +159,7 @@ class Plan:
     ----------
     rungs : sequence of Rung
     by_column : bool
-        Whether length scales for every column are learnt.
+        Whether length scales for every column, and a metric, are learnt.
     grown : sequence of Rung
         Sizes, of one trial each, by which the number of active rows grows.
     """
@@ -228,6 +243,7 @@ class Choice:
         Text in full precision.
     scaling : str
         Rule of scaling.
+    metric : str
     n_active : int or None
         Active rows, where their number was open.
     nlpp : float or None
@@ -238,6 +254,7 @@ class Choice:
 
     kernel: str
     scaling: str
+    metric: str
     n_active: int | None
     nlpp: float | None
     ended: str
@@ -294,7 +311,7 @@ class Search:
                 numbers = candidates.neighbours(ranking, rung.count or 0, self.outcomes)
             else:
                 numbers = candidates.best_and_neighbours(ranking, rung.count or 0)
-            trials = [Trial(n, *candidates.known[n], place, *size) for n in numbers]
+            trials = [Trial.of(n, candidates.known[n], place, *size) for n in numbers]
             found = self.try_out(trials, f"trials of {rung.rows} rows")
             complete = len(found) == len(trials)
             if complete or place == 0:
@@ -305,19 +322,26 @@ class Search:
         return True
 
     def refine(self) -> bool:
-        """Learn a length scale for every column, from the best smooth and two rough kernels."""
+        """Learn a length scale for every column, from the best smooth and two rough kernels.
+
+        And a metric, from the best that sees distances alone.
+        """
         known = self.candidates.known
         able = [n for n in self._ranking() if WIDENS.search(known[n].kernel)]
         rough = [n for n in able if ROUGH.search(known[n].kernel)]
-        kept = [*rough[: REFINED - 1], *[n for n in able if n not in rough][:1]]
-        starts = sorted(kept, key=able.index)
+        kept = [*rough[: REFINED - 2], *[n for n in able if n not in rough][:1]]
+        starts = [(known[n], STEPS) for n in sorted(kept, key=able.index)]
+        alike = (known[n] for n in self._ranking() if not sees_columns(parse(known[n].kernel)))
+        starts += [(each._replace(metric=FULL), 0) for each in islice(alike, 1)]
         if not (self.plan.by_column and starts):
             return True
         rung = self.plan.rungs[-1]
-        size = (len(self.plan.rungs), rung.rows, rung.n_active, STEPS)
-        trials = [Trial(len(known) + i, *known[n], *size) for i, n in enumerate(starts)]
-        found = self.try_out(trials, "searches for a length scale for every column")
-        known.extend(known[n] for n in starts)
+        size = (len(self.plan.rungs), rung.rows, rung.n_active)
+        trials = [
+            Trial.of(len(known) + i, each, *size, steps) for i, (each, steps) in enumerate(starts)
+        ]
+        found = self.try_out(trials, "searches for a length scale for every column, or a metric")
+        known.extend(each for each, _ in starts)
         self.outcomes.update(found)
         return len(found) == len(trials)
 
@@ -358,24 +382,25 @@ class Search:
         """Return the winner, and what is nearly as good."""
         best, known = self.outcomes[self.winner], self.candidates.known
         near = [n for n in self._ranking() if not best.leads(self.outcomes[n], 2.0)]
-        others = {(self.outcomes[n].kernel, known[n].scaling): n for n in reversed(near)}
-        others.pop((best.kernel, known[self.winner].scaling), None)
+        others = {(self.outcomes[n].kernel, *known[n][1:]): n for n in reversed(near)}
+        others.pop((best.kernel, *known[self.winner][1:]), None)
         return [self.winner, *sorted(others.values(), key=near.index)][:FINALISTS]
 
     def _grown(self, number: int, place: int, rung: Rung) -> Trial:
         """Return the trial of a candidate with more active rows."""
-        kernel, scaling = self.outcomes[number].kernel, self.candidates.known[number].scaling
+        candidate = self.candidates.known[number]._replace(kernel=self.outcomes[number].kernel)
         size = (len(self.plan.rungs) + 1 + place, rung.rows, rung.n_active)
-        widens = place == 0 and self.plan.by_column and WIDENS.search(kernel)
-        return Trial(number, kernel, scaling, *size, int(bool(widens)))
+        learns = place == 0 and self.plan.by_column and candidate.metric == NONE
+        widens = learns and WIDENS.search(candidate.kernel)
+        return Trial.of(number, candidate, *size, int(bool(widens)))
 
     def choice(self, ended: str) -> Choice:
         """Return what the search has led to."""
-        kernel, scaling = self.candidates.known[self.winner]
-        found = self.outcomes.get(self.winner)
+        known, found = self.candidates.known[self.winner], self.outcomes.get(self.winner)
         if found is None:
-            return Choice(kernel, scaling, self.n_active, None, ended)
-        return Choice(found.kernel, scaling, self.n_active, found.nlpp, ended)
+            return Choice(*known, self.n_active, None, ended)
+        known = known._replace(kernel=found.kernel)
+        return Choice(*known, self.n_active, found.nlpp, ended)
 
     def _ranking(self) -> list[int]:
         """Return the best first; failures come last, equals in the order in which they came up."""

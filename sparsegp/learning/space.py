@@ -15,6 +15,7 @@ import numpy as np
 from scipy.stats import qmc
 
 from sparsegp.kernels import Kernel, parse
+from sparsegp.learning.metric import NONE
 from sparsegp.types import Doubles
 
 FAMILIES = ("rbf", "matern32", "matern52", "laplace", "additive")
@@ -26,10 +27,11 @@ MOST_COLUMNS = 256
 
 
 class Candidate(NamedTuple):
-    """A kernel, as its complete text, and the rule by which inputs are scaled for it."""
+    """A kernel, as its complete text, the rule by which inputs are scaled for it, and a metric."""
 
     kernel: str
     scaling: str
+    metric: str = NONE
 
 
 class Point(NamedTuple):

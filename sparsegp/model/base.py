@@ -15,12 +15,16 @@ from sparsegp.dense import Component
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.kernels import Kernel, brief, relevances
 from sparsegp.likelihoods import Gaussian, Likelihood
+from sparsegp.math.quantiles import Quantiles
+from sparsegp.model.explain import Explanation
 from sparsegp.model.rows import map_rows
 from sparsegp.posterior.base import ActiveRows, Calibration
+from sparsegp.posterior.limits import label_sets
 from sparsegp.state import GREATEST, from_arrays, to_arrays
 from sparsegp.store import MODEL, MODEL_FILE, RUN_FILE, file_of, read_file, restoring, write_file
 from sparsegp.types import Doubles, Floats, Integers, Labels
 
+ONLY_SPARSE = "{} are of models of active rows alone; train without `method`"
 FAR = 1e75
 """Scaled inputs beyond this are taken for it: their squares would overflow."""
 
@@ -112,6 +116,11 @@ class Model(ABC):
         return len(self.scaling.shift)
 
     @property
+    def inputs(self) -> tuple[str, ...] | None:
+        """Names of the columns that new rows must have; None where they have none."""
+        return self.names if self.encoding is None else self.encoding.inputs
+
+    @property
     def n_latent(self) -> int:
         """Latent values of a row: one, or one a class."""
         return self.likelihood.n_latent(len(self.classes))
@@ -147,20 +156,30 @@ class Model(ABC):
         """How much each column matters, (p,), by the length scales; they sum to 1.
 
         None where the kernels have no length scale for every column, and there is no metric. See
-        `sparsegp.kernels.relevances`; standard deviations are those of the rows that the model
-        holds, or one where the columns were scaled to that. Under a metric M, that of a column is
+        `sparsegp.kernels.relevances`, and `deviations`. Under a metric M, that of a column is
         proportional to its standard deviation times the norm of its row in M.
         """
-        x, mixing = self._rows_held, self.scaling.mixing
-        if mixing is not None:
-            x = np.linalg.solve(mixing.T, x.T).T
-        deviations = np.where(x.max(axis=0) > x.min(axis=0), x.std(axis=0, dtype=np.float64), 0.0)
-        if self.scaling.has_unit_variance:
-            deviations = np.sign(deviations)
+        mixing, deviations = self.scaling.mixing, self.deviations
         if mixing is None:
             return relevances(self._kernels_of_samples, deviations)
         shares = deviations * np.linalg.norm(mixing, axis=1)
         return np.asarray(shares / (shares.sum() or 1.0))
+
+    @property
+    def rows_unmixed(self) -> Floats:
+        """Scaled training rows that it holds, (d, p), before a metric mixes their columns."""
+        x, mixing = self._rows_held, self.scaling.mixing
+        return x if mixing is None else np.linalg.solve(mixing.T, x.T).T
+
+    @property
+    def deviations(self) -> Doubles:
+        """Standard deviations of the scaled columns, (p,), among `rows_unmixed`.
+
+        One for columns that were scaled to that.
+        """
+        x = self.rows_unmixed
+        found = np.where(x.max(axis=0) > x.min(axis=0), x.std(axis=0, dtype=np.float64), 0.0)
+        return np.where(self.scaling.has_unit_variance, np.sign(found), found)
 
     @property
     def _kernels_of_samples(self) -> Sequence[Kernel]:
@@ -271,6 +290,68 @@ class Model(ABC):
         if hasattr(log_proba, "dask"):
             return log_proba.map_blocks(best, dtype=classes.dtype, drop_axis=1)
         return best(log_proba)
+
+    # -- reasons and limits ------------------------------------------------------------------------
+
+    def explain(self, X: Any, most: int = 5) -> list[Explanation]:
+        """Return why each row is predicted as it is, a list of n explanations.
+
+        Each has the class that is most probable and its strongest rival, the active rows that speak
+        most for the one and for the other, and the columns that would move the difference most.
+
+        Parameters
+        ----------
+        X : array (n, p), or a data frame
+        most : int
+            Active rows on either side, and columns.
+
+        Raises
+        ------
+        SettingsError
+            If the model is dense or a regression.
+        DataError
+            As for `latent_mean_and_variance`.
+        """
+        raise SettingsError(ONLY_SPARSE.format("explanations"))
+
+    def novelty(self, X: Any) -> Any:
+        """Return how new each row is (n,), from 0 to 1.
+
+        It is the share of validation rows that the active rows of the predicted class know more of:
+        of whose prior variance they leave less. Of rows like those 1 % are at 0.99 or above. See
+        `sparsegp.posterior.limits`.
+
+        Raises
+        ------
+        SettingsError
+            If the model is dense, or of a version that did not know this.
+        DataError
+            As for `latent_mean_and_variance`.
+        """
+        raise SettingsError(ONLY_SPARSE.format("novelty"))
+
+    def predict_set(self, X: Any, coverage: float = 0.95) -> Any:
+        """Return which classes are in the label set of each row, bool (n, K).
+
+        A set holds the true class with probability `coverage` or more, on the average over rows
+        like the validation rows (split conformal prediction). See `sparsegp.posterior.limits`.
+
+        Raises
+        ------
+        SettingsError
+            If the model had too few validation rows for this coverage, or none, as dense ones.
+        DataError
+            As for `latent_mean_and_variance`.
+        """
+        proba = self.predict_proba(X)
+        if hasattr(proba, "dask"):
+            return proba.map_blocks(label_sets, self.scores, coverage, dtype=np.bool_)
+        return label_sets(proba, self.scores, coverage)
+
+    @property
+    def scores(self) -> Quantiles | None:
+        """Quantiles of the conformal scores of validation rows, where there were any."""
+        return None
 
     def _latent_pair(self, X: Any) -> Doubles:
         mean, variance = self._latent(X)

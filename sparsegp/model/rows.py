@@ -32,6 +32,7 @@ def map_rows(model: "Model", method: str, X: Any, columns: int) -> Any:
     if is_frame(X):
         X = as_pandas(X)
         if model.encoding is not None:
+            model.encoding.count_unknown(X, "X")
             X = model.encoding.apply(X, "X")
     found = column_names(getattr(X, "columns", ()))
     if model.names is not None and found is not None and found != model.names:

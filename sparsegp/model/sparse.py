@@ -11,16 +11,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from numpy.typing import NDArray
-
 from sparsegp.blas import limit_this_thread, single_threaded_blas
-from sparsegp.data.weights import LEAST_SHARE
-from sparsegp.errors import DataError
+from sparsegp.errors import DataError, SettingsError
+from sparsegp.math.quantiles import Quantiles
 from sparsegp.model.base import Model
+from sparsegp.model.explain import Explanation, explain
+from sparsegp.model.rows import map_rows
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights
+from sparsegp.posterior.limits import Span, prior_shares, spans_of
 from sparsegp.posterior.predict import Posterior
 from sparsegp.runtime.threads import usable_cpus
 from sparsegp.types import Doubles, Floats, Integers
+
+MANY = 4096
+"""Rows whose novelty is found at a time."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -33,6 +37,9 @@ class SparseModel(Model):
         Kernels, likelihood and scaled active rows.
     weights : PosteriorWeights
         The posterior over their weights.
+    shares : Quantiles, optional
+        Of the shares of the prior variance left at rows that it did not learn from
+        (posterior/limits.py).
     **common
         See `Model`.
     """
@@ -41,6 +48,7 @@ class SparseModel(Model):
 
     active: ActiveRows
     weights: PosteriorWeights
+    shares: Quantiles | None = None
 
     def __post_init__(self) -> None:
         active, gain = self.active, self.weights.gain or ()
@@ -61,6 +69,19 @@ class SparseModel(Model):
         with single_threaded_blas():  # the same bits on any number of processors
             return Posterior.from_weights(self.active, self.weights)
 
+    @cached_property
+    def spans(self) -> list[Span]:
+        """The active rows of every class (posterior/limits.py)."""
+        with single_threaded_blas():
+            return spans_of(self.active, len(self.classes))
+
+    def predicted_codes(self, x: Doubles) -> Integers:
+        """Return the codes of the most probable classes of scaled rows x (n, p), (n,)."""
+        if self.is_regression:
+            return np.zeros(len(x), np.int64)
+        logs = self.calibration.log_probabilities(self.likelihood, *self.posterior.latent(x))
+        return np.asarray(logs.argmax(axis=1))
+
     @property
     def _prior(self) -> ActiveRows:
         return self.active
@@ -79,38 +100,34 @@ class SparseModel(Model):
         """How latent values become probabilities."""
         return self.weights.calibration
 
-    def taught(self) -> tuple[Integers, NDArray[Any], Doubles]:
-        """Return what the model says of its active rows, for another one to learn from.
-
-        Returns
-        -------
-        place : Integers (m,)
-            Of an active row; once for every class that it is likely to be of.
-        target : array (m,)
-            Code of the class, or the mean in a regression, standardised.
-        share : Doubles (m,)
-            Probability of the class; those of a row sum to one.
-        """
-        x = np.asarray(self.active.x, dtype=np.float64)
-        mean, variance = self.posterior.latent(x)
-        if self.is_regression:
-            return np.arange(len(x)), mean[:, 0], np.ones(len(x))
-        share = np.exp(self._calibrated(mean, variance))
-        share[share < min(LEAST_SHARE, 1.0 / len(self.classes))] = 0.0
-        share /= share.sum(axis=1, keepdims=True)
-        place, target = np.nonzero(share)
-        return place, target, share[place, target]
+    @property
+    def scores(self) -> Quantiles | None:
+        """Quantiles of the conformal scores of validation rows."""
+        return self.weights.scores
 
     def _latent(self, X: Any) -> tuple[Doubles, Doubles]:
         with ThreadPoolExecutor(usable_cpus(), initializer=limit_this_thread) as executor:
             return self.posterior.latent(X, self._scaled, executor)
 
     def _log_probabilities(self, X: Any) -> Doubles:
-        return self._calibrated(*self._latent(X))
+        return self.calibration.log_probabilities(self.likelihood, *self._latent(X))
 
-    def _calibrated(self, mean: Doubles, variance: Doubles) -> Doubles:
-        """Return log class probabilities, (n, K), of latent means and variances."""
-        temperature, weight = self.calibration.temperature, self.calibration.variance_weight
-        return self.likelihood.tempered(temperature).log_probabilities(
-            mean / temperature, weight * variance
-        )
+    def _inputs(self, X: Any) -> Doubles:
+        """Return the inputs as they are before scaling."""
+        return np.asarray(X, np.float64)
+
+    def _novelty(self, X: Any) -> Doubles:
+        assert self.shares is not None  # asked for before
+        tiles = (self._scaled(X[start : start + MANY]) for start in range(0, len(X), MANY))
+        shares = [prior_shares(self.spans, x, self.predicted_codes(x)) for x in tiles]
+        return self.shares.below(np.concatenate(shares))[:, np.newaxis]
+
+    def novelty(self, X: Any) -> Any:
+        """Return how new each row is (n,), from 0 to 1; see `Model.novelty`."""
+        if self.shares is None:
+            raise SettingsError("the model is of an older version, without novelty; train it anew")
+        return map_rows(self, "_novelty", X, 1)[:, 0]
+
+    def explain(self, X: Any, most: int = 5) -> list[Explanation]:
+        """Return why each row is predicted as it is; see `Model.explain`."""
+        return explain(self, X, most)

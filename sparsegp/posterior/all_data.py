@@ -22,17 +22,20 @@ the means. Then these rows join, and the ascent is made once more with all. Wher
 for that the scale alone is learnt (posterior/folds.py), and the variance is left out.
 """
 
+import functools
 import logging
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from sparsegp.math.lbfgs import Ascent
+from sparsegp.math.quantiles import Quantiles
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
-from sparsegp.posterior.calibration import fit, latent_validation
+from sparsegp.posterior.calibration import fit_by_slopes, latent_validation
 from sparsegp.posterior.early_stopping import Search, scale_of
 from sparsegp.posterior.folds import best_scale
+from sparsegp.posterior.limits import conformal_scores
 from sparsegp.posterior.objective import Problem
 from sparsegp.state import from_arrays, require_shapes
 from sparsegp.types import Doubles
@@ -69,7 +72,8 @@ def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
         "validation_nlpp": plan.validation_nlpp,
     }
     logger.info("posterior all: %s", report)
-    return problem.weights(ascent.point, plan.calibration, report)
+    weights = problem.weights(ascent.point, plan.calibration, report)
+    return replace(weights, scores=plan.scores)
 
 
 @dataclass(frozen=True)
@@ -83,11 +87,14 @@ class Plan:
         At which it stops, at the latest.
     validation_nlpp : dict
         Mean negative log predictive probability of the validation rows, for each prior scale.
+    scores : Quantiles, optional
+        Theirs, before they join (posterior/limits.py).
     """
 
     calibration: Calibration = MEAN_ONLY
     rounds: int = MAX_ROUNDS
     validation_nlpp: dict[str, float] = field(default_factory=dict)
+    scores: Quantiles | None = None
 
 
 @dataclass
@@ -136,8 +143,9 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
         rows.report(state, state.searched, validation_nlpp=nlpp)
 
     if len(rows.folds):
-        scale, tried = best_scale(problem.active, rows, report)
-        return Plan(replace(MEAN_ONLY, prior_scale=scale), validation_nlpp=tried)
+        scale, tried, scores = best_scale(problem.active, rows, report)
+        calibration = replace(MEAN_ONLY, prior_scale=scale)
+        return Plan(calibration, validation_nlpp=tried, scores=scores)
     search, small = state.search, rows.tolerance * rows.n_rows
     problem.joined = False
     while not search.over:
@@ -151,9 +159,9 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
     best = search.best
     assert best is not None  # over
     problem.set_scale(best.scale)
-    calibration = calibrate(problem, best.point, best.scale)
+    calibration, scores = calibrate(problem, best.point, best.scale)
     tried = {f"{scale_of(step):.4g}": nlpp for step, nlpp in search.tried}
-    return Plan(calibration, best.rounds, tried)
+    return Plan(calibration, best.rounds, tried, scores)
 
 
 def _climb(problem: Problem, rows: Rows, state: Ascents, most: int) -> Ascent:
@@ -171,19 +179,39 @@ def _climb(problem: Problem, rows: Rows, state: Ascents, most: int) -> Ascent:
     return ascent
 
 
-def calibrate(problem: Problem, c: Doubles, scale: float) -> Calibration:
-    """Return temperature and variance weight that suit the validation rows best, given `PRIOR`."""
+def calibrate(problem: Problem, c: Doubles, scale: float) -> tuple[Calibration, Quantiles]:
+    """Return temperature and variance weight that suit the validation rows best, given `PRIOR`.
+
+    With them come the quantiles of the scores of these rows, so calibrated.
+    """
     weights = problem.weights(c, Calibration(prior_scale=scale), {})
     mean, variance, target = latent_validation(problem.active, problem.rows, weights)
-    means, likelihood = mean.astype(np.float32), cast("Any", problem.active.likelihood)
+    log_z = functools.partial(log_z_and_slopes, problem.active.likelihood, mean, variance, target)
+    calibration = Calibration(*fit_by_slopes(log_z, PRIOR), scale)
+    logs = calibration.log_probabilities(problem.active.likelihood, mean, variance)
+    return calibration, conformal_scores(logs, target)
 
-    def log_z(temperature: float, weight: float) -> Doubles:
-        found: Doubles
-        if variance.shape[1] == 1:
-            shrink = 1.0 / (temperature * np.sqrt(1.0 + weight * variance))
-            found, _ = likelihood.mean_gradient(means * shrink.astype(np.float32), target)
-        else:
-            found = likelihood.log_z(mean / temperature, weight * variance, target)
-        return found
 
-    return Calibration(*fit(log_z, PRIOR), scale)
+def log_z_and_slopes(
+    likelihood: Any,
+    mean: Doubles,
+    variance: Doubles,
+    target: Any,
+    temperature: float,
+    weight: float,
+) -> tuple[Doubles, Doubles]:
+    """Return log Z of rows (n,), and the slopes of its sum in the logarithms of the last two, (2,).
+
+    Where the classes share the variance only the ratio of means and standard deviation matters.
+    """
+    widened = weight * variance
+    if variance.shape[1] > 1:
+        moments = likelihood.moments(mean / temperature, widened, target)
+        along = (moments.slope * mean).sum(axis=1) / temperature
+        spread = 0.5 * (widened * (moments.slope**2 - moments.curvature)).sum(axis=1)
+        return moments.log_z, np.array([-along.sum(), spread.sum()])
+    ratio = (mean / (temperature * np.sqrt(1.0 + widened))).astype(np.float32)
+    log_z, slope = likelihood.mean_gradient(ratio, target)
+    along = (slope * ratio).sum(axis=1, dtype=np.float64)
+    spread = 0.5 * along * (widened / (1.0 + widened))[:, 0]
+    return log_z, np.array([-along.sum(), -spread.sum()])

@@ -19,6 +19,7 @@ from sparsegp.ivm.rows import BlockSettings
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods import Likelihood
 from sparsegp.math.linalg import lower_cholesky
+from sparsegp.math.quantiles import Quantiles
 from sparsegp.state import TRIANGLES
 from sparsegp.types import Doubles, Floats, Integers
 
@@ -107,6 +108,14 @@ class Calibration:
             if not least <= value < np.inf:
                 raise SettingsError(f"{name} must be a number from {least:g} on, got {value}")
 
+    def log_probabilities(
+        self, likelihood: Likelihood, mean: Doubles, variance: Doubles
+    ) -> Doubles:
+        """Return log class probabilities (n, K) of latent means (n, R) and variances (n, C)."""
+        return likelihood.tempered(self.temperature).log_probabilities(
+            mean / self.temperature, self.variance_weight * variance
+        )
+
 
 @dataclass(frozen=True)
 class PosteriorWeights:
@@ -123,12 +132,15 @@ class PosteriorWeights:
     calibration : Calibration
     report : dict
         What happened on the way, plain JSON.
+    scores : Quantiles, optional
+        Of rows that it was not learnt from (posterior/limits.py).
     """
 
     coefficients: Sequence[Doubles]
     gain: Sequence[Doubles] | None = field(default=None, metadata=TRIANGLES)
     calibration: Calibration = Calibration()
     report: dict[str, Any] = field(default_factory=dict)
+    scores: Quantiles | None = None
 
 
 class Rows(Protocol):

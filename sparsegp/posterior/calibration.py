@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 
 from sparsegp.likelihoods.base import Likelihood
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
+from sparsegp.posterior.limits import conformal_scores
 from sparsegp.posterior.predict import Posterior
 from sparsegp.types import Doubles
 
@@ -18,6 +19,10 @@ Prior: TypeAlias = tuple[Doubles, Doubles]
 PRIOR: Prior = np.log([1.0, 0.5]), np.array([0.5, 1.0])
 """For sites of active rows: these learn from few rows, and how wrong their variance is depends on
 how few."""
+
+GTOL = 0.01
+"""Slope at which `fit_by_slopes` ends: less than 1e-4 nats are missing, in the sum over all rows,
+and what is left is near the noise of single precision."""
 
 
 def with_calibration(active: ActiveRows, rows: Rows, weights: PosteriorWeights) -> PosteriorWeights:
@@ -34,7 +39,9 @@ def with_calibration(active: ActiveRows, rows: Rows, weights: PosteriorWeights) 
     calibration = Calibration(temperature, weight)
     nlpp = -float(log_z(temperature, weight).mean())
     report = {**weights.report, **asdict(calibration), "validation_nlpp": nlpp}
-    return PosteriorWeights(weights.coefficients, weights.gain, calibration, report)
+    logs = calibration.log_probabilities(active.likelihood, mean, variance)
+    scores = conformal_scores(logs, target)
+    return PosteriorWeights(weights.coefficients, weights.gain, calibration, report, scores)
 
 
 def latent_validation(
@@ -68,4 +75,27 @@ def fit(log_z: Callable[[float, float], Doubles], prior: Prior) -> tuple[float, 
 
     found = minimize(loss, centre, method="Nelder-Mead", options={"xatol": 0.01, "fatol": 0.01})
     temperature, weight = np.exp(found.x)
+    return float(temperature), float(weight)
+
+
+def fit_by_slopes(
+    log_z: Callable[[float, float], tuple[Doubles, Doubles]], prior: Prior
+) -> tuple[float, float]:
+    """Return what `fit` does, in a tenth of the evaluations.
+
+    Parameters
+    ----------
+    log_z : callable
+        From temperature and variance weight to the log predictive probabilities, (n,), and the
+        slopes of their sum in the logarithms of both, (2,).
+    prior : Prior
+    """
+    centre, spread = prior
+
+    def loss(scores: Doubles) -> tuple[float, Doubles]:
+        each, slopes = log_z(*np.exp(centre + spread * scores))
+        return float(scores @ scores) / 2.0 - float(each.sum()), scores - spread * slopes
+
+    found = minimize(loss, np.zeros(2), jac=True, method="BFGS", options={"gtol": GTOL})
+    temperature, weight = np.exp(centre + spread * found.x)
     return float(temperature), float(weight)

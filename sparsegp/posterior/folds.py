@@ -23,8 +23,10 @@ from typing import Any
 import numpy as np
 
 from sparsegp.math.linalg import solve_lower
+from sparsegp.math.quantiles import Quantiles
 from sparsegp.posterior.base import ActiveRows, Rows
 from sparsegp.posterior.early_stopping import FARTHEST, PATIENCE, scale_of
+from sparsegp.posterior.limits import conformal_scores
 from sparsegp.posterior.objective import Problem
 from sparsegp.types import Doubles
 
@@ -77,19 +79,24 @@ class Folds(Problem):
         gradient = np.stack([w @ part for w, part in zip(self.features, parts, strict=True)])
         return float(log_z[counts].sum()), gradient
 
-    def judge(self, c: Doubles) -> tuple[float, float]:
-        """Return the nlpp of the rows by the folds without them, and with the row thought of."""
+    def judge(self, c: Doubles) -> tuple[float, float, Doubles]:
+        """Return the nlpp of the rows by the folds without them, and with the row thought of.
+
+        Third come these latent means of the rows, (n, K).
+        """
         mean, none, n = self.means(c), np.zeros((len(self.target), 1)), len(self.target)
         left_out = mean[np.arange(n), self.folds]
         nlpp = -float(self.active.likelihood.log_z(left_out, none, self.target).mean())
         thought_of = self.active.likelihood.log_probabilities(mean[:, -1], none)
-        return nlpp, (n * nlpp - float(thought_of.mean())) / (n + 1)
+        return nlpp, (n * nlpp - float(thought_of.mean())) / (n + 1), left_out
 
 
 def best_scale(
     active: ActiveRows, rows: Rows, report: Callable[[float], None]
-) -> tuple[float, dict[str, float]]:
+) -> tuple[float, dict[str, float], Quantiles]:
     """Return the factor of the prior variance, and the nlpp of left-out rows for each one tried.
+
+    Third come the quantiles of the scores of left-out rows with that factor (posterior/limits.py).
 
     Parameters
     ----------
@@ -108,12 +115,13 @@ def best_scale(
         for _ in range(MAX_ROUNDS):
             if ascent.step(problem.value_and_gradient, problem.solve, problem.resolution) <= small:
                 break
-        nlpp, loss = problem.judge(ascent.point)
+        nlpp, loss, mean = problem.judge(ascent.point)
         tried[f"{scale:.4g}"] = nlpp
         report(nlpp)
         waited = 0 if loss < least else waited + 1
         if waited == 0:
-            best, least = scale, loss
+            best, least, left_out = scale, loss, mean
         elif waited == PATIENCE:
             break
-    return best, tried
+    logs = active.likelihood.log_probabilities(left_out, np.zeros((len(left_out), 1)))
+    return best, tried, conformal_scores(logs, problem.target)

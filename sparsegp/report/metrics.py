@@ -68,12 +68,28 @@ class Evaluation:
     confidence: Doubles
     right: Booleans
 
+    @property
+    def precision(self) -> Doubles:
+        """Share of right rows among those predicted to be of each class, (K,); NaN of none."""
+        return _shares(np.diag(self.confusion), self.confusion.sum(axis=0))
+
+    @property
+    def recall(self) -> Doubles:
+        """Share of right rows among those of each class, (K,); NaN of none."""
+        return _shares(np.diag(self.confusion), self.confusion.sum(axis=1))
+
     def to_json(self) -> dict[str, Any]:
         """Return plain numbers, texts and lists of classes; what is not finite is None."""
         names = ("n", "n_unseen", "error", "nlpp", "brier", "ece")
         figures = {name: finite(getattr(self, name)) for name in names}
         tables = {"confusion": self.confusion.tolist(), "classes": self.classes.tolist()}
+        for name in ("precision", "recall"):
+            tables[name] = [finite(share) for share in getattr(self, name).tolist()]
         return figures | tables
+
+
+def _shares(some: Integers, of: Integers) -> Doubles:
+    return np.divide(some, of, out=np.full(len(of), math.nan, np.float64), where=of > 0)
 
 
 def evaluate(

@@ -10,9 +10,13 @@ import numpy as np
 
 from sparsegp.errors import SettingsError, StoreError, visible
 from sparsegp.report.metrics import Evaluation, rejecting, reliability
+from sparsegp.report.two_classes import TwoClasses
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+Draw = Callable[["Figure"], None]
+"""What draws a picture."""
 
 LEAST_KEPT = 20
 """The error of fewer rows than this is not drawn: one row would move it by more than 5 %."""
@@ -31,6 +35,7 @@ def evaluation_pictures(
     evaluation: Evaluation | None,
     folder: str | os.PathLike[str],
     relevances: Mapping[str, float] | None = None,
+    two: TwoClasses | None = None,
 ) -> list[Path]:
     """Draw an evaluation, and what is given of the model, as .png files.
 
@@ -42,6 +47,8 @@ def evaluation_pictures(
         Made if it is not there.
     relevances : mapping, optional
         Of the columns by name, the largest first; may be empty.
+    two : TwoClasses, optional
+        Figures of a positive class.
 
     Returns
     -------
@@ -54,19 +61,27 @@ def evaluation_pictures(
     StoreError
         If a picture cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise SettingsError(
-            'pictures need matplotlib; install it by pip install "sparsegp[plot]"'
-        ) from None
-    draw: dict[str, Callable[[Figure], None]] = {}
+    draw: dict[str, Draw] = {}
     if evaluation is not None:
         draw["reliability"] = partial(_reliability, evaluation=evaluation)
         draw["error-reject"] = partial(_error_reject, evaluation=evaluation)
         draw["confusion"] = partial(_confusion, evaluation=evaluation)
     if relevances:
         draw["relevances"] = partial(_relevances, shares=relevances)
+    if two is not None:
+        draw["roc"] = partial(_roc, two=two)
+        draw["precision-recall"] = partial(_precision_recall, two=two)
+    return draw_all(draw, folder)
+
+
+def draw_all(draw: Mapping[str, Draw], folder: str | os.PathLike[str]) -> list[Path]:
+    """Draw pictures by their names; see `evaluation_pictures` for what it raises."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise SettingsError(
+            'pictures need matplotlib; install it by pip install "sparsegp[plot]"'
+        ) from None
     for name, function in draw.items():
         figure, path = Figure(dpi=150, layout="constrained"), Path(folder, f"{name}.png")
         function(figure)
@@ -81,7 +96,7 @@ def evaluation_pictures(
 
 def _relevances(figure: "Figure", shares: Mapping[str, float]) -> None:
     """Draw a bar for each of the most relevant columns, the largest at the top."""
-    names = [_plain(name) for name in shares][:MOST_BARS]
+    names = [plain(name) for name in shares][:MOST_BARS]
     axes, values = figure.subplots(), [100 * share for share in shares.values()][:MOST_BARS]
     axes.barh(range(len(names)), values, tick_label=names)
     axes.invert_yaxis()
@@ -89,7 +104,7 @@ def _relevances(figure: "Figure", shares: Mapping[str, float]) -> None:
     axes.set(xlabel="relevance, %", title=f"relevances of the columns ({some})")
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     """Return a name that is no formula to matplotlib, and not too long for an axis."""
     text = visible(name).replace("$", r"\$")
     return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 3]}..."
@@ -132,10 +147,31 @@ def _confusion(figure: "Figure", evaluation: Evaluation) -> None:
     """Draw the numbers of rows by true and predicted class."""
     from sklearn.metrics import ConfusionMatrixDisplay
 
-    names = [_plain(str(label)) for label in evaluation.classes.tolist()]
+    names = [plain(str(label)) for label in evaluation.classes.tolist()]
     side = min(max(4.8, 0.36 * len(names) + 1.6), 14.0)
     figure.set_size_inches(side + 0.8, side)
     small = len(names) <= READABLE
     display = ConfusionMatrixDisplay(evaluation.confusion, display_labels=names if small else None)
     rotation = "vertical" if max(map(len, names)) > 3 else "horizontal"
     display.plot(ax=figure.subplots(), cmap="Blues", include_values=small, xticks_rotation=rotation)
+
+
+def _roc(figure: "Figure", two: TwoClasses) -> None:
+    """Draw recall against the share of other rows taken for positive; a cross is the threshold."""
+    from sklearn.metrics import RocCurveDisplay
+
+    axes, taken = figure.subplots(), two.probability >= two.threshold
+    RocCurveDisplay.from_predictions(two.is_positive, two.probability, ax=axes)
+    axes.plot(taken[~two.is_positive].mean(), two.recall, "k+", markersize=12)
+    axes.set(xlabel="share of other rows taken for positive", ylabel="recall")
+    axes.set_title(plain(f"positive: {two.positive}"))
+
+
+def _precision_recall(figure: "Figure", two: TwoClasses) -> None:
+    """Draw precision against recall; a cross is the threshold."""
+    from sklearn.metrics import PrecisionRecallDisplay
+
+    axes = figure.subplots()
+    PrecisionRecallDisplay.from_predictions(two.is_positive, two.probability, ax=axes)
+    axes.plot(two.recall, two.precision, "k+", markersize=12)
+    axes.set(xlabel="recall", ylabel="precision", title=plain(f"positive: {two.positive}"))

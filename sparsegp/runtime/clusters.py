@@ -202,6 +202,12 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc] # yaml is not typed
     """Plain values alone: no aliases, which can make a short file a huge one, no dates or times."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}  # so 04:00:00 is a text
+    yaml_constructors: ClassVar[dict[str | None, Any]] = {
+        tag: make
+        for tag, make in yaml.SafeLoader.yaml_constructors.items()
+        if tag is None
+        or tag.rpartition(":")[2] in {"null", "bool", "int", "float", "str", "seq", "map"}
+    }
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         """Refuse an alias."""

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from sparsegp.cli.estimate import operations_per_second
 from sparsegp.cli.grouped import GROUPS, SELDOM
 from sparsegp.cli.options import settings_of
 from sparsegp.cli.program import program
@@ -87,6 +88,9 @@ def test_options_from_a_file(invoke, files, tmp_path, last_json):
         ("n-actve = 3", "'n-actve' must be an option"),
         ("= 3", "as TOML"),
         ("seed = " + 9999 * "[", "as TOML"),
+        ("n-active = 1.5", "'1.5' is not a valid integer"),
+        ("n-active = inf", "'inf' is not a valid integer"),
+        ("n-active = 2024-01-01", "'2024-01-01' is not a valid integer"),
     ):
         path.write_text(text)
         assert message in invoke(*arguments, code=2).stderr
@@ -107,3 +111,9 @@ def test_program(invoke):
 def test_memory_of_stubs_is_a_number_of_entries(size, precision, entries):
     found = settings_of({"stub_memory": size, "precision": precision})
     assert found == {"stub_entries": entries, "precision": precision}
+
+
+def test_the_speed_of_a_busy_machine_is_positive(monkeypatch):
+    """One product is timed, even where the time to try has passed."""
+    monkeypatch.setattr("sparsegp.cli.estimate.TRIED_SECONDS", 0.0)
+    assert operations_per_second() > 0.0

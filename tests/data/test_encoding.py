@@ -1,11 +1,15 @@
 """Data frames with gaps, categories and dates: learnt once, encoded the same everywhere."""
 
+import re
+
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
 import sparsegp
+from sparsegp.cli.program import program
 from sparsegp.data import Encoding, table_from_frame
 from sparsegp.errors import DataError
 
@@ -85,6 +89,13 @@ def test_a_model_knows_its_columns(frame, labels, tmp_path):
     np.testing.assert_allclose(again.predict_proba(lazy).compute(), expected, rtol=1e-12)
     found = sparsegp.train(lazy, labels, **settings)
     np.testing.assert_array_equal(found.predict_proba(frame), expected)
+    shown = CliRunner().invoke(program, ["inspect", str(tmp_path / "run")]).output
+    for line in (
+        r"age +number +3\.33 %",
+        r"city +category +3\.33 % +Paris \(\d+\), Rome \(\d+\), Oslo \(\d+\); 2 rare",
+        r"one +number +left out: one value",
+    ):
+        assert re.search(line, shown)
     with pytest.raises(DataError, match="missing: age, when; found: children"):
         model.predict_proba(frame.drop(columns=["age", "when"]))
     with pytest.raises(

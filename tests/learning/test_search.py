@@ -97,10 +97,16 @@ class Nature:
         for trial in trials[: max(0, self.time - len(self.trials))]:
             self.trials.append(trial)
             kernel = f"ard of {trial.kernel}" if trial.steps else trial.kernel
-            nlpp = self.of(kernel, trial.n_active)
+            nlpp = self.of(made_of(trial), trial.n_active)
             noise = self.noise * unit(len(self.trials))
             found[trial.number] = Outcome(kernel, nlpp, 0.0, 0.0, 0.0, log_p=noise - nlpp)
         return found
+
+
+def made_of(trial: Trial) -> str:
+    """Return the kernel that a trial makes, or what stands for it under a metric."""
+    kernel = f"ard of {trial.kernel}" if trial.steps else trial.kernel
+    return kernel if trial.metric == "none" else f"{trial.metric} of {kernel}"
 
 
 def unit(seed: int) -> np.ndarray:
@@ -124,10 +130,11 @@ def outcome(
 def test_nothing_is_tried_twice_and_the_kernel_of_the_settings_on_every_rung() -> None:
     nature = Nature()
     outcome(nature)
-    sizes = [(t.kernel, t.rows, t.n_active, t.steps) for t in nature.trials]
+    sizes = [(t.kernel, t.rows, t.n_active, t.steps, t.metric) for t in nature.trials]
     assert len(set(sizes)) == len(sizes) <= 14
-    steps = [trial.steps for trial in nature.trials]
-    assert steps in [[0] * 11 + [module.STEPS] * n for n in (2, module.REFINED)]
+    learnt = [(trial.steps, trial.metric) for trial in nature.trials]
+    steps, none = [(module.STEPS, "none")], [(0, "none")]
+    assert learnt in [none * 10 + steps * n + [(0, "full")] for n in (2, 3)]
     nature = Nature()
     outcome(nature, n=50000)
     assert [t.rung for t in nature.trials if t.number == 0] == [0, 1, 2]  # the last has its size
@@ -137,9 +144,11 @@ def test_the_best_of_the_last_size_is_chosen() -> None:
     nature = Nature()
     found = outcome(nature)
     last = [t for t in nature.trials if t.rows == 500]
-    kernels = [f"ard of {t.kernel}" if t.steps else t.kernel for t in last]
-    best = min(kernels, key=nature.of)
-    assert found == Choice(best, "auto", None, nature.of(best), "all rungs")
+    best = min(map(made_of, last), key=nature.of)
+    assert found.metric == ("full" if best.startswith("full") else "none")
+    assert nature.of(best) == found.nlpp
+    assert best.endswith(found.kernel)
+    assert (found.scaling, found.n_active, found.ended) == ("auto", None, "all rungs")
 
 
 def test_what_leads_by_chance_is_not_chosen() -> None:
@@ -218,5 +227,5 @@ def test_all_that_may_be_best_have_the_first_of_them_and_learn_relevances_anew()
 def test_a_brief_search_of_little_is_none() -> None:
     nature = Nature()
     found = outcome(nature, None, n=50, sizes=module.GROWN)
-    assert found == Choice(GIVEN, "auto", None, None, "all rungs")
+    assert found == Choice(GIVEN, "auto", "none", None, None, "all rungs")
     assert not nature.trials

@@ -47,10 +47,12 @@ def test_every_beginning_covers_the_grid() -> None:
 def test_the_kernel_of_the_settings_comes_first_and_stays() -> None:
     candidates = Candidates("2*rbf + 0.1*linear", RULES, 0)
     given = f"2.0*rbf({float(f'{LENGTH:.6g}')}) + 0.1*linear"
-    assert candidates.known[0] == (given, "auto")
+    assert candidates.known[0] == (given, "auto", "none")
     assert candidates.first() == list(range(2 + len(FIRST)))
     assert candidates.known[1] == Candidate("30.0*laplace(3.2)", "quantile")
-    assert candidates.known[1 + len(FIRST)] == ("2.0*rbf(1.41421) + 0.1*linear", "quantile")
+    assert candidates.known[1 + len(FIRST)] == Candidate(
+        "2.0*rbf(1.41421) + 0.1*linear", "quantile"
+    )
     assert candidates.first(10) == list(range(10))
     assert len(set(candidates.known)) == 10
     assert candidates.best_and_neighbours([3, 1, 2, 0, 4], 4)[:3] == [0, 3, 1]

@@ -10,8 +10,15 @@ from scipy.special import log_ndtr
 import sparsegp
 from sparsegp.kernels import RBF
 from sparsegp.likelihoods import MultinomialProbit, Probit
+from sparsegp.posterior.all_data import log_z_and_slopes
 from sparsegp.posterior.base import ActiveRows, Calibration
-from sparsegp.posterior.calibration import PRIOR, fit, latent_validation, with_calibration
+from sparsegp.posterior.calibration import (
+    PRIOR,
+    fit,
+    fit_by_slopes,
+    latent_validation,
+    with_calibration,
+)
 from sparsegp.posterior.predict import Posterior
 from sparsegp.posterior.sites import adf
 from sparsegp.types import Doubles, Integers
@@ -89,3 +96,24 @@ def test_predictions_divide_the_bias_too(temperature: float) -> None:
     found = tempered.predict_log_proba(X)
     np.testing.assert_allclose(found, np.stack([log_ndtr(-z), log_ndtr(z)], axis=1), rtol=1e-9)
     np.testing.assert_array_equal(tempered.predict(X), model.predict(X))  # as whole z is divided
+
+
+@pytest.mark.parametrize("n_variances", [1, 3])
+def test_slopes_are_right_and_lead_to_a_calibration_no_worse(n_variances: int) -> None:
+    rng = np.random.default_rng(5)
+    mean, variance = 3.0 * rng.normal(size=(400, 3)), rng.gamma(2.0, size=(400, n_variances))
+    target = (mean + 2.0 * rng.normal(size=mean.shape)).argmax(axis=1)
+
+    def log_z(temperature: float, weight: float) -> tuple[Doubles, Doubles]:
+        return log_z_and_slopes(MultinomialProbit(12), mean, variance, target, temperature, weight)
+
+    def reached(at: tuple[float, float]) -> float:
+        distance = (np.log(at) - PRIOR[0]) / PRIOR[1]
+        return float(log_z(*at)[0].sum() - distance @ distance / 2.0)
+
+    slow = fit(lambda *at: log_z(*at)[0], PRIOR)
+    assert reached(fit_by_slopes(log_z, PRIOR)) > reached(slow) - 1e-3
+    for at in np.eye(2):
+        above, below = (log_z(*np.exp(np.log([1.3, 0.4]) + s * 0.01 * at))[0] for s in (1, -1))
+        slope = (above.sum() - below.sum()) / 0.02
+        assert log_z(1.3, 0.4)[1] @ at == pytest.approx(slope, rel=2e-3)

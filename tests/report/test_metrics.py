@@ -46,7 +46,7 @@ def test_values_worked_out_by_hand():
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert record["classes"] == ["ant", "bee", "cat"]
     figures = ["n", "n_unseen", "error", "nlpp", "brier", "ece"]
-    assert list(record) == [*figures, "confusion", "classes"]
+    assert list(record) == [*figures, "confusion", "classes", "precision", "recall"]
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 26])

@@ -190,6 +190,7 @@ MISTAKES = {
     "workers: !!python/object/apply:os.getcwd []": "is not valid YAML",
     "workers: !!int a": "is not valid YAML",
     "when: !!timestamp 2024-13-45": "is not valid YAML",
+    "when: !!timestamp then": "is not valid YAML",
     "a: " + "[" * 5000: "is not valid YAML",
     "a: &a [x]\nb: *a": "aliases are not read",
     "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]": "aliases are not read",

@@ -1,0 +1,129 @@
+"""Reasons, novelty, label sets and figures of two classes, on the command line."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import sklearn.metrics
+
+import sparsegp
+
+
+def test_explain(trained, files, invoke, last_json, tmp_path):
+    model, X = sparsegp.load(trained), np.load(files / "only.npz")["X"]
+    arguments = ("explain", trained, files / "only.npz", "--rows", "7,2:4", "--most", 3)
+    expected = [each.to_json() for each in model.explain(X[[7, 2, 3]], 3)]
+    record = last_json(invoke(*arguments, "--json").stdout)
+    found = record["explanations"]
+    assert [each.pop("row") for each in found] == [7, 2, 3]
+    assert found == json.loads(json.dumps(expected))
+    invoke(*arguments, "--out", tmp_path / "why.json")
+    assert json.loads((tmp_path / "why.json").read_text())["explanations"][0]["row"] == 7
+    shown = invoke(*arguments, "--out", tmp_path / "why.csv").stdout
+    assert f"row 7: {expected[0]['predicted']} (" in shown
+    with (tmp_path / "why.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    first = expected[0]["supporting"][0]
+    assert (lines[0]["row"], lines[0]["name"]) == ("7", str(first["row"]))
+    assert float(lines[0]["contribution"]) == first["contribution"]
+    assert {line["kind"] for line in lines} == {"active row", "column"}
+
+
+def test_pictures_of_rows(trained, files, invoke, tmp_path):
+    arguments = ("explain", trained, files / "only.npz", "--rows", 1, "--plots", tmp_path / "p")
+    invoke(*arguments)
+    invoke(*arguments, "--image", "1x4")
+    assert [path.name for path in (tmp_path / "p").iterdir()] == ["row-1.png"]
+    assert (
+        "4 columns do not make an image of 3x3"
+        in invoke(*arguments, "--image", "3x3", code=2).output
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("explain", "--rows", "x"), "--rows must be such as 0,5,7 or 0:10, got 'x'"),
+        (("explain", "--rows", "0,100"), "--rows 100 must be among the 100 rows"),
+        (("explain", "--rows", "5:5"), "--rows 5:5 must be among the 100 rows"),
+        (("explain", "--out", "a.txt"), "must end in .csv or .json"),
+        (("explain", "--image", "2x2"), "give --plots"),
+        (
+            ("predict", "--out", "p.csv", "--set", "0.99"),
+            "need 99 validation rows, the model had 52",
+        ),
+        (("predict", "--out", "p.csv", "--reject-novel", "2"), "--reject-novel must be above 0"),
+        (("evaluate", "--set", "1.5"), "must be between 0 and 1, got 1.5"),
+        (("evaluate", "--threshold", "0.3"), "--threshold is for two classes"),
+    ],
+    ids=str,
+)
+def test_what_is_refused(arguments, message, trained, files, invoke, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command, *rest = arguments
+    assert message in invoke(command, trained, files / "only.npz", *rest, code=2).output
+    assert not list(tmp_path.iterdir())
+
+
+def test_novelty_and_label_sets_beside_predictions(trained, files, invoke, last_json, tmp_path):
+    model, rows = sparsegp.load(trained), np.load(files / "only.npz")
+    X, y = np.concatenate([rows["X"], np.full((1, 4), 50.0)]), np.append(rows["y"], 0)
+    np.savez(tmp_path / "rows.npz", X=X, y=y)
+    arguments = ("--set", 0.9, "--novelty", "--reject-novel", 0.95)
+    result = invoke(
+        "predict", trained, tmp_path / "rows.npz", "--out", tmp_path / "p.npz", *arguments
+    )
+    with np.load(tmp_path / "p.npz") as found:
+        np.testing.assert_array_equal(found["novelty"], model.novelty(X))
+        np.testing.assert_array_equal(found["set"], model.predict_set(X, 0.9))
+        np.testing.assert_array_equal(found["rejected"], found["novelty"] >= 0.95)
+        assert found["rejected"][-1]
+        assert f"{found['rejected'].sum()} of them rejected (novelty 0.95 or more)" in result.stdout
+    invoke("predict", trained, tmp_path / "rows.npz", "--out", tmp_path / "p.csv", *arguments)
+    header, first = (tmp_path / "p.csv").read_text().splitlines()[:2]
+    assert header == "row,label,p_0,p_1,p_2,set_0,set_1,set_2,novelty,rejected"
+    assert set(first.split(",")[5:8]) <= {"0", "1"}
+    sets = model.predict_set(X, 0.9)
+    record = last_json(
+        invoke("evaluate", trained, tmp_path / "rows.npz", "--set", 0.9, "--json").stdout
+    )
+    assert record["sets"]["coverage"] == sets[np.arange(len(y)), y].mean()
+    assert record["sets"]["mean_size"] == sets.sum(axis=1).mean()
+    assert (
+        "hold the true class"
+        in invoke("evaluate", trained, files / "only.npz", "--set", 0.9).stdout
+    )
+
+
+def test_two_classes(files, invoke, last_json, tmp_path):
+    data = np.load(files / "pair.npz")
+    names = np.array(["no", "yes"])
+    y, y_test = (names[(data[part] == 1).astype(int)] for part in ("y_train", "y_test"))
+    arrays = {"X_train": data["X_train"], "y_train": y, "X_test": data["X_test"], "y_test": y_test}
+    np.savez(tmp_path / "two.npz", **arrays)
+    run = tmp_path / "run"
+    invoke("train", tmp_path / "two.npz", "--out", run, "--n-active", 40, "--quiet")
+    p = sparsegp.load(run).predict_proba(data["X_test"])[:, 1]
+    truth = y_test == "yes"
+    arguments = ("evaluate", run, tmp_path / "two.npz")
+    record = last_json(invoke(*arguments, "--threshold", 0.3, "--json").stdout)
+    two = record["two_classes"]
+    assert two["positive"] == "yes"
+    assert two["auc"] == pytest.approx(sklearn.metrics.roc_auc_score(truth, p))
+    assert two["recall"] == pytest.approx(np.mean(p[truth] >= 0.3))
+    assert two["precision"] == pytest.approx(np.mean(truth[p >= 0.3]))
+    chosen = p >= 0.5
+    assert record["precision"] == pytest.approx([np.mean(~truth[~chosen]), np.mean(truth[chosen])])
+    assert record["recall"] == pytest.approx([np.mean(~chosen[~truth]), np.mean(chosen[truth])])
+    other = last_json(invoke(*arguments, "--positive", "no", "--json").stdout)["two_classes"]
+    assert other["auc"] == pytest.approx(two["auc"])
+    assert other["recall"] == pytest.approx(np.mean(p[~truth] <= 0.5))
+    assert (
+        "must be no or yes, got 'maybe'" in invoke(*arguments, "--positive", "maybe", code=2).output
+    )
+    shown = invoke(*arguments, "--plots", tmp_path / "plots").stdout
+    assert f"auc           {two['auc']:.4f}, average precision" in shown
+    assert {"roc.png", "precision-recall.png"} <= {
+        path.name for path in (tmp_path / "plots").iterdir()
+    }
