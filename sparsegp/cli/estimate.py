@@ -30,11 +30,9 @@ TRIED_SECONDS = 0.05
 @shared.cluster
 @click.option("--block-rows", type=int, metavar="N", help="Rows in a block.")
 @click.option("--scratch", is_flag=True, help="Inputs and stub matrices are in files.")
-@shared.label_column
+@shared.columns
 @shared.as_json
-def estimate(
-    data: str, test: str | None, label_column: str | None, as_json: bool, **options: Any
-) -> None:
+def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None:
     """Estimate what training on DATA will take: time, memory of each process, checkpoints.
 
     The time is rough: products of matrices are tried for a moment on one thread of this machine.
@@ -51,7 +49,7 @@ def estimate(
     named = shared.settings_of(options)
     settings = settings_given(**named)
     settings.require_used(named)
-    train, held_out = training_tables(data, test, label_column)
+    train, held_out = training_tables(data, test, shared.given(options, shared.COLUMNS))
     train = train.learnt()
     if settings.is_regression:
         Numbers.of(train.y, train.source)  # refuses what are none

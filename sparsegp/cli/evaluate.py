@@ -9,7 +9,6 @@ from sparsegp.cli.output import json_line, listed, pairs, percent, show, table
 from sparsegp.errors import SettingsError
 
 if TYPE_CHECKING:
-    from sparsegp.cli.tables import Judged
     from sparsegp.model import Model
     from sparsegp.report import Evaluation, TwoClasses
 
@@ -32,7 +31,7 @@ MOST = 10
     "Draw reliability, errors against rejections, confusions, the relevances of the columns and, "
     'for two classes, ROC and precision-recall (.png; needs the extra "plot").',
 )
-@shared.label_column
+@shared.columns
 @shared.as_json
 def evaluate(
     run: str,
@@ -41,35 +40,36 @@ def evaluate(
     positive: str | None,
     threshold: float | None,
     plots: str | None,
-    label_column: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
-    """Compare predictions for DATA with its labels.
+    """Measure how well the model in RUN predicts DATA.
 
-    Predictions are those of the model in RUN. Where DATA has a test part, that part is taken.
-    Labels that were never seen in training count as errors. nlpp is the mean negative log
-    predictive probability in nats; ece has 15 equal bins.
+    Where DATA has a test part, that part is taken. Labels that were never seen in training count as
+    errors. nlpp is the mean negative log predictive probability in nats, ece the expected
+    calibration error in 15 equal bins.
     """
     from sparsegp.cli.tables import figures, relevances, score, table_for
     from sparsegp.model import load
     from sparsegp.report import Evaluation, evaluate_two_classes, evaluation_pictures
 
     model = load(run)
-    given = {"set": coverage, "positive": positive, "threshold": threshold}
-    _check(given, len(model.classes))
-    rows = table_for(model, data, label_column)
-    found = score(model, rows)
-    evaluation, unseen = found.evaluation, found.unseen
+    of_two = shared.given({"positive": positive, "threshold": threshold}, ("positive", "threshold"))
+    if (of_two and len(model.classes) != 2) or (coverage is not None and model.is_regression):
+        name = shared.in_words(of_two or ["set"])
+        raise SettingsError(f"{name} is for {'two classes' if of_two else 'classes'}; leave it out")
+    rows = table_for(model, data, shared.given(options, shared.COLUMNS))
+    evaluation, unseen, logs, codes = score(model, rows)
     if unseen:
         warning = f"warning: {rows.source} has labels that the model does not know"
         show([f"{warning}: {listed(unseen)}; they count as errors"], err=True)
     judged, ranked = evaluation if isinstance(evaluation, Evaluation) else None, relevances(model)
     two, sets = None, {}
     if len(model.classes) == 2:
-        at = 0.5 if threshold is None else threshold
-        two = evaluate_two_classes(found.logs, found.codes, model.classes, positive, at)
+        wanted = {"positive": str(model.classes.tolist()[-1]), "threshold": 0.5, **of_two}
+        two = evaluate_two_classes(logs, codes, model.classes, **wanted)
     if coverage is not None:
-        sets = sizes_and_coverage(model, found, coverage)
+        sets = sizes_and_coverage(model, logs, codes, coverage)
     lines = pairs({"data": rows.source, **figures(evaluation), **in_words(two, sets)})
     if judged is not None:
         lines += confusions(judged) + by_class(judged)
@@ -87,40 +87,26 @@ def evaluate(
     show([json_line(record)] if as_json else shown)
 
 
-def _check(given: dict[str, Any], n_classes: int) -> None:
-    """Refuse options that are for other models."""
-    wrong = shared.given(given, given if n_classes == 0 else ("positive", "threshold"))
-    if wrong and n_classes != 2:
-        whose = "classifiers" if n_classes == 0 else "two classes"
-        raise SettingsError(f"{shared.in_words(wrong)} is for {whose}; leave it out")
-
-
-def sizes_and_coverage(model: "Model", found: "Judged", coverage: float) -> dict[str, Any]:
+def sizes_and_coverage(model: "Model", logs: Any, codes: Any, coverage: float) -> dict[str, float]:
     """Return how often label sets hold the true class, and how large they are."""
     import numpy as np
 
     from sparsegp.posterior.limits import label_sets
 
-    sets, codes = label_sets(np.exp(found.logs), model.scores, coverage), found.codes
-    covers = (codes >= 0) & sets[np.arange(len(codes)), codes]
-    sizes = sets.sum(axis=1)
-    return {
-        "asked": coverage,
-        "coverage": float(covers.mean()),
-        "mean_size": float(sizes.mean()),
-        "alone": float(np.mean(sizes == 1)),
-    }
+    sets = label_sets(np.exp(logs), model.scores, coverage)
+    held, sizes = (codes >= 0) & sets[np.arange(len(codes)), codes], sets.sum(axis=1)
+    means = [float(each.mean()) for each in (held, sizes, sizes == 1)]
+    return {"asked": coverage, **dict(zip(("coverage", "mean_size", "alone"), means, strict=True))}
 
 
-def in_words(two: "TwoClasses | None", sets: dict[str, Any]) -> dict[str, str]:
+def in_words(two: "TwoClasses | None", sets: dict[str, float]) -> dict[str, str]:
     """Return the figures of a positive class and of label sets in words."""
     words = {}
     if two is not None:
-        at = f"{two.positive} at {two.threshold:g}"
-        words = {
-            "auc": f"{two.auc:.4f}, average precision {two.average_precision:.4f}",
-            at: f"precision {two.precision:.4f}, recall {two.recall:.4f}, F1 {two.f1:.4f}",
-        }
+        words["auc"] = f"{two.auc:.4f}, average precision {two.average_precision:.4f}"
+        words[f"{two.positive} from {two.threshold:g}"] = (
+            f"precision {two.precision:.4f}, recall {two.recall:.4f}, F1 {two.f1:.4f}"
+        )
     if sets:
         words["label sets"] = (
             f"{percent(sets['coverage'])} hold the true class, {sets['asked']:g} asked; "
@@ -130,15 +116,17 @@ def in_words(two: "TwoClasses | None", sets: dict[str, Any]) -> dict[str, str]:
 
 
 def by_class(evaluation: "Evaluation") -> list[str]:
-    """Return precision and recall of each class, of those that are most often wrong if many."""
+    """Return precision and recall of each class, of those of least recall if they are many."""
     import numpy as np
 
-    names, rows = evaluation.classes.tolist(), evaluation.confusion.sum(axis=1).tolist()
-    shares = np.stack([evaluation.precision, evaluation.recall], axis=1)
-    order = np.arange(len(names))
+    names, counts = evaluation.classes.tolist(), evaluation.confusion.sum(axis=1).tolist()
+    order = range(len(names))
     if len(names) > WIDEST:
-        order = np.argsort(evaluation.recall, kind="stable")[:MOST]
-    cells = ((str(names[k]), rows[k], *(f"{share:.4f}" for share in shares[k])) for k in order)
+        order = np.argsort(evaluation.recall, kind="stable")[:MOST].tolist()
+    cells = [
+        (str(names[k]), counts[k], f"{evaluation.precision[k]:.4f}", f"{evaluation.recall[k]:.4f}")
+        for k in order
+    ]
     return table(("class", "rows", "precision", "recall"), cells)
 
 

@@ -51,8 +51,8 @@ def inspect(run: str, as_json: bool) -> None:
 
     That is settings, classes, active rows, sizes and times; and, where the kernel
     has a length scale for every column, the relevances of the columns: standard deviation divided
-    by length scale, in shares. A run that is not finished is shown as of its newest checkpoint,
-    also while it goes on.
+    by length scale, in shares. An unfinished run is shown as of its newest checkpoint, also while
+    it is under way.
     """
     from sparsegp.fit.tune import read_records
     from sparsegp.model import load
@@ -208,9 +208,7 @@ def in_words(record: dict[str, Any]) -> list[str]:
     ]
     curve = records_table(record["history"], (*POINT, *HELD_OUT))
     if curve and "method" not in settings:
-        curve.insert(
-            0, "while selecting: figures of the selection's own marginals, not of the model"
-        )
+        curve.insert(0, "during selection (approximate figures, not those of the final model)")
     ranked = list(record["relevances"].items())
     if rest := ranked[MOST_RELEVANT:]:
         ranked = [*ranked[:MOST_RELEVANT], (f"... {len(rest)} more", sum(r for _, r in rest))]

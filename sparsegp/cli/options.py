@@ -23,9 +23,14 @@ DENSE_SETTINGS = {
     name: each for name, each in declared(DenseSettings).items() if name not in SPARSE_SETTINGS
 }
 SETTINGS = (*SPARSE_SETTINGS, *DENSE_SETTINGS, "task")
+COLUMNS = (
+    *("label_column", "kinds", "drop", "id_column"),
+    *("header", "delimiter", "decimal", "encoding", "missing"),
+)
+"""Options of files of columns."""
 LIMITS = ("max_trials", "max_seconds")
 OTHERS = (
-    *("out", "resume", "overwrite", "test", "label_column", "image"),
+    *("out", "resume", "overwrite", "test", "image", *COLUMNS, "weight_column", "no_header"),
     *("block_rows", "scratch", "checkpoint_every", "keep_last"),
 )
 """Options that are no settings, but arguments of the Python API, or values of one."""
@@ -83,13 +88,15 @@ def number(name: str, help: str, kind: type = int) -> Options:
     return click.option(name, type=kind, metavar="N" if kind is int else "X", help=help)
 
 
-stub_memory = text("--stub-memory", "SIZE", "--stub-entries by their bytes: 4GB, 500MB, 2GiB.")
+stub_memory = text(
+    "--stub-memory", "SIZE", "The bound of --stub-entries in bytes: 4GB, 500MB, 2GiB."
+)
 settings = together([*map(of_setting, SPARSE_SETTINGS.values()), stub_memory])
 
 _method = DENSE_SETTINGS["method"]
 _method = replace(
     _method,
-    help=f"ivm, on a few active rows, or {_method.help[0].lower()}{_method.help[1:]}",
+    help=f"ivm, with a few active rows, or {_method.help[0].lower()}{_method.help[1:]}",
     default=SPARSE,
 )
 dense = together(map(of_setting, {**DENSE_SETTINGS, "method": _method}.values()))
@@ -97,11 +104,11 @@ dense = together(map(of_setting, {**DENSE_SETTINGS, "method": _method}.values())
 task = text(
     "--task",
     "NAME",
-    "classification, or regression: labels are numbers, --likelihood is gaussian.  "
+    "classification, or regression: labels are numbers, the likelihood is gaussian.  "
     "[classification]",
 )
 threads = number("--threads", "Threads of this process.  [all processors]")
-workers = number("--workers", "Start so many processes on this machine.")
+workers = number("--workers", "Number of worker processes to start on this machine.")
 cluster = text("--cluster", "FILE", "Use or start the cluster that a YAML file describes.")
 where = together(
     [
@@ -115,16 +122,16 @@ where = together(
 )
 limits = together(
     [
-        number("--max-trials", "Trials of a tuning, in all.  [40]"),
+        number("--max-trials", "Number of trials of a search, at most.  [40]"),
         number(
             "--max-seconds",
-            "Begin no trial of a tuning after so many seconds. The best of the last subsample "
-            "that was completed wins: the choice then depends on the time.",
+            "Start no trial of a search after so many seconds. The best of the last stage that was "
+            "completed is taken, so the choice depends on the speed of the machine.",
             float,
         ),
     ]
 )
-test = text("--test", "DATA", "Held-out rows; the test part of DATA if left out.")
+test = text("--test", "DATA", "Test set.  [the test part of DATA, if it has one]")
 label_set = click.option(
     "--set",
     "coverage",
@@ -132,17 +139,40 @@ label_set = click.option(
     metavar="X",
     help="Label sets, which hold the true class with probability X.",
 )
-label_column = text(
-    "--label-column",
-    "NAME|INDEX",
-    "Labels in a text or parquet file: a name, or a number from 0, or from the end if negative.  "
-    "[that of the model, else -1]",
+columns = together(
+    [
+        text(
+            "--label-column",
+            "NAME|INDEX",
+            "Labels in a file of columns: a name, or a number from 0, or from the end if negative. "
+            " [that of the model, else -1]",
+        ),
+        text(
+            "--kinds",
+            "NAME=KIND,...",
+            "What columns hold, where their values do not say it: number, truth, category or date.",
+        ),
+        text("--drop", "NAME,...", "Leave out these columns."),
+        text("--id-column", "NAME", "No input; kept beside the rows in predictions."),
+        click.option(
+            "--header/--no-header", default=None, help="Whether line 1 of a text names the columns."
+        ),
+        text("--delimiter", "C", "Of a text: a character, tab or space."),
+        text("--decimal", "C", "Mark before decimals in a text: . or a comma."),
+        text("--encoding", "NAME", "Of a text, such as utf-8, utf-16 or latin-1."),
+        text("--missing", "WORD,...", "More words for missing values in a text."),
+    ]
 )
-resume = click.option("--resume", is_flag=True, help="Go on with what the directory holds.")
+weight_column = text(
+    "--weight-column",
+    "NAME|NUMBER",
+    "Weights of the rows, and no input: a name, or the number of an input column from 0.",
+)
+resume = click.option("--resume", is_flag=True, help="Continue the run in the output directory.")
 overwrite = click.option(
-    "--overwrite", is_flag=True, help="Delete the run that the directory holds, and begin anew."
+    "--overwrite", is_flag=True, help="Delete the run in the output directory and start again."
 )
-quiet = click.option("--quiet", is_flag=True, help="No progress on standard error.")
+quiet = click.option("--quiet", is_flag=True, help="Show no progress on standard error.")
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object on the last line."
 )

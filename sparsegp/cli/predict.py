@@ -28,38 +28,38 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="A .csv, .npz or .zarr to be written; - is standard output, as .csv.",
 )
+@click.option("--latent", is_flag=True, help="Add latent means and variances, before calibration.")
+@shared.number("--reject-below", "Mark rows whose highest probability is below X.", float)
 @click.option(
-    "--latent", is_flag=True, help="Add latent means and variances, as they are before calibration."
-)
-@shared.number("--reject-below", "Mark rows whose greatest probability is below X.", float)
-@click.option(
-    "--novelty", is_flag=True, help="Add how new rows are, from 0 to 1 beside validation rows."
+    "--novelty",
+    is_flag=True,
+    help="Add the novelty of each row, from 0 to 1, its rank among validation rows.",
 )
 @shared.number("--reject-novel", "Mark rows whose novelty is X or more.", float)
 @shared.label_set
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
-@shared.label_column
+@shared.columns
 def predict(
     run: str,
     data: str,
     out: str,
     force: bool,
-    label_column: str | None,
     **more: Any,
 ) -> None:
-    """Write labels and probabilities of the rows of DATA.
+    """Predict the rows of DATA by the model in RUN.
 
-    Predictions are those of the model in RUN. Where DATA has a test part, that part is taken;
-    labels are not needed. A .csv has the columns row, label, p_<class>...; .npz and .zarr have the
-    arrays labels, probabilities and classes. In a regression the label is the mean, and its
-    variance, noise included, replaces probabilities. With --reject-below or --reject-novel there is
-    `rejected` too, with --set `set`, of a column for each class, and with --novelty `novelty`: 1 or
-    0 for true or false in a .csv. Arrays hold labels as they are. A .csv has escapes for
-    control characters, and an apostrophe before texts that a spreadsheet would take for a formula:
-    those that begin with = + - or @. DATA may be -, for text as in a .csv on standard input, which
-    is predicted some thousand lines at a time.
+    Labels and probabilities are written. Where DATA has a test part, that part is taken; labels are
+    not needed. A .csv has the columns row, label, p_<class>...; .npz and .zarr have the arrays
+    labels, probabilities and classes; all have --id-column under its name. In a regression the
+    label is the mean, and its variance, noise included, replaces probabilities. With --reject-below
+    or --reject-novel there is `rejected` too, with --set `set`, of a column for each class, and
+    with --novelty `novelty`: 1 or 0 for true or false in a .csv. Arrays hold labels as they are. A
+    .csv has escapes for control characters, and an apostrophe before texts that a spreadsheet would
+    take for a formula: those that begin with = + - or @. DATA may be -, for text as in a .csv on
+    standard input, which is predicted some thousand lines at a time.
     """
-    wanted = More(**more)
+    columns = shared.given(more, shared.COLUMNS)
+    wanted = More(**{name: value for name, value in more.items() if name not in shared.COLUMNS})
     for name in ("reject_below", "reject_novel"):
         if more[name] is not None and not 0.0 < more[name] <= 1.0:
             option = shared.in_words([name])
@@ -76,9 +76,9 @@ def predict(
     if model.is_regression and (named := shared.given(of_classes, of_classes)):
         raise SettingsError(f"{shared.in_words(named)} is for classifiers; leave it out")
     if data == "-":
-        source, tables = STANDARD_INPUT, tables_from(sys.stdin, model, label_column)
+        source, tables = STANDARD_INPUT, tables_from(sys.stdin, model, columns)
     else:
-        table = table_for(model, data, label_column, labels=False)
+        table = table_for(model, data, columns, labels=False)
         source, tables = table.source, iter([table])
     count = Counter[str]()
     batches = predictions(model, tables, wanted, count)
@@ -109,23 +109,20 @@ class More:
 
     def of(self, model: "Model", X: Any, found: dict[str, Any]) -> dict[str, Any]:
         """Return it for rows (m, p) of which these predictions were found."""
-        import numpy as np
-
         more: dict[str, Any] = {}
         if self.latent:
             more["latent_mean"], more["latent_variance"] = model.latent_mean_and_variance(X)
         if self.coverage is not None:
             more["set"] = model.predict_set(X, self.coverage)
+        reasons: list[Any] = []
+        if self.reject_below is not None:
+            reasons.append(found["probabilities"].max(axis=1) < self.reject_below)
         if self.novelty or self.reject_novel is not None:
             novelty = model.novelty(X)
-        if self.novelty:
-            more["novelty"] = novelty
-        if self.reasons():
-            more["rejected"] = np.zeros(len(X), bool)
-        if self.reject_below is not None:
-            more["rejected"] |= found["probabilities"].max(axis=1) < self.reject_below
-        if self.reject_novel is not None:
-            more["rejected"] |= novelty >= self.reject_novel
+            more |= {"novelty": novelty} if self.novelty else {}
+            reasons += [] if self.reject_novel is None else [novelty >= self.reject_novel]
+        if reasons:
+            more["rejected"] = sum(reasons) > 0
         return more
 
 
@@ -137,7 +134,7 @@ def predictions(
 
     from sparsegp.cli.tables import batches
 
-    for X in chain.from_iterable(map(batches, tables)):
+    for X, beside in chain.from_iterable(map(batches, tables)):
         count["rows"] += len(X)
         if model.is_regression:
             mean, variance = model.predictive_mean_and_variance(X)
@@ -145,6 +142,7 @@ def predictions(
         else:
             logs = model.predict_log_proba(X)
             found = {"labels": model.classes[logs.argmax(axis=1)], "probabilities": np.exp(logs)}
+        found = beside | found
         found |= more.of(model, X, found)
         if "rejected" in found:
             count["rejected"] += int(found["rejected"].sum())

@@ -1,7 +1,7 @@
 """Rows for a command: opened, and passed through a model batch by batch, as they may be many."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,7 +10,14 @@ from typing import Any, TextIO
 import numpy as np
 
 from sparsegp.cli.output import percent, plural
-from sparsegp.data import Table, as_numbers, encode_with, open_dataset, summarise
+from sparsegp.data import (
+    Table,
+    as_numbers,
+    encode_with,
+    open_dataset,
+    summarise,
+    without_weights,
+)
 from sparsegp.errors import DataError
 from sparsegp.model import Model
 from sparsegp.report import Evaluation, RegressionEvaluation, evaluate, evaluate_regression
@@ -27,35 +34,43 @@ def stem(data: str) -> str:
 
 
 def training_tables(
-    data: str, test: str | None, label_column: str | None
+    data: str, test: str | None, columns: Mapping[str, Any]
 ) -> tuple[Table, Table | None]:
     """Return the training table and, where there is one, the held-out table."""
-    dataset = open_dataset(data, label_column=label_column)
+    dataset = open_dataset(data, **columns)
     if test is None:
         return dataset.train, dataset.test
-    names, known = dataset.train.names, dataset.train.label
-    other = open_dataset(test, label_column=label_column, names=names, known=known)
-    return dataset.train, other.test or other.train
+    train, frame = dataset.train, dataset.train.frame
+    known: dict[str, Any] = {"names": train.names, "known": train.label}
+    if frame is not None:
+        from sparsegp.data.kinds import kind_of
+
+        kinds = {str(name): kind_of(dtype) for name, dtype in frame.empty.dtypes.items()}
+        known["known_kinds"] = {**kinds, **(train.kinds or {})}
+    other = open_dataset(test, **known, **columns)
+    return train, other.test or other.train
 
 
-def table_for(model: Model, source: str, label_column: str | None, labels: bool = True) -> Table:
+def weighed(table: Table, column: str | None) -> Table:
+    """Return the table with a column as weights of its rows and no input, if one is named."""
+    return table if column is None else without_weights(table, column)
+
+
+def table_for(model: Model, source: str, columns: Mapping[str, Any], labels: bool = True) -> Table:
     """Return the rows for a model to predict: the test part where there is one.
 
-    Without `labels`, those of a text or parquet file are not read.
+    Without `labels`, those of a file of columns are not read.
 
     Raises
     ------
     DataError
         If they cannot be read, are not finite, or do not fit the model.
     """
-    dataset = open_dataset(
-        source,
-        label_column=label_column,
-        n_features=None if model.encoding else model.n_features,
-        names=model.inputs,
-        labels=labels,
-        known=model.label,
-    )
+    known: dict[str, Any] = {"n_features": model.n_features, "names": model.inputs}
+    if model.encoding is not None:
+        kinds = {column.name: column.kind for column in model.encoding.columns}
+        known |= {"n_features": len(kinds), "known_kinds": kinds}
+    dataset = open_dataset(source, labels=labels, known=model.label, **known, **columns)
     table = for_model(model, dataset.test or dataset.train)
     summarise(table.X, table.source, names=table.names)
     return table
@@ -66,7 +81,7 @@ def for_model(model: Model, table: Table) -> Table:
     return table.encoded(model.encoding).select(model.names)
 
 
-def tables_from(file: TextIO, model: Model, label_column: str | None) -> Iterator[Table]:
+def tables_from(file: TextIO, model: Model, columns: Mapping[str, Any]) -> Iterator[Table]:
     """Yield the rows of a text without an end, a table for every `LINES` of them.
 
     Raises
@@ -82,7 +97,7 @@ def tables_from(file: TextIO, model: Model, label_column: str | None) -> Iterato
         for lines in chain([first], iter(lambda: list(islice(file, LINES)), [])):
             path.write_text("".join([head, *lines]), encoding="utf-8")
             try:
-                table = table_for(model, str(path), label_column, labels=False)
+                table = table_for(model, str(path), columns, labels=False)
             except DataError as error:
                 raise DataError(str(error).replace(str(path), STANDARD_INPUT)) from None
             if not head and table.names is not None:
@@ -90,38 +105,32 @@ def tables_from(file: TextIO, model: Model, label_column: str | None) -> Iterato
             yield replace(table, source=STANDARD_INPUT)
 
 
-def batches(table: Table) -> Iterator[Any]:
-    """Yield the inputs of one chunk after another."""
+def batches(table: Table) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Yield the inputs of one chunk after another, and the columns kept beside them."""
     from dask.local import get_sync
 
     blocks: Any = table.X.blocks
+    start = 0
     for index in range(table.X.numblocks[0]):
-        yield np.asarray(blocks[index].compute(scheduler=get_sync))  # a name loads distributed
+        X = np.asarray(blocks[index].compute(scheduler=get_sync))  # a name loads distributed
+        rows = slice(start, start := start + len(X))
+        yield X, {name: values[rows] for name, values in table.beside.items()}
 
 
-@dataclass(frozen=True)
-class Judged:
-    """Predictions for labelled rows, and how good they are.
+def score(
+    model: Model, table: Table
+) -> tuple[Evaluation | RegressionEvaluation, list[Any], Any, Any]:
+    """Compare the predictions of a model with the labels of a table.
 
-    Attributes
-    ----------
+    Returns
+    -------
     evaluation : Evaluation or RegressionEvaluation
     unseen : list
         Labels that the model does not know; they count as errors.
-    logs : Doubles (n, K), optional
-        Log probabilities; none in a regression.
-    codes : Integers (n,), optional
-        True classes, -1 for those.
-    """
-
-    evaluation: Evaluation | RegressionEvaluation
-    unseen: list[Any] = field(default_factory=list)
-    logs: Any = None
-    codes: Any = None
-
-
-def score(model: Model, table: Table) -> Judged:
-    """Compare the predictions of a model with the labels of a table.
+    logs : Doubles (n, K)
+        Log probabilities; None in a regression.
+    codes : Integers (n,)
+        True classes, -1 for unseen labels; None in a regression.
 
     Raises
     ------
@@ -131,12 +140,12 @@ def score(model: Model, table: Table) -> Judged:
     table = for_model(model, table)
     if model.is_regression:
         y = as_numbers(table.y, table.source)
-        moments = [model.predictive_mean_and_variance(X) for X in batches(table)]
+        moments = [model.predictive_mean_and_variance(X) for X, _ in batches(table)]
         mean, variance = (np.concatenate(parts) for parts in zip(*moments, strict=True))
-        return Judged(evaluate_regression(mean, variance, y))
+        return evaluate_regression(mean, variance, y), [], None, None
     codes, unseen = encode_with(model.classes, table.y, table.source)
-    logs = np.concatenate([model.predict_log_proba(X) for X in batches(table)])
-    return Judged(evaluate(logs, codes, model.classes), unseen, logs, codes)
+    logs = np.concatenate([model.predict_log_proba(X) for X, _ in batches(table)])
+    return evaluate(logs, codes, model.classes), unseen, logs, codes
 
 
 def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:
@@ -165,12 +174,20 @@ def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:
 def relevances(model: Model) -> dict[str, float]:
     """Return the relevances of the columns by name, or number, largest first; none if it has none.
 
-    See `Model.relevances`.
+    See `Model.relevances`. Encoded columns count for the column that they came from: as with parts
+    of a kernel, their squares add up.
     """
     found = model.relevances
     if found is None:
         return {}
     names = model.names or [str(number) for number in range(model.n_features)]
+    if model.encoding is not None:
+        groups, names = (
+            np.unique(model.encoding.groups, return_inverse=True)[1],
+            model.encoding.inputs,
+        )
+        found = np.sqrt(np.bincount(groups, found**2))
+        found /= found.sum()
     return {names[j]: float(found[j]) for j in np.argsort(-found, kind="stable")}
 
 

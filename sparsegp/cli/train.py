@@ -29,14 +29,14 @@ RUN = ("block_rows", "scratch", "checkpoint_every", "keep_last")
 @shared.task
 @shared.settings
 @shared.dense
-@shared.number("--block-rows", "Rows in a block; changes no result.")
+@shared.number("--block-rows", "Rows in a block; changes time, not the result.")
 @shared.text(
     "--scratch",
     "DIR",
-    "Keep inputs and stub matrices in files there, where memory cannot hold them.",
+    "Keep the largest arrays in files of this directory, if memory cannot hold them.",
 )
 @shared.number("--checkpoint-every", "Inclusions between two checkpoints.")
-@shared.number("--keep-last", "Checkpoints that are kept.")
+@shared.number("--keep-last", "Number of checkpoints to keep.")
 @shared.resume
 @shared.overwrite
 @click.option(
@@ -45,7 +45,8 @@ RUN = ("block_rows", "scratch", "checkpoint_every", "keep_last")
 @shared.limits
 @virtual.options
 @shared.where
-@shared.label_column
+@shared.columns
+@shared.weight_column
 @shared.quiet
 @shared.as_json
 def train(
@@ -55,17 +56,16 @@ def train(
     resume: bool,
     overwrite: bool,
     tuned: bool,
-    label_column: str | None,
     quiet: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Train a classifier on DATA.
+    """Train a classifier, or a regression, on DATA.
 
     DATA is `digits`, `iris`, `toy` or `wine`, or a file: .npz with X, y or X_train, y_train,
     X_test, y_test; "X.npy,y.npy"; text with the label in the last column (.csv, .data, .txt, also
-    .gz); svmlight; IDX; zarr; parquet. The run goes to a directory, from which it can be resumed
-    when it was stopped or killed.
+    .gz); svmlight; IDX; zarr; parquet. A run that was stopped or killed can be resumed from its
+    output directory.
     """
     limits = shared.given(options, shared.LIMITS)
     if not tuned and options["kernel"] == "auto":
@@ -74,7 +74,7 @@ def train(
     if not quiet:  # before what is slow to import
         show([f"reading {data}"], err=True)
     import sparsegp
-    from sparsegp.cli.tables import facts, score, stem, training_tables
+    from sparsegp.cli.tables import facts, score, stem, training_tables, weighed
     from sparsegp.fit.tune import tunable
     from sparsegp.report import TerminalProgress
     from sparsegp.runtime import open_runtime
@@ -89,8 +89,9 @@ def train(
     with ExitStack() as stack:
         progress = stack.enter_context(TerminalProgress(quiet=quiet))
         progress.begin("read")
-        table, held_out = training_tables(data, test, label_column)
-        table = enlarge(table)
+        table, held_out = training_tables(data, test, shared.given(options, shared.COLUMNS))
+        table = enlarge(weighed(table, options["weight_column"]))
+        held_out = None if held_out is None else weighed(held_out, options["weight_column"])
         progress.begin("prepare")
         run: dict[str, Any] = {"out": directory, "resume": resume, "progress": progress}
         run["runtime"] = stack.enter_context(open_runtime(**place))
@@ -105,7 +106,7 @@ def train(
         folder = folder_of(directory)
         write_history(folder, model.history)
         progress.begin("evaluate")
-        evaluation = None if held_out is None else score(model, held_out).evaluation
+        evaluation = None if held_out is None else score(model, held_out)[0]
         progress.begin("")
     last = model.history[-1]
     record = {
@@ -169,7 +170,7 @@ def headline(record: dict[str, Any], evaluation: "Evaluation | RegressionEvaluat
         if nlpp is None:
             return "trained; --test FILE would show how well"
         rows = _that_validated(record)
-        return f"nlpp {nlpp:.4f} nats on {rows} (optimistic)"
+        return f"nlpp {nlpp:.4f} nats {rows} (optimistic)"
     rows = plural(record["n"], "held-out row")
     if "r2" in record:
         return f"r2 {record['r2']:.4f} on {rows}"
@@ -190,15 +191,18 @@ def summary(
     found: dict[str, str | None] = {
         "trained on": f"{record['source']}: {rows}, {columns}, {labels}",
         "columns": listed(record["names"]),
-        "kernel": f"{kernels} of inputs scaled by rule {record['scaling']!r}",
+        "kernel": kernels,
+        "scaling": record["scaling"],
         "metric": record["settings"].get("metric", "none").removeprefix("none") or None,
     }
     if choice := record["tuning"]:
-        nlpp = f", nlpp {choice['nlpp']:.4f} nats on rows held out" if choice["nlpp"] else ""
+        nlpp = (
+            f", nlpp {choice['nlpp']:.4f} nats on held-out training rows" if choice["nlpp"] else ""
+        )
         found["  chosen"] = f"by {extent(choice['trials'], choice['ended'])}{nlpp}"
     found["active rows"] = str(record["n_active"])
     if (nlpp := record["validation_nlpp"]) is not None:
-        found["validation"] = f"nlpp {nlpp:.4f} nats on {_that_validated(record)}"
+        found["validation"] = f"nlpp {nlpp:.4f} nats {_that_validated(record)}"
     if "method" in record["settings"]:  # of a sparse model these are figures of the selection
         if "train_mse" in record:
             found["training mse"] = f"{record['train_mse']:.5g}"
@@ -216,10 +220,10 @@ def summary(
 
 
 def _that_validated(record: dict[str, Any]) -> str:
-    """Return in words which rows `validation_nlpp` is of."""
+    """Return in words on which rows `validation_nlpp` was measured."""
     from sparsegp.settings import TrainSettings
 
     count = TrainSettings.from_json(record["settings"]).n_validation(record["rows"])
     if count == 0:
-        return "rows left out in turn, which chose the prior"
-    return f"{plural(count, 'row')} that chose prior and rounds"
+        return "in cross-validation, which chose the prior"
+    return f"on {plural(count, 'validation row')}"

@@ -10,7 +10,7 @@ from sparsegp.cli import options as shared
 from sparsegp.cli.grouped import GroupedCommand
 from sparsegp.cli.output import json_line, pairs, plural, records_table, seconds_of, show
 
-COUNTS = ("rung", "rows", "n_active", "number", "steps", "metric")
+COUNTS = ("stage", "rows", "n_active", "number", "steps", "metric")
 FIGURES = ("nlpp", "error", "ece", "seconds", "chosen", "scaling", "kernel", "failure")
 
 
@@ -26,29 +26,28 @@ OPEN = ("kernel", "scaling", "metric", "n_active")
 @shared.settings
 @shared.resume
 @shared.where
-@shared.label_column
+@shared.columns
+@shared.weight_column
 @shared.quiet
 @shared.as_json
 def tune(
     data: str,
     out: str | None,
     resume: bool,
-    label_column: str | None,
     quiet: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Choose the kernel for DATA by rows held out.
+    """Choose the kernel for DATA on held-out training rows.
 
     The measure is their predictive probability. Length scale, variance, family and scaling are
     tried on growing subsamples of the training rows, the best of them on more; then length scales
     for every column, a metric, and more active rows. The options are those of `train`; its --kernel
-    is tried on every subsample, and a --scaling or --n-active that is given stays. The records go
-    to a directory, from which a tuning that was stopped or killed goes on. Rows of a test part are
-    not looked at.
+    is tried on every subsample, and a --scaling or --n-active that is given is kept. A search that
+    was stopped or killed can be resumed from its output directory. Test rows are not used.
     """
     import sparsegp
-    from sparsegp.cli.tables import stem, training_tables
+    from sparsegp.cli.tables import stem, training_tables, weighed
     from sparsegp.fit.tune import tunable
     from sparsegp.kernels import brief
     from sparsegp.report import TerminalProgress
@@ -58,10 +57,12 @@ def tune(
     settings = shared.settings_of(options)
     tunable(**settings).require_used(settings)  # before anything is read
     place, limits = shared.place(options), shared.given(options, shared.LIMITS)
+    layout = shared.given(options, shared.COLUMNS)
     directory = out or f"sparsegp-tune-{stem(data)}"
     with TerminalProgress(quiet=quiet) as progress:
         progress.begin("read")
-        table, _ = training_tables(data, None, label_column)
+        table, _ = training_tables(data, None, layout)
+        table = weighed(table, options["weight_column"])
         progress.begin("prepare")
         run: dict[str, Any] = {"out": directory, "resume": resume, "progress": progress}
         with open_runtime(**place) as runtime:
@@ -73,14 +74,15 @@ def tune(
         "columns": int(table.X.shape[1]),
         **tuned.to_json(),
         "run": str(folder_of(directory)),
-        "train": train_command(data, label_column, {**settings, **tuned.chosen}),
+        "train": train_command(data, {**layout, **settings, **tuned.chosen}),
         "seconds": progress.seconds,
     }
     rows, columns = plural(record["rows"], "row"), plural(record["columns"], "column")
     summary = {
         "tuned on": f"{table.source}: {rows}, {columns}",
         "trials": extent(len(tuned.trials), tuned.ended),
-        "kernel": f"{brief(tuned.kernel)} of inputs scaled by rule {tuned.scaling!r}",
+        "kernel": brief(tuned.kernel),
+        "scaling": tuned.scaling,
         "metric": None if tuned.metric == "none" else tuned.metric,
         "active rows": None if tuned.n_active is None else str(tuned.n_active),
         "time": seconds_of(progress.seconds),
@@ -91,15 +93,15 @@ def tune(
     show([json_line(record)] if as_json else lines)
 
 
-def train_command(data: str, label_column: str | None, settings: Mapping[str, Any]) -> str:
-    """Return the command line that trains with some settings."""
-    words = ["sparsegp", "train", data]
-    if label_column is not None:
-        words += ["--label-column", label_column]
-    for option in click.get_current_context().command.params:
-        if option.name in shared.SPARSE_SETTINGS and option.name in settings:
-            value = settings[option.name]
-            words += [option.opts[0]] if isinstance(value, bool) else [option.opts[0], str(value)]
+def train_command(data: str, given: Mapping[str, Any]) -> str:
+    """Return the command line that trains with some options of columns and settings."""
+    words, known = ["sparsegp", "train", data], {*shared.COLUMNS, *shared.SPARSE_SETTINGS}
+    params = click.get_current_context().command.params
+    for option in sorted(params, key=lambda option: option.name in shared.SPARSE_SETTINGS):
+        if option.name in known and option.name in given:
+            value = given[option.name]
+            name = ((value is False and option.secondary_opts) or option.opts)[0]
+            words += [name] if isinstance(value, bool) else [name, str(value)]
     return shlex.join(words)
 
 
@@ -112,7 +114,7 @@ def extent(trials: int, ended: str) -> str:
 def trials_table(
     trials: Iterable[Mapping[str, Any]], chosen: Mapping[str, Any] | None
 ) -> list[str]:
-    """Return a table of trials, the best of each rung first; the chosen kernel has a star."""
+    """Return a table of trials, the best of each stage first; the chosen kernel has a star."""
     from sparsegp.kernels import brief
 
     def rank(trial: Mapping[str, Any]) -> tuple[int, bool, float, int]:
@@ -122,6 +124,7 @@ def trials_table(
     shown = [
         {
             **trial,
+            "stage": trial["rung"],
             "kernel": brief(trial["kernel"]),
             "chosen": "*" if chosen and all(chosen[k] in {None, trial[k]} for k in OPEN) else None,
             "metric": None if trial.get("metric") == "none" else trial.get("metric"),

@@ -206,7 +206,7 @@ class Frame:
         import dask.array as da  # noqa: PLC0415 - slow to import
         from dask.delayed import delayed  # noqa: PLC0415
 
-        task: Any = delayed(function, pure=True)
+        task: Any = delayed(function, pure=False)
         blocks = [
             da.from_delayed(task(part, start), (length, p), dtype, np.empty((0, 0), dtype))  # type: ignore[no-untyped-call]
             for part, start, length in zip(self.parts, self.starts, self.lengths, strict=True)

@@ -17,6 +17,9 @@ from sparsegp.errors import DataError, short
 SMALL = 1 << 28
 """Bytes that every machine is assumed to have."""
 
+PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zip": "zip", ".zst": "zstd"}
+"""Ends of the names of compressed files, and what fsspec calls them."""
+
 LONGEST_LINE = 1 << 26
 """Characters of a line of text."""
 
@@ -35,6 +38,11 @@ def is_url(name: str) -> bool:
 def plain(name: str) -> str:
     """Return the path of a URL of this machine, file://...; other names unchanged."""
     return name.removeprefix("file://").removeprefix("local://")
+
+
+def unpacked(name: str) -> str:
+    """Return the name of a file without the end that says how it is compressed."""
+    return next((name[: -len(end)] for end in PACKED if name.lower().endswith(end)), name)
 
 
 def store_of(url: str) -> tuple[Any, str]:
@@ -72,10 +80,10 @@ def size_of(name: str) -> int | None:
 
 @contextmanager
 def opened(name: str) -> Iterator[Any]:
-    """Open a file for reading bytes, unpacked where the name ends in .gz; see `reading`."""
+    """Open a file for reading bytes, unpacked where its name is of `PACKED`; see `reading`."""
     from fsspec.core import OpenFile  # noqa: PLC0415 - heavy
 
-    packed = "gzip" if name.lower().endswith(".gz") else None
+    packed = PACKED.get(name[len(unpacked(name)) :].lower())
     with reading(name), OpenFile(*store_of(name), "rb", packed) as file:
         yield file
 

@@ -195,6 +195,8 @@ def _column(name: str, kind: str, tally: Tally) -> Column:
     if tally.missing == tally.n:
         return Column(name, kind, missing=share, note="no value")
     varies = tally.low < tally.high
+    if kind == "truth" and not (tally.low[0] >= 0 and tally.high[0] <= 1):
+        kind = "whole number"
     fill = float(np.median(tally.drawn)) if len(tally.drawn) else float(tally.low[0])
     ends = [[""]]
     if kind == "date":

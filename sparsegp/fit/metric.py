@@ -18,8 +18,8 @@ from sparsegp.types import Booleans, Doubles, Floats, Integers, Labels
 ROWS, ACTIVE, SLOPE_ROWS = 3000, 300, 2000
 """Of the small fits, at most: rows, active rows, and rows at which slopes are taken."""
 
-Fit = Callable[[Floats, Any, TrainSettings, Labels, Numbers | None], SparseModel]
-"""From scaled rows, their targets and settings, and what these stand for, to a model."""
+Fit = Callable[[Floats, Any, TrainSettings, Labels, Numbers | None, Doubles | None], SparseModel]
+"""From scaled rows, their targets and settings, what these stand for, and weights, to a model."""
 
 
 def learn_metric(
@@ -62,11 +62,12 @@ def learn_metric(
     x = data.scaling.apply(X.compute(scheduler=scheduler) if hasattr(X, "dask") else X)
     covariance = np.atleast_2d(np.cov(x, rowvar=False))
     target, small = data.target[rows], _small(settings, data, len(rows))
+    weights = None if data.train.weights is None else data.train.weights[rows]
     mixing = np.eye(p)
     progress.start(metric.rounds, "rounds", "metric")
     for done in range(metric.rounds):
         mixed = replace(unscaled(p), mixing=mixing).apply(x, settings.dtype)
-        posterior = fit(mixed, target, small, data.classes, data.numbers).posterior
+        posterior = fit(mixed, target, small, data.classes, data.numbers, weights).posterior
         parts = list(zip(posterior.kernels, posterior.x, posterior.weights, strict=True))
         slopes = average_outer_product(parts, mixed[:SLOPE_ROWS].astype(np.float64))
         mixing = metric.next(mixing, slopes, covariance)

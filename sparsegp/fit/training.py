@@ -29,14 +29,7 @@ class Training(SparseRun):
     """One sparse fit, stage by stage: `build`, `learn`, `select`, `finish`; or all of it by `fit`.
 
     Parameters and attributes are those of `SparseRun`.
-
-    Parameters
-    ----------
-    knows_novelty : bool
-        Whether the model is to know how new a row is.
     """
-
-    knows_novelty: bool = True
 
     def build(self) -> None:
         """Learn the metric, if the settings ask for one, and build the row blocks."""
@@ -128,11 +121,11 @@ class Training(SparseRun):
             self.runtime.build(self.block_type, [])
         if self.steps:
             weights = replace(weights, report={**weights.report, "learning": self.steps})
-        data = self.data
+        data, rows = self.data, self.active.rows
         model = SparseModel(
             active=active,
             weights=weights,
-            rows=self.active.rows,
+            rows=rows if data.train.rows is None else data.train.rows[rows],
             classes=data.classes,
             scaling=data.scaling,
             settings=self.settings.to_json(),
@@ -143,7 +136,7 @@ class Training(SparseRun):
             label=data.train.label,
             n_rows=data.summary.n,
         )
-        if self.knows_novelty:
+        if self.knows_limits:
             model = replace(model, shares=self._shares(model, drawn, x))
         if self.store is not None:
             model.save(self.store.model_path)
@@ -176,6 +169,7 @@ def fit_rows(
     settings: TrainSettings,
     classes: Labels,
     numbers: Numbers | None = None,
+    weights: Doubles | None = None,
 ) -> SparseModel:
     """Fit scaled rows X (n, p) in memory, on one thread, with nothing written.
 
@@ -188,11 +182,12 @@ def fit_rows(
         With a kernel that is complete.
     classes, numbers
         See `Prepared`.
+    weights : Doubles (n,), optional
     """
     n, p = X.shape
     none = np.zeros(p)
     data = Prepared(
-        train=Table(X, None, "sample"),  # type: ignore[arg-type] # in memory, and scaled
+        train=Table(X, None, "", weights=weights),  # type: ignore[arg-type] # in memory, and scaled
         classes=classes,
         target=target,
         summary=Summary(n, p, none, none, none, none, whole=False),
@@ -200,6 +195,6 @@ def fit_rows(
         numbers=numbers,
     )
     with ThreadRuntime(1) as runtime:
-        run = Training(data, settings, runtime=runtime, knows_novelty=False)
+        run = Training(data, settings, runtime=runtime, knows_limits=False)
         run.build()
         return run.complete()

@@ -37,10 +37,10 @@ MOST_COLUMNS = 256
 
 @dataclass(frozen=True)
 class Metric(Checked):
-    """How a metric is learnt, by a text such as ``full`` or ``full(rounds=3, power=0.5)``."""
+    """How a metric is learnt, by a text such as ``full`` or ``full(rounds=2, power=0.4)``."""
 
-    rounds: int = setting(2, "Fits from whose gradients the metric is taken.", least=1, most=20)
-    power: float = setting(0.35, "s, the power of G.", least=0, most=1)
+    rounds: int = setting(3, "Fits from whose gradients the metric is taken.", least=1, most=20)
+    power: float = setting(0.5, "s, the power of G.", least=0, most=1)
 
     WHOSE = "metric=full"
 
@@ -62,7 +62,7 @@ class Metric(Checked):
         known = [each.name for each in fields(cls)]
         if name != FULL or len(values or ()) > len(known):
             raise SettingsError(
-                f"metric must be none, full or such as 'full(rounds=3, power=0.5)', got "
+                f"metric must be none, full or such as 'full(rounds=2, power=0.4)', got "
                 f"{quoted(text)}"
             )
         return cls.from_json(dict(zip(known, values or (), strict=False)) | named)

@@ -5,7 +5,8 @@
    size serves twice.
 2. The best that allow it get a length scale for every column (learning/relevances.py); and the
    best that sees distances alone, a metric (learning/metric.py).
-3. What is best now has to lead the kernel of the settings by more than a standard error.
+3. What is best now has to lead the kernel of the settings by more than a standard error; and one
+   with a metric, whose fits take longer, all others.
 4. Where the number of active rows is open, it is doubled as long as that pays.
 
 All are judged by the same held-out rows, which no fit has seen. Decisions are taken at the end of a
@@ -347,7 +348,7 @@ class Search:
 
     def decide(self) -> None:
         """Take the best, or the kernel of the settings where it leads that by chance only."""
-        best = self._ranking()[0]
+        best = self._best()
         given = self.outcomes.get(0)
         self.winner = best if given is None or self.outcomes[best].leads(given) else 0
 
@@ -368,7 +369,7 @@ class Search:
                 return False
             if place == 0:
                 self.outcomes = dict(found)
-                self.winner = self._ranking()[0]
+                self.winner = self._best()
                 self.n_active = rung.n_active
                 continue
             last = found[self.winner]
@@ -401,6 +402,15 @@ class Search:
             return Choice(*known, self.n_active, None, ended)
         known = known._replace(kernel=found.kernel)
         return Choice(*known, self.n_active, found.nlpp, ended)
+
+    def _best(self) -> int:
+        """Return the best; one with a metric, which takes longer, only if it leads the others."""
+        ranking = self._ranking()
+        best, known = ranking[0], self.candidates.known
+        plain = [n for n in ranking if known[n].metric == NONE][:1]
+        if known[best].metric == NONE or not plain:
+            return best
+        return best if self.outcomes[best].leads(self.outcomes[plain[0]]) else plain[0]
 
     def _ranking(self) -> list[int]:
         """Return the best first; failures come last, equals in the order in which they came up."""

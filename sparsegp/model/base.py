@@ -296,21 +296,13 @@ class Model(ABC):
     def explain(self, X: Any, most: int = 5) -> list[Explanation]:
         """Return why each row is predicted as it is, a list of n explanations.
 
-        Each has the class that is most probable and its strongest rival, the active rows that speak
-        most for the one and for the other, and the columns that would move the difference most.
-
-        Parameters
-        ----------
-        X : array (n, p), or a data frame
-        most : int
-            Active rows on either side, and columns.
+        Each has the most probable class and its strongest rival, `most` active rows that speak for
+        the one and for the other, and `most` columns that would move their difference.
 
         Raises
         ------
         SettingsError
             If the model is dense or a regression.
-        DataError
-            As for `latent_mean_and_variance`.
         """
         raise SettingsError(ONLY_SPARSE.format("explanations"))
 
@@ -318,15 +310,12 @@ class Model(ABC):
         """Return how new each row is (n,), from 0 to 1.
 
         It is the share of validation rows that the active rows of the predicted class know more of:
-        of whose prior variance they leave less. Of rows like those 1 % are at 0.99 or above. See
-        `sparsegp.posterior.limits`.
+        of whose prior variance they leave less. Of rows like those 1 % are at 0.99 or above.
 
         Raises
         ------
         SettingsError
             If the model is dense, or of a version that did not know this.
-        DataError
-            As for `latent_mean_and_variance`.
         """
         raise SettingsError(ONLY_SPARSE.format("novelty"))
 
@@ -334,14 +323,12 @@ class Model(ABC):
         """Return which classes are in the label set of each row, bool (n, K).
 
         A set holds the true class with probability `coverage` or more, on the average over rows
-        like the validation rows (split conformal prediction). See `sparsegp.posterior.limits`.
+        like the validation rows (split conformal prediction, `sparsegp.posterior.limits`).
 
         Raises
         ------
         SettingsError
             If the model had too few validation rows for this coverage, or none, as dense ones.
-        DataError
-            As for `latent_mean_and_variance`.
         """
         proba = self.predict_proba(X)
         if hasattr(proba, "dask"):

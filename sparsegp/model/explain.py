@@ -26,20 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Term:
-    """What an active row contributes.
+    """What an active row contributes: row number in the training data, label, and how much.
 
-    Attributes
-    ----------
-    row : int
-        Its number in the training data.
-    label : int or str or bool
-    contribution : float
-        To the difference of the latent means.
-    share : float
-        Of the absolute values of all contributions, which may be large and cancel; negative where
-        it speaks for the rival.
-    place : int
-        Among the active rows, in order of inclusion.
+    `share` is of the absolute values of all contributions, which may be large and cancel, and has
+    the sign of the contribution; `place` is that among the active rows.
     """
 
     row: int
@@ -51,17 +41,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Effect:
-    """What a column would move.
-
-    Attributes
-    ----------
-    column : str
-        Its name, or its number.
-    value : float
-        Of the row, before scaling.
-    effect : float
-        Slope of the difference of the latent means times the standard deviation of the column.
-    """
+    """What a column, by its name or number, would move; `value` is before scaling."""
 
     column: str
     value: float
@@ -103,11 +83,10 @@ class Explanation:
 
 
 def explain(model: "SparseModel", X: Any, most: int) -> list[Explanation]:
-    """Return an explanation for every row; see `SparseModel.explain`."""
-    if model.is_regression:
-        raise SettingsError("a regression has no classes to explain; use a classifier")
-    if most < 1:
-        raise SettingsError(f"most must be at least 1, got {most}")
+    """Return an explanation for every row; see `Model.explain`."""
+    if model.is_regression or most < 1:
+        wrong = f"most={most}" if most < 1 else "a regression"
+        raise SettingsError(f"explain a classifier, with most=1 or more; got {wrong}")
     inputs = np.asarray(map_rows(model, "_inputs", X, model.n_features))
     logs = model.predict_log_proba(inputs)
     with single_threaded_blas():
@@ -118,22 +97,21 @@ def _explanations(
     model: "SparseModel", inputs: Doubles, logs: Doubles, most: int
 ) -> Iterator[Explanation]:
     names = model.names or [str(number) for number in range(model.n_features)]
-    deviations, labels = model.deviations, model.classes[model.active.target]
-    for values, x, log_p in zip(inputs, model._scaled(inputs), logs, strict=True):
-        predicted, rival = np.argsort(-log_p, kind="stable")[:2]
-        parts, slopes = difference(model, x, predicted, rival)
-        effects, total = slopes * deviations, float(np.abs(parts).sum()) or 1.0
-        terms = [
-            Term(int(row), label.item(), float(part), float(part) / total, place)
-            for place, (row, label, part) in enumerate(zip(model.rows, labels, parts, strict=True))
-        ]
+    classes, deviations, scaled = model.classes.tolist(), model.deviations, model._scaled(inputs)
+    labels = [classes[code] for code in model.active.target]
+    for values, x, log_p in zip(inputs, scaled, logs, strict=True):
+        a, b = np.argsort(-log_p, kind="stable")[:2]
+        parts, slopes = difference(model, x, a, b)
+        shares = (parts / (np.abs(parts).sum() or 1.0)).tolist()
+        columns = (model.rows.tolist(), labels, parts.tolist(), shares, range(len(parts)))
+        terms, effects = list(map(Term, *columns)), slopes * deviations
         order = np.argsort(-parts, kind="stable")
         leading = np.argsort(-np.abs(effects), kind="stable")[:most]
         yield Explanation(
-            predicted=model.classes[predicted].item(),
-            rival=model.classes[rival].item(),
-            probability=float(np.exp(log_p[predicted])),
-            rival_probability=float(np.exp(log_p[rival])),
+            predicted=classes[a],
+            rival=classes[b],
+            probability=float(np.exp(log_p[a])),
+            rival_probability=float(np.exp(log_p[b])),
             difference=float(parts.sum()),
             supporting=tuple(terms[i] for i in order[:most] if parts[i] > 0.0),
             opposing=tuple(terms[i] for i in order[::-1][:most] if parts[i] < 0.0),
@@ -142,24 +120,16 @@ def _explanations(
         )
 
 
-def difference(
-    model: "SparseModel", x: Doubles, predicted: int, rival: int
-) -> tuple[Doubles, Doubles]:
-    """Return the terms of the difference of two latent means at a row, (d,), and its slopes, (p,).
+def difference(model: "SparseModel", x: Doubles, a: int, b: int) -> tuple[Doubles, Doubles]:
+    """Return the terms of f_a - f_b, (d,), and its slopes, (p,), at a scaled row x (p,).
 
-    Parameters
-    ----------
-    model : SparseModel
-    x : Doubles (p,)
-        Scaled; slopes are along scaled columns, before a metric mixes them.
-    predicted, rival : int
-        Codes of the classes.
+    Slopes are along scaled columns, before a metric mixes them.
     """
     direction = np.zeros(model.n_latent)
     if model.n_latent == 1:
-        direction[0] = 1.0 if predicted > rival else -1.0
+        direction[0] = 1.0 if a > b else -1.0
     else:
-        direction[predicted], direction[rival] = 1.0, -1.0
+        direction[a], direction[b] = 1.0, -1.0
     active, posterior, row = model.active, model.posterior, x[np.newaxis]
     terms, slopes = np.zeros(len(active.x)), np.zeros(len(x))
     for c, (members, columns) in enumerate(zip(active.members(), active.columns(), strict=True)):

@@ -33,14 +33,17 @@ def with_calibration(active: ActiveRows, rows: Rows, weights: PosteriorWeights) 
 
     def log_z(temperature: float, weight: float) -> Doubles:
         tempered: Likelihood = active.likelihood.tempered(temperature)
-        return tempered.log_z(mean / temperature, weight * variance, target)
+        found = tempered.log_z(mean / temperature, weight * variance, target)
+        return np.asarray(rows.validation_weights * found)
 
     temperature, weight = fit(log_z, PRIOR)
     calibration = Calibration(temperature, weight)
     nlpp = -float(log_z(temperature, weight).mean())
     report = {**weights.report, **asdict(calibration), "validation_nlpp": nlpp}
-    logs = calibration.log_probabilities(active.likelihood, mean, variance)
-    scores = conformal_scores(logs, target)
+    scores = None
+    if rows.knows_limits:
+        logs = calibration.log_probabilities(active.likelihood, mean, variance)
+        scores = conformal_scores(logs, target)
     return PosteriorWeights(weights.coefficients, weights.gain, calibration, report, scores)
 
 

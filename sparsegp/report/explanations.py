@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsegp.data.virtual import image_shape
-from sparsegp.model import Model, SparseModel
+from sparsegp.model import Model
 from sparsegp.model.explain import Explanation
 from sparsegp.report.pictures import draw_all, plain
 
@@ -25,19 +25,7 @@ def explanation_pictures(
     image: tuple[int, int] | None,
     folder: str | os.PathLike[str],
 ) -> list[Path]:
-    """Draw rows that are images, each with its active rows, as row-<number>.png.
-
-    Parameters
-    ----------
-    model : SparseModel
-    explanations : mapping
-        By row number.
-    X : array (n, p)
-        Their inputs before scaling.
-    image : (int, int), optional
-        Height and width; square if left out.
-    folder : path
-        Made if it is not there.
+    """Draw rows X (n, p), images of this height and width, by their numbers as row-<number>.png.
 
     Raises
     ------
@@ -46,36 +34,30 @@ def explanation_pictures(
     StoreError
         If a picture cannot be written.
     """
-    assert isinstance(model, SparseModel)  # which alone has explanations
-    shape = image_shape(model.n_features, image)
-    unmixed = replace(model.scaling, mixing=None)
+    shape, unmixed = image_shape(model.n_features, image), replace(model.scaling, mixing=None)
+    own, active = unmixed.apply(np.asarray(X)), model.rows_unmixed.reshape(-1, *shape)
     draw = {
-        f"row-{number}": partial(
-            _row, own=own.reshape(shape), active=model.rows_unmixed, explanation=explanation
-        )
-        for (number, explanation), own in zip(
-            explanations.items(), unmixed.apply(np.asarray(X)), strict=True
-        )
+        f"row-{number}": partial(_row, own=row.reshape(shape), active=active, explanation=each)
+        for (number, each), row in zip(explanations.items(), own, strict=True)
     }
     return draw_all(draw, folder)
 
 
 def _row(figure: "Figure", own: Any, active: Any, explanation: Explanation) -> None:
     """Draw a row and its supporting rows; below, the effects of its pixels and opposing rows."""
-    each = explanation
+    each, effects = explanation, explanation.effects.reshape(own.shape)
     width = 1 + max(len(each.supporting), len(each.opposing))
     figure.set_size_inches(1.5 * width, 3.8)
-    low, high = float(active.min()), float(active.max())
-    rows = figure.subplots(2, width, squeeze=False)
-    for axes in rows.flat:
+    panels = figure.subplots(2, width, squeeze=False)
+    for axes in panels.flat:
         axes.set_axis_off()
-    largest = float(np.abs(each.effects).max()) or 1.0
-    grey = {"cmap": "gray_r", "vmin": low, "vmax": high}
-    rows[0, 0].imshow(own, **grey)
-    rows[0, 0].set_title(plain(f"{each.predicted}: {each.probability:.3f}"), fontsize=9)
-    rows[1, 0].imshow(each.effects.reshape(own.shape), cmap="RdBu", vmin=-largest, vmax=largest)
-    rows[1, 0].set_title(plain(f"not {each.rival}: {each.rival_probability:.3f}"), fontsize=9)
-    for line, terms in zip(rows, (each.supporting, each.opposing), strict=True):
+    grey = {"cmap": "gray_r", "vmin": float(active.min()), "vmax": float(active.max())}
+    largest = float(np.abs(effects).max()) or 1.0
+    panels[0, 0].imshow(own, **grey)
+    panels[0, 0].set_title(plain(f"{each.predicted}: {each.probability:.3f}"))
+    panels[1, 0].imshow(effects, cmap="RdBu", vmin=-largest, vmax=largest)
+    panels[1, 0].set_title(plain(f"not {each.rival}: {each.rival_probability:.3f}"))
+    for line, terms in zip(panels, (each.supporting, each.opposing), strict=True):
         for axes, term in zip(line[1:], terms, strict=False):
-            axes.imshow(active[term.place].reshape(own.shape), **grey)
-            axes.set_title(plain(f"{term.label}: {term.contribution:+.2f}"), fontsize=9)
+            axes.imshow(active[term.place], **grey)
+            axes.set_title(plain(f"{term.label}: {term.contribution:+.2f}"))

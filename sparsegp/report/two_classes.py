@@ -1,7 +1,4 @@
-"""How well one of two classes is found: AUC, average precision, precision and recall.
-
-All figures are those of scikit-learn. A row whose label training has not seen is not of the class.
-"""
+"""How well one of two classes is found, by the figures of scikit-learn."""
 
 import math
 from dataclasses import dataclass
@@ -16,7 +13,7 @@ from sparsegp.types import Booleans, Doubles, Integers, Labels
 
 @dataclass(frozen=True, eq=False)
 class TwoClasses:
-    """Figures of n rows, each of the positive class or not.
+    """Figures of n rows, each of the positive class or not; a label not seen in training is not.
 
     Parameters
     ----------
@@ -24,10 +21,8 @@ class TwoClasses:
         Its label.
     threshold : float
         Probability from which on a row is taken for positive.
-    auc : float
-        Area under the ROC curve; NaN where all rows are of one class.
-    average_precision : float
-        NaN where no row is positive.
+    auc, average_precision : float
+        NaN where there are no positive rows, or (auc) no others.
     precision, recall, f1 : float
         At the threshold; 0 where they are not defined.
     probability : Doubles (n,)
@@ -52,52 +47,30 @@ class TwoClasses:
 
 
 def evaluate_two_classes(
-    log_probabilities: Doubles,
-    codes: Integers,
-    classes: Labels,
-    positive: str | None = None,
-    threshold: float = 0.5,
+    log_probabilities: Doubles, codes: Integers, classes: Labels, positive: str, threshold: float
 ) -> TwoClasses:
-    """Compare the probabilities of one of two classes with the true labels.
-
-    Parameters
-    ----------
-    log_probabilities : Doubles (n, 2)
-    codes : Integers (n,)
-        True classes, -1 for a label that was not seen in training.
-    classes : Labels (2,)
-    positive : str, optional
-        The label of the positive class as a text; the last if left out.
-    threshold : float
+    """Compare the probabilities (n, 2) of two classes with the true ones, codes (n,).
 
     Raises
     ------
     SettingsError
-        If there is no such label, or the threshold is no probability.
+        If the positive class is neither, or the threshold is no probability.
     """
     from sklearn import metrics
 
     names = [str(label) for label in classes.tolist()]
-    if positive is not None and positive not in names:
+    if positive not in names or not 0.0 <= threshold <= 1.0:
         raise SettingsError(
-            f"the positive class must be {' or '.join(names)}, got {quoted(positive)}"
+            f"the positive class must be {' or '.join(names)}, and the threshold from 0 to 1; got "
+            f"{quoted(positive)} and {threshold:g}"
         )
-    if not 0.0 <= threshold <= 1.0:
-        raise SettingsError(f"the threshold must be from 0 to 1, got {threshold:g}")
-    code = len(names) - 1 if positive is None else names.index(positive)
+    code = names.index(positive)
     p, truth = np.exp(log_probabilities[:, code]), codes == code
     precision, recall, f1, _ = metrics.precision_recall_fscore_support(
         truth, p >= threshold, average="binary", zero_division=0.0
     )
-    some, other = bool(truth.any()), bool((~truth).any())
-    return TwoClasses(
-        positive=classes[code].item(),
-        threshold=threshold,
-        auc=float(metrics.roc_auc_score(truth, p)) if some and other else math.nan,
-        average_precision=float(metrics.average_precision_score(truth, p)) if some else math.nan,
-        precision=float(precision),
-        recall=float(recall),
-        f1=float(f1),
-        probability=p,
-        is_positive=truth,
-    )
+    some, all_ = bool(truth.any()), bool(truth.all())
+    auc = float(metrics.roc_auc_score(truth, p)) if some and not all_ else math.nan
+    average = float(metrics.average_precision_score(truth, p)) if some else math.nan
+    at_threshold = float(precision), float(recall), float(f1)
+    return TwoClasses(classes[code].item(), threshold, auc, average, *at_threshold, p, truth)

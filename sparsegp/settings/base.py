@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 KERNEL = (
-    "Kernel, such as '10*rbf(5)' or '2*rbf + 0.1*linear'; a length scale left out is chosen from "
-    "the data."
+    "Covariance function, such as '10*rbf(5)' or '2*rbf + 0.1*linear'. Length scales that are left "
+    "out are chosen from the data."
 )
 
 LEARNT: dict[str, Any] = {
@@ -40,21 +40,20 @@ class Settings(Checked):
     kernel: str = setting("10*rbf", KERNEL)
     kernel_per_class: bool = setting(
         False,
-        "One kernel for every class; the text of the kernel may then name them all, separated by "
-        "semicolons.",
+        "A kernel of its own for every class; the text may name them all, separated by semicolons.",
     )
     hyperprior: str = setting(
         "",
-        "Prior densities of what is learnt, such as 'v: lognormal(-1, 1); bias: normal(0, 25)'; "
-        "none if empty.",
+        "Prior densities of the parameters that are learnt, such as 'v: lognormal(-1, 1); bias: "
+        "normal(0, 25)'; none if empty.",
         applies="learn=evidence or hmc",
     )
     scaling: str = setting(
         "auto",
-        "Of inputs: auto, standard, range, quantile or none.",
+        "Scaling of the inputs: auto, standard, range, quantile or none.",
         choices="sparsegp.data:SCALINGS",
     )
-    seed: int = setting(0, "Key of whatever is random.", least=0)
+    seed: int = setting(0, "Random seed.", least=0)
 
     if TYPE_CHECKING:  # declared by each kind of run
         likelihood: str = ""
@@ -112,6 +111,11 @@ class Settings(Checked):
         for kernel in filled:
             kernel(probe, probe)  # raises where the kernel does not fit the columns
         return filled
+
+    @property
+    def heeds_weights(self) -> bool:
+        """Whether the rows may have weights."""
+        return False
 
     def require_used(self, names: Iterable[str]) -> None:
         """Refuse by a `SettingsError` those settings that would be ignored beside the others."""

@@ -19,32 +19,32 @@ class DenseSettings(Settings):
 
     method: str = setting(
         "laplace",
-        "A method that takes all rows, a few thousand at most, in O(n^3): laplace, ep, softmax_ep, "
-        "variational, gibbs, online, exact (regression), also with options, such as "
+        "A method that uses all rows, a few thousand at most, in O(n^3): laplace, ep, softmax_ep, "
+        "variational, gibbs, online, exact (regression). Options may follow, such as "
         "'ep(damping=0.5)'.",
     )
     likelihood: str = setting(
         "",
-        "One of the method's, the first that suits the number of classes if empty; "
-        "'gaussian(0.3)' has that noise variance, of labels of variance one.",
+        "One of the method's likelihoods; if empty, the first that suits the number of classes. "
+        "'gaussian(0.3)' has that noise variance, for labels of variance one.",
     )
     learn: str = setting(
         "none",
-        "none; evidence: kernels of the highest marginal likelihood, times the hyperprior; "
-        "hmc: samples of them by hybrid Monte Carlo, over which predictions are averaged.",
+        "How kernels are learnt: none; evidence: by maximising the marginal likelihood times the "
+        "hyperprior; hmc: samples by hybrid Monte Carlo, over which predictions are averaged.",
         choices=("none", "evidence", "hmc"),
     )
     steps: int = setting(
         100,
-        "Line searches of evidence, at most, or draws of each chain of hmc.",
+        "Line searches of evidence, at most, or draws of each hmc chain.",
         least=1,
         applies="learn=evidence or hmc",
     )
     averaged: bool = setting(
         True,
-        "Average probabilities over the latent values, not take them at their mean.",
+        "Average probabilities over the latent values instead of taking them at their mean.",
         flag="--map",
-        contrary="Take latent values at their mean, and do not average probabilities over them.",
+        contrary="Take probabilities at the mean of the latent values instead of averaging.",
     )
 
     WHOSE: ClassVar[str] = "a dense method, which takes all rows,"

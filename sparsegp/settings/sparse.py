@@ -1,7 +1,7 @@
 """Settings of a sparse run, by the informative vector machine."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sparsegp.errors import SettingsError
@@ -32,94 +32,105 @@ class TrainSettings(Settings):
 
     n_active: int | None = setting(
         None,
-        "Rows to include; pairs of a row and a class with active_per_class.",
+        "Number of active rows (inducing points); with active_per_class, of pairs of a row and a "
+        "class.",
         least=1,
         unset=f"all but validation rows, at most {DEFAULT_N_ACTIVE}",
     )
     kernel: str = setting(
         DEFAULT_KERNEL,
-        KERNEL + " With auto, kernel, scaling and the number of active rows are chosen by held-out "
-        "rows.",
+        KERNEL + " With auto, kernel, scaling and number of active rows are chosen on held-out "
+        "training rows.",
     )
     metric: str = setting(
         "none",
         "Of kernels of the distance, such as rbf: none, or full: a matrix by which all columns are "
-        "mixed, learnt from the slopes of small fits, such as 'full(rounds=2, power=0.35)'.",
+        "mixed, learnt from the slopes of small fits, such as 'full(rounds=3, power=0.5)'.",
     )
     criterion: str = setting(
         "predictive",
-        "What makes a row worth including: predictive, its label is unlikely; residual, so it is "
-        "to the posterior of all rows (panels of 2 or more only); information, what it would "
-        "change; entropy, what it would make certain; random.",
+        "Which row is included next. predictive: the one with the least probable label; residual: "
+        "the same, by the posterior of all rows (panels of 2 or more only); information: the one "
+        "that changes the posterior most; entropy: the one that lowers its entropy most; random.",
         choices="sparsegp.ivm.criteria:CRITERIA",
     )
     posterior: str = setting(
         "all",
-        "adf: sites as set at inclusion; active: iterated to convergence; all: by all rows. The "
-        "last two are for sites=variational.",
+        "Rows that shape the posterior. all: every training row; active: the active rows, iterated "
+        "to convergence; adf: the active rows, each as approximated when it was included. The "
+        "first two need sites=variational.",
         choices="sparsegp.posterior:POSTERIORS",
     )
     likelihood: str = setting(
         "multinomial_probit",
         "multinomial_probit, or, with sites=moments: probit or logistic (two classes), "
-        "ordered_probit, softmax, gaussian (regression), also with numbers, such as "
+        "ordered_probit, softmax, gaussian (regression). Parameters may follow, such as "
         "'probit(-1.5)'.",
     )
     sites: str = setting(
         "variational",
-        "How the likelihood of an active row becomes Gaussian: variational, for the multinomial "
-        "probit, or moments.",
+        "How the likelihood of an active row is approximated by a Gaussian, its site: variational, "
+        "for the multinomial probit, or moments (moment matching).",
         choices="sparsegp.likelihoods.sites:RULES",
     )
     active_per_class: bool = setting(
         False,
-        "An active set for every class, where the likelihood has a latent value for each.",
+        "A separate active set for every class, where the likelihood has a latent value for each.",
         applies="sites=moments",
     )
     epsilon: float = setting(
         1e-8,
-        "Least precision of the site of a row to be included.",
+        "Smallest precision of the site of a row that is included.",
         above=0.0,
         applies="sites=moments",
     )
     learn: str = setting(
         "none",
-        "none, or evidence: kernels and likelihood by the evidence, with sites=moments; dense "
-        "methods have evidence, and hmc: samples of kernels.",
+        "How kernel and likelihood are learnt: none; evidence: by maximising the marginal "
+        "likelihood, with sites=moments. Dense methods also have hmc: samples of kernels.",
         choices=("none", "evidence"),
     )
     major_steps: int = setting(
-        15, "Times that the active rows are selected anew.", least=1, applies="learn=evidence"
+        15,
+        "Number of times that the active rows are selected again.",
+        least=1,
+        applies="learn=evidence",
     )
     minor_steps: int = setting(
         8, "Line searches between two selections, at most.", least=1, applies="learn=evidence"
     )
     strategy: str = setting(
         "constant",
-        "What sites do between two selections: constant, hybrid, exact or whole.",
+        "How sites change between two selections: constant, hybrid, exact or whole.",
         choices="sparsegp.learning.optimise:STRATEGIES",
         applies="learn=evidence",
     )
+    class_weight: str = setting(
+        "",
+        "Weights by which the log likelihoods of the rows of a class are multiplied: balanced, so "
+        "that all classes weigh the same, or labels with weights, such as a=2,b=0.5.",
+    )
     stub_entries: int | None = setting(
         None,
-        "Bound on candidates times active rows, for every kernel: candidates get fewer on the "
-        "way. For the posteriors adf and active, and any criterion but residual.",
+        "Upper bound on candidates times active rows, for every kernel: candidates are dropped as "
+        "rows are included. For the posteriors adf and active, and any criterion but residual.",
         least=1,
         unset="no bound",
     )
     shrink_every: int = setting(
-        100, "Inclusions between two thinnings of the candidates.", least=1, applies="stub_entries"
+        100, "Inclusions after which candidates are dropped.", least=1, applies="stub_entries"
     )
     keep_best: float = setting(
         0.5,
-        "Share of the candidates kept that are the best by score; the others are drawn at random.",
+        "Share of the remaining candidates that are the best by score; the others are drawn at "
+        "random.",
         least=0,
         most=1,
         applies="stub_entries",
     )
     precision: str = setting(
         "float32",
-        "Of inputs and stub matrices: float32 or float64.",
+        "Floating-point precision of the large arrays: float32 or float64.",
         choices=("float32", "float64"),
     )
     panel: int | None = setting(
@@ -130,37 +141,35 @@ class TrainSettings(Settings):
     )
     lookahead: int = setting(
         56,
-        "Rows tried between two questions to the row blocks with panel=1; changes no result.",
+        "Rows computed ahead with panel=1; changes time, not the result.",
         least=1,
     )
     lazy: bool = setting(
         True,
-        "Evaluate only the scores that can matter, not all in every round; changes no result.",
+        "Evaluate only the scores that can matter; changes time, not the result.",
         flag="--no-lazy",
-        contrary="Evaluate all scores in every round, not only those that can matter; changes no "
-        "result.",
+        contrary="Evaluate all scores in every round; changes time, not the result.",
     )
     tolerance: float = setting(
         1e-4,
-        "Nats a row by which a round must raise the objective to go on.",
+        "Smallest gain of a round, in nats per row, for which the fit continues.",
         above=0.0,
         applies="posterior=all",
     )
     calibration: str = setting(
         "learned",
-        "How probabilities are calibrated with posterior=all or sites=moments: learned from "
-        "validation rows (with fewer than 300 rows for posterior=all alone, by cross-validation), "
-        "or none.",
+        "How probabilities are calibrated with posterior=all or sites=moments: learned on a "
+        "validation set (for posterior=all with fewer than 300 rows by cross-validation), or none.",
         choices=("learned", "none"),
     )
     n_nodes: int = setting(
         12,
-        "Quadrature nodes; from some dozens on more make no difference.",
+        "Quadrature nodes; more than some dozens make no difference.",
         least=2,
         most=500,  # the weights of more Gauss-Hermite nodes do not fit double precision
     )
     report_every: int = setting(
-        100, "Inclusions between two points of the figures of the selection.", least=1
+        100, "Inclusions between two records of the selection's progress.", least=1
     )
 
     WHOSE: ClassVar[str] = "method=ivm"
@@ -169,6 +178,8 @@ class TrainSettings(Settings):
         if self.kernel == AUTO and self.untunable:
             yield self.untunable
         yield from self._conflicts_of_metric()
+        if self.class_weight:
+            yield from self._conflicts_of_weights()
         yield from self._conflicts_of_sites()
         yield from self._conflicts_of_criterion()
 
@@ -213,6 +224,21 @@ class TrainSettings(Settings):
                 "stub_entries out, and train with the kernel that was chosen"
             )
         return ""
+
+    def _conflicts_of_weights(self) -> Iterator[str]:
+        from sparsegp.data.weights import BALANCED, class_weights
+
+        if self.class_weight != BALANCED:
+            class_weights(self.class_weight)  # raises
+        if self.is_regression:
+            yield "class_weight is for classes, and a regression has none; leave it out"
+        if not self.heeds_weights:
+            yield "class_weight is heeded with learn=none, got learn=evidence; leave one out"
+
+    @property
+    def heeds_weights(self) -> bool:
+        """Whether the rows may have weights."""
+        return self.learn == "none"
 
     def _conflicts_of_sites(self) -> Iterator[str]:
         from sparsegp.ivm.criteria import CRITERIA
@@ -351,8 +377,18 @@ class TrainSettings(Settings):
             )
         return self.n_active
 
+    def for_rows(self, n: int) -> "TrainSettings":
+        """Return the settings for n training rows, with no more active rows than can be."""
+        if self.n_active is None or self.active_per_class:  # pairs, of which there are more
+            return self
+        return replace(self, n_active=min(self.n_active, n - self.n_validation(n)))
+
     @classmethod
     def _completed(cls, task: str | None, named: dict[str, Any]) -> dict[str, Any]:
+        from sparsegp.data.weights import class_weight_text
+
+        if "class_weight" in named:
+            named = {**named, "class_weight": class_weight_text(named["class_weight"])}
         if task == "regression":
             more = {**LEARNT, "major_steps": 5, "precision": "float64"}
             given = named.keys() & {"learn", "likelihood"}

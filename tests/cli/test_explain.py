@@ -25,9 +25,9 @@ def test_explain(trained, files, invoke, last_json, tmp_path):
     with (tmp_path / "why.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
     first = expected[0]["supporting"][0]
-    assert (lines[0]["row"], lines[0]["name"]) == ("7", str(first["row"]))
+    assert (lines[0]["row"], lines[0]["active row"]) == ("7", str(first["row"]))
     assert float(lines[0]["contribution"]) == first["contribution"]
-    assert {line["kind"] for line in lines} == {"active row", "column"}
+    assert {line["kind"] for line in lines} == {"supporting", "opposing", "columns"}
 
 
 def test_pictures_of_rows(trained, files, invoke, tmp_path):
@@ -44,10 +44,10 @@ def test_pictures_of_rows(trained, files, invoke, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("explain", "--rows", "x"), "--rows must be such as 0,5,7 or 0:10, got 'x'"),
-        (("explain", "--rows", "0,100"), "--rows 100 must be among the 100 rows"),
-        (("explain", "--rows", "5:5"), "--rows 5:5 must be among the 100 rows"),
-        (("explain", "--out", "a.txt"), "must end in .csv or .json"),
+        (("explain", "--rows", "x"), "--rows must be such as 0,5,7 or 0:10, among"),
+        (("explain", "--rows", "0,100"), "among the 100 rows, got '100'"),
+        (("explain", "--rows", "5:5"), "among the 100 rows, got '5:5'"),
+        (("explain", "--out", "a.txt"), "must be a new file, .csv or .json"),
         (("explain", "--image", "2x2"), "give --plots"),
         (
             ("predict", "--out", "p.csv", "--set", "0.99"),
@@ -120,7 +120,8 @@ def test_two_classes(files, invoke, last_json, tmp_path):
     assert other["auc"] == pytest.approx(two["auc"])
     assert other["recall"] == pytest.approx(np.mean(p[~truth] <= 0.5))
     assert (
-        "must be no or yes, got 'maybe'" in invoke(*arguments, "--positive", "maybe", code=2).output
+        "must be no or yes, and the threshold"
+        in invoke(*arguments, "--positive", "maybe", code=2).output
     )
     shown = invoke(*arguments, "--plots", tmp_path / "plots").stdout
     assert f"auc           {two['auc']:.4f}, average precision" in shown

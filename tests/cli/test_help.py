@@ -49,7 +49,7 @@ def test_settings_are_spelt_as_options(invoke):
     for words in (
         "With --sites moments: ",
         "With --stub-entries: ",
-        "with --active-per-class.",
+        "with --active-per-class,",
         *METHODS,
     ):
         assert words in shown

@@ -103,7 +103,7 @@ def test_labels_in_text_files_are_harmless(hostile, invoke):
 def test_few_rows_are_left_out_in_turn(invoke, files, tmp_path):
     arguments = ("train", files / "only.npz", "--n-active", 9, "--out", tmp_path / "few")
     shown = invoke(*arguments).stdout
-    assert shown.count("on rows left out in turn, which chose the prior") == 2
+    assert shown.count("in cross-validation, which chose the prior") == 2
 
 
 def test_credentials_of_an_address_are_not_shown(invoke):

@@ -84,6 +84,15 @@ def write_parquet(url: str, X: Any, y: Any) -> None:
         parquet.write_table(pyarrow.table(columns), file, row_group_size=8)
 
 
+def write_feather(url: str, X: Any, y: Any) -> None:
+    import pyarrow  # noqa: PLC0415 - an extra
+    from pyarrow import feather  # noqa: PLC0415 - an extra
+
+    columns = {f"x{j}": X[:, j] for j in range(X.shape[1])} | {"label": y}
+    with fsspec.open(url, "wb") as file:
+        feather.write_feather(pyarrow.table(columns), file)
+
+
 def write_arrays(path: Any, arrays: dict[str, Any]) -> None:
     """Write named arrays: into an archive, a group, or files beside each other."""
     if str(path).endswith(".npz"):

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 import sparsegp
 from sparsegp.cli.program import program
+from sparsegp.cli.tables import relevances
 from sparsegp.data import Encoding, table_from_frame
 from sparsegp.errors import DataError
 
@@ -102,6 +103,19 @@ def test_a_model_knows_its_columns(frame, labels, tmp_path):
         DataError, match=r"14 columns, found .*; give a data frame with the columns"
     ):
         model.predict_proba(frame.to_numpy()[:, :3])
+
+
+def test_relevances_are_those_of_the_columns_that_were_encoded(frame, labels):
+    how = {"n_active": 40, "kernel": "20*rbf", "metric": "full(1)", "scaling": "standard"}
+    model = sparsegp.train(frame, labels, **how)
+    found, each = relevances(model), model.relevances
+    assert set(found) == set(model.encoding.inputs)
+    assert sum(found.values()) == pytest.approx(1.0)
+    squares = dict.fromkeys(found, 0.0)
+    for name, share in zip(model.names, each, strict=True):
+        squares[next(one for one in found if name.startswith(one))] += share**2
+    ratios = [found[name] ** 2 / squares[name] for name in found]
+    np.testing.assert_allclose(ratios, ratios[0])
 
 
 def test_unknown_levels_are_rare(frame, caplog):

@@ -38,26 +38,22 @@ TEXTS = {
     "1,2,0\n3,4,1\n5,1\n": "line 3 has 2 fields; 3 are",
     "1,2,x\n3,4,5,y\n": "line 2 has 4 fields; 3 are",
     "a,y\n1,2,0\n3,4,1\n": "line 2 has 3 fields; 2 are",
-    "a,b,y\n1,2,u\n\n3,red,v\n": r"line 4: field 2 \('b'\) is 'red'.*_column='b'; .*left out",
+    "a,b,y\n1,2,u\n\n3,red,v\n4,5,u\n6,7,v\n": r"line 4 \(row 1\), column 'b': 'red' is no number",
     "a,b,a,y\n1,2,3,0\n": "name of its own; .*a.csv has 2 columns 'a': rename",
-    "1,2,0\n3,?,1\n": r"line 2: field 2 is '\?'",
-    "1,2,0\n3,4_0,1\n": "line 2: field 2 is '4_0'",
-    "1,2,0\n0x10,4,1\n": "line 2: field 1 is '0x10'",
-    "1,2,0\n3,٣,1\n": "line 2: field 2 is '٣'",
-    "1,2,0\n3,,1\n": "line 2: field 2 is empty",
+    "1,2,0\n1,2,1\n1,2,0\n3,4_0,1\n": "line 4 .row 3., column '1': '4_0' is no number",
+    "1,2,0\n1,2,1\n1,2,0\n0x10,4,1\n": "column '0': .0x10. is no number",
+    "1,2,0\n1,2,1\n1,2,0\n3,٣,1\n": "column '1': '٣' is no number",
     "1,2,0\n" + "3" * 200_000 + ",1,1\n": "line 2: field larger than field limit",
     "a" * 200_000 + ",1,1\n": "line 1: field larger than field limit",
-    "1,2,0\n3,4,\n": "line 2: field 3 is empty",
-    "a,b,y\n1,2,u\n3,4,\n": r"line 3: field 3 \('y'\) is empty",
+    "1,2,0\n3,4,\n": "line 2: the label in column '2' is empty",
+    "a,b,y\n1,2,u\n3,4,\n": "line 3: the label in column 'y' is empty",
     "1\n2\n": "has 1 column",
-    "1,2\n3," + "l" * 300 + "\n": "line 2: field 2 has 300 characters",
+    "1,2\n3," + "l" * 300 + "\n": "line 2: the label in column '1' has 300 characters",
     "1,2\n" + "a" * 140_000 + ",b\n": "a.csv.*field larger than field limit",
-    "1,2,\udce9\n": "a.csv.*utf-8",
+    "1,\0,0\n": "a.csv is no text, as it has NUL",
     # a row with a fault is no header
-    "1.5,x2,0\n3,4,1\n5,6,0\n": "line 1: field 2 is 'x2'",
-    ",2,0\n3,4,1\n": "line 1: field 1 is empty",
-    "?,1\n3,1\n4,0\n": r"line 1: field 1 is '\?'",
-    "1,2?,3,yes\n4,5,6,no\n": r"line 1: field 2 is '2\?'",
+    "1.5,x2,0\n3,4,1\n5,6,0\n": "line 1: 'x2' is unlike .* `header` or `no_header`",
+    "1,2?,3,yes\n4,5,6,no\n": r"line 1: '2\?' is unlike what is below .column 1,",
 }
 
 
@@ -150,7 +146,7 @@ def test_places_that_hold_no_data(tmp_path):
     refused(tmp_path / "b.csv", "it is a directory")
     os.mkfifo(tmp_path / "a.csv")
     refused(tmp_path / "a.csv", "neither a file nor a directory")
-    refused("toy", "label column 'a'", label_column="a")
+    refused("toy", "leave `label_column` and `drop` out", label_column="a", drop="b")
     refused("toy", "takes 3 columns; toy .* has 10", n_features=3)
     zarr.create_array(str(tmp_path / "b.zarr"), shape=(2, 2), dtype="f4")
     refused(tmp_path / "b.zarr", "single array")
@@ -285,11 +281,7 @@ def test_parquet(tmp_path, monkeypatch):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "a.parquet"
-    for kind, values in {"string": ["a", "b"], "dictionary": ["a", "b"], "date32": [0, 1]}.items():
-        column = pyarrow.array(values, *([] if values[0] else [pyarrow.date32()]))
-        column = column.dictionary_encode() if kind == "dictionary" else column
-        parquet.write_table(pyarrow.table({"kind": column, "u": [1, 2]}), path)
-        refused(path, f"'kind' of .*a.parquet holds {kind}")
+    parquet.write_table(pyarrow.table({"kind": ["a", "b"], "u": [1, 2]}), path)
     refused(path, "'z'; its columns: kind, u", label_column="z")
     parquet.write_table(pyarrow.table({"u": np.ones(0), "v": np.ones(0)}), path)
     refused(path, "has no rows")

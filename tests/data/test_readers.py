@@ -58,6 +58,7 @@ CASES = [
     Case("a-images-idx3-ubyte.gz", files.write_idx, strings=False, doubles=False),
     Case("a.zarr", files.write_zarr, strings=False, lazy=True),
     Case("a.parquet", files.write_parquet, lazy=True),
+    Case("a.feather", files.write_feather),
 ]
 assert {ending for ending in FORMATS for case in CASES if ending in case.name} == set(FORMATS)
 AT_S3 = {case.name: case for case in CASES if case.name in {"X.npy", "a.zarr", "a.parquet"}}
@@ -127,7 +128,7 @@ def test_columns_of_a_model_and_of_labels(case, rows, tmp_path):
     with pytest.raises(DataError, match=r"columns|n_features"):
         open_dataset(path, n_features=9 if case.write is not files.write_svmlight else 2)
     if not case.columnar:
-        with pytest.raises(DataError, match="label column 0"):
+        with pytest.raises(DataError, match="`label_column`"):
             open_dataset(path, label_column=0)
         return
     table = open_dataset(path, n_features=5).train
@@ -199,16 +200,21 @@ def test_sparse_columns_follow_the_model(tmp_path):
     assert table.y.tolist() == [1, -1]
 
 
-@pytest.mark.parametrize(("values", "dtype"), [(np.array([3, 4], "i2"), "f4"), ([5, 6], "f8")])
+@pytest.mark.parametrize(
+    ("values", "dtype"), [(np.array([3, 4], "i2"), "Int16"), ([5, 6], "Int64")]
+)
 def test_parquet_of_mixed_columns(values, dtype, tmp_path):
     columns = {"kind": ["a", "b"], "u": pyarrow.array([1.5, None], "float32"), "v": [True, False]}
     pyarrow.parquet.write_table(pyarrow.table(columns | {"w": values}), tmp_path / "a.parquet")
     table = open_dataset(tmp_path / "a.parquet", label_column="kind").train
     assert table.names == ("u", "v", "w")
     assert table.y.tolist() == ["a", "b"]
-    assert table.X.dtype == dtype
+    assert [str(each) for each in table.frame.empty.dtypes] == ["float32", "boolean", dtype]
     expected = [[1.5, 1, values[0]], [np.nan, 0, values[1]]]
-    np.testing.assert_array_equal(table.X.compute(), expected)
+    np.testing.assert_array_equal(table.encoded(None).X.compute(), expected)
+    table = open_dataset(tmp_path / "a.parquet", label_column="kind", drop=["u"]).train
+    assert (table.frame, table.X.dtype) == (None, "f4" if dtype == "Int16" else "f8")
+    np.testing.assert_array_equal(table.X.compute(), [each[1:] for each in expected])
 
 
 TEXTS = {

@@ -167,7 +167,7 @@ def test_commands(frame, tmp_path, monkeypatch):
     run("predict", "r", "train.csv", "--out", "p.csv")
     frame.assign(label="").to_csv("blank.csv", index=False)
     assert run("predict", "r", "blank.csv", "--out", "b.csv")[0] == 0
-    assert "'label') is empty" in run("evaluate", "r", "blank.csv")[1]
+    assert "line 2: the label in column 'label' is empty" in run("evaluate", "r", "blank.csv")[1]
     assert (tmp_path / "m.csv").read_text() == (tmp_path / "p.csv").read_text()
     assert json.loads(run("inspect", "r", "--json")[1])["label"] == "label"
     assert json.loads(run("evaluate", "r", "more.csv", "--json")[1])["n"] == len(frame)

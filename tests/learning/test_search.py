@@ -158,6 +158,18 @@ def test_what_leads_by_chance_is_not_chosen() -> None:
     assert (found.kernel, found.nlpp) == (GIVEN, nature.of(GIVEN))
 
 
+@pytest.mark.parametrize(("noise", "metric"), [(0.0, "full"), (100.0, "none")])
+def test_a_metric_must_lead_all_others(noise: float, metric: str) -> None:
+    nature = Nature()
+    outcome(nature)
+    nature = Nature({made_of(nature.trials[-1]): 0.01, "50.0*rbf(1.0)": 900.0})
+    nature.noise = noise
+    found = outcome(nature)
+    assert found.metric == metric
+    assert found.nlpp is not None
+    assert found.nlpp < 900.0
+
+
 @pytest.mark.parametrize("time", [0, 1, 3, 5, 11])
 def test_no_rung_counts_that_was_not_completed(time: int) -> None:
     nature = Nature(time=time)

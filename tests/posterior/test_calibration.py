@@ -29,7 +29,8 @@ BIAS = -3.0
 class ValidationRows:
     """Validation rows, and no others."""
 
-    calibrate = True
+    calibrate = knows_limits = True
+    validation_weights = 1.0
 
     def __init__(self, x: Doubles, target: Integers) -> None:
         self.x, self.target = x, target

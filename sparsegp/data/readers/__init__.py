@@ -1,26 +1,29 @@
 """Open a data set by name: a member of the catalog, or a file in any format that has a reader.
 
-A reader is a function of the name of a file, the label column and the number of columns that a
-model takes; one of named columns also of those names, and of whether labels are needed. A new one
-is one more such function, and an entry in `FORMATS`.
+A reader is a function of the name of a file, and of what is said of its columns. A new one is one
+more such function, and an entry in `FORMATS`.
 """
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from sparsegp.data.catalog import CATALOG
 from sparsegp.data.readers.arrays import read_idx, read_npy, read_npz, read_zarr
-from sparsegp.data.readers.columns import LabelColumn, Names, read_parquet, read_text
+from sparsegp.data.readers.columns import Columns
+from sparsegp.data.readers.parquet import read_feather, read_parquet
 from sparsegp.data.readers.svmlight import read_svmlight
-from sparsegp.data.storage import is_url, plain, reading, store_of
+from sparsegp.data.readers.text import read_text
+from sparsegp.data.storage import is_url, plain, reading, store_of, unpacked
 from sparsegp.data.table import Dataset
 from sparsegp.errors import DataError
 
-Reader = Callable[..., Dataset]
+Reader = Callable[[str, Columns], Dataset]
 
 COLUMNAR: dict[str, Reader] = {
     **dict.fromkeys((".csv", ".data", ".tsv", ".txt"), read_text),
     ".parquet": read_parquet,
+    ".feather": read_feather,
 }
 """Readers of formats in which labels are one of the columns, by the ends of the names of files."""
 
@@ -34,15 +37,7 @@ FORMATS: dict[str, Reader] = {
 }
 
 
-def open_dataset(
-    source: str | Path,
-    *,
-    label_column: LabelColumn = None,
-    n_features: int | None = None,
-    names: Names = None,
-    labels: bool = True,
-    known: str | None = None,
-) -> Dataset:
+def open_dataset(source: str | Path, **given: Any) -> Dataset:
     """Open a data set; rows are read when they are needed, where the format allows it.
 
     Parameters
@@ -51,20 +46,9 @@ def open_dataset(
         A name of the catalog, else a file, a pair of files "X.npy,y.npy", or a zarr directory; or
         their URL in a store, s3://..., gs://..., or any other that fsspec knows. The end of the
         name gives the format.
-    label_column : str or int, optional
-        Which column of a text or parquet file holds the labels: a name, or a number counted from
-        0 (from the end when negative). The last one by default.
-    n_features : int, optional
-        The columns that a model takes. A text or parquet file with just as many columns is then
-        read without labels.
-    names : tuple of str, optional
-        Of these columns, where the model knows them. Of a text or parquet file whose columns have
-        names, just these are read, and labels from the only other column or from `label_column`.
-    labels : bool
-        Whether labels are needed: if not, those of a text or parquet file are not read.
-    known : str, optional
-        The label column of the rows that a model was trained on, where a text or parquet file may
-        have it again.
+    **given
+        What is known of the columns: parameters of `sparsegp.data.readers.columns.Columns`, such
+        as ``label_column="income"``, ``kinds={"city": "category"}`` or ``drop=["id"]``.
 
     Returns
     -------
@@ -75,26 +59,25 @@ def open_dataset(
     DataError
         If there is no such data set, or it cannot be read or learnt from.
     """
-    name, ending = str(source), ""
+    name, ending, columns = str(source), "", Columns.of(**given)
     if name in CATALOG:
         dataset = CATALOG[name]()
     else:
         name = _located(name)
-        first = name.split(",", maxsplit=1)[0].rstrip("/").lower().removesuffix(".gz")
+        first = unpacked(name.split(",", maxsplit=1)[0].rstrip("/").lower())
         ending = next(filter(first.endswith, FORMATS), "")
         if not ending:
             raise DataError(
                 f"the format of {name!r} is not known; names must end in one of: "
                 f"{', '.join(FORMATS)} (text and IDX files may be compressed, with .gz at the end)"
             )
-        more = (names, labels, known) if ending in COLUMNAR else ()
-        dataset = FORMATS[ending](name, label_column, n_features, *more)
-    if label_column is not None and ending not in COLUMNAR:
+        dataset = FORMATS[ending](name, columns)
+    if columns.given and ending not in COLUMNAR:
         raise DataError(
-            f"{name} stores its labels apart from its columns; leave the label column "
-            f"{label_column!r} out"
+            f"{name} stores its labels apart from its columns, which have no names; leave "
+            f"{' and '.join(f'`{each}`' for each in columns.given)} out"
         )
-    table = dataset.train
+    table, n_features = dataset.train, columns.n_features
     if n_features is not None and table.X.shape[1] != n_features:
         beside = " and labels" if ending in COLUMNAR and table.y is not None else ""
         raise DataError(

@@ -18,8 +18,16 @@ from numpy.typing import NDArray
 
 from sparsegp.data.blocks import LARGEST_BLOCK, from_function, row_blocks
 from sparsegp.data.labels import tidy_labels
-from sparsegp.data.readers.columns import LabelColumn
-from sparsegp.data.storage import is_url, opened, reading, require_memory, size_of, store_of
+from sparsegp.data.readers.columns import Columns
+from sparsegp.data.storage import (
+    is_url,
+    opened,
+    reading,
+    require_memory,
+    size_of,
+    store_of,
+    unpacked,
+)
 from sparsegp.data.table import Dataset, Table, require_two_dimensions, table_from_arrays
 from sparsegp.errors import DataError
 
@@ -37,7 +45,7 @@ ARRAYS = ("X", "y", "X_train", "y_train", "X_test", "y_test")
 HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
-def read_npy(name: str, label_column: LabelColumn, n_features: int | None) -> Dataset:
+def read_npy(name: str, columns: Columns) -> Dataset:
     """Read "X.npy,y.npy", or X.npy with the y.npy beside it.
 
     The labels beside a file are those of the same name with y in place of X; there need not be
@@ -51,7 +59,7 @@ def read_npy(name: str, label_column: LabelColumn, n_features: int | None) -> Da
     return _files(name, _npy_header, (LABELS,), ("train", "test"))
 
 
-def read_idx(name: str, label_column: LabelColumn, n_features: int | None) -> Dataset:
+def read_idx(name: str, columns: Columns) -> Dataset:
     """Read images, the format of MNIST, as rows of bytes, with the labels beside them.
 
     Labels are in the file of the same name with `labels-idx1` for `images-idx3`; there need not
@@ -100,7 +108,7 @@ def _table(inputs: str, labels: str | None, header: Header) -> Table:
             y = tidy_labels(_values(file, labels, *header(file, labels)), labels)
     with opened(inputs) as file:
         shape, fortran, dtype = header(file, inputs)
-        packed = inputs.lower().endswith(".gz")
+        packed = unpacked(inputs) != inputs
         if len(shape) != 2 or fortran or dtype.kind in "SU" or packed:
             return table_from_arrays(_values(file, inputs, shape, fortran, dtype), y, inputs)
         offset = file.tell()
@@ -142,7 +150,7 @@ def _file_rows(
     return np.frombuffer(content[: len(content) // width * width], dtype).reshape(-1, p)
 
 
-def read_npz(name: str, label_column: LabelColumn, n_features: int | None) -> Dataset:
+def read_npz(name: str, columns: Columns) -> Dataset:
     """Read `X, y` or `X_train, y_train[, X_test, y_test]`; nothing is ever unpickled."""
     with opened(name) as file, zipfile.ZipFile(file) as archive:
 
@@ -157,7 +165,7 @@ def read_npz(name: str, label_column: LabelColumn, n_features: int | None) -> Da
         return _dataset([each.removesuffix(".npy") for each in archive.namelist()], table, name)
 
 
-def read_zarr(name: str, label_column: LabelColumn, n_features: int | None) -> Dataset:
+def read_zarr(name: str, columns: Columns) -> Dataset:
     """Read a group, in a directory or at a URL, with the arrays of an .npz file.
 
     Blocks of rows are multiples of the chunks, so no chunk is read twice.

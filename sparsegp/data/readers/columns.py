@@ -1,26 +1,17 @@
-"""Readers of files whose columns have names, one of them the labels: delimited text and parquet."""
+"""Files of columns, one of them the labels: what is said of them, and which are taken."""
 
-import csv
-import io
-import re
-import sys
-from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
-from itertools import islice
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sparsegp.data.blocks import from_function, from_memory
-from sparsegp.data.frames import UNNAMED, column_names, column_places, listed
-from sparsegp.data.labels import LONGEST, labels_from_text, tidy_labels
-from sparsegp.data.storage import Lines, opened, require_memory
-from sparsegp.data.table import Dataset, Table
-from sparsegp.errors import DataError
+from sparsegp.data.blocks import from_memory
+from sparsegp.data.frames import UNNAMED, Frame, column_places, listed
+from sparsegp.data.labels import tidy_labels
+from sparsegp.data.table import Table
+from sparsegp.errors import DataError, quoted
 
 LabelColumn: TypeAlias = str | int | None
 """A column's name, its number counted from 0 (negative: from the end), or None for the last."""
@@ -28,111 +19,134 @@ LabelColumn: TypeAlias = str | int | None
 Names: TypeAlias = tuple[str, ...] | None
 """Of the columns of a model, where it knows them."""
 
-SNIFFED_LINES = 20
+KINDS = ("number", "whole number", "truth", "category", "date")
+"""Kinds that columns may be given."""
 
-PER_LABEL = 128
-"""Bytes that a distinct label takes beside its text."""
+GIVEN = (
+    *("label_column", "kinds", "drop", "id_column", "header", "delimiter", "decimal"),
+    *("encoding", "missing"),
+)
+"""What users say of columns, not models."""
 
-NUMERIC = r"bool|u?int\d+|halffloat|float|double"
-"""Types of parquet columns that hold real numbers."""
+
+@dataclass(frozen=True)
+class Columns:
+    """What is said of the columns of a file; the rest is found out.
+
+    Parameters
+    ----------
+    label_column : str or int, optional
+        Which column of a file of columns (text, parquet, feather) holds the labels: a name, or a
+        number counted from 0 (from the end when negative). The last one by default.
+    kinds : mapping of str to str, or str
+        What columns hold, by name or number: number, truth, category or date; or as a text,
+        "city=category,when=date".
+    drop : sequence of str, or str
+        Columns that are left out, by name or number; or as a text, "a,b".
+    id_column : str, optional
+        A column that is no input, and is kept beside the rows: see `Table.ids`.
+    header : bool, optional
+        Whether the first row of a text names the columns.
+    delimiter, decimal, encoding : str, optional
+        Of a text.
+    missing : sequence of str, or str
+        Marks of missing values in a text, beside the usual ones.
+    n_features : int, optional
+        The columns that a model takes. A file with just as many columns is read without labels.
+    names : tuple of str, optional
+        Of these columns, where the model knows them. Of a file whose columns have names just these
+        are read, and labels from the only other column or from `label_column`.
+    labels : bool
+        Whether labels are needed: if not, they are not read.
+    known : str, optional
+        The label column of the rows that a model was trained on, where the file may have it again.
+    known_kinds : mapping of str to str
+        Kinds of the columns of a model that takes a data frame.
+
+    Raises
+    ------
+    DataError
+        If there is no such kind.
+    """
+
+    label_column: LabelColumn = None
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    drop: Sequence[str] = ()
+    id_column: str | None = None
+    header: bool | None = None
+    delimiter: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    missing: Sequence[str] = ()
+    n_features: int | None = None
+    names: Names = None
+    labels: bool = True
+    known: str | None = None
+    known_kinds: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for column, kind in self.kinds.items():
+            if kind not in KINDS or not column:
+                raise DataError(
+                    f"`kinds` must say NAME=KIND of columns, KIND one of {', '.join(KINDS)}; got "
+                    f"{quoted(f'{column}={kind}')}"
+                )
+
+    @classmethod
+    def of(cls, **given: Any) -> "Columns":
+        """Make them of what is given, where a text may stand for several columns or words."""
+        for name in {"drop", "missing"} & given.keys():
+            words = given[name] or ()
+            words = words.split(",") if isinstance(words, str) else map(str, words)
+            given[name] = tuple(word.strip() for word in words)
+        kinds = given.pop("kinds", None) or {}
+        if isinstance(kinds, str):
+            kinds = dict(pair.rpartition("=")[::2] for pair in kinds.split(","))
+        kinds = {str(column).strip(): str(kind).strip() for column, kind in kinds.items()}
+        return cls(kinds=kinds, **given)
+
+    def named_in(self, fields: Sequence[str]) -> bool:
+        """Return whether these are names of columns, as one that is asked for is among them."""
+        given = (self.label_column, self.id_column, *self.drop, *self.kinds)
+        asked = {str(each) for each in given if each is not None}
+        asked = {each for each in asked if not each.removeprefix("-").isdecimal()}
+        return bool(asked & {*fields}) or (bool(self.names) and {*(self.names or ())} <= {*fields})
+
+    @property
+    def given(self) -> list[str]:
+        """Names of what was given that is for files of columns alone."""
+        return [name for name in GIVEN if getattr(self, name) not in (None, (), {})]
 
 
-class Layout(NamedTuple):
-    """How the text is laid out: delimiter (None for white space), fields, header, places."""
+class Places(NamedTuple):
+    """Which columns of a file are taken, by number, and what is known of them.
 
-    delimiter: str | None
-    width: int
-    names: Names
+    Attributes
+    ----------
+    inputs : list of int
+    label, id : int or None
+    kinds : dict of int to str
+    named : bool
+        Whether the columns of the file have names.
+    """
+
     inputs: list[int]
     label: int | None
+    id: int | None
+    kinds: dict[int, str]
+    named: bool
+
+    @property
+    def others(self) -> list[int]:
+        """Columns that are no inputs."""
+        return [place for place in (self.label, self.id) if place is not None]
+
+    def called(self, names: Sequence[str]) -> list[str]:
+        """Return the names of inputs; by their number where columns have none."""
+        return [names[each] if self.named else f"x{n}" for n, each in enumerate(self.inputs)]
 
 
-def read_text(
-    name: str,
-    label_column: LabelColumn,
-    n_features: int | None,
-    wanted: Names = None,
-    labels: bool = True,
-    known: str | None = None,
-) -> Dataset:
-    """Read rows of numbers with a label.
-
-    The delimiter is one of `;`, tab, `,`, else white space. The first line is a header when most
-    of its fields, apart from the label, are not numbers. Labels that are all whole numbers become
-    integers, other labels are kept as strings.
-    """
-    layout = _layout(name, label_column, n_features, wanted, known)
-    layout = layout if labels else layout._replace(label=None)
-    delimiter, width, names, inputs, label = layout
-    values, places, codes = array("d"), array("q"), dict[str, int]()
-    texts = longest = 0  # bytes of all distinct labels; characters of the longest
-    with _lines(name) as lines:
-        rows = _rows(lines, delimiter, name)
-        if names is not None:
-            next(rows)
-        for fields in rows:
-            try:
-                if len(fields) != width:
-                    raise ValueError
-                values.extend(_numbers([fields[place] for place in inputs]))
-                if label is not None:
-                    text = _label(fields[label])
-                    if text not in codes:
-                        texts += sys.getsizeof(text) + PER_LABEL
-                        longest = max(longest, len(text))
-                    places.append(codes.setdefault(text, len(codes)))
-            except ValueError:
-                raise DataError(f"{name}, line {lines.number}{_fault(fields, layout)}") from None
-            size = 8 * len(values) + (8 + 4 * longest) * len(places) + texts
-            require_memory(size, name)
-    if not values:
-        raise DataError(f"{name} has no rows under its header, {listed(names or ())}")
-    y = None
-    if label is not None:
-        y = labels_from_text(list(codes), name)[np.frombuffer(places, np.int64)]
-    X = np.frombuffer(values).reshape(-1, len(inputs))
-    taken = names and tuple(names[place] for place in inputs)
-    column = None if label is None else names[label] if names else str(label)
-    return Dataset(Table(from_memory(X, name), y, name, names=taken, label=column))
-
-
-def read_parquet(
-    name: str,
-    label_column: LabelColumn,
-    n_features: int | None,
-    wanted: Names = None,
-    labels: bool = True,
-    known: str | None = None,
-) -> Dataset:
-    """Read columns of numbers and one of labels; missing numbers become NaN."""
-    with _parquet(name) as file:
-        _require_distinct(file.schema_arrow.names, name)
-        kinds = {field.name: field.type for field in file.schema_arrow}
-        columns = [column for column in kinds if not column.startswith("__index_level_")]
-        label_column = _default(label_column, known, n_features, wanted, columns)
-        inputs, label = _places(label_column, n_features, wanted, columns, name)
-        features = [columns[place] for place in inputs]
-        for column in features:
-            if not re.fullmatch(NUMERIC, str(kinds[column])):
-                raise DataError(
-                    f"columns must hold numbers; {column!r} of {name} holds {kinds[column]}. Drop "
-                    f"it, or name it as the label column"
-                )
-        sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
-        y = None
-        if labels and label is not None:
-            values = file.read(columns=[columns[label]]).column(0).to_pylist()
-            y = tidy_labels(np.array(values, dtype=object), name)
-    if not sizes:
-        raise DataError(f"{name} has no rows")
-    dtypes = (kinds[column].to_pandas_dtype() for column in features)
-    dtype = np.result_type(np.float32, *dtypes)  # floats, as some may be missing
-    X = from_function(partial(_group, name, features, dtype), sizes, len(features), dtype, name)
-    column = None if label is None else columns[label]
-    return Dataset(Table(X, y, name, names=column_names(features), label=column))
-
-
-def _require_distinct(names: Sequence[str], source: str) -> None:
+def require_distinct(names: Sequence[str], source: str) -> None:
     """Raise a `DataError` if a name stands for two columns."""
     for name, count in Counter(names).most_common(1):
         if count > 1:
@@ -142,68 +156,67 @@ def _require_distinct(names: Sequence[str], source: str) -> None:
             )
 
 
-def _default(
-    label_column: LabelColumn,
-    known: str | None,
-    n_features: int | None,
-    wanted: Names,
-    names: Sequence[str],
-) -> LabelColumn:
-    """Return the label column: where none is given, that of a model if there is one here.
-
-    It is known by its name, or by its number where the columns of the model have no names.
-    """
-    if label_column is not None or known is None:
-        return label_column
-    numbered = wanted is None and known.isdecimal() and len(names) - 1 == n_features
-    return known if known in names or numbered else None
-
-
-def _places(
-    label_column: LabelColumn,
-    n_features: int | None,
-    wanted: Names,
-    names: Sequence[str],
-    source: str,
-    named: bool = True,
-) -> tuple[list[int], int | None]:
-    """Return the places of the inputs and of the labels, see `_label_place`.
+def places_of(columns: Columns, names: Sequence[str], source: str, named: bool = True) -> Places:
+    """Return which columns of a file are taken.
 
     Where columns have names, a model takes the wanted ones, whatever else there is. Their labels
-    are then in the label column, if one is given, or in the only other column that has a name.
+    are then in the label column, if one is given or known, or in the only other column that has a
+    name. A file with just the columns that a model takes has no labels, unless a label column is
+    given.
+
+    Parameters
+    ----------
+    columns : Columns
+    names : sequence of str
+        Of the columns of the file; their numbers, if not `named`.
+    source : str
+        For messages.
+    named : bool
+
+    Raises
+    ------
+    DataError
+        If columns are missing.
     """
-    if wanted is None or not named:
-        label = _label_place(label_column, n_features, names, source, named)
-        return [place for place in range(len(names)) if place != label], label
-    inputs = column_places(wanted, names, source)
-    if label_column is not None:
-        return inputs, _label_place(label_column, None, names, source)
-    others = list({*range(len(names))} - {*inputs})
-    others = [place for place in others if not names[place].startswith(UNNAMED)] or others
-    return inputs, others[0] if len(others) == 1 else None
+
+    def place(column: str | int, role: str) -> int:
+        return _place(column, names, source, named, role)
+
+    ids = None if columns.id_column is None else place(columns.id_column, "id column")
+    wanted, label = columns.names if named else None, columns.label_column
+    left = {ids, *(place(each, "column to drop") for each in columns.drop if wanted is None)}
+    rest = [each for each in range(len(names)) if each not in left]
+    if label is None and columns.known in names and (named or len(rest) - 1 == columns.n_features):
+        label = columns.known
+    if label is not None:
+        label = place(label, "label column")
+    elif wanted is not None:
+        others = [each for each in rest if names[each] not in wanted]
+        others = [each for each in others if not names[each].startswith(UNNAMED)] or others
+        label = others[0] if len(others) == 1 else None
+    elif columns.n_features != len(rest):
+        if len(rest) < 2:
+            raise DataError(f"{source} has {len(rest)} column; inputs and labels are needed")
+        label = rest[-1]
+    if wanted is not None:
+        inputs = column_places(wanted, names, source)
+    else:
+        inputs = [each for each in rest if each != label]
+    found = Places(inputs, label if columns.labels else None, ids, {}, named)
+    for column, name in zip(inputs, found.called(names), strict=True):
+        if name in columns.known_kinds:
+            found.kinds[column] = columns.known_kinds[name]
+    found.kinds.update((place(each, "column"), kind) for each, kind in columns.kinds.items())
+    return found
 
 
-def _label_place(
-    wanted: LabelColumn,
-    n_features: int | None,
-    names: Sequence[str],
-    source: str,
-    named: bool = True,
-) -> int | None:
-    """Return the place of the label column, counted from 0, or None when there are no labels.
-
-    A file with just the columns that a model takes has none, unless a label column is given.
-    Columns have these names, or none if not `named`.
-    """
+def _place(wanted: str | int, names: Sequence[str], source: str, named: bool, role: str) -> int:
+    """Return the number of a column that is given by its name or number."""
     width = len(names)
-    if n_features == width and wanted is None:
-        return None
-    if width < 2:
-        raise DataError(f"{source} has {width} column; numbers and labels are needed")
     if named and wanted in names:
         return names.index(str(wanted))
     try:
-        place = width - 1 if wanted is None else int(wanted)
+        place = int(wanted)
     except ValueError:
         place = width
     if not -width <= place < width:
@@ -211,126 +224,59 @@ def _label_place(
         near = f" (did you mean {alike[0][:40]!r}?)" if named and alike else ""
         found = f"its columns: {listed(names)}{near}" if named else "it has no header"
         raise DataError(
-            f"{source} has no label column {wanted!r}; {found}; give a name of its header, or a "
+            f"{source} has no {role} {wanted!r}; {found}; give a name of its header, or a "
             f"number from 0 to {width - 1}, or from -{width} to -1"
         )
     return place % width
 
 
-def _layout(
-    name: str,
-    label_column: LabelColumn,
-    n_features: int | None,
-    wanted: Names,
-    known: str | None = None,
-) -> Layout:
-    """Return the layout that the first lines have.
+def as_array(inputs: Mapping[str, Any], places: Places, source: str) -> Any:
+    """Return columns of numbers without gaps as an array, others as a frame.
 
-    A row with a fault is no header: that has names for most columns, and for the label, or all
-    that are wanted.
+    Parameters
+    ----------
+    inputs : mapping of str to pandas Series (n,)
+        Columns by name.
+    places : Places
+        If kinds are known there, training rows or a model may need the frame.
+    source : str
+        For messages.
     """
-    with _lines(name) as lines:
-        start = list(islice(lines, SNIFFED_LINES))
-    if not start:
-        raise DataError(f"{name} is empty")
-    common = [mark for mark in ";\t," if all(mark in line for line in start)]
-    delimiter = next(iter(common or [mark for mark in ";\t," if mark in start[0]]), None)
-    fields = [field.strip() for field in next(_rows(start, delimiter, name))]
-    label_column = _default(label_column, known, n_features, wanted, fields)
-    numeric = [_is_number(field) for field in fields]
-    named = isinstance(label_column, str) and not label_column.removeprefix("-").isdecimal()
-    is_header = not all(numeric) or (named and label_column in fields)
-    names = column_names(fields) or ()
-    if is_header and not named and not (wanted and {*wanted} <= {*names}):
-        label = _label_place(label_column, n_features, fields, name)
-        numbers = [number for place, number in enumerate(numeric) if place != label]
-        is_header = 2 * sum(numbers) < len(numbers) and (label is None or not numeric[label])
-    if is_header:
-        _require_distinct(names, name)
-    inputs, label = _places(label_column, n_features, wanted, names, name, is_header)
-    return Layout(delimiter, len(fields), names if is_header else None, inputs, label)
+    import pandas as pd  # noqa: PLC0415 - slow to import
+
+    each = list(inputs.values())
+    if places.kinds or any(one.dtype.kind not in "iuf" or one.hasnans for one in each):
+        return Frame.of(pd.DataFrame(inputs), source)
+    X = np.empty((len(each[0]) if each else 0, len(each)))
+    for place, one in enumerate(each):
+        X[:, place] = one
+    return from_memory(X, source)
 
 
-def _numbers(fields: list[str]) -> Iterator[float]:
-    """Return fields as numbers (NaN and infinity are numbers here); a ValueError if one is not."""
-    text = "".join(fields)
-    if "_" in text or not text.isascii():
-        raise ValueError  # `float` takes 1_0, and digits of other scripts
-    return map(float, fields)
+def table_of(
+    X: Any, beside: Mapping[str, Any], names: Sequence[str], places: Places, source: str
+) -> Table:
+    """Make a table of an array, or of a frame that is encoded when it is learnt from.
 
-
-def _is_number(field: str) -> bool:
-    try:
-        return bool(list(_numbers([field])))
-    except ValueError:
-        return False
-
-
-def _label(field: str) -> str:
-    """Return the text of a label; a ValueError if it is empty or too long."""
-    text = field.strip()
-    if not 0 < len(text) <= LONGEST:
-        raise ValueError
-    return text
-
-
-def _fault(fields: list[str], layout: Layout) -> str:
-    """Return what is wrong with a line."""
-    if len(fields) != layout.width:
-        return f" has {len(fields)} fields; {layout.width} are expected, as in the first line"
-    inputs = {*layout.inputs}
-    place, text = next(
-        (place, text)
-        for place, text in enumerate(fields)
-        if (place == layout.label and not 0 < len(text.strip()) <= LONGEST)
-        or (place in inputs and not _is_number(text))
-    )
-    field = f": field {place + 1}" + (f" ({layout.names[place][:40]!r})" if layout.names else "")
-    if not text.strip():
-        return f"{field} is empty; every field needs a value"
-    if place == layout.label:
-        return f"{field} has {len(text)} characters, and is a label"
-    column = layout.names[place][:40] if layout.names else place
-    return (
-        f"{field} is {text[:40]!r}, where a number is expected; if it is the label, give "
-        f"label_column={column!r}; text must be encoded or left out, "
-        "missing values filled in"
-    )
-
-
-def _rows(lines: Iterable[str], delimiter: str | None, name: str) -> Iterator[list[str]]:
-    """Yield the fields of each line; of one that white space delimits, too."""
-    if delimiter is None:
-        lines = (" ".join(line.split()) for line in lines)
-    rows = csv.reader(lines, delimiter=delimiter or " ", skipinitialspace=True)
-    try:
-        yield from rows
-    except csv.Error as error:
-        raise DataError(f"{name}, line {rows.line_num}: {error}") from None
-
-
-@contextmanager
-def _lines(name: str) -> Iterator[Lines]:
-    with opened(name) as binary, io.TextIOWrapper(binary, encoding="utf-8-sig") as file:
-        yield Lines(file, name)
-
-
-def _group(
-    name: str, columns: list[str], dtype: np.dtype[Any], group: int, rows: slice
-) -> NDArray[Any]:
-    """Read one group of rows, (rows, p)."""
-    with _parquet(name) as file:
-        table = file.read_row_group(group, columns=columns)
-        X = np.empty((table.num_rows, len(columns)), dtype)
-        for place, column in enumerate(columns):
-            X[:, place] = table.column(column).to_numpy()
-        return X
-
-
-@contextmanager
-def _parquet(name: str) -> Iterator[Any]:
-    with opened(name) as source:
-        from pyarrow.parquet import ParquetFile  # noqa: PLC0415 - an extra
-
-        with ParquetFile(source) as file:
-            yield file
+    Parameters
+    ----------
+    X : dask array (n, p), or Frame
+    beside : mapping
+        Labels and ids, by the names of their columns.
+    names : sequence of str
+        Of the columns of the file; their numbers, if they have none.
+    places : Places
+    source : str
+        For messages.
+    """
+    label, ids = (None if each is None else names[each] for each in (places.label, places.id))
+    known: dict[str, Any] = {"label": label, "source": source}
+    known["y"] = None if label is None else tidy_labels(beside[label], source)
+    known["beside"] = {} if ids is None else {ids: np.asarray(beside[ids])}
+    called = tuple(places.called(names))
+    if not isinstance(X, Frame):
+        return Table(X, names=called if places.named else None, **known)
+    pairs = zip(called, places.inputs, strict=True)
+    kinds = {name: places.kinds[each] for name, each in pairs if each in places.kinds}
+    values = X.numbers(source) if X.is_numeric else X.values
+    return Table(values, names=called, frame=X, kinds=kinds, **known)
