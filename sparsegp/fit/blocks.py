@@ -48,7 +48,8 @@ class SparseRun(Run[SparseModel]):
     scratch : str, optional
         Directory for files that hold scaled inputs and stub matrices instead of memory.
     first : Integers (m,), optional
-        Rows that are included before all others, in this order, and do not serve for validation.
+        Rows that are included before all others, in this order; they and their copies do not serve
+        for validation.
     knows_limits : bool
         Whether the model is to know how new a row is, and label sets.
 
@@ -97,7 +98,8 @@ class SparseRun(Run[SparseModel]):
         self.n_rows, self.precision, self.tolerance = n, settings.dtype, settings.tolerance
         self.calibrate = settings.keeps_validation_rows
         self.validation = choose_validation_rows(n, settings, data.train.origin)
-        self.validation[self.first] = False
+        family = np.arange(n) if data.train.origin is None else data.train.origin
+        self.validation &= ~np.isin(family, family[self.first])
         self.folds = choose_folds(data.target, settings, data.train.origin)
         self.total, self.validation_weights = float(n), cast("Doubles | float", 1.0)
         if weights is not None:

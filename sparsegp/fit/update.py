@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.data import Table, encode_with, summarise, table_from_arrays
 from sparsegp.blas import single_threaded_blas
+from sparsegp.data import Table, encode_with, summarise, table_from_arrays
 from sparsegp.data.virtual import same_settings
 from sparsegp.data.weights import LEAST_SHARE
 from sparsegp.errors import DataError, SettingsError, quoted
@@ -80,6 +80,8 @@ def update(
             "only a model of method=ivm with one active set can be updated; train anew with all "
             "rows"
         )
+    if old is None and model.settings.get("class_weight"):
+        raise SettingsError("a model with class_weight is updated with its old rows; give `old`")
     shown, new = require_progress(progress), _table(X, y, model, "the new rows")
     before = None if old is None else _table(*_pair(old), model, "the old rows")
     n_new, n_old = len(new.X), model.n_rows or len(model.rows) if before is None else len(before.X)
@@ -90,7 +92,8 @@ def update(
         if before is None:
             data, first = _after(model, new, n_old, where)
         else:
-            data, first = _with_old_rows(model, before, new, settings, where), model.rows
+            data = _with_old_rows(model, before, new, settings, where)
+            first = data.train.places(model.rows)
         store = None if out is None else RunDirectory(out, CHECKPOINTS, shown.message)
         return Training(
             data,
@@ -176,9 +179,12 @@ def _after(
     weights *= n_old / len(model.rows)
     order = np.lexsort((-weights, place))
     first = order[np.unique(place[order], return_index=True)[1]]
-    before = table_from_arrays(model.active.x[place], sample_weight=weights, source="the model")
-    before = replace(before, y=taught, rows=model.rows[place])
-    after = replace(new, y=target, rows=n_old + np.arange(len(target)))
+    before = table_from_arrays(model.active.x[place], source="the model")
+    before = replace(
+        before, y=taught, weights=weights, rows=model.rows[place], origin=first[place]
+    )
+    fresh = np.arange(len(target))
+    after = replace(new, y=target, rows=n_old + fresh, origin=len(place) + fresh)
     joined = _joined(before, after, before.X, model.scaling.apply(new.X, dtype))
     data = Prepared(
         train=replace(
@@ -226,11 +232,13 @@ def _joined(old: Table, new: Table, *inputs: Any) -> Table:
     several = any(table.weights is not None for table in tables)
     weights = [np.ones(len(t.X)) if t.weights is None else t.weights for t in tables]
     rows = [table.rows for table in tables if table.rows is not None]
+    origin = [table.origin for table in tables if table.origin is not None]
     return replace(
         old,
         X=da.concatenate(inputs),  # type: ignore[no-untyped-call]
         y=np.concatenate([table.y for table in tables if table.y is not None]),
         weights=np.concatenate(weights) if several else None,
         rows=np.concatenate(rows) if len(rows) == len(tables) else None,
+        origin=np.concatenate(origin) if len(origin) == len(tables) else None,
         source=f"{old.source} and {new.source}",
     )

@@ -38,7 +38,7 @@ def least_informative(active: ActiveRows, count: int) -> Integers:
         kept[place] = False
         removed.append(place)
         for Q in inverse:
-            Q -= np.outer(Q[place] / Q[place, place], Q[place])
+            np.subtract(Q, np.outer(Q[place] / Q[place, place], Q[place]), out=Q)
             Q[place, place] = 1.0  # is not looked at again
     return np.array(removed, dtype=np.int64)
 
