@@ -162,7 +162,7 @@ def _active_inputs(model: Any, table: Table, active: Integers) -> Rows:
     n, p = table.X.shape
     if p == model.n_features and active[-1] < n:
         X: Rows = np.asarray(table.X[active].compute())
-        if model.holds(model.scaling.apply(X)):
+        if model.holds(X):
             return X
     raise DataError(
         f"{table.source} must hold the active rows of the model, of {model.n_features} columns, "

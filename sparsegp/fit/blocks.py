@@ -156,7 +156,7 @@ class SparseRun(Run[SparseModel]):
         self.n_train_blocks = len(parts)
         if data.held_out is not None:
             parts += self._parts(data.held_out.X, data.held_out_target)
-        transform = functools.partial(data.scale, dtype=self.precision)
+        transform = functools.partial(data.scaling.apply, dtype=self.precision)
         factory = functools.partial(self.block_type, self.block_settings, transform=transform)
         self.runtime.build(factory, parts)
         if self.store is not None:

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from sparsegp.data import (
     Dataset,
@@ -53,8 +52,6 @@ class Prepared:
         The same of the held-out rows; -1 for labels that training has not seen.
     numbers : Numbers or None
         How the labels of a regression were standardised.
-    is_scaled : bool
-        Whether the rows are scaled already.
     """
 
     train: Table
@@ -65,11 +62,6 @@ class Prepared:
     held_out: Table | None = None
     held_out_target: Any = None
     numbers: Numbers | None = None
-    is_scaled: bool = False
-
-    def scale(self, X: Any, dtype: DTypeLike = np.float64) -> Any:
-        """Return rows X (m, p) of the tables scaled."""
-        return np.asarray(X, dtype) if self.is_scaled else self.scaling.apply(X, dtype)
 
     @property
     def scaled_variances(self) -> Doubles:

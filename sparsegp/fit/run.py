@@ -123,8 +123,7 @@ class Run(ABC, Generic[R]):
         model = Model.load(store.model_path)
         train = self.data.train
         some: Any = train.X[train.places(np.unique(model.rows))]
-        rows = some.compute(scheduler=self.runtime.scheduler())
-        if not model.holds(self.data.scale(rows)):
+        if not model.holds(some.compute(scheduler=self.runtime.scheduler())):
             raise SettingsError(
                 f"{store.folder} holds a run with other data: active rows differ; give those, or "
                 "begin anew by `overwrite=True` or in another `out`"
