@@ -74,7 +74,10 @@ def numbers(series: Any) -> Doubles:
     if types.is_datetime64_any_dtype(series.dtype):
         return np.full(len(series), np.nan)
     if not types.is_numeric_dtype(series.dtype):
-        series = pd.to_numeric(series.astype(object), errors="coerce")
+        try:
+            series = pd.to_numeric(series.astype(object), errors="coerce")
+        except OverflowError:  # whole numbers beyond those of doubles
+            series = series.map(lambda value: pd.to_numeric(str(value), errors="coerce"))
     found: Doubles = series.to_numpy(np.float64, na_value=np.nan)
     return found
 

@@ -156,8 +156,9 @@ class Training(SparseRun):
         Those that are active are judged by the other active rows of their class.
         """
         shares = prior_shares(model.spans, x, model.predicted_codes(x))
+        rows = self.active.rows
         for span in model.spans:
-            _, places, own = np.intersect1d(drawn, model.rows[span.places], return_indices=True)
+            _, places, own = np.intersect1d(drawn, rows[span.places], return_indices=True)
             if len(own):
                 shares[places] = span.left_out_shares()[own]
         return Quantiles.of(shares)
