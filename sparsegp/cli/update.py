@@ -14,7 +14,9 @@ from sparsegp.cli.output import json_line, pairs, plural, seconds_of, show
 @click.argument("run")
 @click.argument("data")
 @shared.text("--out", "DIR", "Directory or URL of the new run.  [RUN-updated]")
-@shared.text("--old", "DATA", "The rows of RUN, in their order; else its model takes their place.")
+@click.option(
+    "--old", metavar="DATA", required=True, help="The rows that RUN was trained on, in their order."
+)
 @shared.number("--n-active", "Active rows of the new model.  [as many as now]")
 @shared.test
 @shared.resume
@@ -26,7 +28,7 @@ def update(
     run: str,
     data: str,
     out: str | None,
-    old: str | None,
+    old: str,
     n_active: int | None,
     test: str | None,
     resume: bool,
@@ -36,11 +38,11 @@ def update(
 ) -> None:
     """Go on with the model of RUN when there are new rows, DATA.
 
-    Kernel and size of the model stay what they are. Active rows that tell least beside the others
-    make room for fresh ones, and the posterior is made anew.
+    Its kernel and its size stay what they are. Active rows that tell least beside the others make
+    room for fresh ones, among old and new rows, and the posterior is that of all rows.
     """
     import sparsegp
-    from sparsegp.cli.tables import facts, figures, score, table_for
+    from sparsegp.cli.tables import facts, rows_to_learn, score, table_for
     from sparsegp.report import TerminalProgress
     from sparsegp.runtime import open_runtime
     from sparsegp.store import MODEL_FILE, folder_of
@@ -51,10 +53,8 @@ def update(
         progress = stack.enter_context(TerminalProgress(quiet=quiet))
         progress.begin("read")
         model = sparsegp.load(run)
-        new, before, held_out = (
-            None if source is None else table_for(model, source, columns, part=part)
-            for source, part in ((data, "train"), (old, "train"), (test, "test"))
-        )
+        new, before = (rows_to_learn(model, source, columns) for source in (data, old))
+        held_out = None if test is None else table_for(model, test, columns)
         progress.begin("prepare")
         updated = sparsegp.update(
             model,
@@ -67,26 +67,28 @@ def update(
             progress=progress,
         )
         progress.begin("evaluate")
-        judged = [score(each, held_out) for each in (model, updated) if held_out is not None]
+        judged = {}
+        if held_out is not None:
+            models = {"before": model, "after": updated}
+            judged = {name: score(each, held_out)[0] for name, each in models.items()}
         progress.begin("")
-    former, latter = [judged[k].evaluation.to_json() if judged else None for k in (0, 1)]
+    folder = folder_of(directory)
     record = {
         "source": new.source,
+        "rows": len(before.X) + len(new.X),
+        "new_rows": len(new.X),
         **facts(updated),
-        "run": str(folder_of(directory)),
-        "model": f"{folder_of(directory)}/{MODEL_FILE}",
+        "run": str(folder),
+        "model": f"{folder}/{MODEL_FILE}",
         "held_out": None if held_out is None else held_out.source,
-        "before": former,
-        "after": latter,
+        **{name: each.to_json() for name, each in judged.items()},
         "seconds": progress.seconds,
     }
-    n_rows = (model.n_rows or 0, updated.n_rows)
     lines = {
-        "updated by": f"{new.source}: {plural(n_rows[1] - n_rows[0], 'row')}",
+        "updated by": f"{new.source}: {plural(len(new.X), 'row')} after {len(before.X)}",
         "active rows": str(len(updated.rows)),
+        **{f"nlpp {name}": f"{each.nlpp:.4f} nats" for name, each in judged.items()},
+        "time": seconds_of(progress.seconds),
+        "model": record["model"],
     }
-    for name, each in zip(("before", "after"), judged, strict=False):
-        found = ", ".join(f"{key} {text}" for key, text in figures(each.evaluation).items())
-        lines[name] = found
-    lines |= {"time": seconds_of(progress.seconds), "model": record["model"]}
     show([json_line(record)] if as_json else pairs(lines))

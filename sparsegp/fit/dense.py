@@ -73,7 +73,6 @@ class DenseRun(Run[DenseModel]):
             names=data.train.names,
             encoding=data.train.encoding,
             label=data.train.label,
-            n_rows=data.summary.n,
             mixture=Mixture(found.components, self.x, settings.averaged),
             notes={**evidence, **found.report, "trace": [dict(step) for step in found.trace]},
         )

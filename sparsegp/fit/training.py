@@ -134,7 +134,6 @@ class Training(SparseRun):
             names=data.train.names,
             encoding=data.train.encoding,
             label=data.train.label,
-            n_rows=data.summary.n,
         )
         if self.knows_limits:
             model = replace(model, shares=self._shares(model, drawn, x))

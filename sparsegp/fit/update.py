@@ -76,10 +76,11 @@ def update(
             "only a model of method=ivm with one active set can be updated; train anew with all "
             "rows"
         )
-    if not isinstance(old, Table | tuple | list) or len(getattr(old, "X", old)) < 2:
+    pair: Any = (old, None) if isinstance(old, Table) else old
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise SettingsError(f"old must be a pair of inputs and labels, got {quoted(old)}")
-    shown, new = require_progress(progress), _table(X, y, model, "the new rows")
-    before = _table(*((old, None) if isinstance(old, Table) else old), model, "the old rows")
+    shown, new = require_progress(progress), _table(model, "the new rows", X, y)
+    before = _table(model, "the old rows", *pair)
     kept, size = _kept(model, len(new.X) / (len(before.X) + len(new.X)), n_active)
     settings = TrainSettings.given(**same_settings(model, n_active=size))
     with ExitStack() as stack:
@@ -99,7 +100,7 @@ def update(
         ).fit()
 
 
-def _table(X: Any, y: Any, model: SparseModel, name: str) -> Table:
+def _table(model: SparseModel, name: str, X: Any, y: Any) -> Table:
     """Return labelled rows with the columns of the model, as numbers."""
     table = X if isinstance(X, Table) else table_from_arrays(X, y, name)
     table = table.encoded(model.encoding).select(model.names)
@@ -126,7 +127,7 @@ def _require_active(model: SparseModel, old: Table, runtime: Runtime) -> None:
     active, same = np.unique(model.rows), False
     if active[-1] < len(old.X):
         rows: Any = old.X[active]
-        same = model.holds(model.scaling.apply(rows.compute(scheduler=runtime.scheduler())))
+        same = model.holds(rows.compute(scheduler=runtime.scheduler()))
     if not same:
         raise DataError(
             f"{old.source} must hold the active rows of the model, found others; give the rows "

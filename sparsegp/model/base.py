@@ -59,8 +59,6 @@ class Model(ABC):
         How the columns were made of those of a data frame that held more than numbers; `names` are
         those of the encoded columns then. Predictions take such data frames, and arrays of encoded
         columns.
-    n_rows : int, optional
-        Training rows; models of earlier versions do not know.
     """
 
     family: ClassVar[str]
@@ -74,7 +72,6 @@ class Model(ABC):
     names: tuple[str, ...] | None = None
     label: str | None = None
     encoding: Encoding | None = None
-    n_rows: int | None = None
 
     def __post_init__(self) -> None:
         """Check that the parts fit each other, as they may come from a file.
@@ -146,9 +143,9 @@ class Model(ABC):
         """Scaled training rows that it holds, (d, p)."""
 
     def holds(self, X: Any) -> bool:
-        """Whether X (d, p) are the training rows that it holds, in their order, scaled."""
+        """Whether X (d, p) are the training rows that it holds, in their order, before scaling."""
         held, order = self._rows_held, np.unique(self.rows, return_inverse=True)[1]
-        found = np.asarray(X, held.dtype)[order]
+        found = self.scaling.apply(np.asarray(X), held.dtype)[order]
         return np.allclose(found, held, rtol=1e-5, atol=1e-5 * float(np.abs(found).max()))
 
     @property
