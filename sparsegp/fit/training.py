@@ -177,7 +177,7 @@ def fit_rows(
     target : array (n,)
         Class codes, or standardised numbers.
     settings : TrainSettings
-        With a kernel that is complete.
+        Length scales that are left out follow from X.
     classes, numbers
         See `Prepared`.
     """
@@ -187,7 +187,7 @@ def fit_rows(
         train=Table(X, None, "sample"),  # type: ignore[arg-type] # in memory, and scaled
         classes=classes,
         target=target,
-        summary=Summary(n, p, none, none, none, none, whole=False),
+        summary=Summary(n, p, none, none, none, X.var(axis=0, dtype=np.float64), whole=False),
         scaling=unscaled(p),
         numbers=numbers,
     )
