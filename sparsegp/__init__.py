@@ -7,6 +7,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from sparsegp.data.virtual import same_settings as same_settings
     from sparsegp.data.virtual import virtual_rows as virtual_rows
+    from sparsegp.data.weights import soft_labels as soft_labels
     from sparsegp.estimator import DenseGPClassifier as DenseGPClassifier
     from sparsegp.estimator import DenseGPRegressor as DenseGPRegressor
     from sparsegp.estimator import SparseGPClassifier as SparseGPClassifier
@@ -24,6 +25,7 @@ _HOMES = {
     "SparseGPClassifier": "sparsegp.estimator",
     "SparseGPRegressor": "sparsegp.estimator",
     "load": "sparsegp.model",
+    "soft_labels": "sparsegp.data.weights",
     "same_settings": "sparsegp.data.virtual",
     "Training": "sparsegp.fit",
     "train": "sparsegp.fit",
@@ -41,6 +43,7 @@ __all__ = [
     "__version__",
     "load",
     "same_settings",
+    "soft_labels",
     "train",
     "tune",
     "virtual_rows",

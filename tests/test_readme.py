@@ -38,10 +38,14 @@ PAGES = [
 ]
 LONG = {
     *("docs/how-to/evidence.md", "docs/how-to/tune.md"),
-    *("docs/tutorials/cluster.md", "docs/tutorials/python.md"),
+    *(f"docs/tutorials/{name}.md" for name in ("cluster", "own-table", "python")),
 }
 """Pages whose examples take longer than a few seconds."""
-RUN = [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in PAGES]
+RUN = [
+    pytest.param(name, marks=pytest.mark.slow if name in LONG else ())
+    for name in PAGES
+    if name != "CONTRIBUTING.md"
+]
 BEGUN_ELSEWHERE = {"dask", "pip", "python", "sbatch", "sh"}
 ASSIGNMENT = re.compile("[A-Z_]+=")
 NEEDS = ("--scheduler", "--scheduler-file", "--cluster", "--data")
@@ -123,7 +127,8 @@ def check_other(words: list[str]) -> None:
     elif words[:2] == ["python", "-c"]:
         subprocess.run([sys.executable, *words[1:]], check=True)
     elif words[0] == "python":
-        assert words[1:3] == ["-m", "pytest"]
+        assert words[1:3] in (["-m", "pytest"], ["-m", "pipelines"])
+        assert all((ROOT / word).exists() for word in words[3:4] if word.endswith(".toml"))
         assert all((ROOT / word).exists() for word in words[3:] if word.startswith("tests/"))
     elif words[0] == "sbatch":
         assert (ROOT / words[1]).exists(), words
@@ -151,48 +156,55 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", RUN)
-def test_commands(name: str, folder: Path) -> None:
+def printed_by(text: str, where: str) -> str:
+    """Run the commands of a block, and return what the program printed."""
     printed = ""
+    for words in commands(text):
+        if words[0] != "sparsegp":
+            assert words[0] in BEGUN_ELSEWHERE, f"{where}: {words}"
+            check_other(words)
+        elif not can_run(words):
+            parse_only(words)
+        else:
+            result = CliRunner().invoke(program, words[1:])
+            assert result.exit_code == 0, f"{where}: {words}: {result.output}"
+            printed += result.stdout
+            if "--out" in words and words[words.index("--out") + 1].endswith(".csv"):
+                printed += Path(words[words.index("--out") + 1]).read_text()
+    return printed
+
+
+def printed_by_python(fence: Fence, page: str, names: dict[str, object]) -> str:
+    """Run a block of Python, and return what it printed; a comment after a print is its line."""
+    code = compile("\n" * (fence.line - 1) + fence.text, page, "exec")
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(code, names)
+    for text in re.findall(r"print\(.*\)  # (.*)", fence.text):
+        assert re.match(r"[a-z]", text) or text in out.getvalue().splitlines(), text
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_examples(name: str, folder: Path) -> None:
+    """All blocks of a page, one after the other; its Python in one namespace."""
+    printed, names = "", {"__name__": "__main__"}
     for fence in fences(ROOT / name):
         where = f"{name}:{fence.line}"
         if fence.language == "text":
             assert_printed(fence.text, printed, where)
-            continue
-        if fence.language in {"python", "yaml"} or fence.language.startswith("{"):
-            continue  # test_python, tests/runtime/test_cluster_file.py, Sphinx
-        assert fence.language == "sh", f"{where}: a block of kind {fence.language!r}"
-        printed = ""
-        for words in commands(fence.text):
-            if words[0] != "sparsegp":
-                assert words[0] in BEGUN_ELSEWHERE, f"{where}: {words}"
-                check_other(words)
-            elif not can_run(words):
-                parse_only(words)
-            else:
-                result = CliRunner().invoke(program, words[1:])
-                assert result.exit_code == 0, f"{where}: {words}: {result.output}"
-                printed += result.stdout
-                if "--out" in words and words[words.index("--out") + 1].endswith(".csv"):
-                    printed += Path(words[words.index("--out") + 1]).read_text()
+        elif fence.language == "python":
+            printed = printed_by_python(fence, name, names)
+        elif fence.language == "sh":
+            printed = printed_by(fence.text, where)
+        else:  # tests/runtime/test_cluster_file.py, Sphinx
+            known = fence.language == "yaml" or fence.language.startswith("{")
+            assert known, f"{where}: a block of kind {fence.language!r}"
 
 
-@pytest.mark.parametrize("name", RUN)
-def test_python(name: str, folder: Path) -> None:
-    """All Python blocks, one after the other, in one namespace."""
-    names: dict[str, object] = {"__name__": "__main__"}
-    blocks = [fence for fence in fences(ROOT / name) if fence.language == "python"]
-    if name == "CONTRIBUTING.md":  # in a process of its own, for it adds to the registries
-        code = "\n".join(block.text for block in blocks)
-        subprocess.run([sys.executable, "-c", code], check=True)
-        return
-    for fence in blocks:
-        code = compile("\n" * (fence.line - 1) + fence.text, name, "exec")
-        with contextlib.redirect_stdout(io.StringIO()) as out:
-            exec(code, names)
-        shown = re.findall(r"print\(.*\)  # (.*)", fence.text)
-        for text in shown:
-            assert re.match(r"[a-z]", text) or text in out.getvalue().splitlines(), text
+def test_contributing() -> None:
+    """In a process of its own, for the examples add to the registries."""
+    blocks = (f.text for f in fences(ROOT / "CONTRIBUTING.md") if f.language == "python")
+    subprocess.run([sys.executable, "-c", "\n".join(blocks)], check=True)
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -212,7 +224,7 @@ def test_every_folder_is_described() -> None:
 
 def test_every_option_that_a_page_names_exists() -> None:
     """Also those in running text and tables."""
-    known = {"--help", "--nthreads", "--memory-limit", "--nworkers", "--version"}
+    known = {"--help", "--requeue", "--nthreads", "--memory-limit", "--nworkers", "--version"}
     with click.Context(program) as context:
         for name in program.list_commands(context):
             command = program.get_command(context, name)

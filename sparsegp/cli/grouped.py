@@ -11,7 +11,10 @@ from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.fields import Setting
 
 GROUPS = {
-    "Data": ("test", "label_column", "kinds", "drop", "id_column", "task", "scaling", "virtual"),
+    "Data": (
+        *("test", "label_column", "weight_column", "kinds", "drop", "id_column"),
+        *("task", "scaling", "virtual"),
+    ),
     "Model": ("kernel", "likelihood", "learn", "tuned", "max_seconds"),
     "Method": ("method", "n_active", "criterion", "posterior", "seed"),
     "Run": ("out", "resume", "overwrite", "config", "quiet", "as_json", "help", "help_all"),

@@ -30,7 +30,7 @@ COLUMNS = (
 """Options of files of columns."""
 LIMITS = ("max_trials", "max_seconds")
 OTHERS = (
-    *("out", "resume", "overwrite", "test", "image", *COLUMNS, "no_header"),
+    *("out", "resume", "overwrite", "test", "image", *COLUMNS, "weight_column", "no_header"),
     *("block_rows", "scratch", "checkpoint_every", "keep_last"),
 )
 """Options that are no settings, but arguments of the Python API, or values of one."""
@@ -162,6 +162,11 @@ columns = together(
         text("--encoding", "NAME", "Of a text, such as utf-8, utf-16 or latin-1."),
         text("--missing", "WORD,...", "More words for missing values in a text."),
     ]
+)
+weight_column = text(
+    "--weight-column",
+    "NAME|NUMBER",
+    "Weights of the rows, and no input: a name, or the number of an input column from 0.",
 )
 resume = click.option("--resume", is_flag=True, help="Continue the run in the output directory.")
 overwrite = click.option(

@@ -10,7 +10,14 @@ from typing import Any, TextIO
 import numpy as np
 
 from sparsegp.cli.output import percent, plural
-from sparsegp.data import Table, as_numbers, encode_with, open_dataset, summarise
+from sparsegp.data import (
+    Table,
+    as_numbers,
+    encode_with,
+    open_dataset,
+    summarise,
+    without_weights,
+)
 from sparsegp.errors import DataError
 from sparsegp.model import Model
 from sparsegp.report import Evaluation, RegressionEvaluation, evaluate, evaluate_regression
@@ -42,6 +49,11 @@ def training_tables(
         known["known_kinds"] = {**kinds, **(train.kinds or {})}
     other = open_dataset(test, **known, **columns)
     return train, other.test or other.train
+
+
+def weighed(table: Table, column: str | None) -> Table:
+    """Return the table with a column as weights of its rows and no input, if one is named."""
+    return table if column is None else without_weights(table, column)
 
 
 def table_for(model: Model, source: str, columns: Mapping[str, Any], labels: bool = True) -> Table:

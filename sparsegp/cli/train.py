@@ -46,6 +46,7 @@ RUN = ("block_rows", "scratch", "checkpoint_every", "keep_last")
 @virtual.options
 @shared.where
 @shared.columns
+@shared.weight_column
 @shared.quiet
 @shared.as_json
 def train(
@@ -73,7 +74,7 @@ def train(
     if not quiet:  # before what is slow to import
         show([f"reading {data}"], err=True)
     import sparsegp
-    from sparsegp.cli.tables import facts, score, stem, training_tables
+    from sparsegp.cli.tables import facts, score, stem, training_tables, weighed
     from sparsegp.fit.tune import tunable
     from sparsegp.report import TerminalProgress
     from sparsegp.runtime import open_runtime
@@ -89,7 +90,8 @@ def train(
         progress = stack.enter_context(TerminalProgress(quiet=quiet))
         progress.begin("read")
         table, held_out = training_tables(data, test, shared.given(options, shared.COLUMNS))
-        table = enlarge(table)
+        table = enlarge(weighed(table, options["weight_column"]))
+        held_out = None if held_out is None else weighed(held_out, options["weight_column"])
         progress.begin("prepare")
         run: dict[str, Any] = {"out": directory, "resume": resume, "progress": progress}
         run["runtime"] = stack.enter_context(open_runtime(**place))

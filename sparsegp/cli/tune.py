@@ -27,6 +27,7 @@ OPEN = ("kernel", "scaling", "metric", "n_active")
 @shared.resume
 @shared.where
 @shared.columns
+@shared.weight_column
 @shared.quiet
 @shared.as_json
 def tune(
@@ -46,7 +47,7 @@ def tune(
     was stopped or killed can be resumed from its output directory. Test rows are not used.
     """
     import sparsegp
-    from sparsegp.cli.tables import stem, training_tables
+    from sparsegp.cli.tables import stem, training_tables, weighed
     from sparsegp.fit.tune import tunable
     from sparsegp.kernels import brief
     from sparsegp.report import TerminalProgress
@@ -61,6 +62,7 @@ def tune(
     with TerminalProgress(quiet=quiet) as progress:
         progress.begin("read")
         table, _ = training_tables(data, None, layout)
+        table = weighed(table, options["weight_column"])
         progress.begin("prepare")
         run: dict[str, Any] = {"out": directory, "resume": resume, "progress": progress}
         with open_runtime(**place) as runtime:

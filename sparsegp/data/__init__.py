@@ -15,5 +15,9 @@ from sparsegp.data.summary import Summary as Summary
 from sparsegp.data.summary import summarise as summarise
 from sparsegp.data.table import Dataset as Dataset
 from sparsegp.data.table import Table as Table
+from sparsegp.data.table import as_table as as_table
 from sparsegp.data.table import table_from_arrays as table_from_arrays
 from sparsegp.data.table import table_from_frame as table_from_frame
+from sparsegp.data.weights import effective_rows as effective_rows
+from sparsegp.data.weights import soft_labels as soft_labels
+from sparsegp.data.weights import without_weights as without_weights

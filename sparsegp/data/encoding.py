@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.data.frames import Frame, as_pandas, column_places
+from sparsegp.data.frames import Frame, as_pandas, column_places, frame_names
 from sparsegp.errors import DataError, quoted
 from sparsegp.types import Booleans, Doubles, Integers
 
@@ -247,7 +247,7 @@ class Encoding:
         for part in parts:
             if hasattr(part, "dask"):
                 return
-            names = list(map(str, part.columns))
+            names = frame_names(part)
             for column in self.columns:
                 if column.name in names and column.parts:
                     n, one = column.unknown(part.iloc[:, names.index(column.name)])
@@ -265,7 +265,7 @@ class Encoding:
 
 def _encoded(frame: Any, start: int, encoding: Encoding, source: str) -> Doubles:
     """Encode some rows, of which the first has this number (n, p)."""
-    found = list(map(str, frame.columns))
+    found = frame_names(frame)
     places = column_places(encoding.inputs, found, source)
     used = [column for column in encoding.columns if column.parts]
     encoded, faults = [], []

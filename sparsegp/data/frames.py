@@ -103,6 +103,11 @@ def as_pandas(X: Any) -> Any:
     return X.to_pandas() if hasattr(X, "to_pandas") else X
 
 
+def frame_names(X: Any) -> list[str]:
+    """Return the names of the columns of a frame; one without is called by its place."""
+    return [str(name) or f"{UNNAMED}{place}" for place, name in enumerate(X.columns)]
+
+
 @dataclass(frozen=True, eq=False)
 class Frame:
     """A data frame in parts.
@@ -130,7 +135,7 @@ class Frame:
             If a name stands for two columns.
         """
         X = as_pandas(X)
-        names = list(map(str, X.columns))
+        names = frame_names(X)
         for name in names:
             if names.count(name) > 1:
                 raise DataError(
@@ -156,7 +161,7 @@ class Frame:
     @property
     def names(self) -> tuple[str, ...]:
         """Of the columns."""
-        return tuple(map(str, self.empty.columns))
+        return tuple(frame_names(self.empty))
 
     @property
     def is_numeric(self) -> bool:
@@ -206,7 +211,7 @@ class Frame:
         import dask.array as da  # noqa: PLC0415 - slow to import
         from dask.delayed import delayed  # noqa: PLC0415
 
-        task: Any = delayed(function, pure=True)
+        task: Any = delayed(function, pure=False)
         blocks = [
             da.from_delayed(task(part, start), (length, p), dtype, np.empty((0, 0), dtype))  # type: ignore[no-untyped-call]
             for part, start, length in zip(self.parts, self.starts, self.lengths, strict=True)

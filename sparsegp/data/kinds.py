@@ -1,6 +1,7 @@
 """What the columns of a data frame hold, and their values as numbers, dates or texts."""
 
 import re
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ def kind_of(dtype: Any) -> str:
     """Return the kind that a dtype stands for; "object" if values decide; "" if there is none."""
     if isinstance(dtype, pd.CategoricalDtype):
         return "category"
+    if getattr(dtype, "type", None) is date:  # of pyarrow
+        return "date"
     for is_kind, kind in (
         (types.is_bool_dtype, "truth"),
         (types.is_integer_dtype, "whole number"),
@@ -71,7 +74,10 @@ def numbers(series: Any) -> Doubles:
     if types.is_datetime64_any_dtype(series.dtype):
         return np.full(len(series), np.nan)
     if not types.is_numeric_dtype(series.dtype):
-        series = pd.to_numeric(series.astype(object), errors="coerce")
+        try:
+            series = pd.to_numeric(series.astype(object), errors="coerce")
+        except OverflowError:  # whole numbers beyond those of doubles
+            series = series.map(lambda value: pd.to_numeric(str(value), errors="coerce"))
     found: Doubles = series.to_numpy(np.float64, na_value=np.nan)
     return found
 
@@ -82,7 +88,8 @@ def dates(series: Any) -> Doubles:
     Texts are dates as ISO 8601 writes them, or as they are understood elsewhere, the month before
     the day; numbers are none.
     """
-    if not types.is_datetime64_any_dtype(series.dtype):
+    is_arrow = isinstance(series.dtype, pd.ArrowDtype)
+    if is_arrow or not types.is_datetime64_any_dtype(series.dtype):
         if types.is_numeric_dtype(series.dtype):
             return np.full((len(series), 1 + len(CIRCLES)), np.nan)
         texts = series.astype(object)

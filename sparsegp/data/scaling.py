@@ -99,6 +99,10 @@ class Scaling:
             raise DataError(
                 f"the knots of a scaling must be 2 to {KNOTS} rising numbers for each column"
             )
+        if (kept := self.kept) is not None and (
+            kept.shape != shift.shape or kept.dtype.kind != "b"
+        ):
+            raise DataError("a scaling must say for each column whether it is kept")
         mixing = self.mixing
         if mixing is not None and not (
             mixing.shape == 2 * shift.shape and np.isfinite(mixing).all()

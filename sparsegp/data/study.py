@@ -11,7 +11,7 @@ import pandas as pd
 
 from sparsegp.data import kinds as values
 from sparsegp.data.encoding import DROP, KINDS, MISSING, RARE, Column, refuse, unreadable
-from sparsegp.data.frames import Frame
+from sparsegp.data.frames import Frame, frame_names
 from sparsegp.errors import DataError, quoted
 from sparsegp.types import Doubles, Integers
 
@@ -123,7 +123,7 @@ def _objects(part: Any, _start: int, places: list[int]) -> list[str]:
 def _tallies(part: Any, start: int, kinds: Mapping[str, str], drawn: Integers) -> dict[str, Tally]:
     """Return the tallies of the columns in one part, whose first row has this number."""
     rows = drawn[np.searchsorted(drawn, start) : np.searchsorted(drawn, start + len(part))] - start
-    names = list(map(str, part.columns))
+    names = frame_names(part)
     return {
         name: _tally(part.iloc[:, names.index(name)], kind, start, rows)
         for name, kind in kinds.items()
@@ -195,6 +195,8 @@ def _column(name: str, kind: str, tally: Tally) -> Column:
     if tally.missing == tally.n:
         return Column(name, kind, missing=share, note="no value")
     varies = tally.low < tally.high
+    if kind == "truth" and not (tally.low[0] >= 0 and tally.high[0] <= 1):
+        kind = "whole number"
     fill = float(np.median(tally.drawn)) if len(tally.drawn) else float(tally.low[0])
     ends = [[""]]
     if kind == "date":

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sparsegp.data.labels import REAL_KINDS
 from sparsegp.errors import DataError
-from sparsegp.types import Booleans, Doubles
+from sparsegp.types import Booleans, Doubles, Integers
 
 if TYPE_CHECKING:
     import dask.array as da
@@ -86,6 +86,7 @@ def summarise(
     source: str,
     scheduler: str | Callable[..., Any] | None = None,
     names: Sequence[str] | None = None,
+    numbers: Integers | None = None,
 ) -> Summary:
     """Summarise X in one lazy pass over its chunks.
 
@@ -106,6 +107,8 @@ def summarise(
         moment: threads, or a cluster when a client is connected.
     names : sequence of str, optional
         Of the columns, for messages.
+    numbers : Integers (n,), optional
+        Of the rows, for messages.
 
     Returns
     -------
@@ -126,7 +129,7 @@ def summarise(
     task: Any = delayed(_moments, pure=True)
     parts = compute(*map(task, blocks.to_delayed().ravel()), scheduler=scheduler)  # type: ignore[no-untyped-call]
     total: Moments = reduce(_combined, parts)
-    _check(total, source, names)
+    _check(total, source, names, numbers)
     _, exponent = np.frexp(total.high - total.low)
     unit = np.ldexp(1.0, np.maximum(exponent - PRECISION, SMALLEST))
     mean = total.origin + unit * np.rint(total.mean / unit)
@@ -135,7 +138,9 @@ def summarise(
     return Summary(total.n, len(mean), total.low, total.high, mean, variance, total.whole)
 
 
-def _check(total: Moments, source: str, names: Sequence[str] | None) -> None:
+def _check(
+    total: Moments, source: str, names: Sequence[str] | None, numbers: Integers | None
+) -> None:
     """Raise a `DataError` for values that are not finite, or that cannot be squared."""
 
     def shown(column: int) -> str:
@@ -143,6 +148,7 @@ def _check(total: Moments, source: str, names: Sequence[str] | None) -> None:
 
     if total.first_bad is not None:
         row, column, value = total.first_bad
+        row = row if numbers is None else int(numbers[row])
         count = "1 value that is" if total.n_bad == 1 else f"{total.n_bad} values that are"
         raise DataError(
             f"{source} has {count} not finite, the first is {value} in row {row}, {shown(column)} "

@@ -20,8 +20,8 @@ from sparsegp.data.frames import (
     real_numbers,
 )
 from sparsegp.data.labels import REAL_KINDS, tidy_labels
-from sparsegp.errors import DataError, one_line
-from sparsegp.types import Integers, Labels
+from sparsegp.errors import DataError, one_line, quoted
+from sparsegp.types import Doubles, Integers, Labels
 
 if TYPE_CHECKING:
     import dask.array as da
@@ -49,6 +49,10 @@ class Table:
         Of the columns, where the source has any.
     label : str, optional
         Of the column that the labels were in: its name, or its number if there are no names.
+    weights : Doubles (n,), optional
+        By which the log likelihoods of the rows are multiplied.
+    rows : Integers (n,), optional
+        Where some rows of the source were left out: the numbers of those that remain, there.
     frame : Frame, optional
         The rows as they came, where their columns are not encoded yet: see `learnt` and `encoded`.
     kinds : mapping of str to str, optional
@@ -62,7 +66,7 @@ class Table:
     ------
     DataError
         If X is not two-dimensional, does not hold real numbers, has no rows or no columns, or if
-        the labels are not one per row.
+        labels or weights are not one per row, or weights are not finite or negative.
     """
 
     X: "da.Array"
@@ -71,6 +75,8 @@ class Table:
     origin: Integers | None = None
     names: tuple[str, ...] | None = None
     label: str | None = None
+    weights: Doubles | None = None
+    rows: Integers | None = None
     frame: Frame | None = None
     kinds: Mapping[str, str] | None = None
     encoding: Encoding | None = None
@@ -89,6 +95,15 @@ class Table:
             raise DataError(
                 f"every row needs one label; {self.source} has {n} rows and {len(self.y)} labels"
             )
+        if self.weights is not None:
+            object.__setattr__(self, "weights", _weights(self.weights, n, self.source))
+
+    def places(self, rows: Integers) -> Integers:
+        """Return where some rows of the source are in the table."""
+        if self.rows is None:
+            return rows
+        order = np.argsort(self.rows)
+        return np.asarray(order[np.searchsorted(self.rows, rows, sorter=order)])
 
     def learnt(self, scheduler: Any = None) -> "Table":
         """Return the table as numbers: encoded as it takes, where a frame holds anything else.
@@ -165,6 +180,12 @@ class Dataset:
                 f"training and test rows must have the same columns; {train.source} has "
                 f"{train.X.shape[1]} and {test.source} has {test.X.shape[1]}"
             )
+
+
+def as_table(X: Any, y: ArrayLike | None = None, sample_weight: Any = None) -> Table:
+    """Return a table as it is, or make one of arrays; with weights, if any are given."""
+    table = X if isinstance(X, Table) else table_from_arrays(X, y)
+    return table if sample_weight is None else replace(table, weights=sample_weight)
 
 
 def table_from_arrays(X: Any, y: ArrayLike | None = None, source: str = "X") -> Table:
@@ -253,6 +274,26 @@ def require_two_dimensions(X: Any, source: str) -> None:
     """Raise a `DataError` if X is not an array of rows and columns."""
     if X.ndim != 2:
         raise DataError(f"X must be two-dimensional, (rows, columns); {source} has shape {X.shape}")
+
+
+def _weights(given: Any, n: int, source: str) -> Doubles:
+    """Return weights of n rows as doubles, checked."""
+    try:
+        weights = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"weights must be numbers; those of {source} are {quoted(given)}") from None
+    if weights.shape != (n,):
+        raise DataError(
+            f"every row needs one weight; {source} has {n} rows and weights of shape "
+            f"{weights.shape}"
+        )
+    bad = ~((weights >= 0.0) & (weights < np.inf))
+    if bad.any():
+        row = int(bad.argmax())
+        raise DataError(
+            f"weights must be finite and not negative; {source} has {weights[row]} in row {row}"
+        )
+    return weights
 
 
 def _dask_rows(X: Any, source: str) -> "da.Array":

@@ -127,6 +127,7 @@ def virtual_rows(
 
     function = TRANSFORMS[transform] if isinstance(transform, str) else transform
     table = rows if isinstance(rows, Table) else table_from_arrays(*rows)
+    table = table.encoded(model.encoding).select(model.names)
     if table.y is None:
         raise DataError(f"{table.source} has no labels; copies take those of their originals")
     active = np.unique(model.rows)
@@ -138,14 +139,16 @@ def virtual_rows(
             f"{[copy.shape for copy in copies]}"
         )
     origin = np.arange(len(table.y)) if table.origin is None else table.origin
+    weights, count = table.weights, len(copies)
     virtual = from_memory(np.concatenate(copies))
     whole: da.Array = da.concatenate([table.X, virtual])  # type: ignore[no-untyped-call]
     return replace(
         table,
         X=whole,
-        y=np.concatenate([table.y, *[table.y[active]] * len(copies)]),
+        y=np.concatenate([table.y, *[table.y[active]] * count]),
         source=f"{table.source} and {len(virtual)} virtual rows",
-        origin=np.concatenate([origin, *[origin[active]] * len(copies)]),
+        origin=np.concatenate([origin, *[origin[active]] * count]),
+        weights=None if weights is None else np.concatenate([weights, *[weights[active]] * count]),
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from sparsegp.data import Table, as_table
 from sparsegp.errors import Interrupted, StoreError
 from sparsegp.estimator.parameters import (
     deciding,
@@ -120,12 +121,20 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         KeyboardInterrupt
             On SIGTERM or Ctrl-C, after a checkpoint was written if there is a `checkpoint_dir`.
         """
+        return self._fit(X, y)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any = None, merge: bool = False) -> Self:
+        """Fit to training data; `merge` copies of a row even where rows have no weights."""
         client = self._find_client(X)
         with computing(X, self.client):
             X, y = training_data(self, X, y, numeric=self._task == "regression")
-            classes = self._find_classes(y)
+            table = as_table(X, y, sample_weight)
+            labels = y if table.weights is None else y[table.weights > 0.0]
+            classes = self._find_classes(labels)
             settings = self._settings(len(y), len(classes))
-            model = self._train(X, y, settings, client)
+            if merge and table.weights is None and settings.heeds_weights:
+                table = replace(table, weights=np.ones(len(y)))
+            model = self._train(table, settings, client)
         return self._take(model, classes, client)
 
     def _find_classes(self, y: Labels) -> Labels:
@@ -142,20 +151,13 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         """
         named = {**self._fixed, **named_settings(self)}
         settings = self._settings_type.given(task=self._task, **named)
-        if isinstance(settings, DenseSettings) or settings.n_active is None:
-            return settings
-        if settings.active_per_class:  # pairs, of which there are more than rows
-            return settings
-        return replace(settings, n_active=min(settings.n_active, n - settings.n_validation(n)))
+        return settings if isinstance(settings, DenseSettings) else settings.for_rows(n)
 
-    def _train(
-        self, X: Any, y: Labels, settings: TrainSettings | DenseSettings, client: Any
-    ) -> Model:
+    def _train(self, table: Table, settings: TrainSettings | DenseSettings, client: Any) -> Model:
         with ExitStack() as stack:
             try:
                 return train(
-                    X,
-                    y,
+                    table,
                     out=self.checkpoint_dir,
                     resume=self.resume,
                     runtime=stack.enter_context(self._runtime(client)),

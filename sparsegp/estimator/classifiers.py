@@ -1,7 +1,7 @@
 """Classifiers for scikit-learn."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -12,6 +12,7 @@ from sparsegp.dense import parse_method
 from sparsegp.errors import SettingsError
 from sparsegp.estimator.base import GPEstimator
 from sparsegp.estimator.parameters import OTHER_SETTINGS, documented
+from sparsegp.estimator.rows import is_lazy
 from sparsegp.fields import setting
 from sparsegp.likelihoods import LIKELIHOODS
 from sparsegp.likelihoods.binary import Binary
@@ -95,8 +96,8 @@ class SparseGPClassifier(Classifier):
     rows are active where they are fewer than `n_active`. NumPy arrays and data frames give NumPy
     arrays; dask arrays and dask data frames are fitted block by block and give lazy dask arrays.
 
-    There is no `sample_weight`: a weight of 2 would have to give what a repeated row gives, and a
-    selection of rows does not, as a row and its copy compete for a place among the active rows.
+    Copies of a row with the same label are merged into one row of their number as weight, unless
+    rows are dask collections without weights.
 
     Examples
     --------
@@ -119,7 +120,37 @@ class SparseGPClassifier(Classifier):
     scaling: str = TrainSettings.scaling
     precision: str = TrainSettings.precision
     calibration: str = TrainSettings.calibration
+    class_weight: Any = setting(
+        None,
+        "Weights of classes: 'balanced', so that all weigh the same, or a mapping from labels; "
+        "classes left out weigh 1.",
+        kind="str or mapping",
+    )
     settings: Any = setting(None, OTHER_SETTINGS, kind="mapping")
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to training data.
+
+        Parameters
+        ----------
+        X, y
+            As for all estimators: rows (n, p) and labels (n,).
+        sample_weight : array-like (n,), optional
+            By which the log likelihoods of the rows are multiplied: 2 is as if a row were there
+            twice, 0 as if it were not.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If the data cannot be learnt from, or a parameter is out of range.
+        KeyboardInterrupt
+            As for all estimators.
+        """
+        return self._fit(X, y, sample_weight, merge=not is_lazy(X))
 
     def _settings(self, n: int, n_classes: int) -> TrainSettings | DenseSettings:
         settings = super()._settings(n, n_classes)

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from sparsegp.data import Table, table_from_arrays
+from sparsegp.data import Table, as_table, table_from_arrays
 from sparsegp.errors import SettingsError, quoted
 from sparsegp.fields import path_text
 from sparsegp.fit.dense import DenseRun
@@ -23,6 +23,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     X: Any,
     y: Any = None,
     *,
+    sample_weight: Any = None,
     test: tuple[Any, Any] | Table | None = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
@@ -44,6 +45,8 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
         see `sparsegp.data.table_from_frame`.
     y : array (n,)
         Labels: integers or strings; numbers in a regression.
+    sample_weight : array (n,), optional
+        By which the log likelihoods of the rows are multiplied. Copies of a row are merged then.
     test : pair (X, y) or Table, optional
         Held-out rows whose error is followed along the learning curve.
     out : path or URL, optional
@@ -83,7 +86,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     Interrupted
         On SIGTERM or Ctrl-C; the run can be resumed if it has a directory.
     """
-    table = X if isinstance(X, Table) else table_from_arrays(X, y)
+    table = as_table(X, y, sample_weight)
     if test is not None and not isinstance(test, Table):
         pair: Any = test
         if not isinstance(pair, tuple | list) or len(pair) != 2:

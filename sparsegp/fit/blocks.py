@@ -4,7 +4,7 @@ import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -54,6 +54,8 @@ class SparseRun(Run[SparseModel]):
     ----------
     validation : Booleans (n,)
         Training rows that learning and calibration are judged by before they join.
+    total, weights, validation_weights
+        See `posterior.base.Rows`.
     folds : Integers (n,)
         Of the training rows, for cross-validation; empty where it is not needed.
     n_active : int
@@ -85,11 +87,18 @@ class SparseRun(Run[SparseModel]):
         rows_of_block = Setting("block_rows", int, None, optional=True, least=1)
         self.block_rows = rows_of_block.checked(self.block_rows)
         super().__post_init__(rows, held_out)
-        settings, data, n = self.settings, self.data, self.data.summary.n
+        data, n, weights = self.data, self.data.summary.n, self.data.train.weights
+        if weights is not None:  # copies were merged
+            self.settings = self.settings.for_rows(n)
+        settings, self.weights = self.settings, weights
         self.n_rows, self.precision, self.tolerance = n, settings.dtype, settings.tolerance
         self.calibrate = settings.keeps_validation_rows
         self.validation = choose_validation_rows(n, settings, data.train.origin)
         self.folds = choose_folds(data.target, settings, data.train.origin)
+        self.total, self.validation_weights = float(n), cast("Doubles | float", 1.0)
+        if weights is not None:
+            self.total, own = float(weights.sum()), weights[self.validation]
+            self.validation_weights = own / own.mean() if len(own) else own
         self.n_active = settings.rows_to_include(n)
         self.block_type = PairBlock if settings.active_per_class else RowBlock
         self.active: ActiveSet | PairSet = PairSet() if settings.active_per_class else ActiveSet()
@@ -130,10 +139,10 @@ class SparseRun(Run[SparseModel]):
     def build(self) -> None:
         """Build the row blocks, and bring them to the state of the newest checkpoint."""
         data, self.runtime.recovery = self.data, self._recovery
-        parts = self._parts(data.train.X, data.target, self.validation)
+        parts = self._parts(data.train.X, data.target, self.validation, self.weights)
         self.n_train_blocks = len(parts)
         if data.held_out is not None:
-            parts += self._parts(data.held_out.X, data.held_out_target, None)
+            parts += self._parts(data.held_out.X, data.held_out_target)
         transform = functools.partial(data.scaling.apply, dtype=self.precision)
         factory = functools.partial(self.block_type, self.block_settings, transform=transform)
         self.runtime.build(factory, parts)
@@ -143,7 +152,11 @@ class SparseRun(Run[SparseModel]):
             self._restore()
 
     def _parts(
-        self, X: "da.Array", target: Any, validation: Booleans | None
+        self,
+        X: "da.Array",
+        target: Any,
+        validation: Booleans | None = None,
+        weights: Doubles | None = None,
     ) -> list[dict[str, Any]]:
         """Return the inputs of blocks; without `validation`, those of held-out rows."""
         return [
@@ -153,6 +166,7 @@ class SparseRun(Run[SparseModel]):
                 "first_row": some.start,
                 "held_out": validation is None,
                 "validation": None if validation is None else validation[some],
+                "weights": None if weights is None else weights[some],
             }
             for some in self._slices(len(target))
         ]
@@ -271,7 +285,7 @@ class SparseRun(Run[SparseModel]):
         name, unit = ("error", 1.0) if numbers is None else ("mse", numbers.scale**2)
         train, held_out = answers[: self.n_train_blocks], answers[self.n_train_blocks :]
         if sum(some.rows for some in train) == self.n_rows:
-            found[f"train_{name}"] = sum(some.loss for some in train) * unit / self.n_rows
+            found[f"train_{name}"] = sum(some.loss for some in train) * unit / self.total
         if held_out:
             rows = sum(some.rows for some in held_out)
             found[f"heldout_{name}"] = sum(some.loss for some in held_out) * unit / rows

@@ -15,11 +15,11 @@ from sparsegp.progress import Progress
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Booleans, Doubles, Floats, Labels
 
-ROWS, ACTIVE = 3000, 300
+ROWS, ACTIVE = 5000, 500
 """Of the small fits, at most: rows, and active ones."""
 
-Fit = Callable[[Floats, Any, TrainSettings, Labels, Numbers | None], SparseModel]
-"""From scaled rows, their targets and settings, and what these stand for, to a model."""
+Fit = Callable[[Floats, Any, TrainSettings, Labels, Numbers | None, Doubles | None], SparseModel]
+"""From scaled rows, their targets and settings, what these stand for, and weights, to a model."""
 
 
 def learn_metric(
@@ -64,11 +64,12 @@ def learn_metric(
     x = data.scaling.apply(X.compute(scheduler=scheduler) if hasattr(X, "dask") else X)
     covariance = np.atleast_2d(np.cov(x, rowvar=False))
     target, small = data.target[rows], _small(settings, len(rows))
+    weights = None if data.train.weights is None else data.train.weights[rows]
     mixing = np.eye(p)
     progress.start(metric.rounds, "rounds", "metric")
     for done in range(metric.rounds):
         mixed = replace(unscaled(p), mixing=mixing).apply(x, settings.dtype)
-        posterior = fit(mixed, target, small, data.classes, data.numbers).posterior
+        posterior = fit(mixed, target, small, data.classes, data.numbers, weights).posterior
         parts = list(zip(posterior.kernels, posterior.x, posterior.weights, strict=True))
         mixing = metric.next(mixing, average_outer_product(parts, mixed), covariance)
         progress.update(done + 1)

@@ -15,11 +15,13 @@ from sparsegp.data import (
     Scaling,
     Summary,
     Table,
+    effective_rows,
     encode,
     encode_with,
     scaling_for,
     summarise,
 )
+from sparsegp.errors import SettingsError
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
 from sparsegp.types import Booleans, Doubles, Floats, Integers, Labels
@@ -69,6 +71,8 @@ class Prepared:
     def to_json(self) -> dict[str, Any]:
         """Return what identifies the training data."""
         digest = hashlib.blake2b(self.target.tobytes(), digest_size=16)
+        if self.train.weights is not None:
+            digest.update(self.train.weights.tobytes())
         for values in (self.summary.low, self.summary.high, self.summary.mean):
             digest.update(np.asarray(values).tobytes())
         return {
@@ -87,6 +91,9 @@ def prepare(
     check: Callable[[int], None] = lambda n_classes: None,
 ) -> Prepared:
     """Encode the labels, look through the inputs once and choose their scaling.
+
+    Copies are merged first where rows have weights. Scaling looks at each row once, whatever it
+    weighs, and so does the standardisation of numbers.
 
     A run in the threads of this process also looks through them there, whatever dask would use.
 
@@ -107,6 +114,13 @@ def prepare(
     train = train.learnt(scheduler)
     target: Any
     numbers: Numbers | None
+    class_weight = getattr(settings, "class_weight", "")
+    if train.weights is not None or class_weight:
+        if not settings.heeds_weights:
+            raise SettingsError(
+                "weights of rows are heeded by method=ivm with learn=none; leave them out"
+            )
+        train = effective_rows(train, class_weight, scheduler)
     if settings.is_regression:
         numbers = Numbers.of(train.y, train.source)
         classes: Labels = np.empty(0)
@@ -114,7 +128,7 @@ def prepare(
     else:
         numbers, (classes, target) = None, encode(train.y, train.source)
     check(len(classes))
-    summary = summarise(train.X, train.source, scheduler, train.names)
+    summary = summarise(train.X, train.source, scheduler, train.names, train.rows)
     held_out_target: Any = None
     if held_out is not None:
         held_out = held_out.encoded(train.encoding).select(train.names)

@@ -121,7 +121,8 @@ class Run(ABC, Generic[R]):
     def _finished(self, store: RunDirectory) -> Model:
         """Return the model of a finished run; SettingsError if it is of other rows."""
         model = Model.load(store.model_path)
-        some: Any = self.data.train.X[np.unique(model.rows)]
+        train = self.data.train
+        some: Any = train.X[train.places(np.unique(model.rows))]
         if not model.holds(some.compute(scheduler=self.runtime.scheduler())):
             raise SettingsError(
                 f"{store.folder} holds a run with other data: active rows differ; give those, or "

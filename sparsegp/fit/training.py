@@ -121,11 +121,11 @@ class Training(SparseRun):
             self.runtime.build(self.block_type, [])
         if self.steps:
             weights = replace(weights, report={**weights.report, "learning": self.steps})
-        data = self.data
+        data, rows = self.data, self.active.rows
         model = SparseModel(
             active=active,
             weights=weights,
-            rows=self.active.rows,
+            rows=rows if data.train.rows is None else data.train.rows[rows],
             classes=data.classes,
             scaling=data.scaling,
             settings=self.settings.to_json(),
@@ -155,8 +155,9 @@ class Training(SparseRun):
         Those that are active are judged by the other active rows of their class.
         """
         shares = prior_shares(model.spans, x, model.predicted_codes(x))
+        rows = self.active.rows
         for span in model.spans:
-            _, places, own = np.intersect1d(drawn, model.rows[span.places], return_indices=True)
+            _, places, own = np.intersect1d(drawn, rows[span.places], return_indices=True)
             if len(own):
                 shares[places] = span.left_out_shares()[own]
         return Quantiles.of(shares)
@@ -168,6 +169,7 @@ def fit_rows(
     settings: TrainSettings,
     classes: Labels,
     numbers: Numbers | None = None,
+    weights: Doubles | None = None,
 ) -> SparseModel:
     """Fit scaled rows X (n, p) in memory, on one thread, with nothing written.
 
@@ -180,11 +182,12 @@ def fit_rows(
         Length scales that are left out follow from X.
     classes, numbers
         See `Prepared`.
+    weights : Doubles (n,), optional
     """
     n, p = X.shape
     none = np.zeros(p)
     data = Prepared(
-        train=Table(X, None, "sample"),  # type: ignore[arg-type] # in memory, and scaled
+        train=Table(X, None, "", weights=weights),  # type: ignore[arg-type] # in memory, and scaled
         classes=classes,
         target=target,
         summary=Summary(n, p, none, none, none, X.var(axis=0, dtype=np.float64), whole=False),

@@ -48,6 +48,8 @@ class Sample:
         Parts that are held out in turn; with 1 these are the rows at the end.
     scalings : mapping of str to Scaling
         By the names of their rules.
+    weights : Doubles (n,), optional
+        Of the rows.
     """
 
     X: Floats
@@ -55,6 +57,7 @@ class Sample:
     n_classes: int
     parts: int = 1
     scalings: Mapping[str, Scaling] = field(default_factory=dict)
+    weights: Doubles | None = None
 
     @property
     def n_train(self) -> int:
@@ -111,7 +114,8 @@ def draw_sample(
     X: Any = data.train.X
     rows = np.asarray(X[wanted].compute(scheduler=scheduler))[np.searchsorted(wanted, order)]
     parts = PARTS if n < FEW else 1
-    return Sample(rows, data.target[order], len(data.classes), parts, scalings)
+    weights = None if data.train.weights is None else data.train.weights[order]
+    return Sample(rows, data.target[order], len(data.classes), parts, scalings, weights)
 
 
 def stratified_order(target: Integers, seed: int) -> Integers:
@@ -161,7 +165,7 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
                     predict_held_out(chosen, sample, split, kernel)
                     for split, kernel in zip(splits, kernels, strict=True)
                 ]
-                found = joined(fits, splits)
+                found = joined(fits, splits, sample.weights)
                 if best is None or found.log_p.mean() > best.log_p.mean():
                     best = found
                 if step < trial.steps:
@@ -214,13 +218,24 @@ class Predictions:
         return with_relevances(self.kernel, squares, rows.var(axis=0))
 
 
-def joined(fits: Sequence[Predictions], splits: Sequence[tuple[Integers, Integers]]) -> Predictions:
-    """Return one set of predictions, for all rows that were held out of some fit, in order."""
-    order = np.argsort(np.concatenate([held for _, held in splits]))
+def joined(
+    fits: Sequence[Predictions],
+    splits: Sequence[tuple[Integers, Integers]],
+    weights: Doubles | None = None,
+) -> Predictions:
+    """Return one set of predictions, for all rows that were held out of some fit, in order.
+
+    With weights of all rows, log probabilities are multiplied by them, over their mean.
+    """
+    rows = np.concatenate([held for _, held in splits])
+    order = np.argsort(rows)
     log_p, confidence, right = (
         np.concatenate([getattr(fit, name) for fit in fits])[order]
         for name in ("log_p", "confidence", "right")
     )
+    if weights is not None:
+        own = weights[rows[order]]
+        log_p = log_p * (own / own.mean())
     return Predictions(log_p, confidence, right, averaged([fit.kernel for fit in fits]))
 
 
@@ -237,8 +252,9 @@ def predict_held_out(
     """
     rows, held = split
     X, target, X_held = sample.X[rows], sample.target[rows], sample.X[held]
+    weights = None if sample.weights is None else sample.weights[rows]
     chosen = replace(settings, kernel=str(kernel))
-    model = fit_rows(X, target, chosen, np.arange(sample.n_classes))
+    model = fit_rows(X, target, chosen, np.arange(sample.n_classes), None, weights)
     mean, variance = model.posterior.latent(X_held, model.scaling.apply)
     mean = mean / model.calibration.temperature
     variance = variance * model.calibration.variance_weight

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp import memory
-from sparsegp.data import Scaling, Table, table_from_arrays
+from sparsegp.data import Scaling, Table, as_table
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting, path_text
 from sparsegp.fit.prepare import Prepared, choose_scaling
@@ -79,6 +79,7 @@ def tune(
     X: Any,
     y: Any = None,
     *,
+    sample_weight: Any = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
     max_trials: int | None = MAX_TRIALS,
@@ -97,7 +98,7 @@ def tune(
 
     Parameters
     ----------
-    X, y, runtime, progress
+    X, y, sample_weight, runtime, progress
         As in `train`.
     out : path or URL, optional
         Directory, or place in a store, for the records of the trials; `train` can have the same.
@@ -141,7 +142,7 @@ def tune(
         raise SettingsError("resume needs the directory of the tuning: give out")
     with ExitStack() as stack:
         return Tuning(
-            X if isinstance(X, Table) else table_from_arrays(X, y),
+            as_table(X, y, sample_weight),
             chosen,
             stop=stack.enter_context(StopRequest()),
             runtime=stack.enter_context(open_runtime(runtime)),
@@ -192,6 +193,8 @@ class Tuning(Run[Tuned]):
         self.max_seconds = seconds.checked(self.max_seconds)
         self._end = time.monotonic() + (self.max_seconds or math.inf)
         super().__post_init__(rows, held_out)
+        if self.data.train.weights is not None:  # copies were merged
+            self.settings = self.settings.for_rows(self.data.summary.n)
         self.n_active = self.settings.rows_to_include(self.data.summary.n)
         self.scalings = self._scalings()
         self.sample = draw_sample(

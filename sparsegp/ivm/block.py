@@ -151,6 +151,7 @@ class RowBlock(Block):
             stub=np.stack([self._stub_rows(index, c) for c in range(len(self.stubs))]),
             mean=self.mean[index],
             variance=self.variance[index],
+            weight=None if self.weight is None else self.weight[index],
         )
 
     # -- all-data posterior ------------------------------------------------------------------------
@@ -160,18 +161,20 @@ class RowBlock(Block):
         return [whole[:, :d] for (whole,) in self.stubs]  # there is no bound
 
     def gram(self, n_active: int, quantum: float) -> Doubles | None:
-        """Return M M^T of every process, (C, d, d); None for held-out rows."""
+        """Return M M^T of every process by weight, (C, d, d); None for held-out rows."""
         self._require(n_active)
         if self.held_out:
             return None
-        return features.gram(self._stub(n_active), self.real, self.settings.unit, quantum)
+        unit = self.settings.unit
+        return features.gram(self._stub(n_active), self.real, unit, quantum, self.weights)
 
     def slope(
         self, n_active: int, coefficients: Doubles, joined: bool, value_unit: float, unit: float
     ) -> tuple[float, Doubles, Doubles] | None:
         """Return the sum of log Z at the means M^T c, and M p; None for held-out rows.
 
-        Third comes log Z of the validation rows, unless they count.
+        Log Z and p are by weight. Third comes log Z of the validation rows as it is, unless they
+        count.
 
         Parameters
         ----------
@@ -186,6 +189,7 @@ class RowBlock(Block):
         if self.held_out:
             return None
         likelihood: Any = self.settings.likelihood
+        weights = self.weights
         validation = np.zeros_like(self.real) if joined else self.validation
         log_z = np.empty(len(self.real))
 
@@ -195,11 +199,14 @@ class RowBlock(Block):
             target = self.target[rows][real]
             log_z[rows][real], p[real] = likelihood.mean_gradient(mean[real], target)
             p[validation[rows]] = 0
+            if weights is not None:
+                p *= weights[rows, np.newaxis]
             return p
 
         stub = self._stub(n_active)
         pull = features.slope(stub, coefficients, gradient, self.settings.unit, unit)
-        value = float(snap(log_z[self.real & ~validation], value_unit).sum())
+        terms = log_z if weights is None else log_z * weights
+        value = float(snap(terms[self.real & ~validation], value_unit).sum())
         return value, pull, log_z[validation]
 
     def rescore(self, coefficients: Doubles) -> None:
@@ -208,4 +215,5 @@ class RowBlock(Block):
         self._require(max(d, self.n_active))  # there may be more by now
         if not self.held_out:
             mean = features.means(self._stub(d), coefficients)
-            self.scores.freeze(Marginals(self.rows, self.target, mean, np.zeros((len(mean), 1))))
+            none = np.zeros((len(mean), 1))
+            self.scores.freeze(Marginals(self.rows, self.target, mean, none, self.weight))

@@ -26,18 +26,29 @@ class Marginals:
         Latent means.
     variance : Doubles (n, 1) or (n, R)
         Latent variances; one column if the latent values share them.
+    weight : Doubles (n,), optional
+        Of the rows; without, all weigh one.
     """
 
     rows: Integers
     target: Any
     mean: Doubles
     variance: Doubles
+    weight: Doubles | None = None
 
     def take(self, index: Integers) -> "Marginals":
         """Return the marginals of some rows."""
         return Marginals(
-            self.rows[index], self.target[index], self.mean[index], self.variance[index]
+            self.rows[index],
+            self.target[index],
+            self.mean[index],
+            self.variance[index],
+            None if self.weight is None else self.weight[index],
         )
+
+    def weighted(self, values: Doubles) -> Doubles:
+        """Return values of the rows, (n,) times their weights."""
+        return values if self.weight is None else self.weight * values
 
 
 @dataclass(frozen=True)
@@ -65,7 +76,7 @@ class Criterion(ABC):
 
 
 def _sites(rule: SiteRule, marginals: Marginals) -> Sites:
-    return rule.sites(marginals.mean, marginals.variance, marginals.target)
+    return rule.sites(marginals.mean, marginals.variance, marginals.target, marginals.weight)
 
 
 def _of_included(scores: Any, rule: SiteRule, marginals: Marginals) -> Doubles:
@@ -85,9 +96,9 @@ class Predictive(Criterion):
     concave: ClassVar[bool] = True
 
     def scores(self, rule: SiteRule, marginals: Marginals) -> Doubles:
-        """Return -log Z."""
+        """Return -log Z, times the weight of the row."""
         log_z = rule.likelihood.log_z(marginals.mean, marginals.variance, marginals.target)
-        return _of_included(-log_z, rule, marginals)
+        return _of_included(-marginals.weighted(log_z), rule, marginals)
 
 
 class Change(Criterion):
@@ -155,15 +166,15 @@ class Residual(Criterion):
     refitted: ClassVar[bool] = True
 
     def scores(self, rule: SiteRule, marginals: Marginals) -> Doubles:
-        """Return -log Z without the latent variance."""
+        """Return -log Z without the latent variance, times the weight of the row."""
         likelihood: Any = rule.likelihood
         log_z, _ = likelihood.mean_gradient(marginals.mean, marginals.target)
-        return _of_included(-log_z, rule, marginals)
+        return _of_included(-marginals.weighted(log_z), rule, marginals)
 
 
 @CRITERIA.register("random")
 class Random(Criterion):
-    """Rows in random order, for comparison: a keyed hash of the row number.
+    """Rows in random order, for comparison: a keyed hash of the row number, whatever the weights.
 
     Scores are uniform on [0, 2^39), whole multiples of the unit in which ivm/scores.py compares
     scores: on [0, 1) many rows would tie there, and the smaller row numbers win.

@@ -20,10 +20,17 @@ FEW_TILES = 16
 """Tiles worked on at a time, in whole groups: enough rows for the quadrature to be quick."""
 
 
-def gram(stub: Sequence[Floats], counts: Booleans, unit: int, quantum: float) -> Doubles:
-    """Return M M^T of every process, (C, d, d), over the rows that count (rows,).
+def gram(
+    stub: Sequence[Floats],
+    counts: Booleans,
+    unit: int,
+    quantum: float,
+    weights: Doubles | None = None,
+) -> Doubles:
+    """Return M W M^T of every process, (C, d, d), over the rows that count (rows,).
 
-    The sum is exact, of terms rounded to whole multiples of the quantum.
+    W are the weights of the rows, (rows,), if they have any. The sum is exact, of terms rounded to
+    whole multiples of the quantum.
     """
     n_tiles, d, tile = stub[0].shape
     total = np.zeros((len(stub), d, d))
@@ -32,6 +39,8 @@ def gram(stub: Sequence[Floats], counts: Booleans, unit: int, quantum: float) ->
         for c, M in enumerate(stub):
             flat = np.ascontiguousarray(M[start : start + unit].transpose(1, 0, 2)).reshape(d, -1)
             flat[:, dropped] = 0.0
+            if weights is not None:
+                flat *= np.sqrt(weights[start * tile : (start + unit) * tile], dtype=flat.dtype)
             total[c] += snap(flat @ flat.T, quantum)
     return total
 

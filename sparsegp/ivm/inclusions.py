@@ -130,6 +130,7 @@ class Candidates:
         Stub columns of the rows, one matrix a process.
     mean : Doubles (c, K)
     variance : Doubles (c, C)
+    weight : Doubles (c,), optional
     """
 
     rows: Integers
@@ -139,13 +140,15 @@ class Candidates:
     stub: Floats
     mean: Doubles
     variance: Doubles
+    weight: Doubles | None = None
 
 
 def merge(parts: list[Candidates]) -> Candidates:
     """Return the candidates of several blocks, best first; ties go to the smaller row."""
     rows, score = (np.concatenate([getattr(p, name) for p in parts]) for name in ("rows", "score"))
     order = np.lexsort((rows, -score))
-    names = ("target", "x", "mean", "variance")
+    names = ["target", "x", "mean", "variance"]
+    names += [] if parts[0].weight is None else ["weight"]
     others = {name: np.concatenate([getattr(p, name) for p in parts])[order] for name in names}
     stub = np.concatenate([part.stub for part in parts], axis=1)[:, order]
     return Candidates(rows=rows[order], score=score[order], stub=stub, **others)

@@ -125,15 +125,15 @@ class PairBlock(Block):
 
     def _pair(self, index: Integers, c: int, score: float) -> Pair:
         """Return the pair of a row of this block, (1,), and a process."""
-        target, t = self.target[index], self.sizes[c]
-        sites = self.settings.rule.sites(self.mean[index], self.variance[index], target)
+        own, t = self._marginals().take(index), self.sizes[c]
+        sites = self.settings.rule.sites(own.mean, own.variance, own.target, own.weight)
         factor = np.empty(t + 1)
         factor[:t], factor[t] = self._stub_rows(index, c)[0], sites.length[0, c]
         return Pair(
             start=self.n_active,
             process=c,
             row=int(self.rows[index[0]]),
-            target=int(target[0]),
+            target=int(own.target[0]),
             x=self.X[self.rows[index[0]] - self.first_row],
             factor=factor,
             step=float(sites.step[0, c]),

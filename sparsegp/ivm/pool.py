@@ -93,8 +93,8 @@ class Pool:
 
     def _include(self, i: int, score: float) -> None:
         """Include candidate i (GR eq. 5.1-5.4, SLH appendix C.1, on the rows of the pool)."""
-        j, one = len(self.picked), slice(i, i + 1)
-        sites = self.rule.sites(self.mean[one], self.variance[one], self.candidates.target[one])
+        j, own = len(self.picked), self._marginals().take(np.array([i]))
+        sites = self.rule.sites(own.mean, own.variance, own.target, own.weight)
         if self.rule.is_silent(sites)[0]:
             return
         length, step = sites.length[0], sites.step[0]
@@ -106,11 +106,11 @@ class Pool:
         self.site[j], self.precision[j] = sites.mean[0], sites.precision[0]
         width = self.step.shape[2]
         for c in range(len(self.covariance)):
-            past, own = self.columns[c, :j], slice(c * width, (c + 1) * width)
+            past, part = self.columns[c, :j], slice(c * width, (c + 1) * width)
             column = (self.covariance[c, i] - past[:, i] @ past) / length[c]
-            self.columns[c, j], self.length[c, j], self.step[c, j] = column, length[c], step[own]
+            self.columns[c, j], self.length[c, j], self.step[c, j] = column, length[c], step[part]
             self.variance[:, c] -= column**2
-            self.mean[:, own] += np.outer(column, step[own])
+            self.mean[:, part] += np.outer(column, step[part])
         self.picked.append(i)
         self.score.append(score)
 
@@ -134,4 +134,5 @@ class Pool:
         )
 
     def _marginals(self) -> Marginals:
-        return Marginals(self.candidates.rows, self.candidates.target, self.mean, self.variance)
+        of = self.candidates
+        return Marginals(of.rows, of.target, self.mean, self.variance, of.weight)

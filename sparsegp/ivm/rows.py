@@ -83,7 +83,7 @@ class MarginalMetrics:
     rows : int
         Rows whose marginals are up to date: those that have not been dropped.
     loss : float
-        Sum over these rows of what the likelihood counts: errors, or squared errors.
+        Sum over these rows of what the likelihood counts, errors or squared errors, by weight.
     log_z : float
         Sum of log predictive probabilities of the labels; only for held-out rows.
     labelled : int
@@ -114,6 +114,8 @@ class Block(ABC):
         Rows that follow the training without taking part in it.
     validation : Booleans (m,), optional
         Validation rows: they are not included, and count in the all-data posterior only on request.
+    weights : Doubles (m,), optional
+        By which the log likelihoods of the rows are multiplied.
     transform : callable, optional
         Maps some rows of X to scaled inputs in the working precision.
 
@@ -126,7 +128,7 @@ class Block(ABC):
     room : int
         Inclusions up to which the present candidates serve.
     rows : Integers (n_tiles * width,)
-        Row numbers of the rows held; `target`, `mean` and `variance` are theirs.
+        Row numbers of the rows held; `target`, `weight`, `mean` and `variance` are theirs.
     real : Booleans (n_tiles * width,)
         Which of them do not merely fill up a tile.
     open : Booleans (n_tiles * width,)
@@ -145,6 +147,7 @@ class Block(ABC):
         first_row: int,
         held_out: bool = False,
         validation: Booleans | None = None,
+        weights: Doubles | None = None,
         transform: Callable[[Any], Floats] | None = None,
     ) -> None:
         if first_row % TILE:
@@ -158,6 +161,10 @@ class Block(ABC):
         self.validation = np.zeros(padded, dtype=bool)
         if validation is not None:
             self.validation[: self.n_rows] = validation
+        self.weights: Doubles | None = None
+        if weights is not None:
+            self.weights = np.ones(padded)
+            self.weights[: self.n_rows] = weights
         self._begin()
 
     def _begin(self) -> None:
@@ -168,7 +175,7 @@ class Block(ABC):
         self.n_tiles, self.moved = padded // self.width, False
         self.rows = np.arange(self.first_row, self.first_row + padded)
         self.real = np.arange(padded) < self.n_rows
-        self.target = self.labels
+        self.target, self.weight = self.labels, self.weights
         self.open = self.real & ~self.validation & (not self.held_out)
         self.mean = np.zeros((padded, settings.n_latent))
         diagonals = [kernel.diag(self.X) for kernel in settings.kernels]
@@ -190,17 +197,20 @@ class Block(ABC):
         rows, likelihood = self.real, self.settings.likelihood
         target, mean = self.target[rows], self.mean[rows]
         variance = np.maximum(self.variance[rows], 0.0)  # it may be lost by rounding
-        loss = float(likelihood.loss(mean, variance, target).sum())
+        loss = likelihood.loss(mean, variance, target)
+        if self.weight is not None:
+            loss = loss * self.weight[rows]
         known = np.full(len(target), True) if likelihood.numeric else target >= 0
         total = 0.0
         if self.held_out and known.any():
             total = float(likelihood.log_z(mean[known], variance[known], target[known]).sum())
-        return MarginalMetrics(len(target), loss, total, int(known.sum()))
+        return MarginalMetrics(len(target), float(loss.sum()), total, int(known.sum()))
 
     def fingerprint(self) -> list[str]:
-        """Return a digest of the inputs and labels of each tile."""
-        tiles = range(0, len(self.X), TILE)
-        bits = (self.X[k : k + TILE].tobytes() + self.labels[k : k + TILE].tobytes() for k in tiles)
+        """Return a digest of the inputs, labels and weights of each tile."""
+        tiles = [slice(k, k + TILE) for k in range(0, len(self.X), TILE)]
+        parts = [part for part in (self.X, self.labels, self.weights) if part is not None]
+        bits = (b"".join(part[tile].tobytes() for part in parts) for tile in tiles)
         return [hashlib.blake2b(tile, digest_size=8).hexdigest() for tile in bits]
 
     def validation_rows(self) -> tuple[Floats, NDArray[Any]]:
@@ -303,6 +313,7 @@ class Block(ABC):
         places, self.real = pack(kept, group, self.width)
         for name in ("rows", "target", "mean", "variance"):
             setattr(self, name, getattr(self, name)[places])
+        self.weight = None if self.weight is None else self.weight[places]
         self.open = self.real.copy()
         self.n_tiles, self.moved = len(places) // self.width, True
         for panels in self.stubs:
@@ -314,7 +325,7 @@ class Block(ABC):
     # -- addressing --------------------------------------------------------------------------------
 
     def _marginals(self) -> Marginals:
-        return Marginals(self.rows, self.target, self.mean, self.variance)
+        return Marginals(self.rows, self.target, self.mean, self.variance, self.weight)
 
     def _allocate_panel(self, columns: int) -> Floats:
         panel: Floats = self.settings.allocate((self.n_tiles, columns, self.width), self.X.dtype)

@@ -79,7 +79,7 @@ class Scores:
             return np.full(len(marginals.rows), np.inf)
         linear = np.einsum("nk,nk->n", marginals.mean, self.slope)
         square = np.einsum("nk,nk->n", marginals.mean, marginals.mean)
-        return bounds(self.offset, linear, square, marginals.variance[:, 0])
+        return marginals.weighted(bounds(self.offset, linear, square, marginals.variance[:, 0]))
 
     def evaluate(self, index: Integers, marginals: Marginals) -> Doubles:
         """Return the exact scores of rows `index`, whose marginals are given, (len(index),)."""
@@ -91,7 +91,7 @@ class Scores:
         log_z, gradient = self.likelihood.gradient(x, None, marginals.target)
         self.slope[index] = gradient + x
         self.offset[index] = log_z - np.einsum("nk,nk->n", gradient + 0.5 * x, x)
-        return np.asarray(-log_z)
+        return np.asarray(-marginals.weighted(log_z))
 
     def top(self, marginals: Marginals, open_: Booleans, count: int) -> tuple[Integers, Doubles]:
         """Return the best rows and their scores in units of `ROUNDING_UNIT`, best first.

@@ -103,7 +103,7 @@ def _marginals_at(batch: Inclusions, before: Marginals, mu: Doubles, j: int) -> 
     change = np.einsum("cjn,cjr->ncr", mu[:, :j], batch.step[:, :j])
     mean = before.mean + change.reshape(before.mean.shape)
     variance = before.variance - np.square(mu[:, :j]).sum(axis=1).T
-    return Marginals(before.rows, before.target, mean, variance)
+    return Marginals(before.rows, before.target, mean, variance, before.weight)
 
 
 def _bounds(
@@ -117,7 +117,7 @@ def _bounds(
     linear = _running(np.einsum("nk,nk->n", mean, slope), mu * (step @ slope.T))
     square = _running(np.einsum("nk,nk->n", mean, mean), mu * along)
     variance = _running(before.variance[:, 0], -np.square(mu))
-    return bounds(scores.offset[index], linear, square, variance)
+    return before.weighted(bounds(scores.offset[index], linear, square, variance))
 
 
 def _running(start: Doubles, change: Doubles) -> Doubles:

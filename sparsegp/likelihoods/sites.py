@@ -7,6 +7,13 @@ new stub column is mu = (k - M^T M[:, i]) / length, and the latent means change 
 
 In terms of alpha = d log Z / dh and nu = -d2 log Z / dh2 moment matching (SLH appendix B.1) is
 length = nu^(-1/2), step = alpha nu^(-1/2), m = h + alpha / nu and pi = nu / (1 - a nu).
+
+A row of weight w has the term t(u)^w, which stands for w copies of the row, and its site is the
+w-th power of the site of one copy, N(u | m, 1/(w pi)). Where variational sites are Gaussian bounds,
+w log Z has the slope w p and a curvature of w at most: the bound of the weighted term has the same
+mean, and precision w. For Gaussian noise it is exact, noise of variance sigma^2 / w. For moments it
+is what copies have where expectation propagation has converged; copies that are included one after
+the other under matched moments, each with the others before it in its cavity, differ from that.
 """
 
 from collections.abc import Callable
@@ -39,6 +46,14 @@ class Sites:
     precision: Doubles
     length: Doubles
     step: Doubles
+
+    def power(self, weight: Doubles, variance: Doubles) -> "Sites":
+        """Return the sites of rows of some weights (n,), whose latent variances are (n, C)."""
+        precision = weight[:, np.newaxis] * self.precision
+        with np.errstate(divide="ignore", invalid="ignore"):  # sites of no precision
+            length = np.sqrt(1.0 / precision + variance)
+            step = np.where(precision > 0.0, self.step * (self.length / length), 0.0)
+        return Sites(self.mean, precision, length, step)
 
 
 Rule: TypeAlias = Callable[[Any, Doubles, Doubles, Any], Sites]
@@ -110,9 +125,12 @@ class SiteRule:
                 f"{self.likelihood.name}; use sites=moments"
             )
 
-    def sites(self, mean: Doubles, variance: Doubles, target: Any) -> Sites:
-        """Return the sites of rows with latent means (n, R) and variances (n, C)."""
-        return RULES[self.name](self.likelihood, mean, variance, target)
+    def sites(
+        self, mean: Doubles, variance: Doubles, target: Any, weight: Doubles | None = None
+    ) -> Sites:
+        """Return the sites of rows with latent means (n, R), variances (n, C) and weights (n,)."""
+        found = RULES[self.name](self.likelihood, mean, variance, target)
+        return found if weight is None else found.power(weight, variance)
 
     def is_silent(self, sites: Sites) -> Any:
         """Return which rows may not be included, (n,)."""

@@ -27,14 +27,15 @@ class Quantiles:
     n: int
 
     def __post_init__(self) -> None:
-        if self.knots.ndim != 1 or not len(self.knots) <= self.n or np.any(np.diff(self.knots) < 0):
+        counted = self.knots.ndim == 1 and 1 <= len(self.knots) <= self.n
+        if not counted or np.any(np.diff(self.knots) < 0):
             raise DataError("quantiles must be rising numbers, and no more than they are of")
 
     @classmethod
     def of(cls, values: Doubles) -> Self:
         """Return those of numbers (n,)."""
         n, m = len(values), min(len(values), MOST_KNOTS)
-        ranks = -(-n * np.arange(1, m + 1) // max(m, 1))
+        ranks = -(-n * np.arange(1, m + 1) // m)
         return cls(np.sort(values)[ranks - 1], n)
 
     def at(self, rank: int) -> float:

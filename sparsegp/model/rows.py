@@ -29,11 +29,17 @@ LARGE = 2**20
 
 def map_rows(model: "Model", method: str, X: Any, columns: int) -> Any:
     """Apply a method of a model to rows X (n, p), which gives so many columns."""
+    encoding = model.encoding
     if is_frame(X):
         X = as_pandas(X)
-        if model.encoding is not None:
-            model.encoding.count_unknown(X, "X")
-            X = model.encoding.apply(X, "X")
+        if encoding is not None:
+            encoding.count_unknown(X, "X")
+            X = encoding.apply(X, "X")
+    elif encoding is not None and np.shape(X)[1:] != (model.n_features,):
+        raise DataError(
+            f"X must be a data frame with the columns {listed(encoding.inputs)}, or an array of "
+            f"the {model.n_features} encoded ones; found shape {np.shape(X)}"
+        )
     found = column_names(getattr(X, "columns", ()))
     if model.names is not None and found is not None and found != model.names:
         X = X[[X.columns[place] for place in column_places(model.names, found, "X")]]
@@ -42,11 +48,7 @@ def map_rows(model: "Model", method: str, X: Any, columns: int) -> Any:
     if not hasattr(X, "dask"):
         X = real_numbers(X, "X")
     if X.ndim != 2 or X.shape[1] != model.n_features:
-        inputs = "" if model.encoding is None else listed(model.encoding.inputs)
-        raise DataError(
-            f"X must have {model.n_features} columns, found shape {X.shape}"
-            + (f"; give a data frame with the columns {inputs}" if inputs else "")
-        )
+        raise DataError(f"X must have {model.n_features} columns, found shape {X.shape}")
     if not hasattr(X, "dask"):
         return _predict(X, model, method)
     sizes = [TILE * max(1, size // TILE) for size in X.chunks[0]]

@@ -15,6 +15,10 @@ span, and with all rows active its fixed point is that of eq. 4.6 itself. Here B
 quasi-Newton ascent (math/lbfgs.py), which needs a quarter of the rounds or fewer. A prior variance
 s times as large makes it P / s, for the same span.
 
+With weights w_n of the rows the sum is that of w_n log Z_n, with p of row n times w_n, and
+M W M^T bounds its curvature. The sites of the active rows have precisions w, so that
+W_u^-1 + C = L L^T and P = I - L^-1 W_u^-1 L^-T.
+
 The variance is that of the variational posterior, s (k** - k_*u C^-1 k_u*) + w^T B^-1 w. As it
 stands it makes probabilities far too soft. From validation rows are learnt: the scale s,
 the number of rounds (posterior/early_stopping.py), a weight for the variance and a temperature for
@@ -146,7 +150,7 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
         scale, tried, left_out = best_scale(problem.active, rows, report)
         calibration = replace(MEAN_ONLY, prior_scale=scale)
         return Plan(calibration, validation_nlpp=tried, scores=left_out)
-    search, small = state.search, rows.tolerance * rows.n_rows
+    search, small = state.search, rows.tolerance * rows.total
     problem.joined = False
     while not search.over:
         problem.set_scale(search.scale)
@@ -166,7 +170,7 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
 
 def _climb(problem: Problem, rows: Rows, state: Ascents, most: int) -> Ascent:
     """Ascend with all rows, at most so many rounds in all."""
-    problem.joined, small = True, rows.tolerance * rows.n_rows
+    problem.joined, small = True, rows.tolerance * rows.total
     if state.ascent is None:
         state.ascent = problem.begin()
     ascent, gain = state.ascent, np.inf
@@ -186,7 +190,10 @@ def calibrate(problem: Problem, c: Doubles, scale: float) -> tuple[Calibration, 
     """
     weights = problem.weights(c, Calibration(prior_scale=scale), {})
     mean, variance, target = latent_validation(problem.active, problem.rows, weights)
-    log_z = functools.partial(log_z_and_slopes, problem.active.likelihood, mean, variance, target)
+    of_rows = problem.rows.validation_weights
+    log_z = functools.partial(
+        log_z_and_slopes, problem.active.likelihood, mean, variance, target, of_rows=of_rows
+    )
     calibration = Calibration(*fit_by_slopes(log_z, PRIOR), scale)
     if not problem.rows.knows_limits:
         return calibration, None
@@ -201,19 +208,22 @@ def log_z_and_slopes(
     target: Any,
     temperature: float,
     weight: float,
+    of_rows: Doubles | float = 1.0,
 ) -> tuple[Doubles, Doubles]:
-    """Return log Z of rows (n,), and the slopes of its sum in the logarithms of the last two, (2,).
+    """Return log Z of rows (n,), and the slopes of its sum in the logarithms of both numbers, (2,).
 
-    Where the classes share the variance only the ratio of means and standard deviation matters.
+    Log Z of a row is multiplied by its weight. Where the classes share the variance only the ratio
+    of means and standard deviation matters.
     """
     widened = weight * variance
     if variance.shape[1] > 1:
         moments = likelihood.moments(mean / temperature, widened, target)
-        along = (moments.slope * mean).sum(axis=1) / temperature
-        spread = 0.5 * (widened * (moments.slope**2 - moments.curvature)).sum(axis=1)
-        return moments.log_z, np.array([-along.sum(), spread.sum()])
+        along = of_rows * (moments.slope * mean).sum(axis=1) / temperature
+        bend = moments.slope**2 - moments.curvature
+        spread = 0.5 * of_rows * (widened * bend).sum(axis=1)
+        return of_rows * moments.log_z, np.array([-along.sum(), spread.sum()])
     ratio = (mean / (temperature * np.sqrt(1.0 + widened))).astype(np.float32)
     log_z, slope = likelihood.mean_gradient(ratio, target)
-    along = (slope * ratio).sum(axis=1, dtype=np.float64)
+    along = of_rows * (slope * ratio).sum(axis=1, dtype=np.float64)
     spread = 0.5 * along * (widened / (1.0 + widened))[:, 0]
-    return log_z, np.array([-along.sum(), -spread.sum()])
+    return of_rows * log_z, np.array([-along.sum(), -spread.sum()])

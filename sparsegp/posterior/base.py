@@ -148,11 +148,16 @@ class Rows(Protocol):
 
     Attributes
     ----------
-    n_rows : int
+    total : float
+        Of the weights of the rows; their number where they have none.
+    weights : Doubles (n,) or None
+        By which the log likelihoods of the rows are multiplied.
+    validation_weights : Doubles (a,) or float
+        Of the validation rows, over their mean; 1 where rows have none.
     precision : dtype
         In which the blocks hold their stub.
     tolerance : float
-        Gain a row and round, in nats, below which an iteration stops.
+        Gain a round, in nats over the total weight, below which an iteration stops.
     calibrate : bool
         Whether to learn how latent values become probabilities.
     knows_limits : bool
@@ -163,7 +168,9 @@ class Rows(Protocol):
         The arrays of the state that was last reported before an interruption, or empty.
     """
 
-    n_rows: int
+    total: float
+    weights: Doubles | None
+    validation_weights: Doubles | float
     precision: np.dtype[Any]
     tolerance: float
     calibrate: bool

@@ -33,7 +33,8 @@ def with_calibration(active: ActiveRows, rows: Rows, weights: PosteriorWeights) 
 
     def log_z(temperature: float, weight: float) -> Doubles:
         tempered: Likelihood = active.likelihood.tempered(temperature)
-        return tempered.log_z(mean / temperature, weight * variance, target)
+        found = tempered.log_z(mean / temperature, weight * variance, target)
+        return np.asarray(rows.validation_weights * found)
 
     temperature, weight = fit(log_z, PRIOR)
     calibration = Calibration(temperature, weight)

@@ -56,7 +56,8 @@ class Folds(Problem):
             for kernel, factor in zip(active.kernels, active.factors(), strict=True)
         ]
         self.folds, self.n_sets = rows.folds, int(rows.folds.max()) + 2
-        self.counts = rows.folds[:, np.newaxis] != np.arange(self.n_sets)
+        self.counts = (rows.folds[:, np.newaxis] != np.arange(self.n_sets)).reshape(-1)
+        self.each = None if rows.weights is None else rows.weights.repeat(self.n_sets)
 
     def start(self) -> Doubles:
         """Return coefficients of zero, (C, d, F R)."""
@@ -71,9 +72,11 @@ class Folds(Problem):
     def fit(self, c: Doubles) -> tuple[float, Doubles]:
         """Return the sum of log Z over the rows that count, and its gradient; see `Problem`."""
         mean = self.means(c)
-        target, counts = np.repeat(self.target, self.n_sets), self.counts.reshape(-1)
+        target, counts = np.repeat(self.target, self.n_sets), self.counts
         likelihood: Any = self.active.likelihood  # of variational sites
         log_z, p = likelihood.mean_gradient(mean.reshape(len(target), -1), target)
+        if self.each is not None:
+            log_z, p = log_z * self.each, p * self.each[:, np.newaxis]
         p = np.where(counts[:, np.newaxis], p, 0.0).reshape(mean.shape)
         parts = [p[:, :, columns].reshape(len(mean), -1) for columns in self.active.columns()]
         gradient = np.stack([w @ part for w, part in zip(self.features, parts, strict=True)])
@@ -84,11 +87,13 @@ class Folds(Problem):
 
         Third come these latent means of the rows, (n, K).
         """
-        mean, none, n = self.means(c), np.zeros((len(self.target), 1)), len(self.target)
-        left_out = mean[np.arange(n), self.folds]
-        nlpp = -float(self.active.likelihood.log_z(left_out, none, self.target).mean())
-        thought_of = self.active.likelihood.log_probabilities(mean[:, -1], none)
-        return nlpp, (n * nlpp - float(thought_of.mean())) / (n + 1), left_out
+        mean, none, total = self.means(c), np.zeros((len(self.target), 1)), self.rows.total
+        left_out = mean[np.arange(len(self.target)), self.folds]
+        log_z = self.active.likelihood.log_z(left_out, none, self.target)
+        each = self.active.likelihood.log_probabilities(mean[:, -1], none).mean(axis=1)
+        nlpp = -float(np.average(log_z, weights=self.rows.weights))
+        thought_of = float(np.average(each, weights=self.rows.weights))
+        return nlpp, (total * nlpp - thought_of) / (total + 1.0), left_out
 
 
 def best_scale(
@@ -107,7 +112,7 @@ def best_scale(
     """
     problem, tried = Folds(active, rows), dict[str, float]()
     ascent, best, least, waited = None, 1.0, math.inf, 0
-    small = rows.tolerance * rows.n_rows
+    small = rows.tolerance * rows.total
     for scale in map(scale_of, range(-FARTHEST, FARTHEST + 1)):
         before = problem.scale
         problem.set_scale(scale)

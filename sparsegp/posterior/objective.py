@@ -33,7 +33,7 @@ class Problem:
     ----------
     validation : Doubles (a,)
         Unless they count: their log predictive probabilities where the objective was last
-        evaluated.
+        evaluated, times their weights over the mean of these.
     metric_jitter : float
         What was added to the diagonal of B, relative to its mean, at most.
     """
@@ -44,14 +44,14 @@ class Problem:
         x = np.asarray(active.x, dtype=np.float64)
         largest = max(float(kernel.diag(x).max()) for kernel in active.kernels)
         self.quanta = {
-            "gram": quantum(rows.n_rows * largest * SAFE_VARIANCE_RANGE),
-            "slope": quantum(rows.n_rows * np.sqrt(largest * SAFE_VARIANCE_RANGE) * 32.0),
-            "value": quantum(rows.n_rows * 1024.0),
+            "gram": quantum(rows.total * largest * SAFE_VARIANCE_RANGE),
+            "slope": quantum(rows.total * np.sqrt(largest * SAFE_VARIANCE_RANGE) * 32.0),
+            "value": quantum(rows.total * 1024.0),
         }
         self.resolution = 4.0 * self.quanta["value"]
         self.whole = []  # P at the kernels' own scale
-        for factor in active.factors():
-            inverse = solve_lower(factor, np.eye(len(factor)))
+        for factor, precision in zip(active.factors(), active.precision.T, strict=True):
+            inverse = solve_lower(factor, np.eye(len(factor))) / np.sqrt(precision)
             self.whole.append(np.eye(len(factor)) - inverse @ inverse.T)
         self.gram: Doubles = rows.sum_blocks("gram", len(x), self.quanta["gram"])
         self.scale = 0.0
@@ -97,12 +97,14 @@ class Problem:
         return value - 0.5 * float(np.vdot(c, pull)), gradient - pull
 
     def fit(self, c: Doubles) -> tuple[float, Doubles]:
-        """Return the sum of log Z over the rows that count, and its gradient (C, d, R)."""
+        """Return the sum of log Z, by weight, over the rows that count, and its gradient."""
         answers = self.rows.map_blocks(
             "slope", c.shape[1], c, self.joined, self.quanta["value"], self.quanta["slope"]
         )
         values, gradients, validation = zip(*answers, strict=True)
         self.validation = np.concatenate(validation)
+        if len(self.validation):  # not joined
+            self.validation *= self.rows.validation_weights
         return float(sum(values)), np.asarray(np.sum(gradients, axis=0))
 
     def solve(self, right: Doubles) -> Doubles:

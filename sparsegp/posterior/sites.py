@@ -43,12 +43,14 @@ def regression(active: ActiveRows, site: Doubles) -> PosteriorWeights:
 def active_only(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     """Return the sites iterated to convergence on the active rows (GR eq. 4.6).
 
-    m <- C (I + C)^-1 (m + p(m)), with Nesterov's momentum, which is dropped whenever it points
-    against the last step; stops when no mean moves by more than `TOLERANCE` times the largest.
+    m <- C (Pi^-1 + C)^-1 (m + p(m)), Pi the weights of the rows, with Nesterov's momentum, which is
+    dropped whenever it points against the last step; stops when no mean moves by more than
+    `TOLERANCE` times the largest.
     """
     del rows
     x = np.asarray(active.x, dtype=np.float64)
-    smoothers = [_smoother(kernel, x) for kernel in active.kernels]
+    pairs = zip(active.kernels, active.precision.T, strict=True)
+    smoothers = [_smoother(kernel, x, precision) for kernel, precision in pairs]
     mean = np.zeros_like(active.site)
     extrapolated, momentum = mean, 0
     site, likelihood = active.site, cast("Any", active.likelihood)
@@ -72,9 +74,9 @@ def active_only(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     return regression(active, site)
 
 
-def _smoother(kernel: Kernel, x: Doubles) -> Doubles:
-    """Return C (I + C)^-1 = I - (I + C)^-1, (d, d)."""
-    eye = np.eye(len(x))
-    factor = lower_cholesky(np.asarray(kernel(x, x) + eye), "the covariance of the active rows")
-    half = solve_lower(factor, eye)
-    return eye - half.T @ half
+def _smoother(kernel: Kernel, x: Doubles, precision: Doubles) -> Doubles:
+    """Return C (Pi^-1 + C)^-1 = I - Pi^-1 (Pi^-1 + C)^-1, (d, d)."""
+    noise = np.diag(1.0 / precision)
+    factor = lower_cholesky(np.asarray(kernel(x, x) + noise), "the covariance of the active rows")
+    half = solve_lower(factor, np.eye(len(x)))
+    return np.eye(len(x)) - (half.T @ half) / precision[:, np.newaxis]

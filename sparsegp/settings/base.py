@@ -112,6 +112,11 @@ class Settings(Checked):
             kernel(probe, probe)  # raises where the kernel does not fit the columns
         return filled
 
+    @property
+    def heeds_weights(self) -> bool:
+        """Whether the rows may have weights."""
+        return False
+
     def require_used(self, names: Iterable[str]) -> None:
         """Refuse by a `SettingsError` those settings that would be ignored beside the others."""
         known = declared(type(self))

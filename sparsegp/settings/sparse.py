@@ -1,7 +1,7 @@
 """Settings of a sparse run, by the informative vector machine."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sparsegp.errors import SettingsError
@@ -105,6 +105,11 @@ class TrainSettings(Settings):
         choices="sparsegp.learning.optimise:STRATEGIES",
         applies="learn=evidence",
     )
+    class_weight: str = setting(
+        "",
+        "Weights by which the log likelihoods of the rows of a class are multiplied: balanced, so "
+        "that all classes weigh the same, or labels with weights, such as a=2,b=0.5.",
+    )
     stub_entries: int | None = setting(
         None,
         "Upper bound on candidates times active rows, for every kernel: candidates are dropped as "
@@ -173,6 +178,8 @@ class TrainSettings(Settings):
         if self.kernel == AUTO and self.untunable:
             yield self.untunable
         yield from self._conflicts_of_metric()
+        if self.class_weight:
+            yield from self._conflicts_of_weights()
         yield from self._conflicts_of_sites()
         yield from self._conflicts_of_criterion()
 
@@ -217,6 +224,21 @@ class TrainSettings(Settings):
                 "stub_entries out, and train with the kernel that was chosen"
             )
         return ""
+
+    def _conflicts_of_weights(self) -> Iterator[str]:
+        from sparsegp.data.weights import BALANCED, class_weights
+
+        if self.class_weight != BALANCED:
+            class_weights(self.class_weight)  # raises
+        if self.is_regression:
+            yield "class_weight is for classes, and a regression has none; leave it out"
+        if not self.heeds_weights:
+            yield "class_weight is heeded with learn=none, got learn=evidence; leave one out"
+
+    @property
+    def heeds_weights(self) -> bool:
+        """Whether the rows may have weights."""
+        return self.learn == "none"
 
     def _conflicts_of_sites(self) -> Iterator[str]:
         from sparsegp.ivm.criteria import CRITERIA
@@ -355,8 +377,18 @@ class TrainSettings(Settings):
             )
         return self.n_active
 
+    def for_rows(self, n: int) -> "TrainSettings":
+        """Return the settings for n training rows, with no more active rows than can be."""
+        if self.n_active is None or self.active_per_class:  # pairs, of which there are more
+            return self
+        return replace(self, n_active=min(self.n_active, n - self.n_validation(n)))
+
     @classmethod
     def _completed(cls, task: str | None, named: dict[str, Any]) -> dict[str, Any]:
+        from sparsegp.data.weights import class_weight_text
+
+        if "class_weight" in named:
+            named = {**named, "class_weight": class_weight_text(named["class_weight"])}
         if task == "regression":
             more = {**LEARNT, "major_steps": 5, "precision": "float64"}
             given = named.keys() & {"learn", "likelihood"}

@@ -5,6 +5,7 @@ import re
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 from click.testing import CliRunner
 
@@ -100,7 +101,7 @@ def test_a_model_knows_its_columns(frame, labels, tmp_path):
     with pytest.raises(DataError, match="missing: age, when; found: children"):
         model.predict_proba(frame.drop(columns=["age", "when"]))
     with pytest.raises(
-        DataError, match=r"14 columns, found .*; give a data frame with the columns"
+        DataError, match=r"a data frame with the columns .*, or an array of the 14 encoded"
     ):
         model.predict_proba(frame.to_numpy()[:, :3])
 
@@ -165,3 +166,63 @@ def test_all_unfit_columns_are_named_at_once(frame):
         Encoding.learn(frame, "T", {"city": "word"})
     with pytest.raises(DataError, match="has no town"):
         Encoding.learn(frame, "T", {"town": "date"})
+
+
+DAYS = pd.date_range("2020-01-01", periods=60, freq="D")
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "names"),
+    [
+        ([True, None, False], None, ["", " missing"]),
+        (pd.array([1, None, 2], "Int64"), None, ["", " missing"]),
+        (["x", 1, None], None, ["=1", "=x", " missing"]),
+        (["1", "2.5", None], "number", ["", " missing"]),
+        (pd.Categorical([1, 2, 3]), None, ["=1", "=2", "=3"]),
+        ([1.0, 2.0, 3.0], "category", ["=1", "=2", "=3"]),
+        (DAYS[:3].date, None, [": day of week (sin)", ": day of week (cos)"]),
+        (["2020-01-01", "2021-01-01T12:00+06:00", "3/4/2021"], "date", [": year", ": hour (sin)"]),
+        (DAYS[:3].astype(pd.ArrowDtype(pyarrow.timestamp("ns"))), None, [": day of year (sin)"]),
+        (DAYS[:3].astype(pd.ArrowDtype(pyarrow.date32())), None, [": day of week (sin)"]),
+    ],
+)
+def test_what_columns_hold(values, kind, names):
+    frame = pd.concat([pd.DataFrame({"": values})] * 20)
+    encoding = Encoding.learn(frame, "T", {"unnamed 0": kind} if kind else None)
+    assert {f"unnamed 0{name}" for name in names} <= {*encoding.names}
+    assert np.isfinite(encoding.apply(frame[:7], "T")).all()
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "message"),
+    [
+        ([[1], [2], [3]], None, r"values of type list, such as \[1\] in row 0: convert or drop it"),
+        ([1j, 2j, 3j], None, "values of type complex"),
+        ([10**400, 1, 2], None, "in row 0, where a finite number must be"),
+        ([1, 2, 3], "date", "has 1 in row 0, where a date must be: write dates as 2024-12-31"),
+        (["1", "x", None], "number", "has 'x' in row 1, where a finite number must be"),
+        ([7, 7, 7], None, "columns that vary; those of T have one value, or none: a"),
+        (pd.period_range("2020", periods=3, freq="D"), None, "values of type Period"),
+    ],
+)
+def test_what_columns_cannot_hold(values, kind, message):
+    frame = pd.concat([pd.DataFrame({"a": values})] * 20)
+    with pytest.raises(DataError, match=message):
+        Encoding.learn(frame, "T", {"a": kind} if kind else None)
+
+
+def test_words_that_nearly_all_differ_are_taken_for_dates_if_they_are():
+    frame = pd.DataFrame({"a": DAYS.astype(str), "b": np.arange(60)})
+    with pytest.raises(DataError, match="such as '2020-01-01' in row 0: name its kind, date"):
+        Encoding.learn(frame, "T")
+
+
+def test_levels_and_gaps_stay_0_and_1(frame, labels):
+    for rule in ("standard", "quantile"):
+        model = sparsegp.train(frame, labels, n_active=20, scaling=rule)
+        X = model.encoding.apply(frame, "T")
+        scaled = model.scaling.apply(X)
+        kept = model.encoding.indicates
+        assert kept.sum() == 7
+        np.testing.assert_array_equal(scaled[:, kept], X[:, kept])
+        np.testing.assert_allclose(scaled[:, ~kept].std(axis=0), 1.0, rtol=0.05)

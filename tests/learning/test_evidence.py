@@ -107,7 +107,7 @@ def test_gaussian_noise_gives_the_marginal_likelihood_and_predictive_densities(n
 
 @every_case
 def test_gradients_against_differences(case, make_rows, central):
-    """By the parameters while the sites stay, and by the sites."""
+    """By the parameters while the sites stay, and by the sites, in a few directions."""
     problem = Problem(case, make_rows)
     likelihood, found = problem.likelihood, problem.evidence()
     sizes = np.cumsum([len(kernel.parameters()) for kernel in problem.kernels])[:-1]
@@ -125,12 +125,16 @@ def test_gradients_against_differences(case, make_rows, central):
         ),
     }
     if likelihood is not SOFTMAX:  # whose rule is slow
-        expected["sites"] = central(lambda s: problem.evidence(sites=s).phi, problem.sites)
+        ways = np.random.default_rng(2).normal(size=(4, *problem.sites.shape))
+
+        def along(t):
+            return problem.evidence(sites=problem.sites + np.tensordot(t, ways, 1)).phi
+
+        expected["sites"] = central(along, np.zeros(4))
     for name, by_steps in expected.items():
         tolerance = max(close(likelihood), 1e-6 if name == "sites" else 0.0)
-        np.testing.assert_allclose(
-            getattr(found, name), by_steps, rtol=tolerance, atol=tolerance, err_msg=name
-        )
+        slopes = np.tensordot(ways, found.sites, 2) if name == "sites" else getattr(found, name)
+        np.testing.assert_allclose(slopes, by_steps, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
 def test_sites_do_not_matter_where_expectation_propagation_has_converged(make_rows, central):

@@ -30,6 +30,7 @@ class ValidationRows:
     """Validation rows, and no others."""
 
     calibrate = knows_limits = True
+    validation_weights = 1.0
 
     def __init__(self, x: Doubles, target: Integers) -> None:
         self.x, self.target = x, target

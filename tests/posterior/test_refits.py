@@ -25,7 +25,9 @@ class Rows(LocalBlocks):
     """Blocks in a list, which are runtime and training rows at once."""
 
     messages: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
-    n_rows = N
+    total = N
+    weights = None
+    validation_weights = 1.0
     precision = np.dtype(np.float64)
 
     def map_blocks(self, method: str, *args: Any) -> list[Any]:

@@ -1,0 +1,256 @@
+"""Weights of rows: of classes too, and of copies of a row, which are merged into one.
+
+A row of weight w stands for w copies: its log likelihood is multiplied by w. So that this holds for
+copies that are in the data as well, exact copies of a row with the same label become one row of
+their summed weight, and rows of weight zero are left out. What is fitted, and in which order, is
+then the same whether rows are weighted or repeated.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sparsegp.data.blocks import from_memory
+from sparsegp.data.labels import encode, tidy_labels
+from sparsegp.data.table import Table, as_table
+from sparsegp.errors import DataError, SettingsError, quoted
+from sparsegp.types import Doubles, Integers
+
+BALANCED = "balanced"
+LEAST_SHARE = 0.01
+"""Probability of a class below which a soft label does without it."""
+MOST_VALUES = 1 << 27
+"""Inputs that are put in another order in memory: 1 GiB of doubles."""
+PIECE = 4096
+"""Rows that are converted to doubles at a time."""
+
+
+def class_weights(text: str) -> dict[str, float]:
+    """Return the weights of classes by their labels, as text, from "a=2,b=0.5" or JSON.
+
+    Raises
+    ------
+    SettingsError
+        If the text cannot be read, or a weight is not finite or negative.
+    """
+    try:
+        pairs = [part.rpartition("=") for part in text.split(",")]
+        found = json.loads(text) if text.startswith("{") else {k.strip(): v for k, _, v in pairs}
+        weights = {str(label): float(weight) for label, weight in found.items()}
+    except (AttributeError, TypeError, ValueError):
+        weights = {"": -1.0}
+    if not all(label and 0.0 <= weight < np.inf for label, weight in weights.items()):
+        raise SettingsError(
+            f"class_weight must be {BALANCED} or labels with weights that are finite and not "
+            f"negative, such as a=2,b=0.5, got {quoted(text)}"
+        )
+    return weights
+
+
+def class_weight_text(given: Any) -> Any:
+    """Return a mapping of labels and weights as text; anything else as it is."""
+    if not isinstance(given, Mapping):
+        return given
+    plain = {str(label): weight for label, weight in given.items()}
+    try:
+        return json.dumps({label: float(weight) for label, weight in plain.items()})
+    except (TypeError, ValueError):
+        return json.dumps(plain, default=str)  # refused by `class_weights`
+
+
+def effective_rows(
+    table: Table, class_weight: str = "", scheduler: str | Callable[..., Any] | None = None
+) -> Table:
+    """Return the rows that a weighted fit takes: each once, and none of weight zero.
+
+    Where all weigh one then, they are left as they are, without weights. Others are ordered by a
+    digest of their inputs, so that nothing depends on the order in which they came, unless they
+    are more than memory should hold twice (`MOST_VALUES`): these keep their order. Rows of the same
+    inputs with other labels are one family, as copies are (`Table.origin`).
+
+    Parameters
+    ----------
+    table : Table
+        With labels; without weights all weigh one.
+    class_weight : str
+        "balanced", so that all classes have the same total weight; or a text for `class_weights`,
+        by which the rows of a class are multiplied; classes left out by one.
+    scheduler : str or callable, optional
+        Of dask.
+
+    Raises
+    ------
+    DataError, SettingsError
+        If weights or labels cannot be learnt from.
+    """
+    weights = np.ones(len(table.X)) if table.weights is None else table.weights
+    table, weights = _positive(table, weights)
+    if class_weight:
+        table, weights = _positive(table, weights * _of_classes(table, weights, class_weight))
+    codes, digests = _label_codes(table), _digests(table.X, scheduler)
+    order = np.lexsort((weights, codes, digests[:, 1], digests[:, 0]))
+    other_inputs = np.ones(len(order), dtype=bool)
+    other_inputs[1:] = (np.diff(digests[order], axis=0) != 0).any(axis=1)
+    first = np.flatnonzero(other_inputs | (np.diff(codes[order], prepend=-1) != 0))
+    weights = np.add.reduceat(weights[order], first)
+    places = np.minimum.reduceat(order, first)
+    if (weights == 1.0).all():
+        return replace(_taken(table, np.sort(places)), weights=None)
+    family = np.cumsum(other_inputs)[first]
+    if table.origin is not None:
+        origin = table.origin[places]
+        _, early, inverse = np.unique(origin, return_index=True, return_inverse=True)
+        family = early[inverse]
+    if table.X.size > MOST_VALUES:
+        by_place = np.argsort(places)
+        places, weights, family = places[by_place], weights[by_place], family[by_place]
+    return replace(_taken(table, places, scheduler), weights=weights, origin=family)
+
+
+def soft_labels(
+    X: Any, P: ArrayLike, classes: ArrayLike | None = None, sample_weight: Any = None
+) -> Table:
+    """Return a table whose rows have a probability for every class in place of a label.
+
+    A row with probabilities p_k stands for rows with labels k and weights p_k. Classes with less
+    than `LEAST_SHARE` of it are left out, and the weights of the others sum to that of the row. So
+    a model learns from another one's predictions, which should be made for rows that this has not
+    learnt from itself.
+
+    Parameters
+    ----------
+    X : array-like (n, p)
+        Inputs.
+    P : array-like (n, K)
+        Probabilities.
+    classes : array-like (K,), optional
+        Labels; 0 to K - 1 if left out.
+    sample_weight : array-like (n,), optional
+        Weights of the rows.
+
+    Raises
+    ------
+    DataError
+        If probabilities are negative or not finite, or there is not one a row and class.
+    """
+    share = np.asarray(P, dtype=np.float64)
+    labels = np.arange(share.shape[-1]) if classes is None else np.asarray(classes)
+    table = as_table(X, np.zeros(len(share)), sample_weight)
+    if share.ndim != 2 or labels.shape != share.shape[1:] or len(labels) < 2:
+        raise DataError(
+            "soft labels must be probabilities (n, K) with K labels, two or more, got shapes "
+            f"{share.shape} and {labels.shape}"
+        )
+    bad = ~((share >= 0.0) & (share < np.inf)).all(axis=1) | ~(share.sum(axis=1) > 0.0)
+    if bad.any():
+        row = int(bad.argmax())
+        raise DataError(
+            "probabilities must be finite and not negative, and not all zero in a row, got "
+            f"{share[row].tolist()} in row {row}"
+        )
+    share = share / share.sum(axis=1, keepdims=True)
+    share[share < min(LEAST_SHARE, 1.0 / len(labels))] = 0.0
+    share /= share.sum(axis=1, keepdims=True)
+    if table.weights is not None:
+        share *= table.weights[:, np.newaxis]
+    rows, codes = np.nonzero(share)
+    return replace(_taken(table, rows), y=labels[codes], weights=share[rows, codes])
+
+
+def without_weights(table: Table, column: str) -> Table:
+    """Return the table with a column, by name or number, as weights of its rows and no input.
+
+    Raises
+    ------
+    DataError
+        If there is no such column, or its values are no weights.
+    """
+    names, p = table.names, table.X.shape[1]
+    known = list(names) if names is not None else [str(number) for number in range(p)]
+    if column not in known or p == 1:
+        raise DataError(
+            f"weight_column must be one of {p} input columns of {table.source}, and not the only "
+            f"one, got {quoted(column)}"
+        )
+    place = known.index(column)
+    others = [number for number in range(p) if number != place]
+    return replace(
+        table,
+        X=table.X[:, others],
+        weights=np.asarray(table.X[:, place]),
+        names=None if names is None else tuple(names[number] for number in others),
+        frame=None if table.frame is None else table.frame.select(others),
+    )
+
+
+def _of_classes(table: Table, weights: Doubles, class_weight: str) -> Doubles:
+    """Return the factors of the rows (n,) by their labels."""
+    classes, codes = encode(table.y, table.source)
+    if class_weight == BALANCED:
+        total = np.bincount(codes, weights)
+        return np.asarray((total.sum() / (len(classes) * total))[codes])
+    wanted, known = class_weights(class_weight), [str(label) for label in classes.tolist()]
+    if unknown := sorted(wanted.keys() - known):
+        raise SettingsError(
+            f"class_weight must name labels of {table.source}, which has no {quoted(unknown[0])}; "
+            "leave it out"
+        )
+    return np.array([wanted.get(label, 1.0) for label in known])[codes]
+
+
+def _positive(table: Table, weights: Doubles) -> tuple[Table, Doubles]:
+    """Return the rows of weight above zero, and the weights."""
+    kept = np.flatnonzero(weights > 0.0)
+    if len(kept) == len(weights):
+        return table, weights
+    if not len(kept):
+        raise DataError(f"weights must not be zero in all rows; those of {table.source} are")
+    source = f"{table.source}, rows of weight above zero"
+    return replace(_taken(table, kept), source=source), weights[kept]
+
+
+def _taken(table: Table, rows: Integers, scheduler: Any = None) -> Table:
+    """Return some rows of a table without weights, and of which rows of the source they are."""
+    if np.array_equal(rows, np.arange(len(table.X))):
+        return table
+    X: Any = table.X
+    ordered = bool((np.diff(rows) >= 0).all())
+    return replace(
+        table,
+        X=X[rows] if ordered else from_memory(X.compute(scheduler=scheduler)[rows], table.source),
+        y=None if table.y is None else table.y[rows],
+        origin=None if table.origin is None else table.origin[rows],
+        weights=None,
+        rows=rows if table.rows is None else table.rows[rows],
+    )
+
+
+def _label_codes(table: Table) -> Integers:
+    """Return the same number for the same label, (n,)."""
+    labels = tidy_labels(table.y, table.source)
+    if labels.dtype.kind == "O":
+        labels = np.array([str(label) for label in labels.tolist()])
+    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+
+
+def _digests(X: Any, scheduler: Any) -> NDArray[np.uint64]:
+    """Return a digest of each row, (n, 2), of its values as doubles."""
+    from dask.base import compute  # noqa: PLC0415 - slow to import
+    from dask.delayed import delayed  # noqa: PLC0415
+
+    task: Any = delayed(_digests_of, pure=True)
+    parts = compute(*map(task, X.to_delayed().ravel()), scheduler=scheduler)  # type: ignore[no-untyped-call]
+    return np.concatenate(parts)
+
+
+def _digests_of(block: NDArray[Any]) -> NDArray[np.uint64]:
+    words = bytearray()
+    for start in range(0, len(block), PIECE):
+        rows = np.ascontiguousarray(block[start : start + PIECE], dtype=np.float64) + 0.0
+        words += b"".join(hashlib.blake2b(row, digest_size=16).digest() for row in rows)
+    return np.frombuffer(bytes(words), dtype=np.uint64).reshape(-1, 2)

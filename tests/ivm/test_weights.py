@@ -1,0 +1,109 @@
+"""Sites, criteria and objectives of weighted rows, beside dense references and exact copies."""
+
+import numpy as np
+import pytest
+
+import sparsegp
+from sparsegp.ivm.criteria import CRITERIA, Marginals
+from sparsegp.kernels import parse
+from sparsegp.likelihoods import LIKELIHOODS, Gaussian, MultinomialProbit, SiteRule
+
+N = 6
+WEIGHT = np.array([1.0, 2.0, 3.0, 0.5, 7.0, 1e-3])
+
+
+def marginals(likelihood, weight=None):
+    rng, R = np.random.default_rng(0), likelihood.n_latent(3)
+    target = rng.normal(size=N) if likelihood.numeric else np.arange(N) % 2
+    mean, variance = rng.normal(size=(N, R)), rng.uniform(0.2, 2.0, (N, R))
+    return Marginals(np.arange(N), target, mean, variance, weight)
+
+
+def sites(rule, of):
+    return rule.sites(of.mean, of.variance, of.target, of.weight)
+
+
+def test_gaussian_noise_is_divided():
+    """The site of a weighted row is exact: that of noise sigma^2 / w."""
+    found = sites(SiteRule(Gaussian(0.3), "moments"), marginals(Gaussian(0.3), WEIGHT))
+    for row, weight in enumerate(WEIGHT):
+        noise = Gaussian(0.3 / weight)
+        exact = sites(SiteRule(noise, "moments"), marginals(noise))
+        for name in ("mean", "precision", "length", "step"):
+            np.testing.assert_allclose(
+                getattr(found, name)[row], getattr(exact, name)[row], rtol=1e-10
+            )
+
+
+@pytest.mark.parametrize("w", [2, 3])
+def test_gaussian_copies_are_a_weight(w):
+    """w inclusions of a row, one after the other, end where the weighted one does."""
+    rule, of = SiteRule(Gaussian(0.3), "moments"), marginals(Gaussian(0.3))
+    mean, variance = of.mean, of.variance
+    for _ in range(w):
+        site = rule.sites(mean, variance, of.target)
+        ratio = variance / site.length
+        mean, variance = mean + ratio * site.step, variance - ratio**2
+    site = rule.sites(of.mean, of.variance, of.target, np.full(N, float(w)))
+    ratio = of.variance / site.length
+    np.testing.assert_allclose(of.mean + ratio * site.step, mean)
+    np.testing.assert_allclose(of.variance - ratio**2, variance)
+
+
+@pytest.mark.parametrize("name", ["probit", "logistic"])
+def test_a_weight_is_copies_where_expectation_propagation_converged(name):
+    """Each of w copies has the others in its cavity; the power of one site is not far from that."""
+    rule = SiteRule(LIKELIHOODS[name].start(2), "moments")
+    of, w = marginals(rule.likelihood), 2.0
+    precision, shift = np.zeros((2, N, 1))
+    for _ in range(200):  # one site each, and w - 1 like it in the cavity
+        inverse = 1.0 / of.variance + (w - 1.0) * precision
+        mean = (of.mean / of.variance + (w - 1.0) * shift) / inverse
+        one = rule.sites(mean, 1.0 / inverse, of.target)
+        precision, shift = one.precision, one.precision * one.mean
+    exact = w * shift / (w * precision + 1.0 / of.variance)
+    exact += of.mean / of.variance / (w * precision + 1.0 / of.variance)
+    site = rule.sites(of.mean, of.variance, of.target, np.full(N, w))
+    found = of.mean + of.variance / site.length * site.step
+    single = rule.sites(of.mean, of.variance, of.target)
+    once = of.mean + of.variance / single.length * single.step
+    assert (np.abs(found - exact) <= 0.35 * np.abs(exact - once) + 1e-9).all()
+
+
+@pytest.mark.parametrize("criterion", ["predictive", "residual", "information", "entropy"])
+def test_scores_grow_with_the_weight(criterion):
+    rule, score = SiteRule(MultinomialProbit(12)), CRITERIA[criterion]().scores
+    plain, weighted = marginals(rule.likelihood), marginals(rule.likelihood, WEIGHT)
+    before, after = score(rule, plain), score(rule, weighted)
+    assert ((after > before) == (WEIGHT > 1.0)).all()
+    if criterion in {"predictive", "residual"}:
+        np.testing.assert_allclose(after, WEIGHT * before)
+    taken = score(rule, weighted.take(np.array([4, 2])))
+    np.testing.assert_array_equal(taken, after[[4, 2]])
+
+
+def test_information_gain_of_the_weighted_row():
+    """Beside the divergence of the dense posterior from the marginal, for Gaussian noise."""
+    rule = SiteRule(Gaussian(0.3), "moments")
+    of = marginals(rule.likelihood, WEIGHT)
+    variance = 1.0 / (1.0 / of.variance + WEIGHT[:, np.newaxis] / 0.3)
+    mean = variance * (of.mean / of.variance + (WEIGHT * of.target / 0.3)[:, np.newaxis])
+    ratio = variance / of.variance
+    gain = 0.5 * (ratio - 1.0 - np.log(ratio) + (mean - of.mean) ** 2 / of.variance)
+    np.testing.assert_allclose(np.exp(CRITERIA["information"]().scores(rule, of)), gain[:, 0])
+
+
+def test_selected_rows_reach_the_dense_regression():
+    """Stub, means and variances after all inclusions are those of noise sigma^2 / w."""
+    rng = np.random.default_rng(0)
+    X, y, w = rng.normal(size=(40, 2)), rng.normal(size=40), rng.uniform(0.1, 4.0, 40)
+    settings = {"kernel": "2*rbf(1)", "scaling": "none", "precision": "float64"}
+    model = sparsegp.train(
+        X, y, sample_weight=w, likelihood="gaussian(0.3)", n_active=40, **settings
+    )
+    K, target = parse("2*rbf(1)")(X, X), (y - y.mean()) / y.std()
+    inverse = np.linalg.inv(K + np.diag(0.3 / w))
+    mean, variance = model.latent_mean_and_variance(X)
+    np.testing.assert_allclose(mean[:, 0], y.mean() + y.std() * (K @ inverse @ target), rtol=1e-9)
+    exact = np.diag(K - K @ inverse @ K) * y.std() ** 2
+    np.testing.assert_allclose(variance[:, 0], exact, rtol=1e-9)

@@ -1,0 +1,266 @@
+"""Weights of rows: 2 is repetition and 0 removal, in whatever order the rows come."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_diabetes, load_digits
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as gp
+from sklearn.model_selection import cross_val_predict
+from sklearn.svm import SVC
+
+import sparsegp
+from sparsegp import SparseGPClassifier
+from sparsegp.cli.program import program
+from sparsegp.data import table_from_arrays
+from sparsegp.data.weights import LEAST_SHARE, effective_rows
+from sparsegp.errors import DataError, Interrupted, SettingsError
+from sparsegp.interrupt import StopRequest
+
+N = 400
+SETTINGS = {
+    "all": {},
+    "all, few rows": {"rows": 150},
+    "all, per class": {"kernel_per_class": True, "rows": 320, "kernel": "10*rbf"},
+    "residual": {"criterion": "residual"},
+    "active": {"posterior": "active"},
+    "adf": {"posterior": "adf", "lookahead": 20},
+    "candidates": {"posterior": "adf", "stub_entries": 9000, "shrink_every": 10},
+    "pairs": {"likelihood": "multinomial_probit", "active_per_class": True},
+    "moments": {"likelihood": "ordered_probit"},
+    "metric": {"metric": "full(1)"},
+}
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X[:N], y[:N] % 4, np.random.default_rng(0).integers(0, 4, N)
+
+
+def train(X, y, **settings):
+    return sparsegp.train(X, y, **{"n_active": 40, "precision": "float64", **settings})
+
+
+def same(model, other, X):
+    np.testing.assert_array_equal(model.predict_log_proba(X), other.predict_log_proba(X))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_repeated_and_removed_rows_in_any_order(digits, name):
+    settings = dict(SETTINGS[name])
+    rows = settings.pop("rows", N)
+    X, y, w = (each[:rows] for each in digits)
+    weighted = train(X, y, sample_weight=w, **settings)
+    repeated = np.random.default_rng(1).permutation(np.repeat(np.arange(len(y)), w))
+    X_r, y_r = X[repeated], y[repeated]
+    other = train(X_r, y_r, sample_weight=np.ones(len(y_r)), block_rows=256, **settings)
+    same(weighted, other, X[:30])
+    assert weighted.history[-1]["n_active"] == other.history[-1]["n_active"]
+    np.testing.assert_array_equal(X[weighted.rows], X_r[other.rows])
+    assert w[weighted.rows].min() > 0
+
+
+def test_weights_of_one_are_none(digits):
+    X, y, w = digits
+    same(train(X, y, sample_weight=np.ones(N)), train(X, y), X[:30])
+    kept = w > 0
+    found = train(X, y, sample_weight=kept)
+    same(found, train(X[kept], y[kept]), X[:30])
+    assert w[found.rows].min() > 0
+
+
+def test_all_weights_times_two_are_all_rows_twice(digits):
+    X, y, w = digits
+    twice = train(np.tile(X, (2, 1)), np.tile(y, 2), sample_weight=np.tile(w, 2))
+    same(train(X, y, sample_weight=2 * w), twice, X[:30])
+
+
+def test_weights_of_classes(digits):
+    X, y, w = digits
+    count = np.bincount(y, w)
+    given = w * (w.sum() / (4 * count))[y]
+    balanced = train(X, y, sample_weight=w, class_weight="balanced")
+    same(balanced, train(X, y, sample_weight=given), X[:30])
+    named = train(X, y, class_weight={0: 3, 2: 0.5})
+    same(named, train(X, y, class_weight="0=3, 2=0.5"), X[:30])
+    same(named, train(X, y, sample_weight=np.array([3, 1, 0.5, 1])[y]), X[:30])
+    estimator = SparseGPClassifier(
+        n_active=40, class_weight={0: 3, 2: 0.5}, precision="float64"
+    ).fit(X, y)
+    np.testing.assert_array_equal(estimator.predict_proba(X[:9]), named.predict_proba(X[:9]))
+    assert train(X, y, class_weight={"3": 0}).classes.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("criterion", ["information", "random"])
+def test_gaussian_noise_is_divided_by_the_weights(criterion):
+    X, y = load_diabetes(return_X_y=True)
+    X, y, w = 20.0 * X[:120], y[:120], np.random.default_rng(0).uniform(0.1, 5.0, 120)
+    model = sparsegp.train(
+        X,
+        y,
+        sample_weight=w,
+        likelihood="gaussian(0.3)",
+        kernel="2*rbf(3)",
+        scaling="none",
+        n_active=120,
+        criterion=criterion,
+        precision="float64",
+    )
+    kernel = gp.ConstantKernel(2.0) * gp.RBF(3.0)
+    exact = GaussianProcessRegressor(kernel, alpha=0.3 / w, optimizer=None)
+    mean, std = exact.fit(X, (y - y.mean()) / y.std()).predict(X, return_std=True)
+    found, variance = model.latent_mean_and_variance(X)
+    np.testing.assert_allclose(found[:, 0], y.mean() + y.std() * mean, rtol=1e-8)
+    np.testing.assert_allclose(variance[:, 0], (y.std() * std) ** 2, rtol=1e-6)
+
+
+def test_blocks_and_workers(digits):
+    X, y, w = digits
+    one = train(X, y, sample_weight=w)
+    same(one, train(X, y, sample_weight=w, block_rows=256, runtime="threads=2"), X[:30])
+    same(one, train(X, y, sample_weight=w, block_rows=256, runtime="workers=1"), X[:30])
+
+
+def test_a_run_with_other_weights_is_of_other_data(digits, tmp_path, monkeypatch):
+    X, y, w = digits
+    with monkeypatch.context() as patch:
+        patch.setattr(StopRequest, "requested", "a test")
+        with pytest.raises(Interrupted):
+            train(X, y, sample_weight=w, out=tmp_path / "run")
+    with pytest.raises(SettingsError, match="settings or data: digest was"):
+        train(X, y, sample_weight=w + 1, out=tmp_path / "run", resume=True)
+    found = train(X, y, sample_weight=w, out=tmp_path / "run", resume=True)
+    same(found, train(X, y, sample_weight=w), X[:30])
+    same(found, train(X, y, sample_weight=w, out=tmp_path / "run"), X[:30])  # finished
+
+
+def test_a_search_heeds_weights(digits):
+    X, y, w = (each[:150] for each in digits)
+    repeated, settings = np.repeat(np.arange(150), w), {"n_active": 10, "max_trials": 1}
+    found = sparsegp.tune(X, y, sample_weight=w, **settings)
+    ones = np.ones(len(repeated))
+    other = sparsegp.tune(X[repeated], y[repeated], sample_weight=ones, **settings)
+    assert found.nlpp == other.nlpp
+    assert found.nlpp != sparsegp.tune(X, y, **settings).nlpp
+
+
+def test_learning_from_a_teacher():
+    """Labels that a support vector machine gives with probabilities to rows it has not learnt."""
+    X, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))  # writers come one after the other
+    X, y = X[order], y[order]
+    names = np.array([f"digit {k}" for k in range(10)])
+    teacher, n = (
+        CalibratedClassifierCV(SVC(C=10.0), ensemble=False, cv=3, method="temperature"),
+        400,
+    )
+    P = cross_val_predict(teacher, X[:n], y[:n], cv=5, method="predict_proba")
+    table = sparsegp.soft_labels(X[:n], P, classes=names)
+    assert table.weights.min() >= LEAST_SHARE
+    np.testing.assert_allclose(np.bincount(table.rows, table.weights), 1.0)
+    model = train(table, None, n_active=150, precision="float32")
+    assert model.classes.tolist() == names.tolist()
+    student = model.predict(X[n:]) == names[y[n:]]
+    right = teacher.fit(X[:n], y[:n]).predict(X[n:]) == y[n:]
+    assert student.mean() > right.mean() - 0.04 > 0.9
+
+
+def test_certain_labels_are_labels(digits):
+    X, y, _ = digits
+    same(train(sparsegp.soft_labels(X, np.eye(4)[y]), None), train(X, y), X[:30])
+
+
+@pytest.mark.parametrize(
+    ("P", "message"),
+    [
+        ([[0.5, 0.5], [1.0, -0.1]], "not negative, .* got .1.0, -0.1. in row 1"),
+        ([[0.5, 0.5], [0.0, 0.0]], "not all zero in a row, got .0.0, 0.0. in row 1"),
+        ([[1.0], [1.0]], "two or more, got shapes .2, 1. and .1,."),
+    ],
+)
+def test_what_are_no_probabilities_is_refused(P, message):
+    with pytest.raises(DataError, match=message):
+        sparsegp.soft_labels(np.zeros((2, 3)), P)
+
+
+def test_rows_of_the_same_inputs_are_one_family():
+    X = np.array([[0.0], [1.0], [0.0], [0.0], [2.0]])
+    table = table_from_arrays(X, ["a", "b", "b", "a", "a"])
+    found = effective_rows(table)
+    assert sorted(zip(found.y, found.weights, found.rows, strict=True)) == [
+        ("a", 1.0, 4),
+        ("a", 2.0, 0),
+        ("b", 1.0, 1),
+        ("b", 1.0, 2),
+    ]
+    places = found.places(np.array([0, 2]))
+    assert found.origin[places[0]] == found.origin[places[1]]
+    assert len(np.unique(found.origin)) == 3
+
+
+def test_large_tables_keep_their_order(digits, monkeypatch):
+    X, y, _ = digits
+    monkeypatch.setattr("sparsegp.data.weights.MOST_VALUES", 0)
+    found = effective_rows(table_from_arrays(np.repeat(X, 2, axis=0), np.repeat(y, 2)))
+    np.testing.assert_array_equal(np.asarray(found.X), X)
+    np.testing.assert_array_equal(found.rows, 2 * np.arange(N))
+    assert (found.weights == 2.0).all()
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ones(3), "one weight; X has 400 rows and weights of shape .3,."),
+        (np.where(np.arange(N) == 7, -1.5, 1.0), "not negative; X has -1.5 in row 7"),
+        (np.where(np.arange(N) == 8, np.nan, 1.0), "must be finite.* X has nan in row 8"),
+        (np.zeros(N), "weights must not be zero in all rows"),
+        (["heavy"] * N, "weights must be numbers"),
+    ],
+)
+def test_what_is_no_weight_is_refused(digits, weights, message):
+    with pytest.raises(DataError, match=message):
+        train(*digits[:2], sample_weight=weights)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"class_weight": "0"}, SettingsError, "class_weight must be balanced or labels with"),
+        ({"class_weight": {0: -1}}, SettingsError, "not negative, such as a=2,b=0.5, got"),
+        ({"class_weight": "7=2"}, SettingsError, "must name labels of X, which has no '7'"),
+        ({"class_weight": "0=2", "likelihood": "gaussian"}, SettingsError, "a regression has none"),
+        ({"sample_weight": np.ones(N), "method": "ep"}, SettingsError, "weights of rows are heed"),
+        ({"sample_weight": [1, 0] * 200, "learn": "evidence", "sites": "moments"}, SettingsError,
+         "with learn=none"),
+    ],
+)  # fmt: skip
+def test_what_cannot_heed_weights_refuses_them(digits, settings, error, message):
+    given = {} if "method" in settings else {"n_active": 40}
+    with pytest.raises(error, match=message):
+        sparsegp.train(*digits[:2], **given, **settings)
+
+
+def test_on_the_command_line(digits, tmp_path):
+    X, y, w = digits
+    X = X[:, 20:30]
+    table = np.column_stack([X[:, :2], w, X[:, 2:], y])
+    names = [*(f"x{k}" for k in range(2)), "w", *(f"x{k}" for k in range(2, 10)), "class"]
+    data, run = tmp_path / "rows.csv", tmp_path / "run"
+    np.savetxt(data, table, "%g", ",", header=",".join(names), comments="")
+    options = ["--n-active", "40", "--precision", "float64", "--json", "--quiet"]
+    how = [str(data), "--weight-column", "w", "--class-weight", "balanced", "--out", str(run)]
+    result = CliRunner().invoke(program, ["train", *how, *options])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout.splitlines()[-1])["columns"] == 10
+    expected = train(X, y, sample_weight=w, class_weight="balanced")
+    same(sparsegp.load(run), expected, X[:30])
+    out = tmp_path / "p.csv"
+    result = CliRunner().invoke(program, ["predict", str(run), str(data), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    result = CliRunner().invoke(program, ["train", str(data), "--weight-column", "v"])
+    assert result.exit_code == 2
+    assert "--weight-column must be one of 11 input columns" in result.output
