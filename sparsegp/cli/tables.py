@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TextIO
@@ -18,6 +18,8 @@ from sparsegp.data import (
     summarise,
     without_weights,
 )
+from sparsegp.data.readers.columns import Columns
+from sparsegp.data.readers.layout import layout_of
 from sparsegp.errors import DataError
 from sparsegp.model import Model
 from sparsegp.report import Evaluation, RegressionEvaluation, evaluate, evaluate_regression
@@ -66,14 +68,19 @@ def table_for(model: Model, source: str, columns: Mapping[str, Any], labels: boo
     DataError
         If they cannot be read, are not finite, or do not fit the model.
     """
-    known: dict[str, Any] = {"n_features": model.n_features, "names": model.inputs}
-    if model.encoding is not None:
-        kinds = {column.name: column.kind for column in model.encoding.columns}
-        known |= {"n_features": len(kinds), "known_kinds": kinds}
-    dataset = open_dataset(source, labels=labels, known=model.label, **known, **columns)
+    dataset = open_dataset(source, labels=labels, **known_of(model), **columns)
     table = for_model(model, dataset.test or dataset.train)
     summarise(table.X, table.source, names=table.names)
     return table
+
+
+def known_of(model: Model) -> dict[str, Any]:
+    """Return what a model knows of the columns of its rows, see `Columns`."""
+    known = {"n_features": model.n_features, "names": model.inputs, "known": model.label}
+    if model.encoding is None:
+        return known
+    kinds = {column.name: column.kind for column in model.encoding.columns}
+    return {**known, "n_features": len(kinds), "known_kinds": kinds}
 
 
 def for_model(model: Model, table: Table) -> Table:
@@ -84,25 +91,47 @@ def for_model(model: Model, table: Table) -> Table:
 def tables_from(file: TextIO, model: Model, columns: Mapping[str, Any]) -> Iterator[Table]:
     """Yield the rows of a text without an end, a table for every `LINES` of them.
 
+    The layout is that of the first of them.
+
     Raises
     ------
     DataError
-        As `table_for`; lines are counted from the first one of their table.
+        As `table_for`.
     """
-    head, first = "", list(islice(file, LINES))
-    if not first:
-        raise DataError(f"{STANDARD_INPUT} is empty")
+    head, lines_before, rows_before = "", 0, 0
     with TemporaryDirectory(prefix="sparsegp-") as folder:
         path = Path(folder, "rows.csv")
-        for lines in chain([first], iter(lambda: list(islice(file, LINES)), [])):
-            path.write_text("".join([head, *lines]), encoding="utf-8")
+        for lines in _pieces(file, columns.get("encoding")):
+            path.write_text(head + "".join(lines), encoding="utf-8", newline="")
+            before = (lines_before - bool(head), rows_before)
+            given = {**columns, "encoding": "utf-8", "before": before}
             try:
-                table = table_for(model, str(path), columns, labels=False)
+                if not rows_before:
+                    found = layout_of(str(path), Columns.of(**known_of(model), **given))
+                    columns = {**columns, **found.given}
+                    given |= columns | {"encoding": "utf-8"}
+                table = table_for(model, str(path), given, labels=False)
             except DataError as error:
                 raise DataError(str(error).replace(str(path), STANDARD_INPUT)) from None
-            if not head and table.names is not None:
+            if not rows_before and columns["header"]:
                 head = lines[0]
+            lines_before, rows_before = lines_before + len(lines), rows_before + table.X.shape[0]
             yield replace(table, source=STANDARD_INPUT)
+    if not rows_before:
+        raise DataError(f"{STANDARD_INPUT} is empty")
+
+
+def _pieces(file: TextIO, encoding: str | None) -> Iterator[list[str]]:
+    """Yield some thousand lines of a text after the other, and no row in parts."""
+    try:
+        if encoding is not None:
+            file.reconfigure(encoding=encoding)  # type: ignore[attr-defined]
+        while lines := list(islice(file, LINES)):
+            while sum(line.count('"') for line in lines) % 2 and (more := next(file, "")):
+                lines.append(more)
+            yield lines
+    except (UnicodeDecodeError, LookupError) as error:
+        raise DataError(f"{STANDARD_INPUT} is no text: {error}; give its `encoding`") from None
 
 
 def batches(table: Table) -> Iterator[tuple[Any, dict[str, Any]]]:

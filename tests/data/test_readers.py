@@ -279,9 +279,9 @@ def test_columns_without_a_name(tmp_path):
 
 
 def test_isolet_as_published(real_data):
-    start = time.perf_counter()
+    start = time.process_time()
     table = open_dataset(real_data / "raw" / "isolet1+2+3+4.data.gz").train
-    assert time.perf_counter() - start < 4
+    assert time.process_time() - start < 4
     archive = open_dataset(real_data / "isolet.npz").train
     np.testing.assert_array_equal(table.X.compute().astype(np.float32), archive.X.compute())
     np.testing.assert_array_equal(encode(table.y, "raw")[1], archive.y)

@@ -62,6 +62,8 @@ class Columns:
         The label column of the rows that a model was trained on, where the file may have it again.
     known_kinds : mapping of str to str
         Kinds of the columns of a model that takes a data frame.
+    before : pair of int
+        Lines and rows of a text that went before, for messages.
 
     Raises
     ------
@@ -83,6 +85,7 @@ class Columns:
     labels: bool = True
     known: str | None = None
     known_kinds: Mapping[str, str] = field(default_factory=dict)
+    before: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         for column, kind in self.kinds.items():

@@ -47,6 +47,12 @@ class Layout(NamedTuple):
         """Names of the columns, or their numbers."""
         return self.header or tuple(map(str, range(self.width)))
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """What is to be given that other rows are read alike."""
+        header = self.header is not None
+        return {"delimiter": self.delimiter, "decimal": self.decimal, "header": header}
+
 
 class Guarded(io.TextIOBase):
     """The text of a file, for pandas; it stops where a line or the memory needed is too large."""
@@ -110,14 +116,14 @@ def encoding_of(name: str, given: str | None) -> str:
     return UTF_8 if found == "utf-8" else found
 
 
-def layout_of(name: str, columns: Columns, encoding: str) -> Layout:
+def layout_of(name: str, columns: Columns, encoding: str | None = None) -> Layout:
     """Find how a text is laid out, where it is not given.
 
     The delimiter is the first of `;`, tab, `,` and `|` that splits the first rows into fields of
     one number, else white space. The decimal mark is a comma where numbers have one, and none a
     point. The first row is a header if its fields are unlike those of the rows below.
     """
-    parts = list[str]()
+    encoding, parts = encoding or encoding_of(name, columns.encoding), list[str]()
     with guarded(name, encoding) as file:
         while (file.waiting < HEAD or file.lines < 2) and (text := file.read()):
             parts.append(text)

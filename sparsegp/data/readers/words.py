@@ -47,10 +47,9 @@ def as_number(word: str, decimal: str = ".") -> float | None:
 
 
 def looks_like(words: Sequence[str], decimal: str = ".") -> Callable[[str], bool] | None:
-    """Return a test that nine in ten of some words pass: for a number, a truth or a date."""
+    """Return a test that nine in ten of some words pass: for a number or a date."""
     tests: tuple[Callable[[str], bool], ...] = (
         lambda word: as_number(word, decimal) is not None,
-        lambda word: word.lower() in TRUTHS,
         lambda word: (
             re.fullmatch(rf"{ISO_DATE}|\d+(?P<mark>[./-])\d+(?P=mark)\d+( \d+:.*)?", word)
             is not None

@@ -1,0 +1,276 @@
+"""Text as people have it: its layout and the kinds of its columns are found out, or given."""
+
+import bz2
+import gzip
+import io
+import lzma
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparsegp.cli.program import program
+from sparsegp.data import open_dataset
+from sparsegp.errors import DataError
+
+PEOPLE = """name,age,height,member,since,city,y
+"Ann, B.",31,1.62,yes,2020-01-31,Köln,a
+"Bob ""x""\nC.",45,,no,2019-12-01,NA,b
+Cy,28,1.80,yes,?,Köln,a
+Dee,39,1.75,no,2021-07-04,Ulm,b
+"""
+
+
+def frame(path: Any, content: str | bytes, **given: Any) -> Any:
+    """Write a text, and return its data frame."""
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    table = open_dataset(path, **given).train
+    return pd.concat(table.frame.parts)
+
+
+def test_kinds_are_found(tmp_path):
+    found = frame(tmp_path / "a.csv", PEOPLE)
+    kinds = {"age": "int64", "height": "float64", "member": "boolean", "since": "datetime64[us]"}
+    assert {name: str(found[name].dtype) for name in kinds} == kinds
+    assert found["name"].tolist() == ["Ann, B.", 'Bob "x"\nC.', "Cy", "Dee"]
+    assert found["city"].isna().tolist() == [False, True, False, False]
+    assert found["since"].isna().tolist() == [False, False, True, False]
+    np.testing.assert_array_equal(found["height"], [1.62, np.nan, 1.80, 1.75])
+    table = open_dataset(tmp_path / "a.csv").train
+    assert (table.y.tolist(), table.label) == (["a", "b", "a", "b"], "y")
+
+
+WRITTEN: dict[str, Any] = {
+    "a.csv.gz": lambda text: gzip.compress(text.encode()),
+    "a.csv.bz2": lambda text: bz2.compress(text.encode()),
+    "a.data.xz": lambda text: lzma.compress(text.encode()),
+    "bom.csv": lambda text: text.encode("utf-8-sig"),
+    "utf-16.txt": lambda text: text.encode("utf-16"),
+    "latin.csv": lambda text: text.encode("latin-1"),
+    "windows.csv": lambda text: text.replace("\n", "\r\n").encode(),
+    "mac.csv": lambda text: text.replace("\n", "\r").encode(),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_encodings_and_compression(name, tmp_path, caplog):
+    text = "größe,city,y\n1.5,Köln,a\n2.5,Ulm,b\n"
+    found = frame(tmp_path / name, WRITTEN[name](text))
+    assert found.columns.tolist() == ["größe", "city"]
+    assert found["city"].tolist() == ["Köln", "Ulm"]
+    assert caplog.messages == [
+        f"{tmp_path / name} is no text in UTF-8 and is read as Latin-1; give `encoding` if wrong"
+    ] * (name == "latin.csv")
+    with pytest.raises(DataError, match=r"no text|empty"):
+        frame(tmp_path / "b.csv", WRITTEN["utf-16.txt"](text)[2:])
+    again = frame(tmp_path / "b.csv", WRITTEN["utf-16.txt"](text)[2:], encoding="utf-16-le")
+    pd.testing.assert_frame_equal(again, found)
+
+
+LAID_OUT = {
+    "size;city;y\n1,5;Ulm, old;a\n-2,25;Bonn;b\n": {},
+    "size\tcity\ty\n1.5\tUlm, old\ta\n-2.25\tBonn\tb\n": {},
+    "size|city|y\n1.5|Ulm, old|a\n-2.25|Bonn|b\n": {},
+    'size city y\n1.5 "Ulm, old" a\n-2.25 Bonn b\n': {},
+    "size:city:y\n1,5:Ulm, old:a\n-2,25:Bonn:b\n": {"delimiter": ":", "decimal": ","},
+    "1,5;Ulm, old;a\n-2,25;Bonn;b\n": {"header": False},
+    "2;Ulm, old;a\n1,5;Ulm, old;a\n-2,25;Bonn;b\n": {"header": True},
+}
+
+
+@pytest.mark.parametrize("text", LAID_OUT)
+def test_layouts(text, tmp_path):
+    found = frame(tmp_path / "a.txt", text, **LAID_OUT[text])
+    assert found.iloc[:, 0].tolist() == [1.5, -2.25]
+    assert found.iloc[:, 1].tolist() == ["Ulm, old", "Bonn"]
+
+
+DATES = {
+    "2020-01-31 2020-02-28": "2020-01-31",
+    "2020-01-31T10:00 2020-02-28T11:30:15": "2020-01-31T10:00",
+    "2020-01-31T10:00:00+02:00 2020-02-28T11:30:15Z": "2020-01-31T08:00",
+    "31.01.2020 28.02.2020": "2020-01-31",
+    "01/31/2020 02/03/2020": "2020-01-31",
+    "31/01/2020 02/03/2020": "2020-01-31",
+    "31-Jan-2020 02-Mar-2020": "2020-01-31",
+    "01/02/2020 03/02/2020": None,  # of which form?
+    "01/31/2020 31/01/2020": None,
+    "2020-01-31 2020-02-30": None,
+}
+
+
+@pytest.mark.parametrize("words", DATES)
+def test_dates(words, tmp_path):
+    text = "when,y\n" + "".join(f"{word},{n}\n" for n, word in enumerate(words.split()))
+    found = frame(tmp_path / "a.csv", text)["when"]
+    if (first := DATES[words]) is not None:
+        assert found.iloc[0] == pd.Timestamp(first)
+    else:
+        assert found.tolist() == words.split()
+        with pytest.raises(DataError, match=r"column 'when': '.*' is no date that can be read in"):
+            frame(tmp_path / "a.csv", text, kinds="when=date")
+
+
+def test_what_is_given(tmp_path):
+    rows = "".join(f"{n:05d},{n % 7},{n % 2},k{n}\n" for n in range(40))
+    text = "zip,x,y,key\n" + rows
+    (tmp_path / "a.csv").write_text(text)
+    given: dict[str, Any] = {"label_column": "y", "drop": "x", "id_column": "key"}
+    plain = open_dataset(tmp_path / "a.csv", **given).train
+    assert (plain.names, plain.frame) == (("zip",), None)
+    assert plain.beside["key"].tolist() == [f"k{n}" for n in range(40)]
+    found = frame(tmp_path / "a.csv", text, kinds={"zip": "category"}, **given)
+    assert found["zip"].tolist() == [f"{n:05d}" for n in range(40)]
+    found = frame(tmp_path / "a.csv", rows, kinds="0=category", drop=["1", "-1"])
+    assert found.columns.tolist() == ["x0"]
+    found = frame(tmp_path / "a.csv", text, missing=["00003"], **given)
+    assert np.flatnonzero(found["zip"].isna()).tolist() == [3]
+    for wrong, message in {
+        "kinds": ({"zip": "word"}, "KIND one of number, .*'zip=word'"),
+        "drop": (["zap"], r"no column to drop 'zap'; its columns: zip, x"),
+        "id_column": ("zap", "no id column 'zap'"),
+        "delimiter": (",,", "`delimiter` must be one character"),
+        "decimal": (",", "`decimal` must be . or , and not the delimiter"),
+        "encoding": ("utf-9", "`encoding` must be known"),
+    }.items():
+        with pytest.raises(DataError, match=message[1]):
+            open_dataset(tmp_path / "a.csv", **{wrong: message[0]})
+
+
+def test_all_bad_columns_are_told_at_once(tmp_path):
+    rows = [f'{n},"a\nb",{n / 2},{n % 3 > 1},1' for n in range(100)]
+    rows[7], rows[60] = '7,"a",x!,True,1', 'abc,"a\nb",30,True,1'
+    text = "\n".join(["a,b,c,d,y", *rows]) + "\n"
+    with pytest.raises(DataError) as caught:
+        frame(tmp_path / "a.csv", text, kinds="d=number")
+    message = str(caught.value)
+    assert "line 122 (row 60), column 'a': 'abc' is no number" in message
+    assert "line 16 (row 7), column 'c': 'x!' is no number" in message
+    assert "column 'd': 'False' is no number" in message
+    assert "`kinds` a=category,c=category,d=category for" in message
+    assert "`missing` abc,x!,False" in message
+    lines = text.splitlines()
+    assert (lines[121 - 1], lines[16 - 1]) == ('abc,"a', '7,"a",x!,True,1')
+    found = frame(tmp_path / "a.csv", text, kinds="a=category", missing="x!")
+    assert found["a"].tolist()[59:61] == ["59", "abc"]
+    assert np.isnan(found["c"][7])
+    mixed = "".join(f"{n % 5 or 'low'},{n}\n" for n in range(100))
+    assert frame(tmp_path / "a.csv", mixed).dtypes.tolist() == ["str"]  # a word in each five
+
+
+HEADERS: dict[str, tuple[Any, str]] = {
+    "1,2,3,label\n" + "4,5,6,0\n7,8,9,1\n" * 20: (("1", "2", "3"), "is taken for the header"),
+    "0,1,label\n" + "4,5,no\n7,8,yes\n" * 20: (("0", "1"), "is taken for the header"),
+    "4,5,maybe\n" + "4,5,no\n7,8,yes\n" * 20: (None, "is taken for values"),
+    "a,2,3,label\n" + "4,5,6,0\n7,8,9,1\n" * 20: (None, "line 1: 'a', 'label' is unlike"),
+    "1.5,5,x6,0\n" + "4,5,6,0\n7,8,9,1\n" * 20: (None, "line 1: 'x6' is unlike"),
+    "city,street,y\n" + "Ulm,A 1,u\nBonn,B 2,v\n" * 3: (("city", "street"), "for the header"),
+    "city,street,yes\n" + "Ulm,A 1,no\nBonn,B 2,yes\n" * 20: (None, "is taken for values"),
+    "city,street,y\n" + "Ulm,A 1,no\nBonn,B 2,yes\n" * 20: (("city", "street"), ""),
+    "age,city,y\n" + "4,Ulm,no\n7,Bonn,yes\n" * 20: (("age", "city"), ""),
+    "4,Ulm,no\n" + "4,Ulm,no\n7,Bonn,yes\n" * 20: (None, ""),
+    "4,?,no\n" + "4,5,no\n7,8,yes\n" * 20: (None, ""),
+    ",a,y\n" + "0,5,no\n1,8,yes\n" * 20: (("unnamed 0", "a"), ""),
+}
+
+
+@pytest.mark.parametrize("text", HEADERS, ids=lambda text: text[:10].strip())
+def test_headers(text, tmp_path, caplog):
+    names, message = HEADERS[text]
+    (tmp_path / "a.csv").write_text(text)
+    if "unlike" in message:
+        with pytest.raises(DataError, match=message):
+            open_dataset(tmp_path / "a.csv")
+    else:
+        table = open_dataset(tmp_path / "a.csv").train
+        n = len(text.splitlines())
+        assert len(table.y) == n - (names is not None)
+        assert table.names == (names or (table.frame and table.frame.names))
+        assert [message in each for each in caplog.messages] == [True] * bool(message)
+    kinds = dict.fromkeys(map(str, range(text.split("\n")[0].count(",") + 1)), "category")
+    for header in (True, False):
+        caplog.clear()
+        table = open_dataset(tmp_path / "a.csv", header=header, kinds=kinds).train
+        assert len(table.y) == len(text.splitlines()) - header
+        assert not caplog.messages
+
+
+NUMBERS = st.one_of(
+    st.floats(allow_nan=False), st.integers(-(2**63), 2**63 - 1), st.integers(-(10**30), 10**30)
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1, 4).flatmap(
+        lambda p: st.lists(st.lists(NUMBERS, min_size=p, max_size=p), min_size=1, max_size=9)
+    ),
+    st.sampled_from([",", ";", "\t", "|"]),
+    st.sampled_from([".", ","]),
+)
+def test_numbers_come_back_to_the_bit(rows, delimiter, decimal):
+    if delimiter == ",":
+        decimal = "."
+    X = pd.DataFrame([[float(each) for each in row] for row in rows]).add_prefix("c")
+    written = X.assign(y=[n % 2 for n in range(len(X))])
+    file = io.BytesIO()
+    written.to_csv(file, index=False, sep=delimiter, decimal=decimal)
+    import fsspec  # noqa: PLC0415 - one place for all examples
+
+    with fsspec.open("memory://property/a.csv", "wb") as target:
+        target.write(file.getvalue())
+    table = open_dataset("memory://property/a.csv", decimal=decimal).train
+    assert table.frame is None
+    found = table.X.compute()
+    assert found.tobytes() == np.ascontiguousarray(X.to_numpy()).tobytes()
+
+
+def test_a_label_of_20_megabytes_takes_little_memory(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"1,a\n2," + b"l" * (20 << 20) + b"\n" + b"3,b\n" * 5000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=r"field larger than field limit"):
+            open_dataset(tmp_path / "a.csv")
+        assert tracemalloc.get_traced_memory()[1] < 200 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    n = 120
+    city = rng.choice(["Ulm", "Bonn"], n)
+    age = rng.integers(18, 90, n)
+    y = np.where((age > 50) ^ (city == "Ulm"), "yes", "no")
+    rows = pd.DataFrame({"id": [f"k{i}" for i in range(n)], "age": age, "city": city, "y": y})
+    rows.loc[5, "age"] = None
+    monkeypatch.chdir(tmp_path)
+    rows.to_csv("train.csv.gz", index=False)
+    rows.drop(columns="y")[["city", "id", "age"]].to_csv("new.csv", index=False, sep=";")
+    rows.to_parquet("new.parquet")
+
+    def run(*words: Any, text: str | None = None) -> str:
+        done = CliRunner().invoke(program, [str(word) for word in words], input=text)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    ids = ["--id-column", "id"]
+    run("train", "train.csv.gz", *ids, "--n-active", 20, "--out", "r", "--quiet")
+    found = run("predict", "r", "train.csv.gz", *ids, "--out", "-")
+    assert found.splitlines()[0] == "row,id,label,p_no,p_yes"
+    assert found.splitlines()[8].startswith("7,k7,")
+    assert run("predict", "r", "new.csv", *ids, "--out", "-") == found
+    assert run("predict", "r", "new.parquet", *ids, "--out", "-") == found
+    monkeypatch.setattr("sparsegp.cli.tables.LINES", 7)
+    text = (tmp_path / "new.csv").read_text()
+    assert run("predict", "r", "-", *ids, "--out", "-", text=text) == found
+    assert "error" in run("evaluate", "r", "train.csv.gz")
+    bad = text.replace(f";k9;{age[9]}.0", ";k9;old")
+    done = CliRunner().invoke(program, ["predict", "r", "-", "--out", "-"], input=bad)
+    assert (done.exit_code, "column 'age': 'old' is no number" in done.stderr) == (2, True)
+    assert "line 11 (row 9)" in done.stderr
