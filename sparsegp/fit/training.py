@@ -154,7 +154,7 @@ class Training(SparseRun):
 
         Those that are active are judged by the other active rows of their class.
         """
-        shares = prior_shares(model.spans, x, model.predicted_codes(x))
+        shares = prior_shares(model.spans, x, model.likeliest(x))
         rows = self.active.rows
         for span in model.spans:
             _, places, own = np.intersect1d(drawn, rows[span.places], return_indices=True)
