@@ -74,6 +74,11 @@ def table_for(model: Model, source: str, columns: Mapping[str, Any], labels: boo
     return table
 
 
+def rows_to_learn(model: Model, source: str, columns: Mapping[str, Any]) -> Table:
+    """Return rows that a model is to learn from: the training part where there are two."""
+    return for_model(model, open_dataset(source, **known_of(model), **columns).train)
+
+
 def known_of(model: Model) -> dict[str, Any]:
     """Return what a model knows of the columns of its rows, see `Columns`."""
     known = {"n_features": model.n_features, "names": model.inputs, "known": model.label}
