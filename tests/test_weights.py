@@ -233,7 +233,7 @@ def test_what_is_no_weight_is_refused(digits, weights, message):
         ({"class_weight": {0: -1}}, SettingsError, "not negative, such as a=2,b=0.5, got"),
         ({"class_weight": "7=2"}, SettingsError, "must name labels of X, which has no '7'"),
         ({"class_weight": "0=2", "likelihood": "gaussian"}, SettingsError, "a regression has none"),
-        ({"sample_weight": np.ones(N), "method": "ep"}, SettingsError, "weights of rows are heed"),
+        ({"sample_weight": np.ones(N), "method": "ep"}, SettingsError, "weights of rows are for"),
         ({"sample_weight": [1, 0] * 200, "learn": "evidence", "sites": "moments"}, SettingsError,
          "with learn=none"),
     ],
