@@ -11,12 +11,25 @@ import numpy as np
 import pytest
 
 from sparsegp.interrupt import StopRequest
+from sparsegp.settings import sparse
 from tests import processes
 from tests.s3 import s3, s3_keys, s3_server  # noqa: F401 - fixtures
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # as in a job in the background of a shell; programs that tests start would ignore it too
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+KERNEL = sparse.DEFAULT_KERNEL
+USUAL_KERNEL, sparse.USUAL_KERNEL = sparse.USUAL_KERNEL, KERNEL
+"""Tests that name no kernel are about something else than the search for one, which they have by
+the fixture `searching`."""
+
+
+@pytest.fixture
+def searching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no kernel is named it is searched for, as for everybody."""
+    monkeypatch.setattr(sparse, "USUAL_KERNEL", USUAL_KERNEL)
 
 
 class StopAfter(StopRequest):

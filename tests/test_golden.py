@@ -51,7 +51,8 @@ def table(name: str) -> tuple[Arrays, np.ndarray]:
 
 
 def sparse(data: str, **settings: Any) -> tuple[str, Settings]:
-    return data, {"n_active": 30, "precision": "float64", **settings}
+    general = {"n_active": 30, "precision": "float64"}
+    return data, {**general, "kernel": "50*rbf + 50*matern52", **settings}
 
 
 def moments(data: str, likelihood: str, **settings: Any) -> tuple[str, Settings]:

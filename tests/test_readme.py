@@ -26,9 +26,12 @@ import sparsegp
 from sparsegp.cli.program import program
 
 ROOT = Path(sparsegp.__file__).parents[1]
-pytestmark = pytest.mark.skipif(
-    not (ROOT / "README.md").exists(), reason="an installed package has no README"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        not (ROOT / "README.md").exists(), reason="an installed package has no README"
+    ),
+    pytest.mark.usefixtures("searching"),
+]
 
 PAGES = [
     "CONTRIBUTING.md",

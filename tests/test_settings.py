@@ -75,7 +75,7 @@ def test_numbers_of_numpy_become_plain() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [TrainSettings(seed=3), DenseSettings(method="ep(damping=0.5)")]
+    "settings", [TrainSettings.given(seed=3), DenseSettings(method="ep(damping=0.5)")]
 )
 def test_json(settings: Settings) -> None:
     assert settings_given(**settings.to_json()) == settings

@@ -13,7 +13,7 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.svm import SVC
 
 import sparsegp
-from sparsegp import SparseGPClassifier
+from sparsegp import SparseGPClassifier, SparseGPRegressor
 from sparsegp.cli.program import program
 from sparsegp.data import table_from_arrays
 from sparsegp.data.weights import LEAST_SHARE, effective_rows
@@ -116,6 +116,19 @@ def test_gaussian_noise_is_divided_by_the_weights(criterion):
     found, variance = model.latent_mean_and_variance(X)
     np.testing.assert_allclose(found[:, 0], y.mean() + y.std() * mean, rtol=1e-8)
     np.testing.assert_allclose(variance[:, 0], (y.std() * std) ** 2, rtol=1e-6)
+
+
+def test_a_regression_learns_from_weighted_rows():
+    """Its evidence is in learning/test_weights.py."""
+    X, y = load_diabetes(return_X_y=True)
+    X, y, w = X[:60], y[:60], np.random.default_rng(0).integers(0, 4, 60)
+    repeated, settings = np.repeat(np.arange(60), w), {"task": "regression", "major_steps": 2}
+    found = sparsegp.train(X, y, sample_weight=w, n_active=30, **settings)
+    again = SparseGPRegressor(n_active=30, major_steps=2).fit(X[repeated], y[repeated])
+    for mine, its in zip(
+        found.latent_mean_and_variance(X), again.model_.latent_mean_and_variance(X), strict=True
+    ):
+        np.testing.assert_array_equal(mine, its)
 
 
 def test_blocks_and_workers(digits):

@@ -36,7 +36,8 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     """Estimate what training on DATA will take: time, memory of each process, checkpoints.
 
     The time is rough: products of matrices are tried for a moment on one thread of this machine.
-    It is that of the last fit: a search for the kernel takes some dozens of fits before it.
+    It is that of the last fit: where no kernel is given, the search for one takes about three times
+    as long before it.
 
     The options are those of `train`. With --workers, memory is that of processes on this machine.
     With --cluster, the file says how many workers there are; nothing is started.
@@ -44,7 +45,7 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     from sparsegp import memory
     from sparsegp.cli.tables import training_tables
     from sparsegp.data import Numbers, encode
-    from sparsegp.settings import settings_given
+    from sparsegp.settings import AUTO, settings_given
 
     named = shared.settings_of(options)
     settings = settings_given(**named)
@@ -68,6 +69,7 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     if "would_fit" in found:
         found["would_fit"] = [shared.as_typed(each) for each in found["would_fit"]]
     found["seconds"] = seconds(found, settings, shape.n_workers or shape.n_threads)
+    found["searches"] = settings.kernel == AUTO
     show([json_line(found)] if as_json else pairs(words(found)))
 
 
@@ -155,6 +157,8 @@ def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if "elsewhere" in found:
         need = found["driver_bytes"]
     time_of = " for one factorisation" if "flops" in found else ""
+    if found["searches"]:
+        time_of = " besides about three times that for the search for a kernel"
     yield "time", f"about {found['seconds']:.2g} s{time_of}, roughly, on such processors as here"
     free = f"the {size(found['available_bytes'])} that are free on this machine"
     no = f"no: {size(need)} exceed {free}; {would_fit or 'not even one active row'} would fit"

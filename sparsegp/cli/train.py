@@ -67,10 +67,6 @@ def train(
     .gz); svmlight; IDX; zarr; parquet. A run that was stopped or killed can be resumed from its
     output directory.
     """
-    limits = shared.given(options, shared.LIMITS)
-    if not tuned and options["kernel"] == "auto":
-        tuned, limits = True, {"max_trials": None, **limits}
-    check_tuning(tuned, limits, overwrite)
     if not quiet:  # before what is slow to import
         show([f"reading {data}"], err=True)
     import sparsegp
@@ -79,11 +75,13 @@ def train(
     from sparsegp.report import TerminalProgress
     from sparsegp.runtime import open_runtime
     from sparsegp.settings import settings_given
-    from sparsegp.store import MODEL_FILE, folder_of
+    from sparsegp.store import MODEL_FILE, RunDirectory, folder_of
 
     typed = shared.settings_of(options)
     enlarge, settings = virtual.prepare(options, typed, tuned)
-    (tunable if tuned else settings_given)(**settings).require_used(typed)  # before data are read
+    chosen = (tunable if tuned else settings_given)(**settings)
+    chosen.require_used(typed)  # before data are read
+    limits = limits_of_search(tuned, chosen.kernel, shared.given(options, shared.LIMITS))
     place = shared.place(options)
     directory = out or f"sparsegp-run-{stem(data)}"
     with ExitStack() as stack:
@@ -96,12 +94,14 @@ def train(
         run: dict[str, Any] = {"out": directory, "resume": resume, "progress": progress}
         run["runtime"] = stack.enter_context(open_runtime(**place))
         choice = None
-        if tuned:
+        if limits is not None:
+            if overwrite:
+                RunDirectory(directory, 1, progress.message).clear()
             found = sparsegp.tune(table, **limits, **run, **settings)
             settings |= found.chosen
             choice = {**found.to_json(), "trials": len(found.trials)}
             progress.begin("prepare")
-        run |= {"overwrite": overwrite, **shared.given(options, RUN)}
+        run |= {"overwrite": overwrite and limits is None, **shared.given(options, RUN)}
         model = sparsegp.train(table, test=held_out, **run, **settings)
         folder = folder_of(directory)
         write_history(folder, model.history)
@@ -128,19 +128,26 @@ def train(
     show([json_line(record)] if as_json else lines)
 
 
-def check_tuning(tuned: bool, limits: Mapping[str, Any], overwrite: bool) -> None:
-    """Refuse options that do not go together with, or without, a tuning by a `SettingsError`."""
-    if limits and not tuned:
-        named = shared.in_words(limits)
+def limits_of_search(
+    tuned: bool, kernel: str | None, limits: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Return the limits of the search for a kernel, None if there is none.
+
+    Raises
+    ------
+    SettingsError
+        If limits were given nevertheless.
+    """
+    from sparsegp.settings import AUTO
+
+    if tuned or kernel == AUTO:
+        return limits if tuned else {"max_trials": None, **limits}
+    if limits:
         raise SettingsError(
-            f"{named} limits a search for the kernel; give --tune or --kernel auto too, or leave "
-            "it out"
+            f"{shared.in_words(limits)} limits a search for the kernel, and with these settings "
+            "there is none; give --tune or no --kernel, or leave it out"
         )
-    if overwrite and tuned:
-        raise SettingsError(
-            "--overwrite does not go with a search for the kernel (--tune, --kernel auto); choose "
-            "another --out"
-        )
+    return None
 
 
 def write_history(folder: "Folder", history: Sequence[Mapping[str, float]]) -> None:
@@ -195,7 +202,7 @@ def summary(
         "scaling": record["scaling"],
         "metric": record["settings"].get("metric", "none").removeprefix("none") or None,
     }
-    if choice := record["tuning"]:
+    if (choice := record["tuning"]) and choice["trials"]:
         nlpp = (
             f", nlpp {choice['nlpp']:.4f} nats on held-out training rows" if choice["nlpp"] else ""
         )

@@ -14,7 +14,7 @@ COUNTS = ("stage", "rows", "n_active", "number", "steps", "metric")
 FIGURES = ("nlpp", "error", "ece", "seconds", "chosen", "scaling", "kernel", "failure")
 
 
-OPEN = ("kernel", "scaling", "metric", "n_active")
+CHOICE = ("kernel", "scaling", "metric", "nlpp")
 """What a trial and a choice have both; the last is None in a choice that leaves it alone."""
 
 
@@ -126,7 +126,7 @@ def trials_table(
             **trial,
             "stage": trial["rung"],
             "kernel": brief(trial["kernel"]),
-            "chosen": "*" if chosen and all(chosen[k] in {None, trial[k]} for k in OPEN) else None,
+            "chosen": "*" if chosen and all(chosen[k] == trial[k] for k in CHOICE) else None,
             "metric": None if trial.get("metric") == "none" else trial.get("metric"),
             "failure": trial.get("failure") or None,
         }

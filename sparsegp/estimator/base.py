@@ -188,7 +188,8 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         """Keep what was fitted."""
         kernels = [str(kernel) for kernel in model.kernels]
         self.model_, self.client_ = model, client
-        self.active_indices_ = model.rows
+        self.active_indices_, self.n_active_ = model.rows, len(model.rows)
+        self.scaling_ = model.scaling.name
         self.kernel_ = kernels if model.settings["kernel_per_class"] else kernels[0]
         self.history_ = [dict(record) for record in model.history]
         if model.numbers is None:
@@ -315,3 +316,32 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         bare = copy.copy(self)  # without the client, which cannot be copied
         cloned: Self = super(GPEstimator, bare).__sklearn_clone__()
         return cloned.set_params(client=self.client)  # type: ignore[no-any-return]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SparseEstimator(GPEstimator):
+    """An estimator whose rows may have weights."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to training data.
+
+        Parameters
+        ----------
+        X, y
+            As for all estimators: rows (n, p) and labels (n,).
+        sample_weight : array-like (n,), optional
+            By which the log likelihoods of the rows are multiplied: 2 is as if a row were there
+            twice, 0 as if it were not.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If the data cannot be learnt from, or a parameter is out of range.
+        KeyboardInterrupt
+            As for all estimators.
+        """
+        return self._fit(X, y, sample_weight, merge=not is_lazy(X))

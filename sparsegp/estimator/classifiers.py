@@ -1,7 +1,7 @@
 """Classifiers for scikit-learn."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -10,9 +10,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from sparsegp.dense import parse_method
 from sparsegp.errors import SettingsError
-from sparsegp.estimator.base import GPEstimator
+from sparsegp.estimator.base import GPEstimator, SparseEstimator
 from sparsegp.estimator.parameters import OTHER_SETTINGS, documented
-from sparsegp.estimator.rows import is_lazy
 from sparsegp.fields import setting
 from sparsegp.likelihoods import LIKELIHOODS
 from sparsegp.likelihoods.binary import Binary
@@ -89,7 +88,7 @@ class Classifier(ClassifierMixin, GPEstimator):  # type: ignore[misc] # no types
 
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class SparseGPClassifier(Classifier):
+class SparseGPClassifier(SparseEstimator, Classifier):
     """Sparse Gaussian process classifier: the informative vector machine.
 
     A greedy selection chooses the active rows, which span the latent functions of all classes; all
@@ -127,30 +126,6 @@ class SparseGPClassifier(Classifier):
         kind="str or mapping",
     )
     settings: Any = setting(None, OTHER_SETTINGS, kind="mapping")
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to training data.
-
-        Parameters
-        ----------
-        X, y
-            As for all estimators: rows (n, p) and labels (n,).
-        sample_weight : array-like (n,), optional
-            By which the log likelihoods of the rows are multiplied: 2 is as if a row were there
-            twice, 0 as if it were not.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If the data cannot be learnt from, or a parameter is out of range.
-        KeyboardInterrupt
-            As for all estimators.
-        """
-        return self._fit(X, y, sample_weight, merge=not is_lazy(X))
 
     def _settings(self, n: int, n_classes: int) -> TrainSettings | DenseSettings:
         settings = super()._settings(n, n_classes)

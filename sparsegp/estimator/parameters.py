@@ -26,6 +26,10 @@ noise_variance_ : float
 active_indices_ : array (d,)
     Numbers of the active rows in the training data, in order of inclusion; all rows of a dense
     method.
+n_active_ : int
+    How many they are.
+scaling_ : str
+    The rule by which inputs were scaled: standard, range, quantile or none.
 kernel_ : str or list of str
     The kernel with all length scales filled in, or as it was learnt; length scales refer to scaled
     inputs, variances to standardised labels. A list with one kernel a class if `kernel_per_class`.

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from sparsegp.estimator.base import GPEstimator
+from sparsegp.estimator.base import GPEstimator, SparseEstimator
 from sparsegp.estimator.parameters import OTHER_SETTINGS, documented
 from sparsegp.fields import setting
 from sparsegp.model import Model
@@ -67,7 +67,7 @@ class Regressor(RegressorMixin, GPEstimator):  # type: ignore[misc] # no types t
 
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class SparseGPRegressor(Regressor):
+class SparseGPRegressor(SparseEstimator, Regressor):
     """Sparse Gaussian process regressor: the informative vector machine with Gaussian noise.
 
     A greedy selection chooses the active rows, which span the latent function; kernel and noise are
@@ -78,7 +78,8 @@ class SparseGPRegressor(Regressor):
     process regression. Labels are standardised for training; predictions have their units.
 
     NumPy arrays and data frames give NumPy arrays; dask arrays and dask data frames are fitted
-    block by block and give lazy dask arrays. There is no `sample_weight`.
+    block by block and give lazy dask arrays. Copies of a row with the same label are merged into
+    one row of their number as weight, unless rows are dask collections without weights.
 
     Examples
     --------

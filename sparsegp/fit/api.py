@@ -71,9 +71,9 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
         `sparsegp.runtime.open_runtime`. By default threads on all processors.
     progress : Progress, optional
     **settings
-        Fields of `TrainSettings`, with whose ``kernel="auto"`` the kernel is chosen first, as by
-        `tune` with ``max_trials=None``; or `method`, the name of a dense method, and fields of
-        `DenseSettings`.
+        Fields of `TrainSettings`; or `method`, the name of a dense method, and fields of
+        `DenseSettings`. Where no kernel is given, one is chosen first by rows held out, as by
+        `tune` with ``max_trials=None``, if the settings allow that.
 
     Returns
     -------
@@ -97,8 +97,6 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     if out is not None:
         if resume and overwrite:
             raise SettingsError("give only one of `resume` and `overwrite`")
-        if overwrite and chosen.kernel == AUTO:
-            raise SettingsError("`overwrite` does not go with kernel=auto; choose another `out`")
         store = RunDirectory(out, keep_last, shown.message, overwrite)
         store.check_free(resume)
     elif resume:
@@ -116,9 +114,12 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
         if isinstance(chosen, DenseSettings):
             return DenseRun(table, chosen, test, **how).fit()
         if chosen.kernel == AUTO:
-            where: dict[str, Any] = {"out": out, "resume": resume, "runtime": how["runtime"]}
-            named = chosen.to_json()
-            found = tune(table, max_trials=None, progress=shown, **where, **named)
+            if store is not None and overwrite:
+                store.clear()
+                store.overwrite = False
+            where: dict[str, Any] = {"out": out, "resume": resume}
+            where |= {"runtime": how["runtime"], "progress": shown}
+            found = tune(table, max_trials=None, **where, **chosen.to_json())
             chosen = replace(chosen, **found.chosen)
         how["scratch"] = None if scratch is None else path_text("scratch", scratch)
         return Training(table, chosen, test, block_rows=block_rows, **how).fit()

@@ -93,7 +93,9 @@ def _select(run: SparseRun) -> None:
 def _descend(run: SparseRun) -> None:
     """Go down on the criterion of the rows that are active now, and record how that went."""
     settings, active, of = run.settings, run.active, run.block_settings
-    members, sites = Members.of_sites(active.x, active.target, *active.sites(of.n_latent))
+    weight = None if run.weights is None else run.weights[active.rows]
+    own = active.sites(of.n_latent)
+    members, sites = Members.of_sites(active.x, active.target, *own, weight)
     names = parameter_names(of.kernels, of.likelihood)
     hyperprior = hyperpriors.parse(settings.hyperprior, names, run.data.summary.p)
 

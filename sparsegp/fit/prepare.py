@@ -118,7 +118,8 @@ def prepare(
     if train.weights is not None or class_weight:
         if not settings.heeds_weights:
             raise SettingsError(
-                "weights of rows are for method=ivm with learn=none; leave them out"
+                "weights of rows are for method=ivm with learn=none, or for its regression; leave "
+                "them out"
             )
         train = effective_rows(train, class_weight, scheduler)
     if settings.is_regression:

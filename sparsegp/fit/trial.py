@@ -147,7 +147,7 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
     """Fit the first rows of a sample with a kernel, and compare with the held-out rows.
 
     With steps, every fit takes its length scales from the one before, which has seen the same rows;
-    the best stands, with the geometric mean of the length scales where several parts were held out.
+    the best one stands, with the geometric mean of the length scales of all parts.
     Numerical breakdown is an outcome, not an error: the kernel does not suit the data or the
     precision.
     """
@@ -157,7 +157,8 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
     )
     d, splits = trial.n_active, list(sample.splits(trial.rows))
     chosen = replace(settings, kernel=trial.kernel, n_active=d, report_every=d, metric=trial.metric)
-    kernels: Sequence[Kernel] = [parse(trial.kernel)] * len(splits)
+    kernels = [parse(text) for text in trial.starts or [trial.kernel] * len(splits)]
+    refined: Sequence[Kernel] = ()
     try:
         with single_threaded_blas():
             for step in range(trial.steps + 1):
@@ -168,8 +169,8 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
                 found = joined(fits, splits, sample.weights)
                 if best is None or found.log_p.mean() > best.log_p.mean():
                     best = found
-                if step < trial.steps:
-                    kernels = [
+                if (step < trial.steps or trial.by_column) and kernels[0].takes_relevances:
+                    kernels = refined = [
                         fit.with_relevances(sample.X[rows[:SLOPE_ROWS]])
                         for fit, (rows, _) in zip(fits, splits, strict=True)
                     ]
@@ -184,6 +185,7 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
         error=float(np.mean(~best.right)),
         ece=calibration_error(best.confidence, best.right),
         seconds=time.thread_time() - began,
+        refined=tuple(map(str, refined)) if trial.by_column else (),
         log_p=best.log_p,
     )
 

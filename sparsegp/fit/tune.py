@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp import memory
-from sparsegp.data import Scaling, Table, as_table
+from sparsegp.data import Table, as_table
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting, path_text
 from sparsegp.fit.prepare import Prepared, choose_scaling
@@ -30,22 +30,25 @@ from sparsegp.learning.metric import NONE
 from sparsegp.learning.search import (
     ALL_RUNGS,
     GROWN,
+    LEAST_FOR_SEARCH,
     MOST_ROWS,
     OUT_OF_TIME,
+    PIXELS,
     Choice,
     Outcome,
     Plan,
     Trial,
     search,
 )
-from sparsegp.learning.space import Candidates
+from sparsegp.learning.space import MOST_COLUMNS, Candidates
 from sparsegp.progress import Progress, require_progress
 from sparsegp.runtime import Where, open_runtime
 from sparsegp.settings import AUTO, SPARSE, TrainSettings
 from sparsegp.store import RUN_FILE, TUNING, RunDirectory, read_run
-from sparsegp.types import Doubles
 
 MAX_TRIALS = 40
+UNSHOWN = {"starts", "by_column", "refined", "log_p"}
+"""Of a trial and its outcome, what is not in its entry."""
 
 
 @dataclass(frozen=True)
@@ -105,9 +108,9 @@ def tune(
     resume : bool
         Go on with the tuning in `out`, if there is one.
     max_trials : int, optional
-        Trials, besides those of more active rows. With None the search is brief, as for
-        ``train(kernel="auto")``: half a dozen candidates on few rows, and length scales for the two
-        best.
+        Trials, besides those of more active rows. With None the search is brief, as before a
+        training: half a dozen candidates on few rows, and length scales for the best. It declines
+        very few rows, many columns, and pixels or spectra.
     max_seconds : float, optional
         After so many seconds of this call no trial is begun, and the best of the last rung that
         was completed wins.
@@ -170,13 +173,14 @@ class Tuning(Run[Tuned]):
 
     Attributes
     ----------
-    sample : Sample
+    sample : Sample or None
+        None where the search declines.
     scalings : dict of str to Scaling
         What is tried: that of the settings, and quantiles where they leave it open.
     trials : list of dict
-        Finished trials, each with its outcome in one.
-    log_p : list of Doubles (m,)
-        Of their outcomes.
+        Finished trials, each with the figures of its outcome in one.
+    outcomes : list of Outcome
+        Of these.
     choice : dict or None
         What was chosen in the end.
     """
@@ -195,23 +199,32 @@ class Tuning(Run[Tuned]):
         super().__post_init__(rows, held_out)
         if self.data.train.weights is not None:  # copies were merged
             self.settings = self.settings.for_rows(self.data.summary.n)
-        self.n_active = self.settings.rows_to_include(self.data.summary.n)
-        self.scalings = self._scalings()
-        self.sample = draw_sample(
-            self.data, self.scalings, self.settings, MOST_ROWS, self.runtime.scheduler()
-        )
+        data, settings, scheduler = self.data, self.settings, self.runtime.scheduler()
+        self.n_active = settings.rows_to_include(data.summary.n)
+        self.scalings, self.sample = {settings.scaling: data.scaling}, None
+        if not self._declines():
+            if settings.scaling == AUTO:
+                self.scalings["quantile"] = choose_scaling(
+                    "quantile", data.train, data.summary, settings, scheduler
+                )
+            self.sample = draw_sample(data, self.scalings, settings, MOST_ROWS, scheduler)
         self.trials: list[dict[str, Any]] = []
-        self.log_p: list[Doubles] = []
+        self.outcomes: list[Outcome] = []
         self.choice: dict[str, Any] | None = None
 
-    def _scalings(self) -> dict[str, Scaling]:
-        data, settings = self.data, self.settings
-        found = {settings.scaling: data.scaling}
-        if settings.scaling == AUTO:
-            found["quantile"] = choose_scaling(
-                "quantile", data.train, data.summary, settings, self.runtime.scheduler()
-            )
-        return found
+    def _declines(self) -> bool:
+        """Whether a brief search would be chance, or leave the kernel of the settings in the end.
+
+        Many columns of one range are pixels, spectra and the like, whose columns matter together.
+        """
+        data, summary = self.data, self.data.summary
+        if self.max_trials is not None:
+            return False
+        alike = self.settings.scaling == AUTO and data.scaling.name in {"none", "range"}
+        indicators = summary.whole and summary.high.max() - summary.low.min() == 1
+        pixels = alike and not indicators and summary.p >= PIXELS
+        few = summary.n < LEAST_FOR_SEARCH or summary.p > MOST_COLUMNS
+        return few or pixels or data.train.origin is not None
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Refuse nothing: trials take a part of the rows."""
@@ -219,8 +232,9 @@ class Tuning(Run[Tuned]):
     def identity(self) -> dict[str, dict[str, Any]]:
         """Return settings and data, with the number of trials and a digest of the sample."""
         known, sample = super().identity(), hashlib.blake2b(digest_size=16)
-        for array in (self.sample.X, self.sample.target):
-            sample.update(np.ascontiguousarray(array).data)
+        if self.sample is not None:
+            for array in (self.sample.X, self.sample.target):
+                sample.update(np.ascontiguousarray(array).data)
         known["settings"] |= {"max_trials": self.max_trials}
         known["data"] |= {"sample": sample.hexdigest()}
         return known
@@ -229,21 +243,29 @@ class Tuning(Run[Tuned]):
         """Take up the trials that are on record."""
         if (stored := self.restored()) is not None:
             self.trials, self.choice = list(stored.meta["trials"]), stored.meta["chosen"]
-            self.log_p = [stored.arrays[f"log_p.{i}"] for i in range(len(self.trials))]
+            for i, (trial, refined) in enumerate(
+                zip(self.trials, stored.meta["refined"], strict=True)
+            ):
+                figures: dict[str, Any] = {
+                    each.name: trial.get(each.name) for each in fields(Outcome)
+                }
+                figures |= {"refined": tuple(refined), "log_p": stored.arrays[f"log_p.{i}"]}
+                self.outcomes.append(Outcome(**figures))
         if self.choice and self.choice["ended"] == OUT_OF_TIME and not self.has_run:
             self.choice = None
 
     def complete(self) -> Tuned:
         """Make the trials that remain, and return the choice."""
         if self.choice is None:
-            settings, n, p = self.settings, self.sample.n_train, self.sample.X.shape[1]
-            plan = Plan.of(
-                (n, p),
-                self.n_active,
-                self.max_trials,
-                sizes=self._sizes(),
-                validation=settings.n_validation,
-            )
+            settings, plan = self.settings, Plan((), by_column=False)
+            if self.sample is not None:
+                plan = Plan.of(
+                    (self.sample.n_train, self.data.summary.p),
+                    self.n_active,
+                    self.max_trials,
+                    sizes=self._sizes(),
+                    validation=settings.n_validation,
+                )
             variances = {
                 rule: each.variances(self.data.summary) for rule, each in self.scalings.items()
             }
@@ -270,8 +292,9 @@ class Tuning(Run[Tuned]):
 
     def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what a checkpoint holds."""
-        arrays = {f"log_p.{i}": log_p for i, log_p in enumerate(self.log_p)}
-        return {"trials": self.trials, "chosen": self.choice}, arrays
+        arrays = {f"log_p.{i}": each.log_p for i, each in enumerate(self.outcomes)}
+        refined = [each.refined for each in self.outcomes]
+        return {"trials": self.trials, "refined": refined, "chosen": self.choice}, arrays
 
     def try_out(self, trials: Sequence[Trial], what: str) -> dict[int, Outcome]:
         """Return how some trials went, by number; some are missing if time ran out.
@@ -293,8 +316,8 @@ class Tuning(Run[Tuned]):
             with closing(running) as ended:
                 for index, outcome in ended:
                     entry = {**asdict(missing[index]), **asdict(outcome)}
-                    self.log_p.append(entry.pop("log_p"))
-                    self.trials.append(entry)
+                    self.trials.append({k: v for k, v in entry.items() if k not in UNSHOWN})
+                    self.outcomes.append(outcome)
                     outcomes[missing[index].number] = outcome
                     self._show(outcomes)
                     self.checkpoint(len(self.trials), due=True)
@@ -308,11 +331,11 @@ class Tuning(Run[Tuned]):
 
     def _find(self, trial: Trial) -> Outcome | None:
         """Return how a trial went, None if it was not finished."""
-        own = {name: value for name, value in asdict(trial).items() if name != "kernel"}
-        for entry, log_p in zip(self.trials, self.log_p, strict=True):
+        own = {name: value for name, value in asdict(trial).items() if name not in UNSHOWN}
+        own.pop("kernel")
+        for entry, outcome in zip(self.trials, self.outcomes, strict=True):
             if own.items() <= entry.items():
-                known = {**entry, "log_p": log_p}
-                return Outcome(**{each.name: known[each.name] for each in fields(Outcome)})
+                return outcome
         return None
 
     def _show(self, outcomes: Mapping[int, Outcome]) -> None:
@@ -380,4 +403,4 @@ def tunable(**named: Any) -> TrainSettings:
     settings = TrainSettings.given(**named)
     if settings.untunable:
         raise SettingsError(settings.untunable)
-    return settings
+    return replace(settings, kernel=settings.first_kernel)

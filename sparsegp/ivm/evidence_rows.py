@@ -93,6 +93,7 @@ def row_sums(
     processes: Sequence[Process],
     likelihood: Likelihood,
     spare: int,
+    weights: Doubles | None = None,
 ) -> RowSums:
     """Return the sums over the rows of a block.
 
@@ -109,6 +110,8 @@ def row_sums(
     likelihood : Likelihood
     spare : int
         All blocks together have at most 2^spare pieces.
+    weights : Doubles (m,), optional
+        By which log predictive probabilities are multiplied.
     """
     starts = range(0, len(X), group)
     sums = RowSums(
@@ -128,7 +131,8 @@ def row_sums(
         for first in range(0, len(rows), PIECE):
             piece = rows[first : first + PIECE]
             part = X[piece].astype(np.float64)
-            _add(sums, number, part, target[piece], processes, likelihood)
+            own = None if weights is None else weights[piece]
+            _add(sums, number, part, target[piece], processes, likelihood, own)
     return sums
 
 
@@ -144,6 +148,7 @@ def _add(
     target: Any,
     processes: Sequence[Process],
     likelihood: Likelihood,
+    weights: Doubles | None,
 ) -> None:
     """Add a few rows X, (m, p), with their targets."""
     M = [process.kernel(X, process.x) @ process.root for process in processes]
@@ -152,11 +157,14 @@ def _add(
         mean[:, c] = own @ process.beta
         variance[:, c] = process.kernel.diag(X) - np.einsum("ij,ij->i", own, own)
     found = likelihood.moments(mean, variance, target)
-    rho = found.slope
+    rho, log_z = found.slope, found.log_z
     E = 0.5 * (found.curvature - np.square(rho))  # E2 of eq. 14 where pi = b = 0
-
-    sums.log_z[group] += found.log_z.sum()
     slopes = likelihood.parameter_gradient(mean, variance, target)
+    if weights is not None:
+        wide = weights[:, np.newaxis]
+        log_z, rho, E, slopes = log_z * weights, rho * wide, E * wide, slopes * wide
+
+    sums.log_z[group] += log_z.sum()
     sums.likelihood[group] -= slopes.sum(axis=0)
     parts = zip(sums.processes, processes, M, rho.T, E.T, strict=True)
     for total, process, own, rho_c, E_c in parts:

@@ -239,7 +239,8 @@ class Block(ABC):
         counts = np.zeros(len(self.X), dtype=bool)
         counts[self.rows[self._without_sites()] - self.first_row] = True
         group = self.settings.unit * TILE
-        return row_sums(self.X, self.labels, counts, group, processes, likelihood, spare)
+        data = self.X, self.labels, counts, group
+        return row_sums(*data, processes, likelihood, spare, self.weights)
 
     def _without_sites(self) -> Booleans:
         """Return which candidates are active for no process."""

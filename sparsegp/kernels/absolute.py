@@ -30,6 +30,11 @@ class Absolute(ByColumn):
     _transform: Callable[[Floats], object] | None = None
     """What puts f in the place of its argument; None where it is the identity."""
 
+    @property
+    def is_rough(self) -> bool:
+        """Each has corners where a column of an active row is met."""
+        return True
+
     @abstractmethod
     def _decline(self, ratios: Doubles) -> Doubles | float:
         """Return |f'|; zero at zero where it has no bound."""
@@ -141,6 +146,11 @@ class Power(Exponential, name="power"):
                 f"the exponent of power must be at most 1, got {self.exponent!r}; rbf and matern "
                 "kernels are smooth"
             )
+
+    @property
+    def takes_relevances(self) -> bool:
+        """Its slopes have no bound where they matter."""
+        return False
 
     @property
     def _power(self) -> float:

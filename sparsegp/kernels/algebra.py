@@ -99,6 +99,16 @@ class Joint(Kernel):
             part._check_columns(n_features)
 
     @property
+    def is_rough(self) -> bool:
+        """Whether one of the parts is."""
+        return any(part.is_rough for part in self.parts)
+
+    @property
+    def takes_relevances(self) -> bool:
+        """Whether one of the parts does."""
+        return any(part.takes_relevances for part in self.parts)
+
+    @property
     def n_distances(self) -> int:
         """Those of all parts."""
         return sum(part.n_distances for part in self.parts)

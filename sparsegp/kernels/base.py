@@ -79,6 +79,16 @@ class Kernel(ABC):
         """How often `_matrix` uses the distances of the pair."""
         return 0
 
+    @property
+    def is_rough(self) -> bool:
+        """Whether its functions have corners, as those of trees."""
+        return False
+
+    @property
+    def takes_relevances(self) -> bool:
+        """Whether slopes can give it a length scale for every column; see `with_relevances`."""
+        return False
+
     def __call__(self, X: Floats, Z: Floats, half_norms: Floats | None = None) -> Floats:
         """Return the covariance matrix K_ij = k(x_i, z_j).
 

@@ -54,6 +54,11 @@ class ByColumn(Kernel):
         kernel: Self = replace(cast(Any, self), length_scales=tuple(scales))
         return kernel
 
+    @property
+    def takes_relevances(self) -> bool:
+        """It has them already."""
+        return True
+
     def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
         """Return 1 and (deviation / l_j)^2; see `Kernel.slope_variances`."""
         return 1.0, (deviations / self.scales) ** 2

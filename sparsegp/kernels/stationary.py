@@ -92,6 +92,11 @@ class RBF(Isotropic, name="rbf"):
     .. math:: k(x, z) = \exp\left(-\frac{|x - z|^2}{2 l^2}\right)
     """
 
+    @property
+    def takes_relevances(self) -> bool:
+        """It becomes an `ARD`."""
+        return True
+
     def _profile(self, G: Floats) -> Floats:
         return np.exp(G, out=G)
 

@@ -20,6 +20,9 @@ and so does the criterion, where u = L^-T beta and Z is that of the cavity:
 For one process it is eq. 11. For more, log Z is joint: of the cavity in those processes for which
 the row is active, of the plain marginals in the others, where pi = v = u = 0 and c = 1.
 
+Weights of rows, for Gaussian noise, multiply log Z of rows that are not active; of an active row Z
+is that of p(y|u)^w, which is as good as w active copies.
+
 Rows that are active for no process but count need K_JI, and are summed by the blocks that hold them
 (ivm/evidence_rows.py); all that is of rows active for some process, D of them, is done here, in
 O(D d^2) for each.
@@ -44,6 +47,7 @@ from sparsegp.errors import NumericalError
 from sparsegp.ivm.evidence_rows import Process, ProcessSums, RowSums
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods.base import Likelihood
+from sparsegp.likelihoods.gaussian import Gaussian
 from sparsegp.math.linalg import inverse_lower, lower_cholesky
 from sparsegp.math.summation import LevelSum
 from sparsegp.types import Doubles, Floats, Integers
@@ -88,15 +92,23 @@ class Members:
     target : array (D,)
     places : sequence of Integers (d_c,)
         For each process, where its active rows are among these.
+    weight : Doubles (D,), optional
+        Of the rows, for Gaussian noise alone.
     """
 
     x: Floats
     target: Any
     places: Sequence[Integers]
+    weight: Doubles | None = None
 
     @classmethod
     def of_sites(
-        cls, x: Floats, target: Any, mean: Doubles, precision: Doubles
+        cls,
+        x: Floats,
+        target: Any,
+        mean: Doubles,
+        precision: Doubles,
+        weight: Doubles | None = None,
     ) -> tuple[Self, Doubles]:
         """Return who is active for which process, and their sites, (2, d).
 
@@ -106,13 +118,14 @@ class Members:
         target : array (D,)
         mean, precision : Doubles (D, R)
             Of the sites of all rows; without precision a row is not active for a process.
+        weight : Doubles (D,), optional
         """
         places = [np.flatnonzero(column) for column in precision.T]
         sites = [
             np.stack([pi[own], pi[own] * m[own]])
             for pi, m, own in zip(precision.T, mean.T, places, strict=True)
         ]
-        return cls(x, target, places), np.concatenate(sites, axis=1)
+        return cls(x, target, places, weight), np.concatenate(sites, axis=1)
 
     def split(self, sites: Doubles) -> list[Doubles]:
         """Return the sites of each process, (2, d_c)."""
@@ -251,7 +264,13 @@ def evidence(
     parts = [ActivePart.of(kernel, members.x, own, places) for kernel, own, places in triples]
     cavities = [part.cavity() for part in parts]
     mean, variance = (np.stack(columns, axis=1) for columns in zip(*cavities, strict=True))
-    found = likelihood.moments(mean, variance, members.target)
+    at_cavity, weight = (mean, variance, members.target), members.weight
+    if weight is None:
+        found, own = likelihood.moments(*at_cavity), likelihood.parameter_gradient(*at_cavity)
+    else:
+        assert isinstance(likelihood, Gaussian)  # of which it is exact
+        found = likelihood.moments_by_weight(*at_cavity, weight)
+        own = likelihood.parameter_gradient_by_weight(*at_cavity, weight)
 
     processes = [part.process for part in parts]
     rows = _joined(sum_rows(processes, likelihood))
@@ -267,7 +286,6 @@ def evidence(
     gradients = [
         _gradients(*each, by_sites) for each in zip(parts, rows.processes, moments, strict=True)
     ]
-    own = likelihood.parameter_gradient(mean, variance, members.target)
     return Evidence(
         phi=phi,
         kernels=np.concatenate([by_kernel for by_kernel, _ in gradients]),

@@ -68,7 +68,7 @@ class Objective:
         kernels, likelihood = self.model(parameters)
         by_noise: Doubles | None = None
         if isinstance(likelihood, Gaussian):
-            sites, by_noise = noise_sites(likelihood, self._numbers)
+            sites, by_noise = noise_sites(likelihood, self._numbers, self.members.weight)
         found = self._evidence(kernels, likelihood, sites, by_noise is not None)
         by_likelihood = found.likelihood
         if by_noise is not None and found.sites is not None:
@@ -111,7 +111,7 @@ class Objective:
                 "'constant'"
             )
         if isinstance(likelihood, Gaussian):
-            return noise_sites(likelihood, self._numbers)[0]
+            return noise_sites(likelihood, self._numbers, self.members.weight)[0]
         return sites_in_order(kernels[0], likelihood, self.members.x, self.members.target)
 
     @property

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from sparsegp.kernels import ARD, RBF, ByColumn, Kernel, Power, Product, Sum, parse, six_digits
+from sparsegp.kernels import ARD, RBF, ByColumn, Kernel, Product, Sum, parse, six_digits
 from sparsegp.types import Doubles, Floats
 
 SHRINKAGE = 0.1
@@ -76,7 +76,7 @@ def with_relevances(kernel: Kernel, squared_slopes: Doubles, variances: Doubles)
         return type(kernel)(tuple(parts))
     if isinstance(kernel, RBF):
         kernel = ARD((kernel.length_scale or 1.0,) * len(variances))
-    if not isinstance(kernel, ByColumn) or isinstance(kernel, Power):
+    if not (isinstance(kernel, ByColumn) and kernel.takes_relevances):
         return kernel
     scales = np.broadcast_to(np.asarray(kernel.length_scales, np.float64), variances.shape)
     relevance = squared_slopes * scales**2

@@ -15,10 +15,10 @@ how many trials run side by side, nor on kills and resumes.
 """
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -40,21 +40,18 @@ SHARES = (4, 2, 1, 1)
 """Of the trials of a tuning, for each rung."""
 ROWS_A_COLUMN, LEAST_FOR_COLUMNS = 2, 100
 """With fewer rows for each column, or fewer in all, relevances and metrics are chance."""
-LEAST_FOR_SEARCH = 60
-"""With fewer rows a brief search finds chance."""
+LEAST_FOR_SEARCH, PIXELS = 90, 50
+"""With fewer rows a brief search finds chance; so many columns of one range are those of pictures
+or spectra."""
 STEPS, REFINED, FINALISTS = 2, 4, 2
-"""Fits anew with the relevances of the one before; how many candidates are given that, or a metric;
-and how many take part in the first size of more active rows."""
+"""Fits with the relevances of the one before; how many candidates are given that, or a metric; and
+how many take part in the first size of more active rows."""
 LEAST_TRIALS = 2 * len(SHARES) + REFINED
 """Of a tuning: with fewer none is spent on relevances and metrics."""
-GROWN, ENOUGH = (1000, 2000, 4000), 2000
-"""Active rows, where their number is open; and up to how many more of them need not lead."""
+GROWN, PAYS = (1000, 2000, 4000), 1.0
+"""Active rows, where their number is open; and standard errors by which more of them must lead."""
 ALL_RUNGS, OUT_OF_TIME = "all rungs", "max_seconds"
 """What may end a search."""
-WIDENS = re.compile(r"\b(rbf|ard|laplace|additive)\(")
-"""Kernels that can have a length scale for every column."""
-ROUGH = re.compile(r"\b(laplace|additive)\(")
-"""Those of them whose functions are rough."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +71,13 @@ class Trial:
         Rows of the sample that it trains on, the first ones.
     n_active : int
     steps : int
-        Times that length scales for every column are learnt, from the kernel on; 0 for none.
+        Fits besides the first, each with the length scales that the one before has learnt.
     metric : str
         That is learnt by the fit.
+    starts : tuple of str
+        Kernels to begin with in place of that one: one for each part that is held out.
+    by_column : bool
+        Whether its outcome says what length scales for every column have been learnt.
     """
 
     number: int
@@ -87,14 +88,21 @@ class Trial:
     n_active: int
     steps: int = 0
     metric: str = NONE
+    starts: tuple[str, ...] = ()
+    by_column: bool = False
 
     @classmethod
     def of(
-        cls, number: int, candidate: Candidate, rung: int, rows: int, n_active: int, steps: int = 0
+        cls,
+        number: int,
+        candidate: Candidate,
+        size: tuple[int, int, int],
+        starts: tuple[str, ...] = (),
+        **how: Any,
     ) -> "Trial":
-        """Return the trial of a candidate."""
+        """Return the trial of a candidate, with a size of rung, rows and active rows."""
         kernel, scaling, metric = candidate
-        return cls(number, kernel, scaling, rung, rows, n_active, steps, metric)
+        return cls(number, kernel, scaling, *size, metric=metric, starts=starts, **how)
 
 
 @dataclass(frozen=True)
@@ -115,6 +123,8 @@ class Outcome:
         Of processor time.
     failure : str
         Why there are no figures.
+    refined : tuple of str
+        The kernel with length scales for every column, learnt on each part; none if unasked for.
     log_p : Doubles (m,)
         Log probability of the true class of every held-out row; none if the trial failed.
     """
@@ -125,6 +135,7 @@ class Outcome:
     ece: float | None
     seconds: float
     failure: str = ""
+    refined: tuple[str, ...] = ()
     log_p: Doubles = field(default_factory=lambda: np.empty(0), compare=False, repr=False)
 
     def leads(self, other: "Outcome", errors: float = 1.0) -> bool:
@@ -162,12 +173,15 @@ class Plan:
     by_column : bool
         Whether length scales for every column, and a metric, are learnt.
     grown : sequence of Rung
-        Sizes, of one trial each, by which the number of active rows grows.
+        More active rows, of which all but the last number are tried.
+    sizes : sequence of int
+        Numbers of active rows that may be chosen, rising; none if theirs was given.
     """
 
     rungs: Sequence[Rung]
     by_column: bool
     grown: Sequence[Rung] = ()
+    sizes: Sequence[int] = ()
 
     @classmethod
     def of(
@@ -191,8 +205,7 @@ class Plan:
             Active rows of the run.
         max_trials : int or None
             Trials of a tuning, besides those that grow the active set; None for a brief search,
-            of no more than the first candidates, and of none where few rows or many columns make
-            it chance.
+            of no more than the first candidates.
         sizes : sequence of int
             Numbers of active rows that may be chosen, rising; none if theirs was given.
         validation : callable
@@ -202,8 +215,6 @@ class Plan:
         by_column = p <= MOST_COLUMNS and n >= max(LEAST_FOR_COLUMNS, ROWS_A_COLUMN * p)
         last, wanted, rungs = min(n, MOST_ROWS), min(n_active, MOST_ACTIVE), []
         if max_trials is None:
-            if n < LEAST_FOR_SEARCH or p > MOST_COLUMNS:
-                return cls((), by_column=False)
             rows = min(3 * n // 4, BRIEF_ROWS)
             d = min(n_active, BRIEF_ACTIVE, rows - validation(rows))
             rungs.append(Rung(rows, d, None))
@@ -218,8 +229,8 @@ class Plan:
         most = (last - validation(last)) * 4 // 5
         if sizes and most < sizes[0]:  # all rows become active
             sizes = ()
-        grown = [Rung(last, d, 1) for d in dict.fromkeys(min(d, most) for d in sizes)]
-        return cls(rungs, by_column, grown)
+        sizes = list(dict.fromkeys(min(d, most) for d in sizes))
+        return cls(rungs, by_column, [Rung(last, d, 1) for d in sizes[:-1]], sizes)
 
 
 def counts(max_trials: int) -> list[int]:
@@ -298,11 +309,12 @@ class Search:
     def __init__(self, candidates: Candidates, plan: Plan, try_out: TryOut) -> None:
         self.candidates, self.plan, self.try_out = candidates, plan, try_out
         self.outcomes: dict[int, Outcome] = {}
-        self.winner, self.n_active = 0, plan.grown[0].n_active if plan.grown else None
+        self.winner, self.n_active = 0, plan.sizes[0] if plan.sizes else None
 
     def halve(self) -> bool:
         """Try many candidates on few rows, the best of them and their neighbours on more."""
         candidates, former = self.candidates, None
+        last = [(rung.rows, rung.n_active) for rung in self.plan.rungs][-1:]
         for place, rung in enumerate(self.plan.rungs):
             ranking, size = self._ranking(), (rung.rows, rung.n_active)
             of_same_size = former is not None and (former.rows, former.n_active) == size
@@ -312,7 +324,10 @@ class Search:
                 numbers = candidates.neighbours(ranking, rung.count or 0, self.outcomes)
             else:
                 numbers = candidates.best_and_neighbours(ranking, rung.count or 0)
-            trials = [Trial.of(n, candidates.known[n], place, *size) for n in numbers]
+            widen = self.plan.by_column and [size] == last
+            trials = [
+                Trial.of(n, candidates.known[n], (place, *size), by_column=widen) for n in numbers
+            ]
             found = self.try_out(trials, f"trials of {rung.rows} rows")
             complete = len(found) == len(trials)
             if complete or place == 0:
@@ -327,19 +342,20 @@ class Search:
 
         And a metric, from the best that sees distances alone.
         """
-        known = self.candidates.known
-        able = [n for n in self._ranking() if WIDENS.search(known[n].kernel)]
-        rough = [n for n in able if ROUGH.search(known[n].kernel)]
-        kept = [*rough[: REFINED - 2], *[n for n in able if n not in rough][:1]]
-        starts = [(known[n], STEPS) for n in sorted(kept, key=able.index)]
-        alike = (known[n] for n in self._ranking() if not sees_columns(parse(known[n].kernel)))
-        starts += [(each._replace(metric=FULL), 0) for each in islice(alike, 1)]
-        if not (self.plan.by_column and starts):
+        if not self.plan.by_column:
             return True
-        rung = self.plan.rungs[-1]
+        known, outcomes = self.candidates.known, self.outcomes
+        ranking, rung = self._ranking(), self.plan.rungs[-1]
+        able = [n for n in ranking if outcomes[n].refined]
+        rough = [n for n in able if parse(known[n].kernel).is_rough]
+        kept = [*rough[: REFINED - 2], *[n for n in able if n not in rough][:1]]
+        starts = [(known[n], outcomes[n].refined) for n in sorted(kept, key=able.index)]
+        alike = (known[n] for n in ranking if not sees_columns(parse(known[n].kernel)))
+        starts += [(each._replace(metric=FULL), ()) for each in islice(alike, 1)]
         size = (len(self.plan.rungs), rung.rows, rung.n_active)
         trials = [
-            Trial.of(len(known) + i, each, *size, steps) for i, (each, steps) in enumerate(starts)
+            Trial.of(len(known) + i, each, size, begun, steps=(STEPS - 1) * bool(begun))
+            for i, (each, begun) in enumerate(starts)
         ]
         found = self.try_out(trials, "searches for a length scale for every column, or a metric")
         known.extend(each for each, _ in starts)
@@ -355,28 +371,22 @@ class Search:
     def grow(self) -> bool:
         """Double the number of active rows as long as that pays.
 
-        The first size is taken in any case. All that are nearly as good as the best take part in
-        it, as few active rows favour smooth kernels, and length scales for every column are learnt
-        anew. A doubling is taken if it does not trail by a standard error, above `ENOUGH` if it
-        leads by one, and the next is tried where it leads by two.
+        All that are nearly as good as the best take part in the first size, as few active rows
+        favour smooth kernels. Where a size leads the one before by `PAYS` standard errors, the next
+        is taken: a trial of that would take as long as the run itself.
         """
         for place, rung in enumerate(self.plan.grown):
-            best = self.outcomes[self.winner]
+            before = self.outcomes[self.winner]
             numbers = self._finalists() if place == 0 else [self.winner]
             trials = [self._grown(n, place, rung) for n in numbers]
             found = self.try_out(trials, f"{rung.n_active} active rows")
             if len(found) < len(trials):
                 return False
-            if place == 0:
-                self.outcomes = dict(found)
-                self.winner = self._best()
-                self.n_active = rung.n_active
-                continue
-            last = found[self.winner]
-            if last.leads(best) if rung.n_active > ENOUGH else not best.leads(last):
-                self.n_active, self.outcomes[self.winner] = rung.n_active, last
-            if not last.leads(best, 2.0):
+            self.outcomes = dict(found)
+            self.winner = self._best()
+            if not found[self.winner].leads(before, PAYS):
                 break
+            self.n_active = self.plan.sizes[place + 1]
         return True
 
     def _finalists(self) -> list[int]:
@@ -391,9 +401,7 @@ class Search:
         """Return the trial of a candidate with more active rows."""
         candidate = self.candidates.known[number]._replace(kernel=self.outcomes[number].kernel)
         size = (len(self.plan.rungs) + 1 + place, rung.rows, rung.n_active)
-        learns = place == 0 and self.plan.by_column and candidate.metric == NONE
-        widens = learns and WIDENS.search(candidate.kernel)
-        return Trial.of(number, candidate, *size, int(bool(widens)))
+        return Trial.of(number, candidate, size)
 
     def choice(self, ended: str) -> Choice:
         """Return what the search has led to."""

@@ -79,12 +79,15 @@ def _natural(sites: Sites) -> Doubles:
     return np.stack([precision, precision * sites.mean[:, 0]])
 
 
-def noise_sites(likelihood: Gaussian, target: Doubles) -> tuple[Doubles, Doubles]:
+def noise_sites(
+    likelihood: Gaussian, target: Doubles, weight: Doubles | None = None
+) -> tuple[Doubles, Doubles]:
     """Return the sites of Gaussian noise, (2, d), and their derivatives by log sigma^2.
 
-    In whatever order they are set they are 1 / sigma^2 and y / sigma^2.
+    In whatever order they are set they are 1 / sigma^2 and y / sigma^2, times the weight of a row.
     """
     sites = np.stack([np.ones_like(target), target]) / likelihood.noise_variance
+    sites = sites if weight is None else weight * sites
     return sites, -sites
 
 

@@ -54,6 +54,21 @@ class Gaussian(Likelihood, name="gaussian"):
         """Return log N(y | mean, variance + sigma^2), (n,)."""
         return _log_normal(target - mean[:, 0], variance[:, 0] + self.noise_variance)
 
+    def moments_by_weight(
+        self, mean: Doubles, variance: Doubles, target: Any, weight: Doubles
+    ) -> Moments:
+        """Return log Z of p(y|u)^w and its derivatives, for weights (n,); else as `moments`.
+
+        With sigma^2 / w = rho, p(y|u)^w = N(y | u, rho) (2 pi rho)^(1/2) (2 pi sigma^2)^(-w/2).
+        """
+        noise = self.noise_variance / weight
+        total = variance + noise[:, np.newaxis]
+        residual = target[:, np.newaxis] - mean
+        constant = 0.5 * np.log(2.0 * np.pi * noise)
+        constant -= 0.5 * weight * np.log(2.0 * np.pi * self.noise_variance)
+        log_z = _log_normal(residual[:, 0], total[:, 0]) + constant
+        return Moments(log_z, residual / total, 1.0 / total)
+
     def predictive(self, mean: Doubles, variance: Doubles) -> tuple[Doubles, Doubles]:
         """Return mean and variance of the label, (n,) each, from those of the latent, (n, 1)."""
         return mean[:, 0], variance[:, 0] + self.noise_variance
@@ -79,9 +94,22 @@ class Gaussian(Likelihood, name="gaussian"):
 
     def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
         """Return d log Z / d log sigma^2, (n, 1)."""
-        total = variance + self.noise_variance
+        return self._by_noise(mean, variance, target, self.noise_variance)
+
+    def parameter_gradient_by_weight(
+        self, mean: Doubles, variance: Doubles, target: Any, weight: Doubles
+    ) -> Doubles:
+        """Return the same of log Z of p(y|u)^w; see `moments_by_weight`."""
+        noise = (self.noise_variance / weight)[:, np.newaxis]
+        change = 0.5 - 0.5 * weight[:, np.newaxis]
+        return np.asarray(self._by_noise(mean, variance, target, noise) + change)
+
+    def _by_noise(
+        self, mean: Doubles, variance: Doubles, target: Any, noise: Doubles | float
+    ) -> Doubles:
+        total = variance + noise
         square = (target[:, np.newaxis] - mean) ** 2
-        return np.asarray(0.5 * self.noise_variance * (square / total - 1.0) / total)
+        return np.asarray(0.5 * noise * (square / total - 1.0) / total)
 
 
 def _log_normal(residual: Doubles, variance: Doubles | float) -> Doubles:

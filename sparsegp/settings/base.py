@@ -37,7 +37,7 @@ AUTO = "auto"
 class Settings(Checked):
     """Settings of all runs; values are checked one by one, then whether they go together."""
 
-    kernel: str = setting("10*rbf", KERNEL)
+    kernel: str | None = setting("10*rbf", KERNEL)
     kernel_per_class: bool = setting(
         False,
         "A kernel of its own for every class; the text may name them all, separated by semicolons.",
@@ -87,7 +87,8 @@ class Settings(Checked):
 
     @property
     def first_kernel(self) -> str:
-        """The text of the kernel that a search starts from: that of the settings."""
+        """The text of the kernel, or of that which a search starts from."""
+        assert self.kernel is not None  # but where it is optional
         return self.kernel
 
     def kernels(self, n_latent: int, variances: "Doubles") -> "list[Kernel]":

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from sparsegp.errors import SettingsError
 from sparsegp.fields import documented, setting
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from sparsegp.likelihoods import Likelihood
 
 DEFAULT_KERNEL = "50*rbf + 50*matern52"
+USUAL_KERNEL = AUTO
+"""Where none is given and rows held out can choose one; elsewhere it is the default."""
 DEFAULT_N_ACTIVE = 1000
 DEFAULT_PANEL = 16
 LEAST_VALIDATION, ENOUGH_VALIDATION, MOST_VALIDATION = 30, 1500, 4000
@@ -37,10 +39,11 @@ class TrainSettings(Settings):
         least=1,
         unset=f"all but validation rows, at most {DEFAULT_N_ACTIVE}",
     )
-    kernel: str = setting(
-        DEFAULT_KERNEL,
+    kernel: str | None = setting(
+        None,
         KERNEL + " With auto, kernel, scaling and number of active rows are chosen on held-out "
-        "training rows.",
+        "training rows, as far as they are not given.",
+        unset=f"auto where that can be, else '{DEFAULT_KERNEL}'",
     )
     metric: str = setting(
         "none",
@@ -197,8 +200,8 @@ class TrainSettings(Settings):
 
     @property
     def first_kernel(self) -> str:
-        """The default one where the kernel is to be chosen."""
-        return DEFAULT_KERNEL if self.kernel == AUTO else self.kernel
+        """The default one where none is given, or it is to be chosen."""
+        return DEFAULT_KERNEL if self.kernel in {None, AUTO} else super().first_kernel
 
     @property
     def untunable(self) -> str:
@@ -216,7 +219,7 @@ class TrainSettings(Settings):
         if self.metric != "none":
             return (
                 f"a search for the kernel chooses the metric too, got metric={self.metric}; leave "
-                "it out, or give a `kernel`"
+                "it out, or train with a `kernel`"
             )
         if self.stub_entries is not None:
             return (
@@ -238,7 +241,7 @@ class TrainSettings(Settings):
     @property
     def heeds_weights(self) -> bool:
         """Whether the rows may have weights."""
-        return self.learn == "none"
+        return self.learn == "none" or self.is_regression
 
     def _conflicts_of_sites(self) -> Iterator[str]:
         from sparsegp.ivm.criteria import CRITERIA
@@ -382,6 +385,14 @@ class TrainSettings(Settings):
         if self.n_active is None or self.active_per_class:  # pairs, of which there are more
             return self
         return replace(self, n_active=min(self.n_active, n - self.n_validation(n)))
+
+    @classmethod
+    def given(cls, task: str | None = None, **named: Any) -> Self:
+        """Return settings of which some are named, with a kernel; see `Settings.given`."""
+        settings = super().given(task, **named)
+        if settings.kernel is not None:
+            return settings
+        return replace(settings, kernel=DEFAULT_KERNEL if settings.untunable else USUAL_KERNEL)
 
     @classmethod
     def _completed(cls, task: str | None, named: dict[str, Any]) -> dict[str, Any]:

@@ -119,6 +119,16 @@ class RunDirectory:
                 "start again with `overwrite=True` or in another `out`"
             )
 
+    def clear(self) -> None:
+        """Delete the run that is there, with its tuning, unless a process is at it."""
+        tuning = folder_of(os.path.join(self._path, TUNING))
+        held = [each for each in (self.folder, tuning) if RUN_FILE in each.sizes()]
+        for folder in held:
+            if isinstance(folder, Directory):
+                os.close(folder.lock())
+        if held:
+            self._delete_run()
+
     def is_finished(self) -> bool:
         """Return whether there is a model."""
         return MODEL_FILE in self.folder.sizes()

@@ -143,3 +143,16 @@ def test_a_stream(header, model, trained, files, start, X, tmp_path):
     with start("predict", trained, "-", "--out", "-", **how) as process:
         _, err = process.communicate("1,2,3,x\n1,2,3,4\n", timeout=60)
     assert "standard input" in err
+
+
+@pytest.mark.parametrize("header", ["x,none,same,z,y\n", ""])
+def test_columns_that_a_model_leaves_out_may_stay(header, invoke, tmp_path):
+    """One without a value, one with a single one; also where the file has no header."""
+    rows = "".join(f"{n % 7}.5,NA,red,{n % 5},{'ab'[n % 2]}\n" for n in range(40))
+    (tmp_path / "rows.csv").write_text(header + rows)
+    invoke("train", tmp_path / "rows.csv", "--n-active", 9, "--out", tmp_path / "run")
+    invoke("predict", tmp_path / "run", tmp_path / "rows.csv", "--out", tmp_path / "p.csv")
+    invoke("evaluate", tmp_path / "run", tmp_path / "rows.csv")
+    if header:
+        (tmp_path / "few.csv").write_text("z,x\n1,2.5\n")
+        invoke("predict", tmp_path / "run", tmp_path / "few.csv", "--out", tmp_path / "few-p.csv")

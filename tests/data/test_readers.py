@@ -273,6 +273,15 @@ def test_columns_that_a_model_names(name, text, tmp_path):
     assert table.y is None if y is None else table.y.tolist() == y
 
 
+def test_a_text_of_many_columns(tmp_path):
+    """Whose lines are longer than a field may be."""
+    names = [f"{n:0100}" for n in range(1400)]
+    rows = [names, *([str(n % k) for n in range(1400)] for k in (3, 7))]
+    (tmp_path / "a.csv").write_text("\n".join(map(",".join, rows)))
+    table = open_dataset(tmp_path / "a.csv").train
+    assert table.X.shape == (2, 1399)
+
+
 def test_columns_without_a_name(tmp_path):
     (tmp_path / "a.csv").write_text(",a,b,y\n0,1,2,u\n1,3,4,v\n")
     assert open_dataset(tmp_path / "a.csv").train.names == ("unnamed 0", "a", "b")

@@ -13,6 +13,7 @@ import sparsegp
 from sparsegp import memory, tune
 from sparsegp.data import table_from_arrays
 from sparsegp.errors import DataError, Interrupted, SettingsError, StoreError
+from sparsegp.estimator import SparseGPClassifier
 from sparsegp.fit import prepare
 from sparsegp.fit.trial import draw_sample, stratified_order
 from sparsegp.fit.tune import Tuned, read_records
@@ -53,7 +54,7 @@ def test_same_choice_on_any_runtime(
 ) -> None:
     trials = expected[-1]
     learnt = [(trial["steps"], trial["metric"]) for trial in trials]
-    assert learnt == [*[(0, "none")] * 8, *[(2, "none")] * 3, (0, "full")]
+    assert learnt == [*[(0, "none")] * 8, *[(1, "none")] * 3, (0, "full")]
     assert all(word in str(trials[8:11]) for word in ("ard(", "laplace("))
     assert of(searching(*data, runtime="threads=2")) == expected
     assert of(searching(*data, runtime=workers, out=tmp_path / "run")) == expected
@@ -246,6 +247,36 @@ def test_auto_is_a_brief_tuning_and_resumed_as_one(steps_of_trees: Arrays, tmp_p
     for each in (model, again):
         assert each.settings == expected.settings
         assert_array_equal(each.predict_proba(X), expected.predict_proba(X))
+
+
+def test_it_is_the_default_and_overwritten_with_its_run(
+    steps_of_trees: Arrays, tmp_path: Path, searching: None
+) -> None:
+    X, y = (rows[:300] for rows in steps_of_trees)
+    auto: dict[str, Any] = {"n_active": 50, "out": tmp_path, "runtime": "threads=1"}
+    first = sparsegp.train(X, y, **auto, kernel="auto")
+    with pytest.raises(SettingsError, match="seed was 0"):
+        sparsegp.train(X, y, **auto, seed=1)
+    assert sparsegp.train(X, y, **auto).settings == first.settings
+    again = sparsegp.train(X, y, **auto, seed=1, overwrite=True)
+    assert again.settings["seed"] == 1
+    assert (tmp_path / "tuning" / "run.json").exists()
+    fitted = SparseGPClassifier(n_active=50).fit(X, y)
+    assert (fitted.kernel_, fitted.scaling_) == (first.settings["kernel"], "quantile")
+    assert fitted.n_active_ == 50
+    assert sparsegp.train(X, y, n_active=50, posterior="active", stub_entries=10**6)
+
+
+@pytest.mark.parametrize("case", ["few rows", "pixels", "many columns"])
+def test_it_declines_where_nothing_would_come_of_it(
+    case: str, data: Arrays, searching: None
+) -> None:
+    rng, n, p = np.random.default_rng(2), *{"pixels": (120, 60)}.get(case, (89, 4))
+    X = rng.random((n, 300 if case == "many columns" else p))
+    y = (X[:, 0] > 0.5).astype(int)
+    assert not tune(X, y, max_trials=None, runtime="threads=1").trials
+    model = sparsegp.train(X[:4], [0, 1, 0, 1], runtime="threads=1")  # too few to hold any out
+    assert model.settings["kernel"].startswith("50.0*rbf")
 
 
 @pytest.mark.parametrize("given", [{"likelihood": "probit"}, {"task": "regression"}])

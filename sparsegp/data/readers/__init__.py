@@ -78,6 +78,8 @@ def open_dataset(source: str | Path, **given: Any) -> Dataset:
             f"{' and '.join(f'`{each}`' for each in columns.given)} out"
         )
     table, n_features = dataset.train, columns.n_features
+    if table.names and table.names == tuple(columns.names or ()):
+        return dataset  # without those that the model leaves out
     if n_features is not None and table.X.shape[1] != n_features:
         beside = " and labels" if ending in COLUMNAR and table.y is not None else ""
         raise DataError(

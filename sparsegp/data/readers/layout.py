@@ -6,7 +6,7 @@ import io
 import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -171,9 +171,10 @@ def _head_rows(head: str, cut: bool, delimiter: str, name: str, most: int) -> li
 
 def _delimiter(head: str, cut: bool, name: str) -> str:
     for mark in DELIMITERS:
-        widths = {len(row) for row in _head_rows(head, cut, mark, name, SNIFFED)}
-        if len(widths) == 1 and widths != {1}:
-            return mark
+        with suppress(DataError):  # fields that are too long, where it is not the delimiter
+            widths = {len(row) for row in _head_rows(head, cut, mark, name, SNIFFED)}
+            if len(widths) == 1 and widths != {1}:
+                return mark
     first = head.lstrip().split("\n", maxsplit=1)[0]
     return next((mark for mark in DELIMITERS if mark in first), SPACE)
 
