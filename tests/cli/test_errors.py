@@ -142,11 +142,7 @@ def test_taken_directories(trained, files, invoke, tmp_path, untouched):
     (tmp_path / "other" / "thesis.tex").write_text("!")
     with untouched(tmp_path), untouched(trained):
         for out, options, message in (
-            (
-                trained,
-                (),
-                "seed was 0 and is now 1; give those, or start again with --overwrite or",
-            ),
+            (trained, (), "seed was 0 and is now 1; give those, or start again with --overwrite or"),
             (tmp_path / "file", (), "is not a directory"),
             (tmp_path / "other", (), "is not empty and holds no run"),
             (tmp_path / "other", ("--resume",), "is not empty and holds no run"),
@@ -158,7 +154,7 @@ def test_taken_directories(trained, files, invoke, tmp_path, untouched):
 
 def damage(file):
     content = bytearray(file.read_bytes())
-    for place in range(len(content) // 2, len(content) // 2 + 40):  # a date in a zip means nothing
+    for place in range(len(content) // 2, len(content) // 2 + 200):  # more than a header
         content[place] ^= 1
     file.write_bytes(content)
 
