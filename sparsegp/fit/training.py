@@ -33,7 +33,7 @@ class Training(SparseRun):
 
     def build(self) -> None:
         """Learn the metric, if the settings ask for one, and build the row blocks."""
-        if self.settings.metric != NONE:
+        if self.settings.metric != NONE and self.data.scaling.mixing is None:
             scaling = replace(self.data.scaling, mixing=self._mixing())
             self.data = replace(self.data, scaling=scaling)
         super().build()
