@@ -53,9 +53,9 @@ def training_tables(
     return train, other.test or other.train
 
 
-def weighed(table: Table, column: str | None) -> Table:
+def weighed(table: Table, weight_column: str | None = None) -> Table:
     """Return the table with a column as weights of its rows and no input, if one is named."""
-    return table if column is None else without_weights(table, column)
+    return table if weight_column is None else without_weights(table, weight_column)
 
 
 def table_for(model: Model, source: str, columns: Mapping[str, Any], labels: bool = True) -> Table:
