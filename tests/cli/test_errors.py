@@ -142,7 +142,7 @@ def test_taken_directories(trained, files, invoke, tmp_path, untouched):
     (tmp_path / "other" / "thesis.tex").write_text("!")
     with untouched(tmp_path), untouched(trained):
         for out, options, message in (
-            (trained, (), "seed was 0 and is now 1; give those, or start again with --overwrite or"),
+            (trained, (), "seed was 0 and is now 1; give those, or start again with --overwrite"),
             (tmp_path / "file", (), "is not a directory"),
             (tmp_path / "other", (), "is not empty and holds no run"),
             (tmp_path / "other", ("--resume",), "is not empty and holds no run"),
