@@ -33,7 +33,7 @@ class Training(SparseRun):
 
     def build(self) -> None:
         """Learn the metric, if the settings ask for one, and build the row blocks."""
-        if self.settings.metric != NONE:
+        if self.settings.metric != NONE and self.data.scaling.mixing is None:
             scaling = replace(self.data.scaling, mixing=self._mixing())
             self.data = replace(self.data, scaling=scaling)
         super().build()
@@ -154,7 +154,7 @@ class Training(SparseRun):
 
         Those that are active are judged by the other active rows of their class.
         """
-        shares = prior_shares(model.spans, x, model.predicted_codes(x))
+        shares = prior_shares(model.spans, x, model.likeliest(x))
         rows = self.active.rows
         for span in model.spans:
             _, places, own = np.intersect1d(drawn, rows[span.places], return_indices=True)
@@ -179,7 +179,7 @@ def fit_rows(
     target : array (n,)
         Class codes, or standardised numbers.
     settings : TrainSettings
-        With a kernel that is complete.
+        Length scales that are left out follow from X.
     classes, numbers
         See `Prepared`.
     weights : Doubles (n,), optional
@@ -190,7 +190,7 @@ def fit_rows(
         train=Table(X, None, "", weights=weights),  # type: ignore[arg-type] # in memory, and scaled
         classes=classes,
         target=target,
-        summary=Summary(n, p, none, none, none, none, whole=False),
+        summary=Summary(n, p, none, none, none, X.var(axis=0, dtype=np.float64), whole=False),
         scaling=unscaled(p),
         numbers=numbers,
     )

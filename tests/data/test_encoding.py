@@ -211,10 +211,16 @@ def test_what_columns_cannot_hold(values, kind, message):
         Encoding.learn(frame, "T", {"a": kind} if kind else None)
 
 
-def test_words_that_nearly_all_differ_are_taken_for_dates_if_they_are():
-    frame = pd.DataFrame({"a": DAYS.astype(str), "b": np.arange(60)})
-    with pytest.raises(DataError, match="such as '2020-01-01' in row 0: name its kind, date"):
+def test_words_that_are_dates_are_taken_for_them():
+    frame = pd.DataFrame({"a": [*DAYS[1:].astype(str), None], "b": np.arange(60)})
+    encoding = Encoding.learn(frame, "T")
+    assert encoding.columns[0].kind == "date"
+    assert Encoding.learn(dd.from_pandas(frame, npartitions=3), "T") == encoding
+    frame.loc[7, "a"] = "2020-13-01"
+    with pytest.raises(DataError, match="'a' has '2020-13-01' in row 7, where a date must be"):
         Encoding.learn(frame, "T")
+    with pytest.raises(DataError, match="'a' has a different value in nearly every row"):
+        Encoding.learn(frame, "T", {"a": "category"})
 
 
 def test_levels_and_gaps_stay_0_and_1(frame, labels):

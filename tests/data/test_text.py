@@ -101,6 +101,7 @@ DATES = {
     "01/02/2020 03/02/2020": None,  # of which form?
     "01/31/2020 31/01/2020": None,
     "2020-01-31 2020-02-30": None,
+    "Ulm Bonn": None,
 }
 
 
@@ -159,8 +160,11 @@ def test_all_bad_columns_are_told_at_once(tmp_path):
     found = frame(tmp_path / "a.csv", text, kinds="a=category", missing="x!")
     assert found["a"].tolist()[59:61] == ["59", "abc"]
     assert np.isnan(found["c"][7])
+    days = "".join(f"2020-01-{1 + n % 28:02d},{n}\n" for n in range(99))
+    with pytest.raises(DataError, match=r"line 100 .*'2020-01-32' is no date"):
+        frame(tmp_path / "a.csv", days + "2020-01-32,0\n")
     mixed = "".join(f"{n % 5 or 'low'},{n}\n" for n in range(100))
-    assert frame(tmp_path / "a.csv", mixed).dtypes.tolist() == ["str"]  # a word in each five
+    assert frame(tmp_path / "a.csv", mixed).dtypes.tolist() == ["string"]  # a word in each five
 
 
 HEADERS: dict[str, tuple[Any, str]] = {
