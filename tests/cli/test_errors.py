@@ -253,10 +253,6 @@ def test_overwritten(trained, files, invoke, tmp_path, last_json):
     shutil.copytree(run, run / "tuning")
     arguments = ("--n-active", 20, "--quiet", "--out", run)
     one_line(invoke("train", data, *arguments, "--overwrite", "--resume", code=2), "only one of")
-    one_line(
-        invoke("train", data, *arguments, "--overwrite", "--tune", code=2),
-        ".* with a search for the kernel",
-    )
     record = last_json(invoke("train", data, *arguments, "--overwrite", "--json").stdout)
     assert record["n_active"] == len(sparsegp.load(run).rows) == 20
     assert sorted(path.name for path in (run / "tuning").iterdir()) == ["lock", "mine.txt"]

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import sparsegp
-from tests.processes import checkpoints
+from tests.processes import KERNEL, checkpoints
 
 N_ACTIVE = 90
-TRAIN = ("--n-active", N_ACTIVE, "--checkpoint-every", 5, "--no-lazy", "--lookahead", 1)
+TRAIN = ("--n-active", N_ACTIVE, "--checkpoint-every", 5, "--no-lazy", "--lookahead", 1, *KERNEL)
 
 
 @pytest.fixture(scope="module")

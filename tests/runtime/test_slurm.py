@@ -12,7 +12,7 @@ import yaml
 import sparsegp
 from sparsegp.data import open_dataset
 from sparsegp.runtime import open_runtime
-from tests.processes import ROOT, environment, wait_until
+from tests.processes import KERNEL, ROOT, environment, wait_until
 from tests.runtime.blocks import Tally
 from tests.runtime.slurm import AVAILABLE, ask, one_node_slurm
 
@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 RUN = ["--panel", "1", "--no-lazy", "--posterior", "adf", "--quiet", "--checkpoint-every", "50"]
-RUN += ["--n-nodes", "60", "--n-active", "250"]
+RUN += ["--n-nodes", "60", "--n-active", "250", *KERNEL]
 
 ENDS = {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL"}
 SIZES = {
