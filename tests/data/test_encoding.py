@@ -13,7 +13,7 @@ import sparsegp
 from sparsegp.cli.program import program
 from sparsegp.cli.tables import relevances
 from sparsegp.data import Encoding, table_from_frame
-from sparsegp.errors import DataError
+from sparsegp.errors import DataError, SettingsError
 
 N = 600
 
@@ -91,6 +91,14 @@ def test_a_model_knows_its_columns(frame, labels, tmp_path):
     np.testing.assert_allclose(again.predict_proba(lazy).compute(), expected, rtol=1e-12)
     found = sparsegp.train(lazy, labels, **settings)
     np.testing.assert_array_equal(found.predict_proba(frame), expected)
+    with pytest.raises(SettingsError, match="other settings or data"):
+        sparsegp.train(
+            frame.replace({"city": {"Rome": "Bari"}}),
+            labels,
+            out=tmp_path / "run",
+            resume=True,
+            **settings,
+        )
     shown = CliRunner().invoke(program, ["inspect", str(tmp_path / "run")]).output
     for line in (
         r"age +number +3\.33 %",

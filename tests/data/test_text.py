@@ -252,10 +252,11 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
     age = rng.integers(18, 90, n)
     y = np.where((age > 50) ^ (city == "Ulm"), "yes", "no")
     rows = pd.DataFrame({"id": [f"k{i}" for i in range(n)], "age": age, "city": city, "y": y})
+    rows.insert(1, "zip", rng.choice(["007", "7", "07"], n))
     rows.loc[5, "age"] = None
     monkeypatch.chdir(tmp_path)
     rows.to_csv("train.csv.gz", index=False)
-    rows.drop(columns="y")[["city", "id", "age"]].to_csv("new.csv", index=False, sep=";")
+    rows.drop(columns="y")[["city", "zip", "id", "age"]].to_csv("new.csv", index=False, sep=";")
     rows.to_parquet("new.parquet")
 
     def run(*words: Any, text: str | None = None) -> str:
@@ -264,7 +265,8 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
         return done.stdout
 
     ids = ["--id-column", "id"]
-    run("train", "train.csv.gz", *ids, "--n-active", 20, "--out", "r", "--quiet")
+    options = [*ids, "--n-active", 20, "--out", "r", "--quiet"]
+    run("train", "train.csv.gz", "--kinds", "zip=category", *options)
     found = run("predict", "r", "train.csv.gz", *ids, "--out", "-")
     assert found.splitlines()[0] == "row,id,label,p_no,p_yes"
     assert found.splitlines()[8].startswith("7,k7,")
