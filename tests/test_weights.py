@@ -79,6 +79,18 @@ def test_all_weights_times_two_are_all_rows_twice(digits):
     same(train(X, y, sample_weight=2 * w), twice, X[:30])
 
 
+def test_the_objective_is_that_of_the_model(digits):
+    """Heavy rows leave the stub as it is, also where it is a single tile."""
+    X, y, _ = digits
+    for weight in (1.0, 100.0):
+        how = {"calibration": "none", "sample_weight": np.full(N, weight)}
+        model = train(X, y, **how)
+        mean = model.latent_mean_and_variance(X)[0]
+        log_z = model.likelihood.log_z(mean, np.zeros((N, 1)), y).sum()
+        found = model.weights.report["objective"] / weight
+        assert log_z > found  # the rest is the penalty
+
+
 def test_weights_of_classes(digits):
     X, y, w = digits
     count = np.bincount(y, w)
@@ -228,10 +240,14 @@ def test_large_tables_keep_their_order(digits, monkeypatch):
     ("weights", "message"),
     [
         (np.ones(3), "one weight; X has 400 rows and weights of shape .3,."),
-        (np.where(np.arange(N) == 7, -1.5, 1.0), "not negative; X has -1.5 in row 7"),
+        (np.where(np.arange(N) == 7, -1.5, 1.0), "not negative.* X has -1.5 in row 7"),
         (np.where(np.arange(N) == 8, np.nan, 1.0), "must be finite.* X has nan in row 8"),
         (np.zeros(N), "weights must not be zero in all rows"),
         (["heavy"] * N, "weights must be numbers"),
+        (np.ones(N) * 1j, "weights must be numbers"),
+        (np.ma.masked_equal(np.arange(N), 3), "weights must be numbers"),
+        (np.full(N, 1e300), "from 1e-06 to 1e.06, where 1 is a row; X has 1e.300 in row 0"),
+        (np.full(N, 1e-310), "X has 1e-310 in row 0"),
     ],
 )
 def test_what_is_no_weight_is_refused(digits, weights, message):
@@ -249,6 +265,8 @@ def test_what_is_no_weight_is_refused(digits, weights, message):
         ({"sample_weight": np.ones(N), "method": "ep"}, SettingsError, "weights of rows are for"),
         ({"sample_weight": [1, 0] * 200, "learn": "evidence", "sites": "moments"}, SettingsError,
          "with learn=none"),
+        ({"sample_weight": np.full(N, 1e-6), "sites": "moments", "likelihood": "softmax",
+          "active_per_class": True, "epsilon": 1.0}, SettingsError, "no row can be included"),
     ],
 )  # fmt: skip
 def test_what_cannot_heed_weights_refuses_them(digits, settings, error, message):

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+WEIGHTS = 1e-6, 1e6
+"""The least and the largest weight of a row: beyond, sums over rows lose the others' digits."""
+
+
 @dataclass(frozen=True)
 class Table:
     """Inputs and labels of one sample.
@@ -279,6 +283,8 @@ def require_two_dimensions(X: Any, source: str) -> None:
 def _weights(given: Any, n: int, source: str) -> Doubles:
     """Return weights of n rows as doubles, checked."""
     try:
+        if np.ma.is_masked(given) or np.iscomplexobj(given):
+            raise TypeError
         weights = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
         raise DataError(f"weights must be numbers; those of {source} are {quoted(given)}") from None
@@ -287,11 +293,13 @@ def _weights(given: Any, n: int, source: str) -> Doubles:
             f"every row needs one weight; {source} has {n} rows and weights of shape "
             f"{weights.shape}"
         )
-    bad = ~((weights >= 0.0) & (weights < np.inf))
+    least, most = WEIGHTS
+    bad = ~((weights == 0.0) | (weights >= least) & (weights <= most))
     if bad.any():
         row = int(bad.argmax())
         raise DataError(
-            f"weights must be finite and not negative; {source} has {weights[row]} in row {row}"
+            f"weights must be finite and not negative, and those above zero from {least:g} to "
+            f"{most:g}, where 1 is a row; {source} has {weights[row]} in row {row}"
         )
     return weights
 
