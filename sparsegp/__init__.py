@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sparsegp.fit import Training as Training
     from sparsegp.fit import train as train
     from sparsegp.fit.tune import tune as tune
+    from sparsegp.fit.update import update as update
     from sparsegp.model import Model as Model
     from sparsegp.model import load as load
 
@@ -30,6 +31,7 @@ _HOMES = {
     "Training": "sparsegp.fit",
     "train": "sparsegp.fit",
     "tune": "sparsegp.fit.tune",
+    "update": "sparsegp.fit.update",
     "virtual_rows": "sparsegp.data.virtual",
 }
 
@@ -46,6 +48,7 @@ __all__ = [
     "soft_labels",
     "train",
     "tune",
+    "update",
     "virtual_rows",
 ]
 

@@ -76,7 +76,7 @@ def predict(
     if model.is_regression and (named := shared.given(of_classes, of_classes)):
         raise SettingsError(f"{shared.in_words(named)} is for classifiers; leave it out")
     if data == "-":
-        source, tables = STANDARD_INPUT, tables_from(sys.stdin, model, columns)
+        source, tables = STANDARD_INPUT, tables_from(sys.stdin.buffer, model, columns)
     else:
         table = table_for(model, data, columns, labels=False)
         source, tables = table.source, iter([table])

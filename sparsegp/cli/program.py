@@ -24,6 +24,7 @@ from sparsegp.cli.options import as_typed
 from sparsegp.cli.predict import predict
 from sparsegp.cli.train import train
 from sparsegp.cli.tune import tune
+from sparsegp.cli.update import update
 from sparsegp.errors import Interrupted, SparseGPError, visible
 
 FAILED, KILLED = 2, 130
@@ -96,7 +97,7 @@ def _give_up_output() -> None:
 
 @click.group(
     cls=Program,
-    commands=[train, tune, predict, evaluate, explain, inspect, estimate],
+    commands=[train, tune, update, predict, evaluate, explain, inspect, estimate],
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done, 2 error, 75 stopped on request (go on by --resume), 130 "

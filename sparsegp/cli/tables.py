@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from sparsegp.data import (
     without_weights,
 )
 from sparsegp.data.readers.columns import Columns
-from sparsegp.data.readers.layout import layout_of
+from sparsegp.data.readers.layout import LAST_RESORT, EncodingError, layout_of
 from sparsegp.errors import DataError
 from sparsegp.model import Model
 from sparsegp.report import Evaluation, RegressionEvaluation, evaluate, evaluate_regression
@@ -53,9 +53,9 @@ def training_tables(
     return train, other.test or other.train
 
 
-def weighed(table: Table, column: str | None) -> Table:
+def weighed(table: Table, weight_column: str | None = None) -> Table:
     """Return the table with a column as weights of its rows and no input, if one is named."""
-    return table if column is None else without_weights(table, column)
+    return table if weight_column is None else without_weights(table, weight_column)
 
 
 def table_for(model: Model, source: str, columns: Mapping[str, Any], labels: bool = True) -> Table:
@@ -74,6 +74,11 @@ def table_for(model: Model, source: str, columns: Mapping[str, Any], labels: boo
     return table
 
 
+def rows_to_learn(model: Model, source: str, columns: Mapping[str, Any]) -> Table:
+    """Return rows that a model is to learn from: the training part where there are two."""
+    return for_model(model, open_dataset(source, **known_of(model), **columns).train)
+
+
 def known_of(model: Model) -> dict[str, Any]:
     """Return what a model knows of the columns of its rows, see `Columns`."""
     known = {"n_features": model.n_features, "names": model.inputs, "known": model.label}
@@ -88,7 +93,7 @@ def for_model(model: Model, table: Table) -> Table:
     return table.encoded(model.encoding).select(model.names)
 
 
-def tables_from(file: TextIO, model: Model, columns: Mapping[str, Any]) -> Iterator[Table]:
+def tables_from(file: BinaryIO, model: Model, columns: Mapping[str, Any]) -> Iterator[Table]:
     """Yield the rows of a text without an end, a table for every `LINES` of them.
 
     The layout is that of the first of them.
@@ -98,40 +103,33 @@ def tables_from(file: TextIO, model: Model, columns: Mapping[str, Any]) -> Itera
     DataError
         As `table_for`.
     """
-    head, lines_before, rows_before = "", 0, 0
+    head, lines_before, rows_before = b"", 0, 0
     with TemporaryDirectory(prefix="sparsegp-") as folder:
         path = Path(folder, "rows.csv")
-        for lines in _pieces(file, columns.get("encoding")):
-            path.write_text(head + "".join(lines), encoding="utf-8", newline="")
-            before = (lines_before - bool(head), rows_before)
-            given = {**columns, "encoding": "utf-8", "before": before}
+        while lines := list(islice(file, LINES)):
+            while sum(line.count(b'"') for line in lines) % 2 and (more := file.readline()):
+                lines.append(more)  # of a row with line breaks in it
+            path.write_bytes(head + b"".join(lines))
+            given = {**columns, "before": (lines_before - bool(head), rows_before)}
             try:
                 if not rows_before:
-                    found = layout_of(str(path), Columns.of(**known_of(model), **given))
-                    columns = {**columns, **found.given}
-                    given |= columns | {"encoding": "utf-8"}
-                table = table_for(model, str(path), given, labels=False)
+                    columns = {**columns, **_layout(str(path), {**known_of(model), **given})}
+                table = table_for(model, str(path), {**given, **columns}, labels=False)
             except DataError as error:
                 raise DataError(str(error).replace(str(path), STANDARD_INPUT)) from None
-            if not rows_before and columns["header"]:
-                head = lines[0]
+            head = lines[0] if not rows_before and columns["header"] else head
             lines_before, rows_before = lines_before + len(lines), rows_before + table.X.shape[0]
             yield replace(table, source=STANDARD_INPUT)
     if not rows_before:
         raise DataError(f"{STANDARD_INPUT} is empty")
 
 
-def _pieces(file: TextIO, encoding: str | None) -> Iterator[list[str]]:
-    """Yield some thousand lines of a text after the other, and no row in parts."""
+def _layout(path: str, known: Mapping[str, Any]) -> dict[str, Any]:
+    columns = Columns.of(**known)
     try:
-        if encoding is not None:
-            file.reconfigure(encoding=encoding)  # type: ignore[attr-defined]
-        while lines := list(islice(file, LINES)):
-            while sum(line.count('"') for line in lines) % 2 and (more := next(file, "")):
-                lines.append(more)
-            yield lines
-    except (UnicodeDecodeError, LookupError) as error:
-        raise DataError(f"{STANDARD_INPUT} is no text: {error}; give its `encoding`") from None
+        return layout_of(path, columns).given
+    except EncodingError:
+        return layout_of(path, columns, LAST_RESORT).given
 
 
 def batches(table: Table) -> Iterator[tuple[Any, dict[str, Any]]]:

@@ -62,7 +62,8 @@ def tune(
     with TerminalProgress(quiet=quiet) as progress:
         progress.begin("read")
         table, _ = training_tables(data, None, layout)
-        table = weighed(table, options["weight_column"])
+        weighing = shared.given(options, ("weight_column",))
+        table = weighed(table, **weighing)
         progress.begin("prepare")
         run: dict[str, Any] = {"out": directory, "resume": resume, "progress": progress}
         with open_runtime(**place) as runtime:
@@ -74,7 +75,7 @@ def tune(
         "columns": int(table.X.shape[1]),
         **tuned.to_json(),
         "run": str(folder_of(directory)),
-        "train": train_command(data, {**layout, **settings, **tuned.chosen}),
+        "train": train_command(data, {**layout, **weighing, **settings, **tuned.chosen}),
         "seconds": progress.seconds,
     }
     rows, columns = plural(record["rows"], "row"), plural(record["columns"], "column")
@@ -96,6 +97,7 @@ def tune(
 def train_command(data: str, given: Mapping[str, Any]) -> str:
     """Return the command line that trains with some options of columns and settings."""
     words, known = ["sparsegp", "train", data], {*shared.COLUMNS, *shared.SPARSE_SETTINGS}
+    known.add("weight_column")
     params = click.get_current_context().command.params
     for option in sorted(params, key=lambda option: option.name in shared.SPARSE_SETTINGS):
         if option.name in known and option.name in given:

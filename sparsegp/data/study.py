@@ -1,5 +1,6 @@
 """One pass over the training rows of a data frame: what its columns hold, and which are unfit."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +8,6 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from sparsegp.data import kinds as values
 from sparsegp.data.encoding import DROP, KINDS, MISSING, RARE, Column, refuse, unreadable
@@ -27,6 +27,8 @@ WORDS, REPEATS = 6, 10
 """Words of a level, on average, and rows of each: longer ones that are rarer are free text."""
 DRAWN = 10_000
 """Rows of which medians are taken."""
+ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d.*)?")
+"""Words that are taken for dates."""
 
 
 @dataclass
@@ -84,8 +86,15 @@ def study(
     known = _kinds(frame, source, kinds, scheduler)
     n = len(frame)
     drawn = np.sort(np.random.default_rng(n).choice(n, min(n, DRAWN), replace=False))
-    parts = frame.compute(_tallies, known, drawn, scheduler=scheduler)
-    tallies = {name: reduce(Tally.__add__, (part[name] for part in parts)) for name in known}
+
+    def tallied(some: Mapping[str, str]) -> dict[str, Tally]:
+        parts = frame.compute(_tallies, some, drawn, scheduler=scheduler)
+        return {name: reduce(Tally.__add__, (part[name] for part in parts)) for name in some}
+
+    tallies = tallied(known)
+    words = (name for name, kind in known.items() if kind == "category" and name not in kinds)
+    if dates := {name: "date" for name in words if _are_dates(tallies[name])}:
+        known, tallies = known | dates, tallies | tallied(dates)
     refuse([fault for name in known if (fault := _fault(name, known[name], tallies[name]))], source)
     columns = tuple(_column(name, known[name], tallies[name]) for name in known)
     if not any(column.parts for column in columns):
@@ -159,6 +168,13 @@ def _tally(series: Any, kind: str, start: int, rows: Integers) -> Tally:
     return tally
 
 
+def _are_dates(tally: Tally) -> bool:
+    """Return whether all words of a column are dates, year first."""
+    if tally.levels is None:
+        return tally.first is not None and bool(ISO_DATE.fullmatch(str(tally.first[1])))
+    return bool(tally.levels) and all(map(ISO_DATE.fullmatch, tally.levels))
+
+
 def _bounded(levels: Counter[str]) -> Counter[str] | None:
     return levels if len(levels) <= MOST_LEVELS else None
 
@@ -177,9 +193,10 @@ def _fault(name: str, kind: str, tally: Tally) -> str:
         )
     levels, n = tally.levels, tally.n - tally.missing
     if levels is None or (len(levels) > MOST and 2 * len(levels) > n):
-        is_date = np.isfinite(values.dates(pd.Series([value]))).all()
-        remedy = "name its kind, date" if is_date else "drop it, or name it as the id column"
-        return f"{quoted(name)} has a different value in nearly every row, {such}: {remedy}"
+        return (
+            f"{quoted(name)} has a different value in nearly every row, {such}: drop it, or name "
+            "it as the id column"
+        )
     words = sum(len(level.split()) for level in levels) / max(len(levels), 1)
     if words >= WORDS and len(levels) > MOST and REPEATS * len(levels) > n:
         return f"{quoted(name)} is free text, {such}: drop it, or turn it into numbers first"

@@ -344,4 +344,4 @@ class SparseEstimator(GPEstimator):
         KeyboardInterrupt
             As for all estimators.
         """
-        return self._fit(X, y, sample_weight, merge=not is_lazy(X))
+        return self._fit(X, y, sample_weight, merge=True)

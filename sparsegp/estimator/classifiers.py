@@ -95,8 +95,7 @@ class SparseGPClassifier(SparseEstimator, Classifier):
     rows are active where they are fewer than `n_active`. NumPy arrays and data frames give NumPy
     arrays; dask arrays and dask data frames are fitted block by block and give lazy dask arrays.
 
-    Copies of a row with the same label are merged into one row of their number as weight, unless
-    rows are dask collections without weights.
+    Copies of a row with the same label are merged into one row of their number as weight.
 
     Examples
     --------

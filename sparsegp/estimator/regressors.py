@@ -79,7 +79,7 @@ class SparseGPRegressor(SparseEstimator, Regressor):
 
     NumPy arrays and data frames give NumPy arrays; dask arrays and dask data frames are fitted
     block by block and give lazy dask arrays. Copies of a row with the same label are merged into
-    one row of their number as weight, unless rows are dask collections without weights.
+    one row of their number as weight.
 
     Examples
     --------

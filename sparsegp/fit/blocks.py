@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -28,7 +28,7 @@ from sparsegp.runtime.base import Message
 from sparsegp.runtime.scratch import zeros_in_file
 from sparsegp.settings import TrainSettings
 from sparsegp.state import require_shapes
-from sparsegp.types import Booleans, Doubles
+from sparsegp.types import Booleans, Doubles, Integers
 
 if TYPE_CHECKING:
     import dask.array as da
@@ -47,6 +47,9 @@ class SparseRun(Run[SparseModel]):
         not depend on it.
     scratch : str, optional
         Directory for files that hold scaled inputs and stub matrices instead of memory.
+    first : Integers (m,), optional
+        Rows that are included before all others, in this order; they and their copies do not serve
+        for validation.
     knows_limits : bool
         Whether the model is to know how new a row is, and label sets.
 
@@ -81,6 +84,7 @@ class SparseRun(Run[SparseModel]):
     settings: TrainSettings
     block_rows: int | None = None
     scratch: str | None = None
+    first: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     knows_limits: bool = True
 
     def __post_init__(self, rows: Table | Prepared, held_out: Table | None) -> None:
@@ -94,6 +98,8 @@ class SparseRun(Run[SparseModel]):
         self.n_rows, self.precision, self.tolerance = n, settings.dtype, settings.tolerance
         self.calibrate = settings.keeps_validation_rows
         self.validation = choose_validation_rows(n, settings, data.train.origin)
+        family = np.arange(n) if data.train.origin is None else data.train.origin
+        self.validation &= ~np.isin(family, family[self.first])
         self.folds = choose_folds(data.target, settings, data.train.origin)
         self.total, self.validation_weights = float(n), cast("Doubles | float", 1.0)
         if weights is not None:
@@ -133,6 +139,13 @@ class SparseRun(Run[SparseModel]):
         where |= memory.where(rows, self.runtime)
         shape = memory.shape_of(rows, held_out, n_classes, self.settings, **where)
         memory.check(shape, self.runtime)
+
+    def identity(self) -> dict[str, dict[str, Any]]:
+        """Return settings and data, and which rows come first."""
+        known = super().identity()
+        if len(self.first):
+            known["data"] |= {"first": self.first.tolist()}
+        return known
 
     # -- blocks ------------------------------------------------------------------------------------
 
@@ -263,7 +276,7 @@ class SparseRun(Run[SparseModel]):
         selection = (
             PairSelection(self.runtime, of, active)
             if isinstance(active, PairSet)
-            else Selection(self.runtime, of, order, active, self.n_rows)
+            else Selection(self.runtime, of, order, active, self.n_rows, self.first)
         )
         while (count := len(active)) < self.n_active:
             if isinstance(selection, Selection):

@@ -13,10 +13,10 @@ from sparsegp.learning.metric import MOST_COLUMNS, NONE, Metric, average_outer_p
 from sparsegp.model import SparseModel
 from sparsegp.progress import Progress
 from sparsegp.settings import TrainSettings
-from sparsegp.types import Booleans, Doubles, Floats, Integers, Labels
+from sparsegp.types import Booleans, Doubles, Floats, Labels
 
-ROWS, ACTIVE, SLOPE_ROWS = 3000, 300, 2000
-"""Of the small fits, at most: rows, active rows, and rows at which slopes are taken."""
+ROWS, ACTIVE = 5000, 500
+"""Of the small fits, at most: rows, and active ones."""
 
 Fit = Callable[[Floats, Any, TrainSettings, Labels, Numbers | None, Doubles | None], SparseModel]
 """From scaled rows, their targets and settings, what these stand for, and weights, to a model."""
@@ -57,11 +57,13 @@ def learn_metric(
         raise SettingsError(
             f"metric=full is for at most {MOST_COLUMNS} columns, found {p}; leave it out"
         )
-    rows = _draw(validation, settings.seed)
+    others = np.flatnonzero(~validation)
+    drawn = np.random.default_rng([settings.seed, len(validation), ROWS]).permutation(len(others))
+    rows = others[np.sort(drawn[:ROWS])]
     X: Any = data.train.X[rows]  # in memory already, in a trial
     x = data.scaling.apply(X.compute(scheduler=scheduler) if hasattr(X, "dask") else X)
     covariance = np.atleast_2d(np.cov(x, rowvar=False))
-    target, small = data.target[rows], _small(settings, data, len(rows))
+    target, small = data.target[rows], _small(settings, len(rows))
     weights = None if data.train.weights is None else data.train.weights[rows]
     mixing = np.eye(p)
     progress.start(metric.rounds, "rounds", "metric")
@@ -69,8 +71,7 @@ def learn_metric(
         mixed = replace(unscaled(p), mixing=mixing).apply(x, settings.dtype)
         posterior = fit(mixed, target, small, data.classes, data.numbers, weights).posterior
         parts = list(zip(posterior.kernels, posterior.x, posterior.weights, strict=True))
-        slopes = average_outer_product(parts, mixed[:SLOPE_ROWS].astype(np.float64))
-        mixing = metric.next(mixing, slopes, covariance)
+        mixing = metric.next(mixing, average_outer_product(parts, mixed), covariance)
         progress.update(done + 1)
     progress.finish()
     return mixing
@@ -81,22 +82,8 @@ def unscaled(p: int) -> Scaling:
     return Scaling(np.zeros(p), np.ones(p), "none")
 
 
-def _draw(validation: Booleans, seed: int) -> Integers:
-    """Return some rows that do not judge, in random order."""
-    others = np.flatnonzero(~validation)
-    permuted = np.random.default_rng([seed, len(validation), ROWS]).permutation(len(others))
-    return others[permuted[:ROWS]]
-
-
-def _small(settings: TrainSettings, data: Prepared, n: int) -> TrainSettings:
+def _small(settings: TrainSettings, n: int) -> TrainSettings:
     """Return the settings of the fits to n rows."""
-    n_latent = settings.start_likelihood(len(data.classes)).n_latent(len(data.classes))
-    kernels = settings.kernels(n_latent, data.scaled_variances)
     most = min(ACTIVE, settings.n_active or ACTIVE)
-    wanted = replace(settings, metric=NONE, n_active=most, stub_entries=None)
-    return replace(
-        wanted,
-        kernel="; ".join(map(str, kernels[: len(kernels) if settings.kernel_per_class else 1])),
-        n_active=min(most, n - wanted.n_validation(n)),
-        report_every=most,
-    )
+    small = replace(settings, metric=NONE, n_active=most, report_every=most, stub_entries=None)
+    return replace(small, n_active=min(most, n - small.n_validation(n)))

@@ -1,6 +1,7 @@
 """From tables to what a fit needs: class codes, statistics, scaling, validation rows."""
 
 import hashlib
+import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -75,6 +76,8 @@ class Prepared:
             digest.update(self.train.weights.tobytes())
         for values in (self.summary.low, self.summary.high, self.summary.mean):
             digest.update(np.asarray(values).tobytes())
+        if self.train.encoding is not None:
+            digest.update(json.dumps(self.train.encoding.to_json()).encode())
         return {
             "rows": self.summary.n,
             "columns": self.summary.p,

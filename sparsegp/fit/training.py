@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp.data import Numbers, Summary, Table
-from sparsegp.errors import SettingsError
+from sparsegp.errors import NumericalError
 from sparsegp.fit.blocks import SparseRun
 from sparsegp.fit.learning import learn
 from sparsegp.fit.metric import learn_metric, unscaled
@@ -34,7 +34,7 @@ class Training(SparseRun):
 
     def build(self) -> None:
         """Learn the metric, if the settings ask for one, and build the row blocks."""
-        if self.settings.metric != NONE:
+        if self.settings.metric != NONE and self.data.scaling.mixing is None:
             scaling = replace(self.data.scaling, mixing=self._mixing())
             self.data = replace(self.data, scaling=scaling)
         super().build()
@@ -81,10 +81,10 @@ class Training(SparseRun):
             if count % every == 0 or count == self.n_active:
                 self._add_to_history()
             self.progress.update(count)
-        if len(self.active) == 0:
-            raise SettingsError(
-                f"no row can be included: all sites have a precision of {self.settings.epsilon:g} "
-                "or less; lower epsilon, or multiply the weights"
+        if not len(self.active):
+            raise NumericalError(
+                f"no row has a site of precision above {self.settings.epsilon:g} to be included "
+                "by; use another kernel, a smaller `epsilon` or larger weights of rows"
             )
         if len(self.active) < self.n_active:
             self.progress.message(
@@ -160,7 +160,7 @@ class Training(SparseRun):
 
         Those that are active are judged by the other active rows of their class.
         """
-        shares = prior_shares(model.spans, x, model.predicted_codes(x))
+        shares = prior_shares(model.spans, x, model.likeliest(x))
         rows = self.active.rows
         for span in model.spans:
             _, places, own = np.intersect1d(drawn, rows[span.places], return_indices=True)
@@ -185,7 +185,7 @@ def fit_rows(
     target : array (n,)
         Class codes, or standardised numbers.
     settings : TrainSettings
-        With a kernel that is complete.
+        Length scales that are left out follow from X.
     classes, numbers
         See `Prepared`.
     weights : Doubles (n,), optional
@@ -196,7 +196,7 @@ def fit_rows(
         train=Table(X, None, "", weights=weights),  # type: ignore[arg-type] # in memory, and scaled
         classes=classes,
         target=target,
-        summary=Summary(n, p, none, none, none, none, whole=False),
+        summary=Summary(n, p, none, none, none, X.var(axis=0, dtype=np.float64), whole=False),
         scaling=unscaled(p),
         numbers=numbers,
     )

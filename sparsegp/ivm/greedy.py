@@ -112,6 +112,9 @@ class Selection:
         Empty, or what a checkpoint held.
     n_rows : int
         Rows in all blocks.
+    first : Integers (m,), optional
+        Rows that come before all others, in this order, whatever they score; only those whose
+        sites are silent are left out.
     """
 
     def __init__(
@@ -121,15 +124,22 @@ class Selection:
         order: Order,
         active: ActiveSet,
         n_rows: int = 0,
+        first: Integers | None = None,
     ) -> None:
         self.blocks, self.settings, self.order, self.active = blocks, settings, order, active
         self.n_candidates = order.pool_size(settings.criterion.static, n_rows)
         self._best: list[tuple[Integers, Doubles]] | None = None
+        first = np.empty(0, dtype=np.int64) if first is None else first
+        known = np.flatnonzero(np.isin(first, active.rows))
+        self._waiting = first[known.max(initial=-1) + 1 :]
 
     def round(self, stop: int) -> bool:
         """Include the next batch, up to `stop` rows in all; return whether there was one."""
         settings, order, active = self.settings, self.order, self.active
         room = make_room(self.blocks, settings, active, len(settings.kernels))
+        if len(self._waiting):
+            self._follow(min(order.slots, stop - len(active), room - len(active)))
+            return True
         pool = self._pool()
         wanted = min(order.slots, stop - len(active), room - len(active))
         batch = pool.take_diverse(wanted) if order.panel > 1 else pool.take_best(wanted)
@@ -149,12 +159,25 @@ class Selection:
         """Ask for candidates anew: the scores have changed."""
         self._best = None
 
+    def _follow(self, count: int) -> None:
+        """Include the next `count` of the rows that come first."""
+        some, self._waiting = np.split(self._waiting, [count])
+        batch = self._offered(some, -np.arange(len(some), dtype=np.float64)).take_all()
+        if batch.count:
+            self.blocks.map_blocks("include", batch)
+            self.active.included.append(batch)
+        self.forget()
+
     def _pool(self) -> Pool:
         """Return the best rows of all blocks."""
-        count, settings = self.n_candidates, self.settings
+        count = self.n_candidates
         best = self._best or self.blocks.map_blocks("advance", None, len(self.active), count)
         rows, scores = (np.concatenate(parts) for parts in zip(*best, strict=True))
         order = np.lexsort((rows, -scores))[:count]
-        candidates = merge(self.blocks.map_blocks("gather", rows[order], scores[order]))
+        return self._offered(rows[order], scores[order])
+
+    def _offered(self, rows: Integers, scores: Doubles) -> Pool:
+        """Return a pool of some rows, the best first."""
+        candidates, settings = merge(self.blocks.map_blocks("gather", rows, scores)), self.settings
         slots = self.order.slots
         return Pool(candidates, settings.kernels, settings.rule, settings.criterion, slots)

@@ -91,6 +91,12 @@ class Pool:
             self._include(pivot, float(self.candidates.score[pivot]))
         return self._batch()
 
+    def take_all(self) -> Inclusions:
+        """Return a batch of all candidates in their order, but those whose sites are silent."""
+        for index, score in enumerate(self.candidates.score.tolist()):
+            self._include(index, score)
+        return self._batch()
+
     def _include(self, i: int, score: float) -> None:
         """Include candidate i (GR eq. 5.1-5.4, SLH appendix C.1, on the rows of the pool)."""
         j, own = len(self.picked), self._marginals().take(np.array([i]))

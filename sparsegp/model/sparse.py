@@ -75,12 +75,15 @@ class SparseModel(Model):
         with single_threaded_blas():
             return spans_of(self.active, len(self.classes))
 
-    def predicted_codes(self, x: Doubles) -> Integers:
-        """Return the codes of the most probable classes of scaled rows x (n, p), (n,)."""
-        if self.is_regression:
-            return np.zeros(len(x), np.int64)
-        logs = self.calibration.log_probabilities(self.likelihood, *self.posterior.latent(x))
-        return np.asarray(logs.argmax(axis=1))
+    def likeliest(self, x: Doubles) -> Integers:
+        """Return for scaled rows x (n, p) the code of the class of greatest latent mean, (n,).
+
+        With one latent value in all it is the most probable class, and 0 in a regression.
+        """
+        mean, variance = self.posterior.latent(x)
+        if self.n_latent == 1 and not self.is_regression:
+            mean = self.calibration.log_probabilities(self.likelihood, mean, variance)
+        return np.asarray(mean.argmax(axis=1))
 
     @property
     def _prior(self) -> ActiveRows:
@@ -119,7 +122,7 @@ class SparseModel(Model):
     def _novelty(self, X: Any) -> Doubles:
         assert self.shares is not None  # asked for before
         tiles = (self._scaled(X[start : start + MANY]) for start in range(0, len(X), MANY))
-        shares = [prior_shares(self.spans, x, self.predicted_codes(x)) for x in tiles]
+        shares = [prior_shares(self.spans, x, self.likeliest(x)) for x in tiles]
         return self.shares.below(np.concatenate(shares))[:, np.newaxis]
 
     def novelty(self, X: Any) -> Any:

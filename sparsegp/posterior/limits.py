@@ -31,17 +31,9 @@ from sparsegp.types import Booleans, Doubles, Integers
 class Span:
     """The active rows of one class, or all those of a regression.
 
-    Attributes
-    ----------
-    kernel : Kernel
-    places : Integers (d_c,)
-        Of these rows among the active ones.
-    x : Doubles (d_c, p)
-        Their scaled inputs.
-    precision : Doubles (d_c,)
-        Of their sites.
-    factor : Doubles (d_c, d_c)
-        L of their covariance with 1 / precision on the diagonal, L L^T.
+    Their `places` among the active rows (d_c,), their scaled inputs `x` (d_c, p), the `precision`
+    of their sites (d_c,), and the `factor` L of L L^T, their covariance with 1 / precision on the
+    diagonal.
     """
 
     kernel: Kernel
@@ -51,9 +43,9 @@ class Span:
     factor: Doubles
 
     def shares(self, x: Doubles) -> Doubles:
-        """Return the share of the prior variance that the sites leave, (n,).
+        """Return the share of the prior variance that the sites leave at scaled rows x (n, p).
 
-        That is 1 - |w|^2 / k(x, x) with w = L^-1 k(X_c, x), at scaled rows x (n, p).
+        That is 1 - |w|^2 / k(x, x), (n,), with w = L^-1 k(X_c, x).
         """
         prior = np.asarray(self.kernel.diag(x), np.float64)
         w = solve_lower(self.factor, np.asarray(self.kernel(self.x, x), np.float64))
@@ -72,29 +64,20 @@ class Span:
 
 def spans_of(active: ActiveRows, n_classes: int) -> list[Span]:
     """Return the span of every class, or the one of a regression, which has none."""
-    spans, each = [], len(active.kernels) > 1
+    spans = []
     for code in range(max(n_classes, 1)):
-        precision = active.precision[:, code if each else 0]
-        places = np.flatnonzero((precision > 0.0) & ((active.target == code) | (n_classes == 0)))
-        kernel, own = active.kernels[code if each else 0], precision[places]
-        x = np.asarray(active.x[places], np.float64)
-        covariance = np.asarray(kernel(x, x), np.float64) + np.diag(1.0 / own)
+        c = code if len(active.kernels) > 1 else 0
+        kernel, is_own = active.kernels[c], (active.target == code) | (n_classes == 0)
+        places = np.flatnonzero((active.precision[:, c] > 0.0) & is_own)
+        x, precision = np.asarray(active.x[places], np.float64), active.precision[places, c]
+        covariance = np.asarray(kernel(x, x), np.float64) + np.diag(1.0 / precision)
         factor = lower_cholesky(covariance, "the covariance of the active rows of a class")
-        spans.append(Span(kernel, places, x, own, factor))
+        spans.append(Span(kernel, places, x, precision, factor))
     return spans
 
 
 def prior_shares(spans: Sequence[Span], x: Doubles, codes: Integers) -> Doubles:
-    """Return the share of the prior variance that the active rows of its class leave at each row.
-
-    Parameters
-    ----------
-    spans : sequence of Span
-    x : Doubles (n, p)
-        Scaled inputs.
-    codes : Integers (n,)
-        Classes predicted for them; zeros in a regression.
-    """
+    """Return the shares left at scaled rows x (n, p) by the spans of their classes, codes (n,)."""
     shares = np.ones(len(x))
     for code, span in enumerate(spans):
         rows = np.flatnonzero(codes == code)
@@ -117,26 +100,13 @@ def masses_above(probabilities: Doubles) -> Doubles:
 
 
 def conformal_scores(log_probabilities: Doubles, codes: Integers) -> Quantiles:
-    """Return quantiles of the scores of rows that the probabilities were not learnt from.
-
-    Parameters
-    ----------
-    log_probabilities : Doubles (n, K)
-    codes : Integers (n,)
-    """
+    """Return quantiles of the scores of rows, by log probabilities (n, K) and true codes (n,)."""
     above = masses_above(np.exp(log_probabilities))
     return Quantiles.of(np.take_along_axis(above, codes[:, np.newaxis], axis=1)[:, 0])
 
 
 def label_sets(probabilities: Doubles, scores: Quantiles | None, coverage: float) -> Booleans:
     """Return which classes are in the sets that hold the true one with a probability, (n, K).
-
-    Parameters
-    ----------
-    probabilities : Doubles (n, K)
-    scores : Quantiles, optional
-        `conformal_scores`.
-    coverage : float
 
     Raises
     ------

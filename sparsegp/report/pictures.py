@@ -48,7 +48,7 @@ def evaluation_pictures(
     relevances : mapping, optional
         Of the columns by name, the largest first; may be empty.
     two : TwoClasses, optional
-        Figures of a positive class.
+        Figures of a positive class; there are no curves where all rows are of one.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def evaluation_pictures(
         draw["confusion"] = partial(_confusion, evaluation=evaluation)
     if relevances:
         draw["relevances"] = partial(_relevances, shares=relevances)
-    if two is not None:
+    if two is not None and np.isfinite(two.auc):
         draw["roc"] = partial(_roc, two=two)
         draw["precision-recall"] = partial(_precision_recall, two=two)
     return draw_all(draw, folder)

@@ -219,7 +219,7 @@ class TrainSettings(Settings):
         if self.metric != "none":
             return (
                 f"a search for the kernel chooses the metric too, got metric={self.metric}; leave "
-                "it out, or give a `kernel`"
+                "it out, or train with a `kernel`"
             )
         if self.stub_entries is not None:
             return (

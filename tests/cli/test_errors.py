@@ -154,7 +154,8 @@ def test_taken_directories(trained, files, invoke, tmp_path, untouched):
 
 def damage(file):
     content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
+    for place in range(len(content) // 2, len(content) // 2 + 200):  # more than a header
+        content[place] ^= 1
     file.write_bytes(content)
 
 

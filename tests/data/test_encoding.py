@@ -13,7 +13,7 @@ import sparsegp
 from sparsegp.cli.program import program
 from sparsegp.cli.tables import relevances
 from sparsegp.data import Encoding, table_from_frame
-from sparsegp.errors import DataError
+from sparsegp.errors import DataError, SettingsError
 
 N = 600
 
@@ -91,6 +91,14 @@ def test_a_model_knows_its_columns(frame, labels, tmp_path):
     np.testing.assert_allclose(again.predict_proba(lazy).compute(), expected, rtol=1e-12)
     found = sparsegp.train(lazy, labels, **settings)
     np.testing.assert_array_equal(found.predict_proba(frame), expected)
+    with pytest.raises(SettingsError, match="other settings or data"):
+        sparsegp.train(
+            frame.replace({"city": {"Rome": "Bari"}}),
+            labels,
+            out=tmp_path / "run",
+            resume=True,
+            **settings,
+        )
     shown = CliRunner().invoke(program, ["inspect", str(tmp_path / "run")]).output
     for line in (
         r"age +number +3\.33 %",
@@ -211,10 +219,16 @@ def test_what_columns_cannot_hold(values, kind, message):
         Encoding.learn(frame, "T", {"a": kind} if kind else None)
 
 
-def test_words_that_nearly_all_differ_are_taken_for_dates_if_they_are():
-    frame = pd.DataFrame({"a": DAYS.astype(str), "b": np.arange(60)})
-    with pytest.raises(DataError, match="such as '2020-01-01' in row 0: name its kind, date"):
+def test_words_that_are_dates_are_taken_for_them():
+    frame = pd.DataFrame({"a": [*DAYS[1:].astype(str), None], "b": np.arange(60)})
+    encoding = Encoding.learn(frame, "T")
+    assert encoding.columns[0].kind == "date"
+    assert Encoding.learn(dd.from_pandas(frame, npartitions=3), "T") == encoding
+    frame.loc[7, "a"] = "2020-13-01"
+    with pytest.raises(DataError, match="'a' has '2020-13-01' in row 7, where a date must be"):
         Encoding.learn(frame, "T")
+    with pytest.raises(DataError, match="'a' has a different value in nearly every row"):
+        Encoding.learn(frame, "T", {"a": "category"})
 
 
 def test_levels_and_gaps_stay_0_and_1(frame, labels):

@@ -101,6 +101,7 @@ DATES = {
     "01/02/2020 03/02/2020": None,  # of which form?
     "01/31/2020 31/01/2020": None,
     "2020-01-31 2020-02-30": None,
+    "Ulm Bonn": None,
 }
 
 
@@ -159,8 +160,11 @@ def test_all_bad_columns_are_told_at_once(tmp_path):
     found = frame(tmp_path / "a.csv", text, kinds="a=category", missing="x!")
     assert found["a"].tolist()[59:61] == ["59", "abc"]
     assert np.isnan(found["c"][7])
+    days = "".join(f"2020-01-{1 + n % 28:02d},{n}\n" for n in range(99))
+    with pytest.raises(DataError, match=r"line 100 .*'2020-01-32' is no date"):
+        frame(tmp_path / "a.csv", days + "2020-01-32,0\n")
     mixed = "".join(f"{n % 5 or 'low'},{n}\n" for n in range(100))
-    assert frame(tmp_path / "a.csv", mixed).dtypes.tolist() == ["str"]  # a word in each five
+    assert frame(tmp_path / "a.csv", mixed).dtypes.tolist() == ["string"]  # a word in each five
 
 
 HEADERS: dict[str, tuple[Any, str]] = {
@@ -248,10 +252,11 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
     age = rng.integers(18, 90, n)
     y = np.where((age > 50) ^ (city == "Ulm"), "yes", "no")
     rows = pd.DataFrame({"id": [f"k{i}" for i in range(n)], "age": age, "city": city, "y": y})
+    rows.insert(1, "zip", rng.choice(["007", "7", "07"], n))
     rows.loc[5, "age"] = None
     monkeypatch.chdir(tmp_path)
     rows.to_csv("train.csv.gz", index=False)
-    rows.drop(columns="y")[["city", "id", "age"]].to_csv("new.csv", index=False, sep=";")
+    rows.drop(columns="y")[["city", "zip", "id", "age"]].to_csv("new.csv", index=False, sep=";")
     rows.to_parquet("new.parquet")
 
     def run(*words: Any, text: str | None = None) -> str:
@@ -260,7 +265,8 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
         return done.stdout
 
     ids = ["--id-column", "id"]
-    run("train", "train.csv.gz", *ids, "--n-active", 20, "--out", "r", "--quiet")
+    options = [*ids, "--n-active", 20, "--out", "r", "--quiet"]
+    run("train", "train.csv.gz", "--kinds", "zip=category", *options)
     found = run("predict", "r", "train.csv.gz", *ids, "--out", "-")
     assert found.splitlines()[0] == "row,id,label,p_no,p_yes"
     assert found.splitlines()[8].startswith("7,k7,")

@@ -1,5 +1,6 @@
 """Runs with a metric: what it finds, and what it does not depend on."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import sparsegp
-from sparsegp.errors import SettingsError
+from sparsegp.errors import Interrupted, SettingsError
+from sparsegp.fit import training
 from sparsegp.types import Doubles, Integers
+from tests.runs import Stopper
 
 P = 6
 HOW: dict[str, Any] = {"kernel": "50*rbf", "n_active": 60, "runtime": "threads=1"}
@@ -76,6 +79,42 @@ def test_other_models_can_have_one(more: dict[str, Any], rows: tuple[Doubles, In
     model = sparsegp.train(X, y, **{**HOW, "metric": "full(1)", **more})
     assert model.relevances is not None
     assert set(np.argsort(-model.relevances)[:2]) == {0, 1}
+
+
+def test_a_resumed_run_has_the_matrix_of_its_checkpoint(
+    rows: tuple[Doubles, Integers], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another processor it could have other bits."""
+    how: dict[str, Any] = {**HOW, "metric": "full(1)", "out": tmp_path, "checkpoint_every": 16}
+    with pytest.raises(Interrupted):
+        sparsegp.train(*rows, **how, progress=Stopper(3))
+    monkeypatch.setattr(training, "learn_metric", None)
+    model, mixing = (
+        sparsegp.train(*rows, **how, resume=True),
+        sparsegp.load(tmp_path).scaling.mixing,
+    )
+    assert model.scaling.mixing is not None
+    assert_array_equal(model.scaling.mixing, mixing)
+
+
+@pytest.mark.slow
+def test_a_search_takes_a_metric_where_directions_matter(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    Q = np.linalg.qr(rng.normal(size=(8, 8)))[0]
+    Z, Z_new = rng.normal(size=(600, 8)), rng.normal(size=(1000, 8))
+    y, y_new = (z[:, 0] * z[:, 1] > 0 for z in (Z, Z_new))
+    how: dict[str, Any] = {"n_active": 150, "runtime": "threads=1"}
+    plain = sparsegp.train(Z @ Q, y, kernel="50*rbf + 50*matern52", **how)
+    model = sparsegp.train(Z @ Q, y, kernel="auto", **how)
+    assert model.settings["metric"] == "full"
+    errors = [np.mean(each.predict(Z_new @ Q) != y_new) for each in (plain, model)]
+    assert errors[1] < 0.5 * errors[0]
+    for reports in (5, 7, 9):
+        with suppress(Interrupted):
+            go_on: dict[str, Any] = {**how, "out": tmp_path, "resume": True}
+            sparsegp.train(Z @ Q, y, kernel="auto", **go_on, progress=Stopper(reports))
+    again = sparsegp.train(Z @ Q, y, kernel="auto", **go_on)
+    assert_array_equal(again.predict_proba(Z_new @ Q), model.predict_proba(Z_new @ Q))
 
 
 def test_many_columns_are_refused() -> None:

@@ -40,6 +40,7 @@ FORMATS: dict[str, list[Any]] = {
     "a-images-idx3-ubyte.gz": [partial(files.write_idx, X=X[:, :2], y=WHOLE)],
     "a.csv": [partial(files.write_text(mark), X=X, y=WORDS) for mark in [", ", ";", " "]],
     "a.svm": [partial(files.write_svmlight, X=X, y=WHOLE)],
+    "a.feather": [partial(files.write_feather, X=X, y=WORDS)],
     "a.parquet": [partial(files.write_parquet, X=X, y=WORDS)],
     "a.zarr": [partial(files.write_zarr, X=X, y=WHOLE, zarr_format=form) for form in (2, 3)],
 }

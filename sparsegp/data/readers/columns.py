@@ -198,13 +198,14 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
         others = [each for each in others if not names[each].startswith(UNNAMED)] or others
         label = others[0] if len(others) == 1 else None
     elif columns.n_features != len(rest):
-        if len(rest) < 2:
-            raise DataError(f"{source} has {len(rest)} column; inputs and labels are needed")
-        label = rest[-1]
+        label = rest[-1] if rest else None
     if wanted is not None:
         inputs = column_places(wanted, names, source)
     else:
         inputs = [each for each in rest if each != label]
+    if not inputs:
+        count = f"{len(names)} column{'s' if len(names) > 1 else ''}"
+        raise DataError(f"{source} has {count}, and none is left as an input")
     found = Places(inputs, label if columns.labels else None, ids, {}, named)
     for column, name in zip(inputs, found.called(names), strict=True):
         if name in columns.known_kinds:

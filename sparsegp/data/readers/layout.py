@@ -128,14 +128,14 @@ def layout_of(name: str, columns: Columns, encoding: str | None = None) -> Layou
         while (file.waiting < HEAD or file.lines < 2) and (text := file.read()):
             parts.append(text)
         head, cut = "".join(parts), bool(file.read(1))
-    if not head.strip():
-        raise DataError(f"{name} is empty")
     delimiter = columns.delimiter or _delimiter(head, cut, name)
     delimiter = SPELT.get(delimiter, delimiter)
     if len(delimiter) != 1 or delimiter in '\r\n"':
         raise DataError(f"`delimiter` must be one character, got {quoted(delimiter)}")
-    first, *rest = _head_rows(head, cut, delimiter, name, COMPARED)
-    fields = [field.strip() for field in first]
+    rows = _head_rows(head, cut, delimiter, name, COMPARED)
+    if not rows:
+        raise DataError(f"{name} is empty")
+    fields, rest = [field.strip() for field in rows[0]], rows[1:]
     decimal = columns.decimal or _decimal(rest, delimiter)
     if decimal not in {".", ","} or decimal == delimiter:
         raise DataError(f"`decimal` must be . or , and not the delimiter; got {quoted(decimal)}")

@@ -19,7 +19,7 @@ from sparsegp.data.readers.columns import (
     require_distinct,
     table_of,
 )
-from sparsegp.data.storage import opened, require_memory, size_of
+from sparsegp.data.storage import opened, require_memory
 from sparsegp.data.table import Dataset
 from sparsegp.errors import DataError
 
@@ -33,6 +33,7 @@ def read_parquet(name: str, columns: Columns) -> Dataset:
         names, places = _columns_of(file.schema_arrow, columns, name)
         features = [names[place] for place in places.inputs]
         others = [names[place] for place in places.others]
+        require_memory(8 * file.metadata.num_rows * len(others), name)
         beside = dict(_pandas(file.read(columns=others))) if others else {}
         empty = file.schema_arrow.empty_table().select(features)
         groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
@@ -56,13 +57,17 @@ def read_parquet(name: str, columns: Columns) -> Dataset:
 
 def read_feather(name: str, columns: Columns) -> Dataset:
     """Read columns of any kind into memory."""
-    require_memory(size_of(name) or 0, name)
     with opened(name) as file:
-        from pyarrow.feather import read_table  # noqa: PLC0415 - an extra
+        import pyarrow as pa  # noqa: PLC0415 - an extra
+        from pyarrow.ipc import open_file  # noqa: PLC0415 - an extra
 
-        table = read_table(file)
-    names, places = _columns_of(table.schema, columns, name)
-    require_memory(2 * table.nbytes, name)
+        reader, batches = open_file(file), list[Any]()
+        names, places = _columns_of(reader.schema, columns, name)
+        for number in range(reader.num_record_batches):
+            batches.append(reader.get_batch(number))
+            batches[-1].validate(full=True)  # a damaged one could end the process
+            require_memory(2 * sum(batch.nbytes for batch in batches), name)
+    table = pa.Table.from_batches(batches, reader.schema)
     frame = _pandas(table)
     beside = {names[place]: frame[names[place]] for place in places.others}
     inputs = {column: frame[column] for column in places.called(names)}

@@ -140,7 +140,8 @@ class Text:
         import pandas as pd  # noqa: PLC0415 - slow to import
 
         layout, marks = self.layout, [*MISSING, *self.columns.missing]
-        exact = {} if pd.__version__ >= "3.1" else {"float_precision": "round_trip"}
+        older = [*map(int, pd.__version__.split(".")[:2])] < [3, 1]
+        exact = {"float_precision": "round_trip"} if older else {}
         options: dict[str, Any] = {
             "sep": r"\s+" if layout.delimiter == SPACE else layout.delimiter,
             "header": 0 if layout.header else None,

@@ -108,12 +108,12 @@ def typed(
     if kind in (None, "date"):
         expected = "date that can be read in one way"
         dates = _dates([word if each else None for word, each in zip(words, present, strict=True)])
-        if kind or dates is not None:
-            none = np.full(len(words), "NaT", dtype="M8[us]")
-            return column(none if dates is None else dates, dates is None or np.isnat(dates))
+        bad = present & np.isnat(dates)
+        if kind or not bad.any() or _nearly(~gaps & ~bad, bad, counts):
+            return column(dates, bad)
     names = np.array(words, dtype=object)
     names[gaps] = None
-    return pd.Series(names[codes], dtype="str"), None
+    return pd.Series(names[codes], dtype="string"), None
 
 
 def _nearly(numeric: Any, bad: Any, counts: NDArray[np.int64]) -> bool:
@@ -133,28 +133,26 @@ def _numbers(
     return np.where(gaps, np.nan, np.fromiter(known, np.float64, len(words)))
 
 
-def _dates(words: Sequence[str | None]) -> NDArray[Any] | None:
-    """Return dates (NaT where there is no word) if all words are some in one form, else None.
+def _dates(words: Sequence[str | None]) -> NDArray[Any]:
+    """Return dates, NaT for what is none in the form of the others.
 
     Forms in which day and month could change places are taken if just one fits all words.
     """
     import pandas as pd  # noqa: PLC0415 - slow to import
 
-    def parsed(form: str, some: Sequence[str | None]) -> NDArray[Any] | None:
-        try:
-            dates = pd.to_datetime(pd.Series(some, dtype="str"), format=form, utc=True)
-        except ValueError:
-            return None
-        found: NDArray[Any] = dates.dt.tz_localize(None).to_numpy("M8[us]")
-        return found
+    def parsed(form: str, some: Sequence[str | None]) -> NDArray[Any]:
+        series = pd.Series(some, dtype="string")
+        found = pd.to_datetime(series, format=form, utc=True, errors="coerce")
+        dates: NDArray[Any] = found.dt.tz_localize(None).to_numpy("M8[us]")
+        return dates
 
+    none = np.array([word is None for word in words], dtype=bool)
     present = [word for word in words if word is not None]
-    if not present or not present[0][:1].isalnum():
-        return None
-    if all(re.fullmatch(ISO_DATE, word) for word in present):
-        return parsed("ISO8601", words)
+    iso = [word if word and re.fullmatch(ISO_DATE, word) else None for word in words]
+    if any(iso):
+        return parsed("ISO8601", iso)
     forms = [day + clock for day in DAYS for clock in CLOCKS]
-    some = [form for form in forms if parsed(form, present[:1]) is not None]
-    fitting = [dates for form in some if (dates := parsed(form, words)) is not None]
+    some = [form for form in forms if not np.isnat(parsed(form, present[:1])).any()]
+    fitting = [dates for form in some if not np.isnat(dates := parsed(form, words))[~none].any()]
     same = all(np.array_equal(fitting[0], dates, equal_nan=True) for dates in fitting[1:])
-    return fitting[0] if fitting and same else None
+    return fitting[0] if fitting and same else np.full(len(words), "NaT", dtype="M8[us]")

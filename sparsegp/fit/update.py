@@ -1,0 +1,151 @@
+"""Go on with a model when there are new rows: its kernel and its size stay what they are.
+
+Of the active rows those stay that tell most beside each other (`posterior.removal`). They are
+included first; then come rows that the criterion finds, among old and new ones, and in the end the
+posterior of all rows. That takes no search for a kernel, and hardly any for active rows.
+"""
+
+import math
+import os
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sparsegp.data import Table, table_from_arrays
+from sparsegp.data.virtual import same_settings
+from sparsegp.errors import DataError, SettingsError, quoted
+from sparsegp.fit.prepare import prepare
+from sparsegp.fit.training import Training
+from sparsegp.interrupt import StopRequest
+from sparsegp.model import Model, SparseModel
+from sparsegp.posterior.removal import least_informative
+from sparsegp.progress import Progress, require_progress
+from sparsegp.runtime import Runtime, Where, open_runtime
+from sparsegp.settings import TrainSettings
+from sparsegp.store import RunDirectory
+from sparsegp.types import Integers
+
+CHECKPOINTS = 2
+"""That are kept."""
+
+
+def update(
+    model: Model,
+    X: Any,
+    y: Any = None,
+    *,
+    old: tuple[Any, Any] | Table,
+    n_active: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    runtime: Where = None,
+    progress: Progress | None = None,
+) -> SparseModel:
+    """Return a model that has learnt from new rows too.
+
+    Parameters
+    ----------
+    model : Model
+        Of the informative vector machine, with one active set; it is not changed.
+    X, y
+        New rows and their labels, as for `train`.
+    old : pair (X, y) or Table
+        The rows that the model was trained on, in their order.
+    n_active : int, optional
+        Active rows of the new model; as many as now if left out. The share of fresh ones among
+        them is at least that of the new rows in all.
+    out, resume, runtime, progress
+        As for `train`.
+
+    Returns
+    -------
+    SparseModel
+        Its `rows` are numbered over the old rows and then the new ones.
+
+    Raises
+    ------
+    DataError, SettingsError, StoreError, ClusterError
+        What must be mended, in one sentence.
+    Interrupted
+        On SIGTERM or Ctrl-C; the run can be resumed if it has a directory.
+    """
+    if not isinstance(model, SparseModel) or model.settings["active_per_class"]:
+        raise SettingsError(
+            "only a model of method=ivm with one active set can be updated; train anew with all "
+            "rows"
+        )
+    pair: Any = (old, None) if isinstance(old, Table) else old
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise SettingsError(f"old must be a pair of inputs and labels, got {quoted(old)}")
+    shown, new = require_progress(progress), _table(model, "the new rows", X, y)
+    before = _table(model, "the old rows", *pair)
+    kept, size = _kept(model, len(new.X) / (len(before.X) + len(new.X)), n_active)
+    settings = TrainSettings.given(**same_settings(model, n_active=size))
+    with ExitStack() as stack:
+        where = stack.enter_context(open_runtime(runtime))
+        _require_active(model, before, where)
+        data = prepare(_joined(before, new), None, settings, where)
+        scaling = replace(data.scaling, mixing=model.scaling.mixing)
+        return Training(
+            replace(data, scaling=scaling),
+            settings,
+            first=data.train.places(model.rows[kept]),
+            runtime=where,
+            store=None if out is None else RunDirectory(out, CHECKPOINTS, shown.message),
+            resume=resume,
+            progress=shown,
+            stop=stack.enter_context(StopRequest()),
+        ).fit()
+
+
+def _table(model: SparseModel, name: str, X: Any, y: Any) -> Table:
+    """Return labelled rows with the columns of the model, as numbers."""
+    table = X if isinstance(X, Table) else table_from_arrays(X, y, name)
+    table = table.encoded(model.encoding).select(model.names)
+    if table.X.shape[1] != model.n_features or table.y is None:
+        found = f"{table.X.shape[1]} columns{'' if table.y is not None else ' and no labels'}"
+        raise DataError(
+            f"{table.source} must have labels, and the {model.n_features} columns of the model; "
+            f"found {found}"
+        )
+    return table
+
+
+def _kept(model: SparseModel, share: float, wanted: int | None) -> tuple[Integers, int]:
+    """Return the places of the active rows that stay, and how many are to be active in all."""
+    d = len(model.rows)
+    size = d if wanted is None else wanted
+    fresh = max(1, math.ceil(size * share))
+    removed = least_informative(model.active, max(0, d - max(size - fresh, 0)))
+    return np.setdiff1d(np.arange(d), removed), size
+
+
+def _require_active(model: SparseModel, old: Table, runtime: Runtime) -> None:
+    """Raise a `DataError` if the active rows of the model are not among the old ones."""
+    active, same = np.unique(model.rows), False
+    if active[-1] < len(old.X):
+        rows: Any = old.X[active]
+        same = model.holds(rows.compute(scheduler=runtime.scheduler()))
+    if not same:
+        raise DataError(
+            f"{old.source} must hold the active rows of the model, found others; give the rows "
+            "that it was trained on, in the same order"
+        )
+
+
+def _joined(old: Table, new: Table) -> Table:
+    """Return the rows of two tables."""
+    import dask.array as da  # noqa: PLC0415 - slow to import
+
+    inputs: Any = [old.X, new.X]
+    weights = [np.ones(len(t.X)) if t.weights is None else t.weights for t in (old, new)]
+    weighted = old.weights is not None or new.weights is not None
+    return replace(
+        old,
+        X=da.concatenate(inputs),  # type: ignore[no-untyped-call]
+        y=np.concatenate([table.y for table in (old, new) if table.y is not None]),
+        weights=np.concatenate(weights) if weighted else None,
+        source=f"{old.source} and {new.source}",
+    )

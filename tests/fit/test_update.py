@@ -1,0 +1,84 @@
+"""An update by new rows: beside training anew, through blocks, a stop and a resume."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import sparsegp
+from sparsegp.errors import DataError, Interrupted, SettingsError
+from sparsegp.report import evaluate
+from tests.runs import Stopper, assert_same
+
+KERNEL = "30*matern32"
+Sample = tuple[np.ndarray, np.ndarray]
+
+
+def sample(seed: int, n: int = 700, turn: float = 0.0) -> Sample:
+    """Three stripes whose direction may turn."""
+    X = np.random.default_rng(seed).normal(size=(n, 3))
+    return X, np.digitize(np.cos(turn) * X[:, 0] + np.sin(turn) * X[:, 1], [-0.5, 0.5])
+
+
+OLD, NEW = sample(0), sample(1, 300, 0.4)
+
+
+@pytest.fixture(scope="module")
+def model() -> sparsegp.Model:
+    return sparsegp.train(*OLD, kernel=KERNEL, n_active=60)
+
+
+def nlpp(model: sparsegp.Model, rows: Sample) -> float:
+    return evaluate(model.predict_log_proba(rows[0]), rows[1], model.classes).nlpp
+
+
+def test_it_is_about_as_good_as_training_anew(model: sparsegp.Model) -> None:
+    updated = sparsegp.update(model, *NEW, old=OLD)
+    both = np.concatenate([OLD[0], NEW[0]]), np.concatenate([OLD[1], NEW[1]])
+    anew = sparsegp.train(*both, kernel=KERNEL, n_active=60)
+    of_new_kind = sample(2, 1000, 0.4)
+    assert nlpp(updated, of_new_kind) < 1.1 * nlpp(anew, of_new_kind) < nlpp(model, of_new_kind)
+    assert len(updated.rows) == len(set(updated.rows.tolist())) == 60
+    first = updated.rows[:42]  # the new rows are three tenths
+    assert_array_equal(first, model.rows[np.isin(model.rows, first)])
+    assert (updated.rows >= len(OLD[1])).any()
+
+
+def test_it_may_grow(model: sparsegp.Model) -> None:
+    grown = sparsegp.update(model, *NEW, old=OLD, n_active=120)
+    assert_array_equal(grown.rows[:60], model.rows)
+    assert len(grown.rows) == 120
+
+
+def test_blocks_do_not_matter_nor_does_a_stop(model: sparsegp.Model, tmp_path: Path) -> None:
+    expected = sparsegp.update(model, *NEW, old=OLD, runtime="threads=1")
+    assert_same(sparsegp.update(model, *NEW, old=OLD, runtime="threads=3"), expected, NEW[0])
+    how: dict[str, Any] = {"old": OLD, "out": tmp_path / "run"}
+    with pytest.raises(Interrupted):
+        sparsegp.update(model, *NEW, **how, progress=Stopper(5))
+    other = np.roll(NEW[1], 1)
+    with pytest.raises(SettingsError):
+        sparsegp.update(model, NEW[0], other, **how, resume=True)
+    assert_same(sparsegp.update(model, *NEW, **how, resume=True), expected, NEW[0])
+    assert_same(sparsegp.update(model, *NEW, **how), expected, NEW[0])  # finished
+
+
+def test_what_must_hold(model: sparsegp.Model) -> None:
+    X, y = OLD
+    with pytest.raises(DataError, match="active rows"):
+        sparsegp.update(model, *NEW, old=(X[::-1], y[::-1]))
+    with pytest.raises(DataError, match="columns"):
+        sparsegp.update(model, NEW[0][:, :2], NEW[1], old=OLD)
+    with pytest.raises(SettingsError, match="pair"):
+        sparsegp.update(model, *NEW, old=X)
+    dense = sparsegp.train(X[:60], y[:60], method="laplace")
+    with pytest.raises(SettingsError, match="method=ivm"):
+        sparsegp.update(dense, *NEW, old=OLD)
+
+
+def test_a_class_that_was_not_there(model: sparsegp.Model) -> None:
+    labels = np.where(NEW[0][:, 2] > 1.0, 9, NEW[1])
+    updated = sparsegp.update(model, NEW[0], labels, old=OLD)
+    assert updated.classes.tolist() == [0, 1, 2, 9]
