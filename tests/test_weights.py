@@ -17,7 +17,7 @@ from sparsegp import SparseGPClassifier, SparseGPRegressor
 from sparsegp.cli.program import program
 from sparsegp.data import table_from_arrays
 from sparsegp.data.weights import LEAST_SHARE, effective_rows
-from sparsegp.errors import DataError, Interrupted, SettingsError
+from sparsegp.errors import DataError, Interrupted, NumericalError, SettingsError
 from sparsegp.interrupt import StopRequest
 
 N = 400
@@ -228,8 +228,9 @@ def test_large_tables_keep_their_order(digits, monkeypatch):
     ("weights", "message"),
     [
         (np.ones(3), "one weight; X has 400 rows and weights of shape .3,."),
-        (np.where(np.arange(N) == 7, -1.5, 1.0), "not negative; X has -1.5 in row 7"),
-        (np.where(np.arange(N) == 8, np.nan, 1.0), "must be finite.* X has nan in row 8"),
+        (np.where(np.arange(N) == 7, -1.5, 1.0), "must be 0, or from .* X has -1.5 in row 7"),
+        (np.where(np.arange(N) == 8, np.nan, 1.0), "to 1e.09; X has nan in row 8"),
+        (np.full(N, 1e10), "has 1e.10 in row 0; a row that counts once weighs 1"),
         (np.zeros(N), "weights must not be zero in all rows"),
         (["heavy"] * N, "weights must be numbers"),
     ],
@@ -255,6 +256,13 @@ def test_what_cannot_heed_weights_refuses_them(digits, settings, error, message)
     given = {} if "method" in settings else {"n_active": 40}
     with pytest.raises(error, match=message):
         sparsegp.train(*digits[:2], **given, **settings)
+
+
+def test_rows_that_say_nothing(digits):
+    X, y, _ = digits
+    settings = {"sample_weight": np.full(N, 1e-9), "likelihood": "ordered_probit"}
+    with pytest.raises(NumericalError, match="larger weights"):
+        train(X, y, **settings)
 
 
 def test_on_the_command_line(digits, tmp_path):

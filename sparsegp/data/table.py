@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+WEIGHTS = 1e-9, 1e9
+"""Least and greatest weight of a row that has any, for the sake of double precision."""
+
+
 @dataclass(frozen=True)
 class Table:
     """Inputs and labels of one sample.
@@ -66,7 +70,7 @@ class Table:
     ------
     DataError
         If X is not two-dimensional, does not hold real numbers, has no rows or no columns, or if
-        labels or weights are not one per row, or weights are not finite or negative.
+        labels or weights are not one per row, or a weight is out of range.
     """
 
     X: "da.Array"
@@ -287,11 +291,13 @@ def _weights(given: Any, n: int, source: str) -> Doubles:
             f"every row needs one weight; {source} has {n} rows and weights of shape "
             f"{weights.shape}"
         )
-    bad = ~((weights >= 0.0) & (weights < np.inf))
+    low, high = WEIGHTS
+    bad = ~((weights == 0.0) | ((weights >= low) & (weights <= high)))
     if bad.any():
         row = int(bad.argmax())
         raise DataError(
-            f"weights must be finite and not negative; {source} has {weights[row]} in row {row}"
+            f"weights must be 0, or from {low:g} to {high:g}; {source} has {weights[row]:g} in row "
+            f"{row}; a row that counts once weighs 1"
         )
     return weights
 

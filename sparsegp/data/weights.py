@@ -42,7 +42,7 @@ def class_weights(text: str) -> dict[str, float]:
         pairs = [part.rpartition("=") for part in text.split(",")]
         found = json.loads(text) if text.startswith("{") else {k.strip(): v for k, _, v in pairs}
         weights = {str(label): float(weight) for label, weight in found.items()}
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, OverflowError, TypeError, ValueError):
         weights = {"": -1.0}
     if not all(label and 0.0 <= weight < np.inf for label, weight in weights.items()):
         raise SettingsError(
@@ -59,7 +59,7 @@ def class_weight_text(given: Any) -> Any:
     plain = {str(label): weight for label, weight in given.items()}
     try:
         return json.dumps({label: float(weight) for label, weight in plain.items()})
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return json.dumps(plain, default=str)  # refused by `class_weights`
 
 

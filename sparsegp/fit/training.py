@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp.data import Numbers, Summary, Table
+from sparsegp.errors import NumericalError
 from sparsegp.fit.blocks import SparseRun
 from sparsegp.fit.learning import learn
 from sparsegp.fit.metric import learn_metric, unscaled
@@ -80,6 +81,11 @@ class Training(SparseRun):
             if count % every == 0 or count == self.n_active:
                 self._add_to_history()
             self.progress.update(count)
+        if not len(self.active):
+            raise NumericalError(
+                f"no row has a site of precision above {self.settings.epsilon:g} to be included "
+                "by; use another kernel, a smaller `epsilon` or larger weights of rows"
+            )
         if len(self.active) < self.n_active:
             self.progress.message(
                 f"{len(self.active)} rows included: no other candidate has a site of precision "

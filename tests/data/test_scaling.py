@@ -1,5 +1,7 @@
 """Scalings: their properties, and what `auto` decides on samples of known kinds."""
 
+import dataclasses
+
 import dask.array as da
 import numpy as np
 import pytest
@@ -123,6 +125,22 @@ def test_auto_on_real_data(name, request):
     if bound is not None:
         np.testing.assert_array_equal(scaling.factor, 1 / bound)
         np.testing.assert_array_equal(scaling.shift, 0)
+
+
+def test_columns_are_mixed_after_they_are_scaled():
+    """In tiles, so that the rows that come along change no bit."""
+    rng = np.random.default_rng(5)
+    X, mixing = rng.normal(size=(700, 3)), rng.normal(size=(3, 3))
+    plain = choose("standard", X)
+    scaling = dataclasses.replace(plain, mixing=mixing)
+    scaled = scaling.apply(X)
+    np.testing.assert_allclose(scaled, plain.apply(X) @ mixing, rtol=1e-12, atol=1e-14)
+    for rows in (slice(256), slice(256, 512), slice(512, 600), slice(512, 700)):
+        np.testing.assert_array_equal(scaling.apply(X[rows]), scaled[rows])
+    np.testing.assert_array_equal(from_arrays(Scaling, to_arrays(scaling)).apply(X), scaled)
+    for wrong in (mixing[:2], np.full((3, 3), np.nan)):
+        with pytest.raises(DataError, match="mixing of a scaling must be finite numbers, a row"):
+            dataclasses.replace(plain, mixing=wrong)
 
 
 def test_models_by_quantiles_do_not_depend_on_blocks(tmp_path):
