@@ -40,7 +40,8 @@ def gram(
             flat = np.ascontiguousarray(M[start : start + unit].transpose(1, 0, 2)).reshape(d, -1)
             flat[:, dropped] = 0.0
             if weights is not None:
-                flat *= np.sqrt(weights[start * tile : (start + unit) * tile], dtype=flat.dtype)
+                root = np.sqrt(weights[start * tile : (start + unit) * tile], dtype=flat.dtype)
+                flat = flat * root  # which may be a view of the stub
             total[c] += snap(flat @ flat.T, quantum)
     return total
 
