@@ -12,8 +12,11 @@ from pathlib import Path
 import psutil
 
 import sparsegp
+from sparsegp.settings.sparse import DEFAULT_KERNEL
 
 ROOT = Path(sparsegp.__file__).parents[1]
+KERNEL = ("--kernel", DEFAULT_KERNEL)
+"""For programs that are about something else than the search for a kernel."""
 
 
 def environment() -> dict[str, str]:

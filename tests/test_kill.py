@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from distributed import Client
 
 from sparsegp.cli.program import program
-from tests.processes import dask_cluster, environment, worker_processes
+from tests.processes import KERNEL, dask_cluster, environment, worker_processes
 
 ROUNDS = ("--no-lazy", "--lookahead", 4, "--checkpoint-every", 20)
 LEARN = ("--active-per-class", "--learn", "evidence", "--major-steps", 2, "--minor-steps", 2)
@@ -39,7 +39,8 @@ Outcome = tuple[list[int], dict[str, np.ndarray]]
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "sparsegp", "train", *map(str, arguments), "--quiet"]
+    named = () if "--kernel" in arguments else KERNEL
+    return [sys.executable, "-m", "sparsegp", "train", *map(str, arguments), *named, "--quiet"]
 
 
 def train(*arguments: object) -> float:

@@ -80,6 +80,18 @@ def test_all_weights_times_two_are_all_rows_twice(digits):
     same(train(X, y, sample_weight=2 * w), twice, X[:30])
 
 
+def test_the_objective_is_that_of_the_model(digits):
+    """Heavy rows leave the stub as it is, also where it is a single tile."""
+    X, y, _ = digits
+    for weight in (1.0, 100.0):
+        how = {"calibration": "none", "sample_weight": np.full(N, weight)}
+        model = train(X, y, **how)
+        mean = model.latent_mean_and_variance(X)[0]
+        log_z = model.likelihood.log_z(mean, np.zeros((N, 1)), y).sum()
+        found = model.weights.report["objective"] / weight
+        assert log_z > found  # the rest is the penalty
+
+
 def test_weights_of_classes(digits):
     X, y, w = digits
     count = np.bincount(y, w)
@@ -261,6 +273,8 @@ def test_large_tables_keep_their_order(digits, monkeypatch):
         (np.full(N, 1e10), "has 1e.10 in row 0; a row that counts once weighs 1"),
         (np.zeros(N), "weights must not be zero in all rows"),
         (["heavy"] * N, "weights must be numbers"),
+        (np.ones(N) * 1j, "weights must be numbers"),
+        (np.ma.masked_equal(np.arange(N), 3), "weights must be numbers"),
     ],
 )
 def test_what_is_no_weight_is_refused(digits, weights, message):

@@ -16,6 +16,8 @@ from sparsegp.cli.output import json_line, listed, pairs, percent, plural, secon
 from sparsegp.errors import SettingsError
 
 if TYPE_CHECKING:
+    from sparsegp.data import Table
+    from sparsegp.fit.tune import Tuned
     from sparsegp.report import Evaluation, RegressionEvaluation
     from sparsegp.store.files import Folder
 
@@ -75,7 +77,7 @@ def train(
     from sparsegp.report import TerminalProgress
     from sparsegp.runtime import open_runtime
     from sparsegp.settings import settings_given
-    from sparsegp.store import MODEL_FILE, RunDirectory, folder_of
+    from sparsegp.store import MODEL_FILE, folder_of
 
     typed = shared.settings_of(options)
     enlarge, settings = virtual.prepare(options, typed, tuned)
@@ -95,9 +97,9 @@ def train(
         run["runtime"] = stack.enter_context(open_runtime(**place))
         choice = None
         if limits is not None:
-            if overwrite:
-                RunDirectory(directory, 1, progress.message).clear()
-            found = sparsegp.tune(table, **limits, **run, **settings)
+            found = search(
+                table, held_out, settings, {**limits, **run}, options | {"overwrite": overwrite}
+            )
             settings |= found.chosen
             choice = {**found.to_json(), "trials": len(found.trials)}
             progress.begin("prepare")
@@ -148,6 +150,26 @@ def limits_of_search(
             "there is none; give --tune or no --kernel, or leave it out"
         )
     return None
+
+
+def search(
+    table: "Table",
+    held_out: "Table | None",
+    settings: dict[str, Any],
+    how: dict[str, Any],
+    options: Mapping[str, Any],
+) -> "Tuned":
+    """Search for the kernel of a run that fits, and need not be overwritten any more after that."""
+    import sparsegp
+    from sparsegp.fit.blocks import count_classes, require_room
+    from sparsegp.fit.tune import tunable
+    from sparsegp.store import RunDirectory
+
+    room = how["runtime"], options["block_rows"], options["scratch"] is not None
+    require_room(table, held_out, count_classes(table), tunable(**settings), *room)
+    if options["overwrite"]:
+        RunDirectory(how["out"], 1, how["progress"].message).clear()
+    return sparsegp.tune(table, **how, **settings)
 
 
 def write_history(folder: "Folder", history: Sequence[Mapping[str, float]]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from sparsegp.data import Table, as_table, table_from_arrays
 from sparsegp.errors import SettingsError, quoted
 from sparsegp.fields import path_text
+from sparsegp.fit.blocks import count_classes, require_room
 from sparsegp.fit.dense import DenseRun
 from sparsegp.fit.training import Training
 from sparsegp.fit.tune import tune
@@ -114,6 +115,8 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
         if isinstance(chosen, DenseSettings):
             return DenseRun(table, chosen, test, **how).fit()
         if chosen.kernel == AUTO:
+            room = block_rows, scratch is not None
+            require_room(table, test, count_classes(table), chosen, how["runtime"], *room)
             if store is not None and overwrite:
                 store.clear()
                 store.overwrite = False

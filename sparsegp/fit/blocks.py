@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from sparsegp import memory
-from sparsegp.data import Table
+from sparsegp.data import Table, encode
 from sparsegp.errors import SettingsError
 from sparsegp.fields import Setting
 from sparsegp.fit.prepare import Prepared, choose_folds, choose_validation_rows
@@ -24,7 +24,7 @@ from sparsegp.learning.objective import parameter_names, with_parameters
 from sparsegp.likelihoods import SiteRule
 from sparsegp.model import SparseModel
 from sparsegp.posterior.refits import keep_up
-from sparsegp.runtime.base import Message
+from sparsegp.runtime.base import Message, Runtime
 from sparsegp.runtime.scratch import zeros_in_file
 from sparsegp.settings import TrainSettings
 from sparsegp.state import require_shapes
@@ -135,10 +135,10 @@ class SparseRun(Run[SparseModel]):
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Refuse a run that does not fit the memory of its processes."""
-        where = {"block_rows": self.block_rows, "scratch": self.scratch is not None}
-        where |= memory.where(rows, self.runtime)
-        shape = memory.shape_of(rows, held_out, n_classes, self.settings, **where)
-        memory.check(shape, self.runtime)
+        scratch = self.scratch is not None
+        require_room(
+            rows, held_out, n_classes, self.settings, self.runtime, self.block_rows, scratch
+        )
 
     def identity(self) -> dict[str, dict[str, Any]]:
         """Return settings and data, and which rows come first."""
@@ -362,3 +362,23 @@ def site_rule(settings: TrainSettings, n_classes: int) -> SiteRule:
             f"{settings.likelihood}; give strategy=constant"
         )
     return SiteRule(likelihood, settings.sites, settings.epsilon if moments else 0.0)
+
+
+def count_classes(rows: Table) -> int:
+    """Return the number of classes among the labels."""
+    return len(encode(rows.y, rows.source)[0])
+
+
+def require_room(
+    rows: Table,
+    held_out: Table | None,
+    n_classes: int,
+    settings: TrainSettings,
+    runtime: Runtime,
+    block_rows: int | None = None,
+    scratch: bool = False,
+) -> None:
+    """Refuse a run that does not fit the memory of its processes by a `SettingsError`."""
+    where: dict[str, Any] = {"block_rows": block_rows, "scratch": scratch}
+    where |= memory.where(rows, runtime)
+    memory.check(memory.shape_of(rows, held_out, n_classes, settings, **where), runtime)

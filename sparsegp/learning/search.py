@@ -43,6 +43,9 @@ ROWS_A_COLUMN, LEAST_FOR_COLUMNS = 2, 100
 LEAST_FOR_SEARCH, PIXELS = 90, 50
 """With fewer rows a brief search finds chance; so many columns of one range are those of pictures
 or spectra."""
+FEW_ROWS = 1000
+"""With fewer, whose fits to several parts take long beside that of the run, a brief search ends
+early."""
 STEPS, REFINED, FINALISTS = 2, 4, 2
 """Fits with the relevances of the one before; how many candidates are given that, or a metric; and
 how many take part in the first size of more active rows."""
@@ -176,12 +179,15 @@ class Plan:
         More active rows, of which all but the last number are tried.
     sizes : sequence of int
         Numbers of active rows that may be chosen, rising; none if theirs was given.
+    ends_early : bool
+        Whether nothing more is tried where no candidate leads the kernel of the settings at once.
     """
 
     rungs: Sequence[Rung]
     by_column: bool
     grown: Sequence[Rung] = ()
     sizes: Sequence[int] = ()
+    ends_early: bool = False
 
     @classmethod
     def of(
@@ -230,7 +236,8 @@ class Plan:
         if sizes and most < sizes[0]:  # all rows become active
             sizes = ()
         sizes = list(dict.fromkeys(min(d, most) for d in sizes))
-        return cls(rungs, by_column, [Rung(last, d, 1) for d in sizes[:-1]], sizes)
+        grown = [Rung(last, d, 1) for d in sizes[:-1]]
+        return cls(rungs, by_column, grown, sizes, max_trials is None and n < FEW_ROWS)
 
 
 def counts(max_trials: int) -> list[int]:
@@ -342,7 +349,7 @@ class Search:
 
         And a metric, from the best that sees distances alone.
         """
-        if not self.plan.by_column:
+        if not self.plan.by_column or (self.plan.ends_early and not self._leads()):
             return True
         known, outcomes = self.candidates.known, self.outcomes
         ranking, rung = self._ranking(), self.plan.rungs[-1]
@@ -364,9 +371,12 @@ class Search:
 
     def decide(self) -> None:
         """Take the best, or the kernel of the settings where it leads that by chance only."""
-        best = self._best()
+        self.winner = self._best() if self._leads() else 0
+
+    def _leads(self) -> bool:
+        """Whether the best leads the kernel of the settings by more than a standard error."""
         given = self.outcomes.get(0)
-        self.winner = best if given is None or self.outcomes[best].leads(given) else 0
+        return given is None or self.outcomes[self._best()].leads(given)
 
     def grow(self) -> bool:
         """Double the number of active rows as long as that pays.

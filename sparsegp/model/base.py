@@ -392,7 +392,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Model, Mapping[str, Any] |
     folder, name = file_of(path, MODEL_FILE)
     files = folder.sizes()
     if name == MODEL_FILE and name not in files and RUN_FILE in files:
-        raise StoreError(f"{folder} holds no finished model; go on with it by `resume=True`")
+        raise StoreError(f"{folder} holds no finished model; continue it with `resume=True`")
     stored = read_file(folder, name, MODEL)
     with restoring(f"{folder}/{name}"):
         for key, array in stored.arrays.items():

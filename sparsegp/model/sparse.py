@@ -128,7 +128,7 @@ class SparseModel(Model):
     def novelty(self, X: Any) -> Any:
         """Return how new each row is (n,), from 0 to 1; see `Model.novelty`."""
         if self.shares is None:
-            raise SettingsError("the model is of an older version, without novelty; train it anew")
+            raise SettingsError("the model is of an older version, without novelty; train it again")
         return map_rows(self, "_novelty", X, 1)[:, 0]
 
     def explain(self, X: Any, most: int = 5) -> list[Explanation]:

@@ -118,7 +118,7 @@ def label_sets(probabilities: Doubles, scores: Quantiles | None, coverage: float
     if scores is None:
         raise SettingsError(
             "label sets need validation rows, and the model had none, or is of an older version; "
-            "train anew with posterior=all and calibration"
+            "train again with posterior=all and calibration"
         )
     rank = math.ceil((scores.n + 1) * coverage - 1e-9)
     if rank > scores.n:

@@ -21,5 +21,5 @@ from sparsegp import (
         SparseGPRegressor(n_active=50, major_steps=1, n_jobs=1),
     ]
 )
-def test_check(estimator, check):
+def test_check(estimator, check, searching):
     check(estimator)

@@ -12,7 +12,7 @@ import yaml
 import sparsegp
 from sparsegp.data import open_dataset
 from sparsegp.runtime import open_runtime
-from tests.processes import ROOT, environment, wait_until
+from tests.processes import KERNEL, ROOT, environment, wait_until
 from tests.runtime.blocks import Tally
 from tests.runtime.slurm import AVAILABLE, ask, one_node_slurm
 
@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 RUN = ["--panel", "1", "--no-lazy", "--posterior", "adf", "--quiet", "--checkpoint-every", "50"]
-RUN += ["--n-nodes", "60", "--n-active", "250"]
+RUN += ["--n-nodes", "60", "--n-active", "250", *KERNEL]
 
 ENDS = {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL"}
 SIZES = {
@@ -75,7 +75,7 @@ def test_the_signal_of_walltime_requeues_the_job(
     assert over, text
     assert "PENDING BeginTime" in states, text
     assert states[-1].startswith("COMPLETED"), text
-    assert "go on by: sparsegp train" in text
+    assert "continue with: sparsegp train" in text
     out = tmp_path / "undisturbed"
     command = [sys.executable, "-m", "sparsegp", "train", "digits", "--out", str(out), *RUN]
     subprocess.run(command, env=environment(), check=True)

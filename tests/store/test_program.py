@@ -8,10 +8,11 @@ import time
 import pytest
 
 from sparsegp.store import MODEL, MODEL_FILE, RunDirectory, folder_of, read_file
+from tests.processes import KERNEL
 
 pytestmark = pytest.mark.slow
 
-TRAIN = ("train", "digits", "--n-active", 200, "--checkpoint-every", 10, "--out")
+TRAIN = ("train", "digits", *KERNEL, "--n-active", 200, "--checkpoint-every", 10, "--out")
 
 
 @pytest.fixture
