@@ -87,7 +87,7 @@ class Scaling:
 
     def __post_init__(self) -> None:
         shift, factor, knots = self.shift, self.factor, self.knots
-        fitting = isinstance(self.name, str) and shift.ndim == 1 and shift.shape == factor.shape
+        fitting = shift.ndim == 1 and shift.shape == factor.shape and type(self.name) is str
         if not (fitting and np.isfinite(shift).all() and np.isfinite(factor).all()):
             raise DataError(
                 "shift and factor of a scaling must be finite numbers, one of each for a column"
