@@ -73,7 +73,7 @@ def from_arrays(kind: type[T], arrays: Mapping[str, NDArray[Any]]) -> T:
         raise StoreError(
             f"saved arrays must hold the fields of {kind.__name__}, found "
             f"{', '.join(sorted(arrays)) or 'none'} ({error}); they are damaged or of another "
-            "version: start anew"
+            "version: start again"
         ) from error
 
 
@@ -86,7 +86,7 @@ def require_shapes(
         if found != shape:
             raise StoreError(
                 f"array {name} of the checkpoint must have shape {shape}, found {found}; it is "
-                "damaged: start anew"
+                "damaged: start again"
             )
 
 

@@ -30,4 +30,4 @@ def resuming(words: Sequence[str] | None = None) -> str:
     if words[:1] not in (["train"], ["tune"]):
         return "run it again"
     words = [word for word in words if word not in {"--resume", "--overwrite"}]
-    return f"go on by: {visible(masked(shlex.join(['sparsegp', *words, '--resume'])))}"
+    return f"continue with: {visible(masked(shlex.join(['sparsegp', *words, '--resume'])))}"

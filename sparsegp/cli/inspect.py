@@ -20,8 +20,8 @@ POINT = ("n_active", "seconds", "train_error", "train_mse")
 """Columns of the tables of learning and of the selection."""
 
 GO_ON = {
-    "unfinished": "; go on by `sparsegp train ... --resume`",
-    "being tuned": "; go on by the same command with --resume",
+    "unfinished": "; continue with `sparsegp train ... --resume`",
+    "being tuned": "; continue with the same command and --resume",
 }
 
 PLAIN = {"objective": "penalised log likelihood"}

@@ -51,7 +51,7 @@ class Program(click.Group):
         except Exception as error:
             code, line = verdict(error)
             if isinstance(error, Interrupted):
-                line = line.replace("go on by --resume", resuming(args[0] if args else None))
+                line = line.replace("continue with --resume", resuming(args[0] if args else None))
             if isinstance(error, OSError):
                 _give_up_output()
             line = re.sub(rf"(\S{{{LONGEST_WORD}}})\S+", r"\1...", " ".join(line.split()))
@@ -100,7 +100,7 @@ def _give_up_output() -> None:
     commands=[train, tune, update, predict, evaluate, explain, inspect, estimate],
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done, 2 error, 75 stopped on request (go on by --resume), 130 "
+    epilog="Exit codes: 0 done, 2 error, 75 stopped on request (continue with --resume), 130 "
     "interrupted.",
 )
 @click.version_option(sparsegp.__version__, prog_name="sparsegp")

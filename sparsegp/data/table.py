@@ -283,6 +283,8 @@ def require_two_dimensions(X: Any, source: str) -> None:
 def _weights(given: Any, n: int, source: str) -> Doubles:
     """Return weights of n rows as doubles, checked."""
     try:
+        if np.ma.is_masked(given) or np.iscomplexobj(given):
+            raise TypeError
         weights = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
         raise DataError(f"weights must be numbers; those of {source} are {quoted(given)}") from None

@@ -167,7 +167,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             except Interrupted as stop:  # no failed fit, which a search would count and go on
                 kept = "without a checkpoint_dir nothing was kept"
                 if self.checkpoint_dir is not None:
-                    kept = f"go on from {self.checkpoint_dir} with resume=True"
+                    kept = f"continue from {self.checkpoint_dir} with resume=True"
                 raise KeyboardInterrupt(f"the fit was stopped; {kept}") from stop
 
     def _find_client(self, X: Any) -> Any:

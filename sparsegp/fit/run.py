@@ -126,7 +126,7 @@ class Run(ABC, Generic[R]):
         if not model.holds(some.compute(scheduler=self.runtime.scheduler())):
             raise SettingsError(
                 f"{store.folder} holds a run with other data: active rows differ; give those, or "
-                "begin anew by `overwrite=True` or in another `out`"
+                "start again with `overwrite=True` or in another `out`"
             )
         self.progress.message(f"the run in {store.folder} is finished; nothing to do")
         return model
@@ -141,7 +141,7 @@ class Run(ABC, Generic[R]):
                 raise
             raise StoreError(
                 f"the newest checkpoint in {self.store.folder} must hold the state of a run of "
-                f"this version, but does not ({type(error).__name__}: {error}); start anew in "
+                f"this version, but does not ({type(error).__name__}: {error}); start again in "
                 "another `out`"
             ) from error
 
@@ -185,7 +185,7 @@ class Run(ABC, Generic[R]):
         kept = (due or bool(reason) or self._is_due(done)) and self._save(done)
         if not reason:
             return
-        how = "go on by `resume=True`" if kept else "the checkpoint could not be written"
+        how = "continue with `resume=True`" if kept else "the checkpoint could not be written"
         if self.store is None:
             how = "nothing was kept, as there is no `out`"
         raise Interrupted(f"stopped by {reason} {self._recorded.extent}; {how}")

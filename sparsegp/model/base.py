@@ -88,7 +88,10 @@ class Model(ABC):
             self.likelihood.log_density(np.zeros((1, self.n_latent)), np.zeros(1, np.int64))
         mappings = (self.settings, self.report, *self.history)
         checks = {
+            "rows": self.rows.shape == self._rows_held.shape[:1] and self.rows.dtype.kind in "iu",
             "classes": len(set(self.classes.tolist())) == len(self.classes),
+            "names": self.names is None
+            or [type(name) for name in self.names] == [str] * self.n_features,
             "settings, report or history": all(isinstance(each, Mapping) for each in mappings),
             "encoding": self.encoding is None or self.encoding.names == self.names,
             "kernels": bool((np.abs(values) <= GREATEST).all()),
@@ -392,7 +395,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Model, Mapping[str, Any] |
     folder, name = file_of(path, MODEL_FILE)
     files = folder.sizes()
     if name == MODEL_FILE and name not in files and RUN_FILE in files:
-        raise StoreError(f"{folder} holds no finished model; go on with it by `resume=True`")
+        raise StoreError(f"{folder} holds no finished model; continue it with `resume=True`")
     stored = read_file(folder, name, MODEL)
     with restoring(f"{folder}/{name}"):
         for key, array in stored.arrays.items():

@@ -94,7 +94,7 @@ def _require_guard() -> None:
         names = {part.id for test in tests for part in ast.walk(test) if isinstance(part, ast.Name)}
     if "__name__" not in names:
         raise SettingsError(
-            f"each worker imports {path}, and would run it anew; put what it does below: if "
+            f"each worker imports {path}, and would run it again; put what it does below: if "
             '__name__ == "__main__":'
         )
 
@@ -257,7 +257,7 @@ def _start(
         client.register_plugin(IgnoreInterrupts())
         if not re.match(r"tls|inproc|\w+://(127\.|localhost|\[::1)", client.scheduler.address):
             logging.getLogger(__name__).warning(
-                "the cluster at %s speaks no TLS: whoever reaches its ports can run code there as "
+                "the cluster at %s does not use TLS: whoever reaches its ports can run code as "
                 "you; see cluster/README.md",
                 client.scheduler.address,
             )

@@ -223,7 +223,7 @@ class TrainSettings(Settings):
             )
         if self.stub_entries is not None:
             return (
-                "a search for the kernel does not heed a bound on stub entries; leave "
+                "a search for the kernel does not support a bound on stub entries; leave "
                 "stub_entries out, and train with the kernel that was chosen"
             )
         return ""
@@ -236,7 +236,7 @@ class TrainSettings(Settings):
         if self.is_regression:
             yield "class_weight is for classes, and a regression has none; leave it out"
         if not self.heeds_weights:
-            yield "class_weight is heeded with learn=none, got learn=evidence; leave one out"
+            yield "class_weight is for learn=none, got learn=evidence; leave one out"
 
     @property
     def heeds_weights(self) -> bool:

@@ -358,7 +358,7 @@ def restoring(place: str) -> Iterator[None]:
             raise
         reason = short(f"{type(error).__name__}: {error}", 400)
         raise StoreError(
-            f"{place} is damaged or truncated ({reason}); restore it from a copy or write it anew"
+            f"{place} is damaged or truncated ({reason}); restore it from a copy or write it again"
         ) from error
 
 

@@ -115,8 +115,8 @@ class RunDirectory:
         """Refuse an unfinished run by a `StoreError`, before any data are read."""
         if RUN_FILE in self.folder.sizes() and not (resume or self.overwrite or self.is_finished()):
             raise StoreError(
-                f"{self.folder} holds an unfinished run; go on with it by `resume=True`, or "
-                "begin anew by `overwrite=True` or in another `out`"
+                f"{self.folder} holds an unfinished run; continue it with `resume=True`, or "
+                "start again with `overwrite=True` or in another `out`"
             )
 
     def clear(self) -> None:
@@ -182,7 +182,7 @@ class RunDirectory:
         except FileExistsError:
             raise StoreError(
                 f"another process goes on with the run in {self.folder}; leave it to that one, or "
-                "end it and go on by `resume=True`"
+                "end it and continue with `resume=True`"
             ) from None
         except StoreError as error:
             self.on_warning(f"no checkpoint at {step}, the run goes on: {error}")
@@ -225,7 +225,7 @@ class RunDirectory:
         if found:
             raise SettingsError(
                 f"{self.folder} holds a run with other settings or data: {'; '.join(found)}; give "
-                "those, or begin anew by `overwrite=True` or in another `out`"
+                "those, or start again with `overwrite=True` or in another `out`"
             )
 
 

@@ -167,7 +167,7 @@ def test_regression(invoke, files, tmp_path, last_json):
     assert [line.split()[0] for line in shown[-8:-5]] == ["1", "2", "3"]  # steps of learning
     ranked = [line.split()[0] for line in shown[-14:-9]]
     assert ranked[:3] == ["column", "0", "2"]  # those that matter
-    assert shown[-5].startswith("while selecting")
+    assert shown[-5].startswith("during selection")
     assert "heldout_mse" in shown[-4]
     record = last_json(invoke("inspect", run, "--json").stdout)
     assert [len(step["criterion"]) > 1 for step in record["learning"]] == [True] * 3

@@ -80,7 +80,7 @@ REFUSED = [
     ("tune pair.npz --max-trials 0", "--max-trials must be at least 1, got 0"),
     ("tune pair.npz --max-seconds -1", "--max-seconds must be above 0, got -1"),
     ("tune pair.npz --kernel-per-class", "one kernel is chosen by held-out rows for all classes"),
-    ("tune pair.npz --posterior adf --stub-memory 1MB", "does not heed a bound on stub"),
+    ("tune pair.npz --posterior adf --stub-memory 1MB", "does not support a bound on stub"),
     ("train pair.npz --tune --likelihood probit", "give --learn evidence or a --kernel"),
     (
         "train pair.npz --tune --task regression",
@@ -142,7 +142,7 @@ def test_taken_directories(trained, files, invoke, tmp_path, untouched):
     (tmp_path / "other" / "thesis.tex").write_text("!")
     with untouched(tmp_path), untouched(trained):
         for out, options, message in (
-            (trained, (), "seed was 0 and is now 1; give those, or begin anew by --overwrite or"),
+            (trained, (), "seed was 0 and is now 1; give those, or start again with --overwrite"),
             (tmp_path / "file", (), "is not a directory"),
             (tmp_path / "other", (), "is not empty and holds no run"),
             (tmp_path / "other", ("--resume",), "is not empty and holds no run"),
@@ -221,7 +221,7 @@ class TestAltered:
         shown = invoke("inspect", unfinished).stdout
         assert "0 of 40" in shown
         assert "posterior: 3 rounds" in shown
-        one_line(invoke("evaluate", unfinished, "toy", code=2), "holds no finished model; go on")
+        one_line(invoke("evaluate", unfinished, "toy", code=2), "holds no finished model; continue")
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_stopped_and_resumed(number, start, invoke, clusters, uninterrupted, tmp
     last = err.splitlines()[-1]
     assert last.startswith(f"stopped by {number.name} in select after ")
     words = ["sparsegp", "train", clusters, "--out", run, *TRAIN, "--resume"]
-    assert last.endswith(f" of {N_ACTIVE} rows; go on by: {' '.join(map(str, words))}")
+    assert last.endswith(f" of {N_ACTIVE} rows; continue with: {' '.join(map(str, words))}")
     record = last_json(invoke("inspect", run, "--json").stdout)
     assert record["state"] == "unfinished"
     assert 5 <= record["n_active"] < N_ACTIVE
@@ -96,7 +96,7 @@ def test_stopped_before_the_first_row(number, later, start, clusters, tmp_path):
         _, err = process.communicate(timeout=60)
     assert process.returncode == 75, err
     assert "Traceback" not in err
-    assert re.search("go on by: sparsegp train .* --resume", err.splitlines()[-1])
+    assert re.search("continue with: sparsegp train .* --resume", err.splitlines()[-1])
 
 
 def test_interrupted_twice(start, clusters, invoke, tmp_path):
@@ -133,4 +133,4 @@ def test_second_run_in_the_same_directory(start, clusters, invoke, tmp_path):
         process.communicate(timeout=60)
     assert f"is held by process {process.pid} on " in result.stderr
     assert f": under way in process {process.pid} on " in shown
-    assert ": unfinished; go on by " in invoke("inspect", run).stdout
+    assert ": unfinished; continue with " in invoke("inspect", run).stdout

@@ -144,9 +144,9 @@ def test_stopped_and_resumed(tuned, files, start, invoke, last_json, tmp_path):
     assert 2 <= done < 8
     last = err.splitlines()[-1]
     assert last.startswith("stopped by SIGTERM in tune after ")
-    assert "rows; go on by: sparsegp train " in last
+    assert "rows; continue with: sparsegp train " in last
     assert last.endswith(" --resume")
-    assert "being tuned; go on by the same command" in invoke("inspect", run).stdout
+    assert "being tuned; continue with the same command" in invoke("inspect", run).stdout
     record = last_json(invoke(*command, "--quiet", "--resume", "--json").stdout)
     assert record["kernels"] == [last_json(tuned[1].stdout)["kernel"]]
 

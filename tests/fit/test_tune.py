@@ -123,7 +123,7 @@ def test_stopped_and_resumed(data: Arrays, brief: list[Any], tmp_path: Path) -> 
     """Trials on record are not made again: their seconds stay."""
     run = tmp_path / "run"
     for reports in (3, 2):
-        with pytest.raises(Interrupted, match="go on by `resume=True`"):
+        with pytest.raises(Interrupted, match="continue with `resume=True`"):
             small(*data, out=run, resume=True, progress=Stopper(reports))
     records = read_records(run)
     assert records is not None
@@ -166,7 +166,7 @@ def test_other_settings_or_data_are_refused(data: Arrays, tmp_path: Path) -> Non
 
 def test_directories_of_others_are_refused(data: Arrays, tmp_path: Path) -> None:
     small(*data, out=tmp_path / "tuned", max_seconds=1e-9)
-    with pytest.raises(StoreError, match="holds an unfinished run; go on with it by `resume=True`"):
+    with pytest.raises(StoreError, match="holds an unfinished run; continue it with `resume=True`"):
         small(*data, out=tmp_path / "tuned")
     sparsegp.train(*data, n_active=20, runtime="threads=1", out=tmp_path / "run")
     with pytest.raises(StoreError, match="holds a run that was not tuned"):
@@ -190,7 +190,7 @@ def test_directories_of_others_are_refused(data: Arrays, tmp_path: Path) -> None
         ({"kernel_per_class": True}, "one kernel is chosen by held-out rows for all classes"),
         ({"likelihood": "probit"}, "got likelihood=probit with sites=moments; give learn=evidence"),
         ({"task": "regression"}, "chosen by held-out rows for likelihood=multinomial_probit"),
-        ({"posterior": "adf", "stub_entries": 999}, "does not heed a bound on stub entries"),
+        ({"posterior": "adf", "stub_entries": 999}, "does not support a bound on stub entries"),
         ({"method": "ep"}, "tuning is for method=ivm, got method=ep, which learns its kernel"),
         ({"resume": True}, "give out"),
         ({"n_active": 10**6}, "n_active=1000000 exceeds the 500 training rows"),
@@ -240,7 +240,7 @@ def test_auto_is_a_brief_tuning_and_resumed_as_one(steps_of_trees: Arrays, tmp_p
         X, y, kernel=choice.kernel, scaling=choice.scaling, n_active=50, runtime="threads=1"
     )
     for reports in (3, 9):
-        with pytest.raises(Interrupted, match="go on by `resume=True`"):
+        with pytest.raises(Interrupted, match="continue with `resume=True`"):
             sparsegp.train(X, y, **auto, out=tmp_path, resume=True, progress=Stopper(reports))
     model = sparsegp.train(X, y, **auto, out=tmp_path, resume=True, runtime="threads=2")
     again = sparsegp.train(X, y, **auto, out=tmp_path)  # finished: nothing is done

@@ -156,7 +156,7 @@ def test_resumed_in_mid_posterior_equals_uninterrupted(
                 store=RunDirectory(out, 2, pytest.fail),
                 stop=stop_after(looks),
             )
-            with pytest.raises(Interrupted, match="go on by `resume=True`"):
+            with pytest.raises(Interrupted, match="continue with `resume=True`"):
                 run.fit()
         model = sparsegp.train(X, y, out=out, resume=True, **settings)
         assert_array_equal(model.predict_log_proba(X), expected.predict_log_proba(X))

@@ -94,7 +94,7 @@ def test_addresses_and_files(address: str, scheduler_file: Path, tmp_path: Path)
 
 
 def test_a_cluster_of_a_class(tmp_path: Path) -> None:
-    """One that speaks no TLS and can be reached from other machines is warned of."""
+    """One that does not use TLS and can be reached from other machines is warned of."""
     text = f"{LOCAL}workers: 2\nthreads_per_worker: 1\n{NO_DASHBOARDS}"
     logger, handler = logging.getLogger("sparsegp.runtime"), logging.handlers.BufferingHandler(99)
     logger.addHandler(handler)  # pytest's own ones are silenced with Dask's
@@ -102,7 +102,7 @@ def test_a_cluster_of_a_class(tmp_path: Path) -> None:
         assert "tls://" in answers(write(tmp_path, f"{text}host: 127.0.0.1\nsecurity: true\n"))
         assert not handler.buffer
         assert "tcp://" in answers(write(tmp_path, f"{text}host: 0.0.0.0\n"))
-        assert "speaks no TLS" in handler.buffer[0].getMessage()
+        assert "does not use TLS" in handler.buffer[0].getMessage()
     finally:
         logger.removeHandler(handler)
 

@@ -75,7 +75,7 @@ def test_the_signal_of_walltime_requeues_the_job(
     assert over, text
     assert "PENDING BeginTime" in states, text
     assert states[-1].startswith("COMPLETED"), text
-    assert "go on by: sparsegp train" in text
+    assert "continue with: sparsegp train" in text
     out = tmp_path / "undisturbed"
     command = [sys.executable, "-m", "sparsegp", "train", "digits", "--out", str(out), *RUN]
     subprocess.run(command, env=environment(), check=True)

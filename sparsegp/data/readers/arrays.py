@@ -222,7 +222,7 @@ def _zarr_array(group: Any, member: str, name: str) -> Any:
     codecs = [metadata.get(key) for key in ("codecs", "filters", "compressor")]
     if "pickle" in str(codecs):
         raise DataError(
-            f"{name} ({member}) is coded by pickle, which could run code; write it anew without"
+            f"{name} ({member}) is coded by pickle, which could run code; write it again without"
         )
     return array
 
