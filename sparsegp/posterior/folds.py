@@ -131,4 +131,5 @@ def best_scale(
         elif waited == PATIENCE:
             break
     logs = active.likelihood.log_probabilities(left_out, np.zeros((len(left_out), 1)))
-    return best, tried, conformal_scores(logs, problem.target)
+    of_rows = 1.0 if rows.weights is None else rows.weights
+    return best, tried, conformal_scores(logs, problem.target, of_rows)
