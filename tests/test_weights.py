@@ -19,6 +19,7 @@ from sparsegp.data import table_from_arrays
 from sparsegp.data.weights import LEAST_SHARE, effective_rows
 from sparsegp.errors import DataError, Interrupted, NumericalError, SettingsError
 from sparsegp.interrupt import StopRequest
+from tests.runs import Stopper
 
 N = 400
 SETTINGS = {
@@ -79,6 +80,18 @@ def test_all_weights_times_two_are_all_rows_twice(digits):
     same(train(X, y, sample_weight=2 * w), twice, X[:30])
 
 
+def test_the_objective_is_that_of_the_model(digits):
+    """Heavy rows leave the stub as it is, also where it is a single tile."""
+    X, y, _ = digits
+    for weight in (1.0, 100.0):
+        how = {"calibration": "none", "sample_weight": np.full(N, weight)}
+        model = train(X, y, **how)
+        mean = model.latent_mean_and_variance(X)[0]
+        log_z = model.likelihood.log_z(mean, np.zeros((N, 1)), y).sum()
+        found = model.weights.report["objective"] / weight
+        assert log_z > found  # the rest is the penalty
+
+
 def test_weights_of_classes(digits):
     X, y, w = digits
     count = np.bincount(y, w)
@@ -118,6 +131,22 @@ def test_gaussian_noise_is_divided_by_the_weights(criterion):
     np.testing.assert_allclose(variance[:, 0], (y.std() * std) ** 2, rtol=1e-6)
 
 
+@pytest.mark.parametrize("per_class", [False, True])
+@pytest.mark.parametrize("posterior", ["all", "active"])
+def test_the_posterior_is_that_of_copies_that_are_not_merged(digits, posterior, per_class):
+    """With all rows active both span the same functions."""
+    X, y, w = (each[:70] for each in digits)
+    repeated, how = np.repeat(np.arange(70), w), {"posterior": posterior, "calibration": "none"}
+    how |= {"kernel": "10*rbf(20)", "scaling": "none", "kernel_per_class": per_class}
+    how |= {"tolerance": 1e-12}
+    weighted = train(X, y, sample_weight=w, n_active=int((w > 0).sum()), **how)
+    copies = train(X[repeated], y[repeated], n_active=len(repeated), **how)
+    mean, variance = weighted.latent_mean_and_variance(X)
+    other, other_variance = copies.latent_mean_and_variance(X)
+    np.testing.assert_allclose(mean, other, atol=1e-4)
+    np.testing.assert_allclose(variance, other_variance, atol=1e-4)
+
+
 def test_a_regression_learns_from_weighted_rows():
     """Its evidence is in learning/test_weights.py."""
     X, y = load_diabetes(return_X_y=True)
@@ -136,6 +165,17 @@ def test_blocks_and_workers(digits):
     one = train(X, y, sample_weight=w)
     same(one, train(X, y, sample_weight=w, block_rows=256, runtime="threads=2"), X[:30])
     same(one, train(X, y, sample_weight=w, block_rows=256, runtime="workers=1"), X[:30])
+
+
+@pytest.mark.parametrize("criterion", ["predictive", "residual"])
+def test_what_was_stopped_goes_on_to_the_same_bits(digits, tmp_path, criterion):
+    X, y, w = digits
+    settings = {"n_active": 60, "sample_weight": w, "criterion": criterion, "panel": 16}
+    for reports in (3, 4, 9):
+        with pytest.raises(Interrupted):
+            train(X, y, **settings, out=tmp_path, resume=True, progress=Stopper(reports))
+    found = train(X, y, **settings, out=tmp_path, resume=True)
+    same(found, train(X, y, **settings), X[:30])
 
 
 def test_a_run_with_other_weights_is_of_other_data(digits, tmp_path, monkeypatch):
@@ -233,6 +273,8 @@ def test_large_tables_keep_their_order(digits, monkeypatch):
         (np.full(N, 1e10), "has 1e.10 in row 0; a row that counts once weighs 1"),
         (np.zeros(N), "weights must not be zero in all rows"),
         (["heavy"] * N, "weights must be numbers"),
+        (np.ones(N) * 1j, "weights must be numbers"),
+        (np.ma.masked_equal(np.arange(N), 3), "weights must be numbers"),
     ],
 )
 def test_what_is_no_weight_is_refused(digits, weights, message):

@@ -37,8 +37,8 @@ def gram(
     for start in range(0, n_tiles, unit):
         dropped = ~counts[start * tile : (start + unit) * tile]
         for c, M in enumerate(stub):
-            flat = np.ascontiguousarray(M[start : start + unit].transpose(1, 0, 2)).reshape(d, -1)
-            flat[:, dropped] = 0.0
+            flat = np.array(M[start : start + unit].transpose(1, 0, 2), order="C").reshape(d, -1)
+            flat[:, dropped] = 0.0  # in a copy, also where there is a single tile
             if weights is not None:
                 flat *= np.sqrt(weights[start * tile : (start + unit) * tile], dtype=flat.dtype)
             total[c] += snap(flat @ flat.T, quantum)

@@ -21,6 +21,7 @@ class Quantiles:
     knots : Doubles (m,)
         Those of the ranks ceil(n j / m) for j = 1 to m: all of them if they are few.
     n : int
+        With weights the number of equal ones that would tell as much, (sum w)^2 / sum w^2.
     """
 
     knots: Doubles
@@ -32,11 +33,14 @@ class Quantiles:
             raise DataError("quantiles must be rising numbers, and no more than they are of")
 
     @classmethod
-    def of(cls, values: Doubles) -> Self:
-        """Return those of numbers (n,)."""
-        n, m = len(values), min(len(values), MOST_KNOTS)
-        ranks = -(-n * np.arange(1, m + 1) // m)
-        return cls(np.sort(values)[ranks - 1], n)
+    def of(cls, values: Doubles, weights: Doubles | float = 1.0) -> Self:
+        """Return those of numbers (n,), perhaps with weights (n,)."""
+        order, w = np.argsort(values, kind="stable"), np.broadcast_to(weights, values.shape)
+        reached = np.cumsum(w[order])
+        n = max(int(reached[-1] ** 2 / np.square(w).sum() + 1e-9), 1)
+        m = min(n, MOST_KNOTS)
+        shares = np.arange(1, m + 1) / m * (1.0 - 1e-12)
+        return cls(values[order[np.searchsorted(reached, reached[-1] * shares)]], n)
 
     def at(self, rank: int) -> float:
         """Return the number of a rank from 1 to n, or the next larger one that is kept."""

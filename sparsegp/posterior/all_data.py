@@ -198,7 +198,7 @@ def calibrate(problem: Problem, c: Doubles, scale: float) -> tuple[Calibration, 
     if not problem.rows.knows_limits:
         return calibration, None
     logs = calibration.log_probabilities(problem.active.likelihood, mean, variance)
-    return calibration, conformal_scores(logs, target)
+    return calibration, conformal_scores(logs, target, of_rows)
 
 
 def log_z_and_slopes(

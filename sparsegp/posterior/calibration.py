@@ -43,7 +43,7 @@ def with_calibration(active: ActiveRows, rows: Rows, weights: PosteriorWeights) 
     scores = None
     if rows.knows_limits:
         logs = calibration.log_probabilities(active.likelihood, mean, variance)
-        scores = conformal_scores(logs, target)
+        scores = conformal_scores(logs, target, rows.validation_weights)
     return PosteriorWeights(weights.coefficients, weights.gain, calibration, report, scores)
 
 

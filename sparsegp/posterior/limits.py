@@ -99,10 +99,12 @@ def masses_above(probabilities: Doubles) -> Doubles:
     return above
 
 
-def conformal_scores(log_probabilities: Doubles, codes: Integers) -> Quantiles:
+def conformal_scores(
+    log_probabilities: Doubles, codes: Integers, weights: Doubles | float
+) -> Quantiles:
     """Return quantiles of the scores of rows, by log probabilities (n, K) and true codes (n,)."""
     above = masses_above(np.exp(log_probabilities))
-    return Quantiles.of(np.take_along_axis(above, codes[:, np.newaxis], axis=1)[:, 0])
+    return Quantiles.of(np.take_along_axis(above, codes[:, np.newaxis], axis=1)[:, 0], weights)
 
 
 def label_sets(probabilities: Doubles, scores: Quantiles | None, coverage: float) -> Booleans:

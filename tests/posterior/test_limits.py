@@ -24,6 +24,15 @@ def test_quantiles(n: int) -> None:
     assert found.below(np.array([0.5]))[0] == pytest.approx(np.mean(values < 0.5), abs=0.004)
 
 
+def test_whole_weights_are_repetition() -> None:
+    rng = np.random.default_rng(3)
+    values, weights = rng.random(900), rng.integers(3, size=900).astype(float)
+    found, repeated = Quantiles.of(values, weights), np.repeat(values, weights.astype(int))
+    assert 500 < found.n < len(repeated)
+    expected = np.quantile(repeated, np.arange(1, 501) / 500, method="inverted_cdf")
+    assert_array_equal(found.knots, expected)
+
+
 def test_quantiles_of_a_damaged_file() -> None:
     with pytest.raises(DataError, match="rising"):
         Quantiles(np.array([1.0, 0.0]), 2)
@@ -48,7 +57,7 @@ def test_left_out_shares_are_those_of_the_other_rows() -> None:
 
 def test_label_sets() -> None:
     p = np.array([[0.6, 0.3, 0.1], [0.4, 0.4, 0.2], [0.0, 0.1, 0.9]])
-    scores = conformal_scores(np.log(p + 1e-300), np.array([0, 1, 1]))
+    scores = conformal_scores(np.log(p + 1e-300), np.array([0, 1, 1]), 1.0)
     assert_allclose(scores.knots, [0.0, 0.0, 0.9])
     assert_array_equal(label_sets(p, scores, 0.5), [[1, 0, 0], [1, 1, 0], [0, 0, 1]])
     assert_array_equal(label_sets(p, scores, 0.75), [[1, 1, 1], [1, 1, 1], [0, 1, 1]])
