@@ -232,7 +232,8 @@ def test_every_option_that_a_page_names_exists() -> None:
         for name in program.list_commands(context):
             command = program.get_command(context, name)
             assert command is not None
-            known |= {option for parameter in command.params for option in parameter.opts}
+            for parameter in command.params:
+                known |= {*parameter.opts, *parameter.secondary_opts}
     for name in PAGES:
         text = (ROOT / name).read_text(encoding="utf-8")
         prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)

@@ -36,10 +36,10 @@ def update(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Go on with the model of RUN when there are new rows, DATA.
+    """Update the model in RUN with new rows, DATA.
 
-    Its kernel and its size stay what they are. Active rows that tell least beside the others make
-    room for fresh ones, among old and new rows, and the posterior is that of all rows.
+    Its kernel and the number of active rows stay. The active rows that add least information are
+    replaced by others, among old and new rows, and the posterior is that of all rows.
     """
     import sparsegp
     from sparsegp.cli.tables import facts, rows_to_learn, score, table_for

@@ -42,6 +42,9 @@ KNOTS = 256
 OUTERMOST = 1.0 / 2000.0
 """Ranks are kept this far from 0 and 1, so that normal scores stay within 3.3."""
 
+GREATEST = 1e100
+"""Of the numbers that columns are mixed by."""
+
 TILE = 256
 """Rows that are mixed together; tiles of row blocks are as high."""
 
@@ -84,7 +87,7 @@ class Scaling:
 
     def __post_init__(self) -> None:
         shift, factor, knots = self.shift, self.factor, self.knots
-        fitting = shift.ndim == 1 and shift.shape == factor.shape
+        fitting = shift.ndim == 1 and shift.shape == factor.shape and type(self.name) is str
         if not (fitting and np.isfinite(shift).all() and np.isfinite(factor).all()):
             raise DataError(
                 "shift and factor of a scaling must be finite numbers, one of each for a column"
@@ -105,10 +108,13 @@ class Scaling:
             raise DataError("a scaling must say for each column whether it is kept")
         mixing = self.mixing
         if mixing is not None and not (
-            mixing.shape == 2 * shift.shape and np.isfinite(mixing).all()
+            mixing.shape == 2 * shift.shape
+            and (np.abs(mixing) <= GREATEST).all()
+            and np.linalg.slogdet(mixing)[0] != 0.0
         ):
             raise DataError(
-                "the mixing of a scaling must be finite numbers, a row and a column for each column"
+                "the mixing of a scaling must be an invertible matrix of finite numbers, a row and "
+                "a column for each column"
             )
 
     @property

@@ -283,9 +283,10 @@ def require_two_dimensions(X: Any, source: str) -> None:
 def _weights(given: Any, n: int, source: str) -> Doubles:
     """Return weights of n rows as doubles, checked."""
     try:
-        if np.ma.is_masked(given) or np.iscomplexobj(given):
+        found = np.asarray(given)
+        if np.ma.is_masked(given) or np.iscomplexobj(found):
             raise TypeError
-        weights = np.asarray(given, dtype=np.float64)
+        weights = found.astype(np.float64)
     except (TypeError, ValueError):
         raise DataError(f"weights must be numbers; those of {source} are {quoted(given)}") from None
     if weights.shape != (n,):

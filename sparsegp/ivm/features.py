@@ -40,8 +40,7 @@ def gram(
             flat = np.array(M[start : start + unit].transpose(1, 0, 2), order="C").reshape(d, -1)
             flat[:, dropped] = 0.0  # in a copy, also where there is a single tile
             if weights is not None:
-                root = np.sqrt(weights[start * tile : (start + unit) * tile], dtype=flat.dtype)
-                flat = flat * root  # which may be a view of the stub
+                flat *= np.sqrt(weights[start * tile : (start + unit) * tile], dtype=flat.dtype)
             total[c] += snap(flat @ flat.T, quantum)
     return total
 

@@ -43,7 +43,7 @@ ROWS_A_COLUMN, LEAST_FOR_COLUMNS = 2, 100
 LEAST_FOR_SEARCH, PIXELS = 90, 50
 """With fewer rows a brief search finds chance; so many columns of one range are those of pictures
 or spectra."""
-FEW_ROWS = 1000
+FEW_ROWS = 250
 """With fewer, whose fits to several parts take long beside that of the run, a brief search ends
 early."""
 STEPS, REFINED, FINALISTS = 2, 4, 2

@@ -135,13 +135,17 @@ class Candidates:
     def best_and_neighbours(self, ranking: Sequence[int], count: int) -> list[int]:
         """Return so many candidates for more rows: number 0, the best, and neighbours of these.
 
+        The best of every scaling is among them, as few rows tell little about that.
+
         Parameters
         ----------
         ranking : sequence of int
             Numbers, the best first.
         count : int
         """
-        kept = list(dict.fromkeys([0, *ranking[: max(1, count // 2)]]))[:count]
+        best = {self.known[number].scaling: number for number in reversed(ranking)}
+        kept = [0, *sorted(best.values(), key=ranking.index), *ranking[: max(1, count // 2)]]
+        kept = list(dict.fromkeys(kept))[:count]
         return kept + self.neighbours(ranking, count - len(kept), kept)
 
     def neighbours(self, ranking: Sequence[int], count: int, but: Collection[int]) -> list[int]:

@@ -88,7 +88,10 @@ class Model(ABC):
             self.likelihood.log_density(np.zeros((1, self.n_latent)), np.zeros(1, np.int64))
         mappings = (self.settings, self.report, *self.history)
         checks = {
+            "rows": self.rows.shape == self._rows_held.shape[:1] and self.rows.dtype.kind in "iu",
             "classes": len(set(self.classes.tolist())) == len(self.classes),
+            "names": self.names is None
+            or [type(name) for name in self.names] == [str] * self.n_features,
             "settings, report or history": all(isinstance(each, Mapping) for each in mappings),
             "encoding": self.encoding is None or self.encoding.names == self.names,
             "kernels": bool((np.abs(values) <= GREATEST).all()),

@@ -34,7 +34,7 @@ class DenseModel(Model):
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        shape = (self.mixture.x.shape[1], self._prior.coefficients.shape[2])
+        shape = (*self.mixture.x.shape[1:], self._prior.coefficients.shape[2])
         if shape != (self.n_features, self.n_latent):
             raise DataError("posterior, columns and classes must fit")
         super().__post_init__()

@@ -51,14 +51,16 @@ class SparseModel(Model):
     shares: Quantiles | None = None
 
     def __post_init__(self) -> None:
-        active, gain = self.active, self.weights.gain or ()
+        active, gain, target = self.active, self.weights.gain, self.active.target
         sizes = [len(members) for members in active.members()]
         widths = [columns.stop - columns.start for columns in active.columns()]
         if (
             [c.shape for c in self.weights.coefficients] != [*zip(sizes, widths, strict=True)]
-            or [factor.shape for factor in gain] not in ([], [(size, size) for size in sizes])
-            or not all((np.diag(factor) > 0).all() for factor in gain)
+            or (gain is not None and [each.shape for each in gain] != [(n, n) for n in sizes])
+            or not all((np.diag(factor) > 0).all() for factor in gain or ())
             or (active.x.shape[1], active.site.shape[1]) != (self.n_features, self.n_latent)
+            or (not self.is_regression and target.dtype.kind not in "iu")
+            or (not self.is_regression and not np.isin(target, np.arange(len(self.classes))).all())
         ):
             raise DataError("posterior weights, active rows, columns and classes must fit")
         super().__post_init__()

@@ -85,15 +85,17 @@ class Folds(Problem):
     def judge(self, c: Doubles) -> tuple[float, float, Doubles]:
         """Return the nlpp of the rows by the folds without them, and with the row thought of.
 
-        Third come these latent means of the rows, (n, K).
+        Third come these latent means of the rows, (n, K). Rows of weights w count as
+        (sum w)^2 / sum w^2 rows: a large weight does not make one row many.
         """
-        mean, none, total = self.means(c), np.zeros((len(self.target), 1)), self.rows.total
+        mean, none, w = self.means(c), np.zeros((len(self.target), 1)), self.rows.weights
+        count = len(self.target) if w is None else float(w.sum() ** 2 / (w @ w))
         left_out = mean[np.arange(len(self.target)), self.folds]
         log_z = self.active.likelihood.log_z(left_out, none, self.target)
         each = self.active.likelihood.log_probabilities(mean[:, -1], none).mean(axis=1)
-        nlpp = -float(np.average(log_z, weights=self.rows.weights))
-        thought_of = float(np.average(each, weights=self.rows.weights))
-        return nlpp, (total * nlpp - thought_of) / (total + 1.0), left_out
+        nlpp = -float(np.average(log_z, weights=w))
+        thought_of = float(np.average(each, weights=w))
+        return nlpp, (count * nlpp - thought_of) / (count + 1.0), left_out
 
 
 def best_scale(

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -49,7 +50,7 @@ def test_stopped_and_resumed(number, start, invoke, clusters, uninterrupted, tmp
     last = err.splitlines()[-1]
     assert last.startswith(f"stopped by {number.name} in select after ")
     words = ["sparsegp", "train", clusters, "--out", run, *TRAIN, "--resume"]
-    assert last.endswith(f" of {N_ACTIVE} rows; continue with: {' '.join(map(str, words))}")
+    assert last.endswith(f" of {N_ACTIVE} rows; continue with: {shlex.join(map(str, words))}")
     record = last_json(invoke("inspect", run, "--json").stdout)
     assert record["state"] == "unfinished"
     assert 5 <= record["n_active"] < N_ACTIVE

@@ -236,9 +236,8 @@ def test_auto_is_a_brief_tuning_and_resumed_as_one(steps_of_trees: Arrays, tmp_p
     X, y = (rows[:300] for rows in steps_of_trees)
     auto: dict[str, Any] = {"kernel": "auto", "n_active": 50}
     choice = tune(X, y, max_trials=None, runtime="threads=1", **auto)
-    expected = sparsegp.train(
-        X, y, kernel=choice.kernel, scaling=choice.scaling, n_active=50, runtime="threads=1"
-    )
+    chosen = {**choice.chosen, "n_active": 50}
+    expected = sparsegp.train(X, y, **chosen, runtime="threads=1")
     for reports in (3, 9):
         with pytest.raises(Interrupted, match="continue with `resume=True`"):
             sparsegp.train(X, y, **auto, out=tmp_path, resume=True, progress=Stopper(reports))

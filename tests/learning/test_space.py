@@ -57,6 +57,8 @@ def test_the_kernel_of_the_settings_comes_first_and_stays() -> None:
     assert len(set(candidates.known)) == 10
     assert candidates.best_and_neighbours([3, 1, 2, 0, 4], 4)[:3] == [0, 3, 1]
     assert candidates.best_and_neighbours([3, 1, 2, 0, 4], 1) == [0]
+    of_each = candidates.best_and_neighbours([1, 2, 5, 6, 4, 0], 5)[:4]
+    assert {candidates.known[number].scaling for number in of_each[1:]} == {"auto", "quantile"}
     assert candidates.neighbours([0], 4, ()) == []  # it is no point of the grid
 
 
