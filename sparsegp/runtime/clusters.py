@@ -13,6 +13,7 @@ import json
 import logging
 import re
 import signal
+import stat
 import sys
 import threading
 from collections.abc import Callable
@@ -305,6 +306,12 @@ def _security(folder: Path | None) -> Any:
         raise SettingsError(
             f"{folder} must hold ca.pem, cert.pem and key.pem of one certificate ({_short(error)})"
         ) from None
+    mode = folder.expanduser().stat().st_mode
+    if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
+        raise SettingsError(
+            f"a private key must be in a folder that others cannot write, and {folder} has mode "
+            f"{stat.S_IMODE(mode):o}; chmod go-w it"
+        )
     return security
 
 

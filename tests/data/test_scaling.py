@@ -139,7 +139,7 @@ def test_columns_are_mixed_after_they_are_scaled():
         np.testing.assert_array_equal(scaling.apply(X[rows]), scaled[rows])
     np.testing.assert_array_equal(from_arrays(Scaling, to_arrays(scaling)).apply(X), scaled)
     for wrong in (mixing[:2], np.full((3, 3), np.nan)):
-        with pytest.raises(DataError, match="mixing of a scaling must be finite numbers, a row"):
+        with pytest.raises(DataError, match="mixing of a scaling must be"):
             dataclasses.replace(plain, mixing=wrong)
 
 

@@ -151,7 +151,7 @@ def test_resumed_in_mid_posterior_equals_uninterrupted(
         with open_runtime() as runtime:
             run = Training(
                 table_from_arrays(X, y),
-                TrainSettings(**settings),
+                TrainSettings.given(**settings),
                 runtime=runtime,
                 store=RunDirectory(out, 2, pytest.fail),
                 stop=stop_after(looks),

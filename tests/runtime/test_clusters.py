@@ -318,6 +318,9 @@ def test_only_who_holds_the_certificate_joins(tmp_path: Path) -> None:
         for folder in (stranger, tmp_path):
             with pytest.raises(SettingsError, match=r"must hold ca.pem, cert.pem and key.pem"):
                 answers(path, tls=folder)
+        own.chmod(0o777)
+        with pytest.raises(SettingsError, match="others cannot write"):
+            answers(path, tls=own)
 
 
 def test_local_workers_are_reached_from_this_process_alone(local_runtime: Runtime) -> None:
