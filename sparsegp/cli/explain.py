@@ -66,7 +66,10 @@ def explain(
         of_rows = dict(zip(numbers, explanations, strict=True))
         size = shared.image_size(options["image"])
         pictures = list(map(str, explanation_pictures(model, of_rows, X, size, options["plots"])))
-    listed = [{"row": k, **e.to_json()} for k, e in zip(numbers, explanations, strict=True)]
+    listed = [
+        {"row": k, "id": {name: str(ids[k]) for name, ids in found.beside.items()}, **e.to_json()}
+        for k, e in zip(numbers, explanations, strict=True)
+    ]
     record = {"run": run, "source": found.source, "explanations": listed, "pictures": pictures}
     if out is not None:
         _write(Path(out), record)
@@ -102,8 +105,9 @@ def in_words(each: dict[str, Any]) -> list[str]:
         for term in (*each["supporting"], *each["opposing"][::-1])
     ]
     effects = [(*list(found.values())[:2], f"{found['effect']:+.3f}") for found in each["columns"]]
+    named = "".join(f" ({name} {value})" for name, value in each["id"].items())
     return [
-        f"row {each['row']}: {each['predicted']} ({percent(each['probability'])}), not "
+        f"row {each['row']}{named}: {each['predicted']} ({percent(each['probability'])}), not "
         f"{each['rival']} ({percent(each['rival_probability'])}); latent means differ by "
         f"{each['difference']:.3f}",
         *(f"  {line}" for line in table(("active row", "label", "contribution", "share"), terms)),

@@ -153,7 +153,11 @@ columns = together(
             "What columns hold, where their values do not say it: number, truth, category or date.",
         ),
         text("--drop", "NAME,...", "Leave out these columns."),
-        text("--id-column", "NAME", "No input; kept beside the rows in predictions."),
+        text(
+            "--id-column",
+            "NAME",
+            "No input; kept beside the rows in predictions.  [that of the model]",
+        ),
         click.option(
             "--header/--no-header", default=None, help="Whether line 1 of a text names the columns."
         ),

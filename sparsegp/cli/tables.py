@@ -81,7 +81,8 @@ def rows_to_learn(model: Model, source: str, columns: Mapping[str, Any]) -> Tabl
 
 def known_of(model: Model) -> dict[str, Any]:
     """Return what a model knows of the columns of its rows, see `Columns`."""
-    known = {"n_features": model.n_features, "names": model.inputs, "known": model.label}
+    known: dict[str, Any] = {"n_features": model.n_features, "names": model.inputs}
+    known |= {"known": model.label, "known_id": model.id_column}
     if model.encoding is None:
         return known
     kinds = {column.name: column.kind for column in model.encoding.columns}

@@ -73,6 +73,7 @@ class DenseRun(Run[DenseModel]):
             names=data.train.names,
             encoding=data.train.encoding,
             label=data.train.label,
+            id_column=next(iter(data.train.beside), None),
             mixture=Mixture(found.components, self.x, settings.averaged),
             notes={**evidence, **found.report, "trace": [dict(step) for step in found.trace]},
         )

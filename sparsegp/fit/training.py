@@ -140,6 +140,7 @@ class Training(SparseRun):
             names=data.train.names,
             encoding=data.train.encoding,
             label=data.train.label,
+            id_column=next(iter(data.train.beside), None),
         )
         if self.knows_limits:
             model = replace(model, shares=self._shares(model, drawn, x))

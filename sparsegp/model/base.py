@@ -55,6 +55,8 @@ class Model(ABC):
         this order, and must not be missing.
     label : str, optional
         Of the column that the labels were in: its name, or its number if there are no names.
+    id_column : str, optional
+        The column that was kept beside the training rows; it is no input.
     encoding : Encoding, optional
         How the columns were made of those of a data frame that held more than numbers; `names` are
         those of the encoded columns then. Predictions take such data frames, and arrays of encoded
@@ -71,6 +73,7 @@ class Model(ABC):
     numbers: Numbers | None = None
     names: tuple[str, ...] | None = None
     label: str | None = None
+    id_column: str | None = None
     encoding: Encoding | None = None
 
     def __post_init__(self) -> None:

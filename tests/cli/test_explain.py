@@ -17,6 +17,7 @@ def test_explain(trained, files, invoke, last_json, tmp_path):
     record = last_json(invoke(*arguments, "--json").stdout)
     found = record["explanations"]
     assert [each.pop("row") for each in found] == [7, 2, 3]
+    assert [each.pop("id") for each in found] == [{}] * 3
     assert found == json.loads(json.dumps(expected))
     invoke(*arguments, "--out", tmp_path / "why.json")
     assert json.loads((tmp_path / "why.json").read_text())["explanations"][0]["row"] == 7

@@ -267,7 +267,8 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
     ids = ["--id-column", "id"]
     options = [*ids, "--n-active", 20, "--out", "r", "--quiet"]
     run("train", "train.csv.gz", "--kinds", "zip=category", *options)
-    found = run("predict", "r", "train.csv.gz", *ids, "--out", "-")
+    found = run("predict", "r", "train.csv.gz", "--out", "-")  # of which the model knows the ids
+    assert run("predict", "r", "train.csv.gz", *ids, "--out", "-") == found
     assert found.splitlines()[0] == "row,id,label,p_no,p_yes"
     assert found.splitlines()[8].startswith("7,k7,")
     assert run("predict", "r", "new.csv", *ids, "--out", "-") == found
@@ -276,6 +277,10 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
     text = (tmp_path / "new.csv").read_text()
     assert run("predict", "r", "-", *ids, "--out", "-", text=text) == found
     assert "error" in run("evaluate", "r", "train.csv.gz")
+    assert "row 3 (id k3): " in run("explain", "r", "new.csv", "--rows", 3)
+    for options in ([], ["--id-column", "id"]):  # ids are no labels
+        done = CliRunner().invoke(program, ["evaluate", "r", "new.csv", *options])
+        assert (done.exit_code, "has no labels" in done.stderr) == (2, True)
     bad = text.replace(f";k9;{age[9]}.0", ";k9;old")
     done = CliRunner().invoke(program, ["predict", "r", "-", "--out", "-"], input=bad)
     assert (done.exit_code, "column 'age': 'old' is no number" in done.stderr) == (2, True)

@@ -60,6 +60,8 @@ class Columns:
         Whether labels are needed: if not, they are not read.
     known : str, optional
         The label column of the rows that a model was trained on, where the file may have it again.
+    known_id : str, optional
+        The same of the id column.
     known_kinds : mapping of str to str
         Kinds of the columns of a model that takes a data frame.
     before : pair of int
@@ -84,6 +86,7 @@ class Columns:
     names: Names = None
     labels: bool = True
     known: str | None = None
+    known_id: str | None = None
     known_kinds: Mapping[str, str] = field(default_factory=dict)
     before: tuple[int, int] = (0, 0)
 
@@ -163,9 +166,9 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
     """Return which columns of a file are taken.
 
     Where columns have names, a model takes the wanted ones, whatever else there is. Their labels
-    are then in the label column, if one is given or known, or in the only other column that has a
-    name. A file with just the columns that a model takes has no labels, unless a label column is
-    given.
+    are then in the label column that is given or known; where none is, in the only other column
+    that has a name. A file with just the columns that a model takes has no labels, unless a label
+    column is given.
 
     Parameters
     ----------
@@ -185,20 +188,13 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
     def place(column: str | int, role: str) -> int:
         return _place(column, names, source, named, role)
 
-    ids = None if columns.id_column is None else place(columns.id_column, "id column")
+    known = columns.known_id if named and columns.known_id in names else None
+    asked = columns.id_column or known
+    ids = None if asked is None else place(asked, "id column")
     wanted, label = columns.names if named else None, columns.label_column
     left = {ids, *(place(each, "column to drop") for each in columns.drop if wanted is None)}
     rest = [each for each in range(len(names)) if each not in left]
-    if label is None and columns.known in names and (named or len(rest) - 1 == columns.n_features):
-        label = columns.known
-    if label is not None:
-        label = place(label, "label column")
-    elif wanted is not None:
-        others = [each for each in rest if names[each] not in wanted]
-        others = [each for each in others if not names[each].startswith(UNNAMED)] or others
-        label = others[0] if len(others) == 1 else None
-    elif columns.n_features != len(rest):
-        label = rest[-1] if rest else None
+    label = _label(columns, names, rest, named) if label is None else place(label, "label column")
     if wanted is not None:
         inputs = column_places(wanted, names, source)
     else:
@@ -212,6 +208,19 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
             found.kinds[column] = columns.known_kinds[name]
     found.kinds.update((place(each, "column"), kind) for each, kind in columns.kinds.items())
     return found
+
+
+def _label(columns: Columns, names: Sequence[str], rest: Sequence[int], named: bool) -> int | None:
+    """Return which of the columns that remain holds the labels, where none is given."""
+    if columns.known in names and (named or len(rest) - 1 == columns.n_features):
+        return names.index(str(columns.known))
+    if not (named and columns.names):
+        return rest[-1] if rest and columns.n_features != len(rest) else None
+    if columns.known is not None:
+        return None
+    others = [each for each in rest if names[each] not in columns.names]
+    others = [each for each in others if not names[each].startswith(UNNAMED)] or others
+    return others[0] if len(others) == 1 else None
 
 
 def _place(wanted: str | int, names: Sequence[str], source: str, named: bool, role: str) -> int:

@@ -212,11 +212,10 @@ class Text:
             marks[word] = None
         if rest := len(faults) - len(shown):
             said.append(f"and {rest} more columns")
-        return (
-            f"{self.name} has values that do not fit their columns: {'; '.join(said)}. Mend them, "
-            f"or give `kinds` {','.join(kinds)} for names of categories, `missing` "
-            f"{','.join(marks)} for marks of missing values, or `drop` the columns"
-        )
+        remedy = f"mend them, or give `missing` {','.join(marks)} for marks of missing values"
+        if self.columns.names is None:  # of a model, which takes its columns as they were
+            remedy += f", `kinds` {','.join(kinds)} for names of categories, or `drop` the columns"
+        return f"{self.name} has values that do not fit their columns: {'; '.join(said)}; {remedy}"
 
     def _labels(self, place: int, texts: Any) -> Any:
         """Return labels, of one type, or ids, as strings; a `DataError` if one is missing."""
@@ -231,8 +230,8 @@ class Text:
             raise DataError(
                 f"{self.name}, line {self._lines({row})[row]}: the label in column "
                 f"{short(self.layout.names[place], 40)!r} {fault if word else 'is empty'}; every "
-                f"row needs one of at most {LONGEST} characters ({len(rows)} have none): mend or "
-                "leave out such rows, or give label_column"
+                f"row needs one of at most {LONGEST} characters ({len(rows)} have none): give "
+                "another label_column, or leave out such rows"
             )
         is_id = place != self.places.label
         return (np.array(words) if is_id else labels_from_text(words, self.name))[codes]
