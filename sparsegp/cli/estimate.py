@@ -36,8 +36,8 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     """Estimate what training on DATA will take: time, memory of each process, checkpoints.
 
     The time is rough: products of matrices are tried for a moment on one thread of this machine.
-    It is that of the last fit: where no kernel is given, the search for one takes about three times
-    as long before it.
+    It is that of the last fit, and so is the memory: where no kernel is given, the search for one
+    takes about three times as long before it.
 
     The options are those of `train`. With --workers, memory is that of processes on this machine.
     With --cluster, the file says how many workers there are; nothing is started.

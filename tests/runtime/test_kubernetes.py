@@ -109,6 +109,7 @@ def test_manifests_fit_together() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("searching")
 def test_the_commands_of_the_job_train(tmp_path: Path) -> None:
     """Scheduler, workers and driver as the pods run them, apart from folders, names and ports."""
     subprocess.run(["sh", ROOT / "cluster" / "certificate.sh", tmp_path / "tls"], check=True)
