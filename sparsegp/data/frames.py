@@ -1,5 +1,6 @@
 """Data frames of pandas, polars, pyarrow and dask as parts of known lengths."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -58,6 +59,16 @@ def column_places(wanted: Sequence[str], found: Sequence[str], source: str) -> l
     if min(len({*names}) - len(names) for names in (wanted, found)) < 0:
         raise DataError(f"{source} must have one column of each name, as those trained on")
     return [places[name] for name in wanted]
+
+
+def require_distinct(names: Sequence[str], source: str) -> None:
+    """Raise a `DataError` if a name stands for two columns."""
+    for name, count in Counter(names).most_common(1):
+        if count > 1:
+            raise DataError(
+                f"every column needs a name of its own; {source} has {count} columns "
+                f"{name[:40]!r}: rename or drop all but one"
+            )
 
 
 def real_numbers(X: Any, source: str) -> NDArray[Any]:
@@ -136,12 +147,7 @@ class Frame:
         """
         X = as_pandas(X)
         names = frame_names(X)
-        for name in names:
-            if names.count(name) > 1:
-                raise DataError(
-                    f"every column needs a name of its own; {source} has {names.count(name)} "
-                    f"columns {name[:40]!r}: rename or drop all but one"
-                )
+        require_distinct(names, source)
         if not hasattr(X, "dask"):
             lengths = row_blocks(len(X), len(names), source) if len(X) else []
             ends = pairwise(accumulate(lengths, initial=0))

@@ -27,6 +27,7 @@ from numpy.typing import DTypeLike
 from sparsegp.data.summary import Summary
 from sparsegp.errors import DataError
 from sparsegp.registry import Registry
+from sparsegp.state import GREATEST
 from sparsegp.types import Booleans, Doubles, Floats
 
 REACH = 0.75
@@ -41,9 +42,6 @@ KNOTS = 256
 
 OUTERMOST = 1.0 / 2000.0
 """Ranks are kept this far from 0 and 1, so that normal scores stay within 3.3."""
-
-GREATEST = 1e100
-"""Of the numbers that columns are mixed by."""
 
 TILE = 256
 """Rows that are mixed together; tiles of row blocks are as high."""

@@ -125,8 +125,9 @@ def _kept(model: SparseModel, share: float, wanted: int | None) -> tuple[Integer
 def _require_active(model: SparseModel, old: Table, runtime: Runtime) -> None:
     """Raise a `DataError` if the active rows of the model are not among the old ones."""
     active, same = np.unique(model.rows), False
-    if active[-1] < len(old.X):
-        rows: Any = old.X[active]
+    known = np.arange(len(old.X)) if old.rows is None else old.rows
+    if np.isin(active, known).all():
+        rows: Any = old.X[old.places(active)]
         same = model.holds(rows.compute(scheduler=runtime.scheduler()))
     if not same:
         raise DataError(
@@ -147,5 +148,19 @@ def _joined(old: Table, new: Table) -> Table:
         X=da.concatenate(inputs),  # type: ignore[no-untyped-call]
         y=np.concatenate([table.y for table in (old, new) if table.y is not None]),
         weights=np.concatenate(weights) if weighted else None,
+        origin=_numbers(old, new, "origin"),
+        rows=_numbers(old, new, "rows"),
         source=f"{old.source} and {new.source}",
     )
+
+
+def _numbers(old: Table, new: Table, name: str) -> Integers | None:
+    """Return numbers of the rows of both tables, those of the new ones after all of the old."""
+    given = [getattr(table, name) for table in (old, new)]
+    if all(numbers is None for numbers in given):
+        return None
+    first, second = (
+        np.arange(len(table.X)) if numbers is None else numbers
+        for table, numbers in zip((old, new), given, strict=True)
+    )
+    return np.concatenate([first, int(first.max()) + 1 + second])

@@ -1,5 +1,6 @@
 """An update by new rows: beside training anew, through blocks, a stop and a resume."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import sparsegp
+from sparsegp.data import table_from_arrays
 from sparsegp.errors import DataError, Interrupted, SettingsError
 from sparsegp.report import evaluate
 from tests.runs import Stopper, assert_same
@@ -82,3 +84,16 @@ def test_a_class_that_was_not_there(model: sparsegp.Model) -> None:
     labels = np.where(NEW[0][:, 2] > 1.0, 9, NEW[1])
     updated = sparsegp.update(model, NEW[0], labels, old=OLD)
     assert updated.classes.tolist() == [0, 1, 2, 9]
+
+
+def test_tables_with_copies_and_of_some_rows(model: sparsegp.Model) -> None:
+    """Rows that were left out, and families of copies, are those of both tables."""
+    table = sparsegp.virtual_rows(model, table_from_arrays(*OLD), lambda X: [X + 0.01])
+    first = sparsegp.train(table, kernel=KERNEL, n_active=60)
+    updated = sparsegp.update(first, *NEW, old=table)
+    assert updated.rows.max() < len(table.X) + len(NEW[1])
+    weights = np.ones(len(OLD[1]))
+    weights[::3] = 0.0
+    some = replace(table_from_arrays(*OLD), weights=weights)
+    second = sparsegp.update(sparsegp.train(some, kernel=KERNEL, n_active=60), *NEW, old=some)
+    assert not (second.rows[second.rows < len(weights)] % 3 == 0).any()

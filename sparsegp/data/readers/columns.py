@@ -1,6 +1,5 @@
 """Files of columns, one of them the labels: what is said of them, and which are taken."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
@@ -8,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from sparsegp.data.blocks import from_memory
+from sparsegp.data.encoding import KINDS
 from sparsegp.data.frames import UNNAMED, Frame, column_places, listed
 from sparsegp.data.labels import tidy_labels
 from sparsegp.data.table import Table
@@ -18,9 +18,6 @@ LabelColumn: TypeAlias = str | int | None
 
 Names: TypeAlias = tuple[str, ...] | None
 """Of the columns of a model, where it knows them."""
-
-KINDS = ("number", "whole number", "truth", "category", "date")
-"""Kinds that columns may be given."""
 
 GIVEN = (
     *("label_column", "kinds", "drop", "id_column", "header", "delimiter", "decimal"),
@@ -44,7 +41,7 @@ class Columns:
     drop : sequence of str, or str
         Columns that are left out, by name or number; or as a text, "a,b".
     id_column : str, optional
-        A column that is no input, and is kept beside the rows: see `Table.ids`.
+        A column that is no input, and is kept beside the rows: see `Table.beside`.
     header : bool, optional
         Whether the first row of a text names the columns.
     delimiter, decimal, encoding : str, optional
@@ -55,7 +52,7 @@ class Columns:
         The columns that a model takes. A file with just as many columns is read without labels.
     names : tuple of str, optional
         Of these columns, where the model knows them. Of a file whose columns have names just these
-        are read, and labels from the only other column or from `label_column`.
+        are read, and labels.
     labels : bool
         Whether labels are needed: if not, they are not read.
     known : str, optional
@@ -150,16 +147,6 @@ class Places(NamedTuple):
     def called(self, names: Sequence[str]) -> list[str]:
         """Return the names of inputs; by their number where columns have none."""
         return [names[each] if self.named else f"x{n}" for n, each in enumerate(self.inputs)]
-
-
-def require_distinct(names: Sequence[str], source: str) -> None:
-    """Raise a `DataError` if a name stands for two columns."""
-    for name, count in Counter(names).most_common(1):
-        if count > 1:
-            raise DataError(
-                f"every column needs a name of its own; {source} has {count} columns "
-                f"{name[:40]!r}: rename or drop all but one"
-            )
 
 
 def places_of(columns: Columns, names: Sequence[str], source: str, named: bool = True) -> Places:

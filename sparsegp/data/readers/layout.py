@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sparsegp.data.frames import column_names, listed
-from sparsegp.data.readers.columns import Columns, require_distinct
+from sparsegp.data.frames import column_names, listed, require_distinct
+from sparsegp.data.readers.columns import Columns
 from sparsegp.data.readers.words import MISSING, as_number, looks_like
 from sparsegp.data.storage import LONGEST_LINE, SPLIT, opened, require_memory
 from sparsegp.errors import DataError, quoted

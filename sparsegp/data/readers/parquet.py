@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.data.blocks import from_function
-from sparsegp.data.frames import Frame
+from sparsegp.data.frames import Frame, require_distinct
 from sparsegp.data.readers.columns import (
     Columns,
     Places,
     as_array,
     places_of,
-    require_distinct,
     table_of,
 )
 from sparsegp.data.storage import opened, require_memory
