@@ -1,6 +1,7 @@
 """The fitted model: predictions whatever the chunks, and its file."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,14 @@ def test_repr_is_short(small: dict[str, Model]) -> None:
     assert shown.startswith("<SparseModel: 3 classes, 3 columns, 20 active rows, kernel ")
     assert repr(small["dense"]).startswith("<DenseModel: ")
     assert all(len(repr(model)) < 200 for model in small.values())
+
+
+def test_table_for_notebooks(small: dict[str, Model]) -> None:
+    shown = small["sparse"]._repr_html_()
+    assert shown.count("<tr>") == shown.count("</tr>") == 5
+    assert f"<td>{len(small['sparse'].rows)}</td>" in shown
+    named = replace(small["sparse"], names=("<a>", "b", "c"))
+    assert "3: &lt;a&gt;, b, c<" in named._repr_html_()
 
 
 def test_relevances(small: dict[str, Model]) -> None:

@@ -46,6 +46,8 @@ def tune(
     is tried on every subsample, and a --scaling or --n-active that is given is kept. A search that
     was stopped or killed can be resumed from its output directory. Test rows are not used.
     """
+    if not quiet:  # before what is slow to import
+        show([f"reading {data}"], err=True)
     import sparsegp
     from sparsegp.cli.tables import stem, training_tables, weighed
     from sparsegp.fit.tune import tunable

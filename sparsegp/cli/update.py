@@ -41,6 +41,8 @@ def update(
     Its kernel and the number of active rows stay. The active rows that add least information are
     replaced by others, among old and new rows, and the posterior is that of all rows.
     """
+    if not quiet:  # before what is slow to import
+        show([f"reading {run} and {data}"], err=True)
     import sparsegp
     from sparsegp.cli.tables import facts, rows_to_learn, score, table_for
     from sparsegp.report import TerminalProgress

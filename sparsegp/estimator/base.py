@@ -33,7 +33,6 @@ from sparsegp.fit import train
 from sparsegp.kernels import brief
 from sparsegp.likelihoods import Gaussian
 from sparsegp.model import DenseModel, Model, read_model
-from sparsegp.report import TerminalProgress
 from sparsegp.runtime import Runtime
 from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.settings import DenseSettings, TrainSettings, settings_given
@@ -80,7 +79,9 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         "and settings.",
         kind="bool",
     )
-    verbose: int = setting(0, "Show progress on standard error if greater than 0.", kind="int")
+    verbose: int = setting(
+        0, "Show progress on standard error, or in the notebook, if greater than 0.", kind="int"
+    )
 
     _task: ClassVar[str]
     """A task of `settings_given`."""
@@ -161,7 +162,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
                     out=self.checkpoint_dir,
                     resume=self.resume,
                     runtime=stack.enter_context(self._runtime(client)),
-                    progress=stack.enter_context(TerminalProgress()) if self.verbose > 0 else None,
+                    verbose=self.verbose > 0,
                     **settings.to_json(),
                 )
             except Interrupted as stop:  # no failed fit, which a search would count and go on

@@ -14,7 +14,8 @@ from sparsegp.fit.training import Training
 from sparsegp.fit.tune import tune
 from sparsegp.interrupt import StopRequest
 from sparsegp.model import Model
-from sparsegp.progress import Progress, require_progress
+from sparsegp.progress import Progress
+from sparsegp.report import progress_for
 from sparsegp.runtime import Where, open_runtime
 from sparsegp.settings import AUTO, DenseSettings, settings_given
 from sparsegp.store import RunDirectory
@@ -35,6 +36,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     scratch: str | os.PathLike[str] | None = None,
     runtime: Where = None,
     progress: Progress | None = None,
+    verbose: bool = False,
     **settings: Any,
 ) -> Model:
     """Train a classifier or a regression.
@@ -71,6 +73,9 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
         scheduler or the ``*.json`` that it wrote, a cluster's ``*.yaml``; see
         `sparsegp.runtime.open_runtime`. By default threads on all processors.
     progress : Progress, optional
+        Is told how far the run is: an instance of a subclass of `sparsegp.progress.Progress`.
+    verbose : bool
+        Show bars on a terminal or in a notebook, and lines elsewhere, in place of `progress`.
     **settings
         Fields of `TrainSettings`; or `method`, the name of a dense method, and fields of
         `DenseSettings`. Where no kernel is given, one is chosen first by rows held out, as by
@@ -93,7 +98,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise SettingsError(f"test must be a pair of inputs and labels, got {quoted(test)}")
         test = table_from_arrays(*test, source="test")
-    chosen, shown = settings_given(**settings), require_progress(progress)
+    chosen, shown = settings_given(**settings), progress_for(progress, verbose)
     store = None
     if out is not None:
         if resume and overwrite:
@@ -103,6 +108,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     elif resume:
         raise SettingsError("resume needs the directory of the run: give out")
     with ExitStack() as stack:
+        stack.callback(shown.finish)
         how: dict[str, Any] = {
             "stop": stack.enter_context(StopRequest()),
             "runtime": stack.enter_context(open_runtime(runtime)),

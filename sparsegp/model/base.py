@@ -4,6 +4,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from sparsegp.data.encoding import Encoding
 from sparsegp.data.labels import Numbers
 from sparsegp.data.scaling import Scaling
 from sparsegp.dense import Component
-from sparsegp.errors import SettingsError, StoreError
+from sparsegp.errors import SettingsError, StoreError, visible
 from sparsegp.kernels import Kernel, brief, relevances
 from sparsegp.likelihoods import Gaussian, Likelihood
 from sparsegp.math.quantiles import Quantiles
@@ -25,6 +26,8 @@ from sparsegp.store import MODEL, MODEL_FILE, RUN_FILE, file_of, read_file, rest
 from sparsegp.types import Doubles, Floats, Integers, Labels
 
 ONLY_SPARSE = "{} are of models of active rows alone; train without `method`"
+MOST_NAMED = 8
+"""Classes, and columns, whose names are shown in a notebook."""
 FAR = 1e75
 """Scaled inputs beyond this are taken for it: their squares would overflow."""
 
@@ -105,13 +108,30 @@ class Model(ABC):
 
     def __repr__(self) -> str:
         """Return kind, sizes and the first kernel in a line."""
-        labels = "regression" if self.is_regression else f"{len(self.classes)} classes"
-        first, *others = (str(kernel) for kernel in self.kernels)
-        more = f" and {len(others)} more" if others else ""
+        labels, kernels = self._labels_and_kernels()
         return (
             f"<{type(self).__name__}: {labels}, {self.n_features} columns, {len(self.rows)} active "
-            f"rows, kernel {brief(first)}{more}>"
+            f"rows, kernel {kernels}>"
         )
+
+    def _repr_html_(self) -> str:
+        """Return the same as a table, for notebooks."""
+        labels, kernels = self._labels_and_kernels()
+        named = {
+            type(self).__name__: f"{labels}{_first(self.classes.tolist())}",
+            "columns": f"{self.n_features}{_first(self.inputs or ())}",
+            "active rows": len(self.rows),
+            "kernel": kernels,
+            "scaling": self.scaling.name,
+        }
+        rows = (f"<tr><th>{k}</th><td>{escape(visible(str(v)))}</td>" for k, v in named.items())
+        return f"<table>{'</tr>'.join(rows)}</tr></table>"
+
+    def _labels_and_kernels(self) -> tuple[str, str]:
+        first, *others = (str(kernel) for kernel in self.kernels)
+        more = f" and {len(others)} more" if others else ""
+        labels = "regression" if self.is_regression else f"{len(self.classes)} classes"
+        return labels, f"{brief(first)}{more}"
 
     @property
     def n_features(self) -> int:
@@ -409,3 +429,9 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Model, Mapping[str, Any] |
         model = from_arrays(families[stored.meta["family"]], stored.arrays)
         extra = stored.meta["extra"]
         return model, None if extra is None else dict(extra)
+
+
+def _first(names: Sequence[Any]) -> str:
+    """Return some of the names, after a colon, for a notebook."""
+    more = ", ..." if len(names) > MOST_NAMED else ""
+    return f": {', '.join(map(str, names[:MOST_NAMED]))}{more}" if len(names) else ""

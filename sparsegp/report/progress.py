@@ -1,27 +1,42 @@
-"""How far long work is: a bar on a terminal, drawn by rich; elsewhere a line when a stage ends.
+"""How far long work is: a bar on a terminal or in a notebook; elsewhere lines, now and then.
 
-Where nobody knows how long a stage is, it has no bar but a sign that it goes on, and its time.
+A stage whose length nobody knows has no bar but its time and a sign that it goes on.
 
 All is written to standard error; standard output stays clean.
 """
 
+import html
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Self, TextIO
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
-from sparsegp.errors import visible
-from sparsegp.progress import Progress
+from sparsegp.errors import SettingsError, visible
+from sparsegp.progress import Progress, require_progress
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
+    from rich.console import Console
+    from rich.progress import Progress as RichProgress
 
-LEAST_BESIDE = 70
+LEAST_BESIDE = 78
 """Letters of a line that are kept for texts and figures beside the bar."""
+LEAST_SECONDS = 0.1
+"""Between two updates of a bar in a notebook."""
+LINE_SECONDS = 60.0
+"""After so long a stage without a bar says in a line how far it is, again and again."""
 SPEED_SECONDS = 300.0
 """Of recent work, from which the time left is estimated."""
+
+
+class _Display(Protocol):
+    """What shows a stage while it lasts."""
+
+    def show(self, done: int, figures: str) -> None: ...
+    def message(self, text: str) -> None: ...
+    def end(self, line: str) -> None: ...
 
 
 class TerminalProgress(Progress):
@@ -33,7 +48,8 @@ class TerminalProgress(Progress):
     Parameters
     ----------
     stream : text file, optional
-        Standard error, as it is at the start of a stage, unless given.
+        Standard error, as it is at the start of a stage, unless given; a notebook has bars of its
+        own.
     quiet : bool
         Show nothing but messages.
 
@@ -46,8 +62,7 @@ class TerminalProgress(Progress):
     def __init__(self, stream: TextIO | None = None, quiet: bool = False) -> None:
         self.quiet, self.seconds = quiet, dict[str, float]()
         self._stream = stream
-        self._bar: Bar | None = None
-        self._shown = False
+        self._display: _Display | None = None
         self._stage, self._began = "", 0.0
 
     def begin(self, description: str) -> None:
@@ -62,49 +77,48 @@ class TerminalProgress(Progress):
     def start(self, total: int, unit: str, description: str) -> None:
         """Begin a stage of `total` units, 0 where nobody knows; see `sparsegp.progress`."""
         self.begin(description)
-        self._total, self._unit, self._done = total, unit, -1
+        self._total, self._unit, self._done = total, unit, 0
         self._figures: dict[str, float] = {}
-        self._shown = not self.quiet
-        self._bar = _bar(self._out, unit, total > 0) if self._shown else None
-        if self._bar is not None:
-            self._task = self._bar.add_task(description, total=total or None, figures="")
-            self._bar.start()
+        if self.quiet:
+            return
+        console = _console(self._out)
+        if self._stream is None and _is_notebook():
+            self._display = _NotebookBar(description, total, unit)
+        elif console is not None:
+            self._display = _TerminalBar(_bar(console, total > 0), description, total, unit)
+        else:
+            self._display = _Lines(self._out, lambda: self._line("so far,"))
 
     def update(self, done: int, **figures: float) -> None:
         """Show the units done, and the latest figures (``heldout_error=0.05``)."""
-        if not self._shown:
-            return
-        self._figures |= figures
-        if self._bar is not None:
-            if self._done < 0:
-                self._bar.reset(self._task, completed=done)
-            self._bar.update(self._task, completed=done, figures=in_words(self._figures))
-        self._done = done
+        if self._display is not None:
+            self._done, self._figures = done, {**self._figures, **figures}
+            self._display.show(done, in_words(self._figures))
 
     def message(self, text: str) -> None:
         """Write a line that stays, above the bar if there is one."""
         text = visible(text)
         with suppress(OSError):  # a log that cannot be written does not end the work
-            if self._bar is not None:
-                self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            if self._display is not None:
+                self._display.message(text)
             else:
-                self._out.write(f"{text}\n")
-                self._out.flush()
+                _write(self._out, text)
 
     def finish(self) -> None:
         """End what the stage shows, if there is one, with a line about how it went."""
-        if not self._shown:
-            return
-        self._shown = False
-        bar, self._bar = self._bar, None
-        if bar is not None:
+        display, self._display = self._display, None
+        if display is not None:
+            stopped = self._done < self._total
             with suppress(OSError):
-                bar.stop()
-        done, spent = max(self._done, 0), round(time.perf_counter() - self._began)
-        count = f"{done}/{self._total} {self._unit}" if self._total else f"{done} {self._unit}"
-        line = f"stopped at {count} after" if done < self._total else f"{count} in"
+                display.end(visible(self._line("after" if stopped else "in", stopped)))
+
+    def _line(self, before_time: str, stopped: bool = False) -> str:
+        """Return how far the stage is, in words."""
+        spent = timedelta(seconds=round(time.perf_counter() - self._began))
+        of = f"/{self._total}" if self._total else ""
         figures = f", {in_words(self._figures)}" if self._figures else ""
-        self.message(f"{self._stage} {line} {timedelta(seconds=spent)}{figures}")
+        count = f"{'stopped at ' if stopped else ''}{self._done}{of} {self._unit}"
+        return f"{self._stage} {count} {before_time} {spent}{figures}"
 
     @property
     def _out(self) -> TextIO:
@@ -117,30 +131,132 @@ class TerminalProgress(Progress):
         self.finish()
 
 
-def _bar(stream: TextIO, unit: str, has_end: bool) -> "Bar | None":
-    """Return a bar, if it can be drawn: rich is imported only where there is a terminal."""
+def progress_for(progress: object, verbose: bool) -> Progress:
+    """Return the progress that was given, one that everybody sees if `verbose`, or that of a log.
+
+    Raises
+    ------
+    SettingsError
+        If both are given, or the former is no `Progress`.
+    """
+    if verbose and progress is not None:
+        raise SettingsError("give only one of `progress` and `verbose`")
+    return TerminalProgress() if verbose else require_progress(progress)
+
+
+class _Lines:
+    """A line now and then, where no bar can be drawn: nothing takes minutes without a sign."""
+
+    def __init__(self, stream: TextIO, line: Callable[[], str]) -> None:
+        self._stream, self._line, self._ended = stream, line, Event()
+        Thread(target=self._go_on, daemon=True).start()
+
+    def _go_on(self) -> None:
+        with suppress(OSError, ValueError):  # the stream may be full, or closed
+            while not self._ended.wait(LINE_SECONDS):
+                self.message(visible(self._line()))
+
+    def show(self, done: int, figures: str) -> None:
+        """Wait for the time of the next line."""
+
+    def message(self, text: str) -> None:
+        _write(self._stream, text)
+
+    def end(self, line: str) -> None:
+        self._ended.set()
+        self.message(line)
+
+
+class _TerminalBar:
+    """A bar that rich draws."""
+
+    def __init__(self, bar: "RichProgress", description: str, total: int, unit: str) -> None:
+        self._bar, self._begun = bar, False
+        self._task = bar.add_task(description, total=total or None, unit=unit, figures="")
+        bar.start()
+
+    def show(self, done: int, figures: str) -> None:
+        if not self._begun:
+            self._bar.reset(self._task, completed=done)
+            self._begun = True
+        self._bar.update(self._task, completed=done, figures=figures)
+
+    def message(self, text: str) -> None:
+        self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def end(self, line: str) -> None:
+        with suppress(OSError):
+            self._bar.stop()
+        self.message(line)
+
+
+class _NotebookBar:
+    """A bar below the cell of a notebook, which becomes a line in the end."""
+
+    def __init__(self, description: str, total: int, unit: str) -> None:
+        self._description, self._total, self._unit = description, total, unit
+        self._html = sys.modules["IPython"].display.HTML
+        self._handle = sys.modules["IPython"].display.display(self._html(""), display_id=True)
+        self._next = 0.0
+        self.show(0, "")
+
+    def show(self, done: int, figures: str) -> None:
+        if (now := time.perf_counter()) < self._next:
+            return
+        self._next = now + LEAST_SECONDS
+        extent = f' value="{done}" max="{self._total}"' if self._total else ""
+        count = f"{done}/{self._total}" if self._total else str(done)
+        words = html.escape(f"{count} {self._unit} {figures}")
+        bar = f"<progress{extent}></progress>"
+        self._handle.update(self._html(f"{html.escape(self._description)} {bar} {words}"))
+
+    def message(self, text: str) -> None:
+        _write(sys.stdout, text)
+
+    def end(self, line: str) -> None:
+        self._handle.update(self._html(html.escape(line)))
+
+
+def _write(stream: TextIO, text: str) -> None:
+    stream.write(f"{text}\n")
+    stream.flush()
+
+
+def _is_notebook() -> bool:
+    """Whether a kernel of Jupyter runs the program, and shows what it displays."""
+    ipython: Any = sys.modules.get("IPython")
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
+
+
+def _console(stream: TextIO) -> "Console | None":
+    """Return the terminal, if a bar can be drawn: rich is imported only where there is one."""
     if not stream.isatty():
         return None
-    from rich import progress as rich
     from rich.console import Console
 
     console = Console(file=stream)
-    if not (console.is_terminal and console.is_interactive):
-        return None
+    return console if console.is_terminal and console.is_interactive else None
+
+
+def _bar(console: "Console", has_end: bool) -> "RichProgress":
+    from rich import progress as rich
+
     bar = rich.BarColumn(min(40, max(console.width - LEAST_BESIDE, 5)))
-    ended = (bar, rich.MofNCompleteColumn())
-    open_ = (rich.SpinnerColumn(), rich.TextColumn("{task.completed:.0f}", markup=False))
+    count = rich.TextColumn("{task.completed:.0f}", markup=False)
+    left = (rich.TimeRemainingColumn(), rich.TextColumn("left"))
     return rich.Progress(
         rich.TextColumn("{task.description}", markup=False),
-        *(ended if has_end else open_),
-        rich.TextColumn(unit, markup=False),
-        rich.TimeRemainingColumn() if has_end else rich.TimeElapsedColumn(),
+        rich.SpinnerColumn(),
+        *((bar, rich.MofNCompleteColumn()) if has_end else (count,)),
+        rich.TextColumn("{task.fields[unit]}", markup=False),
+        rich.TimeElapsedColumn(),
+        *(left if has_end else ()),
         rich.TextColumn("{task.fields[figures]}", markup=False),
         console=console,
         transient=True,
         speed_estimate_period=SPEED_SECONDS,
         redirect_stdout=sys.stdout.isatty(),
-        redirect_stderr=sys.stderr is stream,
+        redirect_stderr=sys.stderr is console.file,
     )
 
 

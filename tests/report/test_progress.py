@@ -10,11 +10,13 @@ import sys
 import termios
 import time
 from fcntl import ioctl
+from types import SimpleNamespace
 
 import pytest
 
-from sparsegp.progress import Recorded
-from sparsegp.report import TerminalProgress
+from sparsegp.errors import SettingsError
+from sparsegp.progress import Progress, Recorded
+from sparsegp.report import TerminalProgress, progress, progress_for
 
 WORK = """
 import sys, time, warnings
@@ -165,6 +167,50 @@ def test_a_log_that_cannot_be_written_does_not_end_the_work():
     with TerminalProgress(Full()) as progress:
         progress.start(3, "rows", "select")
         progress.update(3)
+
+
+def test_a_long_stage_without_a_bar_says_how_far_it_is(monkeypatch):
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.01)
+    stream = io.StringIO()
+    with TerminalProgress(stream) as shown:
+        shown.start(3, "trials", "tune")
+        shown.update(1, nlpp=0.5)
+        while "so far" not in stream.getvalue():
+            time.sleep(0.01)
+    lines = stream.getvalue().splitlines()
+    assert re.fullmatch(r"tune [01]/3 trials so far, 0:00:\d+(, nlpp 0.5)?", lines[0])
+    assert lines[-1].startswith("tune stopped at 1/3 trials after")
+
+
+def test_bar_in_a_notebook(monkeypatch, capsys):
+    """The display functions of IPython, as its kernel has them, are handed what it shows."""
+    cells = []
+
+    def display(content, display_id):
+        cells.append([content])
+        return SimpleNamespace(update=cells[-1].append)
+
+    shell = SimpleNamespace(kernel=object())
+    display_of = SimpleNamespace(HTML=str, display=display)
+    ipython = SimpleNamespace(get_ipython=lambda: shell, display=display_of)
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setattr(progress, "LEAST_SECONDS", 0.0)
+    with progress_for(None, verbose=True) as shown:
+        shown.start(300, "rows", "select")
+        shown.update(100, error=0.5)
+        shown.message("<a message>")
+        shown.update(300, error=0.25)
+    (cell,) = cells
+    assert cell[2] == 'select <progress value="100" max="300"></progress> 100/300 rows error 0.5'
+    assert re.fullmatch(r"select 300/300 rows in 0:00:0\d, error 0.25", cell[-1])
+    assert capsys.readouterr() == ("<a message>\n", "")
+
+
+def test_progress_or_verbose():
+    given = Progress()
+    assert progress_for(given, verbose=False) is given
+    with pytest.raises(SettingsError, match="only one of"):
+        progress_for(given, verbose=True)
 
 
 def test_recorded():
