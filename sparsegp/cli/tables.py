@@ -91,7 +91,7 @@ def known_of(model: Model) -> dict[str, Any]:
 
 def for_model(model: Model, table: Table) -> Table:
     """Return the columns of a model, in its order, as it takes them."""
-    return table.encoded(model.encoding).select(model.names)
+    return table.encoded_for(model.encoding, model.names, model.medians)
 
 
 def tables_from(file: BinaryIO, model: Model, columns: Mapping[str, Any]) -> Iterator[Table]:

@@ -12,6 +12,7 @@
 """
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.data.frames import Frame, as_pandas, column_places, frame_names
+from sparsegp.data.frames import Frame, as_pandas, column_places, frame_names, listed
 from sparsegp.errors import DataError, quoted
 from sparsegp.types import Booleans, Doubles, Integers
 
@@ -101,8 +102,19 @@ class Column:
         encoded[row[found >= 0], found[found >= 0]] = 1.0
         return encoded
 
+    def new_gaps(self, series: Any) -> int:
+        """Return how many rows are filled by the median, where no training row was."""
+        from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
+
+        if self.missing or self.kind == "category":
+            return 0
+        return int(kinds.is_missing(series).sum())
+
     def unknown(self, series: Any) -> tuple[int, str]:
-        """Return how many rows have levels that training has not seen, and one of them."""
+        """Return how many rows have levels that training has not seen, and one of them.
+
+        A gap is such a level, an empty text.
+        """
         from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
 
         if self.kind != "category" or self.rare is None:
@@ -110,7 +122,8 @@ class Column:
         codes, texts = kinds.texts(series)
         known = {*self.levels, *self.rare}
         new = [number for number, text in enumerate(texts) if text not in known]
-        return int(np.isin(codes, new).sum()), texts[new[0]] if new else ""
+        gaps = [] if self.missing else [-1]
+        return int(np.isin(codes, [*new, *gaps]).sum()), texts[new[0]] if new else ""
 
 
 @dataclass(frozen=True)
@@ -168,6 +181,12 @@ class Encoding:
 
         frame = frame if isinstance(frame, Frame) else Frame.of(frame, source, scheduler)
         return cls(study(frame, source, kinds or {}, scheduler))
+
+    @classmethod
+    def of_numbers(cls, names: Sequence[str], medians: Doubles) -> "Encoding":
+        """Return that of columns of numbers, which stay as they are; gaps become medians (p,)."""
+        pairs = zip(names, medians.tolist(), strict=True)
+        return cls(tuple(Column(name, "number", ("",), fill=median) for name, median in pairs))
 
     @classmethod
     def from_json(cls, columns: Sequence[Mapping[str, Any]]) -> "Encoding":
@@ -242,19 +261,27 @@ class Encoding:
         rows = partial(_encoded, encoding=self, source=source)
         return frame.rows(rows, len(self.names), np.float64)
 
-    def count_unknown(self, frame: Any, source: str) -> None:
-        """Warn, in one sentence, of levels that training has not seen; of frames in memory."""
+    def warn_of_news(self, frame: Any, source: str) -> None:
+        """Warn of levels and gaps that training has not seen, a sentence each; not of lazy rows."""
         parts = frame.parts if isinstance(frame, Frame) else [frame]
-        found: dict[str, tuple[int, str]] = {}
+        found, gaps = dict[str, tuple[int, str]](), Counter[str]()
         for part in parts:
             if hasattr(part, "dask"):
                 return
-            names = frame_names(part)
+            places = {name: place for place, name in enumerate(frame_names(part))}
             for column in self.columns:
-                if column.name in names and column.parts:
-                    n, one = column.unknown(part.iloc[:, names.index(column.name)])
+                if column.name in places and column.parts:
+                    series = part.iloc[:, places[column.name]]
+                    n, one = column.unknown(series)
                     before, first = found.get(column.name, (0, ""))
                     found[column.name] = before + n, first or one
+                    gaps[column.name] += column.new_gaps(series)
+        if some := [f"{name} in {n} rows" for name, n in gaps.items() if n]:
+            logger.warning(
+                "%s has gaps where training had none, filled by the median: %s",
+                source,
+                listed(some),
+            )
         if news := [
             f"{name} in {n} rows, such as {one!r}" for name, (n, one) in found.items() if n
         ]:
@@ -263,6 +290,27 @@ class Encoding:
                 source,
                 "; ".join(news),
             )
+
+
+def encoding_for(
+    found: Sequence[str] | None,
+    encoding: Encoding | None,
+    names: Sequence[str] | None,
+    medians: Doubles | None,
+) -> Encoding | None:
+    """Return how a frame becomes the columns of a model; None where it must be numbers alone.
+
+    Parameters
+    ----------
+    found : sequence of str or None
+        Names of the columns of the frame; None of an array.
+    encoding, names, medians
+        What the model knows of its columns: see `sparsegp.model.Model`.
+    """
+    if encoding is not None or medians is None or found is None:
+        return encoding
+    called = found if names is None else names
+    return Encoding.of_numbers(called, medians) if len(called) == len(medians) else None
 
 
 def _encoded(frame: Any, start: int, encoding: Encoding, source: str) -> Doubles:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sparsegp.data.blocks import from_memory
-from sparsegp.data.encoding import DROP, Encoding
+from sparsegp.data.encoding import DROP, Encoding, encoding_for
 from sparsegp.data.frames import (
     Frame,
     as_pandas,
@@ -63,6 +63,8 @@ class Table:
         Of columns of the frame whose kind does not follow from what they hold.
     encoding : Encoding, optional
         How X was made of a frame.
+    medians : Doubles (p,), optional
+        Of the columns of a frame that held numbers alone.
     beside : mapping of str to array (n,)
         Columns that are no inputs, and are kept for output.
 
@@ -84,6 +86,7 @@ class Table:
     frame: Frame | None = None
     kinds: Mapping[str, str] | None = None
     encoding: Encoding | None = None
+    medians: Doubles | None = None
     beside: Mapping[str, Labels] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -121,7 +124,8 @@ class Table:
             return self
         encoding = Encoding.learn(self.frame, self.source, self.kinds, scheduler)
         if encoding.is_plain:
-            return self.encoded(None)
+            medians = np.array([column.fill for column in encoding.columns])
+            return replace(self.encoded(None), medians=medians)
         if left := [f"{c.name} ({c.note})" for c in encoding.columns if c.note]:
             logger.warning("columns of %s that are left out: %s", self.source, ", ".join(left))
         return self.encoded(encoding)
@@ -143,11 +147,21 @@ class Table:
                 )
             return self
         if encoding is not None:
-            encoding.count_unknown(self.frame, self.source)
+            encoding.warn_of_news(self.frame, self.source)
             X, names = encoding.apply(self.frame, self.source), encoding.names
             return replace(self, X=X, names=names, frame=None, encoding=encoding)
         X = self.X if self.X.dtype.kind in REAL_KINDS else self.frame.numbers(self.source)
         return replace(self, X=X, frame=None)
+
+    def encoded_for(
+        self, encoding: Encoding | None, names: Sequence[str] | None, medians: Doubles | None
+    ) -> "Table":
+        """Return the table as the columns of a model that knows this of them; see `encoded`.
+
+        Gaps are filled, also where the training rows were numbers without any.
+        """
+        found = None if self.frame is None else self.frame.names
+        return self.encoded(encoding_for(found, encoding, names, medians)).select(names)
 
     def select(self, names: Sequence[str] | None) -> "Table":
         """Return the table with these columns in this order; unchanged where either has no names.

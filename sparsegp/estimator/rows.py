@@ -7,7 +7,8 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from sparsegp.data import table_from_frame
-from sparsegp.data.frames import as_pandas, is_frame, listed
+from sparsegp.data.encoding import encoding_for
+from sparsegp.data.frames import as_pandas, frame_names, is_frame, listed
 from sparsegp.errors import DataError
 
 SPARSE = "csr"
@@ -68,7 +69,8 @@ def rows_to_predict(estimator: Any, X: Any) -> Any:
         If they are other columns, or not numbers.
     """
     refuse_masks(X)
-    encoding = estimator.model_.encoding
+    model, names = estimator.model_, frame_names(as_pandas(X)) if is_frame(X) else None
+    encoding = encoding_for(names, model.encoding, model.names, model.medians)
     if encoding is not None:
         if not is_frame(X):
             raise DataError(
@@ -76,7 +78,7 @@ def rows_to_predict(estimator: Any, X: Any) -> Any:
                 f"{listed(encoding.inputs)}"
             )
         X = _named(estimator, X, reset=False)
-        encoding.count_unknown(X, "X")
+        encoding.warn_of_news(X, "X")
         return encoding.apply(X, "X")
     if is_lazy(X):
         return _lazy_rows(estimator, X, reset=False)

@@ -72,6 +72,7 @@ class DenseRun(Run[DenseModel]):
             numbers=data.numbers,
             names=data.train.names,
             encoding=data.train.encoding,
+            medians=data.medians,
             label=data.train.label,
             id_column=next(iter(data.train.beside), None),
             mixture=Mixture(found.components, self.x, settings.averaged),

@@ -53,6 +53,9 @@ class Prepared:
         The same of the held-out rows; -1 for labels that training has not seen.
     numbers : Numbers or None
         How the labels of a regression were standardised.
+    medians : Doubles (p,) or None
+        Of the columns, where new rows may have gaps: they are of a file or a frame, and were
+        numbers.
     """
 
     train: Table
@@ -63,6 +66,7 @@ class Prepared:
     held_out: Table | None = None
     held_out_target: Any = None
     numbers: Numbers | None = None
+    medians: Doubles | None = None
 
     @property
     def scaled_variances(self) -> Doubles:
@@ -133,9 +137,9 @@ def prepare(
         numbers, (classes, target) = None, encode(train.y, train.source)
     check(len(classes))
     summary = summarise(train.X, train.source, scheduler, train.names, train.rows)
-    held_out_target: Any = None
+    medians, held_out_target = _medians(train, summary, settings, scheduler), None
     if held_out is not None:
-        held_out = held_out.encoded(train.encoding).select(train.names)
+        held_out = held_out.encoded_for(train.encoding, train.names, medians)
         Dataset(train, held_out)  # refuses other columns
         summarise(held_out.X, held_out.source, scheduler, held_out.names)
         if numbers is not None:
@@ -151,7 +155,18 @@ def prepare(
                 )
 
     scaling = choose_scaling(settings.scaling, train, summary, settings, scheduler)
-    return Prepared(train, classes, target, summary, scaling, held_out, held_out_target, numbers)
+    held: tuple[Any, ...] = (held_out, held_out_target)
+    return Prepared(train, classes, target, summary, scaling, *held, numbers, medians)
+
+
+def _medians(
+    train: Table, summary: Summary, settings: TrainSettings | DenseSettings, scheduler: Any
+) -> Doubles | None:
+    """Return the medians of columns that have no encoding and are not those of an array."""
+    of_array = train.names is None and train.label is None
+    if train.medians is not None or train.encoding is not None or of_array:
+        return train.medians
+    return np.asarray(np.median(draw_rows(train, summary, settings, scheduler), axis=0), np.float64)
 
 
 def choose_scaling(

@@ -139,6 +139,7 @@ class Training(SparseRun):
             numbers=data.numbers,
             names=data.train.names,
             encoding=data.train.encoding,
+            medians=data.medians,
             label=data.train.label,
             id_column=next(iter(data.train.beside), None),
         )

@@ -64,6 +64,9 @@ class Model(ABC):
         How the columns were made of those of a data frame that held more than numbers; `names` are
         those of the encoded columns then. Predictions take such data frames, and arrays of encoded
         columns.
+    medians : Doubles (p,), optional
+        Of the columns of a file or a data frame that held numbers alone: gaps of new files and data
+        frames are filled by them. Arrays must have none.
     """
 
     family: ClassVar[str]
@@ -78,6 +81,7 @@ class Model(ABC):
     label: str | None = None
     id_column: str | None = None
     encoding: Encoding | None = None
+    medians: Doubles | None = None
 
     def __post_init__(self) -> None:
         """Check that the parts fit each other, as they may come from a file.
@@ -100,6 +104,8 @@ class Model(ABC):
             or [type(name) for name in self.names] == [str] * self.n_features,
             "settings, report or history": all(isinstance(each, Mapping) for each in mappings),
             "encoding": self.encoding is None or self.encoding.names == self.names,
+            "medians": self.medians is None
+            or (self.medians.shape == (self.n_features,) and np.isfinite(self.medians).all()),
             "kernels": bool((np.abs(values) <= GREATEST).all()),
         }
         wrong = [name for name, holds in checks.items() if not holds]
@@ -422,7 +428,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Model, Mapping[str, Any] |
     stored = read_file(folder, name, MODEL)
     with restoring(f"{folder}/{name}"):
         for key, array in stored.arrays.items():
-            limited = array.dtype.kind == "f" and not key.startswith("scaling.")
+            limited = array.dtype.kind == "f" and not key.startswith(("scaling.", "medians"))
             if limited and not float(np.abs(array).max(initial=0.0)) <= GREATEST:
                 raise ValueError(f"{key} holds values that are not finite, or too large")
         families = {each.family: each for each in Model.__subclasses__()}

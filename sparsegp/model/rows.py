@@ -8,10 +8,12 @@ from uuid import uuid4
 import numpy as np
 
 from sparsegp.blas import single_threaded_blas
+from sparsegp.data.encoding import encoding_for
 from sparsegp.data.frames import (
     as_pandas,
     column_names,
     column_places,
+    frame_names,
     is_frame,
     listed,
     real_numbers,
@@ -32,8 +34,9 @@ def map_rows(model: "Model", method: str, X: Any, columns: int) -> Any:
     encoding = model.encoding
     if is_frame(X):
         X = as_pandas(X)
+        encoding = encoding_for(frame_names(X), encoding, model.names, model.medians)
         if encoding is not None:
-            encoding.count_unknown(X, "X")
+            encoding.warn_of_news(X, "X")
             X = encoding.apply(X, "X")
     elif encoding is not None and np.shape(X)[1:] != (model.n_features,):
         raise DataError(

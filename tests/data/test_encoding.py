@@ -240,3 +240,53 @@ def test_levels_and_gaps_stay_0_and_1(frame, labels):
         assert kept.sum() == 7
         np.testing.assert_array_equal(scaled[:, kept], X[:, kept])
         np.testing.assert_allclose(scaled[:, ~kept].std(axis=0), 1.0, rtol=0.05)
+
+
+@pytest.mark.parametrize("columns", [["a", "b", "c"], [0, 1, 2]])
+def test_gaps_where_training_had_none_are_filled_by_the_median(columns, tmp_path, caplog):
+    rng = np.random.default_rng(1)
+    X = pd.DataFrame(rng.normal(size=(N, 3)) + [0, 5, 9], columns=columns)
+    y, gaps = np.where(X.iloc[:, 0] > 0, "yes", "no"), X.copy()
+    gaps.iloc[:4, 1] = np.nan
+    filled = gaps.fillna(X.median())
+    sparsegp.train(X, y, n_active=20, kernel="10*rbf", out=tmp_path / "run")
+    model = sparsegp.load(tmp_path / "run")
+    for rows in (gaps, gaps.iloc[:7].astype(object), dd.from_pandas(gaps, npartitions=3)):
+        found = np.asarray(model.predict_proba(rows))
+        np.testing.assert_allclose(
+            found, model.predict_proba(filled.to_numpy())[: len(found)], rtol=1e-12
+        )
+    assert f"gaps where training had none, filled by the median: {columns[1]} in 4 rows" in (
+        caplog.text
+    )
+    estimator = sparsegp.SparseGPClassifier(n_active=20, kernel="10*rbf").fit(X, y)
+    np.testing.assert_array_equal(estimator.predict_proba(gaps), estimator.predict_proba(filled))
+    with pytest.raises(DataError, match="X must be finite: 4 values are not"):
+        model.predict_proba(gaps.to_numpy())
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_files_with_gaps_where_training_had_none(header, tmp_path):
+    rng, run = np.random.default_rng(2), tmp_path / "run"
+    rows = pd.DataFrame(rng.normal(size=(400, 3)), columns=["a", "b", "c"]).round(3)
+    rows["y"] = rows["a"] > 0
+    gaps = rows.copy()
+    gaps.loc[:4, "b"] = np.nan
+    tables = {"rows": rows, "gaps": gaps, "filled": gaps.fillna({"b": rows["b"].median()})}
+    for name, table in tables.items():
+        table.to_csv(tmp_path / f"{name}.csv", index=False, header=header)
+
+    def ran(*words: object) -> str:
+        done = CliRunner().invoke(program, [str(word) for word in words])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    how = ("--n-active", 20, "--kernel", "10*rbf", "--test", tmp_path / "gaps.csv")
+    ran("train", tmp_path / "rows.csv", *how, "--out", run)
+    found = [ran("evaluate", run, tmp_path / f"{name}.csv") for name in ("gaps", "filled")]
+    assert found[0].replace("gaps.csv", "filled.csv") == found[1]
+    gaps.to_csv(tmp_path / "bare.csv", index=False, header=False)  # columns are known by place
+    bare, named = (
+        ran("predict", run, tmp_path / f"{name}.csv", "--out", "-") for name in ("bare", "gaps")
+    )
+    assert bare == named

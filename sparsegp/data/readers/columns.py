@@ -131,6 +131,8 @@ class Places(NamedTuple):
     kinds : dict of int to str
     named : bool
         Whether the columns of the file have names.
+    known : tuple of str or None
+        Names that a model knows for its inputs.
     """
 
     inputs: list[int]
@@ -138,6 +140,7 @@ class Places(NamedTuple):
     id: int | None
     kinds: dict[int, str]
     named: bool
+    known: Names = None
 
     @property
     def others(self) -> list[int]:
@@ -145,7 +148,9 @@ class Places(NamedTuple):
         return [place for place in (self.label, self.id) if place is not None]
 
     def called(self, names: Sequence[str]) -> list[str]:
-        """Return the names of inputs; by their number where columns have none."""
+        """Return the names of inputs; where columns have none, the known ones, or by number."""
+        if not self.named and len(self.known or ()) == len(self.inputs):
+            return [*(self.known or ())]
         return [names[each] if self.named else f"x{n}" for n, each in enumerate(self.inputs)]
 
 
@@ -189,7 +194,7 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
     if not inputs:
         count = f"{len(names)} column{'s' if len(names) > 1 else ''}"
         raise DataError(f"{source} has {count}, and none is left as an input")
-    found = Places(inputs, label if columns.labels else None, ids, {}, named)
+    found = Places(inputs, label if columns.labels else None, ids, {}, named, columns.names)
     for column, name in zip(inputs, found.called(names), strict=True):
         if name in columns.known_kinds:
             found.kinds[column] = columns.known_kinds[name]
