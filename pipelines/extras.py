@@ -12,7 +12,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pipelines.views import Data
-from sparsegp.data import encode
+from sparsegp.data import encode, encode_with
 from sparsegp.dense import Problem
 from sparsegp.dense.annealing import Bridge, Ladder
 
@@ -104,6 +104,29 @@ def differences(model: Any, data: Data, figures: Figures, seed: int) -> Figures:
         "instructions / those of products": 3 * active / products,
         "differences / those through memory": active * PASSED / moved,
     }
+
+
+def label_sets(
+    model: Any, data: Data, figures: Figures, seed: int, coverages: list[float], rows: int
+) -> Figures:
+    """Return how often label sets hold the true class, in per cent, and how many they hold.
+
+    Of one class, too: the one that is covered least, of those that have so many test rows.
+    """
+    del figures, seed
+    codes, _ = encode_with(model.classes, data.y_test, data.name)
+    own, counts = np.arange(len(codes)), np.bincount(codes)
+    found = {}
+    for asked in coverages:
+        sets = model.predict_set(np.asarray(data.X_test), asked)
+        held = 100.0 * sets[own, codes]
+        of_classes = np.bincount(codes, held)[counts >= rows] / counts[counts >= rows]
+        found |= {
+            f"coverage of {asked:g}": float(held.mean()),
+            f"size of {asked:g}": float(sets.sum(axis=1).mean()),
+            f"least class of {asked:g}": float(of_classes.min()),
+        }
+    return found
 
 
 def _quickest(work: Callable[[], object]) -> float:
