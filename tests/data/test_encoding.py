@@ -245,7 +245,7 @@ def test_levels_and_gaps_stay_0_and_1(frame, labels):
 @pytest.mark.parametrize("columns", [["a", "b", "c"], [0, 1, 2]])
 def test_gaps_where_training_had_none_are_filled_by_the_median(columns, tmp_path, caplog):
     rng = np.random.default_rng(1)
-    X = pd.DataFrame(rng.normal(size=(N, 3)) + [0, 5, 9], columns=columns)
+    X = pd.DataFrame(rng.normal(size=(N, 3)) + np.arange(3.0), columns=columns)
     y, gaps = np.where(X.iloc[:, 0] > 0, "yes", "no"), X.copy()
     gaps.iloc[:4, 1] = np.nan
     filled = gaps.fillna(X.median())
