@@ -116,7 +116,7 @@ def label_sets(
     del figures, seed
     codes, _ = encode_with(model.classes, data.y_test, data.name)
     own, counts = np.arange(len(codes)), np.bincount(codes)
-    found = {}
+    found: Figures = {}
     for asked in coverages:
         sets = model.predict_set(np.asarray(data.X_test), asked)
         held = 100.0 * sets[own, codes]

@@ -137,7 +137,8 @@ def prepare(
         numbers, (classes, target) = None, encode(train.y, train.source)
     check(len(classes))
     summary = summarise(train.X, train.source, scheduler, train.names, train.rows)
-    medians, held_out_target = _medians(train, summary, settings, scheduler), None
+    medians = _medians(train, summary, settings, scheduler)
+    held_out_target: Any = None
     if held_out is not None:
         held_out = held_out.encoded_for(train.encoding, train.names, medians)
         Dataset(train, held_out)  # refuses other columns
@@ -155,8 +156,9 @@ def prepare(
                 )
 
     scaling = choose_scaling(settings.scaling, train, summary, settings, scheduler)
-    held: tuple[Any, ...] = (held_out, held_out_target)
-    return Prepared(train, classes, target, summary, scaling, *held, numbers, medians)
+    return Prepared(
+        train, classes, target, summary, scaling, held_out, held_out_target, numbers, medians
+    )
 
 
 def _medians(
