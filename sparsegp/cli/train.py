@@ -17,7 +17,7 @@ from sparsegp.errors import SettingsError
 
 if TYPE_CHECKING:
     from sparsegp.data import Table
-    from sparsegp.fit.tune import Tuned
+    from sparsegp.model import Model
     from sparsegp.report import Evaluation, RegressionEvaluation
     from sparsegp.store.files import Folder
 
@@ -72,12 +72,13 @@ def train(
     if not quiet:  # before what is slow to import
         show([f"reading {data}"], err=True)
     import sparsegp
-    from sparsegp.cli.tables import facts, score, stem, training_tables, weighed
+    from sparsegp.cli.tables import score, stem, training_tables, weighed
+    from sparsegp.fit.api import search
     from sparsegp.fit.tune import tunable
     from sparsegp.report import TerminalProgress
     from sparsegp.runtime import open_runtime
     from sparsegp.settings import settings_given
-    from sparsegp.store import MODEL_FILE, folder_of
+    from sparsegp.store import RunDirectory, folder_of
 
     typed = shared.settings_of(options)
     enlarge, settings = virtual.prepare(options, typed, tuned)
@@ -97,9 +98,9 @@ def train(
         run["runtime"] = stack.enter_context(open_runtime(**place))
         choice = None
         if limits is not None:
-            found = search(
-                table, held_out, settings, {**limits, **run}, options | {"overwrite": overwrite}
-            )
+            store = RunDirectory(directory, 1, progress.message, overwrite)
+            room = options["block_rows"], options["scratch"] is not None
+            found = search(table, held_out, tunable(**settings), room, store, **limits, **run)
             settings |= found.chosen
             choice = {**found.to_json(), "trials": len(found.trials)}
             progress.begin("prepare")
@@ -110,17 +111,8 @@ def train(
         progress.begin("evaluate")
         evaluation = None if held_out is None else score(model, held_out)[0]
         progress.begin("")
-    last = model.history[-1]
     record = {
-        "source": table.source,
-        "rows": int(table.X.shape[0]),
-        **facts(model),
-        **{name: last[name] for name in ("train_error", "train_mse") if name in last},
-        "likelihood": model.likelihood.to_json(),
-        "run": str(folder),
-        "model": f"{folder}/{MODEL_FILE}",
-        "history": f"{folder}/history.csv",
-        "model_bytes": folder.sizes()[MODEL_FILE],
+        **outcome(model, table, folder),
         "held_out": None if held_out is None else held_out.source,
         **figures_of(evaluation, model.is_regression),
         "tuning": choice,
@@ -152,26 +144,6 @@ def limits_of_search(
     return None
 
 
-def search(
-    table: "Table",
-    held_out: "Table | None",
-    settings: dict[str, Any],
-    how: dict[str, Any],
-    options: Mapping[str, Any],
-) -> "Tuned":
-    """Search for the kernel of a run that fits, and need not be overwritten any more after that."""
-    import sparsegp
-    from sparsegp.fit.blocks import count_classes, require_room
-    from sparsegp.fit.tune import tunable
-    from sparsegp.store import RunDirectory
-
-    room = how["runtime"], options["block_rows"], options["scratch"] is not None
-    require_room(table, held_out, count_classes(table), tunable(**settings), *room)
-    if options["overwrite"]:
-        RunDirectory(how["out"], 1, how["progress"].message).clear()
-    return sparsegp.tune(table, **how, **settings)
-
-
 def write_history(folder: "Folder", history: Sequence[Mapping[str, float]]) -> None:
     """Write the points of the selection as a table; missing figures are empty, numbers exact."""
     text, names = io.StringIO(), dict.fromkeys(name for record in history for name in record)
@@ -180,6 +152,25 @@ def write_history(folder: "Folder", history: Sequence[Mapping[str, float]]) -> N
     writer.writerows(history)
     with folder.writing("history.csv", sync=False) as file:
         file.write(text.getvalue().encode())
+
+
+def outcome(model: "Model", table: "Table", folder: "Folder") -> dict[str, Any]:
+    """Return what was trained, on which rows, and where it is."""
+    from sparsegp.cli.tables import facts
+    from sparsegp.store import MODEL_FILE
+
+    last = model.history[-1]
+    return {
+        "source": table.source,
+        "rows": int(table.X.shape[0]),
+        **facts(model),
+        **{name: last[name] for name in ("train_error", "train_mse") if name in last},
+        "likelihood": model.likelihood.to_json(),
+        "run": str(folder),
+        "model": f"{folder}/{MODEL_FILE}",
+        "history": f"{folder}/history.csv",
+        "model_bytes": folder.sizes()[MODEL_FILE],
+    }
 
 
 def figures_of(

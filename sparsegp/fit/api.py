@@ -11,13 +11,13 @@ from sparsegp.fields import path_text
 from sparsegp.fit.blocks import count_classes, require_room
 from sparsegp.fit.dense import DenseRun
 from sparsegp.fit.training import Training
-from sparsegp.fit.tune import tune
+from sparsegp.fit.tune import Tuned, tune
 from sparsegp.interrupt import StopRequest
 from sparsegp.model import Model
 from sparsegp.progress import Progress
 from sparsegp.report import progress_for
 from sparsegp.runtime import Where, open_runtime
-from sparsegp.settings import AUTO, DenseSettings, settings_given
+from sparsegp.settings import AUTO, DenseSettings, TrainSettings, settings_given
 from sparsegp.store import RunDirectory
 
 
@@ -121,14 +121,37 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
         if isinstance(chosen, DenseSettings):
             return DenseRun(table, chosen, test, **how).fit()
         if chosen.kernel == AUTO:
-            room = block_rows, scratch is not None
-            require_room(table, test, count_classes(table), chosen, how["runtime"], *room)
-            if store is not None and overwrite:
-                store.clear()
-                store.overwrite = False
-            where: dict[str, Any] = {"out": out, "resume": resume}
+            where: dict[str, Any] = {"out": out, "resume": resume, "max_trials": None}
             where |= {"runtime": how["runtime"], "progress": shown}
-            found = tune(table, max_trials=None, **where, **chosen.to_json())
-            chosen = replace(chosen, **found.chosen)
+            room = block_rows, scratch is not None
+            chosen = replace(chosen, **search(table, test, chosen, room, store, **where).chosen)
         how["scratch"] = None if scratch is None else path_text("scratch", scratch)
         return Training(table, chosen, test, block_rows=block_rows, **how).fit()
+
+
+def search(
+    table: Table,
+    test: Table | None,
+    settings: TrainSettings,
+    room: tuple[int | None, bool],
+    store: RunDirectory | None,
+    **how: Any,
+) -> Tuned:
+    """Search for the kernel of a run that fits the memory, and can have its folder afterwards.
+
+    Parameters
+    ----------
+    table, test : Table
+        Training rows, and those held out.
+    settings : TrainSettings
+    room : int or None, bool
+        Rows in a block, and whether large arrays are in files.
+    store : RunDirectory, optional
+        What it is to overwrite is deleted.
+    **how
+        Arguments of `tune`.
+    """
+    require_room(table, test, count_classes(table), settings, how["runtime"], *room)
+    if store is not None:
+        store.clear()
+    return tune(table, **how, **settings.to_json())

@@ -120,14 +120,29 @@ class RunDirectory:
             )
 
     def clear(self) -> None:
-        """Delete the run that is there, with its tuning, unless a process is at it."""
-        tuning = folder_of(os.path.join(self._path, TUNING))
-        held = [each for each in (self.folder, tuning) if RUN_FILE in each.sizes()]
-        for folder in held:
-            if isinstance(folder, Directory):
-                os.close(folder.lock())
-        if held:
+        """Make way for a search: delete the run that is to be overwritten, with its tuning.
+
+        Raises
+        ------
+        StoreError
+            If a process is at it, or other files would be in the way of the run after the search.
+        """
+        held = []
+        for folder in (self.folder, folder_of(os.path.join(self._path, TUNING))):
+            files = folder.sizes()
+            others = {name for name in files if not _is_of_run(name)} - {"lock", TUNING}
+            if others and (self.overwrite or RUN_FILE not in files):
+                raise StoreError(
+                    f"{folder} holds {min(others)[:40]}, which is no file of a run; move it, or "
+                    "choose another `out`"
+                )
+            held += [folder] if RUN_FILE in files else []
+        if self.overwrite and held:
+            for folder in held:
+                if isinstance(folder, Directory):
+                    os.close(folder.lock())
             self._delete_run()
+        self.overwrite = False
 
     def is_finished(self) -> bool:
         """Return whether there is a model."""
@@ -137,7 +152,7 @@ class RunDirectory:
         """Delete the files of the run, and how its kernel was chosen."""
         for folder in (self.folder, folder_of(os.path.join(self._path, TUNING))):
             for name in sorted(folder.sizes()):  # run.json as the last
-                if name in RUN_FILES or CHECKPOINT_FILE.fullmatch(name):
+                if _is_of_run(name):
                     folder.delete(name)
 
     def close(self) -> None:
@@ -241,6 +256,10 @@ def read_progress(run: str | os.PathLike[str]) -> dict[str, Any] | None:
     with suppress(OSError, ValueError, TypeError, RecursionError):
         return dict(_read_json(folder_of(run), PROGRESS_FILE))
     return None
+
+
+def _is_of_run(name: str) -> bool:
+    return name in RUN_FILES or CHECKPOINT_FILE.fullmatch(name) is not None
 
 
 def _checkpoint(step: int) -> str:

@@ -92,6 +92,24 @@ def test_a_folder_of_somebody_else(place):
     assert folder_of(place).sizes() == {"notes": 4}
 
 
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_what_a_search_finds_in_its_way(overwrite, begin, place):
+    """Nothing is deleted before it is known that the run can have the folder afterwards."""
+    run = RunDirectory(place, 1, pytest.fail, overwrite)
+    put(folder_of(f"{place}/tuning"), "notes", b"mine")
+    with pytest.raises(StoreError, match=r"tuning holds notes, which is no file of a run"):
+        run.clear()
+    folder_of(f"{place}/tuning").delete("notes")
+    begin().close()
+    put(folder_of(place), "notes", b"mine")
+    if overwrite:
+        with pytest.raises(StoreError, match="holds notes, which is no file of a run"):
+            run.clear()
+        folder_of(place).delete("notes")
+    run.clear()
+    assert ("run.json" in folder_of(place).sizes()) is not overwrite
+
+
 def test_the_newest_are_kept(begin, place):
     run = begin(2)
     save(run, 0, 40, 80, 120, 123456789)
