@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from sklearn.calibration import CalibratedClassifierCV
@@ -327,3 +328,37 @@ def test_on_the_command_line(digits, tmp_path):
     result = CliRunner().invoke(program, ["train", str(data), "--weight-column", "v"])
     assert result.exit_code == 2
     assert "--weight-column must be one of 11 input columns" in result.output
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_evaluations_heed_a_column_of_weights_and_predictions_leave_it_out(header, tmp_path):
+    rng = np.random.default_rng(3)
+    rows = pd.DataFrame(rng.normal(size=(400, 3)), columns=["a", "b", "w"])
+    rows["w"] = rng.integers(0, 3, 400)
+    rows["y"] = np.where(rows["a"] + 0.5 * rng.normal(size=400) > 0, "up", "down")
+    repeated = rows.loc[rows.index.repeat(rows["w"])].assign(w=1)
+    for name, table in {"rows": rows, "repeated": repeated}.items():
+        table.to_csv(tmp_path / f"{name}.csv", index=False, header=header)
+    run, column = tmp_path / "run", ("--weight-column", "w" if header else "2")
+
+    def ran(command: str, *words: object) -> str:
+        done = CliRunner().invoke(program, [command, *map(str, words), *column])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    how = ("--n-active", 20, "--kernel", "10*rbf", "--out", run)
+    ran("train", tmp_path / "rows.csv", *how)
+    found = [
+        json.loads(ran("evaluate", run, tmp_path / f"{name}.csv", "--json", "--set", 0.9))
+        for name in ("rows", "repeated")
+    ]
+    assert (found[0]["n"], found[1]["n"]) == (400, len(repeated))
+    for name in ("error", "nlpp", "brier", "ece", "confusion", "weight"):
+        np.testing.assert_allclose(found[0][name], found[1][name], rtol=1e-9)
+    for name in ("sets", "two_classes"):
+        assert found[0][name] == pytest.approx(found[1][name])
+    text = ran("evaluate", run, tmp_path / "rows.csv")
+    assert f"400; weights, which sum to {len(repeated)}, are heeded" in text
+    lines = ran("predict", run, tmp_path / "rows.csv", "--out", "-").splitlines()
+    expected = sparsegp.load(run).predict_proba(rows[["a", "b"]].to_numpy())
+    np.testing.assert_allclose([float(line.split(",")[2]) for line in lines[1:]], expected[:, 0])

@@ -32,6 +32,7 @@ MOST = 10
     'for two classes, ROC and precision-recall (.png; needs the extra "plot").',
 )
 @shared.columns
+@shared.weight_column
 @shared.as_json
 def evaluate(
     run: str,
@@ -40,6 +41,7 @@ def evaluate(
     positive: str | None,
     threshold: float | None,
     plots: str | None,
+    weight_column: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -58,7 +60,10 @@ def evaluate(
     if (of_two and len(model.classes) != 2) or (coverage is not None and model.is_regression):
         name = shared.in_words(of_two or ["set"])
         raise SettingsError(f"{name} is for {'two classes' if of_two else 'classes'}; leave it out")
-    rows = table_for(model, data, shared.given(options, shared.COLUMNS))
+    if plots is not None and weight_column is not None:
+        raise SettingsError("--plots counts each row once; leave it or --weight-column out")
+    known = shared.given(options, shared.COLUMNS)
+    rows = table_for(model, data, known, weight_column=weight_column)
     evaluation, unseen, logs, codes = score(model, rows)
     if unseen:
         warning = f"warning: {rows.source} has labels that the model does not know"
@@ -67,9 +72,9 @@ def evaluate(
     two, sets = None, {}
     if len(model.classes) == 2:
         wanted = {"positive": str(model.classes.tolist()[-1]), "threshold": 0.5, **of_two}
-        two = evaluate_two_classes(logs, codes, model.classes, **wanted)
+        two = evaluate_two_classes(logs, codes, model.classes, **wanted, weights=rows.weights)
     if coverage is not None:
-        sets = sizes_and_coverage(model, logs, codes, coverage)
+        sets = sizes_and_coverage(model, logs, codes, coverage, rows.weights)
     lines = pairs({"data": rows.source, **figures(evaluation), **in_words(two, sets)})
     if judged is not None:
         lines += confusions(judged) + by_class(judged)
@@ -87,7 +92,9 @@ def evaluate(
     show([json_line(record)] if as_json else shown)
 
 
-def sizes_and_coverage(model: "Model", logs: Any, codes: Any, coverage: float) -> dict[str, float]:
+def sizes_and_coverage(
+    model: "Model", logs: Any, codes: Any, coverage: float, weights: Any
+) -> dict[str, float]:
     """Return how often label sets hold the true class, and how large they are."""
     import numpy as np
 
@@ -95,7 +102,7 @@ def sizes_and_coverage(model: "Model", logs: Any, codes: Any, coverage: float) -
 
     sets = label_sets(np.exp(logs), model.scores, coverage)
     held, sizes = (codes >= 0) & sets[np.arange(len(codes)), codes], sets.sum(axis=1)
-    means = [float(each.mean()) for each in (held, sizes, sizes == 1)]
+    means = [float(np.average(each, weights=weights)) for each in (held, sizes, sizes == 1)]
     return {"asked": coverage, **dict(zip(("coverage", "mean_size", "alone"), means, strict=True))}
 
 
@@ -127,7 +134,8 @@ def by_class(evaluation: "Evaluation") -> list[str]:
         (str(names[k]), counts[k], f"{evaluation.precision[k]:.4f}", f"{evaluation.recall[k]:.4f}")
         for k in order
     ]
-    return table(("class", "rows", "precision", "recall"), cells)
+    counted = "rows" if evaluation.weight is None else "weight"
+    return table(("class", counted, "precision", "recall"), cells)
 
 
 def confusions(evaluation: "Evaluation") -> list[str]:
@@ -141,5 +149,6 @@ def confusions(evaluation: "Evaluation") -> list[str]:
     wrong = counts * (1 - np.eye(len(names), dtype=int))
     most = np.argsort(-wrong, axis=None, kind="stable")[:MOST]
     cells = [divmod(int(cell), len(names)) for cell in most]
-    rows = [[names[i], names[j], int(wrong[i, j])] for i, j in cells if wrong[i, j]]
-    return ["most frequent confusions", *table(["true class", "predicted", "rows"], rows)]
+    rows = [[names[i], names[j], wrong[i, j].item()] for i, j in cells if wrong[i, j]]
+    counted = "rows" if evaluation.weight is None else "weight"
+    return ["most frequent confusions", *table(["true class", "predicted", counted], rows)]

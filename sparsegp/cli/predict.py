@@ -39,11 +39,13 @@ if TYPE_CHECKING:
 @shared.label_set
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @shared.columns
+@shared.weight_column
 def predict(
     run: str,
     data: str,
     out: str,
     force: bool,
+    weight_column: str | None,
     **more: Any,
 ) -> None:
     """Predict the rows of DATA by the model in RUN.
@@ -75,10 +77,13 @@ def predict(
     of_classes = {"reject_below": wanted.reject_below, "set": wanted.coverage}
     if model.is_regression and (named := shared.given(of_classes, of_classes)):
         raise SettingsError(f"{shared.in_words(named)} is for classifiers; leave it out")
+    # where columns are known by name, all others are left out
+    left_out = weight_column if model.inputs is None else None
     if data == "-":
-        source, tables = STANDARD_INPUT, tables_from(sys.stdin.buffer, model, columns)
+        tables = tables_from(sys.stdin.buffer, model, columns, left_out)
+        source = STANDARD_INPUT
     else:
-        table = table_for(model, data, columns, labels=False)
+        table = table_for(model, data, columns, labels=False, weight_column=left_out)
         source, tables = table.source, iter([table])
     count = Counter[str]()
     batches = predictions(model, tables, wanted, count)

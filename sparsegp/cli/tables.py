@@ -58,18 +58,25 @@ def weighed(table: Table, weight_column: str | None = None) -> Table:
     return table if weight_column is None else without_weights(table, weight_column)
 
 
-def table_for(model: Model, source: str, columns: Mapping[str, Any], labels: bool = True) -> Table:
+def table_for(
+    model: Model,
+    source: str,
+    columns: Mapping[str, Any],
+    labels: bool = True,
+    weight_column: str | None = None,
+) -> Table:
     """Return the rows for a model to predict: the test part where there is one.
 
-    Without `labels`, those of a file of columns are not read.
+    Without `labels`, those of a file of columns are not read. Where a column has weights it is no
+    input.
 
     Raises
     ------
     DataError
         If they cannot be read, are not finite, or do not fit the model.
     """
-    dataset = open_dataset(source, labels=labels, **known_of(model), **columns)
-    table = for_model(model, dataset.test or dataset.train)
+    dataset = open_dataset(source, labels=labels, **known_of(model, weight_column), **columns)
+    table = for_model(model, weighed(dataset.test or dataset.train, weight_column))
     summarise(table.X, table.source, names=table.names)
     return table
 
@@ -79,14 +86,16 @@ def rows_to_learn(model: Model, source: str, columns: Mapping[str, Any]) -> Tabl
     return for_model(model, open_dataset(source, **known_of(model), **columns).train)
 
 
-def known_of(model: Model) -> dict[str, Any]:
-    """Return what a model knows of the columns of its rows, see `Columns`."""
-    known: dict[str, Any] = {"n_features": model.n_features, "names": model.inputs}
-    known |= {"known": model.label, "known_id": model.id_column}
-    if model.encoding is None:
-        return known
-    kinds = {column.name: column.kind for column in model.encoding.columns}
-    return {**known, "n_features": len(kinds), "known_kinds": kinds}
+def known_of(model: Model, weight_column: str | None = None) -> dict[str, Any]:
+    """Return what a model knows of the columns of its rows, see `Columns`; and one of weights."""
+    n_features, names, kinds = model.n_features, model.inputs, dict[str, str]()
+    if model.encoding is not None:
+        kinds = {column.name: column.kind for column in model.encoding.columns}
+        n_features = len(kinds)
+    if weight_column is not None:
+        n_features, names = n_features + 1, names and (*names, weight_column)
+    known: dict[str, Any] = {"known": model.label, "known_id": model.id_column}
+    return {**known, "n_features": n_features, "names": names, "known_kinds": kinds}
 
 
 def for_model(model: Model, table: Table) -> Table:
@@ -94,7 +103,9 @@ def for_model(model: Model, table: Table) -> Table:
     return table.encoded_for(model.encoding, model.names, model.medians)
 
 
-def tables_from(file: BinaryIO, model: Model, columns: Mapping[str, Any]) -> Iterator[Table]:
+def tables_from(
+    file: BinaryIO, model: Model, columns: Mapping[str, Any], weight_column: str | None = None
+) -> Iterator[Table]:
     """Yield the rows of a text without an end, a table for every `LINES` of them.
 
     The layout is that of the first of them.
@@ -114,8 +125,10 @@ def tables_from(file: BinaryIO, model: Model, columns: Mapping[str, Any]) -> Ite
             given = {**columns, "before": (lines_before - bool(head), rows_before)}
             try:
                 if not rows_before:
-                    columns = {**columns, **_layout(str(path), {**known_of(model), **given})}
-                table = table_for(model, str(path), {**given, **columns}, labels=False)
+                    known = known_of(model, weight_column)
+                    columns = {**columns, **_layout(str(path), {**known, **given})}
+                told = {**given, **columns}
+                table = table_for(model, str(path), told, False, weight_column)
             except DataError as error:
                 raise DataError(str(error).replace(str(path), STANDARD_INPUT)) from None
             head = lines[0] if not rows_before and columns["header"] else head
@@ -170,10 +183,10 @@ def score(
         y = as_numbers(table.y, table.source)
         moments = [model.predictive_mean_and_variance(X) for X, _ in batches(table)]
         mean, variance = (np.concatenate(parts) for parts in zip(*moments, strict=True))
-        return evaluate_regression(mean, variance, y), [], None, None
+        return evaluate_regression(mean, variance, y, table.weights), [], None, None
     codes, unseen = encode_with(model.classes, table.y, table.source)
     logs = np.concatenate([model.predict_log_proba(X) for X, _ in batches(table)])
-    return evaluate(logs, codes, model.classes), unseen, logs, codes
+    return evaluate(logs, codes, model.classes, table.weights), unseen, logs, codes
 
 
 def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:
@@ -189,10 +202,12 @@ def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:
         }
     if unseen := evaluation.n_unseen:
         rows += f", of them {unseen} with labels that the model does not know"
-    wrong = plural(round(evaluation.error * evaluation.n), "row")
+    wrong = f" ({plural(round(evaluation.error * evaluation.n), 'row')})"
+    if evaluation.weight is not None:
+        rows, wrong = f"{rows}; weights, which sum to {evaluation.weight:.6g}, are heeded", ""
     return {
         "rows": rows,
-        "error": f"{percent(evaluation.error)} ({wrong})",
+        "error": f"{percent(evaluation.error)}{wrong}",
         "nlpp": nlpp + (f", of the {plural(evaluation.n - unseen, 'other row')}" if unseen else ""),
         "brier": f"{evaluation.brier:.4f}",
         "ece": f"{evaluation.ece:.4f}",

@@ -6,7 +6,7 @@ and bins of the calibration error hold their upper end, unlike there.
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from scipy.stats import norm
 
 from sparsegp.errors import DataError
 from sparsegp.types import Booleans, Doubles, Integers, Labels
+
+Numbers: TypeAlias = Integers | Doubles
+"""Counts of rows, or sums of their weights."""
 
 CALIBRATION_BINS = 15
 """Bins of equal width in which confidence is compared with the share of right answers."""
@@ -29,8 +32,9 @@ SUM_TOLERANCE = 1e-3
 class Evaluation:
     """Figures of n predictions for K classes; y is the true code, p the probabilities of a row.
 
-    A label that was never seen in training has no probability. Its rows count as errors and as
-    wrong answers in `ece`, and take no part in `nlpp`, `brier` and `confusion`.
+    Where rows have weights, means, shares and confusion are of weights in place of rows. A label
+    that was never seen in training has no probability. Its rows count as errors and as wrong
+    answers in `ece`, and take no part in `nlpp`, `brier` and `confusion`.
 
     Parameters
     ----------
@@ -48,13 +52,15 @@ class Evaluation:
         Expected calibration error, from 0 to 1: sum over 15 equal bins (low, high] of the
         greatest probability, of |right answers - sum of greatest probabilities| / n.
     confusion : array (K, K)
-        Numbers of rows by true class (down) and most probable class (across).
+        Rows by true class (down) and most probable class (across).
     classes : array (K,)
         The labels, in the order of the codes.
     confidence : array (n,)
         Greatest probability of each row.
     right : array (n,)
         Whether its class is the true one.
+    weight : float, optional
+        Sum of the weights of the rows, where they have any.
     """
 
     n: int
@@ -63,10 +69,11 @@ class Evaluation:
     nlpp: float
     brier: float
     ece: float
-    confusion: Integers
+    confusion: Numbers
     classes: Labels
     confidence: Doubles
     right: Booleans
+    weight: float | None = None
 
     @property
     def precision(self) -> Doubles:
@@ -82,18 +89,23 @@ class Evaluation:
         """Return plain numbers, texts and lists of classes; what is not finite is None."""
         names = ("n", "n_unseen", "error", "nlpp", "brier", "ece")
         figures = {name: finite(getattr(self, name)) for name in names}
+        figures |= {} if self.weight is None else {"weight": self.weight}
         tables = {"confusion": self.confusion.tolist(), "classes": self.classes.tolist()}
         for name in ("precision", "recall"):
             tables[name] = [finite(share) for share in getattr(self, name).tolist()]
         return figures | tables
 
 
-def _shares(some: Integers, of: Integers) -> Doubles:
-    return np.divide(some, of, out=np.full(len(of), math.nan, np.float64), where=of > 0)
+def _shares(some: NDArray[Any], of: NDArray[Any]) -> Doubles:
+    shares: Doubles = np.divide(some, of, out=np.full(len(of), math.nan), where=of > 0)
+    return shares
 
 
 def evaluate(
-    log_probabilities: NDArray[np.floating[Any]], codes: Integers, classes: Labels
+    log_probabilities: NDArray[np.floating[Any]],
+    codes: Integers,
+    classes: Labels,
+    weights: Doubles | None = None,
 ) -> Evaluation:
     """Compare predictions with the true labels.
 
@@ -105,6 +117,8 @@ def evaluate(
         True classes from 0 to K - 1, -1 for a label that was not seen in training.
     classes : array (K,)
         The labels, in the order of the codes.
+    weights : array (n,), optional
+        Of the rows.
 
     Returns
     -------
@@ -113,58 +127,79 @@ def evaluate(
     Raises
     ------
     DataError
-        If shapes do not fit, there are no rows, a code is out of range, or a row is not one of
-        log probabilities.
+        If shapes do not fit, there are no rows, all weigh nothing, a code is out of range, or a
+        row is not one of log probabilities.
     """
     logs = np.asarray(log_probabilities, dtype=np.float64)
     codes, classes = np.asarray(codes), np.asarray(classes)
     _check(logs, codes, classes)
     probabilities, chosen, seen = np.exp(logs), logs.argmax(axis=1), codes >= 0
     right, confidence = chosen == codes, probabilities.max(axis=1)
-    own, count = codes[seen].astype(np.int64), len(classes)
-    pairs = np.bincount(own * count + chosen[seen], minlength=count**2).astype(np.int64)
+    own, count, of_seen = codes[seen].astype(np.int64), len(classes), None
+    if weights is not None:
+        _require_weight(weights)
+        of_seen = weights[seen]
+    pairs = np.bincount(own * count + chosen[seen], of_seen, minlength=count**2)
     nlpp = brier = math.nan
-    if len(own):
-        nlpp = -float(np.take_along_axis(logs[seen], own[:, np.newaxis], axis=1).mean())
-        brier = float(np.square(probabilities[seen] - np.eye(count)[own]).sum(axis=1).mean())
+    if len(own) and (of_seen is None or of_seen.any()):
+        nlpp = -_mean(np.take_along_axis(logs[seen], own[:, np.newaxis], axis=1)[:, 0], of_seen)
+        squares = np.square(probabilities[seen] - np.eye(count)[own]).sum(axis=1)
+        brier = _mean(squares, of_seen)
     return Evaluation(
         n=len(codes),
         n_unseen=int(np.count_nonzero(~seen)),
-        error=float(np.mean(~right)),
+        error=_mean(~right, weights),
         nlpp=nlpp,
         brier=brier,
-        ece=calibration_error(confidence, right),
+        ece=calibration_error(confidence, right, weights=weights),
         confusion=pairs.reshape(count, count),
         classes=classes,
         confidence=confidence,
         right=right,
+        weight=None if weights is None else float(weights.sum()),
     )
 
 
+def _mean(values: Any, weights: Doubles | None) -> float:
+    return float(np.average(values, weights=weights))
+
+
+def _require_weight(weights: Doubles) -> None:
+    if not weights.any():
+        raise DataError("an evaluation needs a row of weight above zero; all weigh nothing")
+
+
 def reliability(
-    confidence: Doubles, right: Booleans, n_bins: int = CALIBRATION_BINS
-) -> tuple[Integers, Doubles, Doubles]:
+    confidence: Doubles,
+    right: Booleans,
+    n_bins: int = CALIBRATION_BINS,
+    weights: Doubles | None = None,
+) -> tuple[Numbers, Doubles, Doubles]:
     """Compare confidence (n,) with right answers (n,), in bins of equal width (low, high].
 
     Returns
     -------
-    counts : Integers (n_bins,)
-        Rows in each bin.
+    counts : array (n_bins,)
+        Rows in each bin, or the sum of their weights (n,).
     confidence, accuracy : Doubles (n_bins,)
         Mean confidence and share of right answers in each bin; NaN where it is empty.
     """
     bins = np.clip(np.ceil(confidence * n_bins).astype(np.int64) - 1, 0, n_bins - 1)
-    counts = np.bincount(bins, minlength=n_bins)
-    sums = [np.bincount(bins, weights=each, minlength=n_bins) for each in (confidence, right)]
+    counts = np.bincount(bins, weights, minlength=n_bins)
+    each = (confidence, right) if weights is None else (confidence * weights, right * weights)
+    sums = [np.bincount(bins, one, minlength=n_bins) for one in each]
     with np.errstate(invalid="ignore"):
         return counts, sums[0] / counts, sums[1] / counts
 
 
 def calibration_error(
-    confidence: Doubles, right: Booleans, n_bins: int = CALIBRATION_BINS
+    confidence: Doubles,
+    right: Booleans,
+    n_bins: int = CALIBRATION_BINS,
+    weights: Doubles | None = None,
 ) -> float:
     """Return the mean distance of confidence (n,) from the share of right answers (n,), by bins."""
-    counts, mean, accuracy = reliability(confidence, right, n_bins)
+    counts, mean, accuracy = reliability(confidence, right, n_bins, weights)
     return float(np.nansum(counts * np.abs(accuracy - mean)) / counts.sum())
 
 
@@ -220,7 +255,9 @@ class RegressionEvaluation:
         return {name: finite(value) for name, value in asdict(self).items()}
 
 
-def evaluate_regression(mean: Doubles, variance: Doubles, y: Doubles) -> RegressionEvaluation:
+def evaluate_regression(
+    mean: Doubles, variance: Doubles, y: Doubles, weights: Doubles | None = None
+) -> RegressionEvaluation:
     """Compare predictions with labels.
 
     Parameters
@@ -228,21 +265,26 @@ def evaluate_regression(mean: Doubles, variance: Doubles, y: Doubles) -> Regress
     mean, variance : Doubles (n,)
         Of the predictive distributions, noise included.
     y : Doubles (n,)
+    weights : Doubles (n,), optional
+        Of the rows, in all means.
 
     Raises
     ------
     DataError
-        If there are no rows.
+        If there are no rows, or all weigh nothing.
     """
     if not len(y):
         raise DataError("an evaluation needs at least one row; got none")
-    spread, mse, total = np.sqrt(variance), float(np.square(y - mean).mean()), float(np.var(y))
+    if weights is not None:
+        _require_weight(weights)
+    spread, mse = np.sqrt(variance), _mean(np.square(y - mean), weights)
+    total = _mean(np.square(y - _mean(y, weights)), weights)
     return RegressionEvaluation(
         n=len(y),
         mse=mse,
         r2=1.0 - mse / total if total else math.nan,
-        nlpp=-float(np.mean(norm.logpdf(y, mean, spread))),
-        coverage=float(np.mean(np.abs(y - mean) <= norm.ppf(0.5 + INTERVAL / 2) * spread)),
+        nlpp=-_mean(norm.logpdf(y, mean, spread), weights),
+        coverage=_mean(np.abs(y - mean) <= norm.ppf(0.5 + INTERVAL / 2) * spread, weights),
     )
 
 

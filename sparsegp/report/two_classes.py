@@ -47,9 +47,16 @@ class TwoClasses:
 
 
 def evaluate_two_classes(
-    log_probabilities: Doubles, codes: Integers, classes: Labels, positive: str, threshold: float
+    log_probabilities: Doubles,
+    codes: Integers,
+    classes: Labels,
+    positive: str,
+    threshold: float,
+    weights: Doubles | None = None,
 ) -> TwoClasses:
     """Compare the probabilities (n, 2) of two classes with the true ones, codes (n,).
+
+    Rows may have weights (n,).
 
     Raises
     ------
@@ -67,10 +74,13 @@ def evaluate_two_classes(
     code = names.index(positive)
     p, truth = np.exp(log_probabilities[:, code]), codes == code
     precision, recall, f1, _ = metrics.precision_recall_fscore_support(
-        truth, p >= threshold, average="binary", zero_division=0.0
+        truth, p >= threshold, average="binary", zero_division=0.0, sample_weight=weights
     )
-    some, all_ = bool(truth.any()), bool(truth.all())
-    auc = float(metrics.roc_auc_score(truth, p)) if some and not all_ else math.nan
-    average = float(metrics.average_precision_score(truth, p)) if some else math.nan
+    heard = truth if weights is None else truth[weights > 0.0]
+    auc = average = math.nan
+    if heard.any():
+        average = float(metrics.average_precision_score(truth, p, sample_weight=weights))
+        if not heard.all():
+            auc = float(metrics.roc_auc_score(truth, p, sample_weight=weights))
     at_threshold = float(precision), float(recall), float(f1)
     return TwoClasses(classes[code].item(), threshold, auc, average, *at_threshold, p, truth)

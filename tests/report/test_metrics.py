@@ -16,7 +16,7 @@ from sklearn.metrics import (
 )
 
 from sparsegp.errors import DataError
-from sparsegp.report import evaluate, evaluate_regression, rejecting
+from sparsegp.report import evaluate, evaluate_regression, evaluate_two_classes, rejecting
 from sparsegp.report.metrics import calibration_error, reliability
 
 CLASSES = np.array(["ant", "bee", "cat"])
@@ -136,3 +136,32 @@ def test_regression():
     assert evaluate_regression(mean[:2], variance[:2], np.ones(2)).to_json()["r2"] is None
     with pytest.raises(DataError, match="at least one row"):
         evaluate_regression(mean[:0], variance[:0], y[:0])
+
+
+def test_weights_are_repetitions():
+    logs, codes = random_case(3)
+    codes[:20] = -1
+    weights = np.random.default_rng(5).integers(0, 4, len(codes)).astype(float)
+    again = np.repeat(np.arange(len(codes)), weights.astype(int))
+    found = evaluate(logs, codes, CLASSES, weights).to_json()
+    repeated = evaluate(logs[again], codes[again], CLASSES).to_json()
+    assert found.pop("weight") == repeated["n"]
+    for name in ("error", "nlpp", "brier", "ece", "confusion", "precision", "recall"):
+        np.testing.assert_allclose(found[name], repeated[name], rtol=1e-12)
+    two, truth = random_case(2)
+    pair = [
+        evaluate_two_classes(two, truth, np.arange(2), "1", 0.3, weights).to_json(),
+        evaluate_two_classes(two[again], truth[again], np.arange(2), "1", 0.3).to_json(),
+    ]
+    assert pair[0] == pytest.approx(pair[1])
+    mean, y = logs[:, 0], logs[:, 1]
+    some = evaluate_regression(mean, np.ones(len(y)), y, weights).to_json()
+    every = evaluate_regression(mean[again], np.ones(len(again)), y[again]).to_json()
+    some.pop("n"), every.pop("n")
+    assert some == pytest.approx(every)
+    for judge in (
+        lambda w: evaluate(logs, codes, CLASSES, w),
+        lambda w: evaluate_regression(mean, np.ones(len(y)), y, w),
+    ):
+        with pytest.raises(DataError, match="all weigh nothing"):
+            judge(0 * weights)
