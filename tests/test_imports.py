@@ -14,7 +14,7 @@ ROOT = Path(sparsegp.__file__).parent
 PROJECT = ROOT.parent / "pyproject.toml"
 
 LAYERS = [
-    ["blas", "errors", "types"],
+    ["blas", "errors", "lists", "types"],
     ["fields", "progress", "registry", "state"],
     ["math"],
     ["kernels"],

@@ -152,7 +152,7 @@ columns = together(
             "NAME=KIND,...",
             "What columns hold, where their values do not say it: number, truth, category or date.",
         ),
-        text("--drop", "NAME,...", "Leave out these columns."),
+        text("--drop", "NAME,...", 'Leave out these columns; "a, b" in quotes is one name.'),
         text(
             "--id-column",
             "NAME",

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from sparsegp.errors import masked, visible
+from sparsegp.lists import in_quotes
 
 LEAST_WIDTH = 12
 """Of the names before values."""
@@ -77,7 +78,7 @@ def plural(count: int, noun: str) -> str:
 
 def listed(values: Iterable[Any], most: int = 12) -> str:
     """Return values in a line, and how many were left out."""
-    texts = [str(value) for value in values]
+    texts = [in_quotes(str(value)) for value in values]
     rest = len(texts) - most
     return ", ".join(texts[:most]) + (f", ... ({rest} more)" if rest > 0 else "")
 

@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from sparsegp.data.blocks import row_blocks
 from sparsegp.errors import DataError
+from sparsegp.lists import in_quotes
 
 if TYPE_CHECKING:
     import dask.array as da
@@ -32,7 +33,8 @@ def column_names(found: Iterable[Any]) -> tuple[str, ...] | None:
 
 def listed(names: Sequence[str]) -> str:
     """Return the first of some names, for a message."""
-    return ", ".join([*(name[:40] for name in names[:20]), *(["..."] if len(names) > 20 else [])])
+    some = (in_quotes(name[:40]) for name in names[:20])
+    return ", ".join([*some, *(["..."] if len(names) > 20 else [])])
 
 
 def column_places(wanted: Sequence[str], found: Sequence[str], source: str) -> list[int]:

@@ -19,6 +19,7 @@ from sparsegp.data.blocks import from_memory
 from sparsegp.data.labels import encode, tidy_labels
 from sparsegp.data.table import Table, as_table
 from sparsegp.errors import DataError, SettingsError, quoted
+from sparsegp.lists import words_in
 from sparsegp.types import Doubles, Integers
 
 BALANCED = "balanced"
@@ -33,13 +34,15 @@ PIECE = 4096
 def class_weights(text: str) -> dict[str, float]:
     """Return the weights of classes by their labels, as text, from "a=2,b=0.5" or JSON.
 
+    A label with a comma is in double quotes.
+
     Raises
     ------
     SettingsError
         If the text cannot be read, or a weight is not finite or negative.
     """
     try:
-        pairs = [part.rpartition("=") for part in text.split(",")]
+        pairs = [part.rpartition("=") for part in words_in(text)]
         found = json.loads(text) if text.startswith("{") else {k.strip(): v for k, _, v in pairs}
         weights = {str(label): float(weight) for label, weight in found.items()}
     except (AttributeError, OverflowError, TypeError, ValueError):

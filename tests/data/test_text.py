@@ -285,3 +285,27 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
     done = CliRunner().invoke(program, ["predict", "r", "-", "--out", "-"], input=bad)
     assert (done.exit_code, "column 'age': 'old' is no number" in done.stderr) == (2, True)
     assert "line 11 (row 9)" in done.stderr
+
+
+def test_names_and_words_with_a_comma_are_in_quotes(tmp_path):
+    text = 'size,"town, land",code,answer\n' + "".join(
+        f'{n % 7},"{"Rome, Italy" if n % 3 else "Paris, France"}",{n % 5},{n % 2}\n'
+        for n in range(60)
+    )
+    path = tmp_path / "rows.csv"
+    path.write_text(text)
+    table = open_dataset(path, drop='"town, land",size', kinds='"code"=category').train
+    assert (table.names, table.kinds) == (("code",), {"code": "category"})
+    dropped = open_dataset(path, kinds='"town, land=category",code=number', drop="size").train
+    assert dropped.kinds == {"town, land": "category", "code": "number"}
+    path.write_text(text.replace("\n3,", '\n"no, data",', 1))
+    with pytest.raises(DataError, match='give `missing` "no, data" for'):
+        open_dataset(path)
+    kept = open_dataset(path, missing='x,"no, data"').train.learnt()
+    assert "size missing" in kept.names
+    run = CliRunner()
+    how = ("--n-active", "9", "--kernel", "10*rbf", "--missing", '"no, data"')
+    done = run.invoke(program, ["train", str(path), "--out", str(tmp_path / "run"), *how])
+    assert done.exit_code == 0, done.output
+    shown = run.invoke(program, ["inspect", str(tmp_path / "run")]).output
+    assert '"Rome, Italy (40)", "Paris, France (20)"' in shown

@@ -12,6 +12,7 @@ from sparsegp.data.frames import UNNAMED, Frame, column_places, listed
 from sparsegp.data.labels import tidy_labels
 from sparsegp.data.table import Table
 from sparsegp.errors import DataError, quoted
+from sparsegp.lists import words_in
 
 LabelColumn: TypeAlias = str | int | None
 """A column's name, its number counted from 0 (negative: from the end), or None for the last."""
@@ -39,7 +40,8 @@ class Columns:
         What columns hold, by name or number: number, truth, category or date; or as a text,
         "city=category,when=date".
     drop : sequence of str, or str
-        Columns that are left out, by name or number; or as a text, "a,b".
+        Columns that are left out, by name or number; or as a text, "a,b". In such texts a name
+        with a comma is in double quotes.
     id_column : str, optional
         A column that is no input, and is kept beside the rows: see `Table.beside`.
     header : bool, optional
@@ -100,11 +102,11 @@ class Columns:
         """Make them of what is given, where a text may stand for several columns or words."""
         for name in {"drop", "missing"} & given.keys():
             words = given[name] or ()
-            words = words.split(",") if isinstance(words, str) else map(str, words)
+            words = words_in(words) if isinstance(words, str) else map(str, words)
             given[name] = tuple(word.strip() for word in words)
         kinds = given.pop("kinds", None) or {}
         if isinstance(kinds, str):
-            kinds = dict(pair.rpartition("=")[::2] for pair in kinds.split(","))
+            kinds = dict(pair.rpartition("=")[::2] for pair in words_in(kinds))
         kinds = {str(column).strip(): str(kind).strip() for column, kind in kinds.items()}
         return cls(kinds=kinds, **given)
 

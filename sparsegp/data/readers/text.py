@@ -27,6 +27,7 @@ from sparsegp.data.readers.words import MISSING, Fault, typed
 from sparsegp.data.storage import opened
 from sparsegp.data.table import Dataset, Table
 from sparsegp.errors import DataError, short
+from sparsegp.lists import as_text
 
 CHUNK_VALUES = 1 << 20
 """Fields that pandas reads at a time."""
@@ -212,9 +213,9 @@ class Text:
             marks[word] = None
         if rest := len(faults) - len(shown):
             said.append(f"and {rest} more columns")
-        remedy = f"mend them, or give `missing` {','.join(marks)} for marks of missing values"
+        remedy = f"mend them, or give `missing` {as_text(marks)} for marks of missing values"
         if self.columns.names is None:  # of a model, which takes its columns as they were
-            remedy += f", `kinds` {','.join(kinds)} for names of categories, or `drop` the columns"
+            remedy += f", `kinds` {as_text(kinds)} for names of categories, or `drop` the columns"
         return f"{self.name} has values that do not fit their columns: {'; '.join(said)}; {remedy}"
 
     def _labels(self, place: int, texts: Any) -> Any:
