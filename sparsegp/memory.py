@@ -21,7 +21,8 @@ from sparsegp.errors import SettingsError
 from sparsegp.ivm.criteria import CRITERIA
 from sparsegp.ivm.greedy import MANY_ROWS
 from sparsegp.ivm.pairs import PANEL
-from sparsegp.ivm.rows import GROUP, NARROW, TILE
+from sparsegp.ivm.rows import GROUP, NARROW
+from sparsegp.math.products import TILE
 from sparsegp.runtime import Runtime
 from sparsegp.runtime.inputs import pack_inputs
 from sparsegp.runtime.threads import ThreadRuntime, usable_cpus

@@ -26,6 +26,7 @@ from numpy.typing import DTypeLike
 
 from sparsegp.data.summary import Summary
 from sparsegp.errors import DataError
+from sparsegp.math.products import TILE
 from sparsegp.registry import Registry
 from sparsegp.state import GREATEST
 from sparsegp.types import Booleans, Doubles, Floats
@@ -42,9 +43,6 @@ KNOTS = 256
 
 OUTERMOST = 1.0 / 2000.0
 """Ranks are kept this far from 0 and 1, so that normal scores stay within 3.3."""
-
-TILE = 256
-"""Rows that are mixed together; tiles of row blocks are as high."""
 
 Draw = Callable[[], Floats]
 """Returns some training rows (m, p), the same ones every time."""

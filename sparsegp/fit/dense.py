@@ -10,7 +10,7 @@ import numpy as np
 from sparsegp.data import Table
 from sparsegp.dense import Mixture, Problem, Session, Status, infer, likelihood_for
 from sparsegp.fit.run import Run
-from sparsegp.ivm.rows import TILE
+from sparsegp.math.products import TILE
 from sparsegp.model import DenseModel
 from sparsegp.report import evaluate, evaluate_regression
 from sparsegp.settings import DenseSettings

@@ -16,11 +16,11 @@ import numpy as np
 
 from sparsegp.errors import NumericalError
 from sparsegp.fit.blocks import SparseRun
-from sparsegp.ivm.rows import TILE
 from sparsegp.learning import hyperpriors
 from sparsegp.learning.evidence import Members
 from sparsegp.learning.objective import Objective, parameter_names, sums_over
 from sparsegp.learning.optimise import Bounds, descend
+from sparsegp.math.products import TILE
 from sparsegp.posterior import POSTERIORS, ActiveRows
 from sparsegp.types import Doubles
 

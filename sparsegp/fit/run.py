@@ -18,7 +18,7 @@ from sparsegp.errors import Interrupted, SettingsError, SparseGPError, StoreErro
 from sparsegp.fields import Setting
 from sparsegp.fit.prepare import Prepared, prepare
 from sparsegp.interrupt import StopRequest
-from sparsegp.ivm.rows import TILE
+from sparsegp.math.products import TILE
 from sparsegp.model import Model
 from sparsegp.progress import Progress, Recorded
 from sparsegp.runtime import Runtime

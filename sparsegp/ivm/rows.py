@@ -24,9 +24,9 @@ from sparsegp.ivm.shrink import Bound, Keep, Ranking, move, pack
 from sparsegp.kernels import Kernel, half_squared_norms
 from sparsegp.likelihoods.base import Likelihood
 from sparsegp.likelihoods.sites import SiteRule
+from sparsegp.math.products import TILE
 from sparsegp.types import Booleans, Doubles, Floats, Integers
 
-TILE = 256
 GROUP = 16
 """Tiles worked on at a time, so that temporaries stay in cache."""
 NARROW = 64

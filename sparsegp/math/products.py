@@ -10,6 +10,8 @@ import numpy as np
 
 from sparsegp.types import Floats
 
+TILE = 256
+"""Rows of a block that are worked on in one product: the bits of a row depend on its tile alone."""
 SMALL = 1_000_000
 PIECE_ROWS = (32, 16)
 PIECE_COLUMNS = 64

@@ -19,7 +19,7 @@ from sparsegp.data.frames import (
     real_numbers,
 )
 from sparsegp.errors import DataError
-from sparsegp.posterior.predict import TILE
+from sparsegp.math.products import TILE
 from sparsegp.types import Doubles
 
 if TYPE_CHECKING:

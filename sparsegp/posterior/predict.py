@@ -19,10 +19,9 @@ import numpy as np
 
 from sparsegp.kernels import Kernel
 from sparsegp.math.linalg import jittered_cholesky, solve_lower
+from sparsegp.math.products import TILE
 from sparsegp.posterior.base import ActiveRows, PosteriorWeights
 from sparsegp.types import Doubles, Floats
-
-TILE = 256
 
 
 @dataclass(frozen=True)

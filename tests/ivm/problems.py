@@ -12,12 +12,13 @@ from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.criteria import Criterion, Entropy, Information, Predictive, Random
 from sparsegp.ivm.greedy import Order, Selection
 from sparsegp.ivm.pairs import PairBlock, PairSelection, PairSet
-from sparsegp.ivm.rows import TILE, BlockSettings
+from sparsegp.ivm.rows import BlockSettings
 from sparsegp.ivm.shrink import Bound
 from sparsegp.kernels import Kernel, parse
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.likelihoods.probit import Probit
 from sparsegp.likelihoods.sites import SiteRule
+from sparsegp.math.products import TILE
 
 
 @dataclass

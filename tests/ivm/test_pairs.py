@@ -6,10 +6,11 @@ import pytest
 from sparsegp.ivm.criteria import CRITERIA
 from sparsegp.ivm.greedy import make_room
 from sparsegp.ivm.pairs import NARROW_PANEL
-from sparsegp.ivm.rows import NARROW, TILE
+from sparsegp.ivm.rows import NARROW
 from sparsegp.ivm.shrink import Bound
 from sparsegp.kernels import parse
 from sparsegp.likelihoods import MultinomialProbit, Probit, SiteRule
+from sparsegp.math.products import TILE
 from sparsegp.posterior import POSTERIORS, ActiveRows, Posterior
 from tests.ivm.problems import Problem, candidates, gather, rings
 

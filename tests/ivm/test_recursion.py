@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sparsegp.ivm.block import RowBlock
-from sparsegp.ivm.rows import TILE
 from sparsegp.kernels import parse
+from sparsegp.math.products import TILE
 from tests.ivm.problems import LocalBlocks, Problem, gather, rings
 
 KERNELS = {

@@ -8,9 +8,10 @@ from sparsegp.errors import SettingsError
 from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.criteria import Marginals
 from sparsegp.ivm.greedy import make_room
-from sparsegp.ivm.rows import NARROW, TILE
+from sparsegp.ivm.rows import NARROW
 from sparsegp.ivm.scores import quantise
 from sparsegp.ivm.shrink import Bound, Keep, Ranking, move, ordered, pack
+from sparsegp.math.products import TILE
 from tests.ivm.problems import BOUND, EVERY, N_ACTIVE, N, candidates, case, gather
 
 cases = pytest.mark.parametrize("name", ["bounded", "bounded, panel", "bounded, per class"])

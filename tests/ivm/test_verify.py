@@ -10,10 +10,10 @@ from sparsegp.ivm import verify
 from sparsegp.ivm.criteria import Marginals, Predictive
 from sparsegp.ivm.inclusions import Inclusions, merge
 from sparsegp.ivm.pool import Pool
-from sparsegp.ivm.rows import TILE
 from sparsegp.ivm.scores import Scores
 from sparsegp.kernels import parse
 from sparsegp.likelihoods.sites import SiteRule
+from sparsegp.math.products import TILE
 from tests.ivm.problems import Problem, rings
 
 KERNELS = {

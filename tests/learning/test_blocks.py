@@ -10,12 +10,13 @@ from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.criteria import CRITERIA
 from sparsegp.ivm.greedy import Order, Selection
 from sparsegp.ivm.pairs import PairBlock, PairSelection, PairSet
-from sparsegp.ivm.rows import TILE, BlockSettings
+from sparsegp.ivm.rows import BlockSettings
 from sparsegp.kernels import ARD, RBF, Linear, Matern52
 from sparsegp.learning.evidence import Members, evidence
 from sparsegp.learning.objective import Objective, sums_over
 from sparsegp.learning.optimise import descend
 from sparsegp.likelihoods import Gaussian, MultinomialProbit, Probit, SiteRule
+from sparsegp.math.products import TILE
 
 KERNELS = [2.0 * RBF(1.2), 1.5 * ARD((1.0, 2.0, 0.5)) + 0.1 * Linear(), 3.0 * Matern52(1.0)]
 CLASSES = MultinomialProbit(12, (0.4, -0.3, 0.1))
