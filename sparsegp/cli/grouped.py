@@ -109,7 +109,7 @@ def _take_config(ctx: click.Context, _: click.Parameter, value: str | None) -> N
         reason = error.strerror if isinstance(error, OSError) else error
         raise DataError(f"cannot read {value} as TOML: {reason}") from None
     params = {word.lstrip("-"): each for each in ctx.command.params for word in each.opts}
-    taken = {}
+    taken: dict[str, Any] = {}
     for key, given in found.items():
         each = params.get(key.replace("_", "-"), params.get(key))
         flag = each if isinstance(each, click.Option) and each.is_flag else None
@@ -122,6 +122,8 @@ def _take_config(ctx: click.Context, _: click.Parameter, value: str | None) -> N
                 f"{value}: {quoted(key)} must be an option of `{ctx.info_name}` with a number or a "
                 "text, or a flag with true or false"
             )
-        if given is not False:
-            taken[str(each.name)] = str(given) if flag is None else flag.flag_value
+        if flag is None:
+            taken[str(each.name)] = str(given)
+        elif given or flag.secondary_opts:  # as --no-header is of --header
+            taken[str(each.name)] = flag.flag_value if given else False
     ctx.default_map = taken

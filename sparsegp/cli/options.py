@@ -240,7 +240,7 @@ def settings_of(options: dict[str, Any]) -> dict[str, Any]:
 
     try:
         found = int(parse_bytes(size))
-    except ValueError:
+    except (ValueError, OverflowError):
         found = -1
     if found < 0 or not size.strip(" .")[:1].isdigit():  # Dask reads a unit alone as one of it
         raise SettingsError(

@@ -1,8 +1,8 @@
 """Rows for a command: opened, and passed through a model batch by batch, as they may be many."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
@@ -20,6 +20,7 @@ from sparsegp.data import (
 )
 from sparsegp.data.readers.columns import Columns
 from sparsegp.data.readers.layout import LAST_RESORT, EncodingError, layout_of
+from sparsegp.data.storage import unpacked
 from sparsegp.errors import DataError
 from sparsegp.model import Model
 from sparsegp.report import Evaluation, RegressionEvaluation, evaluate, evaluate_regression
@@ -32,7 +33,7 @@ STANDARD_INPUT = "standard input"
 def stem(data: str) -> str:
     """Return a name for the run on some data, from the name of its first file."""
     name = Path(data.split(",", maxsplit=1)[0].rstrip("/")).name.lower()
-    return Path(name.removesuffix(".gz")).stem or "data"
+    return Path(unpacked(name)).stem or "data"
 
 
 def training_tables(
@@ -131,11 +132,17 @@ def tables_from(
                 table = table_for(model, str(path), told, False, weight_column)
             except DataError as error:
                 raise DataError(str(error).replace(str(path), STANDARD_INPUT)) from None
-            head = lines[0] if not rows_before and columns["header"] else head
+            head = _header(lines) if not rows_before and columns["header"] else head
             lines_before, rows_before = lines_before + len(lines), rows_before + table.X.shape[0]
             yield replace(table, source=STANDARD_INPUT)
     if not rows_before:
         raise DataError(f"{STANDARD_INPUT} is empty")
+
+
+def _header(lines: Sequence[bytes]) -> bytes:
+    """Return the first lines of a text, up to the end of its first row."""
+    starts = accumulate(lines)
+    return next((row for row in starts if row.strip() and row.count(b'"') % 2 == 0), b"")
 
 
 def _layout(path: str, known: Mapping[str, Any]) -> dict[str, Any]:

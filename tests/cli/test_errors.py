@@ -50,6 +50,7 @@ REFUSED = [
     ("train pair.npz --stub-entries 1000000", "--posterior all needs those of all rows"),
     ("train pair.npz --stub-entries 5 --stub-memory 4GB", "give only one of --stub-entries"),
     ("train pair.npz --posterior adf --n-active 40 --stub-entries 10", "entries must be at least"),
+    ("train pair.npz --stub-memory 1e400GB", "must be a size such as 4GB or 500MB, got '1e400GB'"),
     ("train pair.npz --stub-memory GB", "must be a size such as 4GB or 500MB, got 'GB'"),
     (
         "train pair.npz --strategy whole",

@@ -84,6 +84,10 @@ def test_options_from_a_file(invoke, files, tmp_path, last_json):
     arguments = ("train", files / "only.npz", "--config", path, "--seed", 2, "--json")
     settings = last_json(invoke(*arguments).stdout)["settings"]
     assert (settings["n_active"], settings["seed"], settings["lazy"]) == (9, 2, False)
+    path.write_text(f'out = "{tmp_path / "other"}"\nheader = false\nn-active = 9')
+    for more, rows in (((), 100), (("--header",), 99)):
+        arguments = ("train", files / "rows.csv", "--config", path, *more, "--overwrite", "--json")
+        assert last_json(invoke(*arguments).stdout)["rows"] == rows
     for text, message in (
         ("n-actve = 3", "'n-actve' must be an option"),
         ("= 3", "as TOML"),

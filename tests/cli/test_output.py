@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from sparsegp.cli import resuming
+from sparsegp.cli.tables import stem
 
 
 @pytest.mark.parametrize("command", ["inspect", "--help"])
@@ -111,3 +112,8 @@ def test_credentials_of_an_address_are_not_shown(invoke):
     assert "reading memory://***@host/a.csv?***" in result.stderr
     assert "secret" not in result.output
     assert "secret" not in resuming(["train", "https://me:secret@host/a.csv"])
+
+
+def test_runs_are_called_by_their_data():
+    for data in ("s3://a/Rows.csv.xz", "rows.csv.gz", "rows.zarr/", "a/rows.npy,b/y.npy"):
+        assert stem(data) == "rows"

@@ -128,8 +128,8 @@ def test_what_is_no_file_of_predictions_is_not_replaced(trained, files, invoke, 
 
 @pytest.mark.parametrize("header", [True, False])
 def test_a_stream(header, model, trained, files, start, X, tmp_path):
-    """Rows are answered while others are still to come."""
-    names = ("a,b,c,d",) if header else ()
+    """Rows are answered while others are still to come; the first one may not be on line 1."""
+    names = ("", " ", '"a\nb",b,c,d') if header else ()
     lines = [*names, *(",".join(map(repr, row)) for row in np.tile(X, (50, 1)).tolist())]
     how = {"stdin": subprocess.PIPE, "cwd": tmp_path}
     with start("predict", trained, "-", "--out", "-", **how) as process:
