@@ -38,8 +38,8 @@ def update(
 ) -> None:
     """Update the model in RUN with new rows, DATA.
 
-    Its kernel and the number of active rows stay. The active rows that add least information are
-    replaced by others, among old and new rows, and the posterior is that of all rows.
+    Its kernel and the number of active rows stay. The active rows that the posterior misses least
+    are replaced by others, among old and new rows, and the posterior is that of all rows.
     """
     if not quiet:  # before what is slow to import
         show([f"reading {run} and {data}"], err=True)

@@ -1,6 +1,6 @@
 """Go on with a model when there are new rows: its kernel and its size stay what they are.
 
-Of the active rows those stay that tell most beside each other (`posterior.removal`). They are
+Of the active rows those stay that the posterior would miss most (`posterior.removal`). They are
 included first; then come rows that the criterion finds, among old and new ones, and in the end the
 posterior of all rows. That takes no search for a kernel, and hardly any for active rows.
 """
@@ -20,7 +20,7 @@ from sparsegp.fit.prepare import prepare
 from sparsegp.fit.training import Training
 from sparsegp.interrupt import StopRequest
 from sparsegp.model import Model, SparseModel
-from sparsegp.posterior.removal import least_informative
+from sparsegp.posterior.removal import least_missed
 from sparsegp.progress import Progress, require_progress
 from sparsegp.runtime import Runtime, Where, open_runtime
 from sparsegp.settings import TrainSettings
@@ -118,7 +118,7 @@ def _kept(model: SparseModel, share: float, wanted: int | None) -> tuple[Integer
     d = len(model.rows)
     size = d if wanted is None else wanted
     fresh = max(1, math.ceil(size * share))
-    removed = least_informative(model.active, max(0, d - max(size - fresh, 0)))
+    removed = least_missed(model.active, model.weights, max(0, d - max(size - fresh, 0)))
     return np.setdiff1d(np.arange(d), removed), size
 
 

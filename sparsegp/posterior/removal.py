@@ -1,28 +1,32 @@
-"""Which active rows could go: the criterion of inclusion, in reverse.
+r"""Which active rows could go: those that the posterior misses least.
 
-On the active rows Pi^(-1) + C = L L^T, with inverse Q. Given all others, the site of row i has the
-variance 1 / Q_ii, of which 1 / pi_i is its own noise. So what the row adds to the others is
+Latent means are :math:`k(x, X_u) \alpha` with :math:`\alpha = L^{-T} c`, and about its coefficients
+the posterior is :math:`-\mathrm{tr}(\delta^T W \delta) / 2` with :math:`W = L B L^T`. Without row i
+the best that remains has :math:`\alpha_i = 0`, and lies by
 
-    1/2 log(pi_i / Q_ii)     nats
+.. math:: \tfrac{1}{2} |\alpha_i|^2 / [W^{-1}]_{ii}    \text{ nats}
 
-summed over the processes: the information gain (SLH eq. 3) of including it last. Without row i the
-inverse of the rest is Q - q_i q_i^T / Q_ii (Rasmussen & Williams 2006, section 5.4.2).
+lower, at :math:`\alpha - W^{-1}_{:i} \alpha_i / [W^{-1}]_{ii}` (Hassibi & Stork 1993, "Second order
+derivatives for network pruning", eq. 5). For all data B is that of posterior/all_data.py; for sites
+on the active rows, with features :math:`\Phi = L^{-1} C` there, it is
+:math:`P + \Phi \Pi \Phi^T = L^T \Pi L - I`.
 """
 
 import numpy as np
-from scipy.linalg import cho_solve
 
-from sparsegp.posterior.base import ActiveRows
+from sparsegp.math.linalg import inverse_lower, jittered_cholesky, solve_lower
+from sparsegp.posterior.base import ActiveRows, PosteriorWeights
 from sparsegp.types import Doubles, Integers
 
 
-def least_informative(active: ActiveRows, count: int) -> Integers:
-    """Return the places of rows to remove, one by one the least informative that is left.
+def least_missed(active: ActiveRows, weights: PosteriorWeights, count: int) -> Integers:
+    """Return the places of rows to remove, one by one the least missed that is left.
 
     Parameters
     ----------
     active : ActiveRows
         Every row active for every process.
+    weights : PosteriorWeights
     count : int
 
     Returns
@@ -30,29 +34,36 @@ def least_informative(active: ActiveRows, count: int) -> Integers:
     Integers (count,)
         In order of removal; of equals the later inclusion goes first.
     """
-    inverse = [cho_solve((factor, True), np.eye(len(factor))) for factor in active.factors()]
+    inverses, alphas = [], []
+    factors = active.factors()
+    for L, L_B, c in zip(
+        factors, _metrics(active, factors, weights), weights.coefficients, strict=True
+    ):
+        half = inverse_lower(L @ L_B)  # W = (L L_B) (L L_B)^T
+        inverses.append(half.T @ half)
+        alphas.append(solve_lower(L, c, transposed=True))
     kept, removed = np.ones(len(active.x), dtype=bool), []
     for _ in range(count):
-        gains = leave_one_out_gains(active, inverse)
-        place = len(kept) - 1 - int(np.where(kept, gains, np.inf)[::-1].argmin())
+        pairs = list(zip(alphas, inverses, strict=True))
+        losses = sum(0.5 * np.square(a).sum(axis=1) / Q.diagonal() for a, Q in pairs)
+        place = len(kept) - 1 - int(np.where(kept, losses, np.inf)[::-1].argmin())
         kept[place] = False
         removed.append(place)
-        for Q in inverse:
-            np.subtract(Q, np.outer(Q[place] / Q[place, place], Q[place]), out=Q)
+        for alpha, Q in pairs:
+            column = Q[:, place] / Q[place, place]
+            np.subtract(alpha, np.outer(column, alpha[place]), out=alpha)
+            np.subtract(Q, np.outer(column, Q[place]), out=Q)
             Q[place, place] = 1.0  # is not looked at again
     return np.array(removed, dtype=np.int64)
 
 
-def leave_one_out_gains(active: ActiveRows, inverse: list[Doubles]) -> Doubles:
-    """Return the information gain of each row given all others, (d,).
-
-    Parameters
-    ----------
-    active : ActiveRows
-    inverse : list of Doubles (d, d)
-        Q of each process.
-    """
-    gains = np.zeros(len(active.x))
-    for Q, precision in zip(inverse, active.precision.T, strict=True):
-        gains += 0.5 * np.log(precision / Q.diagonal())
-    return gains
+def _metrics(
+    active: ActiveRows, factors: list[Doubles], weights: PosteriorWeights
+) -> list[Doubles]:
+    """Return L_B of each kernel."""
+    if weights.gain is not None:
+        return list(weights.gain)
+    return [
+        jittered_cholesky((L.T * pi) @ L - np.eye(len(L)), "the precision of the posterior")[0]
+        for L, pi in zip(factors, active.precision.T, strict=True)
+    ]
