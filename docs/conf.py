@@ -12,6 +12,7 @@ author = "The sparsegp developers"
 version = release = sparsegp.__version__
 
 extensions = [
+    "measured",
     "myst_parser",
     "settings_list",
     "sphinx.ext.autodoc",
@@ -31,4 +32,5 @@ napoleon_use_rtype = False
 html_theme = "furo"
 html_title = f"sparsegp {version}"
 html_static_path = ["_static"]
+html_css_files = ["tables.css"]
 html_show_sourcelink = False

@@ -89,13 +89,12 @@ def comparison(experiment: Experiment, results: Results) -> dict[str, pd.DataFra
     return tables
 
 
-def wide(experiment: Experiment, results: Results, table: pd.DataFrame) -> pd.DataFrame:
-    """Return means and standard errors of all metrics, over so many finished cells, as lines."""
-    found = table.pivot(index=["data", "method"], columns="metric", values=["ours", "se"])
-    for metric in ROWS:
-        scores = scores_of(experiment, results, metric)
-        errors = pd.DataFrame({data: frame.sem() for data, frame in scores.items()})
-        found["se", metric] = errors.T.stack()
-    found.columns = [name if what == "ours" else f"{name}, se" for what, name in found.columns]
-    found.insert(0, "cells", table.groupby(["data", "method"])["seeds"].max())
-    return found[found["cells"] > 0]
+def standard_errors(experiment: Experiment, results: Results) -> pd.DataFrame:
+    """Return data, method, metric, and the standard error of the mean that is compared."""
+    lines = [
+        (data, method, metric, frame[method].sem())
+        for metric in ROWS
+        for data, frame in scores_of(experiment, results, metric).items()
+        for method in frame
+    ]
+    return pd.DataFrame(lines, columns=["data", "method", "metric", "se"])

@@ -1,6 +1,7 @@
 """The table of a pipeline: our figures beside the published ones."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,10 @@ import pandas as pd
 from pipelines.experiment import AXES, FINAL, KEYS, Experiment
 
 ALL = ["data", "method", "seed", "n_active", "metric", "value"]
-GOAL = ["ours", "at_most", "near", "within"]
+GOAL = ["ours", "at_most", "near", "within", "complete"]
+
+INCOMPLETE = "incomplete"
+"""What is said of a figure while cells of it are not finished."""
 
 
 def tidy(experiment: Experiment, results: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
@@ -67,6 +71,7 @@ def _of_grid(frame: pd.DataFrame, by: str, wanted: Sequence[str]) -> pd.DataFram
 def tabulate(experiment: Experiment, frame: pd.DataFrame) -> pd.DataFrame:
     """Return a line for every figure of the table, of `tidy` lines: means, published, and goals."""
     published, goals, table = experiment.published, experiment.goals, experiment.wanted
+    complete = _complete(experiment, frame)
     if experiment.grid is not None:
         frame = _of_grid(frame, experiment.grid.by, list(table["metric"].unique()))
     found = frame.groupby(KEYS)["value"].agg(["mean", "count", "std"])
@@ -76,27 +81,38 @@ def tabulate(experiment: Experiment, frame: pd.DataFrame) -> pd.DataFrame:
     order = table[KEYS[:2]].apply(lambda row: list(experiment.baselines).index(tuple(row)), axis=1)
     table = table.iloc[np.lexsort([table["n_active"] % 10**9, order])].reset_index(drop=True)
     table["se"] = table["sd"] / np.sqrt(table["seeds"])
+    table["complete"] = [(data, method) in complete for data, method in table[KEYS[:2]].values]
     table["difference"] = table["ours"] - table["value"]
     table["difference_in_se"] = table["difference"] / table["se"]
     table["goal"], table["met"] = zip(*(_goal(*line) for line in table[GOAL].values), strict=True)
     return table
 
 
-def _goal(ours: float, at_most: float, near: float, within: float) -> tuple[str, bool | None]:
-    """Return a goal in words, and whether it is met, None where there is nothing to tell."""
+def _complete(experiment: Experiment, frame: pd.DataFrame) -> set[tuple[str, str]]:
+    """Return data and method of which all cells are finished."""
+    keys = ["data", "method", "seed", *(AXES if experiment.grid else ())]
+    finished = Counter(frame[keys].drop_duplicates()[keys[:2]].itertuples(index=False, name=None))
+    wanted = Counter((cell.data, cell.method) for cell in experiment.cells)
+    return {row for row, count in wanted.items() if finished[row] == count}
+
+
+def _goal(
+    ours: float, at_most: float, near: float, within: float, complete: bool
+) -> tuple[str, bool | None]:
+    """Return a goal in words, and whether it is met, None where that is not known."""
     if np.isnan(at_most) and np.isnan(near):
         return "", None
-    words = f"<= {at_most:g}" if np.isnan(near) else f"{near:g} +- {within:g}"
+    words = f"≤ {at_most:g}" if np.isnan(near) else f"{near:g} ± {within:g}"
     met = ours <= at_most if np.isnan(near) else abs(ours - near) <= within
-    return words, None if np.isnan(ours) else bool(met)
+    return words, bool(met) if complete and not np.isnan(ours) else None
 
 
 def layout(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table as it is shown: a row for each method, columns for each metric."""
     text = table[KEYS].assign(
         ours=[
-            number(mean) + ("" if np.isnan(sd) else f" +- {number(sd)}")
-            for mean, sd in table[["ours", "sd"]].values
+            _mean(mean, sd) if complete else f"{_mean(mean, sd)} {INCOMPLETE}".removeprefix("- ")
+            for mean, sd, complete in table[["ours", "sd", "complete"]].values
         ],
         paper=[
             "" if np.isnan(value) else f"{'< ' if below is True else ''}{value:g}"
@@ -110,6 +126,10 @@ def layout(table: pd.DataFrame) -> pd.DataFrame:
     wide = wide.reindex(index=rows, columns=columns).fillna("")
     same = [name for name in ("data", "n_active") if rows.get_level_values(name).nunique() == 1]
     return wide.loc[:, (wide != "").any()].rename(index={FINAL: "all"}).droplevel(same)
+
+
+def _mean(mean: float, sd: float) -> str:
+    return number(mean) + ("" if np.isnan(sd) else f" ± {number(sd)}")
 
 
 def number(value: float) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import dropwhile
 from pathlib import Path
+from runpy import run_path
 
 import click
 import numpy as np
@@ -217,6 +218,14 @@ def test_links_and_folders(name: str) -> None:
         assert ((ROOT / name).parent / link).exists(), link
     for folder in re.findall(r"^\| `((?:sparsegp|pipelines|cluster|tests)[\w/]*)` \|", text, re.M):
         assert (ROOT / folder).is_dir(), folder
+
+
+def test_table_of_the_readme_is_that_of_the_results() -> None:
+    """If not, `python docs/results.py` makes it anew."""
+    results = run_path(str(ROOT / "docs/results.py"))
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert text.count("\n| ") > 10
+    assert results["with_table"](text) == text
 
 
 def test_every_folder_is_described() -> None:

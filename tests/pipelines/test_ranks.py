@@ -2,6 +2,7 @@
 
 import io
 import re
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -30,16 +31,18 @@ never-run = { estimator = "sklearn.svm.SVC" }
 def test_tables_beside_rivals(written, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     options = [str(written(text=FEW)), "--out", "here"]
-    shown = CliRunner().invoke(main, [*options, "--cells", "*-[ol]*"]).output
-    assert "not finished: iris: never-run" in shown
+    shown = CliRunner().invoke(main, [*options, "--cells", "*-[ol]*", "--csv", "csv"]).output
+    assert "iris: never-run" in shown
     assert "6 of 9 cells finished" in shown
     folder = next((tmp_path / "here").iterdir())
-    lines = (folder / "results.csv").read_text()
+    lines = (tmp_path / "csv" / f"{folder.name}.csv").read_text()
     assert re.search("^# versions: Python .*numpy", lines, re.M)
-    table = pd.read_csv(io.StringIO(lines), comment="#", index_col=[0, 1])
-    assert set(table.index) == {(d, m) for d in ("toy", "iris") for m in ("ours", "logistic")}
-    assert table["cells"].to_dict() == {at: 1 + (at[0] == "iris") for at in table.index}
-    assert (table["test NLPP, bounded, se"] > 0).all()
+    assert "# not finished: toy: never-run; iris: never-run\n" in lines
+    table = pd.read_csv(io.StringIO(lines), comment="#", index_col=[0, 1, 2])
+    metrics = ("test error %", "test NLPP, bounded", "test ECE")
+    assert set(table.index) == {*product(("toy", "iris"), ("ours", "logistic"), metrics)}
+    assert table["seeds"].to_dict() == {at: 1 + (at[0] == "iris") for at in table.index}
+    assert (table.xs("test NLPP, bounded", level=2)["standard error"] > 0).all()
     kept = (folder / "cells.jsonl").read_text()
     page = CliRunner().invoke(main, [*options, "--report", "page"])
     assert page.exit_code == 0

@@ -35,7 +35,7 @@ def test_means_over_seeds_beside_published_figures(work):
     assert line.sd == pytest.approx(np.std([5, 6], ddof=1))
     assert line.difference == 2.0
     assert line.difference_in_se == pytest.approx(2.0 / (line.sd / np.sqrt(2)))
-    assert (line.goal, line.met) == ("<= 100", True)
+    assert (line.goal, line.met) == ("≤ 100", True)
     early = lines["toy", "random", 10, "test error %"]
     assert (early.ours, early.value, early.below) == (15.5, 50.0, True)
     assert lines["toy", "random", FINAL, "test error %"].met is False
@@ -60,7 +60,9 @@ def test_differences_from_the_baseline_are_paired(work):
 
 def test_layout_has_ours_paper_and_goal_beside_each_other(work):
     experiment = work().experiment
-    assert set(layout(tabulate(experiment, tidy(experiment, {})))["test error %", "ours"]) == {"-"}
+    assert set(layout(tabulate(experiment, tidy(experiment, {})))["test error %", "ours"]) == {
+        "incomplete"
+    }
     results = results_of(experiment, lambda cell: (float(cell.seed), 1.0))
     shown = layout(tabulate(experiment, tidy(experiment, results)))
     assert list(shown.columns) == [
@@ -70,8 +72,8 @@ def test_layout_has_ours_paper_and_goal_beside_each_other(work):
         ("test NLPP less baseline", "ours"),
     ]
     assert shown.index.names == ["method", "n_active"]
-    assert shown.loc[("informative", "all"), ("test error %", "ours")] == "5.50 +- 0.707"
-    assert shown.loc[("informative", "all"), ("test error %", "goal")] == "<= 100, met"
+    assert shown.loc[("informative", "all"), ("test error %", "ours")] == "5.50 ± 0.707"
+    assert shown.loc[("informative", "all"), ("test error %", "goal")] == "≤ 100, met"
     assert shown.loc[("random", 10), ("test error %", "paper")] == "< 50"
     assert shown.loc[("random", "all"), ("test error %", "goal")].endswith("missed")
 
