@@ -4,7 +4,8 @@ Both compare a row with rows that the posterior did not learn from, of which qua
 
 *Novelty* is a rank: that of the share of the prior variance which the active rows of the class that
 is predicted leave at a row. Those of all classes together leave less at a row between classes than
-at many a usual one.
+at many a usual one. What tells usual rows from others varies less quickly than what tells the
+classes apart: length scales are `STRETCH` times those of the kernel.
 
 *Label sets* are those of split conformal prediction (Vovk, Gammerman & Shafer 2005, section 4.2)
 with the score of adaptive prediction sets (Romano, Sesia & Candes 2020, "Classification with valid
@@ -24,15 +25,19 @@ from sparsegp.kernels import Kernel
 from sparsegp.math.linalg import lower_cholesky, solve_lower
 from sparsegp.math.quantiles import Quantiles
 from sparsegp.posterior.base import ActiveRows
-from sparsegp.types import Booleans, Doubles, Integers
+from sparsegp.types import Booleans, Doubles, Floats, Integers
+
+STRETCH = 2.0
+"""By which scaled inputs are divided. Of factors from 0.5 to 4 it was the best, on nine training
+sets, at telling a class that was left out, or values of other rows in an eighth of the columns."""
 
 
 @dataclass(frozen=True)
 class Span:
     """The active rows of one class, or all those of a regression.
 
-    Their `places` among the active rows (d_c,), their scaled inputs `x` (d_c, p), the `precision`
-    of their sites (d_c,), and the `factor` L of L L^T, their covariance with 1 / precision on the
+    Their `places` among the active rows (d_c,), their stretched inputs `x` (d_c, p), the
+    `precision` of their sites (d_c,), and the `factor` L of L L^T, their covariance with 1 / precision on the
     diagonal.
     """
 
@@ -43,7 +48,7 @@ class Span:
     factor: Doubles
 
     def shares(self, x: Doubles) -> Doubles:
-        """Return the share of the prior variance that the sites leave at scaled rows x (n, p).
+        """Return the share of the prior variance that the sites leave at rows x (n, p), stretched.
 
         That is 1 - |w|^2 / k(x, x), (n,), with w = L^-1 k(X_c, x).
         """
@@ -69,7 +74,7 @@ def spans_of(active: ActiveRows, n_classes: int) -> list[Span]:
         c = code if len(active.kernels) > 1 else 0
         kernel, is_own = active.kernels[c], (active.target == code) | (n_classes == 0)
         places = np.flatnonzero((active.precision[:, c] > 0.0) & is_own)
-        x, precision = np.asarray(active.x[places], np.float64), active.precision[places, c]
+        x, precision = _stretched(active.x[places]), active.precision[places, c]
         covariance = np.asarray(kernel(x, x), np.float64) + np.diag(1.0 / precision)
         factor = lower_cholesky(covariance, "the covariance of the active rows of a class")
         spans.append(Span(kernel, places, x, precision, factor))
@@ -78,12 +83,16 @@ def spans_of(active: ActiveRows, n_classes: int) -> list[Span]:
 
 def prior_shares(spans: Sequence[Span], x: Doubles, codes: Integers) -> Doubles:
     """Return the shares left at scaled rows x (n, p) by the spans of their classes, codes (n,)."""
-    shares = np.ones(len(x))
+    shares, x = np.ones(len(x)), _stretched(x)
     for code, span in enumerate(spans):
         rows = np.flatnonzero(codes == code)
         if len(rows) and len(span.x):
             shares[rows] = span.shares(x[rows])
     return shares
+
+
+def _stretched(x: Floats) -> Doubles:
+    return np.asarray(x, np.float64) / STRETCH
 
 
 def _share(left: Doubles, prior: Doubles) -> Doubles:
