@@ -1,8 +1,9 @@
 """Results of small runs through the public interface, kept in golden.json.
 
-They must stay: active rows exactly, probabilities to 1e-10, evidences and kernels to 1e-8, latent
+They must stay: active rows exactly, probabilities to 1e-6, evidences and kernels to 1e-8, latent
 values to 1e-8 of the largest. All arrays are float64, so that other kernels of the BLAS library
-change the last bits only. After a change that is meant to alter results,
+change the last bits only; probabilities alone may come from single precision. After a change that
+is meant to alter results,
 
     python tests/test_golden.py --write NAME...
 
@@ -196,7 +197,7 @@ def assert_same(found: dict[str, Any], kept: dict[str, Any]) -> None:
     np.testing.assert_allclose(numbers(found["kernels"]), numbers(kept["kernels"]), rtol=1e-8)
     for name in found.keys() - {"rows", "kernels"}:
         one, other = np.asarray(found[name]), np.asarray(kept[name])
-        tolerance = 1e-10 if name == "probabilities" else 1e-8 * np.abs(other).max()
+        tolerance = 1e-6 if name == "probabilities" else 1e-8 * np.abs(other).max()
         np.testing.assert_allclose(one, other, rtol=0, atol=tolerance, err_msg=name)
 
 

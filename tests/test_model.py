@@ -195,6 +195,7 @@ def edited(model: Model, path: Path, name: str, value: Any) -> None:
         ("weights.coefficients", np.full((3, 20, 1), 1e200)),
         ("weights.coefficients", np.ones((20, 1))),
         ("weights.gain", np.ones((3, 7), np.float32)),
+        ("weights.reduction", np.ones((3, 7), np.float32)),
         ("weights.calibration.temperature", np.array(1e-300)),
         ("weights.calibration.temperature", np.array(np.nan)),
         ("weights.calibration.variance_weight", np.array(1e300)),

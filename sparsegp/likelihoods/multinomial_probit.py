@@ -20,7 +20,9 @@ from sparsegp.likelihoods.base import Moments, require_classes
 from sparsegp.likelihoods.biased import Biased
 from sparsegp.math.normal import log_cdf_and_hazard
 from sparsegp.math.quadrature import (
+    FARTHEST,
     ProductTerms,
+    log_shares,
     ordered_sum,
     pieces,
     product_terms,
@@ -32,6 +34,10 @@ CHUNK_VALUES = 1 << 15
 """Latent values worked on at a time, so that temporaries stay in cache."""
 MOST_NODES = 500
 """From some dozens on, more change nothing."""
+COARSE = 12
+"""Nodes that leave as much error as single precision, or more."""
+RANGE = 4.8
+"""Of means and standard normal noise, over which `n_nodes` nodes of all classes lie."""
 REACH = 6.5
 """Lead, in latent units, from which a class is no rival any more."""
 
@@ -125,6 +131,25 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         for rows, _, _, terms in self._quadrature(self._biased(mean), variance, target):
             out[rows] = terms.log_z
         return out
+
+    def log_probabilities(
+        self, mean: Doubles, variance: Doubles, n_classes: int | None = None
+    ) -> Doubles:
+        """Return the log probability of every class, (n, K), normalised to sum to one.
+
+        Where the classes share the variance and none is hopeless, one quadrature is for all
+        classes of a row, up to `COARSE` nodes in single precision.
+        """
+        if variance.shape[1] > 1:
+            return super().log_probabilities(mean, variance)
+        ratio = self._biased(mean) / np.sqrt(1.0 + variance)
+        behind = ratio.max(axis=1, keepdims=True) - ratio
+        near, log_p = behind.max(axis=1) <= FARTHEST, np.empty(mean.shape)
+        kind = np.float32 if self.n_nodes <= COARSE else np.float64
+        log_p[near] = log_shares(behind[near].astype(kind), RANGE / self.n_nodes)
+        if not near.all():
+            log_p[~near] = super().log_probabilities(mean[~near], variance[~near])
+        return log_p
 
     def gradient(
         self, mean: Doubles, variance: Doubles | None, target: Integers

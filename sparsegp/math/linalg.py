@@ -62,6 +62,12 @@ def jittered_cholesky(matrix: Doubles, name: str, least: float = 0.0) -> tuple[D
     return lower_cholesky(matrix + 1e-3 * scale * np.eye(len(matrix)), name), 1e-3
 
 
+def root_from_below(matrix: Doubles, name: str) -> Doubles:
+    """Return the lower triangle W of W' W = A, (d, d); raises as `lower_cholesky`."""
+    factor = lower_cholesky(matrix[::-1, ::-1], name)
+    return np.ascontiguousarray(factor[::-1, ::-1].T)
+
+
 def inverse_lower(lower: Doubles) -> Doubles:
     """Return the inverse of a lower triangle, row by row from the rows above and that row alone.
 

@@ -27,6 +27,10 @@ NEWTON_STEPS = 4
 """The mode is then right to 1e-4 with 26 classes, to 1e-7 with 10: nodes need no more."""
 STEPPED_REACH = 7.0
 """Half the range of the trapezoid rule: the integrand falls off at least as exp(-u^2/2)."""
+FARTHEST = 13.0
+"""Of means that `log_shares` takes: float32 holds their densities."""
+ABOVE, BELOW = 6.0, 4.5
+"""Its range: above the largest mean, and below the middle of the largest and the least."""
 NODE_BUNCH = 4
 """Numbers of nodes are multiples of it, to have fewer different ones."""
 
@@ -189,6 +193,32 @@ def stepped_terms(
             columns = every[some]
             some_gap, some_ratio = gap.take(columns, axis=1), ratio.take(columns, axis=1)
             yield columns, _terms(some_gap, some_ratio, mode[columns] + x, np.log(h))
+
+
+def log_shares(behind: Floats, step: float) -> Doubles:
+    """Return the log probability that y_i is the largest of y ~ N(-behind, I), for every i, (n, K).
+
+    These are the integrals of H(u + b_i) prod_j Phi(u + b_j) over u, with b = behind. What they
+    share is found once. With steps of 0.4 the trapezoid rule is right to 1e-10 for 10 classes, to
+    4e-8 for 26 and to 2e-6 for 100; float32 leaves 3e-7.
+
+    Parameters
+    ----------
+    behind : Floats (n, K)
+        By how much each mean is less than the largest, at most `FARTHEST`.
+    step : float
+    """
+    log_p, last = np.empty(behind.shape), 0.5 * behind.max(axis=1) + BELOW
+    nodes = NODE_BUNCH * np.ceil((ABOVE + last) / step / NODE_BUNCH).astype(np.int64)
+    for count in np.unique(nodes).tolist():
+        u = (ABOVE - step * np.arange(count)).astype(behind.dtype)[:, np.newaxis]
+        every = np.flatnonzero(nodes == count)
+        for some in pieces(len(every), CHUNK_TERMS // (count * behind.shape[1])):
+            z = u + np.ascontiguousarray(behind[every[some]].T)[:, np.newaxis]
+            log_phi, h = log_cdf_and_hazard(z)
+            p = ordered_sum(np.exp(ordered_sum(log_phi), dtype=np.float64) * h, axis=1)
+            log_p[every[some]] = np.log(p / ordered_sum(p)).T
+    return log_p
 
 
 def _terms(gap: Floats, ratio: Floats, u: Floats, log_weight: Floats) -> ProductTerms:

@@ -51,13 +51,18 @@ class SparseModel(Model):
     shares: Quantiles | None = None
 
     def __post_init__(self) -> None:
-        active, gain, target = self.active, self.weights.gain, self.active.target
+        active, weights, target = self.active, self.weights, self.active.target
         sizes = [len(members) for members in active.members()]
         widths = [columns.stop - columns.start for columns in active.columns()]
         if (
-            [c.shape for c in self.weights.coefficients] != [*zip(sizes, widths, strict=True)]
-            or (gain is not None and [each.shape for each in gain] != [(n, n) for n in sizes])
-            or not all((np.diag(factor) > 0).all() for factor in gain or ())
+            [c.shape for c in weights.coefficients] != [*zip(sizes, widths, strict=True)]
+            or (weights.gain is None) != (weights.reduction is None)
+            or any(
+                triangles is not None
+                and [each.shape for each in triangles] != [(n, n) for n in sizes]
+                for triangles in (weights.gain, weights.reduction)
+            )
+            or not all((np.diag(factor) > 0).all() for factor in weights.gain or ())
             or (active.x.shape[1], active.site.shape[1]) != (self.n_features, self.n_latent)
             or (not self.is_regression and target.dtype.kind not in "iu")
             or (not self.is_regression and not np.isin(target, np.arange(len(self.classes))).all())
@@ -98,7 +103,7 @@ class SparseModel(Model):
     @property
     def report(self) -> Mapping[str, Any]:
         """What happened while the posterior was made."""
-        return {**self.weights.report, "jitter": self.posterior.jitter}
+        return self.weights.report
 
     @property
     def calibration(self) -> Calibration:

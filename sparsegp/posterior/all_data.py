@@ -19,7 +19,8 @@ With weights w_n of the rows the sum is that of w_n log Z_n, with p of row n tim
 M W M^T bounds its curvature. The sites of the active rows have precisions w, so that
 W_u^-1 + C = L L^T and P = I - L^-1 W_u^-1 L^-T.
 
-The variance is that of the variational posterior, s (k** - k_*u C^-1 k_u*) + w^T B^-1 w. As it
+The variance is that of the variational posterior, s (k** - k_*u C^-1 k_u*) + w^T B^-1 w; what is
+taken off s k** there is |W k_u*|^2 with a triangle W (posterior/predict.py). As it
 stands it makes probabilities far too soft. From validation rows are learnt: the scale s,
 the number of rounds (posterior/early_stopping.py), a weight for the variance and a temperature for
 the means. Then these rows join, and the ascent is made once more with all. Where rows are too few

@@ -126,9 +126,10 @@ class PosteriorWeights:
     coefficients : sequence of Doubles (d_c, R)
         c of each kernel.
     gain : sequence of Doubles (d, d), optional
-        Lower Cholesky factors of B (posterior/all_data.py); with it the variance is
-        s (k** - |L_u^-1 k_u*|^2) + |L_B^-1 w|^2 with prior scale s, without it that of the sites,
-        k** - |w|^2.
+        Lower Cholesky factors of B (posterior/all_data.py); none where sites alone are learnt from.
+    reduction : sequence of Doubles (d, d), optional
+        With it: lower triangles W of each kernel, by which with prior scale s the variance is
+        s k** - |W k_u*|^2 (posterior/predict.py).
     calibration : Calibration
     report : dict
         What happened on the way, plain JSON.
@@ -138,6 +139,7 @@ class PosteriorWeights:
 
     coefficients: Sequence[Doubles]
     gain: Sequence[Doubles] | None = field(default=None, metadata=TRIANGLES)
+    reduction: Sequence[Doubles] | None = field(default=None, metadata=TRIANGLES)
     calibration: Calibration = Calibration()
     report: dict[str, Any] = field(default_factory=dict)
     scores: Quantiles | None = None

@@ -1,7 +1,7 @@
 """Temperature and variance weight from validation rows."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -44,7 +44,7 @@ def with_calibration(active: ActiveRows, rows: Rows, weights: PosteriorWeights) 
     if rows.knows_limits:
         logs = calibration.log_probabilities(active.likelihood, mean, variance)
         scores = conformal_scores(logs, target, rows.validation_weights)
-    return PosteriorWeights(weights.coefficients, weights.gain, calibration, report, scores)
+    return replace(weights, calibration=calibration, report=report, scores=scores)
 
 
 def latent_validation(

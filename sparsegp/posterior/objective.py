@@ -12,6 +12,7 @@ from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.linalg import jittered_cholesky, solve_lower
 from sparsegp.math.summation import quantum
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
+from sparsegp.posterior.predict import reduction
 from sparsegp.types import Doubles
 
 SAFE_VARIANCE_RANGE = 1024.0
@@ -115,6 +116,13 @@ class Problem:
     def weights(
         self, c: Doubles, calibration: Calibration, report: dict[str, Any]
     ) -> PosteriorWeights:
-        """Return the posterior with coefficients (C, d, R); the model keeps L_B in float32."""
-        gain = [factor.astype(np.float32).astype(np.float64) for factor in self.metric]
-        return PosteriorWeights(list(c), gain, calibration, report)
+        """Return the posterior with coefficients (C, d, R); a model keeps float32."""
+        active, x = self.active, np.asarray(self.active.x, dtype=np.float64)
+        of = zip(active.kernels, active.precision.T, active.factors(), self.metric, strict=True)
+        parts = [reduction(kernel, (x, pi), L, L_B, self.scale) for kernel, pi, L, L_B in of]
+        gain, taken = (
+            [triangle.astype(np.float32).astype(np.float64) for triangle in triangles]
+            for triangles in (self.metric, [W for W, _ in parts])
+        )
+        report |= {"jitter": max(jitter for _, jitter in parts)}
+        return PosteriorWeights(list(c), gain, taken, calibration, report)

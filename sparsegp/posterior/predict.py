@@ -1,11 +1,16 @@
 """Latent means and variances at new rows, from the active rows and their sites.
 
-With I + C = L L^T on the active rows and w = L^-1 k(X_active, x) the mean is w . c, and
+With I + C = L L^T on the active rows and k = k(X_active, x) the mean is k . L^-T c, and
 
-    variance = k(x, x) - |w|^2                              of Gaussian sites (GR section 4.5)
-    variance = s (k(x, x) - |L_u^-1 k|^2) + |L_B^-1 w|^2    of all data (posterior/all_data.py)
+    variance = s k(x, x) - |W k|^2
 
-where C = L_u L_u^T and s is the prior scale.
+with a lower triangle W and the prior scale s. Of Gaussian sites W = L^-1 and s = 1 (GR section
+4.5). Of all data (posterior/all_data.py) it is the root of what the data take off,
+
+    W^T W = s C^-1 - (L B L^T)^-1
+
+which is found once, when the posterior is: a prediction is then products alone. Calibration
+leaves little of this variance, so that the working precision is enough for it.
 
 Rows are worked on in tiles of a fixed size, so that the prediction for a row does not depend on the
 number of rows in a call.
@@ -13,15 +18,68 @@ number of rows in a call.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from sparsegp.kernels import Kernel
-from sparsegp.math.linalg import jittered_cholesky, solve_lower
+from sparsegp.errors import NumericalError
+from sparsegp.kernels import Kernel, half_squared_norms
+from sparsegp.math.linalg import (
+    inverse_lower,
+    inverse_of_factored,
+    lower_cholesky,
+    root_from_below,
+    solve_lower,
+)
 from sparsegp.math.products import TILE
 from sparsegp.posterior.base import ActiveRows, PosteriorWeights
 from sparsegp.types import Doubles, Floats
+
+JITTERS = tuple(10.0**k for k in range(-8, -2))
+"""Added to the diagonal of C, relative to its mean, before it is inverted: the least that will do.
+Variances change by as little, and W keeps its digits where rows are nearly equal."""
+
+
+def reduction(
+    kernel: Kernel, active: tuple[Doubles, Doubles], L: Doubles, L_B: Doubles, scale: float
+) -> tuple[Doubles, float]:
+    """Return W (d, d) of the all-data posterior, and which of `JITTERS` it took.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    active : tuple of Doubles (d, p) and (d,)
+        Scaled inputs of the active rows, and precisions of their sites.
+    L, L_B : Doubles (d, d)
+        Lower factors of Pi^(-1) + C and of B.
+    scale : float
+        s.
+
+    Raises
+    ------
+    NumericalError
+        If the greatest is not enough.
+    """
+    x, precision = active
+    slack = 2.0 * float(precision.max()) / scale  # with less on B, data would add variance
+
+    def root(jitter: float) -> Doubles:
+        C = np.asarray(kernel(x, x), np.float64)
+        added, every = jitter * float(C.diagonal().mean()), np.diag_indices_from(C)
+        C[every] += added
+        taken = scale * inverse_of_factored(lower_cholesky(C, "the covariance of the active rows"))
+        B = np.matmul(L_B, L_B.T, out=C)
+        B[every] += slack * added
+        metric = lower_cholesky(B, "the metric of the all-data posterior")
+        taken -= inverse_of_factored(np.matmul(L, metric, out=B))
+        return root_from_below(taken, "what the data take off the prior variance")
+
+    for jitter in JITTERS[:-1]:
+        with suppress(NumericalError):
+            return root(jitter), jitter
+    return root(JITTERS[-1]), JITTERS[-1]
 
 
 @dataclass(frozen=True)
@@ -34,27 +92,21 @@ class Posterior:
         C of them: one for all classes, or one a class.
     x : sequence of Doubles (d_c, p)
         Scaled inputs of the active rows of each kernel.
-    factors : sequence of Doubles (d_c, d_c)
-        L of each kernel.
+    half_norms : sequence of Doubles (d_c,)
+        |x|^2 / 2 of them.
     weights : sequence of Doubles (d_c, R)
         L^-T c of each kernel, for the classes it serves.
-    gain : sequence of Doubles (d, d), optional
-        L_B of each kernel.
-    prior : sequence of Doubles (d, d), optional
-        L_u of each kernel.
-    jitter : float
-        What was added to the diagonals of C, relative to their means, to factor them.
+    reduction : sequence of Floats (d_c, d_c)
+        W of each kernel.
     prior_scale : float
         s.
     """
 
     kernels: Sequence[Kernel]
     x: Sequence[Doubles]
-    factors: Sequence[Doubles]
+    half_norms: Sequence[Doubles]
     weights: Sequence[Doubles]
-    gain: Sequence[Doubles] | None = None
-    prior: Sequence[Doubles] | None = None
-    jitter: float = 0.0
+    reduction: Sequence[Floats]
     prior_scale: float = 1.0
 
     @classmethod
@@ -64,17 +116,13 @@ class Posterior:
         factors = active.factors()
         pairs = zip(factors, weights.coefficients, strict=True)
         whitened = [solve_lower(factor, c, transposed=True) for factor, c in pairs]
-        if weights.gain is None:
-            return cls(active.kernels, x, factors, whitened)
-        prior, jitter = zip(
-            *(
-                jittered_cholesky(np.asarray(kernel(own, own)), "the covariance of the active rows")
-                for kernel, own in zip(active.kernels, x, strict=True)
-            ),
-            strict=True,
-        )
+        if weights.reduction is None:  # float64: sites leave small differences, of large variances
+            triangles: Sequence[Floats] = [inverse_lower(factor) for factor in factors]
+        else:
+            triangles = [each.astype(active.x.dtype) for each in weights.reduction]
+        norms: list[Any] = [half_squared_norms(own) for own in x]
         scale = weights.calibration.prior_scale
-        return cls(active.kernels, x, factors, whitened, weights.gain, prior, max(jitter), scale)
+        return cls(active.kernels, x, norms, whitened, triangles, scale)
 
     def latent(
         self,
@@ -109,17 +157,24 @@ class Posterior:
         return mean, variance
 
     def _tile(self, X: Doubles) -> tuple[Doubles, Doubles]:
+        parts = zip(self.kernels, self.x, self.half_norms, self.weights, strict=True)
         means, variances = [], []
-        for c, (kernel, factor, weight) in enumerate(
-            zip(self.kernels, self.factors, self.weights, strict=True)
-        ):
-            cross = np.asarray(kernel(self.x[c], X), dtype=np.float64)  # (d, tile)
+        for (kernel, x, half_norms, weight), W in zip(parts, self.reduction, strict=True):
+            cross = np.asarray(kernel(x, X, half_norms))  # (d, tile)
             means.append(cross.T @ weight)
-            w = solve_lower(factor, cross)
-            variance = kernel.diag(X) - np.square(w).sum(axis=0)
-            if self.gain is not None and self.prior is not None:
-                inside = np.square(solve_lower(self.prior[c], cross)).sum(axis=0)
-                variance = self.prior_scale * (kernel.diag(X) - inside)
-                variance += np.square(solve_lower(self.gain[c], w)).sum(axis=0)
-            variances.append(variance)
+            prior = kernel.diag(X)
+            root = np.sqrt(np.where(prior > 0.0, prior, 1.0))  # float32 holds what is over it
+            taken = _squared_length(W, np.asarray(cross / root, W.dtype))
+            left = self.prior_scale * prior - root**2 * taken
+            variances.append(np.maximum(left, 0.0))  # below lies rounding
         return np.concatenate(means, axis=1), np.stack(variances, axis=1)
+
+
+def _squared_length(W: Floats, k: Floats) -> Doubles:
+    """Return |W k|^2 (n,) for a lower triangle W (d, d) and k (d, n), most zeros left out."""
+    total = np.zeros(k.shape[1])
+    for start in range(0, len(W), TILE):
+        stop = start + TILE
+        w = W[start:stop, :stop] @ k[:stop]
+        total += np.square(w, out=w).sum(axis=0, dtype=np.float64)
+    return total

@@ -164,6 +164,7 @@ def test_a_large_model_makes_no_large_graph(client):
         n_active=1200, criterion="random", posterior="adf", settings={"panel": 64}
     )
     large.fit(X, X[:, 0] > 0)
+    assert len(large.model_.posterior.x[0]) == 1200  # which it keeps from then on
     assert len(pickle.dumps(large.model_)) > parse_bytes("10 MiB"), "dask would not warn"
     rows = da.from_array(X, chunks=(300, 5))
     with client.as_current(), warnings.catch_warnings():

@@ -9,6 +9,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from sparsegp.math.quadrature import (
+    log_shares,
     log_sum_exp,
     ordered_sum,
     product_mode,
@@ -149,3 +150,19 @@ def test_log_sum_exp_neither_overflows_nor_underflows():
     terms = np.array([[-2000.0, 1000.0], [-2000.0 + math.log(3.0), 1000.0]])
     expected = [-2000.0 + math.log(4.0), 1000.0 + math.log(2.0)]
     np.testing.assert_allclose(log_sum_exp(terms), expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize(("dtype", "atol"), [(np.float64, 1e-8), (np.float32, 1e-6)])
+@pytest.mark.parametrize("n_classes", [2, 3, 10, 26])
+def test_shares_of_the_largest_against_adaptive_quadrature(n_classes, dtype, atol):
+    rng = np.random.default_rng(n_classes)
+    behind = rng.uniform(0.0, 1.0, (6, n_classes)) * np.array([[0.0, 0.5, 2.0, 5.0, 9.0, 13.0]]).T
+    behind -= behind.min(axis=1, keepdims=True)
+    found = log_shares(behind.astype(dtype), 0.4)
+    for row, log_p in zip(behind.astype(dtype).astype(np.float64), found, strict=True):
+        expected = [
+            log_expectation(np.delete(row, i) - row[i], np.ones(n_classes - 1))
+            for i in range(n_classes)
+        ]
+        np.testing.assert_allclose(np.exp(log_p), np.exp(expected), atol=atol)
+        np.testing.assert_allclose(log_p, expected, rtol=1e-5, atol=2e-6)

@@ -91,3 +91,12 @@ def test_novelty_of_every_kind(kind: str) -> None:
     model = sparsegp.train(X, y, **KINDS[kind])
     assert 0.0 <= model.novelty(X).min() < 0.2
     assert_array_equal(model.novelty(np.full((2, 3), 40.0)), 1.0)
+
+
+def test_the_partition_into_blocks_changes_nothing(model: SparseModel) -> None:
+    other = sparsegp.train(*rows(2000, 0), n_active=60, block_rows=256, runtime="threads=2")
+    assert isinstance(other, SparseModel)
+    for mine, its in ((model.shares, other.shares), (model.scores, other.scores)):
+        assert mine is not None
+        assert its is not None
+        assert_array_equal(mine.knots, its.knots)

@@ -11,11 +11,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import sparsegp
 from sparsegp.data import open_dataset, table_from_arrays
+from sparsegp.errors import Interrupted
 from sparsegp.fit import Training
 from sparsegp.posterior import ActiveRows, Calibration
 from sparsegp.posterior.objective import Problem
 from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
+from sparsegp.store import RunDirectory
 
 Arrays = tuple[np.ndarray, np.ndarray]
 EXACT: dict[str, Any] = {
@@ -116,6 +118,48 @@ def test_state_of_an_ascent_carries_over_to_another_prior_scale(digits: Arrays) 
             value, gradient = objective.value_and_gradient(state.point)
             assert_allclose(state.value, value, rtol=1e-10)
             assert_allclose(state.gradient, gradient, atol=1e-7)
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_same_bits_for_any_blocks_and_workers(per_class: bool, digits: Arrays) -> None:
+    X, y = (part[:1000] for part in digits)
+    settings: dict[str, Any] = {
+        "n_active": 32,
+        "posterior": "all",
+        "kernel_per_class": per_class,
+        "kernel": "10*rbf",
+        "panel": 16,
+    }
+    ways: list[dict[str, Any]] = [{"runtime": "threads=2", "block_rows": 256}]
+    if not per_class:
+        ways += [{"runtime": "threads=2", "block_rows": 768}, {"runtime": "workers=2"}]
+    first = sparsegp.train(X, y, runtime="threads=1", block_rows=len(X), **settings)
+    for way in ways:
+        model = sparsegp.train(X, y, **settings, **way)
+        assert_array_equal(model.predict_log_proba(X), first.predict_log_proba(X))
+        assert model.weights.report == first.weights.report
+
+
+def test_resumed_in_mid_posterior_equals_uninterrupted(
+    digits: Arrays, tmp_path: Path, stop_after: Any
+) -> None:
+    X, y = (part[:900] for part in digits)
+    settings: dict[str, Any] = {"n_active": 60, "posterior": "all", "panel": 60}
+    expected = sparsegp.train(X, y, **settings)
+    for looks in (2, 14, 31):
+        out = tmp_path / str(looks)
+        with open_runtime() as runtime:
+            run = Training(
+                table_from_arrays(X, y),
+                TrainSettings.given(**settings),
+                runtime=runtime,
+                store=RunDirectory(out, 2, pytest.fail),
+                stop=stop_after(looks),
+            )
+            with pytest.raises(Interrupted, match="continue with `resume=True`"):
+                run.fit()
+        model = sparsegp.train(X, y, out=out, resume=True, **settings)
+        assert_array_equal(model.predict_log_proba(X), expected.predict_log_proba(X))
 
 
 def test_it_is_better_than_the_sites_alone() -> None:
