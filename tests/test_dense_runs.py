@@ -73,8 +73,6 @@ def test_command_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "pattern"),
     [
-        ({"method": "laplace", "n_active": 5, "panel": 2}, "has no settings n_active, panel"),
-        ({"steps": 3}, "method=ivm has no settings steps"),
         ({"method": "gibbs", "learn": "evidence"}, "needs the gradient of a marginal likelihood"),
         ({"method": "exact", "likelihood": "probit"}, "is for likelihood=gaussian"),
         ({"method": "laplace", "task": "regression"}, "is not for task=regression"),

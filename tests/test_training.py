@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import sparsegp
 from sparsegp.data import open_dataset, table_from_arrays
-from sparsegp.errors import DataError, Interrupted, SettingsError, StoreError
+from sparsegp.errors import Interrupted, SettingsError, StoreError
 from sparsegp.progress import Progress
 from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
@@ -239,18 +239,13 @@ def test_forged_checkpoints_with_shortened_arrays_are_refused(
 
 
 REFUSED: dict[str, dict[str, Any]] = {
-    "too many active rows": {"n_active": 2000},
     "unknown likelihood": {"likelihood": "cauchy"},
-    "kernel that cannot be read": {"kernel": "10*rfb"},
-    "unknown task": {"task": "ranking"},
     "likelihood for another task": {"task": "regression", "likelihood": "probit"},
-    "likelihood of another number of classes": {"likelihood": "probit"},
     "sites for another likelihood": {"likelihood": "probit", "sites": "variational"},
     "posterior for other sites": {"likelihood": "probit", "posterior": "all"},
     "criterion for other sites": {"likelihood": "probit", "criterion": "residual", "panel": 8},
     "criterion without a score a class": {"active_per_class": True, "criterion": "predictive"},
     "one kernel for sites that differ": {"sites": "moments"},
-    "a bound for all rows": {"stub_entries": 10**6},
     "a bound for refits": {**ADF, "stub_entries": 10**6, "criterion": "residual", "panel": 4},
     "too small a bound": {**ADF, "n_active": 60, "stub_entries": 1599},
     "learning for other sites": {"learn": "evidence"},
@@ -285,23 +280,6 @@ def test_limits_of_a_tuning_of_other_types_are_refused(limit: dict[str, Any]) ->
     X, y, _ = data_for("pairs")
     with pytest.raises(SettingsError, match="must be"):
         sparsegp.tune(X, y, n_active=5, **limit)
-
-
-def test_rows_that_do_not_fit_are_named(digits: Arrays) -> None:
-    X, y = digits[0].astype(float), digits[1]
-    broken, numbers = X.copy(), y.astype(float)
-    broken[1000, 5] = numbers[17] = np.nan
-    wide = (np.ones((3, 65)), y[:3])
-    refused: list[tuple[Any, Any, dict[str, Any], str]] = [
-        (X, np.zeros(len(X)), {}, "one class only"),
-        (broken, y, {}, r"row 1000.*column 5"),
-        (X, y, {"test": wide, "n_active": 10}, "test has 65"),
-        (X, y.astype(str), {"task": "regression"}, "numbers"),
-        (X, numbers, {"task": "regression"}, "row 17"),
-    ]
-    for rows, labels, settings, pattern in refused:
-        with pytest.raises(DataError, match=pattern):
-            sparsegp.train(rows, labels, **settings)
 
 
 def test_each_kind_of_model_has_its_own_predictions() -> None:

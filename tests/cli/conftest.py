@@ -88,7 +88,6 @@ def files(tmp_path_factory):
     np.savez(folder / "only.npz", X=X_test, y=y_test)
     np.savez(folder / "unlabelled.npz", X=X_test)
     np.savez(folder / "one_class.npz", X=X, y=np.zeros(300, dtype=int))
-    np.savez(folder / "lengths.npz", X=X, y=y[:-1])
     np.savez(folder / "narrow.npz", X=X_test[:, :3], y=y_test)
     np.savez(folder / "unseen.npz", X=X_test, y=np.where(y_test == 2, 7, y_test))
     rng = np.random.default_rng(2)  # a regression: two of four columns matter
@@ -102,10 +101,6 @@ def files(tmp_path_factory):
     np.savez(folder / "nan.npz", X=bad, y=y_test)
     np.savetxt(folder / "rows.csv", np.column_stack([X_test, y_test]), delimiter=",", fmt="%.17g")
     np.savetxt(folder / "inputs.csv", X_test, delimiter=",", fmt="%.17g")
-    (folder / "ragged.csv").write_text("1,2,a\n1,b\n")
-    (folder / "words.csv").write_text("1,2,a\n1,x,b\n")
-    (folder / "empty.csv").write_text("")
-    (folder / "what.xyz").write_text("?")
     (folder / "cut.npz").write_bytes((folder / "pair.npz").read_bytes()[:5000])
     return folder
 
