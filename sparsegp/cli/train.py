@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sparsegp.data import Table
     from sparsegp.model import Model
     from sparsegp.report import Evaluation, RegressionEvaluation
-    from sparsegp.store.files import Folder
+    from sparsegp.store.folders import Folder
 
 RUN = ("block_rows", "scratch", "checkpoint_every", "keep_last")
 

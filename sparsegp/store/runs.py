@@ -22,16 +22,8 @@ from numpy.typing import NDArray
 
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting
-from sparsegp.store.files import (
-    MOST_JSON,
-    Directory,
-    Folder,
-    Stored,
-    folder_of,
-    read_file,
-    restoring,
-    write_file,
-)
+from sparsegp.store.files import MOST_JSON, Stored, read_file, restoring, write_file
+from sparsegp.store.folders import Directory, Folder, folder_of
 
 MODEL, CHECKPOINT = "sparsegp-model", "sparsegp-checkpoint"
 MODEL_FILE, RUN_FILE, PROGRESS_FILE = "model.zarr.zip", "run.json", "progress.json"
