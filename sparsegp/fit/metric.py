@@ -9,7 +9,8 @@ import numpy as np
 from sparsegp.data import Numbers, Scaling
 from sparsegp.errors import SettingsError
 from sparsegp.fit.prepare import Prepared
-from sparsegp.learning.metric import MOST_COLUMNS, NONE, Metric, average_outer_product
+from sparsegp.learning.metric import MOST_COLUMNS, NONE, Metric, learn_mixing
+from sparsegp.learning.relevances import Part
 from sparsegp.model import SparseModel
 from sparsegp.progress import Progress
 from sparsegp.settings import TrainSettings
@@ -60,19 +61,19 @@ def learn_metric(
     others = np.flatnonzero(~validation)
     drawn = np.random.default_rng([settings.seed, len(validation), ROWS]).permutation(len(others))
     rows = others[np.sort(drawn[:ROWS])]
-    X: Any = data.train.X[rows]  # in memory already, in a trial
-    x = data.scaling.apply(X.compute(scheduler=scheduler) if hasattr(X, "dask") else X)
+    X: Any = data.train.X
+    x = data.scaling.apply(X[rows].compute(scheduler=scheduler))
     covariance = np.atleast_2d(np.cov(x, rowvar=False))
     target, small = data.target[rows], _small(settings, len(rows))
     weights = None if data.train.weights is None else data.train.weights[rows]
-    mixing = np.eye(p)
-    progress.start(metric.rounds, "rounds", "metric")
-    for done in range(metric.rounds):
+
+    def fit_mixed(mixing: Doubles) -> tuple[Floats, list[Part]]:
         mixed = replace(unscaled(p), mixing=mixing).apply(x, settings.dtype)
         posterior = fit(mixed, target, small, data.classes, data.numbers, weights).posterior
-        parts = list(zip(posterior.kernels, posterior.x, posterior.weights, strict=True))
-        mixing = metric.next(mixing, average_outer_product(parts, mixed), covariance)
-        progress.update(done + 1)
+        return mixed, list(zip(posterior.kernels, posterior.x, posterior.weights, strict=True))
+
+    progress.start(metric.rounds, "rounds", "metric")
+    mixing = learn_mixing(metric, covariance, fit_mixed, progress.update)
     progress.finish()
     return mixing
 

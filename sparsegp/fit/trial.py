@@ -14,16 +14,16 @@ import numpy as np
 from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Scaling
 from sparsegp.errors import DataError, NumericalError, SettingsError
+from sparsegp.fit.metric import unscaled
 from sparsegp.fit.prepare import Prepared
-from sparsegp.fit.training import fit_rows
 from sparsegp.kernels import Kernel, parse
-from sparsegp.learning.relevances import averaged, mean_squared_slopes, with_relevances
+from sparsegp.learning.metric import Metric, learn_mixing
+from sparsegp.learning.quick import Fitted, QuickFit, fitted
+from sparsegp.learning.relevances import Part, averaged, mean_squared_slopes, with_relevances
 from sparsegp.learning.search import Outcome, Trial
-from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
-from sparsegp.posterior.predict import Posterior
 from sparsegp.report.metrics import calibration_error
 from sparsegp.settings import TrainSettings
-from sparsegp.types import Booleans, Doubles, Floats, Integers
+from sparsegp.types import Doubles, Floats, Integers
 
 PART, MOST_HELD_OUT = 5, 4000
 """Of the rows, the one in so many that no fit takes; and how many are held out, at most."""
@@ -152,116 +152,112 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
     precision.
     """
     began, best = time.thread_time(), None
-    sample = replace(
-        sample, X=sample.scalings[trial.scaling].apply(sample.X, settings.dtype), scalings={}
-    )
-    d, splits = trial.n_active, list(sample.splits(trial.rows))
-    chosen = replace(settings, kernel=trial.kernel, n_active=d, report_every=d, metric=trial.metric)
-    kernels = [parse(text) for text in trial.starts or [trial.kernel] * len(splits)]
+    kernels = [parse(text) for text in trial.starts or [trial.kernel] * sample.parts]
     refined: Sequence[Kernel] = ()
     try:
         with single_threaded_blas():
+            fits = PartialFits.of(sample, settings, trial)
             for step in range(trial.steps + 1):
-                fits = [
-                    predict_held_out(chosen, sample, split, kernel)
-                    for split, kernel in zip(splits, kernels, strict=True)
-                ]
-                found = joined(fits, splits, sample.weights)
-                if best is None or found.log_p.mean() > best.log_p.mean():
+                found = fits.fitted(kernels)
+                if best is None or found.nlpp < best.nlpp:
                     best = found
                 if (step < trial.steps or trial.by_column) and kernels[0].takes_relevances:
-                    kernels = refined = [
-                        fit.with_relevances(sample.X[rows[:SLOPE_ROWS]])
-                        for fit, (rows, _) in zip(fits, splits, strict=True)
-                    ]
+                    kernels = refined = fits.with_relevances(found)
     except (NumericalError, SettingsError) as failure:
         if best is None:
             seconds = time.thread_time() - began
             return Outcome(trial.kernel, None, None, None, seconds, str(failure))
     assert best is not None
+    log_p, target, weights = fits.in_order(best.log_p)
+    right = log_p.argmax(axis=1) == target
     return Outcome(
-        kernel=str(best.kernel),
-        nlpp=-float(best.log_p.mean()),
-        error=float(np.mean(~best.right)),
-        ece=calibration_error(best.confidence, best.right),
+        kernel=str(averaged([kernel for kernel, *_ in best.parts])),
+        nlpp=best.nlpp,
+        error=float(np.mean(~right)),
+        ece=calibration_error(np.exp(log_p.max(axis=1)), right),
         seconds=time.thread_time() - began,
         refined=tuple(map(str, refined)) if trial.by_column else (),
-        log_p=best.log_p,
+        log_p=log_p[np.arange(len(target)), target] * weights,
     )
 
 
-@dataclass(frozen=True)
-class Predictions:
-    """A fit as the held-out rows see it.
+@dataclass(frozen=True, eq=False)
+class PartialFits:
+    """Quick fits to the parts of a sample, each of which holds some rows out.
 
     Attributes
     ----------
-    log_p : Doubles (m,)
-        Log probability of the true class.
-    confidence : Doubles (m,)
-        Probability of the likeliest class.
-    right : Booleans (m,)
-        Whether that is the true one.
-    kernel : Kernel
-    posterior : Posterior, optional
+    sample : Sample
+    inputs : sequence of Floats (n, p)
+        Scaled inputs of its rows, for each part.
+    splits : sequence of (Integers, Integers)
+        Rows to fit and rows that are held out.
+    n_active : int
     """
 
-    log_p: Doubles
-    confidence: Doubles
-    right: Booleans
-    kernel: Kernel
-    posterior: Posterior | None = None
+    sample: Sample
+    inputs: Sequence[Floats]
+    splits: Sequence[tuple[Integers, Integers]]
+    n_active: int
 
-    def with_relevances(self, X: Floats) -> Kernel:
-        """Return the kernel with length scales by the slopes of the latent means at X (n, p)."""
-        assert self.posterior is not None
-        rows, weights = X.astype(np.float64), np.concatenate(self.posterior.weights, axis=1)
-        squares = mean_squared_slopes(self.kernel, rows, self.posterior.x[0], weights)
-        return with_relevances(self.kernel, squares, rows.var(axis=0))
+    @classmethod
+    def of(cls, sample: Sample, settings: TrainSettings, trial: Trial) -> "PartialFits":
+        """Return the fits of a trial, for which the metric is learnt that it asks for."""
+        splits = list(sample.splits(trial.rows))
+        X = sample.scalings[trial.scaling].apply(sample.X, settings.dtype)
+        plain = cls(sample, [X] * len(splits), splits, trial.n_active)
+        metric = Metric.of(trial.metric)
+        if metric is None:
+            return plain
+        kernel = parse(trial.kernel)
+        inputs = [plain._mixed(metric, kernel, X, split) for split in splits]
+        return replace(plain, inputs=inputs)
 
+    def _mixed(
+        self, metric: Metric, kernel: Kernel, X: Floats, split: tuple[Integers, Integers]
+    ) -> Floats:
+        """Return inputs multiplied by a metric that is learnt from the rows to fit."""
+        rows, _ = split
+        p = X.shape[1]
 
-def joined(
-    fits: Sequence[Predictions],
-    splits: Sequence[tuple[Integers, Integers]],
-    weights: Doubles | None = None,
-) -> Predictions:
-    """Return one set of predictions, for all rows that were held out of some fit, in order.
+        def mixed(mixing: Doubles) -> Floats:
+            scaled: Floats = replace(unscaled(p), mixing=mixing).apply(X, X.dtype)
+            return scaled
 
-    With weights of all rows, log probabilities are multiplied by them, over their mean.
-    """
-    rows = np.concatenate([held for _, held in splits])
-    order = np.argsort(rows)
-    log_p, confidence, right = (
-        np.concatenate([getattr(fit, name) for fit in fits])[order]
-        for name in ("log_p", "confidence", "right")
-    )
-    if weights is not None:
-        own = weights[rows[order]]
-        log_p = log_p * (own / own.mean())
-    return Predictions(log_p, confidence, right, averaged([fit.kernel for fit in fits]))
+        def fit(mixing: Doubles) -> tuple[Floats, Sequence[Part]]:
+            inputs = mixed(mixing)
+            some = replace(self, inputs=[inputs], splits=[split])
+            return inputs[rows[:SLOPE_ROWS]], some.fitted([kernel]).parts
 
+        covariance = np.atleast_2d(np.cov(X[rows].astype(np.float64), rowvar=False))
+        return mixed(learn_mixing(metric, covariance, fit))
 
-def predict_held_out(
-    settings: TrainSettings,
-    sample: Sample,
-    split: tuple[Integers, Integers],
-    kernel: Kernel,
-) -> Predictions:
-    """Fit scaled rows with a kernel, and return what that predicts for those held out.
+    def fitted(self, kernels: Sequence[Kernel]) -> Fitted:
+        """Return the fits with a kernel for each part."""
+        sample, fits = self.sample, []
+        for kernel, X, (rows, held) in zip(kernels, self.inputs, self.splits, strict=True):
+            weights = None if sample.weights is None else sample.weights[rows].astype(X.dtype)
+            of_rows = X[rows], sample.target[rows], sample.n_classes
+            fits.append(QuickFit(kernel, *of_rows, self.n_active, X[held], weights))
+        held = self._held
+        weights = None if sample.weights is None else sample.weights[held]
+        return fitted(fits, sample.target[held], weights)
 
-    Only the probabilities of the true and of the likeliest class are computed. They are not
-    normalised over the classes, which would change them by the error of the quadrature.
-    """
-    rows, held = split
-    X, target, X_held = sample.X[rows], sample.target[rows], sample.X[held]
-    weights = None if sample.weights is None else sample.weights[rows]
-    chosen = replace(settings, kernel=str(kernel))
-    model = fit_rows(X, target, chosen, np.arange(sample.n_classes), None, weights)
-    mean, variance = model.posterior.latent(X_held, model.scaling.apply)
-    mean = mean / model.calibration.temperature
-    variance = variance * model.calibration.variance_weight
-    likelihood, likeliest = MultinomialProbit(settings.n_nodes), mean.argmax(axis=1)
-    log_p = likelihood.log_z(mean, variance, sample.target[held])
-    confidence = np.exp(likelihood.log_z(mean, variance, likeliest))
-    right = likeliest == sample.target[held]
-    return Predictions(log_p, confidence, right, model.posterior.kernels[0], model.posterior)
+    @property
+    def _held(self) -> Integers:
+        return np.concatenate([held for _, held in self.splits])
+
+    def with_relevances(self, found: Fitted) -> list[Kernel]:
+        """Return the kernels of fits with length scales by the slopes of their latent means."""
+        kernels = []
+        for part, X, (rows, _) in zip(found.parts, self.inputs, self.splits, strict=True):
+            some = X[rows[:SLOPE_ROWS]].astype(np.float64)
+            squares = mean_squared_slopes(part[0], some, *part[1:])
+            kernels.append(with_relevances(part[0], squares, some.var(axis=0)))
+        return kernels
+
+    def in_order(self, log_p: Doubles) -> tuple[Doubles, Integers, Doubles]:
+        """Return log probabilities, target and weights over their mean, in the order of rows."""
+        held = np.sort(self._held)
+        weights = np.ones(len(held)) if self.sample.weights is None else self.sample.weights[held]
+        return log_p[np.argsort(self._held)], self.sample.target[held], weights / weights.mean()

@@ -15,7 +15,7 @@ keeps the sum of the variances of the columns, on which the length scales that `
 depend. Under M, gradients in the scaled inputs are those in the mixed ones times M.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -86,6 +86,32 @@ class Metric(Checked):
         root = (vectors * (shrunk / shrunk[-1]) ** self.power) @ vectors.T
         total = np.trace(root @ covariance @ root)
         return np.asarray(root * np.sqrt(np.trace(covariance) / total if total else 1.0))
+
+
+def learn_mixing(
+    metric: Metric,
+    covariance: Doubles,
+    fit: Callable[[Doubles], tuple[Floats, Sequence[Part]]],
+    report: Callable[[int], None] = lambda done: None,
+) -> Doubles:
+    """Return the matrix by which scaled inputs are multiplied, (p, p).
+
+    Parameters
+    ----------
+    metric : Metric
+    covariance : Doubles (p, p)
+        Of scaled inputs.
+    fit : callable
+        From a matrix to rows that were multiplied by it, and the latent means that fit them.
+    report : callable
+        Called with the number of fits after each.
+    """
+    mixing = np.eye(len(covariance))
+    for done in range(metric.rounds):
+        mixed, parts = fit(mixing)
+        mixing = metric.next(mixing, average_outer_product(parts, mixed), covariance)
+        report(done + 1)
+    return mixing
 
 
 def average_outer_product(parts: Sequence[Part], X: Floats) -> Doubles:

@@ -1,13 +1,17 @@
 """A trial against a run of the package on the same rows."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 import sparsegp
 from sparsegp.data import Scaling
 from sparsegp.fit.trial import PARTS, Sample, run_trial
+from sparsegp.kernels import parse
+from sparsegp.learning.quick import QuickFit, fitted
 from sparsegp.learning.search import Outcome, Trial
 from sparsegp.report import evaluate
 from sparsegp.settings import TrainSettings
@@ -24,28 +28,16 @@ def sample(data: Arrays) -> Sample:
     return Sample(rows, target, 3, scalings={"none": Scaling(np.zeros(2), np.ones(2), "none")})
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{}, {"posterior": "adf"}, {"calibration": "none", "panel": 1, "seed": 3}],
-    ids=["all", "adf", "uncalibrated"],
-)
-def test_figures_are_those_of_a_run(settings: dict[str, object], sample: Sample) -> None:
-    chosen = TrainSettings.from_json(settings)
-    outcome = run_trial(chosen, sample, Trial(4, KERNEL, "none", 1, 420, 60))
-    model = sparsegp.train(
-        sample.X[:420],
-        sample.target[:420],
-        kernel=KERNEL,
-        scaling="none",
-        n_active=60,
-        runtime="threads=1",
-        **settings,
-    )
-    logs = model.predict_log_proba(sample.X[420:])
-    expected = evaluate(logs, sample.target[420:], model.classes)
-    assert outcome.nlpp == pytest.approx(expected.nlpp, rel=1e-4)
-    assert outcome.error == expected.error
-    assert outcome.ece == pytest.approx(expected.ece, rel=1e-3)
+def test_figures_are_near_those_of_a_run(sample: Sample) -> None:
+    outcome = run_trial(TrainSettings(), sample, Trial(4, KERNEL, "none", 1, 420, 60))
+    X, y = sample.X, sample.target
+    how: dict[str, Any] = {"kernel": KERNEL, "scaling": "none", "n_active": 60}
+    model = sparsegp.train(X[:420], y[:420], runtime="threads=1", **how)
+    expected = evaluate(model.predict_log_proba(X[420:]), y[420:], model.classes)
+    assert outcome.nlpp == pytest.approx(expected.nlpp, rel=0.1)
+    assert outcome.error == pytest.approx(expected.error, abs=0.03)
+    assert outcome.ece is not None
+    assert 0 < outcome.ece < 0.1
     assert outcome.seconds > 0
     assert outcome.failure == ""
 
@@ -75,12 +67,10 @@ def test_of_few_rows_every_one_is_held_out_once(sample: Sample) -> None:
         assert len(rows) >= few.n_train
     found = run_trial(TrainSettings(), few, Trial(0, KERNEL, "none", 0, 301, 60))
     assert len(found.log_p) == 301
-    _, (rows, held), _ = splits
-    model = sparsegp.train(
-        few.X[rows], few.target[rows], kernel=KERNEL, scaling="none", n_active=60
-    )
-    log_p = model.predict_log_proba(few.X[held])[np.arange(len(held)), few.target[held]]
-    assert found.log_p[held] == pytest.approx(log_p, abs=1e-3)
+    fits = [QuickFit(parse(KERNEL), few.X[a], few.target[a], 3, 60, few.X[b]) for a, b in splits]
+    held = np.concatenate([b for _, b in splits])
+    log_p = fitted(fits, few.target[held]).log_p[range(301), few.target[held]]
+    assert_array_equal(found.log_p[held], log_p)
     relevant = run_trial(TrainSettings(), few, Trial(0, KERNEL, "none", 0, 301, 60, steps=1))
     assert relevant.kernel == found.kernel  # a Matern kernel has one length scale
 

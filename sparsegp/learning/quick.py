@@ -1,0 +1,171 @@
+"""Quick fits, by which kernels are compared on held-out rows.
+
+As in the all-data posterior (posterior/all_data.py) all rows shape the latent means in the span of
+some active rows; what is left out is what makes no difference between kernels. The active rows are
+the first, which need no selection. The likelihood is the softmax, which needs no quadrature and
+whose curvature is at most (I - 1 1^T / K) / 2 (Böhning 1992, Ann. Inst. Statist. Math. 44).
+Probabilities are those of the latent means. The scale of the prior variance is the one at which
+the held-out rows are predicted best; all kernels have that choice, so no other rows are kept for
+it.
+
+With I + C = L L^T on the active rows, the features of a row are w = L^-1 k_u, the latent means
+w . c, and the penalty is c^T P c / (2 s) with P = I - L^-1 L^-T.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_solve
+from scipy.special import logsumexp
+
+from sparsegp.kernels import Kernel
+from sparsegp.learning.relevances import Part
+from sparsegp.math.lbfgs import Ascent
+from sparsegp.math.linalg import jittered_cholesky, lower_cholesky, solve_lower
+from sparsegp.types import Doubles, Floats, Integers
+
+STEP, FIRST, FARTHEST = np.sqrt(10.0), -1, 6
+"""Factor from one prior scale to the next, and the powers of it that are tried: the first, and the
+last on either side."""
+MAX_ROUNDS, TOLERANCE = 30, 1e-4
+"""Of one ascent: rounds at most, and the gain in nats a row at which it ends."""
+
+
+@dataclass(eq=False)
+class QuickFit:
+    """Fits of some rows with one kernel, for one prior scale after the other.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    X : Floats (n, p)
+        Scaled rows, of which the first are active.
+    target : Integers (n,)
+        Class codes.
+    n_classes, n_active : int
+    X_held : Floats (m, p)
+        Scaled rows that are held out.
+    weights : Floats (n,), optional
+        By which the log likelihoods of the rows are multiplied.
+
+    Raises
+    ------
+    NumericalError
+        If the kernel does not suit the rows or the precision.
+    """
+
+    kernel: Kernel
+    X: Floats
+    target: Integers
+    n_classes: int
+    n_active: int
+    X_held: Floats
+    weights: Floats | None = None
+    scale: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        self.active = self.X[: self.n_active].astype(np.float64)
+        d = len(self.active)
+        covariance = np.asarray(self.kernel(self.active, self.active), dtype=np.float64)
+        covariance[np.diag_indices(d)] += 1.0
+        self.factor = lower_cholesky(covariance, "the covariance of the active rows")
+        own: Any = self.factor.astype(self.X.dtype)  # and what follows is in that precision too
+        rows: Any = self.X[: self.n_active]
+        kernel: Any = self.kernel
+        self.features: Floats = solve_lower(own, kernel(rows, self.X))
+        self.held_features: Floats = solve_lower(own, kernel(rows, self.X_held))
+        inverse = solve_lower(self.factor, np.eye(d))
+        self.penalty = np.eye(d) - inverse @ inverse.T
+        weighted = self.features if self.weights is None else self.features * self.weights
+        self.bound = 0.5 * (weighted @ self.features.T).astype(np.float64)
+        self.ascent: Ascent | None = None
+
+    def climb(self, scale: float) -> Doubles:
+        """Go to the maximum for a prior scale, from the last one; return held-out means (m, K)."""
+        former, self.scale = self.scale, scale
+        least = float(np.finfo(self.features.dtype).eps)
+        metric, _ = jittered_cholesky(self.penalty / scale + self.bound, "the metric", least)
+        if self.ascent is None:
+            start = np.zeros((len(self.penalty), self.n_classes))
+            ascent = Ascent.at(start, self._value_and_gradient)
+        else:
+            weight = 1.0 / scale - 1.0 / former
+            ascent = self.ascent.less_quadratic(lambda c: weight * (self.penalty @ c))
+        total = float(len(self.X) if self.weights is None else self.weights.sum())
+        for _ in range(MAX_ROUNDS):
+            gain = ascent.step(
+                self._value_and_gradient, lambda c: cho_solve((metric, True), c), 1e-6 * total
+            )
+            if gain <= TOLERANCE * total:
+                break
+        self.ascent = ascent
+        mean = self.held_features.T @ ascent.point.astype(self.features.dtype)
+        return np.asarray(mean, dtype=np.float64)
+
+    def part(self) -> Part:
+        """Return the latent means where the last climb ended, as their gradients are taken."""
+        assert self.ascent is not None
+        weights = solve_lower(self.factor, self.ascent.point, transposed=True)
+        return self.kernel, self.active, weights
+
+    def _value_and_gradient(self, c: Doubles) -> tuple[float, Doubles]:
+        """Return the objective and its gradient at coefficients (d, K)."""
+        mean = self.features.T @ c.astype(self.features.dtype)
+        mean -= mean.max(axis=1, keepdims=True)
+        p = np.exp(mean)
+        total, number = p.sum(axis=1, keepdims=True), np.arange(len(mean))
+        log_p = mean[number, self.target] - np.log(total[:, 0])
+        p /= -total
+        p[number, self.target] += 1.0
+        if self.weights is not None:
+            log_p, p = log_p * self.weights, p * self.weights[:, np.newaxis]
+        pull = self.penalty @ c / self.scale
+        value = float(log_p.sum(dtype=np.float64)) - 0.5 * float(np.vdot(c, pull))
+        return value, (self.features @ p.astype(self.features.dtype)).astype(np.float64) - pull
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Quick fits at the prior scale that suits the held-out rows best.
+
+    Attributes
+    ----------
+    scale : float
+    nlpp : float
+        Mean of -log p of the true class of the held-out rows, in nats.
+    log_p : Doubles (m, K)
+        Log probabilities of these rows, those of one fit after the other.
+    parts : sequence of Part
+        The latent means of the fits.
+    """
+
+    scale: float
+    nlpp: float
+    log_p: Doubles
+    parts: Sequence[Part]
+
+
+def fitted(fits: Sequence[QuickFit], target: Integers, weights: Doubles | None = None) -> Fitted:
+    """Return fits, of several parts of the rows, at the scale that is best for all together.
+
+    Parameters
+    ----------
+    fits : sequence of QuickFit
+    target : Integers (m,)
+        Class codes of the rows that they hold out, those of one fit after the other.
+    weights : Doubles (m,), optional
+        Of these rows.
+    """
+    tried: dict[int, Fitted] = {}
+    step = best = FIRST
+    while step not in tried and abs(step) <= FARTHEST:
+        scale = float(STEP**step)
+        mean = np.concatenate([fit.climb(scale) for fit in fits])
+        log_p = mean - logsumexp(mean, axis=1, keepdims=True)
+        nlpp = -float(np.average(log_p[np.arange(len(target)), target], weights=weights))
+        tried[step] = Fitted(scale, nlpp, log_p, [fit.part() for fit in fits])
+        best = min(tried, key=lambda each: tried[each].nlpp)
+        step = best - 1 if best + 1 in tried else best + 1
+    return tried[best]

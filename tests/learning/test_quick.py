@@ -1,0 +1,98 @@
+"""Quick fits against a direct maximisation, and what their scale is chosen by."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+
+from sparsegp.kernels import parse
+from sparsegp.learning import quick
+from sparsegp.learning.quick import QuickFit, fitted
+from sparsegp.types import Doubles
+
+N, D, K = 150, 20, 3
+KERNEL = parse("20*matern52(1.5)")
+
+
+@pytest.fixture(scope="module")
+def rows() -> tuple[Doubles, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3 * N, 2))
+    latent = np.stack([np.sin(2 * X[:, 0]), X[:, 1], 0 * X[:, 0]], axis=1)
+    return X, (latent + 0.3 * rng.gumbel(size=latent.shape)).argmax(axis=1)
+
+
+def direct(X: Doubles, y: np.ndarray, X_new: Doubles, scale: float) -> Doubles:
+    """Means at new rows by the weights w that maximise log p - tr(w^T K_uu w) / (2 s)."""
+    U = X[:D]
+    C, F = KERNEL(U, U), KERNEL(X, U)
+
+    def loss(flat: Doubles) -> tuple[float, Doubles]:
+        w = flat.reshape(D, K)
+        log_p = log_softmax(F @ w, axis=1)
+        pull = C @ w / scale
+        value = 0.5 * np.vdot(w, pull) - log_p[range(len(y)), y].sum()
+        return value, (pull - F.T @ (np.eye(K)[y] - np.exp(log_p))).ravel()
+
+    options = {"maxiter": 10**5, "maxfun": 10**5, "ftol": 1e-15, "gtol": 1e-9}
+    found = minimize(loss, np.zeros(D * K), jac=True, method="L-BFGS-B", options=options)
+    return np.asarray(KERNEL(X_new, U) @ found.x.reshape(D, K))
+
+
+@pytest.fixture
+def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quick, "MAX_ROUNDS", 300)
+    monkeypatch.setattr(quick, "TOLERANCE", 1e-12)
+
+
+def test_means_are_those_of_the_maximum(rows: tuple[Doubles, np.ndarray], exact: None) -> None:
+    X, y = rows
+    fit = QuickFit(KERNEL, X[:N], y[:N], K, D, X[N:])
+    for scale in (0.1, 3.0):  # the second goes on from the first
+        assert_allclose(fit.climb(scale), direct(X[:N], y[:N], X[N:], scale), atol=0.02)
+    kernel, U, w = fit.part()
+    assert_allclose(kernel(X[N:], U) @ w, fit.climb(3.0), atol=1e-3)
+
+
+def test_the_scale_is_that_which_predicts_the_held_out_rows_best(
+    rows: tuple[Doubles, np.ndarray],
+) -> None:
+    X, y = rows
+    parts = [(np.s_[:N], np.s_[N : 2 * N]), (np.s_[N : 2 * N], np.s_[2 * N :])]
+    fits = [QuickFit(KERNEL, X[a], y[a], K, D, X[b]) for a, b in parts]
+    target = np.concatenate([y[b] for _, b in parts])
+    found = fitted(fits, target)
+    at = range(len(target))
+
+    def nlpp(scale: float) -> float:
+        each = [QuickFit(KERNEL, X[a], y[a], K, D, X[b]).climb(scale) for a, b in parts]
+        return -float(log_softmax(np.concatenate(each), axis=1)[at, target].mean())
+
+    assert found.nlpp == pytest.approx(-found.log_p[at, target].mean())
+    assert found.nlpp == pytest.approx(nlpp(found.scale), abs=1e-3)
+    assert found.nlpp < min(nlpp(found.scale * 10.0), nlpp(found.scale / 10.0))
+
+
+def test_a_row_of_weight_two_is_two_rows(rows: tuple[Doubles, np.ndarray], exact: None) -> None:
+    X, y = rows
+    twice = np.concatenate([np.arange(N), np.arange(D, 2 * D)])
+    weights = np.ones(N)
+    weights[D : 2 * D] = 2.0
+    weighted = QuickFit(KERNEL, X[:N], y[:N], K, D, X[N:], weights)
+    repeated = QuickFit(KERNEL, X[twice], y[twice], K, D, X[N:])
+    assert_allclose(weighted.climb(1.0), repeated.climb(1.0), atol=1e-3)
+    target = y[N:]
+    some = np.where(np.arange(len(target)) < N, 1.0, 1e-12)
+    first = QuickFit(KERNEL, X[:N], y[:N], K, D, X[N : 2 * N])
+    every = QuickFit(KERNEL, X[:N], y[:N], K, D, X[N:])
+    assert fitted([every], target, some).nlpp == pytest.approx(fitted([first], target[:N]).nlpp)
+
+
+def test_single_precision_is_as_good(rows: tuple[Doubles, np.ndarray]) -> None:
+    X, y = rows
+    both = [
+        fitted([QuickFit(KERNEL, x[:N], y[:N], K, D, x[N:])], y[N:]).nlpp
+        for x in (X, X.astype(np.float32))
+    ]
+    assert both[1] == pytest.approx(both[0], abs=1e-4)
