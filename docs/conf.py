@@ -13,7 +13,7 @@ version = release = sparsegp.__version__
 
 extensions = [
     "measured",
-    "myst_parser",
+    "myst_nb",
     "settings_list",
     "sphinx.ext.autodoc",
     "sphinx.ext.mathjax",
@@ -22,6 +22,10 @@ extensions = [
 ]
 myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 3
+nb_execution_mode = "force"  # of the notebook and the gallery, in a folder that is thrown away
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
 suppress_warnings = ["config.cache"]
 
 autodoc_member_order = "bysource"

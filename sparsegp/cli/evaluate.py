@@ -29,7 +29,7 @@ MOST = 10
     "--plots",
     "DIR",
     "Draw reliability, errors against rejections, confusions, the relevances of the columns and, "
-    'for two classes, ROC and precision-recall (.png; needs the extra "plot").',
+    'for two classes, ROC and precision-recall (.png and .svg; needs the extra "plot").',
 )
 @shared.columns
 @shared.weight_column
@@ -85,7 +85,8 @@ def evaluate(
                 "--plots draws classifiers, and relevances of kernels such as ard, which this "
                 "regression has not; leave it out"
             )
-        pictures = [str(path) for path in evaluation_pictures(judged, plots, ranked, two)]
+        about = f"{rows.source}; model: {run}, {len(model.rows)} active rows"
+        pictures = [str(path) for path in evaluation_pictures(judged, plots, ranked, two, about)]
     record = {"run": run, "source": rows.source, **evaluation.to_json(), "unseen": unseen}
     record |= {"pictures": pictures, "two_classes": two and two.to_json(), "sets": sets or None}
     shown = [*lines, *(f"picture: {picture}" for picture in pictures)]

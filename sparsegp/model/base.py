@@ -125,7 +125,7 @@ class Model(ABC):
         labels, kernels = self._labels_and_kernels()
         named = {
             type(self).__name__: f"{labels}{_first(self.classes.tolist())}",
-            "columns": f"{self.n_features}{_first(self.inputs or ())}",
+            "columns": f"{len(self.inputs or ()) or self.n_features}{_first(self.inputs or ())}",
             "active rows": len(self.rows),
             "kernel": kernels,
             "scaling": self.scaling.name,

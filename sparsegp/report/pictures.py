@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.stats import binomtest
 
 from sparsegp.errors import SettingsError, StoreError, visible
 from sparsegp.report.metrics import Evaluation, rejecting, reliability
@@ -24,8 +25,8 @@ LEAST_KEPT = 20
 MOST_BARS = 20
 """Columns whose relevances are drawn, the largest."""
 
-LONGEST_NAME = 40
-"""Letters of a name on an axis."""
+LONGEST_NAME, LONGEST_TITLE = 40, 70
+"""Letters of a name on an axis, and of a title."""
 
 READABLE = 40
 """Classes up to which a confusion matrix has its numbers written into it."""
@@ -36,8 +37,9 @@ def evaluation_pictures(
     folder: str | os.PathLike[str],
     relevances: Mapping[str, float] | None = None,
     two: TwoClasses | None = None,
+    title: str = "",
 ) -> list[Path]:
-    """Draw an evaluation, and what is given of the model, as .png files.
+    """Draw an evaluation, and what is given of the model, as .png and .svg files.
 
     Parameters
     ----------
@@ -49,10 +51,13 @@ def evaluation_pictures(
         Of the columns by name, the largest first; may be empty.
     two : TwoClasses, optional
         Figures of a positive class; there are no curves where all rows are of one.
+    title : str
+        Of every picture: data and model.
 
     Returns
     -------
     list of Path
+        Of the .png files.
 
     Raises
     ------
@@ -71,11 +76,13 @@ def evaluation_pictures(
     if two is not None and np.isfinite(two.auc):
         draw["roc"] = partial(_roc, two=two)
         draw["precision-recall"] = partial(_precision_recall, two=two)
-    return draw_all(draw, folder)
+    return draw_all(draw, folder, title)
 
 
-def draw_all(draw: Mapping[str, Draw], folder: str | os.PathLike[str]) -> list[Path]:
-    """Draw pictures by their names; see `evaluation_pictures` for what it raises."""
+def draw_all(
+    draw: Mapping[str, Draw], folder: str | os.PathLike[str], title: str = ""
+) -> list[Path]:
+    """Draw pictures by their names, as `evaluation_pictures` does."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -85,9 +92,12 @@ def draw_all(draw: Mapping[str, Draw], folder: str | os.PathLike[str]) -> list[P
     for name, function in draw.items():
         figure, path = Figure(dpi=150, layout="constrained"), Path(folder, f"{name}.png")
         function(figure)
+        if title:
+            figure.suptitle(plain(title, LONGEST_TITLE), fontsize="medium")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(path)
+            figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
         except OSError as error:
             reason = error.strerror or error
             raise StoreError(f"cannot write the picture {path}: {reason}") from error
@@ -101,31 +111,45 @@ def _relevances(figure: "Figure", shares: Mapping[str, float]) -> None:
     axes.barh(range(len(names)), values, tick_label=names)
     axes.invert_yaxis()
     some = f"the {len(names)} greatest of {len(shares)}" if len(names) < len(shares) else "all"
-    axes.set(xlabel="relevance, %", title=f"relevances of the columns ({some})")
+    axes.set(xlabel="relevance, %")
+    axes.set_title(f"relevances of the columns ({some})", fontsize="medium")
 
 
-def plain(name: str) -> str:
+def plain(name: str, longest: int = LONGEST_NAME) -> str:
     """Return a name that is no formula to matplotlib, and not too long for an axis."""
-    text = visible(name).replace("$", r"\$")
-    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 3]}..."
+    text = visible(name)
+    return (text if len(text) <= longest else f"{text[: longest - 3]}...").replace("$", r"\$")
 
 
 def _reliability(figure: "Figure", evaluation: Evaluation) -> None:
     """Draw the share of right answers against confidence, in 15 bins, above the rows in each bin.
 
-    Confidence is the greatest probability of a row; a calibrated model has all points on the
-    diagonal. Where a bin holds few rows its share says little, hence the counts.
+    Confidence is the greatest probability of a row; a calibrated model has all points near the
+    diagonal. Bars are 95 % intervals for the share (Wilson): few rows say little.
     """
-    from sklearn.calibration import CalibrationDisplay
-
     counts, confidence, accuracy = reliability(evaluation.confidence, evaluation.right)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    full = counts > 0
-    CalibrationDisplay(accuracy[full], confidence[full], evaluation.confidence).plot(ax=above)
-    above.set(xlabel="", ylabel="share of right answers")
-    above.set_title(f"ECE {evaluation.ece:.4f}, {evaluation.n} rows")
-    below.stairs(counts, np.linspace(0.0, 1.0, len(counts) + 1), fill=True)
-    below.set(yscale="log", xlabel="confidence (greatest probability)", ylabel="rows")
+    full = np.flatnonzero(counts)
+    n, right = counts[full].astype(int), np.rint(counts[full] * accuracy[full]).astype(int)
+    ends = [binomtest(*pair).proportion_ci(method="wilson") for pair in zip(right, n, strict=True)]
+    bars = 100 * np.abs(np.array(ends).T - accuracy[full])
+    above.plot((0, 100), (0, 100), "k:", label="calibrated")
+    above.errorbar(
+        100 * confidence[full],
+        100 * accuracy[full],
+        bars,
+        fmt="o",
+        capsize=3,
+        label="95 % interval",
+    )
+    above.set(ylabel="right answers, %", xlim=(0, 101), ylim=(-2, 102))
+    above.set_title(f"ECE {evaluation.ece:.4f}, {evaluation.n} rows", fontsize="medium")
+    above.legend(frameon=False)
+    below.stairs(counts, np.linspace(0.0, 100.0, len(counts) + 1), fill=True, alpha=0.5)
+    for place, count in zip((full + 0.5) * 100 / len(counts), n, strict=True):
+        below.annotate(f"{count}", (place, count), ha="center", va="bottom", fontsize=7)
+    below.set(yscale="log", xlabel="confidence (greatest probability), %", ylabel="rows")
+    below.set_ylim(0.7, 4 * max(n, default=1))
 
 
 def _error_reject(figure: "Figure", evaluation: Evaluation) -> None:
@@ -136,42 +160,55 @@ def _error_reject(figure: "Figure", evaluation: Evaluation) -> None:
     rejected, error = rejecting(evaluation.confidence, (~evaluation.right).astype(np.float64))
     drawn = (1.0 - rejected) * evaluation.n > min(LEAST_KEPT, evaluation.n) - 0.5
     axes = figure.subplots()
-    axes.plot(rejected[drawn], 100 * error[drawn], drawstyle="steps-post")
-    axes.set(xlim=(0, 1), xlabel="share of rows rejected, the least certain first")
+    axes.plot(100 * rejected[drawn], 100 * error[drawn], drawstyle="steps-post")
+    axes.set(xlim=(0, 100), xlabel="rows rejected, the least certain first, %")
     axes.set_ylabel("error on the rows kept, %")
     axes.set_ylim(bottom=0)
-    axes.set_title(f"error of all {evaluation.n} rows: {100 * error[0]:.2f} %")
+    about = f"error of all {evaluation.n} rows: {100 * error[0]:.2f} %"
+    axes.set_title(about, fontsize="medium")
 
 
 def _confusion(figure: "Figure", evaluation: Evaluation) -> None:
-    """Draw the numbers of rows by true and predicted class."""
-    from sklearn.metrics import ConfusionMatrixDisplay
-
+    """Draw numbers of rows by true and predicted class, coloured by their share of a class."""
     names = [plain(str(label)) for label in evaluation.classes.tolist()]
     side = min(max(4.8, 0.36 * len(names) + 1.6), 14.0)
     figure.set_size_inches(side + 0.8, side)
     small = len(names) <= READABLE
-    display = ConfusionMatrixDisplay(evaluation.confusion, display_labels=names if small else None)
-    rotation = "vertical" if max(map(len, names)) > 3 else "horizontal"
-    display.plot(ax=figure.subplots(), cmap="Blues", include_values=small, xticks_rotation=rotation)
+    axes, counts = figure.subplots(), evaluation.confusion
+    shares = 100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=100)
+    figure.colorbar(image, ax=axes, label="rows of the true class, %", shrink=0.8)
+    if small:
+        axes.set_xticks(range(len(names)), names, rotation=90 * (max(map(len, names)) > 3))
+        axes.set_yticks(range(len(names)), names)
+        for i, j in np.argwhere(counts):
+            colour = "white" if shares[i, j] > 50 else "black"
+            axes.text(j, i, str(counts[i, j]), ha="center", va="center", color=colour, fontsize=8)
+    about = f"{evaluation.n} rows, {np.sum(counts) - np.trace(counts)} of them wrong"
+    axes.set(xlabel="predicted class", ylabel="true class")
+    axes.set_title(about, fontsize="medium")
 
 
 def _roc(figure: "Figure", two: TwoClasses) -> None:
     """Draw recall against the share of other rows taken for positive; a cross is the threshold."""
-    from sklearn.metrics import RocCurveDisplay
+    from sklearn.metrics import roc_curve
 
     axes, taken = figure.subplots(), two.probability >= two.threshold
-    RocCurveDisplay.from_predictions(two.is_positive, two.probability, ax=axes)
-    axes.plot(taken[~two.is_positive].mean(), two.recall, "k+", markersize=12)
-    axes.set(xlabel="share of other rows taken for positive", ylabel="recall")
-    axes.set_title(plain(f"positive: {two.positive}"))
+    false, recall, _ = roc_curve(two.is_positive, two.probability)
+    axes.plot(100 * false, 100 * recall)
+    axes.plot(100 * taken[~two.is_positive].mean(), 100 * two.recall, "k+", markersize=12)
+    axes.set(xlabel="other rows taken for positive, %", ylabel="recall, %")
+    axes.set_title(plain(f"positive: {two.positive}; AUC {two.auc:.4f}"), fontsize="medium")
 
 
 def _precision_recall(figure: "Figure", two: TwoClasses) -> None:
     """Draw precision against recall; a cross is the threshold."""
-    from sklearn.metrics import PrecisionRecallDisplay
+    from sklearn.metrics import precision_recall_curve
 
     axes = figure.subplots()
-    PrecisionRecallDisplay.from_predictions(two.is_positive, two.probability, ax=axes)
-    axes.plot(two.recall, two.precision, "k+", markersize=12)
-    axes.set(xlabel="recall", ylabel="precision", title=plain(f"positive: {two.positive}"))
+    precision, recall, _ = precision_recall_curve(two.is_positive, two.probability)
+    axes.plot(100 * recall, 100 * precision, drawstyle="steps-post")
+    axes.plot(100 * two.recall, 100 * two.precision, "k+", markersize=12)
+    axes.set(xlabel="recall, %", ylabel="precision, %", ylim=(0, 101))
+    about = f"positive: {two.positive}; average precision {two.average_precision:.4f}"
+    axes.set_title(plain(about, LONGEST_TITLE), fontsize="medium")

@@ -22,7 +22,10 @@ def evaluation(n_classes, n=200, names=None):
 @pytest.mark.parametrize(("n_classes", "names"), [(2, ["$ a\x1b", "b_c$"]), (60, None)], ids=str)
 def test_pictures(n_classes, names, tmp_path):
     paths = evaluation_pictures(
-        evaluation(n_classes, names=names), tmp_path / "a" / "b", {"a$": 0.6, "b": 0.4}
+        evaluation(n_classes, names=names),
+        tmp_path / "a" / "b",
+        {"a$": 0.6, "b": 0.4},
+        title="of the data",
     )
     assert [path.name for path in paths] == [
         "reliability.png",
@@ -33,6 +36,7 @@ def test_pictures(n_classes, names, tmp_path):
     for path in paths:
         assert imread(path).std() > 0.01
         assert path.stat().st_size > 5000
+        assert "of the data" in path.with_suffix(".svg").read_text()
 
 
 def test_few_rows_and_unseen_labels(tmp_path):
