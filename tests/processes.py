@@ -1,4 +1,4 @@
-"""Child processes of tests, which import the package from this checkout, and a dask cluster."""
+"""The program in this process, child processes that import this checkout, and a dask cluster."""
 
 import os
 import signal
@@ -10,8 +10,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import psutil
+from click.testing import CliRunner, Result
 
 import sparsegp
+from sparsegp.cli.program import program
 from sparsegp.settings.sparse import DEFAULT_KERNEL
 
 ROOT = Path(sparsegp.__file__).parents[1]
@@ -23,6 +25,15 @@ def environment() -> dict[str, str]:
     """Return the environment of a child process."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
+
+
+def invoke(*arguments: object, code: int = 0, text: str | None = None) -> Result:
+    """Run the program in this process, with a text on standard input, and check its exit code."""
+    result = CliRunner().invoke(program, list(map(str, arguments)), input=text)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result
 
 
 def wait_until(happened: Callable[[], bool], seconds: float) -> bool:

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from numpy.testing import assert_array_equal
 from sklearn.datasets import load_breast_cancer, load_iris
 
 import sparsegp
-from sparsegp.cli.program import program
 from sparsegp.dense import METHODS
 from sparsegp.errors import SettingsError
+from tests.processes import invoke
 
 
 @pytest.mark.parametrize("method", [*METHODS])
@@ -48,26 +47,21 @@ def test_command_line(tmp_path: Path) -> None:
     data = tmp_path / "iris.npz"
     np.savez(data, X_train=X[::2], y_train=y[::2], X_test=X[1::2], y_test=y[1::2])
 
-    def invoke(*arguments: str | Path, code: int = 0) -> str:
-        result = CliRunner().invoke(program, [*map(str, arguments)], prog_name="sparsegp")
-        assert result.exit_code == code, result.output
-        return result.stdout if code == 0 else result.stderr
-
     run = tmp_path / "run"
-    text = invoke("train", data, "--method", "variational", "--out", run, "--quiet")
-    assert "training error" in text
-    assert "log evidence" in invoke("inspect", run)
-    record = json.loads(invoke("inspect", run, "--json"))
+    train = ("train", data, "--method", "variational", "--out", run)
+    assert "training error" in invoke(*train, "--quiet").stdout
+    assert "log evidence" in invoke("inspect", run).stdout
+    record = json.loads(invoke("inspect", run, "--json").stdout)
     assert record["settings"]["method"] == "variational"
     assert record["n_active"] == 75
-    assert json.loads(invoke("evaluate", run, data, "--json"))["error"] < 0.1
-    invoke("train", data, "--method", "variational", "--out", run, "--resume", code=0)
-    assert "3 classes" in invoke("estimate", data, "--method", "variational")
-    told = json.loads(invoke("estimate", data, "--method", "laplace", "--json"))
+    assert json.loads(invoke("evaluate", run, data, "--json").stdout)["error"] < 0.1
+    invoke(*train, "--resume")
+    assert "3 classes" in invoke("estimate", data, "--method", "variational").stdout
+    told = json.loads(invoke("estimate", data, "--method", "laplace", "--json").stdout)
     assert told["total_bytes"] > 8 * told["matrices"] * 75**2
     assert told["most_rows"] > 75
-    message = invoke("train", data, "--method", "ep", "--out", tmp_path / "other", code=2)
-    assert "exactly 2 classes, got 3" in message
+    refused = invoke("train", data, "--method", "ep", "--out", tmp_path / "other", code=2)
+    assert "exactly 2 classes, got 3" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,9 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from click.testing import CliRunner
 from distributed import Client
 
-from sparsegp.cli.program import program
-from tests.processes import KERNEL, dask_cluster, environment, worker_processes
+from tests.processes import KERNEL, dask_cluster, environment, invoke, worker_processes
 
 ROUNDS = ("--no-lazy", "--lookahead", 4, "--checkpoint-every", 20)
 LEARN = ("--active-per-class", "--learn", "evidence", "--major-steps", 2, "--minor-steps", 2)
@@ -50,16 +48,9 @@ def train(*arguments: object) -> float:
     return time.monotonic() - begin
 
 
-def invoke(*arguments: object) -> str:
-    """Run the program in this process; return what it printed."""
-    result = CliRunner().invoke(program, list(map(str, arguments)))
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
 def outcome(run: Path, data: Path | str) -> Outcome:
     """Return the active rows, and the predictions with latent means and variances."""
-    found: dict[str, Any] = json.loads(invoke("inspect", run, "--json").splitlines()[-1])
+    found: dict[str, Any] = json.loads(invoke("inspect", run, "--json").stdout)
     out = run.with_suffix(".npz")
     invoke("predict", run, data, "--out", out, "--latent")
     with np.load(out) as arrays:

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_diabetes, load_digits
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -15,11 +14,11 @@ from sklearn.svm import SVC
 
 import sparsegp
 from sparsegp import SparseGPClassifier, SparseGPRegressor
-from sparsegp.cli.program import program
 from sparsegp.data import table_from_arrays
 from sparsegp.data.weights import LEAST_SHARE, effective_rows
 from sparsegp.errors import DataError, Interrupted, NumericalError, SettingsError
 from sparsegp.interrupt import StopRequest
+from tests.processes import invoke
 from tests.runs import Stopper
 
 N = 400
@@ -316,17 +315,13 @@ def test_on_the_command_line(digits, tmp_path):
     data, run = tmp_path / "rows.csv", tmp_path / "run"
     np.savetxt(data, table, "%g", ",", header=",".join(names), comments="")
     options = ["--n-active", "40", "--precision", "float64", "--json", "--quiet"]
-    how = [str(data), "--weight-column", "w", "--class-weight", "balanced", "--out", str(run)]
-    result = CliRunner().invoke(program, ["train", *how, *options])
-    assert result.exit_code == 0, result.output
+    how = [data, "--weight-column", "w", "--class-weight", "balanced", "--out", run]
+    result = invoke("train", *how, *options)
     assert json.loads(result.stdout.splitlines()[-1])["columns"] == 10
     expected = train(X, y, sample_weight=w, class_weight="balanced")
     same(sparsegp.load(run), expected, X[:30])
-    out = tmp_path / "p.csv"
-    result = CliRunner().invoke(program, ["predict", str(run), str(data), "--out", str(out)])
-    assert result.exit_code == 0, result.output
-    result = CliRunner().invoke(program, ["train", str(data), "--weight-column", "v"])
-    assert result.exit_code == 2
+    invoke("predict", run, data, "--out", tmp_path / "p.csv")
+    result = invoke("train", data, "--weight-column", "v", code=2)
     assert "--weight-column must be one of 11 input columns" in result.output
 
 
@@ -341,10 +336,8 @@ def test_evaluations_heed_a_column_of_weights_and_predictions_leave_it_out(heade
         table.to_csv(tmp_path / f"{name}.csv", index=False, header=header)
     run, column = tmp_path / "run", ("--weight-column", "w" if header else "2")
 
-    def ran(command: str, *words: object) -> str:
-        done = CliRunner().invoke(program, [command, *map(str, words), *column])
-        assert done.exit_code == 0, done.output
-        return done.stdout
+    def ran(*words: object) -> str:
+        return invoke(*words, *column).stdout
 
     how = ("--n-active", 20, "--kernel", "10*rbf", "--out", run)
     ran("train", tmp_path / "rows.csv", *how)

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from sparsegp.cli.program import program as command_line
+from tests import processes
 
 # a signal may end the import of a module, whose file Python then leaves to be collected
 WARNINGS = ("-W", "error", "-W", "ignore:unclosed file:ResourceWarning")
@@ -58,16 +57,8 @@ def program(start):
 
 @pytest.fixture(scope="session")
 def invoke():
-    """Run the program in this process; with `code` its exit code is checked."""
-
-    def invoke(*arguments, code=0):
-        result = CliRunner().invoke(command_line, list(map(str, arguments)))
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        assert result.exit_code == code, result.output
-        return result
-
-    return invoke
+    """Run the program in this process."""
+    return processes.invoke
 
 
 @pytest.fixture

@@ -7,13 +7,12 @@ import numpy as np
 import pandas as pd
 import pyarrow
 import pytest
-from click.testing import CliRunner
 
 import sparsegp
-from sparsegp.cli.program import program
 from sparsegp.cli.tables import relevances
 from sparsegp.data import Encoding, table_from_frame
 from sparsegp.errors import DataError, SettingsError
+from tests.processes import invoke
 
 N = 600
 
@@ -99,7 +98,7 @@ def test_a_model_knows_its_columns(frame, labels, tmp_path):
             resume=True,
             **settings,
         )
-    shown = CliRunner().invoke(program, ["inspect", str(tmp_path / "run")]).output
+    shown = invoke("inspect", tmp_path / "run").output
     for line in (
         r"age +number +3\.33 %",
         r"city +category +3\.33 % +Paris \(\d+\), Rome \(\d+\), Oslo \(\d+\); 2 rare",
@@ -277,9 +276,7 @@ def test_files_with_gaps_where_training_had_none(header, tmp_path):
         table.to_csv(tmp_path / f"{name}.csv", index=False, header=header)
 
     def ran(*words: object) -> str:
-        done = CliRunner().invoke(program, [str(word) for word in words])
-        assert done.exit_code == 0, done.output
-        return done.stdout
+        return invoke(*words).stdout
 
     how = ("--n-active", 20, "--kernel", "10*rbf", "--test", tmp_path / "gaps.csv")
     ran("train", tmp_path / "rows.csv", *how, "--out", run)

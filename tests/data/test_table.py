@@ -8,13 +8,12 @@ import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from scipy import sparse
 
 import sparsegp
-from sparsegp.cli.program import program
 from sparsegp.data import blocks, open_dataset, table_from_arrays
 from sparsegp.errors import DataError
+from tests.processes import invoke
 
 pandas = pytest.importorskip("pandas")
 
@@ -147,40 +146,32 @@ def test_commands(frame, tmp_path, monkeypatch):
         frame[[*order, "label"]].to_csv(f"{name}.csv", index=False)
     frame.rename(columns={"age": "x"}).to_csv("other.csv", index=False)
 
-    def run(*words):
-        done = CliRunner().invoke(program, [str(word) for word in words])
-        return done.exit_code, done.stdout if "--json" in words else done.output
+    def shown(*words):
+        return json.loads(invoke(*words, "--json").stdout)
 
-    code, text = run("train", "train.csv", "--test", "turned.csv", "--n-active", 10, "--out", "r")
-    assert code == 0, text
-    assert "age, income" in text  # what was taken for a header is reported
-    found = [json.loads(run("evaluate", "r", f"{n}.csv", "--json")[1]) for n in ("train", "turned")]
+    text = invoke("train", "train.csv", "--test", "turned.csv", "--n-active", 10, "--out", "r")
+    assert "age, income" in text.output  # what was taken for a header is reported
+    found = [shown("evaluate", "r", f"{name}.csv") for name in ("train", "turned")]
     assert found[0]["nlpp"] == found[1]["nlpp"]
-    assert json.loads(run("inspect", "r", "--json")[1])["names"] == ["age", "income"]
-    code, text = run("predict", "r", "other.csv", "--out", "s.csv")
-    assert code == 2
-    assert "missing: age" in text
+    assert shown("inspect", "r")["names"] == ["age", "income"]
+    assert "missing: age" in invoke("predict", "r", "other.csv", "--out", "s.csv", code=2).stderr
     frame.assign(note="x")[["note", "label", "income", "age"]].to_csv("more.csv")
     for words in (("evaluate", "--label-column", "label"), ("predict", "--out", "m.csv")):
-        code, text = run(words[0], "r", "more.csv", *words[1:])
-        assert code == 0, text
-    run("predict", "r", "train.csv", "--out", "p.csv")
+        invoke(words[0], "r", "more.csv", *words[1:])
+    invoke("predict", "r", "train.csv", "--out", "p.csv")
     frame.assign(label="").to_csv("blank.csv", index=False)
-    assert run("predict", "r", "blank.csv", "--out", "b.csv")[0] == 0
-    assert "line 2: the label in column 'label' is empty" in run("evaluate", "r", "blank.csv")[1]
+    invoke("predict", "r", "blank.csv", "--out", "b.csv")
+    refused = invoke("evaluate", "r", "blank.csv", code=2).stderr
+    assert "line 2: the label in column 'label' is empty" in refused
     assert (tmp_path / "m.csv").read_text() == (tmp_path / "p.csv").read_text()
-    assert json.loads(run("inspect", "r", "--json")[1])["label"] == "label"
-    assert json.loads(run("evaluate", "r", "more.csv", "--json")[1])["n"] == len(frame)
+    assert shown("inspect", "r")["label"] == "label"
+    assert shown("evaluate", "r", "more.csv")["n"] == len(frame)
     frame.rename(columns={"label": "l"}).assign(note="x").to_csv("renamed.csv")
-    code, text = run("evaluate", "r", "renamed.csv")
-    assert code == 2
-    assert "--label-column" in text
+    assert "--label-column" in invoke("evaluate", "r", "renamed.csv", code=2).stderr
 
 
 def test_the_number_of_the_label_column_is_known_where_it_has_no_name(frame, tmp_path):
     path, run = tmp_path / "rows.csv", tmp_path / "run"
     frame[["label", "age", "income"]].to_csv(path, index=False, header=False)
-    arguments = [str(path), "--label-column", "0", "--n-active", "10", "--out", str(run)]
-    assert CliRunner().invoke(program, ["train", *arguments]).exit_code == 0
-    done = CliRunner().invoke(program, ["evaluate", str(run), str(path), "--json"])
-    assert json.loads(done.stdout)["n_unseen"] == 0
+    invoke("train", path, "--label-column", 0, "--n-active", 10, "--out", run)
+    assert json.loads(invoke("evaluate", run, path, "--json").stdout)["n_unseen"] == 0

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparsegp.cli.program import program
 from sparsegp.data import open_dataset
 from sparsegp.errors import DataError
+from tests.processes import invoke
 
 PEOPLE = """name,age,height,member,since,city,y
 "Ann, B.",31,1.62,yes,2020-01-31,Köln,a
@@ -259,10 +258,8 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
     rows.drop(columns="y")[["city", "zip", "id", "age"]].to_csv("new.csv", index=False, sep=";")
     rows.to_parquet("new.parquet")
 
-    def run(*words: Any, text: str | None = None) -> str:
-        done = CliRunner().invoke(program, [str(word) for word in words], input=text)
-        assert done.exit_code == 0, done.output
-        return done.stdout
+    def run(*words: Any, **how: Any) -> str:
+        return invoke(*words, **how).stdout
 
     ids = ["--id-column", "id"]
     options = [*ids, "--n-active", 20, "--out", "r", "--quiet"]
@@ -278,13 +275,12 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
     assert run("predict", "r", "-", *ids, "--out", "-", text=text) == found
     assert "error" in run("evaluate", "r", "train.csv.gz")
     assert "row 3 (id k3): " in run("explain", "r", "new.csv", "--rows", 3)
-    for options in ([], ["--id-column", "id"]):  # ids are no labels
-        done = CliRunner().invoke(program, ["evaluate", "r", "new.csv", *options])
-        assert (done.exit_code, "has no labels" in done.stderr) == (2, True)
+    for options in ([], ids):  # ids are no labels
+        assert "has no labels" in invoke("evaluate", "r", "new.csv", *options, code=2).stderr
     bad = text.replace(f";k9;{age[9]}.0", ";k9;old")
-    done = CliRunner().invoke(program, ["predict", "r", "-", "--out", "-"], input=bad)
-    assert (done.exit_code, "column 'age': 'old' is no number" in done.stderr) == (2, True)
-    assert "line 11 (row 9)" in done.stderr
+    refused = invoke("predict", "r", "-", "--out", "-", text=bad, code=2).stderr
+    assert "column 'age': 'old' is no number" in refused
+    assert "line 11 (row 9)" in refused
 
 
 def test_names_and_words_with_a_comma_are_in_quotes(tmp_path):
@@ -303,9 +299,7 @@ def test_names_and_words_with_a_comma_are_in_quotes(tmp_path):
         open_dataset(path)
     kept = open_dataset(path, missing='x,"no, data"').train.learnt()
     assert "size missing" in kept.names
-    run = CliRunner()
     how = ("--n-active", "9", "--kernel", "10*rbf", "--missing", '"no, data"')
-    done = run.invoke(program, ["train", str(path), "--out", str(tmp_path / "run"), *how])
-    assert done.exit_code == 0, done.output
-    shown = run.invoke(program, ["inspect", str(tmp_path / "run")]).output
+    invoke("train", path, "--out", tmp_path / "run", *how)
+    shown = invoke("inspect", tmp_path / "run").output
     assert '"Rome, Italy (40)", "Paris, France (20)"' in shown

@@ -154,12 +154,7 @@ def imported():
     check_model(model("all")[0])
 
 
+@pytest.mark.parametrize("examples", [40, pytest.param(LONG, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_files(kind):
-    campaign(*kinds()[kind], 40)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_many_files(kind):
-    campaign(*kinds()[kind], LONG)
+def test_files(kind, examples):
+    campaign(*kinds()[kind], examples)

@@ -60,12 +60,7 @@ def check(read, text):
     assert len(said) < 2000
 
 
+@pytest.mark.parametrize("examples", [50, pytest.param(LONG, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_texts(kind):
-    campaign(KINDS[kind][0], partial(check, KINDS[kind][1]), 50)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_many_texts(kind):
-    campaign(KINDS[kind][0], partial(check, KINDS[kind][1]), LONG)
+def test_texts(kind, examples):
+    campaign(KINDS[kind][0], partial(check, KINDS[kind][1]), examples)

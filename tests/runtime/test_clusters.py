@@ -20,7 +20,6 @@ import dask.array as da
 import numpy as np
 import psutil
 import pytest
-from click.testing import CliRunner
 from distributed import Client, LocalCluster
 
 import sparsegp
@@ -31,7 +30,7 @@ from sparsegp.runtime import open_runtime
 from sparsegp.runtime.base import Runtime
 from sparsegp.runtime.clusters import connect, read_cluster_file
 from sparsegp.runtime.threads import ThreadRuntime, usable_cpus
-from tests.processes import dask_cluster
+from tests.processes import dask_cluster, invoke
 from tests.runtime.blocks import Tally, parts
 
 ROOT = Path(sparsegp.__file__).parents[1]
@@ -266,9 +265,7 @@ def test_plain_values_of_a_file(tmp_path: Path) -> None:
 
 def test_estimate_counts_the_workers_and_starts_nothing(tmp_path: Path) -> None:
     path = write(tmp_path, "class: distributed.SSHCluster\nworkers: 3\nhosts: [nowhere.invalid]\n")
-    result = CliRunner().invoke(program, ["estimate", "toy", "--cluster", str(path)])
-    assert result.exit_code == 0, result.output
-    assert "for 3 workers and driver" in result.stdout
+    assert "for 3 workers and driver" in invoke("estimate", "toy", "--cluster", path).stdout
 
 
 @ready_files
