@@ -35,22 +35,7 @@ _HOMES = {
     "virtual_rows": "sparsegp.data.virtual",
 }
 
-__all__ = [
-    "DenseGPClassifier",
-    "DenseGPRegressor",
-    "Model",
-    "SparseGPClassifier",
-    "SparseGPRegressor",
-    "Training",
-    "__version__",
-    "load",
-    "same_settings",
-    "soft_labels",
-    "train",
-    "tune",
-    "update",
-    "virtual_rows",
-]
+__all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - strings, as the keys are
 
 
 def __getattr__(name: str) -> Any:
