@@ -116,10 +116,6 @@ class Runtime(ABC):
         return None
 
     @abstractmethod
-    def describe(self) -> str:
-        """Say in a few words where the blocks live."""
-
-    @abstractmethod
     def close(self) -> None:
         """Drop the blocks and give back threads, processes and connections."""
 

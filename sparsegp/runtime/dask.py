@@ -86,11 +86,6 @@ class DaskRuntime(Runtime):
         self.n_workers = max(1, len(self._workers()))  # that there should be
         client.subscribe_topic("all", self._hear)
 
-    def describe(self) -> str:
-        """Say which cluster this is and how many workers it has."""
-        workers = f"{self.n_workers} worker{'s' if self.n_workers > 1 else ''}"
-        return f"Dask cluster at {self._client.scheduler.address}, {workers}"
-
     def run_in_workers(self, function: Callable[..., Any]) -> list[Any]:
         """Return what a function answers in each worker, which it may take as `dask_worker`."""
         client, options = self._client, {"callback_timeout": self.absent_seconds}

@@ -67,10 +67,6 @@ class ThreadRuntime(Runtime):
         pool = self._pool
         return local.get_sync if pool is None else partial(threaded.get, pool=pool)
 
-    def describe(self) -> str:
-        """Say how many threads there are."""
-        return f"{self.n_workers} thread{'s' if self.n_workers > 1 else ''} of this process"
-
     def build(self, factory: Callable[..., Any], inputs: Sequence[Inputs]) -> None:
         """Build one block from each inputs, as many at a time as there are threads."""
         self._blocks, self.n_blocks = [], 0

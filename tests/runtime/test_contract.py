@@ -91,16 +91,14 @@ def test_a_runtime_stays_in_its_process(runtime: Runtime) -> None:
         pickle.dumps(runtime)
 
 
-def test_workers_threads_and_name(runtime: Runtime) -> None:
+def test_workers_and_their_threads(runtime: Runtime) -> None:
     runtime.build(Tally, parts(2))
     for threads in runtime.map_blocks("blas_threads"):
         assert set(threads) == {1}
     rooms = runtime.run_in_workers(room)
     assert len({room.process for room in rooms}) == len(rooms)
-    assert bool(rooms) == ("cluster" in runtime.describe())
+    assert bool(rooms) != isinstance(runtime, ThreadRuntime)
     assert all(min(room.shared, room.own) > 0 for room in rooms)
-    n = runtime.n_workers  # some may have been lost, or started, in other tests
-    assert f"{n} worker" in runtime.describe() or f"{n} thread" in runtime.describe()
 
 
 # -- tasks -----------------------------------------------------------------------------------------
