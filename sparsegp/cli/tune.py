@@ -10,7 +10,7 @@ from sparsegp.cli import options as shared
 from sparsegp.cli.grouped import GroupedCommand
 from sparsegp.cli.output import json_line, pairs, plural, records_table, seconds_of, show
 
-COUNTS = ("stage", "rows", "n_active", "number", "steps", "metric")
+COUNTS = ("stage", "rows", "n_active", "number", "by_column", "metric")
 FIGURES = ("nlpp", "error", "ece", "seconds", "chosen", "scaling", "kernel", "failure")
 
 

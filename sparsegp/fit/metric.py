@@ -9,8 +9,7 @@ import numpy as np
 from sparsegp.data import Numbers, Scaling
 from sparsegp.errors import SettingsError
 from sparsegp.fit.prepare import Prepared
-from sparsegp.learning.metric import MOST_COLUMNS, NONE, Metric, learn_mixing
-from sparsegp.learning.relevances import Part
+from sparsegp.learning.metric import MOST_COLUMNS, NONE, Metric, Part, learn_mixing
 from sparsegp.model import SparseModel
 from sparsegp.progress import Progress
 from sparsegp.settings import TrainSettings

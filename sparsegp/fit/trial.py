@@ -16,10 +16,10 @@ from sparsegp.data import Scaling
 from sparsegp.errors import DataError, NumericalError, SettingsError
 from sparsegp.fit.metric import unscaled
 from sparsegp.fit.prepare import Prepared
-from sparsegp.kernels import Kernel, parse
-from sparsegp.learning.metric import Metric, learn_mixing
+from sparsegp.kernels import Kernel, parse, six_digits
+from sparsegp.learning.by_column import learn_by_column
+from sparsegp.learning.metric import Metric, Part, learn_mixing
 from sparsegp.learning.quick import Fitted, QuickFit, fitted
-from sparsegp.learning.relevances import Part, averaged, mean_squared_slopes, with_relevances
 from sparsegp.learning.search import Outcome, Trial
 from sparsegp.report.metrics import calibration_error
 from sparsegp.settings import TrainSettings
@@ -31,6 +31,8 @@ FEW, PARTS = 2000, 3
 """Below so many rows every one is held out once, in so many parts: fewer tell too little."""
 SLOPE_ROWS = 2000
 """Rows, at most, at which slopes are taken."""
+LEARNT_ROWS = 3000
+"""Rows, at most, from which length scales for every column are learnt: the first ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,37 +148,29 @@ def stratified_order(target: Integers, seed: int) -> Integers:
 def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
     """Fit the first rows of a sample with a kernel, and compare with the held-out rows.
 
-    With steps, every fit takes its length scales from the one before, which has seen the same rows;
-    the best one stands, with the geometric mean of the length scales of all parts.
+    Length scales for every column are learnt from the same rows. What comes out has the geometric
+    mean of those of all parts.
     Numerical breakdown is an outcome, not an error: the kernel does not suit the data or the
     precision.
     """
-    began, best = time.thread_time(), None
-    kernels = [parse(text) for text in trial.starts or [trial.kernel] * sample.parts]
-    refined: Sequence[Kernel] = ()
+    began, kernels = time.thread_time(), [parse(trial.kernel)] * sample.parts
     try:
         with single_threaded_blas():
             fits = PartialFits.of(sample, settings, trial)
-            for step in range(trial.steps + 1):
-                found = fits.fitted(kernels)
-                if best is None or found.nlpp < best.nlpp:
-                    best = found
-                if (step < trial.steps or trial.by_column) and kernels[0].takes_relevances:
-                    kernels = refined = fits.with_relevances(found)
+            if trial.by_column:
+                kernels = fits.learnt_by_column(kernels[0])
+            found = fits.fitted(kernels)
     except (NumericalError, SettingsError) as failure:
-        if best is None:
-            seconds = time.thread_time() - began
-            return Outcome(trial.kernel, None, None, None, seconds, str(failure))
-    assert best is not None
-    log_p, target, weights = fits.in_order(best.log_p)
+        seconds = time.thread_time() - began
+        return Outcome(trial.kernel, None, None, None, seconds, str(failure))
+    log_p, target, weights = fits.in_order(found.log_p)
     right = log_p.argmax(axis=1) == target
     return Outcome(
-        kernel=str(averaged([kernel for kernel, *_ in best.parts])),
-        nlpp=best.nlpp,
+        kernel=str(averaged(kernels)),
+        nlpp=found.nlpp,
         error=float(np.mean(~right)),
         ece=calibration_error(np.exp(log_p.max(axis=1)), right),
         seconds=time.thread_time() - began,
-        refined=tuple(map(str, refined)) if trial.by_column else (),
         log_p=log_p[np.arange(len(target)), target] * weights,
     )
 
@@ -247,13 +241,13 @@ class PartialFits:
     def _held(self) -> Integers:
         return np.concatenate([held for _, held in self.splits])
 
-    def with_relevances(self, found: Fitted) -> list[Kernel]:
-        """Return the kernels of fits with length scales by the slopes of their latent means."""
-        kernels = []
-        for part, X, (rows, _) in zip(found.parts, self.inputs, self.splits, strict=True):
-            some = X[rows[:SLOPE_ROWS]].astype(np.float64)
-            squares = mean_squared_slopes(part[0], some, *part[1:])
-            kernels.append(with_relevances(part[0], squares, some.var(axis=0)))
+    def learnt_by_column(self, kernel: Kernel) -> list[Kernel]:
+        """Return the kernel with length scales that are learnt from the rows to fit, by part."""
+        kernels, sample = [], self.sample
+        for X, (rows, _) in zip(self.inputs, self.splits, strict=True):
+            first = rows[:LEARNT_ROWS]
+            weights = np.ones(len(first)) if sample.weights is None else sample.weights[first]
+            kernels.append(learn_by_column(kernel, X[first], sample.target[first], weights))
         return kernels
 
     def in_order(self, log_p: Doubles) -> tuple[Doubles, Integers, Doubles]:
@@ -261,3 +255,11 @@ class PartialFits:
         held = np.sort(self._held)
         weights = np.ones(len(held)) if self.sample.weights is None else self.sample.weights[held]
         return log_p[np.argsort(self._held)], self.sample.target[held], weights / weights.mean()
+
+
+def averaged(kernels: Sequence[Kernel]) -> Kernel:
+    """Return a kernel of the same form with geometric means of the parameters, in six digits."""
+    if len(set(kernels)) == 1:
+        return kernels[0]
+    logs = np.mean([each.parameters() for each in kernels], axis=0)
+    return parse(six_digits(str(kernels[0].with_parameters(logs))))

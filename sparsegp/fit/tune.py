@@ -47,7 +47,7 @@ from sparsegp.settings import AUTO, SPARSE, TrainSettings
 from sparsegp.store import RUN_FILE, TUNING, RunDirectory, read_run
 
 MAX_TRIALS = 40
-UNSHOWN = {"starts", "by_column", "refined", "log_p"}
+UNSHOWN = {"log_p"}
 """Of a trial and its outcome, what is not in its entry."""
 
 
@@ -60,7 +60,7 @@ class Tuned(Choice):
     kernel, scaling, metric, n_active, nlpp, ended
         See `Choice`.
     trials : tuple of dict
-        How each trial went, in order: number, kernel, scaling, rung, rows, n_active, steps,
+        How each trial went, in order: number, kernel, scaling, rung, rows, n_active, by_column,
         metric, nlpp, error, ece, seconds (of processor time) and failure.
     """
 
@@ -243,13 +243,11 @@ class Tuning(Run[Tuned]):
         """Take up the trials that are on record."""
         if (stored := self.restored()) is not None:
             self.trials, self.choice = list(stored.meta["trials"]), stored.meta["chosen"]
-            for i, (trial, refined) in enumerate(
-                zip(self.trials, stored.meta["refined"], strict=True)
-            ):
+            for i, trial in enumerate(self.trials):
                 figures: dict[str, Any] = {
                     each.name: trial.get(each.name) for each in fields(Outcome)
                 }
-                figures |= {"refined": tuple(refined), "log_p": stored.arrays[f"log_p.{i}"]}
+                figures |= {"log_p": stored.arrays[f"log_p.{i}"]}
                 self.outcomes.append(Outcome(**figures))
         if self.choice and self.choice["ended"] == OUT_OF_TIME and not self.has_run:
             self.choice = None
@@ -293,8 +291,7 @@ class Tuning(Run[Tuned]):
     def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what a checkpoint holds."""
         arrays = {f"log_p.{i}": each.log_p for i, each in enumerate(self.outcomes)}
-        refined = [each.refined for each in self.outcomes]
-        return {"trials": self.trials, "refined": refined, "chosen": self.choice}, arrays
+        return {"trials": self.trials, "chosen": self.choice}, arrays
 
     def try_out(self, trials: Sequence[Trial], what: str) -> dict[int, Outcome]:
         """Return how some trials went, by number; some are missing if time ran out.

@@ -14,7 +14,7 @@ from sparsegp.errors import SettingsError
 from sparsegp.kernels.checks import positive, readable, within
 from sparsegp.kernels.columns import ByColumn
 from sparsegp.kernels.pair import Pair
-from sparsegp.math.differences import summed_differences
+from sparsegp.math.differences import summed_differences, weighted_differences
 from sparsegp.types import Doubles, Floats
 
 WIDTH = 0.8
@@ -38,6 +38,10 @@ class Absolute(ByColumn):
     @abstractmethod
     def _decline(self, ratios: Doubles) -> Doubles | float:
         """Return |f'|; zero at zero where it has no bound."""
+
+    def _growth(self, ratios: Doubles) -> None:
+        """Put |f'(t)| t in the place of t."""
+        ratios *= self._decline(ratios)
 
     @abstractmethod
     def _outer_decline(self, pair: Pair) -> Floats | float:
@@ -68,8 +72,8 @@ class Absolute(ByColumn):
             yield np.subtract.outer(x, z) / scale
 
     def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
-        q, ratios = weights * self._outer_decline(Pair(X, Z)), map(np.abs, self._ratios(X, Z))
-        by_column = np.array([(q * t * self._decline(t)).sum() for t in ratios])
+        q = weights * self._outer_decline(Pair(X, Z))
+        by_column = weighted_differences(X / self.scales, Z / self.scales, q, self._growth)
         return by_column if len(self.scales) > 1 else by_column.sum(keepdims=True)
 
     def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
@@ -146,11 +150,6 @@ class Power(Exponential, name="power"):
                 f"the exponent of power must be at most 1, got {self.exponent!r}; rbf and matern "
                 "kernels are smooth"
             )
-
-    @property
-    def takes_relevances(self) -> bool:
-        """Its slopes have no bound where they matter."""
-        return False
 
     @property
     def _power(self) -> float:

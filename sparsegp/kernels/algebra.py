@@ -104,9 +104,9 @@ class Joint(Kernel):
         return any(part.is_rough for part in self.parts)
 
     @property
-    def takes_relevances(self) -> bool:
+    def takes_scale_of_each(self) -> bool:
         """Whether one of the parts does."""
-        return any(part.takes_relevances for part in self.parts)
+        return any(part.takes_scale_of_each for part in self.parts)
 
     @property
     def n_distances(self) -> int:

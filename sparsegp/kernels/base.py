@@ -85,8 +85,8 @@ class Kernel(ABC):
         return False
 
     @property
-    def takes_relevances(self) -> bool:
-        """Whether slopes can give it a length scale for every column; see `with_relevances`."""
+    def takes_scale_of_each(self) -> bool:
+        """Whether it, or a part of it, can have a length scale for every column."""
         return False
 
     def __call__(self, X: Floats, Z: Floats, half_norms: Floats | None = None) -> Floats:

@@ -55,7 +55,7 @@ class ByColumn(Kernel):
         return kernel
 
     @property
-    def takes_relevances(self) -> bool:
+    def takes_scale_of_each(self) -> bool:
         """It has them already."""
         return True
 

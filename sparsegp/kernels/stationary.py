@@ -93,7 +93,7 @@ class RBF(Isotropic, name="rbf"):
     """
 
     @property
-    def takes_relevances(self) -> bool:
+    def takes_scale_of_each(self) -> bool:
         """It becomes an `ARD`."""
         return True
 

@@ -15,7 +15,7 @@ keeps the sum of the variances of the columns, on which the length scales that `
 depend. Under M, gradients in the scaled inputs are those in the mixed ones times M.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -23,7 +23,6 @@ import numpy as np
 from sparsegp.errors import SettingsError, quoted
 from sparsegp.fields import Checked, setting
 from sparsegp.kernels import Kernel
-from sparsegp.learning.relevances import SHRINKAGE, Part, centred_slopes
 from sparsegp.registry import read_call
 from sparsegp.types import Doubles, Floats
 
@@ -33,6 +32,13 @@ FULL = "full"
 """The text that asks for one, by the usual numbers."""
 MOST_COLUMNS = 256
 """With more columns a matrix of them is chance, and takes too long."""
+SHRINKAGE = 0.1
+"""rho: no direction is lost for good."""
+ROWS = 128
+"""Worked on at a time, so that temporaries stay in cache."""
+
+Part = tuple[Kernel, Doubles, Doubles]
+"""Latent means f_c(x) = sum_i w_ic k(x, u_i): kernel, active rows (d, p) and weights (d, R)."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +127,19 @@ def average_outer_product(parts: Sequence[Part], X: Floats) -> Doubles:
         total += slopes.T @ slopes
         count += len(slopes)
     return total / count
+
+
+def centred_slopes(parts: Sequence[Part], X: Floats) -> Iterator[Doubles]:
+    """Yield the slopes of latent means at some rows of X (n, p) after the other, (R * rows, p).
+
+    With several latent values, in all parts together, their mean is taken from each.
+    """
+    for start in range(0, len(X), ROWS):
+        rows = X[start : start + ROWS]
+        slopes = np.concatenate([kernel.slopes(rows, U, w) for kernel, U, w in parts])
+        if len(slopes) > 1:
+            slopes -= slopes.mean(axis=0)
+        yield slopes.reshape(-1, X.shape[1])
 
 
 def sees_columns(kernel: Kernel) -> bool:

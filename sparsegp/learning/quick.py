@@ -21,7 +21,7 @@ from scipy.linalg import cho_solve
 from scipy.special import logsumexp
 
 from sparsegp.kernels import Kernel
-from sparsegp.learning.relevances import Part
+from sparsegp.learning.metric import Part
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.linalg import jittered_cholesky, lower_cholesky, solve_lower
 from sparsegp.types import Doubles, Floats, Integers

@@ -3,7 +3,7 @@
 1. Candidates are tried on few rows. A tuning goes on by successive halving, with the best and their
    neighbours on more rows (Jamieson & Talwalkar 2016, https://arxiv.org/abs/1502.07943); the last
    size serves twice.
-2. The best that allow it get a length scale for every column (learning/relevances.py); and the
+2. The best that allow it get a length scale for every column (learning/by_column.py); and the
    best that sees distances alone, a metric (learning/metric.py).
 3. What is best now has to lead the kernel of the settings by more than a standard error; and one
    with a metric, whose fits take longer, all others.
@@ -18,7 +18,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
 import numpy as np
 
@@ -39,18 +38,18 @@ BRIEF_ROWS, BRIEF_ACTIVE = 3000, 300
 SHARES = (4, 2, 1, 1)
 """Of the trials of a tuning, for each rung."""
 ROWS_A_COLUMN, LEAST_FOR_COLUMNS = 2, 100
-"""With fewer rows for each column, or fewer in all, relevances and metrics are chance."""
+"""With fewer rows for each column, or fewer in all, what is learnt for columns is chance."""
 LEAST_FOR_SEARCH, PIXELS = 90, 50
 """With fewer rows a brief search finds chance; so many columns of one range are those of pictures
 or spectra."""
 FEW_ROWS = 250
 """With fewer, whose fits to several parts take long beside that of the run, a brief search ends
 early."""
-STEPS, REFINED, FINALISTS = 2, 4, 2
-"""Fits with the relevances of the one before; how many candidates are given that, or a metric; and
-how many take part in the first size of more active rows."""
+REFINED, FINALISTS = 4, 2
+"""How many candidates are given a length scale for every column, or a metric; and how many take
+part in the first size of more active rows."""
 LEAST_TRIALS = 2 * len(SHARES) + REFINED
-"""Of a tuning: with fewer none is spent on relevances and metrics."""
+"""Of a tuning: with fewer none is spent on columns."""
 GROWN, PAYS = (1000, 2000, 4000), 1.0
 """Active rows, where their number is open; and standard errors by which more of them must lead."""
 ALL_RUNGS, OUT_OF_TIME = "all rungs", "max_seconds"
@@ -73,14 +72,10 @@ class Trial:
     rows : int
         Rows of the sample that it trains on, the first ones.
     n_active : int
-    steps : int
-        Fits besides the first, each with the length scales that the one before has learnt.
+    by_column : bool
+        Whether a length scale for every column is learnt first, from that kernel.
     metric : str
         That is learnt by the fit.
-    starts : tuple of str
-        Kernels to begin with in place of that one: one for each part that is held out.
-    by_column : bool
-        Whether its outcome says what length scales for every column have been learnt.
     """
 
     number: int
@@ -89,10 +84,8 @@ class Trial:
     rung: int
     rows: int
     n_active: int
-    steps: int = 0
-    metric: str = NONE
-    starts: tuple[str, ...] = ()
     by_column: bool = False
+    metric: str = NONE
 
     @classmethod
     def of(
@@ -100,12 +93,11 @@ class Trial:
         number: int,
         candidate: Candidate,
         size: tuple[int, int, int],
-        starts: tuple[str, ...] = (),
-        **how: Any,
+        by_column: bool = False,
     ) -> "Trial":
         """Return the trial of a candidate, with a size of rung, rows and active rows."""
         kernel, scaling, metric = candidate
-        return cls(number, kernel, scaling, *size, metric=metric, starts=starts, **how)
+        return cls(number, kernel, scaling, *size, by_column, metric)
 
 
 @dataclass(frozen=True)
@@ -115,7 +107,7 @@ class Outcome:
     Attributes
     ----------
     kernel : str
-        The kernel of the trial, or the best that its steps have made of it.
+        The kernel of the trial, with the length scales that were learnt.
     nlpp : float or None
         Mean of -log p of the true class in nats; None if the trial failed.
     error : float or None
@@ -126,8 +118,6 @@ class Outcome:
         Of processor time.
     failure : str
         Why there are no figures.
-    refined : tuple of str
-        The kernel with length scales for every column, learnt on each part; none if unasked for.
     log_p : Doubles (m,)
         Log probability of the true class of every held-out row; none if the trial failed.
     """
@@ -138,7 +128,6 @@ class Outcome:
     ece: float | None
     seconds: float
     failure: str = ""
-    refined: tuple[str, ...] = ()
     log_p: Doubles = field(default_factory=lambda: np.empty(0), compare=False, repr=False)
 
     def leads(self, other: "Outcome", errors: float = 1.0) -> bool:
@@ -321,7 +310,6 @@ class Search:
     def halve(self) -> bool:
         """Try many candidates on few rows, the best of them and their neighbours on more."""
         candidates, former = self.candidates, None
-        last = [(rung.rows, rung.n_active) for rung in self.plan.rungs][-1:]
         for place, rung in enumerate(self.plan.rungs):
             ranking, size = self._ranking(), (rung.rows, rung.n_active)
             of_same_size = former is not None and (former.rows, former.n_active) == size
@@ -331,10 +319,7 @@ class Search:
                 numbers = candidates.neighbours(ranking, rung.count or 0, self.outcomes)
             else:
                 numbers = candidates.best_and_neighbours(ranking, rung.count or 0)
-            widen = self.plan.by_column and [size] == last
-            trials = [
-                Trial.of(n, candidates.known[n], (place, *size), by_column=widen) for n in numbers
-            ]
+            trials = [Trial.of(n, candidates.known[n], (place, *size)) for n in numbers]
             found = self.try_out(trials, f"trials of {rung.rows} rows")
             complete = len(found) == len(trials)
             if complete or place == 0:
@@ -353,19 +338,20 @@ class Search:
             return True
         known, outcomes = self.candidates.known, self.outcomes
         ranking, rung = self._ranking(), self.plan.rungs[-1]
-        able = [n for n in ranking if outcomes[n].refined]
-        rough = [n for n in able if parse(known[n].kernel).is_rough]
+        kernels = {n: parse(known[n].kernel) for n in ranking if outcomes[n].nlpp is not None}
+        able = [n for n, kernel in kernels.items() if kernel.takes_scale_of_each]
+        rough = [n for n in able if kernels[n].is_rough]
         kept = [*rough[: REFINED - 2], *[n for n in able if n not in rough][:1]]
-        starts = [(known[n], outcomes[n].refined) for n in sorted(kept, key=able.index)]
-        alike = (known[n] for n in ranking if not sees_columns(parse(known[n].kernel)))
-        starts += [(each._replace(metric=FULL), ()) for each in islice(alike, 1)]
+        starts = [known[n] for n in sorted(kept, key=able.index)]
+        alike = (n for n, kernel in kernels.items() if not sees_columns(kernel))
+        starts += [known[n]._replace(metric=FULL) for n in islice(alike, 1)]
         size = (len(self.plan.rungs), rung.rows, rung.n_active)
         trials = [
-            Trial.of(len(known) + i, each, size, begun, steps=(STEPS - 1) * bool(begun))
-            for i, (each, begun) in enumerate(starts)
+            Trial.of(len(known) + i, each, size, each.metric == NONE)
+            for i, each in enumerate(starts)
         ]
         found = self.try_out(trials, "searches for a length scale for every column, or a metric")
-        known.extend(each for each, _ in starts)
+        known.extend(starts)
         self.outcomes.update(found)
         return len(found) == len(trials)
 

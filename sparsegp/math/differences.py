@@ -42,6 +42,33 @@ def summed_differences(
     return sums
 
 
+def weighted_differences(
+    X: Doubles, Z: Doubles, weights: Doubles, each: Callable[[Doubles], object] | None = None
+) -> Doubles:
+    """Return sum_ik w_ik f(|x_ij - z_kj|) for every column j, (p,).
+
+    Parameters
+    ----------
+    X : Doubles (n, p)
+    Z : Doubles (m, p)
+    weights : Doubles (n, m)
+    each : callable, optional
+        Puts f in the place of its argument, entry by entry; the identity if left out.
+    """
+    columns, others = (np.ascontiguousarray(rows.T) for rows in (X, Z))
+    total, height = np.zeros(X.shape[1]), max(1, ENTRIES // 2 // max(1, len(Z)))
+    for start in range(0, len(X), height):
+        tile = np.ascontiguousarray(weights[start : start + height])
+        differences = np.empty(tile.shape)
+        for j, (x, z) in enumerate(zip(columns[:, start : start + height], others, strict=True)):
+            np.subtract(x[:, np.newaxis], z, out=differences)
+            np.abs(differences, out=differences)
+            if each is not None:
+                each(differences)
+            total[j] += np.vdot(tile, differences)
+    return total
+
+
 def _flat(
     X: Floats, Z: Floats, weights: Doubles, each: Callable[[Floats], object] | None
 ) -> Floats:

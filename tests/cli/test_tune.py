@@ -58,7 +58,7 @@ def test_settings_come_along(files, invoke, tmp_path, last_json):
 def test_table(files, invoke, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names, *lines = invoke("tune", files / "pair.npz", *SMALL, "--quiet").stdout.splitlines()
-    assert names.split()[:6] == ["stage", "rows", "n_active", "number", "steps", "nlpp"]
+    assert names.split()[:6] == ["stage", "rows", "n_active", "number", "by_column", "nlpp"]
     assert [line.split()[:3] for line in lines[:2]] == [["0", "200", "40"]] * 2
     shown = dict(line.split(maxsplit=1) for line in lines if " " in line)
     kernel, scaling = shown["kernel"], shown["scaling"]

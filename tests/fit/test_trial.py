@@ -9,8 +9,9 @@ from numpy.testing import assert_array_equal
 
 import sparsegp
 from sparsegp.data import Scaling
-from sparsegp.fit.trial import PARTS, Sample, run_trial
+from sparsegp.fit.trial import PARTS, Sample, averaged, run_trial
 from sparsegp.kernels import parse
+from sparsegp.learning.by_column import learn_by_column
 from sparsegp.learning.quick import QuickFit, fitted
 from sparsegp.learning.search import Outcome, Trial
 from sparsegp.report import evaluate
@@ -49,11 +50,13 @@ def test_a_kernel_that_breaks_down_is_an_outcome(kernel: str, sample: Sample) ->
     assert outcome.failure
 
 
-def test_steps_give_a_kernel_whose_figures_can_be_had_again(sample: Sample) -> None:
-    start = Trial(7, "100*rbf(0.7)", "none", 3, 450, 80, steps=4)
+def test_what_is_learnt_by_column_is_a_kernel_whose_figures_can_be_had_again(
+    sample: Sample,
+) -> None:
+    start = Trial(7, "100*rbf(0.7)", "none", 3, 450, 80, by_column=True)
     found = run_trial(TrainSettings(), sample, start)
     assert "ard(" in found.kernel
-    again = run_trial(TrainSettings(), sample, replace(start, kernel=found.kernel, steps=0))
+    again = run_trial(TrainSettings(), sample, replace(start, kernel=found.kernel, by_column=False))
     assert again == replace(found, seconds=again.seconds)
     assert again.log_p.tolist() == found.log_p.tolist()
 
@@ -71,8 +74,20 @@ def test_of_few_rows_every_one_is_held_out_once(sample: Sample) -> None:
     held = np.concatenate([b for _, b in splits])
     log_p = fitted(fits, few.target[held]).log_p[range(301), few.target[held]]
     assert_array_equal(found.log_p[held], log_p)
-    relevant = run_trial(TrainSettings(), few, Trial(0, KERNEL, "none", 0, 301, 60, steps=1))
-    assert relevant.kernel == found.kernel  # a Matern kernel has one length scale
+    learnt = run_trial(TrainSettings(), few, Trial(0, "9*rbf(1)", "none", 0, 301, 60, True))
+    kernels = [
+        learn_by_column(parse("9*rbf(1)"), few.X[rows], few.target[rows], np.ones(len(rows)))
+        for rows, _ in splits
+    ]
+    assert learnt.kernel == str(averaged(kernels))
+
+
+def test_the_average_of_kernels_is_geometric() -> None:
+    kernels = [parse("2*ard(1, 8) + linear"), parse("2*ard(4, 2) + linear")]
+    assert averaged(kernels).parameters() == pytest.approx(
+        parse("2*ard(2, 4) + linear").parameters()
+    )
+    assert averaged([kernels[0], kernels[0]]) == kernels[0]
 
 
 @pytest.mark.parametrize(

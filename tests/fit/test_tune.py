@@ -53,8 +53,8 @@ def test_same_choice_on_any_runtime(
     data: Arrays, expected: list[Any], workers: Runtime, tmp_path: Path
 ) -> None:
     trials = expected[-1]
-    learnt = [(trial["steps"], trial["metric"]) for trial in trials]
-    assert learnt == [*[(0, "none")] * 8, *[(1, "none")] * 3, (0, "full")]
+    learnt = [(trial["by_column"], trial["metric"]) for trial in trials]
+    assert learnt == [*[(False, "none")] * 8, *[(True, "none")] * 3, (False, "full")]
     assert all(word in str(trials[8:11]) for word in ("ard(", "laplace("))
     assert of(searching(*data, runtime="threads=2")) == expected
     assert of(searching(*data, runtime=workers, out=tmp_path / "run")) == expected

@@ -7,8 +7,7 @@ from scipy.linalg import fractional_matrix_power
 
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import parse
-from sparsegp.learning.metric import Metric, average_outer_product, sees_columns
-from sparsegp.learning.relevances import SHRINKAGE, mean_squared_slopes
+from sparsegp.learning.metric import SHRINKAGE, Metric, average_outer_product, sees_columns
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Doubles
 
@@ -44,8 +43,6 @@ def test_outer_products_are_those_of_finite_differences(
     expected = np.einsum("inc,jnc->ij", slopes, slopes) / slopes[0].size
     found = average_outer_product(parts, X)
     assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
-    diagonal = mean_squared_slopes(*parts[0][:1], X, *parts[0][1:])
-    assert_allclose(np.diag(average_outer_product(parts[:1], X)), diagonal, rtol=1e-12)
 
 
 def test_the_matrix_is_the_shrunk_power_and_keeps_the_variance(rng: np.random.Generator) -> None:

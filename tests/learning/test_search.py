@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from sparsegp.kernels import parse
 from sparsegp.learning import search as module
 from sparsegp.learning.search import Choice, Outcome, Plan, Rung, Trial, counts, search
 from sparsegp.learning.space import Candidates
@@ -93,19 +92,17 @@ class Nature:
         found = {}
         for trial in trials[: max(0, self.time - len(self.trials))]:
             self.trials.append(trial)
-            learnt = trial.steps or trial.starts
-            kernel = f"ard of {trial.kernel}" if learnt else trial.kernel
-            refined = (kernel,) if trial.by_column and parse(kernel).takes_relevances else ()
+            kernel = f"ard of {trial.kernel}" if trial.by_column else trial.kernel
             nlpp = self.of(made_of(trial), trial.n_active)
             noise = self.noise * unit(len(self.trials))
-            figures = (nlpp, 0.0, 0.0, 0.0, "", refined)
+            figures = (nlpp, 0.0, 0.0, 0.0, "")
             found[trial.number] = Outcome(kernel, *figures, log_p=noise - nlpp)
         return found
 
 
 def made_of(trial: Trial) -> str:
     """Return the kernel that a trial makes, or what stands for it under a metric."""
-    kernel = f"ard of {trial.kernel}" if trial.starts else trial.kernel
+    kernel = f"ard of {trial.kernel}" if trial.by_column else trial.kernel
     return kernel if trial.metric == "none" else f"{trial.metric} of {kernel}"
 
 
@@ -130,11 +127,11 @@ def outcome(
 def test_nothing_is_tried_twice_and_the_kernel_of_the_settings_on_every_rung() -> None:
     nature = Nature()
     outcome(nature)
-    sizes = [(t.kernel, t.rows, t.n_active, t.steps, t.metric) for t in nature.trials]
+    sizes = [(t.kernel, t.rows, t.n_active, t.by_column, t.metric) for t in nature.trials]
     assert len(set(sizes)) == len(sizes) <= 14
-    learnt = [(trial.steps, trial.metric) for trial in nature.trials]
-    steps, none = [(module.STEPS - 1, "none")], [(0, "none")]
-    assert learnt in [none * 10 + steps * n + [(0, "full")] for n in (2, 3)]
+    learnt = [(trial.by_column, trial.metric) for trial in nature.trials]
+    none, each, full = [(False, "none")], [(True, "none")], [(False, "full")]
+    assert learnt in [none * 10 + each * n + full for n in (2, 3)]
     nature = Nature()
     outcome(nature, n=50000)
     assert [t.rung for t in nature.trials if t.number == 0] == [0, 1, 2]  # the last has its size
@@ -183,7 +180,7 @@ def test_no_rung_counts_that_was_not_completed(time: int) -> None:
         if sum(trial.rung == place for trial in nature.trials) == rung.count
     ]
     counted = max(complete, default=0)
-    kernels = [t.kernel for t in nature.trials if t.rung == counted and not t.steps]
+    kernels = [t.kernel for t in nature.trials if t.rung == counted and not t.by_column]
     if time == 0:
         assert (found.kernel, found.nlpp) == (GIVEN, None)
     elif time < 11:

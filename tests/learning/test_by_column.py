@@ -1,0 +1,151 @@
+"""Length scales by column: slopes against finite differences, and relevant columns are found."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize
+from scipy.special import log_expit, log_softmax
+
+from sparsegp.data import Scaling
+from sparsegp.fit.trial import Sample, run_trial
+from sparsegp.kernels import Kernel, parse
+from sparsegp.learning import by_column
+from sparsegp.learning.by_column import HeldOut, learn_by_column, with_scale_of_each
+from sparsegp.learning.search import Outcome, Trial
+from sparsegp.settings import TrainSettings
+from sparsegp.types import Doubles
+
+N, M, P = 400, 400, 12
+RELEVANT = [1, 3, 4]
+
+
+def rows_of(n_classes: int, n: int = 120) -> HeldOut:
+    """Rows of three columns, weighted, every fourth of which is active."""
+    rng = np.random.default_rng(n_classes)
+    X = rng.normal(size=(n, 3))
+    target = (X[:, 0] + 0.3 * rng.normal(size=n) > 0).astype(int)
+    target += (n_classes > 2) * (X[:, 1] > 0.5)
+    held_out = HeldOut.of(X, target, np.linspace(0.5, 2.0, n))
+    return replace(held_out, active=np.arange(0, n, 4))
+
+
+@pytest.fixture
+def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small fits and linear systems to the last digits."""
+    for name, value in {"DECREMENT": 1e-10, "ACCURACY": 1e-6}.items():
+        monkeypatch.setattr(by_column, name, value)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(
+    "text", ["10*laplace(3, 4, 5)", "5*ard(3, 1, 2) + 4*additive(1, 2, 3) + 3*power(0.5, 2, 2, 9)"]
+)
+def test_slopes_are_those_of_finite_differences(n_classes: int, text: str, exact: None) -> None:
+    kernel, held_out = parse(text), rows_of(n_classes)
+    slopes = held_out.value_and_slopes(kernel)[1]
+    logs, h = kernel.parameters(), 2e-3
+
+    def value(change: Doubles) -> float:
+        return held_out.value_and_slopes(kernel.with_parameters(logs + change))[0]
+
+    expected = [(value(h * e) - value(-h * e)) / (2 * h) for e in np.eye(len(logs))]
+    assert_allclose(slopes, expected, rtol=0.01, atol=0.01 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_value_is_that_of_dense_fits(n_classes: int, exact: None) -> None:
+    kernel, held_out = parse("10*laplace(3, 4, 5)"), rows_of(n_classes)
+    own, X, U = held_out.own, held_out.X, held_out.X[held_out.active]
+
+    def log_p(latent: Doubles, rows: Doubles) -> float:
+        of_own = log_softmax(latent, axis=1)
+        if own.shape[1] == 1:
+            of_own = np.hstack([log_expit(latent), log_expit(-latent)])
+        both = own if own.shape[1] > 1 else np.hstack([own, 1 - own])
+        return float(held_out.weights[rows] @ (of_own * both[rows]).sum(axis=1))
+
+    total, K, inner = 0.0, kernel(X, U), kernel(U, U)
+    for part in np.unique(held_out.part):
+        held = held_out.part == part
+
+        def loss(flat: Doubles, others: Doubles = ~held) -> float:
+            a = flat.reshape(len(U), -1)
+            return 0.5 * float(np.vdot(a, inner @ a)) - log_p(K[others] @ a, others)
+
+        a = minimize(loss, np.zeros(len(U) * own.shape[1]), options={"gtol": 1e-4}).x
+        total += log_p(K[held] @ a.reshape(len(U), -1), held)
+    assert held_out.value_and_slopes(kernel)[0] == pytest.approx(total, rel=1e-3)
+
+
+def test_a_fit_that_ends_early_is_corrected(monkeypatch: pytest.MonkeyPatch, exact: None) -> None:
+    kernel = parse("10*laplace(3, 4, 5)")
+    expected, _ = rows_of(3).value_and_slopes(kernel)
+    monkeypatch.setattr(by_column, "DECREMENT", 1.0)
+    assert rows_of(3).value_and_slopes(kernel)[0] == pytest.approx(expected, abs=0.2)
+
+
+def test_learning_raises_the_log_probability_and_ends_in_six_digits() -> None:
+    held_out = rows_of(3)
+    target = held_out.own.argmax(axis=1)
+    kernel = parse("10*laplace(3)")
+    learnt = learn_by_column(kernel, held_out.X, target, held_out.weights)
+    assert learnt == parse(str(learnt))
+    assert len(str(learnt)) < 50
+    before, after = (held_out.value_and_slopes(each)[0] for each in (kernel, learnt))
+    assert after > before + 5.0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2*rbf(2) + linear*matern32(1)", "2.0*ard(2.0, 2.0) + linear*matern32(1.0)"),
+        ("laplace(3) + additive(1, 2)", "laplace(3.0, 3.0) + additive(1.0, 2.0)"),
+        ("power(0.5, 2)", "power(0.5, 2.0, 2.0)"),
+    ],
+)
+def test_the_same_function_with_a_scale_of_each(text: str, expected: str) -> None:
+    wide: Kernel = with_scale_of_each(parse(text), 2)
+    assert str(wide) == expected
+    X = np.random.default_rng(0).normal(size=(5, 2))
+    assert_allclose(wide(X, X), parse(text)(X, X), rtol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def sample() -> Sample:
+    """Three classes by smooth functions of three of twelve columns, and rows held out."""
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(N + M, P))
+    a, b, c = X[:, RELEVANT].T
+    latent = np.stack([np.sin(2.0 * a) + b, c - np.sin(2.0 * a), np.cos(2.0 * c) - b], axis=1)
+    target = (latent + 0.1 * rng.normal(size=latent.shape)).argmax(axis=1)
+    return Sample(X, target, 3, scalings={"none": Scaling(np.zeros(P), np.ones(P), "none")})
+
+
+def found_by(sample: Sample, kernel: str, learn: bool = True) -> Outcome:
+    return run_trial(TrainSettings(), sample, Trial(0, kernel, "none", 0, N, 120, learn))
+
+
+def scales_of(text: str) -> Doubles:
+    _, kernel = parse(text).parts  # type: ignore[attr-defined]
+    return np.array(kernel.length_scales)
+
+
+@pytest.mark.parametrize("kernel", ["20.0*rbf(2.5)", "20.0*laplace(10.0)"])
+def test_relevant_columns_have_short_length_scales(kernel: str, sample: Sample) -> None:
+    outcome = found_by(sample, kernel)
+    scales = scales_of(outcome.kernel)
+    assert scales[RELEVANT].max() < 0.7 * np.delete(scales, RELEVANT).min()
+    before = found_by(sample, kernel, learn=False)
+    assert outcome.leads(before, 2.0)
+    assert outcome.nlpp is not None
+    assert before.nlpp is not None
+    assert outcome.nlpp < 0.7 * before.nlpp
+
+
+def test_permuted_columns_have_permuted_length_scales(sample: Sample) -> None:
+    order = np.random.default_rng(2).permutation(P)
+    other = replace(sample, X=sample.X[:, order])
+    first, permuted = (scales_of(found_by(each, "20*rbf(2.5)").kernel) for each in (sample, other))
+    assert_allclose(permuted, first[order], rtol=0.02)
