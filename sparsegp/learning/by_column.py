@@ -58,7 +58,7 @@ def learn_by_column(kernel: Kernel, X: Floats, target: Integers, weights: Double
     kernel : Kernel
         To begin with.
     X : Floats (n, p)
-        In an order whose every stretch is a sample of the whole.
+        In an order whose every stretch is a sample of the whole; large products have its precision.
     target : Integers (n,)
         Class codes.
     weights : Doubles (n,)
@@ -147,8 +147,7 @@ class HeldOut:
         X, U = self.X, self.X[self.active].astype(np.float64)
         own = kernel(U, U).astype(np.float64, copy=False)
         factor, _ = jittered_cholesky(own, "the kernel of active rows", least=JITTER)
-        matrix = kernel(X, self.X[self.active]).astype(np.float32, copy=False)
-        lower = factor.astype(np.float32)
+        matrix, lower = kernel(X, X[self.active]), factor.astype(X.dtype)
         features = solve_triangular(lower, matrix.T, lower=True, check_finite=False).T
         total, pull = 0.0, np.zeros(matrix.shape)
         for part in range(PARTS):
@@ -156,7 +155,7 @@ class HeldOut:
             start = factor.T @ self.former.get(part, np.zeros((len(U), self.own.shape[1])))
             fit = Fit(features[~held], self.own[~held], self.weights[~held], start)
             log_p, slope = self._predicted(features, held, fit)
-            right = np.asarray(features[held].T @ slope.astype(np.float32), np.float64)
+            right = np.asarray(features[held].T @ slope.astype(X.dtype), np.float64)
             back = fit.solve(right, ACCURACY)
             total += log_p + float(np.vdot(back, fit.gradient))
             bent = fit.bend(fit.latent(back))
@@ -169,7 +168,7 @@ class HeldOut:
 
     def _predicted(self, features: Floats, held: Integers, fit: "Fit") -> tuple[float, Doubles]:
         """Return the log probability of rows held out, and its slopes in their latent values."""
-        latent = (features[held] @ fit.point.astype(np.float32)).astype(np.float64)
+        latent = np.asarray(features[held] @ fit.point.astype(features.dtype), np.float64)
         weights = self.weights[held]
         log_p, probability = of_own(latent, self.own[held])
         return float(weights @ log_p), weights[:, np.newaxis] * (self.own[held] - probability)
@@ -220,7 +219,7 @@ class Fit:
 
     def latent(self, coefficients: Doubles) -> Doubles:
         """Return latent values, (n, R)."""
-        return np.asarray(self.features @ coefficients.astype(np.float32), np.float64)
+        return np.asarray(self.features @ coefficients.astype(self.features.dtype), np.float64)
 
     def bend(self, latent: Doubles) -> Doubles:
         """Return minus the Hessian of the log likelihood times changes of latent values, (n, R)."""
@@ -243,7 +242,7 @@ class Fit:
         for _ in range(CONJUGATE):
             if size <= small:
                 break
-            bent = self.bend(self.latent(direction)).astype(np.float32)
+            bent = self.bend(self.latent(direction)).astype(self.features.dtype)
             image = self.features.T @ bent + direction
             length = size / float(np.vdot(direction, image))
             x += length * direction
@@ -259,14 +258,14 @@ class Fit:
         self.point = point
         self.value = float(self.weights[:, 0] @ log_p) - 0.5 * float(np.vdot(point, point))
         self.slope = self.weights * (self.own - self.probability)
-        self.gradient = self.features.T @ self.slope.astype(np.float32) - point
+        self.gradient = self.features.T @ self.slope.astype(self.features.dtype) - point
 
     def _precondition(self) -> None:
         """Factor A with the curvature that latent values have on average, as if independent."""
         classes = self.own.shape[1]
         curvature = (self.probability * (1.0 - self.probability)).mean(axis=1, keepdims=True)
         curvature *= self.weights * (classes / max(1, classes - 1))
-        scaled = self.features * np.sqrt(curvature).astype(np.float32)
+        scaled = self.features * np.sqrt(curvature).astype(self.features.dtype)
         metric = (scaled.T @ scaled).astype(np.float64)
         metric[np.diag_indices_from(metric)] += 1.0
         self.factor = lower_cholesky(metric, "the curvature of a small fit")
