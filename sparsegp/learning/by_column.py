@@ -38,8 +38,10 @@ ROUNDS, FIRST, LONGEST = 12, 0.5, 1.0
 """
 SMALL = 0.001
 """Gain of a round, relative to the log probability, from which no more follow."""
-RIDGE = 0.5
-"""Weight of half the squared distance of the logarithms from where they began, in nats."""
+RIDGE = 2.0
+"""Weight of half the squared distance of the logarithms from where they began, in nats. Of 1/2, 2
+and 8 the best with 400 rows, on splits of the training rows of twelve tables.
+"""
 JITTER = 1e-5
 """On the diagonal of the kernel matrix of the active rows, relative to its mean."""
 NEWTON, CONJUGATE = 25, 60
