@@ -24,7 +24,12 @@ GO_ON = {
     "being tuned": "; continue with the same command and --resume",
 }
 
-PLAIN = {"objective": "penalised log likelihood"}
+PLAIN = {
+    "objective": "penalised log likelihood",
+    "rounds": "rounds with all rows",
+    "jitter_of_metric": "jitter of the curvature",
+    "jitter": "jitter of the kernel matrix",
+}
 """What figures of the posterior are called in words."""
 
 NOTHING: dict[str, Any] = {
@@ -149,9 +154,12 @@ def sizes(run: str) -> dict[str, int]:
 
 
 def inputs_table(inputs: list[dict[str, Any]]) -> list[str]:
-    """Return a table of the columns of a data frame, with their most frequent levels."""
+    """Return a table of the columns of a data frame, with their most frequent levels.
+
+    Where relevances are known the largest is the first.
+    """
     records = []
-    for column in inputs:
+    for column in sorted(inputs, key=lambda column: -(column["relevance"] or 0.0)):
         levels = listed((f"{level} ({count})" for level, count in column["levels"].items()), 4)
         if column["rare"] != 0:
             levels += f"; {'many' if column['rare'] is None else column['rare']} rare"
@@ -176,8 +184,9 @@ def in_words(record: dict[str, Any]) -> list[str]:
     posterior = {
         PLAIN.get(name, name): value
         for name, value in (record["posterior"] or {}).items()
-        if isinstance(value, int | float) and name not in calibration
+        if isinstance(value, int | float) and name not in {*calibration, "validation_nlpp"}
     }
+    nlpp = record.get("validation_nlpp")
     extent = "{done} of {total}" if progress.get("total") else "{done}"
     if record["holder"]:
         state = f"under way in {record['holder']}"
@@ -193,6 +202,7 @@ def in_words(record: dict[str, Any]) -> list[str]:
         "kernel": "; ".join(dict.fromkeys(map(brief, record["kernels"] or ()))),
         "scaling": record["scaling"],
         "posterior": numbers_in_words(posterior),
+        "validation": nlpp and f"nlpp {nlpp:.4f} nats",
         "calibration": numbers_in_words(calibration),
         **{name: size(count) for name, count in record["sizes"].items()},
         "time": "" if record["seconds"] is None else f"{record['seconds']:.1f} s",
@@ -209,7 +219,7 @@ def in_words(record: dict[str, Any]) -> list[str]:
     curve = records_table(record["history"], (*POINT, *HELD_OUT))
     if curve and "method" not in settings:
         curve.insert(0, "during selection (approximate figures, not those of the final model)")
-    ranked = list(record["relevances"].items())
+    ranked = [] if record["inputs"] else list(record["relevances"].items())  # shown there
     if rest := ranked[MOST_RELEVANT:]:
         ranked = [*ranked[:MOST_RELEVANT], (f"... {len(rest)} more", sum(r for _, r in rest))]
     return [

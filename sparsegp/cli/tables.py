@@ -244,14 +244,11 @@ def relevances(model: Model) -> dict[str, float]:
 def inputs(model: Model) -> list[dict[str, Any]]:
     """Return what is known of the columns of a data frame that held more than numbers.
 
-    Relevances are those of the encoded columns together; None where the model has none.
+    Relevances are those of `relevances`; None where the model has none.
     """
     if model.encoding is None:
         return []
-    relevant, columns = model.relevances, model.encoding.columns
-    shares = None
-    if relevant is not None:
-        shares = np.bincount(model.encoding.groups, relevant, len(columns))
+    shares = relevances(model)
     return [
         {
             "name": column.name,
@@ -260,9 +257,9 @@ def inputs(model: Model) -> list[dict[str, Any]]:
             "levels": dict(zip(column.levels, column.counts, strict=True)),
             "rare": None if column.rare is None else len(column.rare),
             "left_out": column.note,
-            "relevance": None if shares is None else float(shares[number]),
+            "relevance": shares.get(column.name),
         }
-        for number, column in enumerate(columns)
+        for column in model.encoding.columns
     ]
 
 

@@ -145,7 +145,7 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
 
     def report(nlpp: float) -> None:
         state.searched += 1
-        rows.report(state, state.searched, validation_nlpp=nlpp)
+        rows.report(state, state.searched, nlpp_of_this_round=nlpp)
 
     if len(rows.folds):
         scale, tried, left_out = best_scale(problem.active, rows, report)

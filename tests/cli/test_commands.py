@@ -90,8 +90,9 @@ class TestEvaluate:
         names = ["reliability", "error-reject", "confusion"]
         lines = result.stdout.splitlines()[-3:]
         assert lines == [f"picture: {folder / name}.png" for name in names]
-        for path in folder.iterdir():
-            assert path.read_bytes().startswith(b"\x89PNG")
+        for name in names:
+            assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+            assert "pair.npz (X_test); model: " in (folder / f"{name}.svg").read_text()
         assert "pair.npz (X_test)" in result.stdout
         assert "confusion" in result.stdout
         pictures = last_json(invoke(*arguments, "--json").stdout)["pictures"]
