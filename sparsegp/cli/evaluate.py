@@ -85,7 +85,8 @@ def evaluate(
                 "--plots draws classifiers, and relevances of kernels such as ard, which this "
                 "regression has not; leave it out"
             )
-        about = f"{rows.source}; model: {run}, {len(model.rows)} active rows"
+        source, name = (text.rstrip("/").rsplit("/", 1)[-1] for text in (rows.source, run))
+        about = f"{source}; model: {name}, {len(model.rows)} active rows"
         pictures = [str(path) for path in evaluation_pictures(judged, plots, ranked, two, about)]
     record = {"run": run, "source": rows.source, **evaluation.to_json(), "unseen": unseen}
     record |= {"pictures": pictures, "two_classes": two and two.to_json(), "sets": sets or None}
