@@ -32,12 +32,12 @@ def facts(setting: Setting) -> str:
         "at most": setting.most,
         "below": setting.below,
     }
-    told = [KINDS[setting.kind]]
-    told += [f"{words} {bound:g}" for words, bound in bounds.items() if bound is not None]
+    found = [KINDS[setting.kind]]
+    found += [f"{words} {bound:g}" for words, bound in bounds.items() if bound is not None]
     if setting.choices:
-        told = ["one of " + ", ".join(f"`{name}`" for name in setting.names)]
+        found = ["one of " + ", ".join(f"`{name}`" for name in setting.names)]
     default = setting.unset or (f"`{setting.default}`" if setting.default != "" else "none")
-    return f"{', '.join(told).capitalize()}. Default: {default}."
+    return f"{', '.join(found).capitalize()}. Default: {default}."
 
 
 class Settings(SphinxDirective):
