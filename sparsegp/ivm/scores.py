@@ -119,6 +119,7 @@ class Scores:
         bounds = self.upper_bounds(marginals)[remaining]
         index, found = remaining[:0], np.empty(0)
         size = len(remaining) if not self.lazy else max(count, 16)
+        following = max(count // 2, 16)
         while len(remaining):
             if size < len(remaining):
                 order = np.argpartition(bounds, len(remaining) - size)[::-1]
@@ -130,7 +131,7 @@ class Scores:
                 worst = np.partition(found, len(found) - count)[len(found) - count]
                 keep = bounds >= worst - ROUNDING_UNIT
                 remaining, bounds = remaining[keep], bounds[keep]
-            size = max(count // 2, 16)
+            size, following = following, 2 * following  # few steps, few evaluations in vain
         scores = quantise(found)
         order = np.lexsort((marginals.rows[index], -scores))[:count]
         order = order[scores[order] != -np.inf]  # not a number is found out by the pool

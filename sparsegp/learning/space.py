@@ -12,7 +12,6 @@ from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import qmc
 
 from sparsegp.kernels import Kernel, parse
 from sparsegp.learning.metric import NONE
@@ -65,6 +64,8 @@ def spread(seed: int, sizes: Sequence[int]) -> list[Point]:
 
     A scrambled Sobol sequence, rounded to the grid; repeated points are left out.
     """
+    from scipy.stats import qmc  # noqa: PLC0415 - slow to import
+
     sobol = qmc.Sobol(len(sizes), rng=np.random.default_rng(seed))
     found: dict[Point, None] = {}
     while len(found) < np.prod(sizes):

@@ -12,7 +12,6 @@ from functools import cache
 
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 from sparsegp.likelihoods.base import Likelihood
 from sparsegp.likelihoods.softmax import Softmax
@@ -81,5 +80,7 @@ def _points(n_latent: int, wide: bool) -> tuple[Doubles, Doubles]:
     if n_latent <= 3 and not wide:
         points, log_weights = product_rule(RULE_NODES, n_latent)
         return np.asarray(points), np.asarray(log_weights).ravel()
+    from scipy.stats import qmc  # noqa: PLC0415 - slow to import
+
     uniform = qmc.Sobol(n_latent, rng=SOBOL_KEY).random(SOBOL_POINTS)
     return ndtri(uniform), np.full(SOBOL_POINTS, -np.log(SOBOL_POINTS))

@@ -9,7 +9,6 @@ has a figure of its own; it is nan for a quantity that never changes.
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
-from scipy.stats import rankdata
 
 from sparsegp.types import Doubles
 
@@ -57,6 +56,8 @@ def _halves(draws: Doubles) -> Doubles:
 
 
 def _normal_ranks(draws: Doubles) -> Doubles:
+    from scipy.stats import rankdata  # noqa: PLC0415 - slow to import
+
     flat = draws.reshape(-1, *draws.shape[2:])
     ranks = rankdata(flat, axis=0)
     return np.asarray(ndtri((ranks - 0.375) / (len(flat) + 0.25))).reshape(draws.shape)

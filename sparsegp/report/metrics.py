@@ -10,9 +10,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from sparsegp.errors import DataError
+from sparsegp.math.normal import LOG_PEAK
 from sparsegp.types import Booleans, Doubles, Integers, Labels
 
 Numbers: TypeAlias = Integers | Doubles
@@ -283,8 +284,8 @@ def evaluate_regression(
         n=len(y),
         mse=mse,
         r2=1.0 - mse / total if total else math.nan,
-        nlpp=-_mean(norm.logpdf(y, mean, spread), weights),
-        coverage=_mean(np.abs(y - mean) <= norm.ppf(0.5 + INTERVAL / 2) * spread, weights),
+        nlpp=_mean(np.square((y - mean) / spread) / 2 + np.log(spread) - LOG_PEAK, weights),
+        coverage=_mean(np.abs(y - mean) <= ndtri(0.5 + INTERVAL / 2) * spread, weights),
     )
 
 
