@@ -20,7 +20,10 @@ LEAST_KEPT = 20
 
 
 def draw(work: Work, frame: pd.DataFrame) -> list[Path]:
-    """Draw what the pipeline has to show, of `tidy` lines too; without matplotlib, nothing."""
+    """Draw what the pipeline has to show, of `tidy` lines too; without matplotlib, nothing.
+
+    Pictures are written as .png and .svg; those of the former kind are returned.
+    """
     experiment = work.experiment
     pictures: Iterator[tuple[str, Any]] = iter(())
     if experiment.grid is not None:
@@ -35,7 +38,10 @@ def draw(work: Work, frame: pd.DataFrame) -> list[Path]:
     try:
         for name, figure in pictures:
             paths.append(work.out / f"{name}.png")
+            if figure.get_suptitle() == "":
+                figure.suptitle(experiment.heading, fontsize="medium", wrap=True)
             figure.savefig(paths[-1])
+            figure.savefig(paths[-1].with_suffix(".svg"), metadata={"Date": None})
     except ImportError:
         return []
     return paths
@@ -61,6 +67,7 @@ def _curves(experiment: Experiment, frame: pd.DataFrame) -> Iterator[tuple[str, 
             for claim in claims.itertuples():
                 axes.axhline(claim.value, color="0.35", linestyle="--", label=claim.where)
             axes.legend(frameon=False)
+        figure.suptitle(f"{data}. {experiment.heading}", fontsize="medium", wrap=True)
         yield f"curves-{data}", figure
 
 
@@ -75,6 +82,7 @@ def _contours(frame: pd.DataFrame, metrics: Any) -> Iterator[tuple[str, Any]]:
                 drawn = axes.contour(values.columns, values.index, values, levels=levels)
                 axes.clabel(drawn, fmt="%.3g", fontsize=7)
             axes.set(title=metric, xlabel="log l", ylabel="log s")
+        figure.suptitle("{}, {}, seed {}".format(*row), fontsize="medium")
         yield "grid-" + "-".join(map(str, row)), figure
 
 
@@ -88,8 +96,9 @@ def _reject(experiment: Experiment, results: Mapping[str, Any]) -> Iterator[tupl
         curves = reject_curves(rows) if found else {}
         for axes, (what, (rejected, means)) in zip(panels, curves.items(), strict=False):
             kept = (1.0 - rejected) * len(rows) > LEAST_KEPT - 0.5
-            axes.step(rejected[kept], means[kept], where="post", color=colour, label=row[1])
-            axes.set(xlabel="share of rows rejected, the least certain first", ylabel=what)
+            percent = 100.0 * rejected[kept]
+            axes.step(percent, means[kept], where="post", color=colour, label=row[1])
+            axes.set(xlabel="rows rejected, the least certain first, %", ylabel=what)
     panels[0].legend(frameon=False)
     yield "reject", figure
 

@@ -162,6 +162,7 @@ def test_command_line(written, tmp_path, monkeypatch):
     assert {path.name for path in folder.iterdir()} == {
         "cells.jsonl",
         "curves-toy.png",
+        "curves-toy.svg",
         "figures.csv",
         "table.csv",
     }
