@@ -105,7 +105,12 @@ def test_weights_of_classes(digits):
         n_active=40, class_weight={0: 3, 2: 0.5}, precision="float64"
     ).fit(X, y)
     np.testing.assert_array_equal(estimator.predict_proba(X[:9]), named.predict_proba(X[:9]))
-    assert train(X, y, class_weight={"3": 0}).classes.tolist() == [0, 1, 2]
+    for labels in (y, y.astype(float), np.array(list("abcd"))[y]):
+        weights = {np.unique(labels)[3].item(): 0}
+        assert len(train(X, labels, class_weight=weights).classes) == 3
+        estimator.set_params(class_weight=weights).fit(X, labels)
+        assert estimator.classes_.tolist() == np.unique(labels)[:3].tolist()
+        assert estimator.predict_proba(X[:9]).shape == (9, 3)
 
 
 @pytest.mark.parametrize("criterion", ["information", "random"])

@@ -59,11 +59,17 @@ def class_weight_text(given: Any) -> Any:
     """Return a mapping of labels and weights as text; anything else as it is."""
     if not isinstance(given, Mapping):
         return given
-    plain = {str(label): weight for label, weight in given.items()}
+    plain = {_label_text(label): weight for label, weight in given.items()}
     try:
         return json.dumps({label: float(weight) for label, weight in plain.items()})
     except (OverflowError, TypeError, ValueError):
         return json.dumps(plain, default=str)  # refused by `class_weights`
+
+
+def _label_text(label: Any) -> str:
+    """Return a label as text; that of a whole number is the same however it is stored."""
+    whole = isinstance(label, float | np.floating) and float(label).is_integer()
+    return str(int(label) if whole else label)
 
 
 def effective_rows(

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sparsegp.data import Table, as_table
+from sparsegp.data import Table, as_table, encode_with
 from sparsegp.errors import Interrupted, StoreError
 from sparsegp.estimator.parameters import (
     deciding,
@@ -194,7 +194,8 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         self.kernel_ = kernels if model.settings["kernel_per_class"] else kernels[0]
         self.history_ = [dict(record) for record in model.history]
         if model.numbers is None:
-            self.classes_ = classes
+            known, _ = encode_with(model.classes, classes)
+            self.classes_ = classes[known >= 0]  # without those whose rows all weigh nothing
         else:
             assert isinstance(model.likelihood, Gaussian)  # the one likelihood of regressions
             self.noise_variance_ = model.likelihood.noise_variance * model.numbers.scale**2
