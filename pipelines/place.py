@@ -14,6 +14,9 @@ from pathlib import Path
 from subprocess import getstatusoutput
 from typing import Any
 
+import numpy as np
+from threadpoolctl import threadpool_info
+
 from sparsegp.progress import Progress
 from sparsegp.runtime import Where
 
@@ -61,7 +64,11 @@ class Place:
 
 @cache
 def maker() -> dict[str, str]:
-    """Return by what cells are run here: machine, versions of libraries, commit of this folder."""
+    """Return by what cells are run here.
+
+    That is the machine, the vector instructions of numpy and the kernels of BLAS that ran, versions
+    of libraries, and the commit of this folder.
+    """
     known = {found.name: found.version for found in distributions()}
     versions = [f"{name} {known[name]}" for name in LIBRARIES if name in known]
     info, here = Path("/proc/cpuinfo"), shlex.quote(str(Path(__file__).parent))
@@ -69,9 +76,23 @@ def maker() -> dict[str, str]:
     failed, commit = getstatusoutput(f"git -C {here} describe --always --dirty")
     return {
         "machine": f"{cpu_count()} x {model[0] if model else platform.machine()}",
+        "kernels": ", ".join([*_vectors(), *sorted(_blas())]),
         "versions": ", ".join([f"Python {platform.python_version()}", *versions]),
         "commit": "unknown" if failed else commit,
     }
+
+
+def _vectors() -> list[str]:
+    """Return the last of the instruction sets that numpy has found, if any."""
+    config: Any = np.show_config(mode="dicts")
+    return list(config.get("SIMD Extensions", {}).get("found", [])[-1:])
+
+
+def _blas() -> set[str]:
+    """Return libraries of linear algebra, each with the processor that its kernels are for."""
+    loaded = (each for each in threadpool_info() if each["user_api"] == "blas")
+    names = ("internal_api", "version", "architecture")
+    return {" ".join(str(each[name]) for name in names if name in each) for each in loaded}
 
 
 def _peak() -> float:

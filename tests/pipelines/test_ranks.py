@@ -37,6 +37,7 @@ def test_tables_beside_rivals(written, tmp_path, monkeypatch):
     folder = next((tmp_path / "here").iterdir())
     lines = (tmp_path / "csv" / f"{folder.name}.csv").read_text()
     assert re.search("^# versions: Python .*numpy", lines, re.M)
+    assert re.search("^# kernels: .+", lines, re.M)
     assert "# not finished: toy: never-run; iris: never-run\n" in lines
     table = pd.read_csv(io.StringIO(lines), comment="#", index_col=[0, 1, 2])
     metrics = ("test error %", "test NLPP, bounded", "test ECE")
