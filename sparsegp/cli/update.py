@@ -1,7 +1,7 @@
 """`sparsegp update`."""
 
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,13 +9,18 @@ from sparsegp.cli import options as shared
 from sparsegp.cli.grouped import GroupedCommand
 from sparsegp.cli.output import json_line, pairs, plural, seconds_of, show
 
+if TYPE_CHECKING:
+    from sparsegp.data import Table
+
 
 @click.command(cls=GroupedCommand)
 @click.argument("run")
 @click.argument("data")
 @shared.text("--out", "DIR", "Directory or URL of the new run.  [RUN-updated]")
-@click.option(
-    "--old", metavar="DATA", required=True, help="The rows that RUN was trained on, in their order."
+@shared.text(
+    "--old",
+    "DATA",
+    "The rows that RUN was trained on, in their order.  [what the model knows of them]",
 )
 @shared.number("--n-active", "Active rows of the new model.  [as many as now]")
 @shared.test
@@ -24,22 +29,12 @@ from sparsegp.cli.output import json_line, pairs, plural, seconds_of, show
 @shared.columns
 @shared.quiet
 @shared.as_json
-def update(
-    run: str,
-    data: str,
-    out: str | None,
-    old: str,
-    n_active: int | None,
-    test: str | None,
-    resume: bool,
-    quiet: bool,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def update(run: str, data: str, quiet: bool, as_json: bool, **options: Any) -> None:
     """Update the model in RUN with new rows, DATA.
 
     Its kernel and the number of active rows stay. The active rows that the posterior misses least
-    are replaced by others, among old and new rows, and the posterior is that of all rows.
+    are replaced by others, and the posterior is that of all rows. Of old rows that are not given
+    the model tells what they were like.
     """
     if not quiet:  # before what is slow to import
         show([f"reading {run} and {data}"], err=True)
@@ -49,25 +44,20 @@ def update(
     from sparsegp.runtime import open_runtime
     from sparsegp.store import MODEL_FILE, folder_of
 
-    columns, place = shared.given(options, shared.COLUMNS), shared.place(options)
-    directory = out or f"{run.rstrip('/')}-updated"
+    columns, old, test = shared.given(options, shared.COLUMNS), options["old"], options["test"]
+    directory = options["out"] or f"{run.rstrip('/')}-updated"
     with ExitStack() as stack:
         progress = stack.enter_context(TerminalProgress(quiet=quiet))
         progress.begin("read")
         model = sparsegp.load(run)
-        new, before = (rows_to_learn(model, source, columns) for source in (data, old))
+        new = rows_to_learn(model, data, columns)
+        before = None if old is None else rows_to_learn(model, old, columns)
         held_out = None if test is None else table_for(model, test, columns)
         progress.begin("prepare")
-        updated = sparsegp.update(
-            model,
-            new,
-            old=before,
-            n_active=n_active,
-            out=directory,
-            resume=resume,
-            runtime=stack.enter_context(open_runtime(**place)),
-            progress=progress,
-        )
+        how = {name: options[name] for name in ("n_active", "resume")}
+        runtime = stack.enter_context(open_runtime(**shared.place(options)))
+        how |= {"out": directory, "runtime": runtime, "progress": progress}
+        updated = sparsegp.update(model, new, old=before, **how)
         progress.begin("evaluate")
         judged = {}
         if held_out is not None:
@@ -76,9 +66,7 @@ def update(
         progress.begin("")
     folder = folder_of(directory)
     record = {
-        "source": new.source,
-        "rows": len(before.X) + len(new.X),
-        "new_rows": len(new.X),
+        **_of_rows(new, before, updated.report["rows"]),
         **facts(updated),
         "run": str(folder),
         "model": f"{folder}/{MODEL_FILE}",
@@ -86,11 +74,24 @@ def update(
         **{name: each.to_json() for name, each in judged.items()},
         "seconds": progress.seconds,
     }
-    lines = {
-        "updated by": f"{new.source}: {plural(len(new.X), 'row')} after {len(before.X)}",
-        "active rows": str(len(updated.rows)),
+    show([json_line(record)] if as_json else pairs(_lines(record, judged)))
+
+
+def _of_rows(new: "Table", before: "Table | None", rows: int) -> dict[str, Any]:
+    """Return what is known of the rows, of so many in all."""
+    known = {"source": new.source, "rows": rows, "new_rows": len(new.X)}
+    return {**known, "old": None if before is None else before.source}
+
+
+def _lines(record: dict[str, Any], judged: dict[str, Any]) -> dict[str, str]:
+    """Return what is shown."""
+    old = "what the model knows of" if record["old"] is None else "the"
+    n_old = record["rows"] - record["new_rows"]
+    return {
+        "updated by": f"{record['source']}: {plural(record['new_rows'], 'row')}, after {old} "
+        + plural(n_old, "old row"),
+        "active rows": str(record["n_active"]),
         **{f"nlpp {name}": f"{each.nlpp:.4f} nats" for name, each in judged.items()},
-        "time": seconds_of(progress.seconds),
+        "time": seconds_of(record["seconds"]),
         "model": record["model"],
     }
-    show([json_line(record)] if as_json else pairs(lines))

@@ -67,6 +67,8 @@ class Table:
         Of the columns of a frame that held numbers alone.
     beside : mapping of str to array (n,)
         Columns that are no inputs, and are kept for output.
+    classes : Labels (K,), optional
+        Of the labels, sorted, where these rows may not have all.
 
     Raises
     ------
@@ -88,6 +90,7 @@ class Table:
     encoding: Encoding | None = None
     medians: Doubles | None = None
     beside: Mapping[str, Labels] = field(default_factory=dict)
+    classes: Labels | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", one_line(self.source))

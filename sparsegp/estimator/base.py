@@ -2,8 +2,8 @@
 
 import copy
 import os
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sparsegp.data import Table, as_table, encode_with
+from sparsegp.data import Table, as_table, encode, encode_with
 from sparsegp.errors import Interrupted, StoreError
 from sparsegp.estimator.parameters import (
     deciding,
@@ -124,14 +124,26 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         """
         return self._fit(X, y)
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any = None, merge: bool = False) -> Self:
-        """Fit to training data; `merge` copies of a row even where rows have no weights."""
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        merge: bool = False,
+        known: Labels | None = None,
+    ) -> Self:
+        """Fit to training data; `merge` copies of a row even where rows have no weights.
+
+        The classes are those `known`, sorted, or those of the rows.
+        """
         client = self._find_client(X)
         with computing(X, self.client):
             X, y = training_data(self, X, y, numeric=self._task == "regression")
             table = as_table(X, y, sample_weight)
             labels = y if table.weights is None else y[table.weights > 0.0]
-            classes = self._find_classes(labels)
+            classes = self._find_classes(labels if known is None else known)
+            if known is not None:
+                table = replace(table, classes=encode(classes, "classes")[0])
             settings = self._settings(len(y), len(classes))
             if merge and table.weights is None and settings.heeds_weights:
                 table = replace(table, weights=np.ones(len(y)))
@@ -155,21 +167,26 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         return settings if isinstance(settings, DenseSettings) else settings.for_rows(n)
 
     def _train(self, table: Table, settings: TrainSettings | DenseSettings, client: Any) -> Model:
-        with ExitStack() as stack:
-            try:
-                return train(
-                    table,
-                    out=self.checkpoint_dir,
-                    resume=self.resume,
-                    runtime=stack.enter_context(self._runtime(client)),
-                    verbose=self.verbose > 0,
-                    **settings.to_json(),
-                )
-            except Interrupted as stop:  # no failed fit, which a search would count and go on
-                kept = "without a checkpoint_dir nothing was kept"
-                if self.checkpoint_dir is not None:
-                    kept = f"continue from {self.checkpoint_dir} with resume=True"
-                raise KeyboardInterrupt(f"the fit was stopped; {kept}") from stop
+        with self._stoppable(), self._runtime(client) as runtime:
+            return train(
+                table,
+                out=self.checkpoint_dir,
+                resume=self.resume,
+                runtime=runtime,
+                verbose=self.verbose > 0,
+                **settings.to_json(),
+            )
+
+    @contextmanager
+    def _stoppable(self) -> Iterator[None]:
+        """Turn a request to stop into what Ctrl-C is elsewhere."""
+        try:
+            yield
+        except Interrupted as stop:  # no failed fit, which a search would count and go on
+            kept = "without a checkpoint_dir nothing was kept"
+            if self.checkpoint_dir is not None:
+                kept = f"continue from {self.checkpoint_dir} with resume=True"
+            raise KeyboardInterrupt(f"the fit was stopped; {kept}") from stop
 
     def _find_client(self, X: Any) -> Any:
         if self.client is not None or not is_lazy(X):

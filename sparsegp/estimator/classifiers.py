@@ -1,22 +1,28 @@
 """Classifiers for scikit-learn."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
+from sparsegp.data import as_table
 from sparsegp.dense import parse_method
 from sparsegp.errors import SettingsError
 from sparsegp.estimator.base import GPEstimator, SparseEstimator
 from sparsegp.estimator.parameters import OTHER_SETTINGS, documented
+from sparsegp.estimator.rows import computing, training_data
 from sparsegp.fields import setting
+from sparsegp.fit.update import update
 from sparsegp.likelihoods import LIKELIHOODS
 from sparsegp.likelihoods.binary import Binary
 from sparsegp.model import Model
 from sparsegp.settings import DenseSettings, TrainSettings
+from sparsegp.settings.sparse import DEFAULT_N_ACTIVE
 from sparsegp.types import Labels
 
 
@@ -86,6 +92,18 @@ class Classifier(ClassifierMixin, GPEstimator):  # type: ignore[misc] # no types
         return self._predicted(Model.latent_mean_and_variance, X)  # type: ignore[no-any-return]
 
 
+def _is_of_all_rows(estimator: Any) -> bool:
+    """Whether the posterior is `all`; parameters that cannot be are refused by `fit`."""
+    named = {name: getattr(estimator, name) for name in ("likelihood", "sites", "posterior")}
+    given = {name: value for name, value in named.items() if value is not None}
+    if isinstance(estimator.settings, Mapping):
+        given["active_per_class"] = estimator.settings.get("active_per_class", False)
+    try:
+        return TrainSettings.given(**given).posterior == "all"
+    except (SettingsError, TypeError):
+        return True
+
+
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class SparseGPClassifier(SparseEstimator, Classifier):
@@ -125,6 +143,55 @@ class SparseGPClassifier(SparseEstimator, Classifier):
         kind="str or mapping",
     )
     settings: Any = setting(None, OTHER_SETTINGS, kind="mapping")
+
+    @available_if(_is_of_all_rows)  # type: ignore[untyped-decorator] # no types there
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+    ) -> "SparseGPClassifier":
+        """Go on with the fit, if there was one, by new rows alone; see `sparsegp.update`.
+
+        It is there where the posterior is of all rows, the default. The first call chooses kernel
+        and scaling, as `fit` does, and later ones keep them. Active rows get more, up to
+        `n_active`, and then the least missed give way to others.
+
+        Parameters
+        ----------
+        X, y
+            New rows (n, p) and their labels (n,).
+        classes : array-like (K,), optional
+            All labels that there will be; needed by the first call.
+        sample_weight : array-like (n,), optional
+            As for `fit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If the rows cannot be learnt from, a label is none of the classes, or these differ from
+            those before or are missing.
+        """
+        if not hasattr(self, "model_"):
+            if classes is None:
+                raise SettingsError("the first call of partial_fit needs all labels: give classes")
+            return self._fit(X, y, sample_weight, merge=True, known=np.unique(classes))
+        if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise SettingsError(
+                f"classes must be those of the fit before, {self.classes_.tolist()}, got "
+                f"{np.unique(classes).tolist()}; leave them out"
+            )
+        client = self._find_client(X)
+        with computing(X, self.client), self._stoppable(), self._runtime(client) as runtime:
+            X, y = training_data(self, X, y, reset=False)
+            table = as_table(X, y, sample_weight)
+            if table.weights is None:
+                table = replace(table, weights=np.ones(len(y)))  # copies are merged
+            wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
+            size = max(self.n_active_, min(wanted, self.n_active_ + len(y)))
+            model = update(self.model_, table, n_active=size, runtime=runtime)
+        return self._take(model, self.classes_, client)
 
     def _settings(self, n: int, n_classes: int) -> TrainSettings | DenseSettings:
         settings = super()._settings(n, n_classes)

@@ -1,6 +1,7 @@
 """What the estimator takes and gives: NumPy for arrays and data frames, lazy dask for dask."""
 
 from contextlib import AbstractContextManager, nullcontext
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -33,10 +34,13 @@ def computing(X: Any, client: Any) -> AbstractContextManager[Any]:
     return context
 
 
-def training_data(estimator: Any, X: Any, y: Any, numeric: bool = False) -> tuple[Any, Any]:
+def training_data(
+    estimator: Any, X: Any, y: Any, numeric: bool = False, reset: bool = True
+) -> tuple[Any, Any]:
     """Check rows and labels, and keep on the estimator what must be the same in predictions.
 
-    Labels are numbers if `numeric`, and of any kind otherwise.
+    Labels are numbers if `numeric`, and of any kind otherwise. Without `reset` rows must be like
+    those of the fit before.
 
     Returns
     -------
@@ -50,12 +54,14 @@ def training_data(estimator: Any, X: Any, y: Any, numeric: bool = False) -> tupl
     """
     refuse_masks(X, y)
     if not (is_lazy(X) or is_frame(X)):
-        X, y = validate_data(estimator, X, computed(y), y_numeric=numeric, accept_sparse=SPARSE)
+        how: dict[str, Any] = {"y_numeric": numeric, "accept_sparse": SPARSE, "reset": reset}
+        X, y = validate_data(estimator, X, computed(y), **how)
         return X, y
-    y = validate_data(estimator, y=None if y is None else computed(y), y_numeric=numeric)
+    bare = copy(estimator)  # labels alone would reset the names of columns
+    y = validate_data(bare, y=None if y is None else computed(y), y_numeric=numeric)
     if is_frame(X):
-        return table_from_frame(_named(estimator, X, reset=True), y), y
-    return _lazy_rows(estimator, X, reset=True), y
+        return table_from_frame(_named(estimator, X, reset), y), y
+    return _lazy_rows(estimator, X, reset), y
 
 
 def rows_to_predict(estimator: Any, X: Any) -> Any:

@@ -2,17 +2,17 @@
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from sparsegp import memory
-from sparsegp.data import Table, encode
+from sparsegp.data import Table
 from sparsegp.errors import SettingsError
 from sparsegp.fields import Setting
-from sparsegp.fit.prepare import Prepared, choose_folds, choose_validation_rows
+from sparsegp.fit.prepare import Prepared, choose_folds, choose_validation_rows, encode_labels
 from sparsegp.fit.run import Run
 from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.block import RowBlock
@@ -20,9 +20,11 @@ from sparsegp.ivm.criteria import CRITERIA
 from sparsegp.ivm.greedy import Selection
 from sparsegp.ivm.pairs import PairBlock, PairSelection, PairSet
 from sparsegp.ivm.rows import BlockSettings, MarginalMetrics
+from sparsegp.kernels import Kernel
 from sparsegp.learning.objective import parameter_names, with_parameters
 from sparsegp.likelihoods import SiteRule
 from sparsegp.model import SparseModel
+from sparsegp.posterior.past import PastRows
 from sparsegp.posterior.refits import keep_up
 from sparsegp.runtime.base import Message, Runtime
 from sparsegp.runtime.scratch import zeros_in_file
@@ -50,6 +52,8 @@ class SparseRun(Run[SparseModel]):
     first : Integers (m,), optional
         Rows that are included before all others, in this order; they and their copies do not serve
         for validation.
+    past : PastRows, optional
+        Rows that are gone, but count; those active rows that stay are there from the start.
     knows_limits : bool
         Whether the model is to know how new a row is, and label sets.
 
@@ -85,6 +89,7 @@ class SparseRun(Run[SparseModel]):
     block_rows: int | None = None
     scratch: str | None = None
     first: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    past: PastRows | None = None
     knows_limits: bool = True
 
     def __post_init__(self, rows: Table | Prepared, held_out: Table | None) -> None:
@@ -92,7 +97,7 @@ class SparseRun(Run[SparseModel]):
         self.block_rows = rows_of_block.checked(self.block_rows)
         super().__post_init__(rows, held_out)
         data, n, weights = self.data, self.data.summary.n, self.data.train.weights
-        if weights is not None:  # copies were merged
+        if weights is not None and self.past is None:  # copies were merged
             self.settings = self.settings.for_rows(n)
         settings, self.weights = self.settings, weights
         self.n_rows, self.precision, self.tolerance = n, settings.dtype, settings.tolerance
@@ -100,12 +105,14 @@ class SparseRun(Run[SparseModel]):
         self.validation = choose_validation_rows(n, settings, data.train.origin)
         family = np.arange(n) if data.train.origin is None else data.train.origin
         self.validation &= ~np.isin(family, family[self.first])
-        self.folds = choose_folds(data.target, settings, data.train.origin)
+        folds = choose_folds(data.target, settings, data.train.origin)
+        self.folds = folds if self.past is None else folds[:0]
         self.total, self.validation_weights = float(n), cast("Doubles | float", 1.0)
         if weights is not None:
             self.total, own = float(weights.sum()), weights[self.validation]
             self.validation_weights = own / own.mean() if len(own) else own
-        self.n_active = settings.rows_to_include(n)
+        wanted = settings.n_active if self.past is not None else None  # more than new rows, perhaps
+        self.n_active = wanted or settings.rows_to_include(n)
         self.block_type = PairBlock if settings.active_per_class else RowBlock
         self.active: ActiveSet | PairSet = PairSet() if settings.active_per_class else ActiveSet()
         self.parameters: Doubles | None = None
@@ -115,7 +122,10 @@ class SparseRun(Run[SparseModel]):
         self.rounds, self.history = 0, list[dict[str, float]]()
         rule = site_rule(settings, len(data.classes))
         n_latent = rule.likelihood.n_latent(len(data.classes))
-        kernels = settings.kernels(n_latent, data.scaled_variances)
+        kernels: Sequence[Kernel] = settings.kernels(n_latent, data.scaled_variances)
+        if self.past is not None:
+            kernels = self.past.active.kernels
+            self.active = self.past.active_set(settings.order.slots, settings.dtype)
         bound = settings.bound(n, self.n_active, len(kernels))
         self.block_settings = BlockSettings(
             kernels=kernels,
@@ -141,10 +151,11 @@ class SparseRun(Run[SparseModel]):
         )
 
     def identity(self) -> dict[str, dict[str, Any]]:
-        """Return settings and data, and which rows come first."""
+        """Return settings and data, which rows come first, and what is known of rows gone."""
         known = super().identity()
         if len(self.first):
             known["data"] |= {"first": self.first.tolist()}
+        known["data"] |= {"past": self.past.digest()} if self.past is not None else {}
         return known
 
     # -- blocks ------------------------------------------------------------------------------------
@@ -163,6 +174,8 @@ class SparseRun(Run[SparseModel]):
             texts = [text for answer in self.map_blocks("fingerprint") for text in answer]
             self.digests = np.array([int(text, 16) for text in texts], dtype=np.uint64)
             self._restore()
+        if messages := self._recovery():
+            self._replay(messages)
 
     def _parts(
         self,
@@ -229,13 +242,16 @@ class SparseRun(Run[SparseModel]):
             d, n_kernels = len(arrays["rows"]), len(of.kernels)
             require_shapes(arrays, self.active.shapes(d, p, n_kernels, of.n_latent))
             self.active = type(self.active).from_arrays(arrays, self.settings.order.slots)
+
+    def _replay(self, messages: list[Message]) -> None:
+        seconds = self.seconds()
         self.progress.start(len(self.active), "rows", "restore")
-        for method, args in self._recovery():
+        for method, args in messages:
             self.runtime.map_blocks(method, *args)
             if method == "include":
                 self.progress.update(args[0].stop)
         self.progress.finish()
-        self.start_clock(float(meta["seconds"]))
+        self.start_clock(seconds)
 
     def _recovery(self) -> list[Message]:
         """Return the messages that bring a new block to the present."""
@@ -366,7 +382,7 @@ def site_rule(settings: TrainSettings, n_classes: int) -> SiteRule:
 
 def count_classes(rows: Table) -> int:
     """Return the number of classes among the labels."""
-    return len(encode(rows.y, rows.source)[0])
+    return len(encode_labels(rows)[0])
 
 
 def require_room(

@@ -22,7 +22,7 @@ from sparsegp.data import (
     scaling_for,
     summarise,
 )
-from sparsegp.errors import SettingsError
+from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
 from sparsegp.types import Booleans, Doubles, Floats, Integers, Labels
@@ -56,6 +56,10 @@ class Prepared:
     medians : Doubles (p,) or None
         Of the columns, where new rows may have gaps: they are of a file or a frame, and were
         numbers.
+    n_given : int
+        Training rows as they came, before copies were merged.
+    first_row : int
+        The number of the first of them: how many rows are gone.
     """
 
     train: Table
@@ -67,6 +71,8 @@ class Prepared:
     held_out_target: Any = None
     numbers: Numbers | None = None
     medians: Doubles | None = None
+    n_given: int = 0
+    first_row: int = 0
 
     @property
     def scaled_variances(self) -> Doubles:
@@ -119,6 +125,7 @@ def prepare(
     """
     scheduler = runtime.scheduler()
     train = train.learnt(scheduler)
+    n_given = count_given(train)
     target: Any
     numbers: Numbers | None
     class_weight = getattr(settings, "class_weight", "")
@@ -134,7 +141,7 @@ def prepare(
         classes: Labels = np.empty(0)
         target = numbers.encode(train.y, train.source)
     else:
-        numbers, (classes, target) = None, encode(train.y, train.source)
+        numbers, (classes, target) = None, encode_labels(train)
     check(len(classes))
     summary = summarise(train.X, train.source, scheduler, train.names, train.rows)
     medians = _medians(train, summary, settings, scheduler)
@@ -156,9 +163,34 @@ def prepare(
                 )
 
     scaling = choose_scaling(settings.scaling, train, summary, settings, scheduler)
+    held = held_out, held_out_target
     return Prepared(
-        train, classes, target, summary, scaling, held_out, held_out_target, numbers, medians
+        train, classes, target, summary, scaling, *held, numbers, medians, n_given=n_given
     )
+
+
+def encode_labels(table: Table) -> tuple[Labels, Integers]:
+    """Return the classes of a table, and for each row the number of its class.
+
+    Raises
+    ------
+    DataError
+        If labels cannot be learnt from, or are of no class where the classes are given.
+    """
+    if table.classes is None:
+        return encode(table.y, table.source)
+    codes, unseen = encode_with(table.classes, table.y, table.source)
+    if unseen:
+        raise DataError(
+            f"labels of {table.source} must be among {quoted(table.classes.tolist())}, found "
+            f"{quoted(unseen[0])}; train a new model with the old rows and these"
+        )
+    return table.classes, codes
+
+
+def count_given(table: Table) -> int:
+    """Return how many rows there were before some were left out, as far as is known."""
+    return len(table.X) if table.rows is None else int(table.rows.max()) + 1
 
 
 def _medians(

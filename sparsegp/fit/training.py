@@ -13,12 +13,13 @@ from sparsegp.fit.metric import learn_metric, unscaled
 from sparsegp.fit.prepare import Prepared
 from sparsegp.learning.metric import NONE
 from sparsegp.math.quantiles import Quantiles
-from sparsegp.model import SparseModel
+from sparsegp.model import Model, SparseModel
 from sparsegp.posterior import POSTERIORS, ActiveRows
 from sparsegp.posterior.limits import prior_shares
 from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.settings import TrainSettings
 from sparsegp.state import require_shapes
+from sparsegp.store import RunDirectory
 from sparsegp.types import Doubles, Floats, Integers, Labels
 
 MOST_DRAWN = 1000
@@ -120,6 +121,7 @@ class Training(SparseRun):
         chosen = POSTERIORS[self.settings.posterior]
         self.progress.start(0, "rounds", "posterior")
         weights = chosen.make(active, self)
+        weights.report["rows"] = self.data.first_row + self.data.n_given
         drawn = self._drawn_rows()
         x = np.concatenate(self.map_blocks("rows_at", drawn), dtype=np.float64)
         self.progress.finish()
@@ -127,11 +129,11 @@ class Training(SparseRun):
             self.runtime.build(self.block_type, [])
         if self.steps:
             weights = replace(weights, report={**weights.report, "learning": self.steps})
-        data, rows = self.data, self.active.rows
+        data = self.data
         model = SparseModel(
             active=active,
             weights=weights,
-            rows=rows if data.train.rows is None else data.train.rows[rows],
+            rows=self._row_numbers(),
             classes=data.classes,
             scaling=data.scaling,
             settings=self.settings.to_json(),
@@ -149,6 +151,20 @@ class Training(SparseRun):
             model.save(self.store.model_path)
         return model
 
+    def _finished(self, store: RunDirectory) -> Model:
+        """Return the model of a finished run; of rows that are gone its identity has told."""
+        if self.past is None:
+            return super()._finished(store)
+        self.progress.message(f"the run in {store.folder} is finished; nothing to do")
+        return Model.load(store.model_path)
+
+    def _row_numbers(self) -> Integers:
+        """Return the numbers of the active rows in the source; rows that are gone come first."""
+        data, rows = self.data, self.active.rows
+        if data.train.rows is not None:
+            rows = np.where(rows < 0, rows, data.train.rows[np.maximum(rows, 0)])
+        return np.asarray(data.first_row + rows)
+
     def _drawn_rows(self) -> Integers:
         """Return numbers of validation rows, or of any rows where there are none, in order."""
         pool = np.arange(self.n_rows)
@@ -160,8 +176,11 @@ class Training(SparseRun):
     def _shares(self, model: SparseModel, drawn: Integers, x: Doubles) -> Quantiles:
         """Return quantiles of what is left of the prior variance at rows, by their numbers.
 
-        Those that are active are judged by the other active rows of their class.
+        Those that are active are judged by the other active rows of their class. Without validation
+        rows they are those of rows that are gone, if there are any.
         """
+        if self.past is not None and self.past.shares is not None and not self.validation.any():
+            return self.past.shares
         shares = prior_shares(model.spans, x, model.likeliest(x))
         rows = self.active.rows
         for span in model.spans:

@@ -3,6 +3,8 @@
 Of the active rows those stay that the posterior would miss most (`posterior.removal`). They are
 included first; then come rows that the criterion finds, among old and new ones, and in the end the
 posterior of all rows. That takes no search for a kernel, and hardly any for active rows.
+
+Where the old rows are gone, the former posterior stands for them (`posterior.past`).
 """
 
 import math
@@ -13,13 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.data import Table, table_from_arrays
+from sparsegp.blas import single_threaded_blas
+from sparsegp.data import Table, effective_rows, summarise, table_from_arrays
 from sparsegp.data.virtual import same_settings
 from sparsegp.errors import DataError, SettingsError, quoted
-from sparsegp.fit.prepare import prepare
-from sparsegp.fit.training import Training
+from sparsegp.fit.prepare import Prepared, count_given, encode_labels, prepare
+from sparsegp.fit.training import MOST_DRAWN, Training
 from sparsegp.interrupt import StopRequest
 from sparsegp.model import Model, SparseModel
+from sparsegp.posterior.past import PastRows, mean_curvature
 from sparsegp.posterior.removal import least_missed
 from sparsegp.progress import Progress, require_progress
 from sparsegp.runtime import Runtime, Where, open_runtime
@@ -36,12 +40,9 @@ def update(
     X: Any,
     y: Any = None,
     *,
-    old: tuple[Any, Any] | Table,
+    old: tuple[Any, Any] | Table | None = None,
     n_active: int | None = None,
-    out: str | os.PathLike[str] | None = None,
-    resume: bool = False,
-    runtime: Where = None,
-    progress: Progress | None = None,
+    **how: Any,
 ) -> SparseModel:
     """Return a model that has learnt from new rows too.
 
@@ -51,13 +52,14 @@ def update(
         Of the informative vector machine, with one active set; it is not changed.
     X, y
         New rows and their labels, as for `train`.
-    old : pair (X, y) or Table
-        The rows that the model was trained on, in their order.
+    old : pair (X, y) or Table, optional
+        The rows that the model was trained on, in their order. Without them the model stands for
+        them, which its posterior must be `all` for.
     n_active : int, optional
         Active rows of the new model; as many as now if left out. The share of fresh ones among
         them is at least that of the new rows in all.
-    out, resume, runtime, progress
-        As for `train`.
+    **how
+        `out`, `resume`, `runtime` and `progress`, as for `train`.
 
     Returns
     -------
@@ -76,28 +78,105 @@ def update(
             "only a model of method=ivm with one active set can be updated; train anew with all "
             "rows"
         )
-    pair: Any = (old, None) if isinstance(old, Table) else old
+    new = _table(model, "the new rows", X, y)
+    before = None if old is None else _table(model, "the old rows", *_pair(old))
+    with ExitStack() as stack:
+        stack.enter_context(single_threaded_blas())  # the same bits on any number of processors
+        where = _where(stack, **how)
+        if before is None:
+            return _beside_model(model, new, n_active, where).fit()
+        return _beside_rows(model, before, new, n_active, where).fit()
+
+
+def _where(
+    stack: ExitStack,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    runtime: Where = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Return where a fit is made and kept, as arguments of `Training`."""
+    shown = require_progress(progress)
+    return {
+        "runtime": stack.enter_context(open_runtime(runtime)),
+        "store": None if out is None else RunDirectory(out, CHECKPOINTS, shown.message),
+        "resume": resume,
+        "progress": shown,
+        "stop": stack.enter_context(StopRequest()),
+    }
+
+
+def _beside_rows(
+    model: SparseModel, before: Table, new: Table, n_active: int | None, where: dict[str, Any]
+) -> Training:
+    """Return the fit to old and new rows."""
+    kept, size = _kept(model, len(before.X), len(new.X), n_active)
+    settings = TrainSettings.given(**same_settings(model, n_active=size))
+    _require_active(model, before, where["runtime"])
+    data = prepare(_joined(before, new), None, settings, where["runtime"])
+    data = replace(data, scaling=replace(data.scaling, mixing=model.scaling.mixing))
+    return Training(data, settings, first=data.train.places(model.rows[kept]), **where)
+
+
+def _beside_model(
+    model: SparseModel, new: Table, n_active: int | None, where: dict[str, Any]
+) -> Training:
+    """Return the fit to new rows and to what the model knows of old ones."""
+    if model.weights.gain is None:
+        raise SettingsError(
+            "only posterior=all can stand for the rows that it was made of, got posterior="
+            f"{model.settings['posterior']}; give the old rows too"
+        )
+    data = _prepared(model, new, where["runtime"])
+    kept, size = _kept(model, data.first_row, data.summary.n, n_active)
+    settings = TrainSettings.given(**same_settings(model, n_active=size))
+    past = PastRows(
+        model.active,
+        model.weights,
+        kept,
+        numbers=model.rows[kept] - data.first_row,
+        curvature=_curvature(model, data, settings.seed, where["runtime"]),
+        shares=model.shares,
+    )
+    return Training(data, settings, past=past, **where)
+
+
+def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:
+    """Return new rows in the scaling and with the classes of the model."""
+    scheduler, class_weight = runtime.scheduler(), model.settings["class_weight"]
+    n_given = count_given(new)
+    if new.weights is not None or class_weight:
+        new = effective_rows(new, class_weight, scheduler)
+    known: Any = {"names": model.names, "label": model.label, "encoding": model.encoding}
+    new = replace(new, classes=model.classes, **known)
+    return Prepared(
+        new,
+        *encode_labels(new),
+        summarise(new.X, new.source, scheduler, new.names, new.rows),
+        model.scaling,
+        medians=model.medians,
+        n_given=n_given,
+        first_row=int(model.report.get("rows", model.rows.max() + 1)),  # not of older versions
+    )
+
+
+def _curvature(model: SparseModel, data: Prepared, seed: int, runtime: Runtime) -> float:
+    """Return that of the likelihood at some new rows, by the model."""
+    n, X = data.summary.n, data.train.X
+    rows = np.sort(np.random.default_rng([seed, n]).permutation(n)[:MOST_DRAWN])
+    some: Any = X[rows]
+    mean, _ = model.posterior.latent(
+        model.scaling.apply(some.compute(scheduler=runtime.scheduler()))
+    )
+    return mean_curvature(model.likelihood, mean, data.target[rows])
+
+
+def _pair(old: Any) -> tuple[Any, Any]:
+    """Return rows and labels, if that is what was given."""
+    pair = (old, None) if isinstance(old, Table) else old
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise SettingsError(f"old must be a pair of inputs and labels, got {quoted(old)}")
-    shown, new = require_progress(progress), _table(model, "the new rows", X, y)
-    before = _table(model, "the old rows", *pair)
-    kept, size = _kept(model, len(new.X) / (len(before.X) + len(new.X)), n_active)
-    settings = TrainSettings.given(**same_settings(model, n_active=size))
-    with ExitStack() as stack:
-        where = stack.enter_context(open_runtime(runtime))
-        _require_active(model, before, where)
-        data = prepare(_joined(before, new), None, settings, where)
-        scaling = replace(data.scaling, mixing=model.scaling.mixing)
-        return Training(
-            replace(data, scaling=scaling),
-            settings,
-            first=data.train.places(model.rows[kept]),
-            runtime=where,
-            store=None if out is None else RunDirectory(out, CHECKPOINTS, shown.message),
-            resume=resume,
-            progress=shown,
-            stop=stack.enter_context(StopRequest()),
-        ).fit()
+    return pair[0], pair[1]
 
 
 def _table(model: SparseModel, name: str, X: Any, y: Any) -> Table:
@@ -113,11 +192,11 @@ def _table(model: SparseModel, name: str, X: Any, y: Any) -> Table:
     return table
 
 
-def _kept(model: SparseModel, share: float, wanted: int | None) -> tuple[Integers, int]:
+def _kept(model: SparseModel, n_old: int, n_new: int, wanted: int | None) -> tuple[Integers, int]:
     """Return the places of the active rows that stay, and how many are to be active in all."""
     d = len(model.rows)
     size = d if wanted is None else wanted
-    fresh = max(1, math.ceil(size * share))
+    fresh = min(max(1, math.ceil(size * n_new / (n_old + n_new))), n_new)
     removed = least_missed(model.active, model.weights, max(0, d - max(size - fresh, 0)))
     return np.setdiff1d(np.arange(d), removed), size
 

@@ -38,7 +38,7 @@ from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.quantiles import Quantiles
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
 from sparsegp.posterior.calibration import fit_by_slopes, latent_validation
-from sparsegp.posterior.early_stopping import Search, scale_of
+from sparsegp.posterior.early_stopping import Search, scale_of, step_of
 from sparsegp.posterior.folds import best_scale
 from sparsegp.posterior.limits import conformal_scores
 from sparsegp.posterior.objective import Problem
@@ -62,10 +62,10 @@ def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     a row or less, in fact and by the promise of its gradient.
     """
     problem = Problem(active, rows)
-    state = from_arrays(Ascents, rows.former) if rows.former else Ascents()
+    state = from_arrays(Ascents, rows.former) if rows.former else Ascents(first_search(rows))
     state.require(problem.start().shape)
     if state.plan is None:
-        state.plan = _learn(problem, rows, state) if rows.calibrate else Plan()
+        state.plan = _learn(problem, rows, state) if rows.calibrate else first_plan(rows)
     plan = state.plan
     problem.set_scale(plan.calibration.prior_scale)
     ascent = _climb(problem, rows, state, plan.rounds)
@@ -137,6 +137,20 @@ class Ascents:
                 require_shapes({"point": each.point}, {"point": shape})
 
 
+def first_plan(rows: Rows) -> Plan:
+    """Return the plan where there are no validation rows: what is known of rows that are gone."""
+    if rows.past is None:
+        return Plan()
+    return Plan(rows.past.weights.calibration, scores=rows.past.weights.scores)
+
+
+def first_search(rows: Rows) -> Search:
+    """Return a search that has not begun: where there are rows that are gone, at their scale."""
+    if rows.past is None:
+        return Search()
+    return Search(step=step_of(rows.past.weights.calibration.prior_scale), alone=True)
+
+
 def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
     """Return what is learnt from validation rows: prior scale, rounds and calibration.
 
@@ -158,7 +172,7 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
         ascent = search.begun(problem.begin, problem.carry)
         gain = ascent.step(problem.value_and_gradient, problem.solve, problem.resolution)
         if len(problem.validation) == 0:
-            return Plan()
+            return first_plan(rows)
         search.note(problem.validation, ascent.point, gain > small)
         report(-float(problem.validation.mean()))
     best = search.best
@@ -187,7 +201,8 @@ def _climb(problem: Problem, rows: Rows, state: Ascents, most: int) -> Ascent:
 def calibrate(problem: Problem, c: Doubles, scale: float) -> tuple[Calibration, Quantiles | None]:
     """Return temperature and variance weight that suit the validation rows best, given `PRIOR`.
 
-    With them come the quantiles of the scores of these rows, so calibrated, if they are kept.
+    Its means are those of rows that are gone, if there are any. With them come the quantiles of the
+    scores of these rows, so calibrated, if they are kept.
     """
     weights = problem.weights(c, Calibration(prior_scale=scale), {})
     mean, variance, target = latent_validation(problem.active, problem.rows, weights)
@@ -195,7 +210,12 @@ def calibrate(problem: Problem, c: Doubles, scale: float) -> tuple[Calibration, 
     log_z = functools.partial(
         log_z_and_slopes, problem.active.likelihood, mean, variance, target, of_rows=of_rows
     )
-    calibration = Calibration(*fit_by_slopes(log_z, PRIOR), scale)
+    means, deviations = PRIOR
+    if problem.rows.past is not None:
+        before = problem.rows.past.weights.calibration
+        known = np.array([before.temperature, before.variance_weight])
+        means = np.where(known > 0.0, np.log(np.maximum(known, 1e-6)), means)
+    calibration = Calibration(*fit_by_slopes(log_z, (means, deviations)), scale)
     if not problem.rows.knows_limits:
         return calibration, None
     logs = calibration.log_probabilities(problem.active.likelihood, mean, variance)

@@ -6,8 +6,8 @@ with coefficients c. They differ in c and in the variance.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,13 @@ from sparsegp.ivm.pairs import PairSet
 from sparsegp.ivm.rows import BlockSettings
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods import Likelihood
-from sparsegp.math.linalg import lower_cholesky
+from sparsegp.math.linalg import lower_cholesky, solve_lower
 from sparsegp.math.quantiles import Quantiles
 from sparsegp.state import TRIANGLES
 from sparsegp.types import Doubles, Floats, Integers
+
+if TYPE_CHECKING:
+    from sparsegp.posterior.past import PastRows
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,19 @@ class ActiveRows:
     def members(self) -> list[Integers]:
         """Return the places of the rows that are active for each kernel, (d_c,)."""
         return [np.flatnonzero(column) for column in self.precision.T]
+
+    def take(self, places: Integers) -> "ActiveRows":
+        """Return some of the rows, by their places."""
+        names = ("x", "target", "site", "precision")
+        return replace(self, **{name: getattr(self, name)[places] for name in names})
+
+    def penalties(self, factors: Sequence[Doubles]) -> list[Doubles]:
+        """Return P = I - L^-1 Pi^-1 L^-T of every kernel, for factors L (posterior/all_data.py)."""
+        found = []
+        for factor, precision in zip(factors, self.precision.T, strict=True):
+            inverse = solve_lower(factor, np.eye(len(factor))) / np.sqrt(precision)
+            found.append(np.eye(len(factor)) - inverse @ inverse.T)
+        return found
 
     def factors(self) -> list[Doubles]:
         """Return L of Pi^(-1) + C = L L^T, one (d_c, d_c) a kernel."""
@@ -168,6 +184,8 @@ class Rows(Protocol):
         Of all rows in order, for cross-validation; empty where there are validation rows instead.
     former : mapping
         The arrays of the state that was last reported before an interruption, or empty.
+    past : PastRows, optional
+        Rows that are gone, but count.
     """
 
     total: float
@@ -179,6 +197,7 @@ class Rows(Protocol):
     knows_limits: bool
     folds: Integers
     former: Mapping[str, NDArray[Any]]
+    past: "PastRows | None"
 
     def map_blocks(self, method: str, *args: Any) -> list[Any]:
         """Call a method on the blocks of training rows."""

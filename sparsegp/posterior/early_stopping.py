@@ -39,6 +39,11 @@ def scale_of(step: int) -> float:
     return float(STEP**step)
 
 
+def step_of(scale: float) -> int:
+    """Return the step whose factor is nearest."""
+    return round(math.log(scale, STEP))
+
+
 def paired_difference(log_z: Doubles, other: Doubles) -> tuple[float, float]:
     """Return by how much the first is larger on average, and the standard error of that."""
     difference = log_z - other
@@ -74,16 +79,16 @@ class Peak:
         """Mean negative log predictive probability, in nats."""
         return -float(self.log_z.mean())
 
-    def is_better_than(self, other: "Peak") -> bool:
+    def is_better_than(self, other: "Peak", sure: float = SURE) -> bool:
         """Return whether to prefer it.
 
         A larger prior variance must be better by a standard error, and by `LEAD`; for a smaller
-        one, which promises less, any difference will do. A later round must be better by `SURE`
+        one, which promises less, any difference will do. A later round must be better by `sure`
         standard errors.
         """
         difference, error = paired_difference(self.log_z, other.log_z)
         if self.step == other.step:
-            return difference > SURE * error
+            return difference > sure * error
         least = 0.0 if self.step < other.step else max(error, LEAD * other.nlpp)
         return difference > least
 
@@ -112,6 +117,9 @@ class Search:
         The least nlpp of its rounds, and how many there have been since.
     over : bool
         Whether all ascents are done.
+    alone : bool
+        Whether the first one is the only one. It starts from what old rows ask for, so that any
+        round may be the best.
     """
 
     tried: list[tuple[int, float]] = field(default_factory=list)
@@ -125,6 +133,7 @@ class Search:
     least: float = math.inf
     waited: int = 0
     over: bool = False
+    alone: bool = False
 
     @property
     def scale(self) -> float:
@@ -166,7 +175,7 @@ class Search:
         """
         self.rounds += 1
         peak, leader = Peak(self.step, self.rounds, log_z, point), self.leader
-        if leader is None or peak.is_better_than(leader):
+        if leader is None or peak.is_better_than(leader, 0.0 if self.alone else SURE):
             self.leader = leader = peak
         self.waited = 0 if peak.nlpp < self.least else self.waited + 1
         self.least = min(peak.nlpp, self.least)
@@ -184,7 +193,7 @@ class Search:
     def _turn(self, best: int) -> None:
         """Go on next to the best step, upward of the kernel's own scale first."""
         for step, open_ in ((best + 1, best >= 0), (best - 1, best <= 0)):
-            if open_ and step not in dict(self.tried) and abs(step) <= FARTHEST:
+            if open_ and not self.alone and step not in dict(self.tried) and abs(step) <= FARTHEST:
                 self.step = step
                 return
         self.over = True

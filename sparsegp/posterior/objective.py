@@ -1,6 +1,6 @@
 """The objective of the all-data posterior, its gradient and its metric, as sums over row blocks.
 
-The equations are in posterior/all_data.py.
+The equations are in posterior/all_data.py, and in posterior/past.py for rows that are gone.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from sparsegp.math.lbfgs import Ascent
-from sparsegp.math.linalg import jittered_cholesky, solve_lower
+from sparsegp.math.linalg import jittered_cholesky
 from sparsegp.math.summation import quantum
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
 from sparsegp.posterior.predict import reduction
@@ -50,23 +50,29 @@ class Problem:
             "value": quantum(rows.total * 1024.0),
         }
         self.resolution = 4.0 * self.quanta["value"]
-        self.whole = []  # P at the kernels' own scale
-        for factor, precision in zip(active.factors(), active.precision.T, strict=True):
-            inverse = solve_lower(factor, np.eye(len(factor))) / np.sqrt(precision)
-            self.whole.append(np.eye(len(factor)) - inverse @ inverse.T)
+        factors = active.factors()
+        self.whole = active.penalties(factors)  # P at the kernels' own scale
         self.gram: Doubles = rows.sum_blocks("gram", len(x), self.quanta["gram"])
-        self.scale = 0.0
-        self.set_scale(1.0)
+        self.anchor: list[Any] = [0.0] * len(factors)  # of rows that are gone, as is the force
+        self.force: Any = 0.0
+        self.scale, scale = 0.0, 1.0
+        if rows.past is not None:
+            grams, forces = rows.past.seen_by(active, factors)
+            self.gram = self.gram + grams
+            self.anchor = [rows.past.curvature * gram for gram in grams]
+            self.force = np.stack(forces)
+            scale = rows.past.weights.calibration.prior_scale
+        self.set_scale(scale)
 
     def set_scale(self, scale: float) -> None:
         """Take the prior variance times `scale`: another penalty, another metric."""
         if scale == self.scale:
             return
         self.scale, self.metric = scale, list[Doubles]()
-        self.penalty = [whole / scale for whole in self.whole]
-        for P, gram in zip(self.penalty, self.gram, strict=True):
+        self.penalty = [P / scale + Q for P, Q in zip(self.whole, self.anchor, strict=True)]
+        for whole, gram in zip(self.whole, self.gram, strict=True):
             factor, jitter = jittered_cholesky(
-                P + gram,
+                whole / scale + gram,
                 "the metric of the all-data posterior",
                 least=float(np.finfo(self.rows.precision).eps),
             )
@@ -74,12 +80,21 @@ class Problem:
             self.metric_jitter = max(self.metric_jitter, jitter)
 
     def start(self) -> Doubles:
+        """Return the coefficients (C, d, R) without any row but those that are gone, if any are."""
+        if self.rows.past is None:
+            return self.zero()
+        least = float(np.finfo(np.float32).eps)  # as precise as G
+        factors = (jittered_cholesky(Q, "what is left of old rows", least) for Q in self.penalty)
+        pairs = zip(factors, self.force, strict=True)
+        return np.stack([cho_solve((factor, True), force) for (factor, _), force in pairs])
+
+    def zero(self) -> Doubles:
         """Return coefficients of zero, (C, d, R)."""
         n_kernels, (d, n_classes) = len(self.active.kernels), self.active.site.shape
         return np.zeros((n_kernels, d, n_classes // n_kernels))
 
     def begin(self) -> Ascent:
-        """Return an ascent from zero."""
+        """Return an ascent from `start`."""
         return Ascent.at(self.start(), self.value_and_gradient)
 
     def carry(self, ascent: Ascent, scale: float) -> Ascent:
@@ -95,7 +110,8 @@ class Problem:
         """Return the objective and its gradient at coefficients (C, d, R)."""
         value, gradient = self.fit(c)
         pull = np.stack([p @ part for p, part in zip(self.penalty, c, strict=True)])
-        return value - 0.5 * float(np.vdot(c, pull)), gradient - pull
+        value += float(np.vdot(c, self.force - 0.5 * pull))
+        return value, gradient + self.force - pull
 
     def fit(self, c: Doubles) -> tuple[float, Doubles]:
         """Return the sum of log Z, by weight, over the rows that count, and its gradient."""

@@ -220,3 +220,25 @@ class TestEstimate:
         assert record["n_active"] == 30
         text = invoke(*arguments, "--likelihood", "gaussian").stdout
         assert "200 rows and 60 held out, 4 columns, a regression" in text
+
+
+def test_update_with_and_without_old_rows(invoke, files, tmp_path, last_json):
+    run, data = tmp_path / "run", files / "pair.npz"
+    invoke("train", data, "--out", run, "--n-active", 20)
+    given = {"alone": (), "beside": ("--old", data)}
+    records = {
+        name: last_json(
+            invoke(
+                "update", run, data, "--out", tmp_path / name, "--test", data, *old, "--json"
+            ).stdout
+        )
+        for name, old in given.items()
+    }
+    for record in records.values():
+        assert (record["rows"], record["new_rows"], record["n_active"]) == (600, 300, 20)
+        assert record["after"]["error"] < 0.1
+        assert sparsegp.load(record["model"]).rows.max() < 600
+    assert records["alone"]["old"] is None
+    assert "pair.npz" in records["beside"]["old"]
+    result = invoke("update", run, data, "--out", tmp_path / "shown")
+    assert "300 rows, after what the model knows of 300 old rows" in result.stdout

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 import sparsegp
-from sparsegp.data import table_from_arrays
+from sparsegp.data import as_table, table_from_arrays
 from sparsegp.errors import DataError, Interrupted, SettingsError
 from sparsegp.report import evaluate
 from tests.runs import Stopper, assert_same
@@ -54,10 +55,13 @@ def test_it_may_grow(model: sparsegp.Model) -> None:
     assert len(grown.rows) == 120
 
 
-def test_blocks_do_not_matter_nor_does_a_stop(model: sparsegp.Model, tmp_path: Path) -> None:
-    expected = sparsegp.update(model, *NEW, old=OLD, runtime="threads=1")
-    assert_same(sparsegp.update(model, *NEW, old=OLD, runtime="threads=3"), expected, NEW[0])
-    how: dict[str, Any] = {"old": OLD, "out": tmp_path / "run"}
+@pytest.mark.parametrize("old", [OLD, None])
+def test_blocks_do_not_matter_nor_does_a_stop(
+    old: Sample | None, model: sparsegp.Model, tmp_path: Path
+) -> None:
+    expected = sparsegp.update(model, *NEW, old=old, runtime="threads=1")
+    assert_same(sparsegp.update(model, *NEW, old=old, runtime="threads=3"), expected, NEW[0])
+    how: dict[str, Any] = {"old": old, "out": tmp_path / "run"}
     with pytest.raises(Interrupted):
         sparsegp.update(model, *NEW, **how, progress=Stopper(5))
     other = np.roll(NEW[1], 1)
@@ -65,6 +69,42 @@ def test_blocks_do_not_matter_nor_does_a_stop(model: sparsegp.Model, tmp_path: P
         sparsegp.update(model, NEW[0], other, **how, resume=True)
     assert_same(sparsegp.update(model, *NEW, **how, resume=True), expected, NEW[0])
     assert_same(sparsegp.update(model, *NEW, **how), expected, NEW[0])  # finished
+    another = sparsegp.train(*OLD, kernel=KERNEL, n_active=60, seed=1)
+    with pytest.raises(SettingsError):
+        sparsegp.update(another, *NEW, **how)
+
+
+def test_without_the_old_rows(model: sparsegp.Model) -> None:
+    """It predicts new rows better, and forgets the old ones no more than it must."""
+    same, other = sample(3, 300), sample(4, 1000)
+    updated = sparsegp.update(model, *same)
+    beside = sparsegp.update(model, *same, old=OLD)
+    assert nlpp(updated, other) < 1.03 * nlpp(beside, other)
+    assert len(set(updated.rows.tolist())) == 60
+    stayed = updated.rows[updated.rows < len(OLD[1])]
+    assert np.isin(stayed, model.rows).all()
+    assert len(stayed) == 42  # the new rows are three tenths
+    places = updated.rows[42:] - len(OLD[1])
+    assert_allclose(updated.active.x[42:], updated.scaling.apply(same[0][places]), rtol=1e-6)
+    turned = sparsegp.update(model, *NEW)
+    assert nlpp(turned, sample(2, 1000, 0.4)) < 0.6 * nlpp(model, sample(2, 1000, 0.4))
+    third = sparsegp.update(updated, *sample(5, 50))  # without validation rows
+    assert third.calibration == updated.calibration
+    assert third.report["rows"] == 1050
+    assert third.predict_set(other[0], 0.9).shape == (1000, 3)
+
+
+def test_rows_with_weights_and_encoded_columns() -> None:
+    """Copies are their weight; categories unknown so far go to the rare ones."""
+    X, y = sample(0, 400)
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": np.where(X[:, 2] > 0, "u", "v")})
+    model = sparsegp.train(frame, y, kernel="30*matern32", n_active=40, scaling="quantile")
+    new = frame[:100].assign(c="w")
+    table = as_table(new, y[:100], np.full(100, 2.0))
+    updated = sparsegp.update(model, table)
+    assert (updated.encoding, updated.names) == (model.encoding, model.names)
+    twice = as_table(pd.concat([new, new]), np.tile(y[:100], 2), np.ones(200))
+    assert_same(sparsegp.update(model, twice), updated, new)
 
 
 def test_what_must_hold(model: sparsegp.Model) -> None:
@@ -78,6 +118,11 @@ def test_what_must_hold(model: sparsegp.Model) -> None:
     dense = sparsegp.train(X[:60], y[:60], method="laplace")
     with pytest.raises(SettingsError, match="method=ivm"):
         sparsegp.update(dense, *NEW, old=OLD)
+    with pytest.raises(DataError, match="train a new model"):
+        sparsegp.update(model, NEW[0], NEW[1] + 1)
+    sites = sparsegp.train(*OLD, kernel=KERNEL, n_active=60, posterior="adf")
+    with pytest.raises(SettingsError, match="old rows too"):
+        sparsegp.update(sites, *NEW)
 
 
 def test_a_class_that_was_not_there(model: sparsegp.Model) -> None:

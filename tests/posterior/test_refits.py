@@ -28,6 +28,7 @@ class Rows(LocalBlocks):
     total = N
     weights = None
     validation_weights = 1.0
+    past = None
     precision = np.dtype(np.float64)
 
     def map_blocks(self, method: str, *args: Any) -> list[Any]:

@@ -1,0 +1,70 @@
+"""`partial_fit`: a fit that goes on with new rows alone."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+
+from sparsegp import SparseGPClassifier
+
+
+def stripes(seed: int, n: int = 400) -> tuple[np.ndarray, np.ndarray]:
+    X = np.random.default_rng(seed).normal(size=(n, 3))
+    return X, np.array(["left", "middle", "right"])[np.digitize(X[:, 0] + X[:, 1], [-0.6, 0.6])]
+
+
+def classifier(**parameters: object) -> SparseGPClassifier:
+    return SparseGPClassifier(kernel="30*matern32", n_jobs=1, **{"n_active": 80, **parameters})
+
+
+def test_parts_are_nearly_as_good_as_all_rows_at_once() -> None:
+    parts, (X, y) = [stripes(seed) for seed in range(4)], stripes(9, 1000)
+    fitted = classifier()
+    for part in parts:
+        fitted.partial_fit(*part, classes=["left", "middle", "right"])
+    whole = classifier().fit(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+    assert fitted.score(X, y) > whole.score(X, y) - 0.02
+    assert fitted.score(X, y) > classifier().fit(*parts[0]).score(X, y)
+    assert fitted.n_active_ == 80
+    assert (fitted.active_indices_ < 1600).all()
+    first, second = (np.concatenate([X for X, _ in parts]), fitted.model_.scaling)
+    held = second.apply(first[fitted.active_indices_])
+    assert np.allclose(held, fitted.model_.active.x, atol=1e-5)
+
+
+def test_it_grows_up_to_n_active_and_classes_may_come_later() -> None:
+    X, y = stripes(0)
+    few = np.flatnonzero(y != "middle")[:40]
+    fitted = classifier().partial_fit(X[few], y[few], classes=np.unique(y))
+    assert fitted.n_active_ == 40
+    assert fitted.predict_proba(X).shape == (400, 3)
+    fitted.partial_fit(X, y)
+    assert fitted.n_active_ == 80
+    assert fitted.score(*stripes(1)) > 0.85
+
+
+def test_a_fit_goes_on() -> None:
+    X, y = stripes(0)
+    frame = pd.DataFrame(X, columns=list("abc")).assign(d=np.where(X[:, 2] > 0.0, "u", "v"))
+    fitted = classifier().fit(frame, y)
+    before = fitted.score(frame, y)
+    fitted.partial_fit(frame[::-1], y[::-1])
+    assert fitted.score(frame, y) >= before - 0.02
+    assert_array_equal(fitted.feature_names_in_, frame.columns)
+
+
+def test_what_must_hold() -> None:
+    X, y = stripes(0)
+    with pytest.raises(ValueError, match="give classes"):
+        classifier().partial_fit(X, y)
+    with pytest.raises(ValueError, match="must be among"):
+        classifier().partial_fit(X, y, classes=["left", "right"])
+    assert not hasattr(classifier(posterior="adf"), "partial_fit")
+    assert not hasattr(classifier(settings={"active_per_class": True}), "partial_fit")
+    fitted = classifier().fit(X, y)
+    with pytest.raises(ValueError, match="leave them out"):
+        fitted.partial_fit(X, y, classes=["left", "right"])
+    with pytest.raises(ValueError, match="must be among"):
+        fitted.partial_fit(X[:5], ["left"] * 4 + ["up"])
+    with pytest.raises(ValueError, match="features"):
+        fitted.partial_fit(X[:, :2], y)

@@ -1,0 +1,140 @@
+"""What stands for rows that are gone, against these rows themselves."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import sparsegp
+from sparsegp.kernels import parse
+from sparsegp.likelihoods import MultinomialProbit
+from sparsegp.posterior import ActiveRows, Calibration, PosteriorWeights
+from sparsegp.posterior.past import PastRows, mean_curvature
+
+SCALE = 3.0
+
+
+def active_rows(x: np.ndarray, n_kernels: int = 1) -> ActiveRows:
+    rng = np.random.default_rng(3)
+    kernels = [parse(f"{5 * (c + 2)}*rbf({c + 1})") for c in range(n_kernels)]
+    precision = rng.uniform(0.5, 2.0, size=(len(x), n_kernels))
+    site = rng.normal(size=(len(x), 3))
+    return ActiveRows(kernels, MultinomialProbit(), x, np.zeros(len(x), int), site, precision)
+
+
+def features(active: ActiveRows, X: np.ndarray) -> list[np.ndarray]:
+    """L^-1 k of every kernel, (d, n)."""
+    pairs = zip(active.kernels, active.factors(), strict=True)
+    return [np.linalg.solve(L, np.asarray(kernel(active.x, X))) for kernel, L in pairs]
+
+
+def regression(active: ActiveRows, X: np.ndarray, y: np.ndarray) -> PosteriorWeights:
+    """The maximum of -|y - w^T c|^2 / 2 - tr(c^T P c) / 2 s, for numbers y (n, 3)."""
+    coefficients, gain = [], []
+    of_kernels = zip(
+        features(active, X), active.penalties(active.factors()), active.columns(), strict=True
+    )
+    for w, P, columns in of_kernels:
+        B = P / SCALE + w @ w.T
+        coefficients.append(np.linalg.solve(B, w @ y[:, columns]))
+        gain.append(np.linalg.cholesky(B))
+    return PosteriorWeights(coefficients, gain, calibration=Calibration(prior_scale=SCALE))
+
+
+def past(active: ActiveRows, X: np.ndarray, y: np.ndarray, kept: np.ndarray) -> PastRows:
+    weights = regression(active, X, y)
+    return PastRows(active, weights, kept, numbers=kept - 100, curvature=1.0)
+
+
+@pytest.mark.parametrize("n_kernels", [1, 3])
+def test_of_a_quadratic_nothing_is_lost(n_kernels: int) -> None:
+    """With the same active rows, old sums and new rows give the maximum of all rows together."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(scale=2.0, size=(90, 2)), rng.normal(size=(90, 3))
+    active, old, new = active_rows(X[:12], n_kernels), slice(0, 60), slice(60, 90)
+    known = past(active, X[old], y[old], np.arange(12))
+    grams, forces = known.seen_by(active, active.factors())
+    together = regression(active, X, y).coefficients
+    penalties = active.penalties(active.factors())
+    for c, columns in enumerate(active.columns()):
+        w_old, w = features(active, X[old])[c], features(active, X[new])[c]
+        assert_allclose(grams[c], w_old @ w_old.T, atol=1e-9)
+        anchor = penalties[c] / SCALE + grams[c]
+        alone = np.linalg.solve(anchor, forces[c])
+        assert_allclose(alone, known.weights.coefficients[c], atol=1e-8)
+        both = np.linalg.solve(anchor + w @ w.T, forces[c] + w @ y[new][:, columns])
+        assert_allclose(both, together[c], atol=1e-8)
+
+
+def test_sums_of_the_rows_that_stay_are_those_of_their_own_features() -> None:
+    rng = np.random.default_rng(1)
+    X, y, kept = rng.normal(scale=2.0, size=(60, 2)), rng.normal(size=(60, 3)), np.array([1, 4, 7])
+    active = active_rows(X[:12])
+    fewer = active.take(kept)
+    (gram,), _ = past(active, X, y, kept).seen_by(fewer, fewer.factors())
+    (w,) = features(fewer, X)
+    assert_allclose(gram, w @ w.T, atol=1e-9)
+
+
+def test_fresh_rows_are_told_from_the_former_ones() -> None:
+    """Their kernel values at an old row are those that regression on the former sites gives."""
+    rng = np.random.default_rng(2)
+    X, y, kept = rng.normal(scale=2.0, size=(60, 2)), rng.normal(size=(60, 3)), np.array([0, 5])
+    active = active_rows(X[:12])
+    more = active_rows(np.concatenate([X[kept], X[50:53]]))
+    (gram,), _ = past(active, X, y, kept).seen_by(more, more.factors())
+    kernel, A = active.kernels[0], active.factors()[0] @ active.factors()[0].T
+    k = np.asarray(kernel(more.x, X))
+    k[2:] = np.asarray(kernel(more.x[2:], active.x)) @ np.linalg.solve(A, kernel(active.x, X))
+    w = np.linalg.solve(more.factors()[0], k)
+    assert_allclose(gram, w @ w.T, atol=1e-8)
+
+
+def test_the_active_rows_that_stay_give_the_stub_of_any_row() -> None:
+    rng = np.random.default_rng(4)
+    X, y, kept = rng.normal(scale=2.0, size=(60, 2)), rng.normal(size=(60, 3)), np.arange(2, 11)
+    active = active_rows(X[:12])
+    found = past(active, X, y, kept).active_set(4, np.float64)
+    assert [len(found), found.rows.tolist()] == [9, list(range(-98, -89))]
+    site, precision = found.sites(3)
+    stay = active.take(kept)
+    step = np.concatenate([each.step[0, : each.count] for each in found.included])
+    mean = features(stay, X)[0].T @ step
+    gain = np.linalg.solve(np.diag(1 / precision[:, 0]) + stay.kernels[0](stay.x, stay.x), site)
+    assert_allclose(mean, np.asarray(stay.kernels[0](X, stay.x)) @ gain, atol=1e-9)
+
+
+def test_an_update_ends_where_no_slope_is_left() -> None:
+    """The slope of new rows and of what stands for old ones, by dense products."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(500, 2))
+    y = np.digitize(X[:, 0] + 0.3 * rng.normal(size=500), [-0.5, 0.5])
+    exact = {"calibration": "none", "precision": "float64", "tolerance": 1e-19, "n_nodes": 24}
+    model = sparsegp.train(X[:300], y[:300], kernel="5*rbf(1)", n_active=25, **exact)
+    updated = sparsegp.update(model, X[300:], y[300:])
+    stayed = updated.rows[updated.rows < 300]
+    kept = np.array([model.rows.tolist().index(row) for row in stayed])
+    new, codes = model.scaling.apply(X[300:]), y[300:]
+    mean, zero = model.posterior.latent(new)[0], np.zeros((200, 1))
+    kappa = mean_curvature(model.likelihood, mean, codes)
+    assert 0.0 < kappa < 1.0
+    known = PastRows(model.active, model.weights, kept, stayed - 300, kappa)
+    (gram,), (force,) = known.seen_by(updated.active, updated.active.factors())
+    (P,), (w,) = updated.active.penalties(updated.active.factors()), features(updated.active, new)
+    c = updated.weights.coefficients[0]
+    p = updated.likelihood.gradient(w.T @ c, zero, codes)[1]
+    slope = w @ p + force - (P + kappa * gram) @ c
+    assert np.abs(slope).max() < 1e-4 * np.abs(w @ p).max()
+
+
+def test_curvature_of_two_classes() -> None:
+    """By differences of log Phi((m_1 - m_0) / sqrt 2), of which the trace has two."""
+    gap, step = np.array([-1.0, 0.3, 2.0]), 1e-4
+    mean, codes = np.stack([-gap / 2, gap / 2], axis=1), np.ones(3, int)
+    likelihood = MultinomialProbit(n_nodes=24)
+
+    def log_z(m: np.ndarray) -> np.ndarray:
+        return likelihood.log_z(m, np.zeros((3, 1)), codes)
+
+    across = np.array([-0.5, 0.5]) * step  # the gap by a step
+    bend = -(log_z(mean + across) - 2 * log_z(mean) + log_z(mean - across)) / step**2
+    assert_allclose(mean_curvature(likelihood, mean, codes), 2 * bend.mean(), rtol=1e-4)
