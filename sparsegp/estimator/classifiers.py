@@ -30,7 +30,7 @@ from sparsegp.types import Labels
 class Classifier(ClassifierMixin, GPEstimator):  # type: ignore[misc] # no types there
     """A classifier behind `fit` and `predict`."""
 
-    likelihood: str = TrainSettings.likelihood
+    likelihood: str | None = None
 
     _task: ClassVar[str] = "classification"
     _metric = staticmethod(accuracy_score)
@@ -39,7 +39,8 @@ class Classifier(ClassifierMixin, GPEstimator):  # type: ignore[misc] # no types
     @property
     def _likelihoods(self) -> tuple[str, ...]:
         """Names of the likelihoods that the parameters allow."""
-        return (str(self.likelihood).partition("(")[0].strip(),)
+        text = TrainSettings.likelihood if self.likelihood is None else str(self.likelihood)
+        return (text.partition("(")[0].strip(),)
 
     @property
     def _two_classes(self) -> bool:

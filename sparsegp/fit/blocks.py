@@ -372,6 +372,9 @@ def site_rule(settings: TrainSettings, n_classes: int) -> SiteRule:
             f"sites=moments of likelihood={settings.likelihood} differ from class to class, so "
             "each needs a kernel of its own; give kernel_per_class=True"
         )
+    if settings.kernel_per_class:  # raises where there are too many classes for moments
+        zero = np.zeros((1, likelihood.n_latent(n_classes)))
+        likelihood.log_z(zero, zero + 1.0, np.zeros(1, np.int64))
     if settings.learn == "evidence" and several and settings.strategy != "constant":
         raise SettingsError(
             f"strategy={settings.strategy} is for likelihoods of one latent value, got "

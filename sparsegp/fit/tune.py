@@ -388,7 +388,7 @@ def tunable(**named: Any) -> TrainSettings:
     Raises
     ------
     SettingsError
-        If they go beyond what trials are: the multinomial probit with one kernel, sites
+        If they go beyond what trials are: the softmax with one kernel, sites
         "variational", and no bound on stub entries.
     """
     method = named.pop("method", SPARSE)

@@ -16,8 +16,8 @@ from sparsegp.math.products import tall_times, thin_times
 from sparsegp.math.summation import snap
 from sparsegp.types import Booleans, Doubles, Floats
 
-FEW_TILES = 16
-"""Tiles worked on at a time, in whole groups: enough rows for the quadrature to be quick."""
+FEW_TILES = 4
+"""Tiles worked on at a time: few enough to stay in cache from one product to the next."""
 
 
 def gram(

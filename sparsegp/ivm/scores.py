@@ -1,13 +1,15 @@
 """Scores that are evaluated only where they can matter.
 
-With x = m / sqrt(1 + s), log Z(x) of the multinomial probit is concave and its Hessian no steeper
-than -I, so an evaluation (x0, log Z0, g0) at any earlier time bounds it at any later one:
+With x = m / sqrt(1 + t s), where t is the precision of the noise in the likelihood, log Z(x) is
+concave and its Hessian no steeper than -b I, so an evaluation (x0, log Z0, g0) at any earlier time
+bounds it at any later one:
 
-    log Z(x) >= log Z0 + g0.(x - x0) - |x - x0|^2 / 2  =  c + w.x - |x|^2 / 2
-    w = g0 + x0,      c = log Z0 - g0.x0 - |x0|^2 / 2
+    log Z(x) >= log Z0 + g0.(x - x0) - b |x - x0|^2 / 2  =  c + w.x - b |x|^2 / 2
+    w = g0 + b x0,    c = log Z0 - g0.x0 - b |x0|^2 / 2
 
-A row whose bound says that it cannot win needs no quadrature. (The Hessian: log Z is the log of a
-Gaussian measure of a shifted convex cone, -I plus the covariance of a truncated Gaussian.)
+A row whose bound says that it cannot win needs no evaluation. (For the multinomial probit b is
+one: log Z is the log of a Gaussian measure of a shifted convex cone, and its Hessian -I plus the
+covariance of a truncated Gaussian.)
 """
 
 from typing import Any, cast
@@ -29,12 +31,6 @@ SLACK = 2.0**-16
 def quantise(scores: Doubles) -> Doubles:
     """Return scores in whole units of `ROUNDING_UNIT`."""
     return np.asarray(np.rint(scores / ROUNDING_UNIT))
-
-
-def bounds(offset: Doubles, linear: Doubles, square: Doubles, variance: Doubles) -> Doubles:
-    """Return upper bounds of -log Z for c, w.m, |m|^2 and s."""
-    shrink = 1.0 / (1.0 + variance)
-    return np.asarray(SLACK - offset - linear * np.sqrt(shrink) + 0.5 * square * shrink)
 
 
 class Scores:
@@ -79,7 +75,17 @@ class Scores:
             return np.full(len(marginals.rows), np.inf)
         linear = np.einsum("nk,nk->n", marginals.mean, self.slope)
         square = np.einsum("nk,nk->n", marginals.mean, marginals.mean)
-        return marginals.weighted(bounds(self.offset, linear, square, marginals.variance[:, 0]))
+        return marginals.weighted(
+            self.bounds(self.offset, linear, square, marginals.variance[:, 0])
+        )
+
+    def bounds(
+        self, offset: Doubles, linear: Doubles, square: Doubles, variance: Doubles
+    ) -> Doubles:
+        """Return upper bounds of -log Z for c, w.m, |m|^2 and s."""
+        shrink = 1.0 / (1.0 + self.likelihood.noise_precision * variance)
+        half = 0.5 * self.likelihood.curvature_bound
+        return np.asarray(SLACK - offset - linear * np.sqrt(shrink) + half * square * shrink)
 
     def evaluate(self, index: Integers, marginals: Marginals) -> Doubles:
         """Return the exact scores of rows `index`, whose marginals are given, (len(index),)."""
@@ -87,10 +93,11 @@ class Scores:
             return self.frozen[index]
         if not self.lazy:
             return self.criterion.scores(self.rule, marginals)
-        x = marginals.mean / np.sqrt(1.0 + marginals.variance)
+        x = marginals.mean / np.sqrt(1.0 + self.likelihood.noise_precision * marginals.variance)
         log_z, gradient = self.likelihood.gradient(x, None, marginals.target)
-        self.slope[index] = gradient + x
-        self.offset[index] = log_z - np.einsum("nk,nk->n", gradient + 0.5 * x, x)
+        bent = self.likelihood.curvature_bound * x
+        self.slope[index] = gradient + bent
+        self.offset[index] = log_z - np.einsum("nk,nk->n", gradient + 0.5 * bent, x)
         return np.asarray(-marginals.weighted(log_z))
 
     def top(self, marginals: Marginals, open_: Booleans, count: int) -> tuple[Integers, Doubles]:

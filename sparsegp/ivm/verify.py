@@ -21,7 +21,7 @@ import numpy as np
 
 from sparsegp.ivm.criteria import Marginals
 from sparsegp.ivm.inclusions import Inclusions
-from sparsegp.ivm.scores import ROUNDING_UNIT, Scores, bounds, quantise
+from sparsegp.ivm.scores import ROUNDING_UNIT, Scores, quantise
 from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 
@@ -117,7 +117,7 @@ def _bounds(
     linear = _running(np.einsum("nk,nk->n", mean, slope), mu * (step @ slope.T))
     square = _running(np.einsum("nk,nk->n", mean, mean), mu * along)
     variance = _running(before.variance[:, 0], -np.square(mu))
-    return before.weighted(bounds(scores.offset[index], linear, square, variance))
+    return before.weighted(scores.bounds(scores.offset[index], linear, square, variance))
 
 
 def _running(start: Doubles, change: Doubles) -> Doubles:

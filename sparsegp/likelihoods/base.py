@@ -18,7 +18,7 @@ from sparsegp.errors import SettingsError, short
 from sparsegp.math.gaussian_quadrature import line_moments, product_moments
 from sparsegp.math.quadrature import log_sum_exp
 from sparsegp.registry import Registry, call_text
-from sparsegp.types import Doubles, Integers
+from sparsegp.types import Doubles, Floats, Integers
 
 DIFFERENCE = 1e-5
 """Step of the default `parameter_gradient`."""
@@ -57,6 +57,14 @@ class Likelihood(ABC):
     """Whether log p(y|u) is concave in u, so that no site has a negative precision."""
     numeric: ClassVar[bool] = False
     """Whether labels are numbers; otherwise they are class codes 0..K-1."""
+    curvature_bound: ClassVar[float] = 0.0
+    """So many times the identity is no less than -d2 log p(y|u) / du du'; 0 if there is no such
+    bound. What has one has variational sites, and a posterior of all data."""
+    metric_curvature: ClassVar[float] = 1.0
+    """What to take for it in the metric of an ascent, which need not be a bound."""
+    noise_precision: ClassVar[float] = 1.0
+    """Of noise that is part of the likelihood: where it is `bounded`, log Z of means m and a
+    variance s that all latent values share is that of m / sqrt(1 + noise_precision s) without."""
     curvature_form: ClassVar[str] = ""
     """In which form of dense/precisions.py there is a `curvature`; empty if there is none."""
 
@@ -95,6 +103,23 @@ class Likelihood(ABC):
     def bounded(self) -> bool:
         """Whether scores have the upper bounds that lazy selection needs."""
         return False
+
+    def density_gradient(self, latent: Doubles, target: Any) -> Doubles:
+        """Return d log p(y|u) / du, (n, R); only where there is a `curvature_bound`."""
+        raise NotImplementedError
+
+    def gradient(
+        self, mean: Doubles, variance: Doubles | None, target: Any
+    ) -> tuple[Doubles, Doubles]:
+        """Return log Z (n,) and its gradient in the means (n, R); without variance, of log p."""
+        if variance is None:
+            return self.log_density(mean, target), self.density_gradient(mean, target)
+        found = self.moments(mean, variance, target)
+        return found.log_z, found.slope
+
+    def mean_gradient(self, mean: Floats, target: Any) -> tuple[Doubles, Floats]:
+        """Return log p(y|u) (n,) and its gradient (n, R), as quickly as can be for many rows."""
+        return self.gradient(mean.astype(np.float64), None, target)
 
     def n_latent(self, n_classes: int) -> int:
         """Return the number R of latent values that a row has."""

@@ -64,7 +64,7 @@ class Binary(Likelihood):
         """Return log p(y|u); see `Likelihood`."""
         return self._log_link(sign(target) * (latent[..., 0] + self.bias))
 
-    def density_gradient(self, latent: Doubles, target: Integers) -> Doubles:
+    def density_gradient(self, latent: Doubles, target: Any) -> Doubles:
         """Return d log p(y|u) / du, (n, 1)."""
         y = sign(target)[:, np.newaxis]
         return y * self._link_derivatives(y * (latent + self.bias))[0]

@@ -9,6 +9,7 @@ about zero, as wide as the Gaussian allows elsewhere. So the number of nodes har
 
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import expit, log_expit
@@ -36,6 +37,9 @@ CHUNK = 512
 @dataclass(frozen=True)
 class Logistic(Binary, name="logistic"):
     """p(y|u) = 1 / (1 + exp(-y (u + beta))), y = -1 or +1; log Z is right to 1e-9."""
+
+    curvature_bound: ClassVar[float] = 0.25
+    metric_curvature: ClassVar[float] = 0.25
 
     def _log_link(self, margin: Doubles) -> Doubles:
         return np.asarray(log_expit(margin))

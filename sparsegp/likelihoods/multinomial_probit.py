@@ -60,6 +60,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         If there are fewer than two nodes, too many, or a bias is not finite.
     """
 
+    curvature_bound: ClassVar[float] = 1.0
     curvature_form: ClassVar[str] = "full"
 
     n_nodes: int = 12

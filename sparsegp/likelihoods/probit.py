@@ -1,7 +1,7 @@
 """Probit: of two classes the second has probability Phi(u + beta) (SLH appendix B.1)."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ SERIES = (0.0, -1.0, 6.0, -50.0, 518.0, -6354.0)
 @dataclass(frozen=True)
 class Probit(Binary, name="probit"):
     """p(y|u) = Phi(y (u + beta)), y = -1 or +1; all expectations have closed forms."""
+
+    curvature_bound: ClassVar[float] = 1.0
 
     def _log_link(self, margin: Doubles) -> Doubles:
         return log_cdf(margin)

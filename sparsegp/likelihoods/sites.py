@@ -64,15 +64,17 @@ RULES: Registry[Rule] = Registry("site rule")
 
 @RULES.register("variational")
 def variational(likelihood: Any, mean: Doubles, variance: Doubles, target: Any) -> Sites:
-    """Return the sites N(h + p, 1) of the variational posterior (GR eq. 4.3 and 4.4).
+    """Return the sites N(h + p / b, 1 / b) by the bound b on the curvature of log p(y|u).
 
-    The auxiliary variables of the multinomial probit have unit precision; p is the gradient of
-    log Z without latent variance.
+    p is its gradient at the means h. Of all Gaussians that touch the term at h from below, this is
+    the widest (Böhning & Lindsay 1988). For the multinomial probit b is one, the precision of its
+    auxiliary variables, and so it is the variational posterior of GR eq. 4.3 and 4.4.
     """
-    p = likelihood.gradient(mean, None, target)[1]
+    bound = likelihood.curvature_bound
+    shift = likelihood.gradient(mean, None, target)[1] / bound
     with np.errstate(invalid="ignore"):  # a variance lost by rounding is reported by its caller
-        length = np.sqrt(1.0 + variance)
-    return Sites(mean + p, np.ones_like(variance), length, p / length)
+        length = np.sqrt(1.0 / bound + variance)
+    return Sites(mean + shift, np.full_like(variance, bound), length, shift / length)
 
 
 @RULES.register("moments")
@@ -119,10 +121,10 @@ class SiteRule:
 
     def __post_init__(self) -> None:
         RULES[self.name]  # raises for an unknown name
-        if self.name == "variational" and not isinstance(self.likelihood, MultinomialProbit):
+        if self.name == "variational" and not self.likelihood.curvature_bound:
             raise SettingsError(
-                f"sites=variational are those of the multinomial probit, got likelihood="
-                f"{self.likelihood.name}; use sites=moments"
+                "sites=variational need a bound on the curvature, which likelihood="
+                f"{self.likelihood.name} has not; use sites=moments"
             )
 
     def sites(

@@ -45,7 +45,8 @@ class Ascent:
 
     def __post_init__(self) -> None:
         shapes = [each.shape for each in (self.gradient, *self.steps, *self.changes)]
-        if {*shapes} != {self.point.shape} or len(self.gains) != len(self.steps):
+        counts = {len(each) for each in (self.steps, self.changes, self.gains)}
+        if {*shapes} != {self.point.shape} or len(counts) > 1:
             raise ValueError("steps, their changes and gains must fit the point")
 
     @classmethod

@@ -6,9 +6,10 @@ and a latent function of the span is m = M^T c. Its prior penalty is c^T P c / 2
     P = L^-1 C L^-T = I - L^-1 L^-T
 
 so the coefficients maximise the concave  sum_n log Z_n(M^T c) - tr(c^T P c) / 2, whose gradient is
-M p - P c. No inverse of C is needed, and no matrix besides the stub. Since -d2 log Z <= I,
+M p - P c. No inverse of C is needed, and no matrix besides the stub. Since -d2 log Z <= b I, where
+b is one for the multinomial probit and 1/2 for the softmax, with I / b + C = L L^T and P by b,
 
-    B = P + M M^T
+    B = P + b M M^T
 
 bounds the curvature: c <- c + B^-1 (M p - P c) is the variational iteration of GR eq. 4.6 in the
 span, and with all rows active its fixed point is that of eq. 4.6 itself. Here B is the metric of a
@@ -16,15 +17,17 @@ quasi-Newton ascent (math/lbfgs.py), which needs a quarter of the rounds or fewe
 s times as large makes it P / s, for the same span.
 
 With weights w_n of the rows the sum is that of w_n log Z_n, with p of row n times w_n, and
-M W M^T bounds its curvature. The sites of the active rows have precisions w, so that
-W_u^-1 + C = L L^T and P = I - L^-1 W_u^-1 L^-T.
+b M W M^T bounds its curvature. The sites of the active rows have precisions b w, so that
+(b W_u)^-1 + C = L L^T and P = I - L^-1 (b W_u)^-1 L^-T.
 
 The variance is that of the variational posterior, s (k** - k_*u C^-1 k_u*) + w^T B^-1 w; what is
 taken off s k** there is |W k_u*|^2 with a triangle W (posterior/predict.py). As it
 stands it makes probabilities far too soft. From validation rows are learnt: the scale s,
 the number of rounds (posterior/early_stopping.py), a weight for the variance and a temperature for
-the means. Then these rows join, and the ascent is made once more with all. Where rows are too few
-for that the scale alone is learnt (posterior/folds.py), and the variance is left out.
+the means. Then these rows join: the ascent goes on from the best point, with all rows, for the
+objective less g.c, where g is the gradient that was left there. That point is the maximum without
+the validation rows, so it is they alone that move it. Where rows are too few for all this the scale
+alone is learnt (posterior/folds.py), and the variance is left out.
 """
 
 import functools
@@ -34,6 +37,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsegp.likelihoods import Likelihood
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.quantiles import Quantiles
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
@@ -48,6 +52,8 @@ from sparsegp.types import Doubles
 logger = logging.getLogger(__name__)
 
 MAX_ROUNDS = 500
+JOINED_ROUNDS = 8
+"""Of the ascent after the validation rows have joined, at most."""
 MEAN_ONLY = Calibration(temperature=1.0, variance_weight=0.0)
 """Without calibration the latent variance is left out: all of it is far too much."""
 PRIOR = np.log([1.0, 0.01]), np.array([0.1, 2.0])
@@ -68,10 +74,10 @@ def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
         state.plan = _learn(problem, rows, state) if rows.calibrate else first_plan(rows)
     plan = state.plan
     problem.set_scale(plan.calibration.prior_scale)
-    ascent = _climb(problem, rows, state, plan.rounds)
+    ascent = _climb(problem, rows, state)
     report = {
         "objective": ascent.value,
-        "rounds": state.rounds,
+        "rounds": state.rounds + (state.search.best.rounds if state.search.best else 0),
         "jitter_of_metric": problem.metric_jitter,
         **asdict(plan.calibration),
         "validation_nlpp": plan.validation_nlpp,
@@ -88,8 +94,6 @@ class Plan:
     Attributes
     ----------
     calibration : Calibration
-    rounds : int
-        At which it stops, at the latest.
     validation_nlpp : dict
         Mean negative log predictive probability of the validation rows, for each prior scale.
     scores : Quantiles, optional
@@ -97,7 +101,6 @@ class Plan:
     """
 
     calibration: Calibration = MEAN_ONLY
-    rounds: int = MAX_ROUNDS
     validation_nlpp: dict[str, float] = field(default_factory=dict)
     scores: Quantiles | None = None
 
@@ -132,7 +135,8 @@ class Ascents:
     def require(self, shape: tuple[int, ...]) -> None:
         """Raise a `StoreError` if a point is not one of coefficients of this shape."""
         search = self.search
-        for each in (search.best, search.halfway, search.ascent, search.leader, self.ascent):
+        peaks = [each.ascent for each in (search.best, search.leader) if each is not None]
+        for each in (*peaks, search.halfway, search.ascent, self.ascent):
             if each is not None:
                 require_shapes({"point": each.point}, {"point": shape})
 
@@ -173,20 +177,26 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
         gain = ascent.step(problem.value_and_gradient, problem.solve, problem.resolution)
         if len(problem.validation) == 0:
             return first_plan(rows)
-        search.note(problem.validation, ascent.point, gain > small)
+        search.note(problem.validation, ascent, gain > small)
         report(-float(problem.validation.mean()))
     best = search.best
     assert best is not None  # over
     problem.set_scale(best.scale)
-    calibration, scores = calibrate(problem, best.point, best.scale)
+    calibration, scores = calibrate(problem, best.ascent.point, best.scale)
     tried = {f"{scale_of(step):.4g}": nlpp for step, nlpp in search.tried}
-    return Plan(calibration, best.rounds, tried, scores)
+    return Plan(calibration, tried, scores)
 
 
-def _climb(problem: Problem, rows: Rows, state: Ascents, most: int) -> Ascent:
-    """Ascend with all rows, at most so many rounds in all."""
-    problem.joined, small = True, rows.tolerance * rows.total
-    if state.ascent is None:
+def _climb(problem: Problem, rows: Rows, state: Ascents) -> Ascent:
+    """Ascend with all rows: from zero, or from where the validation rows join."""
+    problem.joined, small, most = True, rows.tolerance * rows.total, MAX_ROUNDS
+    best = state.search.best
+    if best is not None:
+        problem.tilt, most = best.ascent.gradient, JOINED_ROUNDS
+    if state.ascent is None and best is not None:
+        value, gradient = problem.value_and_gradient(best.ascent.point)
+        state.ascent = replace(best.ascent, value=value, gradient=gradient)
+    elif state.ascent is None:
         state.ascent = problem.begin()
     ascent, gain = state.ascent, np.inf
     while not state.over and state.rounds < most:
@@ -223,7 +233,7 @@ def calibrate(problem: Problem, c: Doubles, scale: float) -> tuple[Calibration, 
 
 
 def log_z_and_slopes(
-    likelihood: Any,
+    likelihood: Likelihood,
     mean: Doubles,
     variance: Doubles,
     target: Any,
@@ -237,12 +247,13 @@ def log_z_and_slopes(
     of means and standard deviation matters.
     """
     widened = weight * variance
-    if variance.shape[1] > 1:
+    if variance.shape[1] == mean.shape[1]:
         moments = likelihood.moments(mean / temperature, widened, target)
         along = of_rows * (moments.slope * mean).sum(axis=1) / temperature
         bend = moments.slope**2 - moments.curvature
         spread = 0.5 * of_rows * (widened * bend).sum(axis=1)
         return of_rows * moments.log_z, np.array([-along.sum(), spread.sum()])
+    widened = likelihood.noise_precision * widened
     ratio = (mean / (temperature * np.sqrt(1.0 + widened))).astype(np.float32)
     log_z, slope = likelihood.mean_gradient(ratio, target)
     along = of_rows * (slope * ratio).sum(axis=1, dtype=np.float64)

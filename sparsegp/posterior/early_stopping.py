@@ -24,9 +24,9 @@ STEP = np.sqrt(10.0)
 """Factor from one prior scale to the next."""
 FARTHEST = 6
 """Steps from the kernel's own scale, up or down."""
-PATIENCE = 2
+PATIENCE = 3
 """Rounds without a smaller nlpp after which an ascent ends."""
-SURE = 2.0
+SURE = 1.0
 """Standard errors by which a round must be better than an earlier one: new rows are seldom quite
 like validation rows, and fewer rounds rely less on either."""
 LEAD = 0.01
@@ -61,13 +61,14 @@ class Peak:
     rounds : int
     log_z : Doubles (a,)
         Log predictive probabilities of the validation rows.
-    point : Doubles (C, d, R)
+    ascent : Ascent
+        As it was then.
     """
 
     step: int
     rounds: int
     log_z: Doubles
-    point: Doubles
+    ascent: Ascent
 
     @property
     def scale(self) -> float:
@@ -161,20 +162,20 @@ class Search:
             self.ascent = carry(self.halfway, self.best.scale)
         return self.ascent
 
-    def note(self, log_z: Doubles, point: Doubles, rising: bool) -> None:
+    def note(self, log_z: Doubles, ascent: Ascent, rising: bool) -> None:
         """Count a round; end the ascent if it is time to, and go on with the next.
 
         Parameters
         ----------
         log_z : Doubles (a,)
             Log predictive probabilities of the validation rows, where the round ended.
-        point : Doubles (C, d, R)
+        ascent : Ascent
             Where that is.
         rising : bool
             Whether the ascent has not converged yet.
         """
         self.rounds += 1
-        peak, leader = Peak(self.step, self.rounds, log_z, point), self.leader
+        peak, leader = Peak(self.step, self.rounds, log_z, ascent.back(0)), self.leader
         if leader is None or peak.is_better_than(leader, 0.0 if self.alone else SURE):
             self.leader = leader = peak
         self.waited = 0 if peak.nlpp < self.least else self.waited + 1

@@ -25,11 +25,13 @@ import numpy as np
 from sparsegp.math.linalg import solve_lower
 from sparsegp.math.quantiles import Quantiles
 from sparsegp.posterior.base import ActiveRows, Rows
-from sparsegp.posterior.early_stopping import FARTHEST, PATIENCE, scale_of
+from sparsegp.posterior.early_stopping import FARTHEST, scale_of
 from sparsegp.posterior.limits import conformal_scores
 from sparsegp.posterior.objective import Problem
 from sparsegp.types import Doubles
 
+PATIENCE = 2
+"""Scales without a smaller loss after which no larger one is tried."""
 MAX_ROUNDS = 200
 """Of the ascent at one scale."""
 

@@ -37,11 +37,14 @@ class Problem:
         evaluated, times their weights over the mean of these.
     metric_jitter : float
         What was added to the diagonal of B, relative to its mean, at most.
+    tilt : Doubles (C, d, R), optional
+        Its product with the coefficients is taken off the objective.
     """
 
     def __init__(self, active: ActiveRows, rows: Rows, joined: bool = False) -> None:
         self.active, self.rows, self.joined = active, rows, joined
         self.validation, self.metric_jitter = np.empty(0), 0.0
+        self.tilt: Doubles | None = None
         x = np.asarray(active.x, dtype=np.float64)
         largest = max(float(kernel.diag(x).max()) for kernel in active.kernels)
         self.quanta = {
@@ -72,7 +75,7 @@ class Problem:
         self.penalty = [P / scale + Q for P, Q in zip(self.whole, self.anchor, strict=True)]
         for whole, gram in zip(self.whole, self.gram, strict=True):
             factor, jitter = jittered_cholesky(
-                whole / scale + gram,
+                whole / scale + self.active.likelihood.metric_curvature * gram,
                 "the metric of the all-data posterior",
                 least=float(np.finfo(self.rows.precision).eps),
             )
@@ -110,6 +113,8 @@ class Problem:
         """Return the objective and its gradient at coefficients (C, d, R)."""
         value, gradient = self.fit(c)
         pull = np.stack([p @ part for p, part in zip(self.penalty, c, strict=True)])
+        if self.tilt is not None:
+            gradient, value = gradient - self.tilt, value - float(np.vdot(c, self.tilt))
         value += float(np.vdot(c, self.force - 0.5 * pull))
         return value, gradient + self.force - pull
 

@@ -1,7 +1,8 @@
 r"""Rows that are gone, as far as the posterior that they have shaped remembers them.
 
-It keeps its coefficients c and, of G = M W M^T over these rows, B = P / s + G. Where c is the
-maximum, the slope of their log likelihoods is P c / s, so that to second order they are
+It keeps its coefficients c and, of G = M W M^T over these rows, B = P / s + G times the curvature
+of its metric. Where c is the maximum, the slope of their log likelihoods is P c / s, so that to
+second order they are
 
     -kappa tr((a - c)^T G (a - c)) / 2 + tr(c^T P a) / s      plus a constant
 
@@ -93,7 +94,7 @@ class PastRows:
         assert gain is not None  # of all data
         triples = zip(factors, self.active.penalties(factors), gain, strict=True)
         for (L, P, L_B), c in zip(triples, self.weights.coefficients, strict=True):
-            G = L_B @ L_B.T - P / scale
+            G = (L_B @ L_B.T - P / scale) / self.active.likelihood.metric_curvature
             found.append((L, G, self.curvature * (G @ c) + P @ c / scale))
         return found
 
@@ -129,9 +130,11 @@ def mean_curvature(likelihood: Any, mean: Doubles, target: Integers) -> float:
 
     Parameters
     ----------
-    likelihood : MultinomialProbit
+    likelihood : MultinomialProbit or Softmax
     mean : Doubles (n, K)
     target : Integers (n,)
     """
-    each = np.trace(likelihood.curvature(mean, target), axis1=1, axis2=2)
-    return float(each.mean() / (mean.shape[1] - 1))
+    found = likelihood.curvature(mean, target)
+    if likelihood.curvature_form == "simplex":  # diag(p) - p p'
+        return float((1.0 - np.square(found).sum(axis=1)).mean() / (mean.shape[1] - 1))
+    return float(np.trace(found, axis1=1, axis2=2).mean() / (mean.shape[1] - 1))

@@ -4,7 +4,6 @@ Both are Gaussian process regression on the site means (GR section 4.5): coeffic
 """
 
 import logging
-from typing import Any, cast
 
 import numpy as np
 
@@ -43,7 +42,8 @@ def regression(active: ActiveRows, site: Doubles) -> PosteriorWeights:
 def active_only(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     """Return the sites iterated to convergence on the active rows (GR eq. 4.6).
 
-    m <- C (Pi^-1 + C)^-1 (m + p(m)), Pi the weights of the rows, with Nesterov's momentum, which is
+    m <- C (Pi^-1 + C)^-1 (m + p(m) / b), Pi the weights of the rows times b, the bound on the
+    curvature, with Nesterov's momentum, which is
     dropped whenever it points against the last step; stops when no mean moves by more than
     `TOLERANCE` times the largest.
     """
@@ -53,9 +53,10 @@ def active_only(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     smoothers = [_smoother(kernel, x, precision) for kernel, precision in pairs]
     mean = np.zeros_like(active.site)
     extrapolated, momentum = mean, 0
-    site, likelihood = active.site, cast("Any", active.likelihood)
+    site, likelihood = active.site, active.likelihood
+    bound = likelihood.curvature_bound
     for round_ in range(MAX_ROUNDS):
-        site = extrapolated + likelihood.gradient(extrapolated, None, active.target)[1]
+        site = extrapolated + likelihood.gradient(extrapolated, None, active.target)[1] / bound
         new = np.concatenate(
             [s @ site[:, k] for s, k in zip(smoothers, active.columns(), strict=True)], axis=1
         )
@@ -64,7 +65,7 @@ def active_only(active: ActiveRows, rows: Rows) -> PosteriorWeights:
         mean, extrapolated = new, new + momentum / (momentum + 3.0) * step
         if np.abs(step).max() <= TOLERANCE * max(1.0, np.abs(new).max()):
             logger.info("posterior active: converged after %d rounds", round_ + 1)
-            site = mean + likelihood.gradient(mean, None, active.target)[1]
+            site = mean + likelihood.gradient(mean, None, active.target)[1] / bound
             return regression(active, site)
     logger.warning(
         "posterior active: stopped after %d rounds; means still move by %.1e",

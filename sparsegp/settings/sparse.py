@@ -23,8 +23,11 @@ DEFAULT_PANEL = 16
 LEAST_VALIDATION, ENOUGH_VALIDATION, MOST_VALIDATION = 30, 1500, 4000
 """Validation rows: fewer tell nothing, enough for a small table, and at most."""
 
+OF_THE_PAPER = "multinomial_probit"
+"""The likelihood that `TrainSettings.given` chooses where the softmax has no advantage: what is
+asked for is a method of Girolami & Rogers, or needs its moments for many classes."""
 GENERAL = {"sites": "moments", "criterion": "information", "posterior": "adf", "kernel": "10*rbf"}
-"""Settings that `TrainSettings.given` chooses for other likelihoods than the multinomial probit."""
+"""Settings that `TrainSettings.given` chooses for other likelihoods than these two."""
 
 
 @documented
@@ -65,15 +68,15 @@ class TrainSettings(Settings):
         choices="sparsegp.posterior:POSTERIORS",
     )
     likelihood: str = setting(
-        "multinomial_probit",
-        "multinomial_probit, or, with sites=moments: probit or logistic (two classes), "
-        "ordered_probit, softmax, gaussian (regression). Parameters may follow, such as "
-        "'probit(-1.5)'.",
+        "softmax",
+        "softmax, probit or logistic (two classes), multinomial_probit, or, with sites=moments, "
+        "ordered_probit or gaussian (regression). Parameters may follow, such as 'probit(-1.5)'.",
+        unset="softmax for posterior=all with one kernel, else multinomial_probit",
     )
     sites: str = setting(
         "variational",
         "How the likelihood of an active row is approximated by a Gaussian, its site: variational, "
-        "for the multinomial probit, or moments (moment matching).",
+        "by a bound on its curvature, or moments (moment matching).",
         choices="sparsegp.likelihoods.sites:RULES",
     )
     active_per_class: bool = setting(
@@ -167,7 +170,7 @@ class TrainSettings(Settings):
     )
     n_nodes: int = setting(
         12,
-        "Quadrature nodes; more than some dozens make no difference.",
+        "Quadrature nodes of multinomial_probit; more than some dozens make no difference.",
         least=2,
         most=500,  # the weights of more Gauss-Hermite nodes do not fit double precision
     )
@@ -245,7 +248,6 @@ class TrainSettings(Settings):
 
     def _conflicts_of_sites(self) -> Iterator[str]:
         from sparsegp.ivm.criteria import CRITERIA
-        from sparsegp.likelihoods import MultinomialProbit
 
         likelihood, criterion = self.wanted_likelihood, CRITERIA[self.criterion]
         if self.sites == "moments":
@@ -260,10 +262,10 @@ class TrainSettings(Settings):
                     "sites=moments"
                 )
         else:
-            if likelihood.family is not MultinomialProbit:
+            if not likelihood.family.curvature_bound:
                 yield (
-                    "sites=variational are those of likelihood=multinomial_probit, got "
-                    f"{self.likelihood}; use sites=moments"
+                    "sites=variational need a bound on the curvature, which likelihood="
+                    f"{self.likelihood} has not; use sites=moments"
                 )
             if likelihood.given is not None:
                 yield (
@@ -406,5 +408,8 @@ class TrainSettings(Settings):
             named = {**({"likelihood": "gaussian"} if given else more), **named}
         if named.get("active_per_class"):
             named = {"sites": "moments", "kernel_per_class": True, **named}
-        usual = named.get("likelihood", cls.likelihood) == cls.likelihood
-        return {**({} if usual and named.get("sites") != "moments" else GENERAL), **named}
+        moments, posterior = named.get("sites") == "moments", named.get("posterior", cls.posterior)
+        if moments or posterior != cls.posterior or named.get("kernel_per_class"):
+            named = {"likelihood": OF_THE_PAPER, **named}
+        usual = named.get("likelihood", cls.likelihood) in {cls.likelihood, OF_THE_PAPER}
+        return {**({} if usual and not moments else GENERAL), **named}

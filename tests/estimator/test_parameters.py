@@ -84,9 +84,12 @@ def test_predicts_what_the_model_of_train_predicts(iris, n_classes, given, setti
         np.testing.assert_array_equal(mine, its)
 
 
-@pytest.mark.parametrize("given", [{"likelihood": "softmax"}, {"sites": "moments"}])
+@pytest.mark.parametrize(
+    "given", [{"likelihood": "softmax", "sites": "moments"}, {"sites": "moments"}]
+)
 def test_each_class_has_a_kernel_where_its_likelihood_needs_it(iris, given):
-    estimator = SparseGPClassifier(n_active=30, settings={"n_nodes": 5}, **given).fit(*iris)
+    given = {"sites": "moments", "settings": {"n_nodes": 5}, **given}
+    estimator = SparseGPClassifier(n_active=30, **given).fit(*iris)
     assert len(estimator.kernel_) == 3
     with pytest.raises(SettingsError, match="each needs a kernel of its own"):
         estimator.set_params(kernel_per_class=False).fit(*iris)

@@ -275,7 +275,7 @@ def test_it_declines_where_nothing_would_come_of_it(
 
 @pytest.mark.parametrize("given", [{"likelihood": "probit"}, {"task": "regression"}])
 def test_auto_is_for_one_likelihood(given: dict[str, Any], data: Arrays) -> None:
-    with pytest.raises(SettingsError, match="chosen by held-out rows for likelihood=multinomial"):
+    with pytest.raises(SettingsError, match="chosen by held-out rows for likelihood=softmax"):
         sparsegp.train(*data, kernel="auto", **given)
 
 

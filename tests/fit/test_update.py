@@ -79,7 +79,7 @@ def test_without_the_old_rows(model: sparsegp.Model) -> None:
     same, other = sample(3, 300), sample(4, 1000)
     updated = sparsegp.update(model, *same)
     beside = sparsegp.update(model, *same, old=OLD)
-    assert nlpp(updated, other) < 1.03 * nlpp(beside, other)
+    assert nlpp(updated, other) < 1.06 * nlpp(beside, other)
     assert len(set(updated.rows.tolist())) == 60
     stayed = updated.rows[updated.rows < len(OLD[1])]
     assert np.isin(stayed, model.rows).all()

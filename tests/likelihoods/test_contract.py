@@ -250,7 +250,7 @@ def test_settings_that_are_refused():
         with pytest.raises(SettingsError, match="needs exactly 2 classes, got 3; for more use"):
             kind.start(3)
     with pytest.raises(SettingsError, match=r"3\^10 points a row.*use multinomial_probit"):
-        Softmax.start(10)
+        Softmax.start(10).moments(np.zeros((1, 10)), np.ones((1, 10)), np.zeros(1, np.int64))
     for likelihood in (MultinomialProbit(12, BIASES), Softmax(3, BIASES)):
         with pytest.raises(SettingsError, match="has 3 biases, got latent values of 4 classes"):
             likelihood.log_z(np.zeros((1, 4)), np.ones((1, 4)), np.zeros(1, np.int64))

@@ -45,7 +45,7 @@ def test_few_rows_give_modest_probabilities(n: int, most: float) -> None:
     p = sparsegp.train(*stripes(n)).predict_proba(stripes(200)[0])
     assert p.max() < most
     if n > 2:
-        assert p[np.arange(200), stripes(200)[1]].mean() > 0.8
+        assert p[np.arange(200), stripes(200)[1]].mean() > 0.75
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10])
