@@ -37,4 +37,5 @@ html_theme = "furo"
 html_title = f"sparsegp {version}"
 html_static_path = ["_static"]
 html_css_files = ["tables.css"]
+html_show_copyright = False
 html_show_sourcelink = False
