@@ -22,11 +22,13 @@ from sparsegp.ivm.criteria import CRITERIA
 from sparsegp.ivm.greedy import MANY_ROWS
 from sparsegp.ivm.pairs import PANEL
 from sparsegp.ivm.rows import GROUP, NARROW
+from sparsegp.learning.search import GROWN, MOST_ACTIVE, MOST_HELD_OUT
+from sparsegp.learning.search import MOST_ROWS as TRIAL_ROWS
 from sparsegp.math.products import TILE
 from sparsegp.runtime import Runtime
 from sparsegp.runtime.inputs import pack_inputs
 from sparsegp.runtime.threads import ThreadRuntime, usable_cpus
-from sparsegp.settings import DenseSettings, TrainSettings
+from sparsegp.settings import AUTO, DenseSettings, TrainSettings
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +41,8 @@ SURE = 0.6
 """Share of an estimate that is taken for sure: what lacks less is warned of, not refused."""
 SMALL = 1 << 28
 """Bytes that every run may take."""
+DRAWN_ROWS = 10_000
+"""That a rule of scaling looks at."""
 COPIES = 3
 """Of a block on its way to a worker: as an array, pickled, in buffers."""
 MOST_WORKERS, MOST_ROWS = 4096, 1 << 20
@@ -206,8 +210,12 @@ def _sparse(shape: Shape, settings: TrainSettings) -> dict[str, Any]:
     finishing = max(driver[name] for name in ("checkpoint", "posterior", "thinning"))
     if not shape.n_workers:  # rows and driver work by turns
         held, finishing = held + rows, max(working, finishing)
-    driver_bytes = int(MARGIN * (PROCESS + held + finishing))
-    worker_bytes = int(MARGIN * (PROCESS + rows + working)) if shape.n_workers else 0
+    trial = driver["search"]  # before there are blocks
+    searching = driver["source"] + trial * min(shape.n_threads, 2)
+    if shape.n_workers:
+        searching = bool(trial) * (driver["source"] + driver["reading"] + _sample_bytes(shape))
+    driver_bytes = int(MARGIN * (PROCESS + max(held + finishing, searching)))
+    worker_bytes = int(MARGIN * (PROCESS + max(rows + working, trial))) if shape.n_workers else 0
     return {
         "held_out": shape.n_test,
         "n_active": shape.n_active,
@@ -270,8 +278,24 @@ def _blocks_and_driver(shape: Shape, layout: _Layout) -> tuple[dict[str, int], d
         "checkpoint": kernels * square + 2 * d * a_row,
         "posterior": (kernels + 3 + own) * square + 2 * DOUBLE * d * p,
         "thinning": 7 * DOUBLE * n * (settings.stub_entries is not None),
+        "search": _trial_bytes(shape, settings) if settings.kernel == AUTO else 0,
     }
     return blocks, driver
+
+
+def _trial_bytes(shape: Shape, settings: TrainSettings) -> int:
+    """Return bytes of the largest trial of a search, with its sample (fit/trial.py)."""
+    rows = min(shape.n, TRIAL_ROWS + MOST_HELD_OUT)
+    most = GROWN[-2] if settings.n_active is None else settings.n_active
+    d, item = min(most, MOST_ACTIVE, rows), settings.dtype.itemsize
+    inputs = shape.p * rows * (2 * shape.itemsize + DOUBLE + 2 * item)
+    return inputs + item * d * rows + 6 * DOUBLE * d**2
+
+
+def _sample_bytes(shape: Shape) -> int:
+    """Return bytes of the sample of a search on its way to workers, and of a rule of scaling."""
+    rows = min(shape.n, TRIAL_ROWS + MOST_HELD_OUT)
+    return shape.p * ((COPIES + 2) * rows * shape.itemsize + 2 * DOUBLE * min(shape.n, DRAWN_ROWS))
 
 
 def _work(shape: Shape, layout: _Layout) -> dict[str, float]:

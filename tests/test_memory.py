@@ -85,7 +85,7 @@ def test_no_process_takes_more_than_its_estimate(name: str, runtime: str, tmp_pa
     script = tmp_path / "peaks.py"
     script.write_text(PEAKS)
     settings = TrainSettings.given(**named)
-    named = {**named, "kernel": settings.kernel}  # without a search
+    named = {**named, "kernel": settings.kernel}  # with a search, where that is usual
     command = [sys.executable, script, tmp_path / "rows.zarr", runtime, json.dumps(named)]
     done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, check=True)
     driver, *workers = json.loads(done.stdout.splitlines()[-1])

@@ -36,8 +36,8 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     """Estimate what training on DATA will take: time, memory of each process, checkpoints.
 
     The time is rough: products of matrices are tried for a moment on one thread of this machine.
-    It is that of the last fit, and so is the memory: where no kernel is given, the search for one
-    takes about three times as long before it.
+    It is that of the last fit: where no kernel is given, the search for one takes once to three
+    times as long before it.
 
     The options are those of `train`. With --workers, memory is that of processes on this machine.
     With --cluster, the file says how many workers there are; nothing is started.
@@ -158,7 +158,7 @@ def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         need = found["driver_bytes"]
     time_of = " for one factorisation" if "flops" in found else ""
     if found["searches"]:
-        time_of = " besides about three times that for the search for a kernel"
+        time_of = " besides once to three times that for the search for a kernel"
     yield "time", f"about {found['seconds']:.2g} s{time_of}, roughly, on such processors as here"
     free = f"the {size(found['available_bytes'])} that are free on this machine"
     no = f"no: {size(need)} exceed {free}; {would_fit or 'not even one active row'} would fit"

@@ -14,19 +14,19 @@ import numpy as np
 from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Scaling
 from sparsegp.errors import DataError, NumericalError, SettingsError
-from sparsegp.fit.metric import unscaled
+from sparsegp.fit.metric import ACTIVE, ROWS, unscaled
 from sparsegp.fit.prepare import Prepared
 from sparsegp.kernels import Kernel, parse, six_digits
 from sparsegp.learning.by_column import learn_by_column
 from sparsegp.learning.metric import Metric, Part, learn_mixing
 from sparsegp.learning.quick import Fitted, QuickFit, fitted
-from sparsegp.learning.search import Outcome, Trial
+from sparsegp.learning.search import MOST_HELD_OUT, Outcome, Trial
 from sparsegp.report.metrics import calibration_error
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Doubles, Floats, Integers
 
-PART, MOST_HELD_OUT = 5, 4000
-"""Of the rows, the one in so many that no fit takes; and how many are held out, at most."""
+PART = 5
+"""Of the rows, the one in so many that no fit takes."""
 FEW, PARTS = 2000, 3
 """Below so many rows every one is held out once, in so many parts: fewer tell too little."""
 SLOPE_ROWS = 2000
@@ -210,9 +210,9 @@ class PartialFits:
     def _mixed(
         self, metric: Metric, kernel: Kernel, X: Floats, split: tuple[Integers, Integers]
     ) -> Floats:
-        """Return inputs multiplied by a metric that is learnt from the rows to fit."""
-        rows, _ = split
-        p = X.shape[1]
+        """Return inputs multiplied by a metric that is learnt from rows to fit, as by a run."""
+        (rows, held), p, d = split, X.shape[1], min(self.n_active, ACTIVE)
+        rows = rows[:ROWS]
 
         def mixed(mixing: Doubles) -> Floats:
             scaled: Floats = replace(unscaled(p), mixing=mixing).apply(X, X.dtype)
@@ -220,7 +220,7 @@ class PartialFits:
 
         def fit(mixing: Doubles) -> tuple[Floats, Sequence[Part]]:
             inputs = mixed(mixing)
-            some = replace(self, inputs=[inputs], splits=[split])
+            some = replace(self, inputs=[inputs], splits=[(rows, held)], n_active=d)
             return inputs[rows[:SLOPE_ROWS]], some.fitted([kernel]).parts
 
         covariance = np.atleast_2d(np.cov(X[rows].astype(np.float64), rowvar=False))

@@ -29,6 +29,8 @@ from sparsegp.types import Doubles, Floats, Integers
 STEP, FIRST, FARTHEST = np.sqrt(10.0), -1, 6
 """Factor from one prior scale to the next, and the powers of it that are tried: the first, and the
 last on either side."""
+ROWS = 2048
+"""Whose features are worked out at a time."""
 MAX_ROUNDS, TOLERANCE = 30, 1e-4
 """Of one ascent: rounds at most, and the gain in nats a row at which it ends."""
 
@@ -71,16 +73,22 @@ class QuickFit:
         covariance = np.asarray(self.kernel(self.active, self.active), dtype=np.float64)
         covariance[np.diag_indices(d)] += 1.0
         self.factor = lower_cholesky(covariance, "the covariance of the active rows")
-        own: Any = self.factor.astype(self.X.dtype)  # and what follows is in that precision too
-        rows: Any = self.X[: self.n_active]
-        kernel: Any = self.kernel
-        self.features: Floats = solve_lower(own, kernel(rows, self.X))
-        self.held_features: Floats = solve_lower(own, kernel(rows, self.X_held))
+        self.features, self.held_features = map(self._features, (self.X, self.X_held))
         inverse = solve_lower(self.factor, np.eye(d))
         self.penalty = np.eye(d) - inverse @ inverse.T
         weighted = self.features if self.weights is None else self.features * self.weights
         self.bound = 0.5 * (weighted @ self.features.T).astype(np.float64)
         self.ascent: Ascent | None = None
+
+    def _features(self, X: Floats) -> Floats:
+        """Return the features of rows (n, p), (d, n), in pieces for the sake of memory."""
+        own: Any = self.factor.astype(X.dtype)  # so that all is in that precision
+        active, found = self.active.astype(X.dtype), np.empty((len(own), len(X)), X.dtype)
+        for start in range(0, len(X), ROWS):
+            some = slice(start, start + ROWS)
+            covariance: Any = self.kernel(active, X[some])
+            found[:, some] = solve_lower(own, covariance)
+        return found
 
     def climb(self, scale: float) -> Doubles:
         """Go to the maximum for a prior scale, from the last one; return held-out means (m, K)."""

@@ -33,6 +33,8 @@ LEAST_ROWS = 3000
 """On fewer rows the best kernel is often another one than on all."""
 MOST_ROWS, MOST_ACTIVE = 16000, 2000
 """Bounds of the time of the last rungs; few active rows favour smooth kernels."""
+MOST_HELD_OUT = 4000
+"""Rows, at most, that judge."""
 BRIEF_ROWS, BRIEF_ACTIVE = 3000, 300
 """The same of a brief search."""
 SHARES = (4, 2, 1, 1)
