@@ -3,10 +3,11 @@
 1. Candidates are tried on few rows. A tuning goes on by successive halving, with the best and their
    neighbours on more rows (Jamieson & Talwalkar 2016, https://arxiv.org/abs/1502.07943); the last
    size serves twice.
-2. The best that allow it get a length scale for every column (learning/by_column.py); and the
+2. The best that allow it get a length scale for every column (learning/by_column.py), also the
+   sum of a rough kernel, which learns corners, and a smooth one, which learns trends; and the
    best that sees distances alone, a metric (learning/metric.py).
-3. What is best now has to lead the kernel of the settings by more than a standard error; and one
-   with a metric, whose fits take longer, all others.
+3. What is best now has to lead the kernel of the settings by more than a standard error; and a
+   sum or one with a metric, whose fits take longer, all others.
 4. Where the number of active rows is open, it is doubled as long as that pays.
 
 All are judged by the same held-out rows, which no fit has seen. Decisions are taken at the end of a
@@ -44,6 +45,8 @@ ROWS_A_COLUMN, LEAST_FOR_COLUMNS = 2, 100
 LEAST_FOR_SEARCH, PIXELS = 90, 50
 """With fewer rows a brief search finds chance; so many columns of one range are those of pictures
 or spectra."""
+LEAST_FOR_SUM = 2000
+"""With fewer rows the length scales of a sum of a rough and a smooth kernel are chance."""
 FEW_ROWS = 250
 """With fewer, whose fits to several parts take long beside that of the run, a brief search ends
 early."""
@@ -302,12 +305,15 @@ class Search:
     winner : int
     n_active : int or None
         To which the number of active rows has grown.
+    slower : set of int
+        Sums and candidates with a metric, whose fits take longer.
     """
 
     def __init__(self, candidates: Candidates, plan: Plan, try_out: TryOut) -> None:
         self.candidates, self.plan, self.try_out = candidates, plan, try_out
         self.outcomes: dict[int, Outcome] = {}
         self.winner, self.n_active = 0, plan.sizes[0] if plan.sizes else None
+        self.slower: set[int] = set()
 
     def halve(self) -> bool:
         """Try many candidates on few rows, the best of them and their neighbours on more."""
@@ -332,9 +338,10 @@ class Search:
         return True
 
     def refine(self) -> bool:
-        """Learn a length scale for every column, from the best smooth and two rough kernels.
+        """Learn a length scale for every column, from the best smooth and rough kernels.
 
-        And a metric, from the best that sees distances alone.
+        From one of each and from their sum, or of fewer rows from two rough ones; and a metric,
+        from the best that sees distances alone.
         """
         if not self.plan.by_column or (self.plan.ends_early and not self._leads()):
             return True
@@ -343,8 +350,16 @@ class Search:
         kernels = {n: parse(known[n].kernel) for n in ranking if outcomes[n].nlpp is not None}
         able = [n for n, kernel in kernels.items() if kernel.takes_scale_of_each]
         rough = [n for n in able if kernels[n].is_rough]
-        kept = [*rough[: REFINED - 2], *[n for n in able if n not in rough][:1]]
-        starts = [known[n] for n in sorted(kept, key=able.index)]
+        smooth = [n for n in able if n not in rough]
+        pairs = [
+            known[n]._replace(kernel=f"{known[n].kernel} + {known[other].kernel}")
+            for n in rough[:1]
+            for other in smooth
+            if known[other].scaling == known[n].scaling and rung.rows >= LEAST_FOR_SUM
+        ][:1]
+        kept = [*rough[: REFINED - 2 - len(pairs)], *smooth[:1]]
+        starts = [known[n] for n in sorted(kept, key=able.index)] + pairs
+        self.slower.update(range(len(known) + len(kept), len(known) + REFINED))
         alike = (n for n, kernel in kernels.items() if not sees_columns(kernel))
         starts += [known[n]._replace(metric=FULL) for n in islice(alike, 1)]
         size = (len(self.plan.rungs), rung.rows, rung.n_active)
@@ -410,11 +425,10 @@ class Search:
         return Choice(*known, self.n_active, found.nlpp, ended)
 
     def _best(self) -> int:
-        """Return the best; one with a metric, which takes longer, only if it leads the others."""
+        """Return the best; one whose fits take longer only if it leads the others."""
         ranking = self._ranking()
-        best, known = ranking[0], self.candidates.known
-        plain = [n for n in ranking if known[n].metric == NONE][:1]
-        if known[best].metric == NONE or not plain:
+        best, plain = ranking[0], [n for n in ranking if n not in self.slower][:1]
+        if best not in self.slower or not plain:
             return best
         return best if self.outcomes[best].leads(self.outcomes[plain[0]]) else plain[0]
 

@@ -167,6 +167,22 @@ def test_a_metric_must_lead_all_others(noise: float, metric: str) -> None:
     assert found.nlpp < 900.0
 
 
+@pytest.mark.parametrize("noise", [0.0, 100.0])
+def test_a_sum_must_lead_all_others(noise: float) -> None:
+    rough = "30.0*laplace(1.6)"
+    both = f"{rough} + {GIVEN}"
+    nature = Nature({GIVEN: 0.9, rough: 0.1, f"ard of {rough}": 0.05, f"ard of {both}": 0.01})
+    nature.noise = noise
+    found = outcome(nature, None, n=50000)
+    assert found.nlpp is not None
+    assert both in [trial.kernel for trial in nature.trials if trial.by_column]
+    assert (found.kernel == f"ard of {both}") == (noise == 0.0)
+    few = Nature(nature.nlpp)
+    outcome(few, None, n=module.LEAST_FOR_SUM - 1)
+    assert both not in [trial.kernel for trial in few.trials]
+    assert len(few.trials) == len(nature.trials)
+
+
 @pytest.mark.parametrize("time", [0, 1, 3, 5, 11])
 def test_no_rung_counts_that_was_not_completed(time: int) -> None:
     nature = Nature(time=time)
