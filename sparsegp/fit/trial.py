@@ -46,6 +46,8 @@ class Sample:
     target : Integers (n,)
         Class codes.
     n_classes : int
+    family : Integers (n,)
+        Numbers, in ascending order, that are equal for rows that are held out together.
     parts : int
         Parts that are held out in turn; with 1 these are the rows at the end.
     scalings : mapping of str to Scaling
@@ -57,6 +59,7 @@ class Sample:
     X: Floats
     target: Integers
     n_classes: int
+    family: Integers
     parts: int = 1
     scalings: Mapping[str, Scaling] = field(default_factory=dict)
     weights: Doubles | None = None
@@ -75,7 +78,7 @@ class Sample:
             yield number[:rows], number[max(rows, n - MOST_HELD_OUT) :]
             return
         for part in range(self.parts):
-            is_held = number % self.parts == part
+            is_held = self.family % self.parts == part
             yield number[~is_held][:rows], number[is_held]
 
 
@@ -110,14 +113,26 @@ def draw_sample(
             f"a search for the kernel needs at least {PART} rows, of which it holds one out, found "
             f"{n}; choose it yourself by `kernel`"
         )
+    family = np.arange(n)
+    if data.train.origin is not None:
+        order, family = _together(order, data.train.origin)
     if n >= FEW:
-        order = order[-min(n, most + MOST_HELD_OUT) :]
+        last = slice(-min(n, most + MOST_HELD_OUT), None)
+        order, family = order[last], family[last]
     wanted = np.sort(order)
     X: Any = data.train.X
     rows = np.asarray(X[wanted].compute(scheduler=scheduler))[np.searchsorted(wanted, order)]
     parts = PARTS if n < FEW else 1
     weights = None if data.train.weights is None else data.train.weights[order]
-    return Sample(rows, data.target[order], len(data.classes), parts, scalings, weights)
+    return Sample(rows, data.target[order], len(data.classes), family, parts, scalings, weights)
+
+
+def _together(order: Integers, origin: Integers) -> tuple[Integers, Integers]:
+    """Return an order in which rows of one origin follow each other, and numbers of origins."""
+    _, first, inverse = np.unique(origin[order], return_index=True, return_inverse=True)
+    place = np.argsort(first[inverse], kind="stable")
+    _, family = np.unique(first[inverse][place], return_inverse=True)
+    return order[place], family
 
 
 def stratified_order(target: Integers, seed: int) -> Integers:

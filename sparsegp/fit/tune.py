@@ -224,7 +224,8 @@ class Tuning(Run[Tuned]):
         indicators = summary.whole and summary.high.max() - summary.low.min() == 1
         pixels = alike and not indicators and summary.p >= PIXELS
         few = summary.n < LEAST_FOR_SEARCH or summary.p > MOST_COLUMNS
-        return few or pixels or data.train.origin is not None
+        virtual = data.train.origin is not None and data.train.weights is None
+        return few or pixels or virtual
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Refuse nothing: trials take a part of the rows."""

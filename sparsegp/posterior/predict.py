@@ -37,6 +37,8 @@ from sparsegp.math.products import TILE
 from sparsegp.posterior.base import ActiveRows, PosteriorWeights
 from sparsegp.types import Doubles, Floats
 
+MARGIN = 8
+"""Columns of zeros beside a tile: OpenBLAS may round the outer columns of a product otherwise."""
 JITTERS = tuple(10.0**k for k in range(-8, -2))
 """Added to the diagonal of C, relative to its mean, before it is inverted: the least that will do.
 Variances change by as little, and W keeps its digits where rows are nearly equal."""
@@ -164,17 +166,23 @@ class Posterior:
             means.append(cross.T @ weight)
             prior = kernel.diag(X)
             root = np.sqrt(np.where(prior > 0.0, prior, 1.0))  # float32 holds what is over it
-            taken = _squared_length(W, np.asarray(cross / root, W.dtype))
+            taken = _squared_length(W, cross / root)
             left = self.prior_scale * prior - root**2 * taken
             variances.append(np.maximum(left, 0.0))  # below lies rounding
         return np.concatenate(means, axis=1), np.stack(variances, axis=1)
 
 
-def _squared_length(W: Floats, k: Floats) -> Doubles:
-    """Return |W k|^2 (n,) for a lower triangle W (d, d) and k (d, n), most zeros left out."""
-    total = np.zeros(k.shape[1])
+def _squared_length(W: Floats, k: Doubles) -> Doubles:
+    """Return |W k|^2 (n,) for a lower triangle W (d, d) and k (d, n), most zeros left out.
+
+    That of a column does not depend on its place among the others.
+    """
+    columns = slice(MARGIN, MARGIN + k.shape[1])
+    total = np.zeros(k.shape[1] + 2 * MARGIN)
+    inner = np.zeros((len(W), len(total)), W.dtype)
+    inner[:, columns] = k
     for start in range(0, len(W), TILE):
         stop = start + TILE
-        w = W[start:stop, :stop] @ k[:stop]
+        w = W[start:stop, :stop] @ inner[:stop]
         total += np.square(w, out=w).sum(axis=0, dtype=np.float64)
-    return total
+    return total[columns]

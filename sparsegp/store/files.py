@@ -22,7 +22,8 @@ from sparsegp.data.storage import require_memory
 from sparsegp.errors import StoreError, short
 from sparsegp.store.folders import Folder
 
-VERSION = 1
+VERSION = 2
+"""Of the files: models of version 1 lack the triangle that predictions are made with."""
 
 MOST_JSON, MOST_LISTED = 1 << 26, 1 << 24
 """Bytes of JSON in a file, and of the list of members of a zip."""

@@ -97,7 +97,8 @@ def test_it_is_the_fixed_point(per_class: bool, binary: bool) -> None:
 
 def test_it_is_the_sparse_posterior_with_all_rows_active() -> None:
     some = problem(60)
-    settings: dict[str, Any] = {"posterior": "all", "precision": "float64", "tolerance": 1e-13}
+    settings: dict[str, Any] = {"likelihood": "multinomial_probit", "posterior": "all"}
+    settings |= {"precision": "float64", "tolerance": 1e-13}
     settings |= {"calibration": "none", "scaling": "none", "n_nodes": 24}
     kernel = str(some.kernels[0])
     model = sparsegp.train(some.x, some.target, n_active=60, kernel=kernel, **settings)
@@ -106,7 +107,8 @@ def test_it_is_the_sparse_posterior_with_all_rows_active() -> None:
     mean, variance = Mixture(found.components, some.x).latent(new)
     sparse = model.latent_mean_and_variance(new)
     assert_allclose(mean, sparse[0], atol=1e-5)
-    assert_allclose(variance, np.broadcast_to(sparse[1], variance.shape), atol=2e-3)
+    # the jitter that C needs before it is inverted moves variances of one by a few thousandths
+    assert_allclose(variance, np.broadcast_to(sparse[1], variance.shape), atol=4e-3)
 
 
 def test_too_few_steps() -> None:

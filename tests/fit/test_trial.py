@@ -9,13 +9,15 @@ from numpy.testing import assert_array_equal
 
 import sparsegp
 from sparsegp.blas import single_threaded_blas
-from sparsegp.data import Scaling
-from sparsegp.fit.trial import PARTS, Sample, averaged, run_trial
+from sparsegp.data import Scaling, as_table
+from sparsegp.fit.prepare import prepare
+from sparsegp.fit.trial import PARTS, Sample, averaged, draw_sample, run_trial
 from sparsegp.kernels import parse
 from sparsegp.learning.by_column import learn_by_column
 from sparsegp.learning.quick import QuickFit, fitted
 from sparsegp.learning.search import Outcome, Trial
 from sparsegp.report import evaluate
+from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
 from tests.fit.conftest import Arrays, waves
 
@@ -27,7 +29,8 @@ def sample(data: Arrays) -> Sample:
     X, y = data
     X_held, y_held = waves(400, 1)
     rows, target = np.concatenate([X, X_held]).astype(np.float32), np.concatenate([y, y_held])
-    return Sample(rows, target, 3, scalings={"none": Scaling(np.zeros(2), np.ones(2), "none")})
+    scaling = Scaling(np.zeros(2), np.ones(2), "none")
+    return Sample(rows, target, 3, np.arange(len(rows)), scalings={"none": scaling})
 
 
 def test_figures_are_near_those_of_a_run(sample: Sample) -> None:
@@ -63,7 +66,8 @@ def test_what_is_learnt_by_column_is_a_kernel_whose_figures_can_be_had_again(
 
 
 def test_of_few_rows_every_one_is_held_out_once(sample: Sample) -> None:
-    few = replace(sample, X=sample.X[:301], target=sample.target[:301], parts=PARTS)
+    some = {"X": sample.X[:301], "target": sample.target[:301], "family": np.arange(301)}
+    few = replace(sample, **some, parts=PARTS)
     splits = list(few.splits(10**6))
     assert sorted(np.concatenate([held for _, held in splits]).tolist()) == list(range(301))
     for rows, held in splits:
@@ -107,3 +111,14 @@ def test_one_leads_another_by_more_than_a_standard_error(gains: list[float], lea
     failed = Outcome("rbf", None, None, None, 0.0, "too far")
     assert better.leads(failed)
     assert not failed.leads(better)
+
+
+def test_copies_are_held_out_together(data: Arrays) -> None:
+    X, y = (rows[:150] for rows in data)
+    table = as_table(np.repeat(X, 2, axis=0), np.column_stack([y, 2 - y]).ravel(), np.full(300, 3))
+    with open_runtime("threads=1") as runtime:
+        prepared = prepare(table, None, TrainSettings(), runtime)
+    drawn = draw_sample(prepared, {}, TrainSettings(), 3000)
+    assert len(drawn.X) > 200
+    for rows, held in drawn.splits(10**6):
+        assert not {*map(bytes, drawn.X[rows])} & {*map(bytes, drawn.X[held])}

@@ -273,6 +273,11 @@ def test_it_declines_where_nothing_would_come_of_it(
     assert model.settings["kernel"].startswith("50.0*rbf")
 
 
+def test_weighted_rows_are_searched(steps_of_trees: Arrays, searching: None) -> None:
+    X, y = (rows[:200] for rows in steps_of_trees)
+    assert tune(X, y, sample_weight=np.full(200, 2.0), max_trials=None, runtime="threads=1").trials
+
+
 @pytest.mark.parametrize("given", [{"likelihood": "probit"}, {"task": "regression"}])
 def test_auto_is_for_one_likelihood(given: dict[str, Any], data: Arrays) -> None:
     with pytest.raises(SettingsError, match="chosen by held-out rows for likelihood=softmax"):

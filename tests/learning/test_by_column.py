@@ -120,7 +120,9 @@ def sample() -> Sample:
     a, b, c = X[:, RELEVANT].T
     latent = np.stack([np.sin(2.0 * a) + b, c - np.sin(2.0 * a), np.cos(2.0 * c) - b], axis=1)
     target = (latent + 0.1 * rng.normal(size=latent.shape)).argmax(axis=1)
-    return Sample(X, target, 3, scalings={"none": Scaling(np.zeros(P), np.ones(P), "none")})
+    return Sample(
+        X, target, 3, np.arange(len(X)), scalings={"none": Scaling(np.zeros(P), np.ones(P), "none")}
+    )
 
 
 def found_by(sample: Sample, kernel: str, learn: bool = True) -> Outcome:

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
+from sparsegp.blas import single_threaded_blas
 from sparsegp.kernels import parse
 from sparsegp.math.linalg import lower_cholesky
 from sparsegp.math.products import TILE
@@ -49,3 +50,13 @@ def test_what_the_data_take_off_the_variance(
     expected = scale * (kernel.diag(new) - inside) + np.einsum("dn,dn->n", w, np.linalg.solve(B, w))
     found = scale * kernel.diag(new) - _squared_length(W, k)
     assert_allclose(found, expected, atol=tolerance * scale * kernel.diag(new).max())
+
+
+@pytest.mark.parametrize("d", [7, 40, TILE + 44])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_length_does_not_depend_on_the_place_of_its_column(d: int, dtype: type) -> None:
+    rng = np.random.default_rng(d)
+    W, k = np.tril(rng.normal(size=(d, d))).astype(dtype), rng.normal(size=(d, TILE))
+    order = rng.permutation(TILE)
+    with single_threaded_blas():
+        assert_array_equal(_squared_length(W, k[:, order]), _squared_length(W, k)[order])

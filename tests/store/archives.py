@@ -4,6 +4,8 @@ import hashlib
 import json
 import zipfile
 
+from sparsegp.store.files import VERSION
+
 
 def members_of(path):
     """Return the content of a zip by name."""
@@ -25,7 +27,7 @@ def seal(archive):
     archive.comment = b"sha256 " + hashlib.sha256(json.dumps(listed).encode()).hexdigest().encode()
 
 
-def root(kind, meta, version=1):
+def root(kind, meta, version=VERSION):
     """Return the root of a zarr group with attributes of ours."""
     attributes = {"format": kind, "version": version, "meta": meta}
     return json.dumps({"zarr_format": 3, "node_type": "group", "attributes": attributes}).encode()

@@ -13,6 +13,7 @@ from zarr.storage import ZipStore
 
 from sparsegp.errors import StoreError
 from sparsegp.store import folder_of, read_file, write_file
+from sparsegp.store.files import VERSION
 from tests.store.archives import forge, members_of, root, seal
 
 KIND, NAME = "some-kind", "file.zarr.zip"
@@ -98,11 +99,13 @@ def test_what_cannot_be_written_changes_nothing(folder, path, tmp_path, meta, ar
 def test_what_is_missing_or_of_another_kind(folder, path):
     with pytest.raises(StoreError, match=r"no run or model at .*other.zarr.zip"):
         read_file(folder, "other.zarr.zip", KIND)
-    with pytest.raises(StoreError, match=r"must be a model of version 1, found some-kind 1"):
+    with pytest.raises(
+        StoreError, match=f"a model of version {VERSION}, found some-kind"
+    ):
         read_file(folder, NAME, "model")
-    for version in (0, 2, "1", 1.5, None, [1]):
+    for version in (0, VERSION + 1, str(VERSION), VERSION + 0.5, None, [VERSION]):
         forge(path, {"zarr.json": root(KIND, {}, version)})
-        refused(folder, f"must be a {KIND} of version 1, found")
+        refused(folder, f"must be a {KIND} of version {VERSION}, found")
 
 
 # -- damage ----------------------------------------------------------------------------------------
