@@ -99,9 +99,7 @@ def test_what_cannot_be_written_changes_nothing(folder, path, tmp_path, meta, ar
 def test_what_is_missing_or_of_another_kind(folder, path):
     with pytest.raises(StoreError, match=r"no run or model at .*other.zarr.zip"):
         read_file(folder, "other.zarr.zip", KIND)
-    with pytest.raises(
-        StoreError, match=f"a model of version {VERSION}, found some-kind"
-    ):
+    with pytest.raises(StoreError, match=f"a model of version {VERSION}, found some-kind"):
         read_file(folder, NAME, "model")
     for version in (0, VERSION + 1, str(VERSION), VERSION + 0.5, None, [VERSION]):
         forge(path, {"zarr.json": root(KIND, {}, version)})
