@@ -65,6 +65,17 @@ def test_repeated_and_removed_rows_in_any_order(digits, name):
     assert w[weighted.rows].min() > 0
 
 
+@pytest.mark.parametrize("name", ["all", "adf", "candidates", "pairs"])
+def test_held_out_rows_have_no_weights_and_change_nothing(digits, name):
+    X, y, w = digits
+    weights, settings = w[:300], {"n_active": 30, **SETTINGS[name]}
+    alone, beside = (
+        train(X[:300], y[:300], sample_weight=weights, test=test, **settings)
+        for test in (None, (X[300:], y[300:]))
+    )
+    same(beside, alone, X[300:])
+
+
 def test_weights_of_one_are_none(digits):
     X, y, w = digits
     same(train(X, y, sample_weight=np.ones(N)), train(X, y), X[:30])

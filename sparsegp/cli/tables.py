@@ -65,11 +65,12 @@ def table_for(
     columns: Mapping[str, Any],
     labels: bool = True,
     weight_column: str | None = None,
+    name: str | None = None,
 ) -> Table:
     """Return the rows for a model to predict: the test part where there is one.
 
     Without `labels`, those of a file of columns are not read. Where a column has weights it is no
-    input.
+    input. Warnings call them by `name`, if there is one.
 
     Raises
     ------
@@ -77,7 +78,9 @@ def table_for(
         If they cannot be read, are not finite, or do not fit the model.
     """
     dataset = open_dataset(source, labels=labels, **known_of(model, weight_column), **columns)
-    table = for_model(model, weighed(dataset.test or dataset.train, weight_column))
+    rows = dataset.test or dataset.train
+    rows = weighed(replace(rows, source=name or rows.source), weight_column)
+    table = for_model(model, rows)
     summarise(table.X, table.source, names=table.names)
     return table
 
@@ -129,12 +132,12 @@ def tables_from(
                     known = known_of(model, weight_column)
                     columns = {**columns, **_layout(str(path), {**known, **given})}
                 told = {**given, **columns}
-                table = table_for(model, str(path), told, False, weight_column)
+                table = table_for(model, str(path), told, False, weight_column, STANDARD_INPUT)
             except DataError as error:
                 raise DataError(str(error).replace(str(path), STANDARD_INPUT)) from None
             head = _header(lines) if not rows_before and columns["header"] else head
             lines_before, rows_before = lines_before + len(lines), rows_before + table.X.shape[0]
-            yield replace(table, source=STANDARD_INPUT)
+            yield table
     if not rows_before:
         raise DataError(f"{STANDARD_INPUT} is empty")
 

@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.data.frames import Frame, as_pandas, column_places, frame_names, listed
+from sparsegp.data.frames import Frame, as_pandas, column_places, frame_names
 from sparsegp.errors import DataError, quoted
+from sparsegp.lists import in_quotes
 from sparsegp.types import Booleans, Doubles, Integers
 
 NUMBERS = ("number", "whole number", "truth")
@@ -276,14 +277,16 @@ class Encoding:
                     before, first = found.get(column.name, (0, ""))
                     found[column.name] = before + n, first or one
                     gaps[column.name] += column.new_gaps(series)
-        if some := [f"{name} in {n} rows" for name, n in gaps.items() if n]:
+        if some := [f"{in_quotes(name)} in {n} rows" for name, n in gaps.items() if n]:
             logger.warning(
                 "%s has gaps where training had none, filled by the median: %s",
                 source,
-                listed(some),
+                ", ".join(some[:20] + ["..."] * (len(some) > 20)),
             )
         if news := [
-            f"{name} in {n} rows, such as {one!r}" for name, (n, one) in found.items() if n
+            f"{in_quotes(name)} in {n} rows, such as {one!r}"
+            for name, (n, one) in found.items()
+            if n
         ]:
             logger.warning(
                 "%s has levels that training has not seen, which count as rare: %s",

@@ -145,6 +145,7 @@ class Candidates:
 
 def merge(parts: list[Candidates]) -> Candidates:
     """Return the candidates of several blocks, best first; ties go to the smaller row."""
+    parts = [part for part in parts if len(part.rows)] or parts[:1]  # held-out rows have no weights
     rows, score = (np.concatenate([getattr(p, name) for p in parts]) for name in ("rows", "score"))
     order = np.lexsort((rows, -score))
     names = ["target", "x", "mean", "variance"]

@@ -126,15 +126,18 @@ def mean_curvature(likelihood: Any, mean: Doubles, target: Integers) -> float:
     """Return the mean share of the bound of the curvature of -log Z at some rows.
 
     That is the trace of the matrices over K - 1: rows and columns sum to zero, and the bound is the
-    identity.
+    identity. With one latent value it is the curvature itself.
 
     Parameters
     ----------
-    likelihood : MultinomialProbit or Softmax
-    mean : Doubles (n, K)
+    likelihood : Likelihood
+        That has a bound.
+    mean : Doubles (n, R)
     target : Integers (n,)
     """
     found = likelihood.curvature(mean, target)
+    if likelihood.curvature_form == "independent":
+        return float(found.mean())
     if likelihood.curvature_form == "simplex":  # diag(p) - p p'
         return float((1.0 - np.square(found).sum(axis=1)).mean() / (mean.shape[1] - 1))
     return float(np.trace(found, axis1=1, axis2=2).mean() / (mean.shape[1] - 1))

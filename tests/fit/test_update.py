@@ -94,6 +94,15 @@ def test_without_the_old_rows(model: sparsegp.Model) -> None:
     assert third.predict_set(other[0], 0.9).shape == (1000, 3)
 
 
+@pytest.mark.parametrize("likelihood", ["logistic", "probit"])
+def test_two_classes_with_one_latent_value(likelihood: str) -> None:
+    old, same, other = ((X, (y > 1).astype(int)) for X, y in (OLD, sample(3, 300), sample(4, 1000)))
+    how = {"likelihood": likelihood, "posterior": "all", "sites": "variational"}
+    model = sparsegp.train(*old, kernel=KERNEL, n_active=60, **how)
+    updated, beside = sparsegp.update(model, *same), sparsegp.update(model, *same, old=old)
+    assert nlpp(updated, other) < 1.1 * nlpp(beside, other)
+
+
 def test_rows_with_weights_and_encoded_columns() -> None:
     """Copies are their weight; categories unknown so far go to the rare ones."""
     X, y = sample(0, 400)

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 import sparsegp
 from sparsegp.kernels import parse
-from sparsegp.likelihoods import MultinomialProbit
+from sparsegp.likelihoods import LIKELIHOODS, MultinomialProbit
 from sparsegp.posterior import ActiveRows, Calibration, PosteriorWeights
 from sparsegp.posterior.past import PastRows, mean_curvature
 
@@ -138,3 +138,12 @@ def test_curvature_of_two_classes() -> None:
     across = np.array([-0.5, 0.5]) * step  # the gap by a step
     bend = -(log_z(mean + across) - 2 * log_z(mean) + log_z(mean - across)) / step**2
     assert_allclose(mean_curvature(likelihood, mean, codes), 2 * bend.mean(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["logistic", "probit"])
+def test_curvature_of_one_latent_value(name: str) -> None:
+    mean, step = np.array([[-1.0], [0.3], [2.0]]), 1e-4
+    codes, likelihood = np.array([0, 1, 1]), LIKELIHOODS[name].start(2)
+    log_p = [likelihood.log_density(mean + shift, codes) for shift in (-step, 0.0, step)]
+    bend = -(log_p[0] - 2 * log_p[1] + log_p[2]) / step**2
+    assert_allclose(mean_curvature(likelihood, mean, codes), bend.mean(), rtol=1e-4)
