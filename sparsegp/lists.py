@@ -11,7 +11,9 @@ def words_in(text: str) -> list[str]:
 
 def in_quotes(word: str) -> str:
     """Return a word as a list holds it."""
-    return f'"{word}"' if "," in word else word
+    if "," not in word and not word.startswith('"'):
+        return word
+    return '"' + word.replace('"', '""') + '"'
 
 
 def as_text(words: Iterable[str]) -> str:

@@ -184,6 +184,8 @@ def test_runs_with_other_settings_or_data_are_not_resumed(digits: Arrays, tmp_pa
         sparsegp.train(X, y, **settings, out=tmp_path, progress=Stopper(3))
     with pytest.raises(SettingsError, match="n_active was 40 and is now 41"):
         sparsegp.train(X, y, **{**settings, "n_active": 41}, **how)
+    with pytest.raises(SettingsError, match="n_active was 40 and is now not given"):
+        sparsegp.train(X, y, **{**settings, "n_active": None}, **how)
     swapped = X.copy()
     same = np.flatnonzero(y == y[700])
     swapped[same[:2]] = X[same[1::-1]]  # the same columns' statistics

@@ -224,7 +224,7 @@ class RunDirectory:
 
     def _require_same(self, run: Mapping[str, Any]) -> None:
         found = [
-            f"{name} was {old.get(name)!r} and is now {new.get(name)!r}"
+            f"{name} was {in_words(old.get(name))} and is now {in_words(new.get(name))}"
             for old, new in zip(read_run(self.folder), (run["settings"], run["data"]), strict=True)
             for name in sorted({*old, *new})
             if old.get(name) != new.get(name)
@@ -234,6 +234,11 @@ class RunDirectory:
                 f"{self.folder} holds a run with other settings or data: {'; '.join(found)}; give "
                 "those, or start again with `overwrite=True` or in another `out`"
             )
+
+
+def in_words(setting: object) -> str:
+    """Return a setting of a run as a message shows it."""
+    return "not given" if setting is None else repr(setting)
 
 
 def read_run(folder: Folder) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from sparsegp.data import open_dataset
 from sparsegp.errors import DataError
+from sparsegp.lists import as_text, words_in
 from tests.processes import invoke
 
 PEOPLE = """name,age,height,member,since,city,y
@@ -281,6 +282,11 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
     refused = invoke("predict", "r", "-", "--out", "-", text=bad, code=2).stderr
     assert "column 'age': 'old' is no number" in refused
     assert "line 11 (row 9)" in refused
+
+
+@pytest.mark.parametrize("word", ['he said "hi", once', '"quoted"', 'an inch: 1"', "a, b", "plain"])
+def test_words_are_read_as_they_were_written(word):
+    assert words_in(as_text(["first", word, "last"])) == ["first", word, "last"]
 
 
 def test_names_and_words_with_a_comma_are_in_quotes(tmp_path):
