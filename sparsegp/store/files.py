@@ -90,7 +90,7 @@ def read_file(folder: Folder, name: str, kind: str) -> Stored:
         if root["format"] != kind or root["version"] != VERSION:
             raise StoreError(
                 f"{place} must be a {kind} of version {VERSION}, found {root['format']} "
-                f"{root['version']}"
+                f"{root['version']}; train it again with this version"
             )
         names = dict.fromkeys(each.partition("/")[0] for each in archive.namelist())
         arrays = {key: _array(archive, key) for key in names if key != "zarr.json"}
