@@ -85,9 +85,12 @@ def table_for(
     return table
 
 
-def rows_to_learn(model: Model, source: str, columns: Mapping[str, Any]) -> Table:
+def rows_to_learn(
+    model: Model, source: str, columns: Mapping[str, Any], weight_column: str | None = None
+) -> Table:
     """Return rows that a model is to learn from: the training part where there are two."""
-    return for_model(model, open_dataset(source, **known_of(model), **columns).train)
+    dataset = open_dataset(source, **known_of(model, weight_column), **columns)
+    return for_model(model, weighed(dataset.train, weight_column))
 
 
 def known_of(model: Model, weight_column: str | None = None) -> dict[str, Any]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 @shared.resume
 @shared.where
 @shared.columns
+@shared.weight_column
 @shared.quiet
 @shared.as_json
 def update(run: str, data: str, quiet: bool, as_json: bool, **options: Any) -> None:
@@ -45,14 +46,17 @@ def update(run: str, data: str, quiet: bool, as_json: bool, **options: Any) -> N
     from sparsegp.store import MODEL_FILE, folder_of
 
     columns, old, test = shared.given(options, shared.COLUMNS), options["old"], options["test"]
+    weight_column = options["weight_column"]
     directory = options["out"] or f"{run.rstrip('/')}-updated"
     with ExitStack() as stack:
         progress = stack.enter_context(TerminalProgress(quiet=quiet))
         progress.begin("read")
         model = sparsegp.load(run)
-        new = rows_to_learn(model, data, columns)
-        before = None if old is None else rows_to_learn(model, old, columns)
-        held_out = None if test is None else table_for(model, test, columns)
+        new = rows_to_learn(model, data, columns, weight_column)
+        before = None if old is None else rows_to_learn(model, old, columns, weight_column)
+        held_out = (
+            None if test is None else table_for(model, test, columns, weight_column=weight_column)
+        )
         progress.begin("prepare")
         how = {name: options[name] for name in ("n_active", "resume")}
         runtime = stack.enter_context(open_runtime(**shared.place(options)))

@@ -219,6 +219,17 @@ class Encoding:
         return np.repeat(np.arange(len(self.columns)), [len(c.parts) for c in self.columns])
 
     @property
+    def shared(self) -> Integers:
+        """For each encoded column a number, which the levels of a category share, (p,)."""
+        ends = [
+            (column.name, "" if column.kind == "category" else part)
+            for column in self.columns
+            for part in column.parts
+        ]
+        numbers = {end: number for number, end in enumerate(dict.fromkeys(ends))}
+        return np.array([numbers[end] for end in ends], dtype=np.int64)
+
+    @property
     def indicates(self) -> Booleans:
         """Which encoded columns say whether something is so: a level, a truth, a gap; (p,)."""
         ends = [

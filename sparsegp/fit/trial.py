@@ -54,6 +54,8 @@ class Sample:
         By the names of their rules.
     weights : Doubles (n,), optional
         Of the rows.
+    groups : Integers (p,), optional
+        Numbers of the columns, which the levels of a category share.
     """
 
     X: Floats
@@ -63,6 +65,7 @@ class Sample:
     parts: int = 1
     scalings: Mapping[str, Scaling] = field(default_factory=dict)
     weights: Doubles | None = None
+    groups: Integers | None = None
 
     @property
     def n_train(self) -> int:
@@ -124,7 +127,9 @@ def draw_sample(
     rows = np.asarray(X[wanted].compute(scheduler=scheduler))[np.searchsorted(wanted, order)]
     parts = PARTS if n < FEW else 1
     weights = None if data.train.weights is None else data.train.weights[order]
-    return Sample(rows, data.target[order], len(data.classes), family, parts, scalings, weights)
+    groups = None if data.train.encoding is None else data.train.encoding.shared
+    known = data.target[order], len(data.classes), family
+    return Sample(rows, *known, parts, scalings, weights, groups)
 
 
 def _together(order: Integers, origin: Integers) -> tuple[Integers, Integers]:
@@ -262,7 +267,8 @@ class PartialFits:
         for X, (rows, _) in zip(self.inputs, self.splits, strict=True):
             first = rows[:LEARNT_ROWS]
             weights = np.ones(len(first)) if sample.weights is None else sample.weights[first]
-            kernels.append(learn_by_column(kernel, X[first], sample.target[first], weights))
+            of_rows = X[first], sample.target[first], weights
+            kernels.append(learn_by_column(kernel, *of_rows, sample.groups))
         return kernels
 
     def in_order(self, log_p: Doubles) -> tuple[Doubles, Integers, Doubles]:

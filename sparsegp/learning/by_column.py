@@ -50,7 +50,13 @@ DECREMENT, ACCURACY = 0.05, 0.03
 """Nats that one more step of a small fit is worth at its end; and relative error of a solution."""
 
 
-def learn_by_column(kernel: Kernel, X: Floats, target: Integers, weights: Doubles) -> Kernel:
+def learn_by_column(
+    kernel: Kernel,
+    X: Floats,
+    target: Integers,
+    weights: Doubles,
+    groups: Integers | None = None,
+) -> Kernel:
     """Return the kernel with a length scale for every column, where held-out rows are likeliest.
 
     Other parameters are learnt with them. Parts and active rows are spread evenly over the rows.
@@ -65,6 +71,8 @@ def learn_by_column(kernel: Kernel, X: Floats, target: Integers, weights: Double
         Class codes.
     weights : Doubles (n,)
         Of the rows.
+    groups : Integers (p,), optional
+        Numbers of the columns; those of one number share a length scale.
 
     Raises
     ------
@@ -72,12 +80,14 @@ def learn_by_column(kernel: Kernel, X: Floats, target: Integers, weights: Double
         If the kernel does not suit the rows.
     """
     kernel, held_out = with_scale_of_each(kernel, X.shape[1]), HeldOut.of(X, target, weights)
-    begun = kernel.parameters()
+    shared = _shared(kernel, np.arange(X.shape[1]) if groups is None else groups)
+    begun = np.empty(int(shared.max()) + 1)
+    begun[shared] = kernel.parameters()
 
     def function(logs: Doubles) -> tuple[float, Doubles]:
-        value, slopes = held_out.value_and_slopes(kernel.with_parameters(logs))
+        value, slopes = held_out.value_and_slopes(kernel.with_parameters(logs[shared]))
         away = logs - begun
-        return value - 0.5 * RIDGE * float(away @ away), slopes - RIDGE * away
+        return value - 0.5 * RIDGE * float(away @ away), np.bincount(shared, slopes) - RIDGE * away
 
     ascent = Ascent.at(begun, function)
     step = FIRST / (float(np.abs(ascent.gradient).max()) or 1.0)
@@ -89,7 +99,18 @@ def learn_by_column(kernel: Kernel, X: Floats, target: Integers, weights: Double
         gain = ascent.step(function, lambda right: step * right, project=near)
         if gain <= SMALL * abs(ascent.value):
             break
-    return parse(six_digits(str(kernel.with_parameters(ascent.point))))
+    return parse(six_digits(str(kernel.with_parameters(ascent.point[shared]))))
+
+
+def _shared(kernel: Kernel, groups: Integers) -> Integers:
+    """Return numbers of the parameters (q,), the same for length scales of one group."""
+    names, p = kernel.parameter_names, len(groups)
+    numbers = np.arange(len(names))
+    places = np.flatnonzero([name.endswith("length_scales") for name in names])
+    part, column = np.divmod(np.arange(len(places)), p)
+    numbers[places] = len(names) + part * p + groups[column]
+    _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[inverse])
 
 
 def with_scale_of_each(kernel: Kernel, p: int) -> Kernel:

@@ -4,7 +4,9 @@ import re
 from dataclasses import asdict
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.datasets import load_iris
 
 import sparsegp
 from sparsegp.memory import Room
@@ -220,6 +222,26 @@ class TestEstimate:
         assert record["n_active"] == 30
         text = invoke(*arguments, "--likelihood", "gaussian").stdout
         assert "200 rows and 60 held out, 4 columns, a regression" in text
+
+
+def test_update_with_a_column_of_weights(invoke, tmp_path):
+    X, y = load_iris(return_X_y=True)
+    table = pd.DataFrame(X, columns=list("abcd")).assign(w=1 + np.arange(150) % 2, label=y)
+    for name, rows in {"first": table[::3], "new": table[1::3]}.items():
+        rows.to_csv(tmp_path / f"{name}.csv", index=False)
+    run, known = tmp_path / "run", ("--weight-column", "w")
+    invoke("train", tmp_path / "first.csv", "--out", run, "--n-active", 20, *known)
+    repeated = table[1::3].loc[lambda rows: rows.index.repeat(rows["w"])].assign(w=1)
+    repeated.to_csv(tmp_path / "repeated.csv", index=False)
+    found = []
+    for name in ("new", "repeated"):
+        out = tmp_path / f"by-{name}"
+        invoke("update", run, tmp_path / f"{name}.csv", "--out", out, *known)
+        found.append(sparsegp.load(out).predict_proba(X))
+    np.testing.assert_allclose(*found, atol=1e-6)
+    beside = ("--old", tmp_path / "first.csv", "--out", tmp_path / "beside")
+    invoke("update", run, tmp_path / "new.csv", *beside, *known)
+    assert sparsegp.load(tmp_path / "beside").inputs == tuple("abcd")
 
 
 def test_update_with_and_without_old_rows(invoke, files, tmp_path, last_json):

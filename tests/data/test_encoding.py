@@ -52,6 +52,7 @@ def test_columns_have_names_kinds_and_parts(frame):
         *("when: day of week (sin)", "when: day of week (cos)"),
     )
     assert encoding.groups.tolist() == [0, 0, 1, 2, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4]
+    assert encoding.shared.tolist() == [0, 1, 2, 3, 4, 4, 4, 4, 4, 5, 6, 7, 8, 9]
     assert [column.kind for column in encoding.columns[:5]] == [
         *("number", "whole number", "truth", "category", "date")
     ]

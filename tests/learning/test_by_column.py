@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 from scipy.special import log_expit, log_softmax
 
@@ -95,6 +95,18 @@ def test_learning_raises_the_log_probability_and_ends_in_six_digits() -> None:
     assert len(str(learnt)) < 50
     before, after = (held_out.value_and_slopes(each)[0] for each in (kernel, learnt))
     assert after > before + 5.0
+
+
+@pytest.mark.parametrize(("text", "parts"), [("10*laplace(3)", 1), ("5*laplace(3) + 5*rbf(1)", 2)])
+def test_columns_of_a_group_share_a_length_scale(text: str, parts: int) -> None:
+    held_out, kernel = rows_of(3), parse(text)
+    known = held_out.X, held_out.own.argmax(axis=1), held_out.weights
+    learnt = learn_by_column(kernel, *known, np.array([0, 1, 1]))
+    scales = np.exp(learnt.parameters()).reshape(parts, 4)[:, 1:]  # after the variance
+    assert_array_equal(scales[:, 1], scales[:, 2])
+    assert (np.abs(np.log(scales[:, 0] / scales[:, 1])) > 0.01).all()
+    before, after = (HeldOut.of(*known).value_and_slopes(each)[0] for each in (kernel, learnt))
+    assert after > before
 
 
 @pytest.mark.parametrize(
