@@ -1,11 +1,14 @@
 """What tests of several parts share."""
 
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: matrices of tests are small
 
 import numpy as np
 import pytest

@@ -60,14 +60,12 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     where["source_bytes"] = memory.held_bytes(train.X)
     shape = memory.shape_of(train, held_out, n_classes, settings, **where)
     found, room = memory.estimate(shape), memory.room()
-    free = min(room.shared, room.own)
-    if elsewhere and "driver_bytes" in found:
-        fits = {"fits": found["driver_bytes"] <= free, "elsewhere": True}
-    else:
-        fits = memory.compare(shape, free)
-    found |= {"available_bytes": free, **fits}
-    if "would_fit" in found:
-        found["would_fit"] = [shared.as_typed(each) for each in found["would_fit"]]
+    need = "driver_bytes" if elsewhere and "driver_bytes" in found else "total_bytes"
+    free = found["available_bytes"] = min(room.shared, room.own)
+    found["fits"] = found[need] <= free
+    if not found["fits"]:
+        would = memory.remedies(shape, lambda other: bool(memory.estimate(other)[need] <= free))
+        found["would_fit"] = [shared.as_typed(each) for each in would]
     found["seconds"] = seconds(found, settings, shape.n_workers or shape.n_threads)
     found["searches"] = settings.kernel == AUTO
     show([json_line(found)] if as_json else pairs(words(found)))
@@ -139,27 +137,21 @@ def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     flops = {name: found[name] for name in ("flops", "kernel_flops", "stub_flops") if name in found}
     each = ", ".join(f"{name.replace('_', ' ')} {count:.3g}" for name, count in flops.items())
     yield "products", f"{each}{' a factorisation' if 'flops' in flops else ''}"
-    need, workers, would_fit = found["total_bytes"], "", ", or ".join(found.get("would_fit", []))
     if "matrices" in found:
         workers = f", {found['matrices']} matrices of all rows"
-        would_fit = f"{found['most_rows']} rows"
     else:
         yield "active rows", f"{found['n_active']}, {plural(found['kernels'], 'kernel')}"
-        calls = f"{found['rounds']} rounds, {found['messages']} calls to each worker"
-        yield "messages", f"at least {calls}, of up to {size(found['message_bytes'])}"
         yield "checkpoint", size(found["checkpoint_bytes"])
         for kind, parts in (("worker", "blocks"), ("driver", "driver")):
             listed = (f"{name} {size(count)}" for name, count in found[parts].items() if count > 1)
             yield kind, f"{size(found[f'{kind}_bytes'])}: {', '.join(listed)}"
-    if found.get("n_workers"):
-        workers = f" for {plural(found['n_workers'], 'worker')} and driver"
-    yield "memory", f"{size(need)}{workers}"
-    if "elsewhere" in found:
-        need = found["driver_bytes"]
+        n_workers = found["n_workers"]
+        workers = f" for {plural(n_workers, 'worker')} and driver" if n_workers else ""
+    yield "memory", f"{size(found['total_bytes'])}{workers}"
     time_of = " for one factorisation" if "flops" in found else ""
     if found["searches"]:
         time_of = " besides once to three times that for the search for a kernel"
     yield "time", f"about {found['seconds']:.2g} s{time_of}, roughly, on such processors as here"
     free = f"the {size(found['available_bytes'])} that are free on this machine"
-    no = f"no: {size(need)} exceed {free}; {would_fit or 'not even one active row'} would fit"
-    yield "fits", f"yes, in {free}" if found["fits"] else no
+    would = ", or ".join(found.get("would_fit", ())) or "not even one active row"
+    yield "fits", f"yes, in {free}" if found["fits"] else f"no, not in {free}; {would} would fit"

@@ -9,28 +9,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 import sparsegp
-from sparsegp.memory import Room
-
-
-def test_digits_in_processes_of_their_own(program, tmp_path, last_json):
-    code, out, err = program("train", "digits", "--n-active", 60, cwd=tmp_path)
-    assert code == 0, err
-    assert "digits (train): 1437 rows, 64 columns, 10 classes" in out
-    assert "select 60/60 rows" in err
-    assert "training error" not in out  # that of the selection is not the model's
-    run = "sparsegp-run-digits"
-    assert f"sparsegp predict {run} DATA" in out
-    assert {"run.json", "model.zarr.zip", "history.csv"} <= {
-        path.name for path in (tmp_path / run).iterdir()
-    }
-    code, out, err = program("evaluate", run, "digits", "--json", cwd=tmp_path)
-    assert (code, err) == (0, "")
-    figures = last_json(out)
-    assert figures["n"] == 360
-    assert figures["error"] < 0.08
-    code, out, err = program("predict", run, "digits", "--out", "p.csv", cwd=tmp_path)
-    assert (code, err) == (0, "")
-    assert len((tmp_path / "p.csv").read_text().splitlines()) == 361
+from sparsegp.memory.room import Room
 
 
 def test_json_of_train(invoke, files, tmp_path, last_json):
@@ -210,7 +189,7 @@ class TestEstimate:
         text = invoke("estimate", files / "pair.npz").stdout
         assert "not even one active row would fit" in text
         room = Room("this process", "here", 3 * 10**6)
-        monkeypatch.setattr("sparsegp.memory.PROCESS", 0)
+        monkeypatch.setattr("sparsegp.memory.estimates.PROCESS", 0)
         text = invoke("estimate", files / "pair.npz", "--threads", 1).stdout
         assert "would fit" in text
         assert "no: " in text

@@ -2,22 +2,16 @@
 
 The model is simple and errs upward. Counted are the few arrays that grow with the rows of a process
 (inputs, stub matrices, marginals, temporaries) or with the square of the active rows (factors,
-posterior); `MARGIN` stands for the rest. A run that cannot fit is refused, with what would fit.
+posterior); `MARGIN` stands for the rest.
 """
 
-import logging
-import socket
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import cloudpickle  # type: ignore[import-untyped]
 
 from sparsegp.data import Table
 from sparsegp.data.summary import PIECE_VALUES
-from sparsegp.errors import SettingsError
 from sparsegp.ivm.criteria import CRITERIA
 from sparsegp.ivm.greedy import MANY_ROWS
 from sparsegp.ivm.pairs import PANEL
@@ -30,22 +24,15 @@ from sparsegp.runtime.inputs import pack_inputs
 from sparsegp.runtime.threads import ThreadRuntime, usable_cpus
 from sparsegp.settings import AUTO, DenseSettings, TrainSettings
 
-logger = logging.getLogger(__name__)
-
 DOUBLE = 8
 PROCESS = 160_000_000
 """Bytes of a Python process with numpy, scipy, dask and zarr."""
 MARGIN = 1.15
 """Memory of a process by what is counted: buffers, fragments and stacks of threads are not."""
-SURE = 0.6
-"""Share of an estimate that is taken for sure: what lacks less is warned of, not refused."""
-SMALL = 1 << 28
-"""Bytes that every run may take."""
 DRAWN_ROWS = 10_000
 """That a rule of scaling looks at."""
 COPIES = 3
 """Of a block on its way to a worker: as an array, pickled, in buffers."""
-MOST_WORKERS, MOST_ROWS = 4096, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -145,9 +132,8 @@ def estimate(shape: Shape) -> dict[str, Any]:
         Sizes, and ``total_bytes`` of all processes together. Of a sparse run ``driver_bytes`` and
         ``worker_bytes`` (0 if row blocks live in threads of the driver), with their parts in
         ``driver`` and ``blocks``; ``kernel_flops`` (2 n d p) and ``stub_flops`` (n d^2 a kernel);
-        the least ``rounds``, calls to a worker in them (``messages``), bytes of the largest
-        (``message_bytes``) and of the last checkpoint. Of a dense run ``matrices`` of all rows by
-        all rows, and ``flops`` of one factor for every kernel: a run takes tens to thousands.
+        bytes of the last checkpoint. Of a dense run ``matrices`` of all rows by all rows, and
+        ``flops`` of one factor for every kernel: a run takes tens to thousands.
 
     Raises
     ------
@@ -299,173 +285,15 @@ def _sample_bytes(shape: Shape) -> int:
 
 
 def _work(shape: Shape, layout: _Layout) -> dict[str, float]:
-    """Return operations, messages and the size of a checkpoint."""
+    """Return operations, and the size of a checkpoint."""
     d, kernels, test = shape.n_active, layout.kernels, padded(shape.n_test)
     pairs, item = layout.settings.active_per_class, layout.settings.dtype.itemsize
     columns = sum((stop - start) * held for start, stop, held in layout.steps) + d * test
     squares = sum((stop**2 - start**2) * held for start, stop, held in layout.steps) + d**2 * test
-    rounds = sum(-((start - stop) // layout.slots) for start, stop, _ in layout.steps)
     a_row = shape.p * item + DOUBLE * (8 if pairs else 3 + 2 * layout.latent + kernels)
     rest = DOUBLE * (padded(shape.n) // TILE + 5 * len(layout.steps))
     return {
         "kernel_flops": 2.0 * layout.columns * columns * shape.p,
         "stub_flops": squares / kernels if pairs else float(squares * kernels),
-        "rounds": rounds,
-        "messages": 3 * rounds,
-        "message_bytes": DOUBLE * layout.slots * (d if pairs else kernels * (d + layout.slots)),
         "checkpoint_bytes": kernels * (layout.square + DOUBLE * d) // 2 + d * a_row + rest,
     }
-
-
-# -- memory that is free ---------------------------------------------------------------------------
-
-
-class Room(NamedTuple):
-    """Bytes that a process may still take: `own` for itself, `shared` with all on its machine."""
-
-    process: str
-    machine: str
-    shared: int
-    own: int = 1 << 60
-
-
-def room(dask_worker: Any = None) -> Room:
-    """Return what this process may still take; Dask gives the worker, where it runs this on one."""
-    import psutil  # type: ignore[import-untyped] # noqa: PLC0415 - comes with distributed
-    from distributed.system import memory_limit  # noqa: PLC0415 - heavy; knows containers
-
-    used, process, own = psutil.Process().memory_info(), "this process", [1 << 60]
-    shared = min(psutil.virtual_memory().available, memory_limit() - used.rss)
-    with suppress(ImportError):
-        import resource  # noqa: PLC0415 - not on every system
-
-        for kind, name in ((resource.RLIMIT_DATA, "data"), (resource.RLIMIT_AS, "vms")):
-            if (limit := resource.getrlimit(kind)[0]) != resource.RLIM_INFINITY:
-                own.append(limit - getattr(used, name, 0))
-    if dask_worker is not None:
-        process, manager = f"worker {dask_worker.address}", dask_worker.memory_manager
-        if manager.memory_limit:
-            own.append(int((manager.memory_pause_fraction or 1) * manager.memory_limit) - used.rss)
-    return Room(process, socket.gethostname(), max(shared, 0), max(min(own), 0))
-
-
-def check(shape: Shape, runtime: Runtime) -> None:
-    """Refuse a run that cannot fit the memory of its processes, and warn of one that may not.
-
-    Raises
-    ------
-    SettingsError
-        If it cannot; says what would.
-    """
-    if rooms := _rooms(shape, runtime):
-        require(shape, rooms)
-
-
-def fits(shape: Shape, runtime: Runtime) -> bool:
-    """Return whether a run fits the memory of its processes."""
-    rooms = _rooms(shape, runtime)
-    return not (rooms and shortage(shape, rooms))
-
-
-def _rooms(shape: Shape, runtime: Runtime) -> list[Room]:
-    """Return the room of the driver and of each worker; of none where so little fits anywhere."""
-    if estimate(shape)["total_bytes"] <= MARGIN * PROCESS * (1 + shape.n_workers) + SMALL:
-        return []
-    return [room(), *runtime.run_in_workers(room)]
-
-
-def require(shape: Shape, rooms: Sequence[Room]) -> None:
-    """Do what `check` does, with the room of the driver and then that of each worker."""
-    lacking, surely = shortage(shape, rooms), shortage(shape, rooms, SURE)
-    if lacking:
-        elsewhere = rooms[0].machine not in {room.machine for room in rooms[1:]}
-        found = remedies(shape, lambda other: not shortage(other, rooms), elsewhere)
-        advice = f"what would fit: {', or '.join(found)}" if found else "take fewer rows"
-        if surely:
-            raise SettingsError(f"this run takes {surely}; {advice}")
-        logger.warning("this run may take %s; %s", lacking, advice)
-
-
-def shortage(shape: Shape, rooms: Sequence[Room], share: float = 1.0) -> str:
-    """Return in words what of a share of the estimate is not there; nothing if all is.
-
-    Workers beyond those that have rooms are like the one with the least, each on its own machine.
-    """
-    found = estimate(shape)
-    worker, started = found.get("worker_bytes", 0), int(MARGIN * PROCESS)
-    driver = found["total_bytes"] - shape.n_workers * worker - shape.source_bytes
-    least = min(rooms[1:] or rooms, key=lambda room: min(room.own, room.shared))
-    more = [least._replace(machine=str(i)) for i in range(len(rooms), shape.n_workers + 1)]
-    needs = [max(int(share * (need - started)), 0) for need in (driver, worker)]
-    growth = [(room, needs[i > 0]) for i, room in enumerate([*rooms, *more])]
-    for room, need in growth:
-        if need > room.own:
-            return f"{words(need)} more memory in {room.process}, which may have {words(room.own)}"
-    for machine in {room.machine: None for room in rooms}:
-        need = sum(need for room, need in growth if room.machine == machine)
-        free = min(room.shared for room in rooms if room.machine == machine)
-        if need > free:
-            return f"{words(need)} more memory on {machine}, where {words(free)} are free"
-    return ""
-
-
-def compare(shape: Shape, limit: int) -> dict[str, Any]:
-    """Return whether all processes together fit so many bytes, and if not what would."""
-
-    def fits(other: Shape) -> bool:
-        return bool(estimate(other)["total_bytes"] <= limit)
-
-    found: dict[str, Any] = {"fits": fits(shape)}
-    if isinstance(shape.settings, DenseSettings):
-        return found | {"most_rows": greatest(MOST_ROWS, lambda n: fits(replace(shape, n=n)))}
-    most = greatest(shape.n_active, lambda d: fits(replace(shape, n_active=d)))
-    return found | {
-        "most_active": most,
-        "would_fit": [] if found["fits"] else remedies(shape, fits),
-    }
-
-
-def remedies(shape: Shape, fits: Callable[[Shape], bool], elsewhere: bool = False) -> list[str]:
-    """Return settings that would fit, each alone; more workers too, if they are `elsewhere`."""
-
-    def may(*, of_settings: dict[str, Any] | None = None, **changes: Any) -> bool:
-        try:
-            settings = replace(shape.settings, **(of_settings or {}))
-            return fits(replace(shape, settings=settings, **changes))
-        except SettingsError:  # what does not go together, or a bound with too few candidates
-            return False
-
-    if isinstance(shape.settings, DenseSettings):
-        return [f"{greatest(shape.n, lambda n: may(n=n))} rows", "method=ivm with any number"]
-    found, blocks, item = [], estimate(shape)["blocks"], shape.settings.dtype.itemsize
-    if most := greatest(shape.n_active, lambda d: may(n_active=d)):
-        found.append(f"n_active={most}")
-    if not shape.scratch and may(scratch=True):
-        free = words(blocks["inputs"] + blocks["stub"])
-        found.append(f"scratch=DIR, with {free} free for each process")
-    if shape.settings.precision == "float64" and may(of_settings={"precision": "float32"}):
-        found.append("precision=float32")
-    whole = blocks["stub"] * max(shape.n_workers, 1)
-    for size in (int(float(f"{whole * tenths / 10:.2g}")) for tenths in range(9, 0, -1)):
-        if may(of_settings={"stub_entries": size // item}):
-            found.append(f"stub_entries={size // item}")
-            break
-    counts = range(shape.n_workers, MOST_WORKERS) if elsewhere and shape.n_workers else range(0)
-    more = bisect_left(counts, True, key=lambda count: may(n_workers=count))
-    if more < len(counts):
-        found.append(f"{counts[more]} workers, each with as much memory")
-    return found
-
-
-def greatest(wanted: int, fits: Callable[[int], bool]) -> int:
-    """Return the greatest number up to `wanted` that fits, 0 if none does."""
-    return bisect_right(range(1, wanted + 1), False, key=lambda number: not fits(number))
-
-
-def words(size: float) -> str:
-    """Return bytes in words."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000.0:
-            return f"{size:.3g} {unit}"
-        size /= 1000.0
-    return f"{size:.3g} TB"

@@ -1,0 +1,141 @@
+"""Memory that processes may still take; a run that cannot fit is refused, with what would."""
+
+import logging
+import socket
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from sparsegp.errors import SettingsError
+from sparsegp.memory.estimates import MARGIN, PROCESS, Shape, estimate
+from sparsegp.runtime import Runtime
+from sparsegp.settings import DenseSettings
+
+logger = logging.getLogger(__name__)
+
+SURE = 0.6
+"""Share of an estimate that is taken for sure: what lacks less is warned of, not refused."""
+SMALL = 1 << 28
+"""Bytes that every run may take."""
+
+
+class Room(NamedTuple):
+    """Bytes that a process may still take: `own` for itself, `shared` with all on its machine."""
+
+    process: str
+    machine: str
+    shared: int
+    own: int = 1 << 60
+
+
+def room(dask_worker: Any = None) -> Room:
+    """Return what this process may still take; Dask gives the worker, where it runs this on one."""
+    import psutil  # type: ignore[import-untyped] # noqa: PLC0415 - comes with distributed
+    from distributed.system import memory_limit  # noqa: PLC0415 - heavy; knows containers
+
+    used, process, own = psutil.Process().memory_info(), "this process", [1 << 60]
+    shared = min(psutil.virtual_memory().available, memory_limit() - used.rss)
+    with suppress(ImportError):
+        import resource  # noqa: PLC0415 - not on every system
+
+        for kind, name in ((resource.RLIMIT_DATA, "data"), (resource.RLIMIT_AS, "vms")):
+            if (limit := resource.getrlimit(kind)[0]) != resource.RLIM_INFINITY:
+                own.append(limit - getattr(used, name, 0))
+    if dask_worker is not None:
+        process, manager = f"worker {dask_worker.address}", dask_worker.memory_manager
+        if manager.memory_limit:
+            own.append(int((manager.memory_pause_fraction or 1) * manager.memory_limit) - used.rss)
+    return Room(process, socket.gethostname(), max(shared, 0), max(min(own), 0))
+
+
+def check(shape: Shape, runtime: Runtime) -> None:
+    """Refuse a run that cannot fit the memory of its processes, and warn of one that may not.
+
+    Raises
+    ------
+    SettingsError
+        If it cannot; says what would.
+    """
+    if rooms := _rooms(shape, runtime):
+        require(shape, rooms)
+
+
+def fits(shape: Shape, runtime: Runtime) -> bool:
+    """Return whether a run fits the memory of its processes."""
+    rooms = _rooms(shape, runtime)
+    return not (rooms and shortage(shape, rooms))
+
+
+def _rooms(shape: Shape, runtime: Runtime) -> list[Room]:
+    """Return the room of the driver and of each worker; of none where so little fits anywhere."""
+    if estimate(shape)["total_bytes"] <= MARGIN * PROCESS * (1 + shape.n_workers) + SMALL:
+        return []
+    return [room(), *runtime.run_in_workers(room)]
+
+
+def require(shape: Shape, rooms: Sequence[Room]) -> None:
+    """Do what `check` does, with the room of the driver and then that of each worker."""
+    if lacking := shortage(shape, rooms):
+        found = remedies(shape, lambda other: not shortage(other, rooms))
+        advice = f"what would fit: {', or '.join(found)}" if found else "take fewer rows"
+        if surely := shortage(shape, rooms, SURE):
+            raise SettingsError(f"this run takes {surely}; {advice}")
+        logger.warning("this run may take %s; %s", lacking, advice)
+
+
+def shortage(shape: Shape, rooms: Sequence[Room], share: float = 1.0) -> str:
+    """Return in words what of a share of the estimate is not there; nothing if all is."""
+    found = estimate(shape)
+    worker, started = found.get("worker_bytes", 0), int(MARGIN * PROCESS)
+    driver = found["total_bytes"] - shape.n_workers * worker - shape.source_bytes
+    needs = [max(int(share * (need - started)), 0) for need in (driver, worker)]
+    growth = [(room, needs[i > 0]) for i, room in enumerate(rooms)]
+    for room, need in growth:
+        if need > room.own:
+            return f"{words(need)} more memory in {room.process}, which may have {words(room.own)}"
+    for machine in {room.machine: None for room in rooms}:
+        need = sum(need for room, need in growth if room.machine == machine)
+        free = min(room.shared for room in rooms if room.machine == machine)
+        if need > free:
+            return f"{words(need)} more memory on {machine}, where {words(free)} are free"
+    return ""
+
+
+def remedies(shape: Shape, fits: Callable[[Shape], bool]) -> list[str]:
+    """Return settings that would fit, each alone."""
+
+    def may(changed: Shape) -> bool:
+        with suppress(SettingsError):  # a bound with too few candidates
+            return fits(changed)
+        return False
+
+    settings = shape.settings
+    if isinstance(settings, DenseSettings):
+        most = greatest(shape.n, lambda n: may(replace(shape, n=n)))
+        return [f"{most} rows", "method=ivm with any number"]
+    found, blocks = [], estimate(shape)["blocks"]
+    if most := greatest(shape.n_active, lambda d: may(replace(shape, n_active=d))):
+        found.append(f"n_active={most}")
+    if not shape.scratch and may(replace(shape, scratch=True)):
+        free = words(blocks["inputs"] + blocks["stub"])
+        found.append(f"scratch=DIR, with {free} free for each process")
+    single = replace(settings, precision="float32")
+    if settings.precision == "float64" and may(replace(shape, settings=single)):
+        found.append("precision=float32")
+    return found
+
+
+def greatest(wanted: int, fits: Callable[[int], bool]) -> int:
+    """Return the greatest number up to `wanted` that fits, 0 if none does."""
+    return bisect_right(range(1, wanted + 1), False, key=lambda number: not fits(number))
+
+
+def words(size: float) -> str:
+    """Return bytes in words."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000.0:
+            return f"{size:.3g} {unit}"
+        size /= 1000.0
+    return f"{size:.3g} TB"
