@@ -45,7 +45,6 @@ CHUNK = 4096
 SHAPES: dict[str, tuple[tuple[int, int, int, int], dict[str, Any]]] = {
     "adf, panels": ((16000, 200, 5, 0), {"n_active": 128, "panel": 64, "posterior": "adf"}),
     "all, held-out rows": ((30000, 200, 5, 10000), {"n_active": 300, "panel": 64}),
-    "active": ((60000, 200, 5, 0), {"n_active": 400, "posterior": "active"}),
     "many active rows": ((8000, 50, 3, 0), {"n_active": 1500, "panel": 64}),
     "double precision": ((30000, 200, 3, 0), {"n_active": 300, "precision": "float64"}),
     "kernel per class": ((20000, 100, 5, 0), {"n_active": 150, "kernel_per_class": True}),
@@ -56,7 +55,6 @@ SHAPES: dict[str, tuple[tuple[int, int, int, int], dict[str, Any]]] = {
         {"n_active": 300, "posterior": "adf", "stub_entries": 4_000_000, "panel": 32},
     ),
 }
-QUICK = ("adf, panels", "workers=2")
 
 
 def write(path: Path, n: int, p: int, n_classes: int, n_test: int) -> None:
@@ -72,13 +70,10 @@ def write(path: Path, n: int, p: int, n_classes: int, n_test: int) -> None:
                 group.create_array(f"{name}_{part}", data=values, chunks=chunks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "runtime"),
-    [
-        QUICK,
-        pytest.param("all, held-out rows", "threads=2", marks=pytest.mark.slow),
-        *(pytest.param(x, "workers=2", marks=pytest.mark.slow) for x in SHAPES if x != QUICK[0]),
-    ],
+    [("all, held-out rows", "threads=2"), *((name, "workers=2") for name in SHAPES)],
 )
 def test_no_process_takes_more_than_its_estimate(name: str, runtime: str, tmp_path: Path) -> None:
     (n, p, n_classes, n_test), named = SHAPES[name]

@@ -154,4 +154,4 @@ def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "time", f"about {found['seconds']:.2g} s{time_of}, roughly, on such processors as here"
     free = f"the {size(found['available_bytes'])} that are free on this machine"
     would = ", or ".join(found.get("would_fit", ())) or "not even one active row"
-    yield "fits", f"yes, in {free}" if found["fits"] else f"no, not in {free}; {would} would fit"
+    yield "fits", f"yes, in {free}" if found["fits"] else f"no: more than {free}; {would} would fit"
