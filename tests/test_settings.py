@@ -81,6 +81,16 @@ def test_json(settings: Settings) -> None:
     assert settings_given(**settings.to_json()) == settings
 
 
+@pytest.mark.parametrize("likelihood", ["probit", "logistic"])
+@pytest.mark.parametrize("posterior", ["all", "active"])
+def test_a_posterior_of_variational_sites_brings_these(likelihood: str, posterior: str) -> None:
+    settings = TrainSettings.given(likelihood=likelihood, posterior=posterior)
+    assert (settings.sites, settings.criterion) == ("variational", "predictive")
+    for named in ({}, {"posterior": "adf"}):
+        general = TrainSettings.given(likelihood=likelihood, **named)
+        assert (general.sites, general.criterion) == ("moments", "information")
+
+
 @pytest.mark.parametrize("owner", [{}, {"method": "laplace"}])
 def test_unknown_names_are_refused(owner: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match=r"no settings n_rows; it knows .*kernel"):

@@ -412,4 +412,5 @@ class TrainSettings(Settings):
         if moments or posterior != cls.posterior or named.get("kernel_per_class"):
             named = {"likelihood": OF_THE_PAPER, **named}
         usual = named.get("likelihood", cls.likelihood) in {cls.likelihood, OF_THE_PAPER}
+        usual |= named.get("posterior", GENERAL["posterior"]) != GENERAL["posterior"]
         return {**({} if usual and not moments else GENERAL), **named}
