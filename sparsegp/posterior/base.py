@@ -18,7 +18,7 @@ from sparsegp.ivm.pairs import PairSet
 from sparsegp.ivm.rows import BlockSettings
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods import Likelihood
-from sparsegp.math.linalg import lower_cholesky, solve_lower
+from sparsegp.math.linalg import inverse_triangle, lower_cholesky
 from sparsegp.math.quantiles import Quantiles
 from sparsegp.state import TRIANGLES
 from sparsegp.types import Doubles, Floats, Integers
@@ -84,8 +84,10 @@ class ActiveRows:
         """Return P = I - L^-1 Pi^-1 L^-T of every kernel, for factors L (posterior/all_data.py)."""
         found = []
         for factor, precision in zip(factors, self.precision.T, strict=True):
-            inverse = solve_lower(factor, np.eye(len(factor))) / np.sqrt(precision)
-            found.append(np.eye(len(factor)) - inverse @ inverse.T)
+            inverse = inverse_triangle(factor) / np.sqrt(precision)
+            penalty = -(inverse @ inverse.T)
+            penalty[np.diag_indices_from(penalty)] += 1.0
+            found.append(penalty)
         return found
 
     def factors(self) -> list[Doubles]:

@@ -3,6 +3,7 @@
 The equations are in posterior/all_data.py, and in posterior/past.py for rows that are gone.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ class Problem:
             "value": quantum(rows.total * 1024.0),
         }
         self.resolution = 4.0 * self.quanta["value"]
-        factors = active.factors()
+        factors = self.factors = active.factors()
         self.whole = active.penalties(factors)  # P at the kernels' own scale
         self.gram: Doubles = rows.sum_blocks("gram", len(x), self.quanta["gram"])
         self.anchor: list[Any] = [0.0] * len(factors)  # of rows that are gone, as is the force
@@ -72,15 +73,19 @@ class Problem:
         if scale == self.scale:
             return
         self.scale, self.metric = scale, list[Doubles]()
+        self.reduced: list[tuple[Doubles, float]] = []
         self.penalty = [P / scale + Q for P, Q in zip(self.whole, self.anchor, strict=True)]
-        for whole, gram in zip(self.whole, self.gram, strict=True):
-            factor, jitter = jittered_cholesky(
-                whole / scale + self.active.likelihood.metric_curvature * gram,
-                "the metric of the all-data posterior",
-                least=float(np.finfo(self.rows.precision).eps),
-            )
+        for B in self._curvatures():
+            least = float(np.finfo(self.rows.precision).eps)
+            factor, jitter = jittered_cholesky(B, "the metric of the all-data posterior", least)
             self.metric.append(factor)
             self.metric_jitter = max(self.metric_jitter, jitter)
+
+    def _curvatures(self) -> Iterator[Doubles]:
+        """Yield B of every kernel."""
+        bound = self.active.likelihood.metric_curvature
+        for whole, gram in zip(self.whole, self.gram, strict=True):
+            yield whole / self.scale + bound * gram
 
     def start(self) -> Doubles:
         """Return the coefficients (C, d, R) without any row but those that are gone, if any are."""
@@ -138,12 +143,19 @@ class Problem:
         self, c: Doubles, calibration: Calibration, report: dict[str, Any]
     ) -> PosteriorWeights:
         """Return the posterior with coefficients (C, d, R); a model keeps float32."""
-        active, x = self.active, np.asarray(self.active.x, dtype=np.float64)
-        of = zip(active.kernels, active.precision.T, active.factors(), self.metric, strict=True)
-        parts = [reduction(kernel, (x, pi), L, L_B, self.scale) for kernel, pi, L, L_B in of]
+        if not self.reduced:  # the same for all coefficients
+            self.reduced = list(self._reductions())
         gain, taken = (
             [triangle.astype(np.float32).astype(np.float64) for triangle in triangles]
-            for triangles in (self.metric, [W for W, _ in parts])
+            for triangles in (self.metric, [W for W, _ in self.reduced])
         )
-        report |= {"jitter": max(jitter for _, jitter in parts)}
+        report |= {"jitter": max(jitter for _, jitter in self.reduced)}
         return PosteriorWeights(list(c), gain, taken, calibration, report)
+
+    def _reductions(self) -> Iterator[tuple[Doubles, float]]:
+        """Yield W of every kernel, and the jitter that it took; see `reduction`."""
+        active, x = self.active, np.asarray(self.active.x, dtype=np.float64)
+        kernels = zip(active.kernels, active.precision.T, self.factors, strict=True)
+        for (kernel, pi, L), B in zip(kernels, self._curvatures(), strict=True):
+            B[np.diag_indices_from(B)] += self.metric_jitter * float(B.diagonal().mean())
+            yield reduction(kernel, (x, pi), L, B, self.scale)

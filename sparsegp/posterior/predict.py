@@ -28,10 +28,11 @@ from sparsegp.errors import NumericalError
 from sparsegp.kernels import Kernel, half_squared_norms
 from sparsegp.math.linalg import (
     inverse_lower,
-    inverse_of_factored,
     lower_cholesky,
+    product_of_triangles,
     root_from_below,
     solve_lower,
+    triangle_of_inverse,
 )
 from sparsegp.math.products import TILE
 from sparsegp.posterior.base import ActiveRows, PosteriorWeights
@@ -45,7 +46,7 @@ Variances change by as little, and W keeps its digits where rows are nearly equa
 
 
 def reduction(
-    kernel: Kernel, active: tuple[Doubles, Doubles], L: Doubles, L_B: Doubles, scale: float
+    kernel: Kernel, active: tuple[Doubles, Doubles], L: Doubles, B: Doubles, scale: float
 ) -> tuple[Doubles, float]:
     """Return W (d, d) of the all-data posterior, and which of `JITTERS` it took.
 
@@ -54,8 +55,9 @@ def reduction(
     kernel : Kernel
     active : tuple of Doubles (d, p) and (d,)
         Scaled inputs of the active rows, and precisions of their sites.
-    L, L_B : Doubles (d, d)
-        Lower factors of Pi^(-1) + C and of B.
+    L : Doubles (d, d)
+        Lower factor of Pi^(-1) + C.
+    B : Doubles (d, d)
     scale : float
         s.
 
@@ -71,11 +73,12 @@ def reduction(
         C = np.asarray(kernel(x, x), np.float64)
         added, every = jitter * float(C.diagonal().mean()), np.diag_indices_from(C)
         C[every] += added
-        taken = scale * inverse_of_factored(lower_cholesky(C, "the covariance of the active rows"))
-        B = np.matmul(L_B, L_B.T, out=C)
-        B[every] += slack * added
-        metric = lower_cholesky(B, "the metric of the all-data posterior")
-        taken -= inverse_of_factored(np.matmul(L, metric, out=B))
+        taken = triangle_of_inverse(lower_cholesky(C, "the covariance of the active rows"))
+        taken *= scale
+        raised = B.copy()
+        raised[every] += slack * added
+        metric = lower_cholesky(raised, "the metric of the all-data posterior")
+        taken -= triangle_of_inverse(product_of_triangles(L, metric))
         return root_from_below(taken, "what the data take off the prior variance")
 
     for jitter in JITTERS[:-1]:
