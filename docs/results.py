@@ -39,7 +39,8 @@ def read(name: str) -> tuple[dict[str, str], pd.DataFrame]:
     """Return what a file says of its origin, and its table."""
     lines = (RESULTS / f"{name}.csv").read_text(encoding="utf-8").splitlines()
     head = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# "))
-    return head, pd.read_csv(RESULTS / f"{name}.csv", comment="#")
+    published = {"published": str}  # of which some are bounds
+    return head, pd.read_csv(RESULTS / f"{name}.csv", comment="#", dtype=published)
 
 
 def pivoted(
@@ -121,7 +122,7 @@ def beside_published(frame: pd.DataFrame) -> pd.DataFrame:
     table = frame[words].map(shown)
     errors = " ± " + frame["standard error"].map(number)
     table["ours"] = frame["mean"].map(number) + errors.where(frame["standard error"].notna(), "")
-    table["published"] = frame["published"].map(lambda x: "" if np.isnan(x) else f"{x:g}")
+    table["published"] = frame["published"].fillna("")
     met = frame["met"].map({True: ", met", False: ", missed"}).fillna(", not known yet")
     table = table.assign(where=frame["where"].fillna(""), goal=(frame["goal"] + met).fillna(""))
     if "metric" not in words:

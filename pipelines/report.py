@@ -10,7 +10,7 @@ import pandas as pd
 
 from pipelines import ranks
 from pipelines.experiment import FINAL, Experiment
-from pipelines.table import INCOMPLETE
+from pipelines.table import INCOMPLETE, published
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -87,6 +87,7 @@ def small_table(experiment: Experiment, results: ranks.Results, table: pd.DataFr
         found["se"] = found["se"].fillna(over_rows["se"].set_axis(found.index))
     found["seeds"] = found["seeds"].astype("Int64")
     found = found[found["ours"].notna() | found["value"].notna() | (found["goal"] != "")]
+    found["value"] = [published(*line) for line in found[["value", "below"]].values]
     text = found[list(COLUMNS)].rename(columns=COLUMNS).dropna(axis=1, how="all")
     lines = "".join(f"# {name}: {value}\n" for name, value in head.items())
     return lines + str(text.to_csv(index=False, float_format="%.5g"))

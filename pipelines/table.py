@@ -114,10 +114,7 @@ def layout(table: pd.DataFrame) -> pd.DataFrame:
             _mean(mean, sd) if complete else f"{_mean(mean, sd)} {INCOMPLETE}".removeprefix("- ")
             for mean, sd, complete in table[["ours", "sd", "complete"]].values
         ],
-        paper=[
-            "" if np.isnan(value) else f"{'< ' if below is True else ''}{value:g}"
-            for value, below in table[["value", "below"]].values
-        ],
+        paper=[published(*line) or "" for line in table[["value", "below"]].values],
         goal=table["goal"] + table["met"].map({True: ", met", False: ", missed"}).fillna(""),
     )
     wide = text.set_index(KEYS).unstack("metric").swaplevel(axis=1)
@@ -126,6 +123,11 @@ def layout(table: pd.DataFrame) -> pd.DataFrame:
     wide = wide.reindex(index=rows, columns=columns).fillna("")
     same = [name for name in ("data", "n_active") if rows.get_level_values(name).nunique() == 1]
     return wide.loc[:, (wide != "").any()].rename(index={FINAL: "all"}).droplevel(same)
+
+
+def published(value: float, below: Any) -> str | None:
+    """Return a published figure as it is shown, which may be a bound; None if there is none."""
+    return None if np.isnan(value) else f"{'< ' if below is True else ''}{value:g}"
 
 
 def _mean(mean: float, sd: float) -> str:

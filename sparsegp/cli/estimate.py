@@ -1,8 +1,9 @@
 """`sparsegp estimate`."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,9 +12,15 @@ from sparsegp.cli.grouped import GroupedCommand
 from sparsegp.cli.output import json_line, pairs, plural, show, size
 from sparsegp.errors import SettingsError
 
+if TYPE_CHECKING:
+    from sparsegp.data import Table
+
 SELECTING, ROUNDS, A_ROW, FACTORS, STARTING = 2.0, 60.0, 25e3, 60.0, 1.0
 """Time of a selection by that of its bare products; rounds of a posterior, operations for each row
 and class in one, and for each cube of active rows; seconds to start. From three runs, two cores."""
+
+PARTS = 3
+"""Of the memory of a process that are shown."""
 
 TRIED_SECONDS = 0.05
 """For which products of matrices are tried."""
@@ -46,6 +53,7 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     from sparsegp.cli.tables import training_tables
     from sparsegp.data import Numbers, encode
     from sparsegp.settings import AUTO, settings_given
+    from sparsegp.settings.sparse import DEFAULT_KERNEL
 
     named = shared.settings_of(options)
     settings = settings_given(**named)
@@ -58,6 +66,8 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     where, elsewhere = place(options)
     where |= {"block_rows": options["block_rows"], "scratch": options["scratch"]}
     where["source_bytes"] = memory.held_bytes(train.X)
+    if settings.kernel == AUTO and not searched(train, settings):
+        settings = replace(settings, kernel=DEFAULT_KERNEL)
     shape = memory.shape_of(train, held_out, n_classes, settings, **where)
     found, room = memory.estimate(shape), memory.room()
     need = "driver_bytes" if elsewhere and "driver_bytes" in found else "total_bytes"
@@ -113,6 +123,19 @@ def operations_per_second() -> float:
     return 2.0 * left.size * 256 / best
 
 
+def searched(rows: "Table", settings: Any) -> bool:
+    """Return whether there will be a search for the kernel, by the first block of training rows."""
+    from sparsegp.data import scaling_for, summarise
+    from sparsegp.fit.tune import declines
+    from sparsegp.settings import AUTO
+
+    first: Any = rows.X.blocks
+    found = replace(summarise(first[0], rows.source), n=rows.X.shape[0])
+    kept = None if rows.encoding is None else rows.encoding.indicates
+    scaling = scaling_for(AUTO, found, first[0].compute, kept)
+    return not declines(rows, found, scaling.name, settings)
+
+
 def place(options: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     """Return how many processes or threads there are to be, and if workers are elsewhere."""
     from sparsegp.runtime.clusters import read_cluster_file
@@ -126,6 +149,12 @@ def place(options: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     if int(number) < 1:
         raise SettingsError(f"the number of {name} must be at least 1, got {number}")
     return {f"n_{name}": int(number)}, False
+
+
+def largest(parts: dict[str, int]) -> str:
+    """Return the largest parts of the memory of a process in words."""
+    some = sorted(parts, key=lambda name: -parts[name])[:PARTS]
+    return ": " + ", ".join(f"{name} {size(parts[name])}" for name in some if parts[name] > 1)
 
 
 def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -142,16 +171,18 @@ def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     else:
         yield "active rows", f"{found['n_active']}, {plural(found['kernels'], 'kernel')}"
         yield "checkpoint", size(found["checkpoint_bytes"])
-        for kind, parts in (("worker", "blocks"), ("driver", "driver")):
-            listed = (f"{name} {size(count)}" for name, count in found[parts].items() if count > 1)
-            yield kind, f"{size(found[f'{kind}_bytes'])}: {', '.join(listed)}"
-        n_workers = found["n_workers"]
-        workers = f" for {plural(n_workers, 'worker')} and driver" if n_workers else ""
+        blocks, driver = found["blocks"], found["driver"]
+        if found["n_workers"]:
+            yield "worker", f"{size(found['worker_bytes'])}{largest(blocks)}"
+            yield "driver", f"{size(found['driver_bytes'])}{largest(driver)}"
+            workers = f" for {plural(found['n_workers'], 'worker')} and driver"
+        else:
+            workers = largest(blocks | driver)
     yield "memory", f"{size(found['total_bytes'])}{workers}"
     time_of = " for one factorisation" if "flops" in found else ""
     if found["searches"]:
-        time_of = " besides once to three times that for the search for a kernel"
-    yield "time", f"about {found['seconds']:.2g} s{time_of}, roughly, on such processors as here"
+        time_of = ", and 1 to 3 times that to choose the kernel"
+    yield "time", f"roughly {found['seconds']:.2g} s here{time_of}"
     free = f"the {size(found['available_bytes'])} that are free on this machine"
     would = ", or ".join(found.get("would_fit", ())) or "not even one active row"
     yield "fits", f"yes, in {free}" if found["fits"] else f"no: more than {free}; {would} would fit"

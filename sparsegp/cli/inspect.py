@@ -1,6 +1,7 @@
 """`sparsegp inspect`."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,7 @@ import click
 
 from sparsegp.cli import options as shared
 from sparsegp.cli.output import json_line, listed, pairs, percent, records_table, show, size, table
+from sparsegp.lists import in_quotes
 
 if TYPE_CHECKING:
     from sparsegp.model import Model
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 STEP = ("step", "criterion", "evaluations")
 MOST_RELEVANT = 10
 """Columns that are listed by their relevance."""
+LEVELS = 4
+"""Of a category that are listed."""
 HELD_OUT = ("heldout_error", "heldout_mse", "heldout_nlpp")
 POINT = ("n_active", "seconds", "train_error", "train_mse")
 """Columns of the tables of learning and of the selection."""
@@ -24,13 +28,10 @@ GO_ON = {
     "being tuned": "; continue with the same command and --resume",
 }
 
-PLAIN = {
-    "objective": "penalised log likelihood",
-    "rounds": "rounds with all rows",
-    "jitter_of_metric": "jitter of the curvature",
-    "jitter": "jitter of the kernel matrix",
-}
+PLAIN = {"objective": "penalised log likelihood", "rounds": "rounds with all rows"}
 """What figures of the posterior are called in words."""
+UNSHOWN = {"jitter", "jitter_of_metric", "rows", "validation_nlpp"}
+"""Of them, those that are in the JSON alone, or elsewhere."""
 
 NOTHING: dict[str, Any] = {
     **dict.fromkeys(
@@ -160,13 +161,23 @@ def inputs_table(inputs: list[dict[str, Any]]) -> list[str]:
     """
     records = []
     for column in sorted(inputs, key=lambda column: -(column["relevance"] or 0.0)):
-        levels = listed((f"{level} ({count})" for level, count in column["levels"].items()), 4)
+        counts = [f"{in_quotes(level)} ({count})" for level, count in column["levels"].items()]
+        rest = [f"... ({len(counts) - LEVELS} more)"] if len(counts) > LEVELS else []
+        levels = ", ".join(counts[:LEVELS] + rest)
         if column["rare"] != 0:
             levels += f"; {'many' if column['rare'] is None else column['rare']} rare"
         gaps = percent(column["missing"]) if column["missing"] else None
         content = column["left_out"] and f"left out: {column['left_out']}"
         records.append({**column, "missing": gaps, "content": content or levels})
     return records_table(records, ("name", "kind", "missing", "relevance", "content"))
+
+
+def columns_in_words(record: Mapping[str, Any]) -> str:
+    """Return how many columns a model has, those of a file that were encoded, or their names."""
+    count, used = record["columns"], [one for one in record["inputs"] if not one["left_out"]]
+    if used:
+        return f"{len(used)}, encoded as {count}"
+    return f"{count}: {listed(record['names'])}" if record["names"] else str(count)
 
 
 def in_words(record: dict[str, Any]) -> list[str]:
@@ -179,12 +190,17 @@ def in_words(record: dict[str, Any]) -> list[str]:
     state, settings, tuning = record["state"], record["settings"], record["tuning"]
     usual = (DenseSettings if "method" in settings else TrainSettings)().to_json()
     settings = settings | {"kernel": brief(settings["kernel"])}
-    others = [f"{name}={value}" for name, value in settings.items() if value != usual.get(name)]
+    shown = {"kernel", "scaling"} if record["kernels"] else set()  # below, as they are used
+    others = [
+        f"{name}={value}"
+        for name, value in settings.items()
+        if value != usual.get(name) and name not in shown
+    ]
     progress, calibration = record["progress"] or {}, record["calibration"] or {}
     posterior = {
         PLAIN.get(name, name): value
         for name, value in (record["posterior"] or {}).items()
-        if isinstance(value, int | float) and name not in {*calibration, "validation_nlpp"}
+        if isinstance(value, int | float) and name not in {*calibration, *UNSHOWN}
     }
     nlpp = record.get("validation_nlpp")
     extent = "{done} of {total}" if progress.get("total") else "{done}"
@@ -194,7 +210,7 @@ def in_words(record: dict[str, Any]) -> list[str]:
         "run": f"{record['run']}: {state}{GO_ON.get(state, '')}",
         "settings": ", ".join(others) or "the default ones",
         "classes": f"{len(record['classes'])}: {listed(record['classes'])}",
-        "columns": f"{record['columns']}: {listed(record['names'])}".removesuffix(": "),
+        "columns": columns_in_words(record),
         "labels": record["label"] and f"column {record['label']}",
         "active rows": f"{record['n_active']} of {record['n_wanted']}",
         "  in order": listed(record["active_rows"]),
@@ -216,9 +232,10 @@ def in_words(record: dict[str, Any]) -> list[str]:
         }
         for number, step in enumerate(record["learning"], 1)
     ]
-    curve = records_table(record["history"], (*POINT, *HELD_OUT))
-    if curve and "method" not in settings:
-        curve.insert(0, "during selection (approximate figures, not those of the final model)")
+    curve = []
+    if settings.get("posterior") != "all":  # whose figures are not those of the selection
+        curve = records_table(record["history"], (*POINT, *HELD_OUT))
+        curve = ["during selection", *curve] if curve else []
     ranked = [] if record["inputs"] else list(record["relevances"].items())  # shown there
     if rest := ranked[MOST_RELEVANT:]:
         ranked = [*ranked[:MOST_RELEVANT], (f"... {len(rest)} more", sum(r for _, r in rest))]

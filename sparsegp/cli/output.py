@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import click
@@ -11,6 +12,8 @@ from sparsegp.lists import in_quotes
 
 LEAST_WIDTH = 12
 """Of the names before values."""
+ROOM = 64
+"""Characters for a list beside its name, on a terminal of 80."""
 
 
 def show(lines: Iterable[str], err: bool = False) -> None:
@@ -76,11 +79,15 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}es" if noun.endswith("s") else f"{count} {noun}s"
 
 
-def listed(values: Iterable[Any], most: int = 12) -> str:
-    """Return values in a line, and how many were left out."""
+def listed(values: Iterable[Any], room: int = ROOM) -> str:
+    """Return values in a line of about so many characters, and how many were left out."""
     texts = [in_quotes(str(value)) for value in values]
-    rest = len(texts) - most
-    return ", ".join(texts[:most]) + (f", ... ({rest} more)" if rest > 0 else "")
+    if len(line := ", ".join(texts)) <= room:
+        return line
+    ends = accumulate(len(text) + 2 for text in texts)
+    most = max(sum(end <= room - len(", ... (1000 more)") for end in ends), 1)
+    rest = f", ... ({len(texts) - most} more)" if most < len(texts) else ""
+    return ", ".join(texts[:most]) + rest
 
 
 def seconds_of(stages: Mapping[str, float]) -> str:

@@ -38,6 +38,19 @@ class _Warning(logging.Formatter):
         return visible(as_typed(super().format(record)))
 
 
+class _Once(logging.Filter):
+    """Lets a message through once, as the same rows may be read several times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said = set[str]()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text, before = record.getMessage(), len(self.said)
+        self.said.add(text)
+        return len(self.said) > before
+
+
 class Program(click.Group):
     """A group of commands whose errors become a line on standard error and an exit code."""
 
@@ -45,6 +58,7 @@ class Program(click.Group):
         """Run a command and exit."""
         logger, handler = logging.getLogger("sparsegp"), logging.StreamHandler()
         handler.setFormatter(_Warning("warning: %(message)s"))
+        handler.addFilter(_Once())
         logger.addHandler(handler)
         try:
             code = super().main(*args, **{**extra, "standalone_mode": False}) or 0

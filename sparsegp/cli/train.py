@@ -12,7 +12,7 @@ import click
 from sparsegp.cli import options as shared
 from sparsegp.cli import virtual
 from sparsegp.cli.grouped import GroupedCommand
-from sparsegp.cli.output import json_line, listed, pairs, percent, plural, seconds_of, show, size
+from sparsegp.cli.output import json_line, pairs, percent, plural, seconds_of, show, size
 from sparsegp.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -206,11 +206,12 @@ def summary(
     from sparsegp.kernels import brief
 
     rows, columns = plural(record["rows"], "row"), plural(record["columns"], "column")
+    if used := [column for column in record["inputs"] if not column["left_out"]]:
+        columns = f"{plural(len(used), 'column')} encoded as {record['columns']}"
     labels = f"{len(record['classes'])} classes" if record["classes"] else "a regression"
     kernels = "; ".join(dict.fromkeys(map(brief, record["kernels"])))
     found: dict[str, str | None] = {
         "trained on": f"{record['source']}: {rows}, {columns}, {labels}",
-        "columns": listed(record["names"]),
         "kernel": kernels,
         "scaling": record["scaling"],
         "metric": record["settings"].get("metric", "none").removeprefix("none") or None,

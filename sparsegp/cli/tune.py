@@ -8,11 +8,10 @@ import click
 
 from sparsegp.cli import options as shared
 from sparsegp.cli.grouped import GroupedCommand
-from sparsegp.cli.output import json_line, pairs, plural, records_table, seconds_of, show
+from sparsegp.cli.output import json_line, pairs, percent, plural, records_table, seconds_of, show
 
-COUNTS = ("stage", "rows", "n_active", "number", "by_column", "metric")
-FIGURES = ("nlpp", "error", "ece", "seconds", "chosen", "scaling", "kernel", "failure")
-
+SHOWN = ("best", "stage", "rows", "n_active", "nlpp", "error", "scaling", "metric", "kernel")
+"""Of a trial in a table, and why it failed."""
 
 CHOICE = ("kernel", "scaling", "metric", "nlpp")
 """What a trial and a choice have both; the last is None in a choice that leaves it alone."""
@@ -130,10 +129,11 @@ def trials_table(
             **trial,
             "stage": trial["rung"],
             "kernel": brief(trial["kernel"]),
-            "chosen": "*" if chosen and all(chosen[k] == trial[k] for k in CHOICE) else None,
+            "error": None if trial["error"] is None else percent(trial["error"]),
+            "best": "*" if chosen and all(chosen[k] == trial[k] for k in CHOICE) else None,
             "metric": None if trial.get("metric") == "none" else trial.get("metric"),
             "failure": trial.get("failure") or None,
         }
         for trial in sorted(trials, key=rank)
     ]
-    return records_table(shown, (*COUNTS, *FIGURES))
+    return records_table(shown, (*SHOWN, "failure"))

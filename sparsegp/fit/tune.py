@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp import memory
-from sparsegp.data import Table, as_table
+from sparsegp.data import Summary, Table, as_table
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting, path_text
 from sparsegp.fit.prepare import Prepared, choose_scaling
@@ -158,6 +158,29 @@ def tune(
         ).fit()
 
 
+def declines(rows: Table, summary: Summary, scaling: str, settings: TrainSettings) -> bool:
+    """Whether a brief search would be chance, or leave the kernel of the settings in the end.
+
+    Many columns of one range are pixels, spectra and the like, whose columns matter together.
+
+    Parameters
+    ----------
+    rows : Table
+        Training rows.
+    summary : Summary
+        Of them.
+    scaling : str
+        The rule that theirs follows.
+    settings : TrainSettings
+    """
+    alike = settings.scaling == AUTO and scaling in {"none", "range"}
+    indicators = summary.whole and summary.high.max() - summary.low.min() == 1
+    pixels = alike and not indicators and summary.p >= PIXELS
+    few = summary.n < LEAST_FOR_SEARCH or summary.p > MOST_COLUMNS
+    virtual = rows.origin is not None and rows.weights is None
+    return bool(few or pixels or virtual)
+
+
 @dataclass(eq=False)
 class Tuning(Run[Tuned]):
     """A tuning under way: trials run side by side, and those on record are not made again.
@@ -202,7 +225,8 @@ class Tuning(Run[Tuned]):
         data, settings, scheduler = self.data, self.settings, self.runtime.scheduler()
         self.n_active = settings.rows_to_include(data.summary.n)
         self.scalings, self.sample = {settings.scaling: data.scaling}, None
-        if not self._declines():
+        brief = self.max_trials is None
+        if not (brief and declines(data.train, data.summary, data.scaling.name, settings)):
             if settings.scaling == AUTO:
                 self.scalings["quantile"] = choose_scaling(
                     "quantile", data.train, data.summary, settings, scheduler
@@ -211,21 +235,6 @@ class Tuning(Run[Tuned]):
         self.trials: list[dict[str, Any]] = []
         self.outcomes: list[Outcome] = []
         self.choice: dict[str, Any] | None = None
-
-    def _declines(self) -> bool:
-        """Whether a brief search would be chance, or leave the kernel of the settings in the end.
-
-        Many columns of one range are pixels, spectra and the like, whose columns matter together.
-        """
-        data, summary = self.data, self.data.summary
-        if self.max_trials is not None:
-            return False
-        alike = self.settings.scaling == AUTO and data.scaling.name in {"none", "range"}
-        indicators = summary.whole and summary.high.max() - summary.low.min() == 1
-        pixels = alike and not indicators and summary.p >= PIXELS
-        few = summary.n < LEAST_FOR_SEARCH or summary.p > MOST_COLUMNS
-        virtual = data.train.origin is not None and data.train.weights is None
-        return few or pixels or virtual
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Refuse nothing: trials take a part of the rows."""

@@ -39,8 +39,8 @@ def parse(text: str) -> Kernel:
 
 
 def brief(text: str) -> str:
-    """Return a text to be shown: numbers of 6 digits, and of many length scales the first 8."""
-    return re.sub(r"((?:[^(),;]+, ){8})[^();]+", r"\1...", six_digits(text))
+    """Return a text to be shown: numbers of 6 digits, and of many length scales the first 3."""
+    return re.sub(r"((?:[^(),;]+, ){3})[^();]+", r"\1...", six_digits(text))
 
 
 def six_digits(text: str) -> str:

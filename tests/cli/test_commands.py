@@ -108,10 +108,23 @@ class TestInspect:
         assert set(record["sizes"]) == {"model", "checkpoints"}
         text = invoke("inspect", trained).stdout
         assert "40 of 40" in text
-        assert "heldout_error" in text
+        assert "heldout_error" not in text  # that of the selection, not of the model
 
         alone = last_json(invoke("inspect", trained / "model.zarr.zip", "--json").stdout)
         assert (alone["state"], set(alone["sizes"])) == ("finished", {"model"})
+
+    def test_columns_of_a_file(self, invoke, tmp_path):
+        towns = ["Paris, France", "Oslo", "Rome"]
+        table = pd.DataFrame({"town": towns * 20, "age": np.arange(60) % 7, "y": [0, 1, 1] * 20})
+        table.to_csv(tmp_path / "rows.csv", index=False)
+        table.replace({"age": {3: None}}).to_csv(tmp_path / "gaps.csv", index=False)
+        run, rows = tmp_path / "run", (tmp_path / "rows.csv", "--test", tmp_path / "gaps.csv")
+        result = invoke("train", *rows, "--out", run, "--n-active", 20)
+        assert "60 rows, 2 columns encoded as 4, 2 classes" in result.stdout
+        assert result.stderr.count("has gaps where training had none") == 1
+        shown = invoke("inspect", run).stdout
+        assert re.search("^columns +2, encoded as 4$", shown, re.M)
+        assert '"Paris, France" (20), ' in shown
 
     @pytest.mark.parametrize("calibration", ["learned", "none"])
     def test_calibration_and_posterior(self, calibration, files, invoke, tmp_path, last_json):
@@ -181,12 +194,15 @@ class TestEstimate:
         assert record["worker_bytes"] > record["blocks"]["stub"]
         assert record["fits"] is True
         assert 0 < record["seconds"] < 30
-        assert re.search("time +about .* s, roughly", invoke("estimate", files / "pair.npz").stdout)
+        text = invoke("estimate", files / "pair.npz", "--kernel", "auto").stdout
+        assert re.search("time +roughly .* s here, and .* to choose the kernel", text)
+        assert "worker" not in text
+        assert "to choose" not in invoke("estimate", "digits", "--kernel", "auto").stdout
 
     def test_what_would_fit(self, files, invoke, monkeypatch):
         room = Room("this process", "here", 10**6)
         monkeypatch.setattr("sparsegp.memory.room", lambda: room)
-        text = invoke("estimate", files / "pair.npz").stdout
+        text = invoke("estimate", files / "pair.npz", "--kernel", "auto").stdout
         assert "not even one active row would fit" in text
         room = Room("this process", "here", 3 * 10**6)
         monkeypatch.setattr("sparsegp.memory.estimates.PROCESS", 0)

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import sparsegp
-from sparsegp.cli.tune import trials_table
+from sparsegp.cli.tune import SHOWN, trials_table
 from sparsegp.fit.tune import read_records
 from sparsegp.kernels import brief
 
@@ -58,11 +58,11 @@ def test_settings_come_along(files, invoke, tmp_path, last_json):
 def test_table(files, invoke, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names, *lines = invoke("tune", files / "pair.npz", *SMALL, "--quiet").stdout.splitlines()
-    assert names.split()[:6] == ["stage", "rows", "n_active", "number", "by_column", "nlpp"]
-    assert [line.split()[:3] for line in lines[:2]] == [["0", "200", "40"]] * 2
+    assert names.split() == [name for name in SHOWN if name != "metric"]
+    assert [line[4:].split()[:3] for line in lines[:2]] == [["0", "200", "40"]] * 2
     shown = dict(line.split(maxsplit=1) for line in lines if " " in line)
     kernel, scaling = shown["kernel"], shown["scaling"]
-    starred = [line for line in lines[:8] if " * " in line]
+    starred = [line for line in lines[:8] if line.startswith("* ")]
     assert starred
     assert all(re.search(rf" {scaling} +{re.escape(kernel)}$", line) for line in starred)
     assert lines[-1].startswith("next          sparsegp train ")
@@ -70,15 +70,16 @@ def test_table(files, invoke, tmp_path, monkeypatch):
 
 
 def test_failed_trials_are_shown():
-    trial = {"rung": 0, "number": 3, "nlpp": 0.5, "scaling": "auto", "kernel": "rbf(1.5)"}
-    failed = {**trial, "number": 1, "nlpp": None, "failure": "no room"}
+    trial = {"rung": 0, "number": 3, "nlpp": 0.5, "error": 0.25, "scaling": "auto"}
+    trial |= {"kernel": "rbf(1.5)"}
+    failed = {**trial, "number": 1, "nlpp": None, "error": None, "failure": "no room"}
     (_, *plain), (names, first, second) = (
         trials_table(trials, None) for trials in ([trial], [failed, trial])
     )
-    assert plain[0].split() == ["0", "3", "0.5", "auto", "rbf(1.5)"]
-    assert names.split() == ["stage", "number", "nlpp", "scaling", "kernel", "failure"]
+    assert plain[0].split() == ["0", "0.5", "25.00", "%", "auto", "rbf(1.5)"]
+    assert names.split() == ["stage", "nlpp", "error", "scaling", "kernel", "failure"]
     assert first.split() == plain[0].split()
-    assert second.split() == ["0", "1", "auto", "rbf(1.5)", "no", "room"]
+    assert second.split() == ["0", "auto", "rbf(1.5)", "no", "room"]
 
 
 def test_inspect_shows_every_trial(tuned, invoke, last_json):
@@ -94,7 +95,7 @@ def test_inspect_shows_every_trial(tuned, invoke, last_json):
     assert f"run           {run}: tuned, not trained" in shown
     for trial in told["trials"]:
         assert re.search(
-            rf"^ *{trial['rung']} .* {re.escape(brief(trial['kernel']))}$", shown, re.M
+            rf"^[ *]*{trial['rung']} .* {re.escape(brief(trial['kernel']))}$", shown, re.M
         )
 
 

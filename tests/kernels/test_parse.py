@@ -167,10 +167,8 @@ def test_many_texts():
 
 def test_brief_text():
     scales = ", ".join(map(str, range(1, 10)))
-    text = f"50.0*matern32(1.23456789) + 1e-05*ard({scales}); ard({scales[:-3]})"
-    short = (
-        "50*matern32(1.23457) + 1e-05*ard(1, 2, 3, 4, 5, 6, 7, 8, ...); ard(1, 2, 3, 4, 5, 6, 7, 8)"
-    )
+    text = f"50.0*matern32(1.23456789) + 1e-05*ard({scales}); ard({scales[:7]})"
+    short = "50*matern32(1.23457) + 1e-05*ard(1, 2, 3, ...); ard(1, 2, 3)"
     assert brief(text) == short
 
 

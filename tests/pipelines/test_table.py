@@ -1,10 +1,13 @@
 """Tables of made-up results: means, paired differences, grids, published figures, goals."""
 
+import re
+
 import numpy as np
 import pytest
 
 from pipelines.experiment import FINAL
 from pipelines.pictures import draw
+from pipelines.report import small_table
 from pipelines.table import layout, tabulate, tidy
 
 
@@ -38,6 +41,8 @@ def test_means_over_seeds_beside_published_figures(work):
     assert (line.goal, line.met) == ("≤ 100", True)
     early = lines["toy", "random", 10, "test error %"]
     assert (early.ours, early.value, early.below) == (15.5, 50.0, True)
+    text = small_table(experiment, results, tabulate(experiment, tidy(experiment, results)))
+    assert re.search("^toy,random,10,test error %,15.5,.*,< 50,", text, re.M)
     assert lines["toy", "random", FINAL, "test error %"].met is False
     assert lines["toy", "random", 20, "test error %"].ours == 5.5  # that of the finished model
     assert np.isnan(lines["toy", "neighbours", 20, "test NLPP less baseline"].ours)
