@@ -121,7 +121,7 @@ def imported() -> None:
                 assert len(read(Path(folder) / name)[0]) == 3
 
 
-@pytest.mark.parametrize("examples", [40, pytest.param(LONG, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [12, pytest.param(LONG, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", FORMATS)
 def test_damaged_files(name: str, examples: int) -> None:
     campaign(damaged(name), partial(check, name), examples)

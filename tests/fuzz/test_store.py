@@ -154,7 +154,7 @@ def imported():
     check_model(model("all")[0])
 
 
-@pytest.mark.parametrize("examples", [40, pytest.param(LONG, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [15, pytest.param(LONG, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_files(kind, examples):
     campaign(*kinds()[kind], examples)

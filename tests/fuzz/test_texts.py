@@ -60,7 +60,7 @@ def check(read, text):
     assert len(said) < 2000
 
 
-@pytest.mark.parametrize("examples", [50, pytest.param(LONG, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [20, pytest.param(LONG, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_texts(kind, examples):
     campaign(KINDS[kind][0], partial(check, KINDS[kind][1]), examples)
