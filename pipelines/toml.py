@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sparsegp.data.storage import written_text
 from sparsegp.errors import SettingsError, SparseGPError
 
 
@@ -27,7 +26,7 @@ def read_toml(path: Path, changes: Sequence[str] = ()) -> dict[str, Any]:
         If there is no such file or it is no TOML, or a change cannot be made.
     """
     try:
-        content = tomllib.loads(written_text(path))
+        content = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise SettingsError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # also of numbers too long, and brackets

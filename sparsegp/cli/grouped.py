@@ -101,10 +101,8 @@ def _take_config(ctx: click.Context, _: click.Parameter, value: str | None) -> N
     """
     if value is None or ctx.resilient_parsing:
         return
-    from sparsegp.data.storage import written_text
-
     try:
-        found = tomllib.loads(written_text(Path(value)))
+        found = tomllib.loads(Path(value).read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise DataError(f"cannot read {value} as TOML: {reason}") from None

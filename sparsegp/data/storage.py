@@ -4,13 +4,9 @@ Every process opens the store itself: the workers of a cluster read their own ro
 credentials and the endpoint of their own environment.
 """
 
-import errno
-import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from sparsegp.errors import DataError, short
 
@@ -19,15 +15,6 @@ SMALL = 1 << 28
 
 PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zip": "zip", ".zst": "zstd"}
 """Ends of the names of compressed files, and what fsspec calls them."""
-
-LONGEST_LINE = 1 << 26
-"""Characters of a line of text."""
-
-SPLIT = 24
-"""Bytes that a character of a line takes while the line is split into fields."""
-
-MOST_WRITTEN = 1 << 20
-"""Bytes of a file that people write."""
 
 
 def is_url(name: str) -> bool:
@@ -88,25 +75,6 @@ def opened(name: str) -> Iterator[Any]:
         yield file
 
 
-def written_text(path: Path) -> str:
-    """Return the text of a file that people write, such as that of a cluster or a pipeline.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read, is no regular file or is too long; the reason is its `strerror`.
-    UnicodeDecodeError
-        If it is no text in UTF-8.
-    """
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # waits for no FIFO
-    with os.fdopen(handle, "rb") as file:
-        regular = stat.S_ISREG(os.fstat(handle).st_mode)
-        content = file.read(MOST_WRITTEN + 1) if regular else b""
-    if not regular or len(content) > MOST_WRITTEN:
-        raise OSError(errno.EINVAL, f"it must be a regular file of at most {MOST_WRITTEN} bytes")
-    return content.decode()
-
-
 def require_memory(size: int, name: str) -> None:
     """Raise a `DataError` if this process may not hold `size` bytes, those of the file `name`."""
     if size <= SMALL:
@@ -118,37 +86,6 @@ def require_memory(size: int, name: str) -> None:
             f"{name} would take at least {size / 1e9:.3g} GB of memory, and there are "
             f"{MEMORY_LIMIT / 1e9:.3g} GB; it is damaged, or too large for its format"
         )
-
-
-class Lines:
-    """The lines of a text that are not blank; for messages, it keeps the last one and its number.
-
-    Parameters
-    ----------
-    file : file of text or bytes
-    name : str
-        For messages.
-    weight : int
-        Bytes of memory that a character takes once it is read; see `require_memory`.
-    """
-
-    def __init__(self, file: IO[Any], name: str, weight: int = 0) -> None:
-        self.file, self.name, self.weight = file, name, weight
-        self.number, self.size, self.last = 0, 0, ""
-
-    def __iter__(self) -> Iterator[Any]:
-        while line := self.read():
-            if not line.isspace():
-                yield line
-
-    def read(self) -> Any:
-        """Return the next line, blank or not; empty at the end."""
-        self.last = self.file.readline(LONGEST_LINE)
-        self.number, self.size = self.number + 1, self.size + len(self.last)
-        if len(self.last) == LONGEST_LINE:
-            raise DataError(f"{self.name}, line {self.number} is too long for a row")
-        require_memory(max(self.weight * self.size, SPLIT * len(self.last)), self.name)
-        return self.last
 
 
 @contextmanager

@@ -30,7 +30,6 @@ import yaml
 from distributed.comm.addressing import get_address_host
 from distributed.utils import silence_logging_cmgr
 
-from sparsegp.data.storage import written_text
 from sparsegp.errors import ClusterError, SettingsError
 from sparsegp.runtime.dask import DaskRuntime
 
@@ -179,7 +178,7 @@ def read_cluster_file(path: Path) -> dict[str, Any]:
         If it cannot be read, or does not say which cluster is meant and how many workers.
     """
     try:
-        options = yaml.load(written_text(path), Loader=_Loader)
+        options = yaml.load(path.read_text("utf-8"), Loader=_Loader)
     except OSError as error:
         raise SettingsError(f"cannot read the cluster file {path}: {error.strerror}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -200,23 +199,9 @@ def read_cluster_file(path: Path) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc] # yaml is not typed
-    """Plain values alone: no aliases, which can make a short file a huge one, no dates or times."""
+    """Numbers, truth values and texts alone: times and dates are texts, as queue systems take."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}  # so 04:00:00 is a text
-    yaml_constructors: ClassVar[dict[str | None, Any]] = {
-        tag: make
-        for tag, make in yaml.SafeLoader.yaml_constructors.items()
-        if tag is None
-        or tag.rpartition(":")[2] in {"null", "bool", "int", "float", "str", "seq", "map"}
-    }
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        """Refuse an alias."""
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError(
-                f"aliases are not read (line {self.peek_event().start_mark.line + 1})"
-            )
-        return super().compose_node(parent, index)
 
 
 for _tag, _pattern in {
@@ -318,7 +303,7 @@ def _security(folder: Path | None) -> Any:
 def _address_in(path: Path) -> str:
     """Return the address that a scheduler wrote to a file."""
     try:
-        return str(json.loads(written_text(path))["address"])
+        return str(json.loads(path.read_text("utf-8"))["address"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         what = "cannot be read" if isinstance(error, OSError) else "holds no scheduler address"
         raise ClusterError(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from sparsegp.data.frames import column_names, listed, require_distinct
 from sparsegp.data.readers.columns import Columns
 from sparsegp.data.readers.words import MISSING, as_number, looks_like
-from sparsegp.data.storage import LONGEST_LINE, SPLIT, opened, require_memory
+from sparsegp.data.storage import opened, require_memory
 from sparsegp.errors import DataError, quoted
 
 HEAD, SNIFFED, COMPARED = 1 << 20, 20, 1000
@@ -47,20 +47,14 @@ class Layout(NamedTuple):
         """Names of the columns, or their numbers."""
         return self.header or tuple(map(str, range(self.width)))
 
-    @property
-    def given(self) -> dict[str, Any]:
-        """What is to be given that other rows are read alike."""
-        header = self.header is not None
-        return {"delimiter": self.delimiter, "decimal": self.decimal, "header": header}
-
 
 class Guarded(io.TextIOBase):
-    """The text of a file, for pandas; it stops where a line or the memory needed is too large."""
+    """The text of a file, for pandas; it stops where the memory needed is too large."""
 
     def __init__(self, file: Any, name: str, encoding: str) -> None:
         self.file, self.name = file, name
         self.decoder = codecs.getincrementaldecoder(encoding)()
-        self.lines = self.line = self.waiting = self.held = 0
+        self.lines = self.waiting = self.held = 0
 
     def readable(self) -> bool:
         """Return True."""
@@ -83,12 +77,8 @@ class Guarded(io.TextIOBase):
                 f"{self.name} is no text, as it has NUL characters; if it is of an encoding "
                 "without a byte order mark, such as utf-16-le, give `encoding`"
             )
-        last = max(text.rfind("\n"), text.rfind("\r"))
-        self.line = len(text) - last - 1 if last >= 0 else self.line + len(text)
         self.lines, self.waiting = self.lines + text.count("\n"), self.waiting + len(text)
-        if self.line >= LONGEST_LINE:
-            raise DataError(f"{self.name}, line {self.lines + 1} is too long for a row")
-        require_memory(max(2 * self.held + self.waiting, SPLIT * self.line), self.name)
+        require_memory(2 * self.held + self.waiting, self.name)
         return text
 
     def hold(self, size: int) -> None:
