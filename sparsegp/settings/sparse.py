@@ -181,25 +181,9 @@ class TrainSettings(Settings):
     WHOSE: ClassVar[str] = "method=ivm"
 
     def _conflicts(self) -> Iterator[str]:
-        if self.kernel == AUTO and self.untunable:
-            yield self.untunable
-        yield from self._conflicts_of_metric()
-        if self.class_weight:
-            yield from self._conflicts_of_weights()
-        yield from self._conflicts_of_sites()
-        yield from self._conflicts_of_criterion()
+        from sparsegp.settings.conflicts import conflicts
 
-    def _conflicts_of_metric(self) -> Iterator[str]:
-        from sparsegp.kernels import parse
-        from sparsegp.learning.metric import Metric, sees_columns
-
-        if Metric.of(self.metric) is None:
-            return
-        if any(sees_columns(parse(text)) for text in self.first_kernel.split(";")):
-            yield (
-                f"metric={self.metric} is for kernels of the distance, such as rbf and matern52, "
-                f"got kernel={self.kernel}; leave one of the two out"
-            )
+        return conflicts(self)
 
     @property
     def first_kernel(self) -> str:
@@ -209,103 +193,14 @@ class TrainSettings(Settings):
     @property
     def untunable(self) -> str:
         """Why no kernel can be chosen by held-out rows, if so, and what to do about it."""
-        if self.sites != TrainSettings.sites:
-            return (
-                f"a kernel is chosen by held-out rows for likelihood={TrainSettings.likelihood} "
-                f"with sites={TrainSettings.sites}, got likelihood={self.likelihood} with "
-                f"sites={self.sites}; give learn=evidence or a `kernel`"
-            )
-        if self.kernel_per_class:
-            return (
-                "one kernel is chosen by held-out rows for all classes; leave kernel_per_class out"
-            )
-        if self.metric != "none":
-            return (
-                f"a search for the kernel chooses the metric too, got metric={self.metric}; leave "
-                "it out, or train with a `kernel`"
-            )
-        if self.stub_entries is not None:
-            return (
-                "a search for the kernel does not support a bound on stub entries; leave "
-                "stub_entries out, and train with the kernel that was chosen"
-            )
-        return ""
+        from sparsegp.settings.conflicts import with_a_search
 
-    def _conflicts_of_weights(self) -> Iterator[str]:
-        from sparsegp.data.weights import BALANCED, class_weights
-
-        if self.class_weight != BALANCED:
-            class_weights(self.class_weight)  # raises
-        if self.is_regression:
-            yield "class_weight is for classes, and a regression has none; leave it out"
-        if not self.heeds_weights:
-            yield "class_weight is for learn=none, got learn=evidence; leave one out"
+        return next(with_a_search(self), "")
 
     @property
     def heeds_weights(self) -> bool:
         """Whether the rows may have weights."""
         return self.learn == "none" or self.is_regression
-
-    def _conflicts_of_sites(self) -> Iterator[str]:
-        from sparsegp.ivm.criteria import CRITERIA
-
-        likelihood, criterion = self.wanted_likelihood, CRITERIA[self.criterion]
-        if self.sites == "moments":
-            if self.posterior != "adf":
-                yield (
-                    f"posterior={self.posterior} is for sites=variational; with sites=moments use "
-                    "adf"
-                )
-            if criterion.refitted:
-                yield (
-                    f"criterion={self.criterion} is for sites=variational; use another with "
-                    "sites=moments"
-                )
-        else:
-            if not likelihood.family.curvature_bound:
-                yield (
-                    "sites=variational need a bound on the curvature, which likelihood="
-                    f"{self.likelihood} has not; use sites=moments"
-                )
-            if likelihood.given is not None:
-                yield (
-                    f"parameters of likelihoods are for sites=moments, got {self.likelihood} with "
-                    "sites=variational; give its name alone"
-                )
-            if self.active_per_class or self.learn == "evidence":
-                name = "active_per_class" if self.active_per_class else "learn=evidence"
-                yield (
-                    f"{name} needs sites=moments, got sites=variational; give sites=moments too, "
-                    "or another likelihood, such as probit"
-                )
-
-    def _conflicts_of_criterion(self) -> Iterator[str]:
-        from sparsegp.ivm.criteria import CRITERIA, Change
-        from sparsegp.posterior import POSTERIORS
-
-        criterion, bounded = CRITERIA[self.criterion], self.stub_entries is not None
-        single = [name for name in CRITERIA if issubclass(CRITERIA[name], Change)]
-        if self.active_per_class and self.criterion not in single:
-            yield (
-                "active_per_class needs a criterion that scores single classes, got "
-                f"{self.criterion}; use one of {', '.join(single)}"
-            )
-        bound = "stub_entries bounds the stubs of the candidates"
-        if bounded and POSTERIORS[self.posterior].uses_all_rows:
-            yield (
-                f"{bound}, but posterior={self.posterior} needs those of all rows; give "
-                "posterior=adf or active, or leave the bound out"
-            )
-        if bounded and criterion.refitted:
-            yield (
-                f"{bound}, but criterion={self.criterion} needs those of all rows; give "
-                "criterion=predictive, or leave the bound out"
-            )
-        if criterion.refitted and self.order.panel == 1:
-            yield (
-                f"criterion={self.criterion} works in panels of 2 rows or more, got panel=1; give "
-                f"panel={DEFAULT_PANEL}, or criterion=predictive for one by one"
-            )
 
     def bound(self, n: int, n_active: int, n_kernels: int) -> "Bound | None":
         """Return the bound on stub entries for n training rows, if it is to be felt.
