@@ -1,0 +1,137 @@
+"""Which settings of a sparse run do not go together: what is wrong, and what to do about it."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sparsegp.settings.base import AUTO
+
+if TYPE_CHECKING:
+    from sparsegp.settings.sparse import TrainSettings
+
+
+def conflicts(settings: "TrainSettings") -> Iterator[str]:
+    """Yield what does not go together."""
+    if settings.kernel == AUTO:
+        yield from with_a_search(settings)
+    yield from _of_metric(settings)
+    if settings.class_weight:
+        yield from _of_weights(settings)
+    yield from (_of_moments if settings.sites == "moments" else _of_variational)(settings)
+    yield from _of_criterion(settings)
+    if settings.stub_entries is not None:
+        yield from _of_bound(settings)
+
+
+def with_a_search(settings: "TrainSettings") -> Iterator[str]:
+    """Yield what does not go with a kernel that is chosen by held-out rows."""
+    usual = type(settings)
+    if settings.sites != usual.sites:
+        yield (
+            f"a kernel is chosen by held-out rows for likelihood={usual.likelihood} with "
+            f"sites={usual.sites}, got likelihood={settings.likelihood} with "
+            f"sites={settings.sites}; give learn=evidence or a `kernel`"
+        )
+    if settings.kernel_per_class:
+        yield "one kernel is chosen by held-out rows for all classes; leave kernel_per_class out"
+    if settings.metric != "none":
+        yield (
+            f"a search for the kernel chooses the metric too, got metric={settings.metric}; leave "
+            "it out, or train with a `kernel`"
+        )
+    if settings.stub_entries is not None:
+        yield (
+            "a search for the kernel does not support a bound on stub entries; leave stub_entries "
+            "out, and train with the kernel that was chosen"
+        )
+
+
+def _of_metric(settings: "TrainSettings") -> Iterator[str]:
+    from sparsegp.kernels import parse
+    from sparsegp.learning.metric import Metric, sees_columns
+
+    if Metric.of(settings.metric) is None:
+        return
+    if any(sees_columns(parse(text)) for text in settings.first_kernel.split(";")):
+        yield (
+            f"metric={settings.metric} is for kernels of the distance, such as rbf and matern52, "
+            f"got kernel={settings.kernel}; leave one of the two out"
+        )
+
+
+def _of_weights(settings: "TrainSettings") -> Iterator[str]:
+    from sparsegp.data.weights import BALANCED, class_weights
+
+    if settings.class_weight != BALANCED:
+        class_weights(settings.class_weight)  # raises
+    if settings.is_regression:
+        yield "class_weight is for classes, and a regression has none; leave it out"
+    if not settings.heeds_weights:
+        yield "class_weight is for learn=none, got learn=evidence; leave one out"
+
+
+def _of_moments(settings: "TrainSettings") -> Iterator[str]:
+    from sparsegp.ivm.criteria import CRITERIA
+
+    if settings.posterior != "adf":
+        yield (
+            f"posterior={settings.posterior} is for sites=variational; with sites=moments use adf"
+        )
+    if CRITERIA[settings.criterion].refitted:
+        yield (
+            f"criterion={settings.criterion} is for sites=variational; use another with "
+            "sites=moments"
+        )
+
+
+def _of_variational(settings: "TrainSettings") -> Iterator[str]:
+    likelihood = settings.wanted_likelihood
+    if not likelihood.family.curvature_bound:
+        yield (
+            "sites=variational need a bound on the curvature, which likelihood="
+            f"{settings.likelihood} has not; use sites=moments"
+        )
+    if likelihood.given is not None:
+        yield (
+            f"parameters of likelihoods are for sites=moments, got {settings.likelihood} with "
+            "sites=variational; give its name alone"
+        )
+    if settings.active_per_class or settings.learn == "evidence":
+        name = "active_per_class" if settings.active_per_class else "learn=evidence"
+        yield (
+            f"{name} needs sites=moments, got sites=variational; give sites=moments too, or "
+            "another likelihood, such as probit"
+        )
+
+
+def _of_criterion(settings: "TrainSettings") -> Iterator[str]:
+    from sparsegp.ivm.criteria import CRITERIA, Change
+    from sparsegp.settings.sparse import DEFAULT_PANEL
+
+    single = [name for name in CRITERIA if issubclass(CRITERIA[name], Change)]
+    if settings.active_per_class and settings.criterion not in single:
+        yield (
+            "active_per_class needs a criterion that scores single classes, got "
+            f"{settings.criterion}; use one of {', '.join(single)}"
+        )
+    if CRITERIA[settings.criterion].refitted and settings.order.panel == 1:
+        yield (
+            f"criterion={settings.criterion} works in panels of 2 rows or more, got panel=1; give "
+            f"panel={DEFAULT_PANEL}, or criterion=predictive for one by one"
+        )
+
+
+def _of_bound(settings: "TrainSettings") -> Iterator[str]:
+    from sparsegp.ivm.criteria import CRITERIA
+    from sparsegp.posterior import POSTERIORS
+
+    bound = "stub_entries bounds the stubs of the candidates"
+    if POSTERIORS[settings.posterior].uses_all_rows:
+        yield (
+            f"{bound}, but posterior={settings.posterior} needs those of all rows; give "
+            "posterior=adf or active, or leave the bound out"
+        )
+    if CRITERIA[settings.criterion].refitted:
+        yield (
+            f"{bound}, but criterion={settings.criterion} needs those of all rows; give "
+            "criterion=predictive, or leave the bound out"
+        )
