@@ -31,6 +31,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "kernel per class": {**PLAIN, "kernel_per_class": True, "lookahead": 8, "n_active": 40},
     "active": {**PLAIN, "posterior": "active"},
     "all": {"n_active": 60, "panel": 8},
+    "all, per class": {"n_active": 40, "kernel_per_class": True, "kernel": "10*rbf", "panel": 16},
+    "weights": {"n_active": 60, "panel": 16, "class_weight": "0=2,1=1,2=0.5"},
     "metric": {"n_active": 60, "kernel": "50*matern52", "metric": "full(rounds=1)"},
     "probit": {"likelihood": "probit", "n_active": 40},
     "logistic": {"likelihood": "logistic", "n_active": 40, "criterion": "predictive", "panel": 8},

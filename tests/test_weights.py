@@ -176,13 +176,6 @@ def test_a_regression_learns_from_weighted_rows():
         np.testing.assert_array_equal(mine, its)
 
 
-def test_blocks_and_workers(digits):
-    X, y, w = digits
-    one = train(X, y, sample_weight=w)
-    same(one, train(X, y, sample_weight=w, block_rows=256, runtime="threads=2"), X[:30])
-    same(one, train(X, y, sample_weight=w, block_rows=256, runtime="workers=1"), X[:30])
-
-
 @pytest.mark.parametrize("criterion", ["predictive", "residual"])
 def test_what_was_stopped_goes_on_to_the_same_bits(digits, tmp_path, criterion):
     X, y, w = digits

@@ -124,26 +124,6 @@ def test_state_of_an_ascent_carries_over_to_another_prior_scale(digits: Arrays) 
             assert_allclose(state.gradient, gradient, atol=1e-7)
 
 
-@pytest.mark.parametrize("per_class", [False, True])
-def test_same_bits_for_any_blocks_and_workers(per_class: bool, digits: Arrays) -> None:
-    X, y = (part[:1000] for part in digits)
-    settings: dict[str, Any] = {
-        "n_active": 32,
-        "posterior": "all",
-        "kernel_per_class": per_class,
-        "kernel": "10*rbf",
-        "panel": 16,
-    }
-    ways: list[dict[str, Any]] = [{"runtime": "threads=2", "block_rows": 256}]
-    if not per_class:
-        ways += [{"runtime": "threads=2", "block_rows": 768}, {"runtime": "workers=2"}]
-    first = sparsegp.train(X, y, runtime="threads=1", block_rows=len(X), **settings)
-    for way in ways:
-        model = sparsegp.train(X, y, **settings, **way)
-        assert_array_equal(model.predict_log_proba(X), first.predict_log_proba(X))
-        assert model.weights.report == first.weights.report
-
-
 def test_resumed_in_mid_posterior_equals_uninterrupted(
     digits: Arrays, tmp_path: Path, stop_after: Any
 ) -> None:
