@@ -93,3 +93,12 @@ class Interrupted(SparseGPError):  # noqa: N818 - a state, not a fault
 def short(text: str, length: int = 120) -> str:
     """Return what a user gave, cut where a message would no longer fit a few lines."""
     return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+def size(count: float) -> str:
+    """Return a number of bytes in words."""
+    units = iter(("bytes", "kB", "MB", "GB", "TB", "PB"))
+    unit = next(units)
+    while count >= 999.5 and (larger := next(units, "")):
+        count, unit = count / 1000, larger
+    return f"{count:.3g} {unit}" if count < 100 else f"{count:.0f} {unit}"

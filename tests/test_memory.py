@@ -17,10 +17,10 @@ import zarr
 
 import sparsegp
 from sparsegp.data import table_from_arrays
-from sparsegp.errors import SettingsError
+from sparsegp.errors import SettingsError, size
 from sparsegp.fit import Training
 from sparsegp.memory import Shape, estimate, remedies, rows_of_block
-from sparsegp.memory.room import Room, require, shortage, words
+from sparsegp.memory.room import Room, require, shortage
 from sparsegp.runtime import open_runtime
 from sparsegp.runtime.dask import DaskRuntime
 from sparsegp.settings import DenseSettings, TrainSettings
@@ -199,7 +199,7 @@ def test_memory_of_a_machine_and_of_a_process() -> None:
     assert shortage(SHAPE, apart) == ""
     assert re.search(r"more memory on node, where .* are free", shortage(SHAPE, together))
     tight = nodes(10**12, own=int(0.4 * need))
-    assert f"worker 0, which may have {words(0.4 * need)}" in shortage(SHAPE, tight)
+    assert f"worker 0, which may have {size(0.4 * need)}" in shortage(SHAPE, tight)
     assert "this process, which may have" in shortage(SHAPE, [DRIVER._replace(own=10**6)])
     assert remedies(SHAPE, lambda other: False) == []
 

@@ -9,8 +9,8 @@ import click
 
 from sparsegp.cli import options as shared
 from sparsegp.cli.grouped import GroupedCommand
-from sparsegp.cli.output import json_line, pairs, plural, show, size
-from sparsegp.errors import SettingsError
+from sparsegp.cli.output import json_line, pairs, plural, show
+from sparsegp.errors import SettingsError, size
 
 if TYPE_CHECKING:
     from sparsegp.data import Table

@@ -5,10 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from sparsegp.errors import DataError, SettingsError, quoted
-from sparsegp.fields import Setting
 
 GROUPS = {
     "Data": (
@@ -23,22 +21,6 @@ GROUPS = {
 """Options of the plain help; all others are for --help-all."""
 
 SELDOM = "Seldom needed"
-
-
-class Names(click.types.StringParamType):
-    """One of the names that a setting may have, for completion; the Python API checks them."""
-
-    name = "name"
-
-    def __init__(self, setting: Setting) -> None:
-        self.setting = setting
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Return the names that begin so."""
-        names = map(str, self.setting.names)
-        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 class GroupedCommand(click.Command):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparsegp.cli import options as shared
-from sparsegp.cli.output import json_line, listed, pairs, percent, records_table, show, size, table
+from sparsegp.cli.output import json_line, listed, pairs, percent, records_table, show, table
+from sparsegp.errors import size
 from sparsegp.lists import in_quotes
 
 if TYPE_CHECKING:

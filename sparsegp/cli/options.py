@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from sparsegp.cli.grouped import Names
 from sparsegp.errors import SettingsError, quoted
 from sparsegp.settings import SPARSE, DenseSettings, Setting, TrainSettings, declared
 
@@ -51,8 +50,12 @@ def of_setting(setting: Setting) -> Options:
         return click.option(name, setting.name, help=words, **flag)
     words += f"  [{as_typed(default)}]" if default else ""
     metavar = {int: "N", float: "X"}.get(setting.kind, "NAME" if setting.choices else "TEXT")
-    kind = Names(setting) if setting.choices else setting.kind
-    return click.option(name, setting.name, type=kind, metavar=metavar, help=words)
+
+    def completed(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
+        return [each for each in map(str, setting.names) if each.startswith(begun)]
+
+    more: dict[str, Any] = {"shell_complete": completed} if setting.choices else {}
+    return click.option(name, setting.name, type=setting.kind, metavar=metavar, help=words, **more)
 
 
 def as_typed(text: str) -> str:

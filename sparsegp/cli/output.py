@@ -58,15 +58,6 @@ def records_table(records: Sequence[Mapping[str, Any]], names: Iterable[str]) ->
     return table(known, (["" if cell is None else cell for cell in row] for row in cells))
 
 
-def size(count: float) -> str:
-    """Return a number of bytes in words."""
-    units = iter(("bytes", "kB", "MB", "GB", "TB", "PB"))
-    unit = next(units)
-    while count >= 999.5 and (larger := next(units, "")):
-        count, unit = count / 1000, larger
-    return f"{count:.3g} {unit}" if count < 100 else f"{count:.0f} {unit}"
-
-
 def percent(share: float) -> str:
     """Return a share of one in percent."""
     return f"{100 * share:.2f} %"

@@ -12,8 +12,8 @@ import click
 from sparsegp.cli import options as shared
 from sparsegp.cli import virtual
 from sparsegp.cli.grouped import GroupedCommand
-from sparsegp.cli.output import json_line, pairs, percent, plural, seconds_of, show, size
-from sparsegp.errors import SettingsError
+from sparsegp.cli.output import json_line, pairs, percent, plural, seconds_of, show
+from sparsegp.errors import SettingsError, size
 
 if TYPE_CHECKING:
     from sparsegp.data import Table

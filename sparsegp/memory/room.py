@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from sparsegp.errors import SettingsError
+from sparsegp.errors import SettingsError, size
 from sparsegp.memory.estimates import MARGIN, PROCESS, Shape, estimate
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings
@@ -94,12 +94,12 @@ def shortage(shape: Shape, rooms: Sequence[Room], share: float = 1.0) -> str:
     growth = [(room, needs[i > 0]) for i, room in enumerate(rooms)]
     for room, need in growth:
         if need > room.own:
-            return f"{words(need)} more memory in {room.process}, which may have {words(room.own)}"
+            return f"{size(need)} more memory in {room.process}, which may have {size(room.own)}"
     for machine in {room.machine: None for room in rooms}:
         need = sum(need for room, need in growth if room.machine == machine)
         free = min(room.shared for room in rooms if room.machine == machine)
         if need > free:
-            return f"{words(need)} more memory on {machine}, where {words(free)} are free"
+            return f"{size(need)} more memory on {machine}, where {size(free)} are free"
     return ""
 
 
@@ -119,7 +119,7 @@ def remedies(shape: Shape, fits: Callable[[Shape], bool]) -> list[str]:
     if most := greatest(shape.n_active, lambda d: may(replace(shape, n_active=d))):
         found.append(f"n_active={most}")
     if not shape.scratch and may(replace(shape, scratch=True)):
-        free = words(blocks["inputs"] + blocks["stub"])
+        free = size(blocks["inputs"] + blocks["stub"])
         found.append(f"scratch=DIR, with {free} free for each process")
     single = replace(settings, precision="float32")
     if settings.precision == "float64" and may(replace(shape, settings=single)):
@@ -130,12 +130,3 @@ def remedies(shape: Shape, fits: Callable[[Shape], bool]) -> list[str]:
 def greatest(wanted: int, fits: Callable[[int], bool]) -> int:
     """Return the greatest number up to `wanted` that fits, 0 if none does."""
     return bisect_right(range(1, wanted + 1), False, key=lambda number: not fits(number))
-
-
-def words(size: float) -> str:
-    """Return bytes in words."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000.0:
-            return f"{size:.3g} {unit}"
-        size /= 1000.0
-    return f"{size:.3g} TB"

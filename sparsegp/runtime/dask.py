@@ -28,22 +28,22 @@ from sparsegp.errors import ClusterError
 from sparsegp.runtime.base import Check, Inputs, Runtime, Work, nothing
 from sparsegp.runtime.host import Failure, Host, perform, share
 from sparsegp.runtime.inputs import pack_inputs
+from sparsegp.runtime.waiting import (
+    LOST,
+    PULSE_SECONDS,
+    SCHEDULER_SECONDS,
+    WorkerLostError,
+    answer_of,
+    known_workers,
+)
 
 logger = logging.getLogger(__name__)
 
-LOST = (OSError, RuntimeError, CancelledError, distributed.KilledWorker)
-"""What Dask raises where a worker, a task or the connection to it is gone."""
-PULSE_SECONDS = 2.0  # between two looks at workers that are waited for
-SCHEDULER_SECONDS = 10.0  # that the scheduler may take to name its workers
 HOSTS_AT_A_TIME = 32  # workers whose sums are in the memory of the driver side by side
 
 ADD: Callable[[Iterator[Any]], Any] = partial(reduce, add)
 IGNORE: Callable[[Iterator[Any]], Any] = partial(deque, maxlen=0)
 """What becomes of the answers of a worker's blocks, besides a list."""
-
-
-class WorkerLostError(Exception):
-    """A worker that does not answer any more."""
 
 
 class DaskRuntime(Runtime):
@@ -202,23 +202,8 @@ class DaskRuntime(Runtime):
 
     def _wait(self, address: str, future: Any) -> Any:
         """Return what a future brings; raises WorkerLostError if its worker is lost."""
-        began = heard = time.monotonic()
-        last_seen = None
-        while True:
-            try:
-                return future.result(timeout=PULSE_SECONDS)
-            except TimeoutError:
-                worker, now = self._workers().get(address), time.monotonic()
-            except LOST as error:
-                raise WorkerLostError(str(error)) from error
-            if worker is None:
-                raise WorkerLostError("it is gone")
-            if worker["last_seen"] != last_seen:
-                last_seen, heard = worker["last_seen"], now
-            if now - heard > self.silent_seconds:
-                raise WorkerLostError(f"no heartbeat for {now - heard:.0f} s")
-            if now - began > self.call_seconds:
-                raise WorkerLostError(f"a call took more than {now - began:.0f} s")
+        limits = self.silent_seconds, self.call_seconds
+        return answer_of(future, lambda: self._workers().get(address), *limits)
 
     def _task_answer(self, future: Any) -> Any:
         """Return the answer of a task that has ended, or raise what it raised."""
@@ -237,15 +222,7 @@ class DaskRuntime(Runtime):
 
     def _workers(self) -> dict[str, dict[str, Any]]:
         """Ask the scheduler what it knows of its workers, by their addresses."""
-        client = self._client
-        try:
-            found = client.sync(client.scheduler.identity, callback_timeout=SCHEDULER_SECONDS)
-        except (*LOST, AttributeError, ValueError) as error:  # it is gone, or the client is closed
-            raise ClusterError(
-                f"the dask scheduler does not answer any more ({error!r}); start the cluster again "
-                "and resume from the last checkpoint"
-            ) from error
-        return dict(found["workers"])
+        return known_workers(self._client)
 
     # -- where blocks are --------------------------------------------------------------------------
 
