@@ -185,7 +185,7 @@ def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:
         "error": f"{percent(evaluation.error)}{wrong}",
         "nlpp": nlpp + (f", of the {plural(evaluation.n - unseen, 'other row')}" if unseen else ""),
         "brier": f"{evaluation.brier:.4f}",
-        "ece": f"{evaluation.ece:.4f}",
+        "ece": f"{evaluation.ece:.4f} ({evaluation.ece_by_chance:.4f} by chance alone)",
     }
 
 

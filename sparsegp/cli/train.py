@@ -179,7 +179,8 @@ def figures_of(
     """Return the figures of held-out rows; None where there are no such rows."""
     if evaluation is not None:
         return evaluation.to_json()
-    names = ("mse", "r2", "nlpp") if is_regression else ("error", "nlpp", "brier", "ece")
+    classes = ("error", "nlpp", "brier", "ece", "ece_by_chance")
+    names = ("mse", "r2", "nlpp") if is_regression else classes
     return dict.fromkeys(("n", *names))
 
 

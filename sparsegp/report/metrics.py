@@ -52,6 +52,8 @@ class Evaluation:
     ece : float
         Expected calibration error, from 0 to 1: sum over 15 equal bins (low, high] of the
         greatest probability, of |right answers - sum of greatest probabilities| / n.
+    ece_by_chance : float
+        What `ece` is on average, in so many rows, if the greatest probabilities are true.
     confusion : array (K, K)
         Rows by true class (down) and most probable class (across).
     classes : array (K,)
@@ -70,6 +72,7 @@ class Evaluation:
     nlpp: float
     brier: float
     ece: float
+    ece_by_chance: float
     confusion: Numbers
     classes: Labels
     confidence: Doubles
@@ -88,7 +91,7 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain numbers, texts and lists of classes; what is not finite is None."""
-        names = ("n", "n_unseen", "error", "nlpp", "brier", "ece")
+        names = ("n", "n_unseen", "error", "nlpp", "brier", "ece", "ece_by_chance")
         figures = {name: finite(getattr(self, name)) for name in names}
         figures |= {} if self.weight is None else {"weight": self.weight}
         tables = {"confusion": self.confusion.tolist(), "classes": self.classes.tolist()}
@@ -153,6 +156,7 @@ def evaluate(
         nlpp=nlpp,
         brier=brier,
         ece=calibration_error(confidence, right, weights=weights),
+        ece_by_chance=chance_error(confidence, weights),
         confusion=pairs.reshape(count, count),
         classes=classes,
         confidence=confidence,
@@ -185,7 +189,7 @@ def reliability(
     confidence, accuracy : Doubles (n_bins,)
         Mean confidence and share of right answers in each bin; NaN where it is empty.
     """
-    bins = np.clip(np.ceil(confidence * n_bins).astype(np.int64) - 1, 0, n_bins - 1)
+    bins = _bins(confidence, n_bins)
     counts = np.bincount(bins, weights, minlength=n_bins)
     each = (confidence, right) if weights is None else (confidence * weights, right * weights)
     sums = [np.bincount(bins, one, minlength=n_bins) for one in each]
@@ -202,6 +206,22 @@ def calibration_error(
     """Return the mean distance of confidence (n,) from the share of right answers (n,), by bins."""
     counts, mean, accuracy = reliability(confidence, right, n_bins, weights)
     return float(np.nansum(counts * np.abs(accuracy - mean)) / counts.sum())
+
+
+def chance_error(confidence: Doubles, weights: Doubles | None = None) -> float:
+    """Return the mean of `calibration_error` where each confidence (n,) is the chance to be right.
+
+    The sum of right answers in a bin is taken to be normal, and so its mean distance from what is
+    expected is sqrt(2 / pi) standard deviations.
+    """
+    w = np.ones(len(confidence)) if weights is None else weights
+    spread = w**2 * confidence * (1.0 - confidence)
+    variances = np.bincount(_bins(confidence, CALIBRATION_BINS), np.maximum(spread, 0.0))
+    return float(np.sqrt(2.0 / np.pi * variances).sum() / w.sum())
+
+
+def _bins(confidence: Doubles, n_bins: int) -> Integers:
+    return np.clip(np.ceil(confidence * n_bins).astype(np.int64) - 1, 0, n_bins - 1)
 
 
 def rejecting(certainty: Doubles, values: Doubles) -> tuple[Doubles, Doubles]:

@@ -17,7 +17,7 @@ from sklearn.metrics import (
 
 from sparsegp.errors import DataError
 from sparsegp.report import evaluate, evaluate_regression, evaluate_two_classes, rejecting
-from sparsegp.report.metrics import calibration_error, reliability
+from sparsegp.report.metrics import calibration_error, chance_error, reliability
 
 CLASSES = np.array(["ant", "bee", "cat"])
 PROBABILITIES = np.array([[0.7, 0.2, 0.1], [0.3, 0.5, 0.2], [0.5, 0.25, 0.25], [0.1, 0.1, 0.8]])
@@ -45,7 +45,7 @@ def test_values_worked_out_by_hand():
     record = found.to_json()
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert record["classes"] == ["ant", "bee", "cat"]
-    figures = ["n", "n_unseen", "error", "nlpp", "brier", "ece"]
+    figures = ["n", "n_unseen", "error", "nlpp", "brier", "ece", "ece_by_chance"]
     assert list(record) == [*figures, "confusion", "classes", "precision", "recall"]
 
 
@@ -65,6 +65,19 @@ def test_scikit_learn_agrees(n_classes):
     pytest.importorskip("sklearn", minversion="1.7", reason="scores of more than two classes")
     brier = brier_score_loss(codes, probabilities, labels=labels, scale_by_half=False)
     assert found.brier == pytest.approx(brier, rel=1e-12)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_error_by_chance_is_that_of_labels_drawn_from_the_probabilities(weighted):
+    rng = np.random.default_rng(8)
+    confidence = 0.5 + 0.5 * rng.random(900)
+    weights = rng.integers(1, 9, 900).astype(float) if weighted else None
+    drawn = [
+        calibration_error(confidence, rng.random(900) < confidence, weights=weights)
+        for _ in range(500)
+    ]
+    assert chance_error(confidence, weights) == pytest.approx(np.mean(drawn), rel=0.05)
+    assert chance_error(np.ones(5)) == 0.0
 
 
 def test_only_unseen_labels():
