@@ -23,7 +23,6 @@ from tests.processes import KERNEL, dask_cluster, environment, invoke, worker_pr
 ROUNDS = ("--no-lazy", "--lookahead", 4, "--checkpoint-every", 20)
 LEARN = ("--active-per-class", "--learn", "evidence", "--major-steps", 2, "--minor-steps", 2)
 RUNS: dict[str, tuple[object, ...]] = {
-    "small": ("--n-active", 60, "--posterior", "adf", "--panel", 1, *ROUNDS),
     "adf": ("--n-active", 600, "--posterior", "adf", "--panel", 1, *ROUNDS),
     "all": ("--n-active", 300, "--tolerance", "1e-9", "--kernel", "100*rbf(1)", *ROUNDS),
     "learnt": ("--n-active", 30, *LEARN, "--checkpoint-every", 10),
@@ -131,27 +130,22 @@ def killed(run: Path, arguments: tuple[object, ...], kills: int, seconds: float,
     pytest.fail("the run never came to its end")
 
 
-@pytest.mark.parametrize(
-    ("name", "kills"),
-    [
-        pytest.param(name, KILLS, marks=pytest.mark.slow) if name != "small" else (name, 1)
-        for name in RUNS
-    ],
-)
-def test_killed_at_any_instant(name: str, kills: int, clusters: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+def test_killed_at_any_instant(name: str, clusters: Path, tmp_path: Path) -> None:
     """The result is that of a run that was never killed. Runs are begun until there were enough."""
     data = {"learnt": "toy", "tuned": "toy", "auto": "wine", "gibbs": "iris"}.get(name, clusters)
     arguments = (data, *RUNS[name], "--workers", 2)
     seconds = train(*arguments, "--out", tmp_path / "whole")
     expected = outcome(tmp_path / "whole", data)
     done, runs = 0, 0
-    while done < kills:
+    while done < KILLS:
         run = tmp_path / f"run-{runs}"
-        done += killed(run, arguments, kills - done, seconds, runs)
+        done += killed(run, arguments, KILLS - done, seconds, runs)
         assert_same(outcome(run, data), expected)
         assert not [path for path in run.iterdir() if path.name[0] == "."]
         runs += 1
-        assert runs < 2 * kills
+        assert runs < 2 * KILLS
     print(f"{done} kills of {runs} runs, which take {seconds:.1f} s undisturbed")
 
 

@@ -109,6 +109,7 @@ def test_small_cells_side_by_side_have_the_same_figures(work, where):
     assert not (many.out / "runs").exists()
 
 
+@pytest.mark.slow
 def test_cells_in_processes_of_their_own_are_timed(work):
     limits = 'process = { threads = 1, memory = "4GB" }\n\nsettings.kernel'
     small = work(("\nsettings.kernel", limits), PLAIN)

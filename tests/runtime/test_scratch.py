@@ -37,6 +37,7 @@ def test_same_bits_and_nothing_left_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_data_larger_than_the_memory_it_is_given(tmp_path: Path) -> None:
     n, p = 300_000, 128  # 154 MB of inputs, 307 MB of stub
     rng = np.random.default_rng(0)
