@@ -2,7 +2,8 @@
 
 Of the active rows those stay that the posterior would miss most (`posterior.removal`). They are
 included first; then come rows that the criterion finds, among old and new ones, and in the end the
-posterior of all rows. That takes no search for a kernel, and hardly any for active rows.
+posterior of all rows. That takes no search for a kernel, and hardly any for active rows. Scaling
+stays with the kernel, whose length scales are in units of scaled inputs.
 
 Where the old rows are gone, the former posterior stands for them (`posterior.past`).
 """
@@ -110,11 +111,14 @@ def _beside_rows(
     model: SparseModel, before: Table, new: Table, n_active: int | None, where: dict[str, Any]
 ) -> Training:
     """Return the fit to old and new rows."""
-    kept, size = _kept(model, len(before.X), len(new.X), n_active)
+    kept, size = _kept(model, _total(before), _total(new), n_active)
     settings = TrainSettings.given(**same_settings(model, n_active=size))
     _require_active(model, before, where["runtime"])
     data = prepare(_joined(before, new), None, settings, where["runtime"])
-    data = replace(data, scaling=replace(data.scaling, mixing=model.scaling.mixing))
+    data = replace(data, scaling=model.scaling)  # its kernel and noise are in these units
+    if model.numbers is not None:
+        target = model.numbers.encode(data.train.y, data.train.source)
+        data = replace(data, numbers=model.numbers, target=target)
     return Training(data, settings, first=data.train.places(model.rows[kept]), **where)
 
 
@@ -147,8 +151,7 @@ def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:
     n_given = count_given(new)
     if new.weights is not None or class_weight:
         new = effective_rows(new, class_weight, scheduler)
-    known: Any = {"names": model.names, "label": model.label, "encoding": model.encoding}
-    new = replace(new, classes=model.classes, **known)
+    new = replace(new, classes=model.classes, names=model.names, label=model.label)
     return Prepared(
         new,
         *encode_labels(new),
@@ -182,7 +185,8 @@ def _pair(old: Any) -> tuple[Any, Any]:
 def _table(model: SparseModel, name: str, X: Any, y: Any) -> Table:
     """Return labelled rows with the columns of the model, as numbers."""
     table = X if isinstance(X, Table) else table_from_arrays(X, y, name)
-    table = table.encoded(model.encoding).select(model.names)
+    table = table.encoded_for(model.encoding, model.names, model.medians)
+    table = replace(table, encoding=model.encoding, medians=model.medians)
     if table.X.shape[1] != model.n_features or table.y is None:
         found = f"{table.X.shape[1]} columns{'' if table.y is not None else ' and no labels'}"
         raise DataError(
@@ -192,11 +196,18 @@ def _table(model: SparseModel, name: str, X: Any, y: Any) -> Table:
     return table
 
 
-def _kept(model: SparseModel, n_old: int, n_new: int, wanted: int | None) -> tuple[Integers, int]:
+def _total(table: Table) -> float:
+    """Return the sum of the weights of rows, or their number."""
+    return float(len(table.X) if table.weights is None else table.weights.sum())
+
+
+def _kept(
+    model: SparseModel, n_old: float, n_new: float, wanted: int | None
+) -> tuple[Integers, int]:
     """Return the places of the active rows that stay, and how many are to be active in all."""
     d = len(model.rows)
     size = d if wanted is None else wanted
-    fresh = min(max(1, math.ceil(size * n_new / (n_old + n_new))), n_new)
+    fresh = max(1, min(math.ceil(size * n_new / (n_old + n_new)), math.floor(n_new)))
     removed = least_missed(model.active, model.weights, max(0, d - max(size - fresh, 0)))
     return np.setdiff1d(np.arange(d), removed), size
 
