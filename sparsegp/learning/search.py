@@ -8,7 +8,7 @@
    best that sees distances alone, a metric (learning/metric.py).
 3. What is best now has to lead the kernel of the settings by more than a standard error; and a
    sum or one with a metric, whose fits take longer, all others.
-4. Where the number of active rows is open, it is doubled as long as that pays.
+4. Where the number of active rows is open, it is doubled as long as that promises enough.
 
 All are judged by the same held-out rows, which no fit has seen. Decisions are taken at the end of a
 rung, when all its trials are known, and depend on nothing else. So the choice depends neither on
@@ -55,8 +55,11 @@ REFINED, FINALISTS = 4, 2
 part in the first size of more active rows."""
 LEAST_TRIALS = 2 * len(SHARES) + REFINED
 """Of a tuning: with fewer none is spent on columns."""
-GROWN, PAYS = (1000, 2000, 4000), 1.0
-"""Active rows, where their number is open; and standard errors by which more of them must lead."""
+GROWN = (1000, 2000, 4000)
+"""Active rows, where their number is open."""
+PRICE, DECLINE = 0.01, 0.5
+"""Share of the nlpp that twice as many active rows must be worth, as their fit takes four times as
+long; and what is expected of a doubling, relative to the gain of the one before."""
 ALL_RUNGS, OUT_OF_TIME = "all rungs", "max_seconds"
 """What may end a search."""
 
@@ -144,6 +147,16 @@ class Outcome:
         return difference > errors * error
 
 
+def gain_of(outcome: Outcome, before: Outcome) -> float:
+    """Return by which share the nlpp is less than before, 0 if not by more than a standard error.
+
+    Zero also where one of them failed.
+    """
+    if outcome.nlpp is None or before.nlpp is None or not outcome.leads(before):
+        return 0.0
+    return 1.0 - outcome.nlpp / before.nlpp
+
+
 TryOut = Callable[[Sequence[Trial], str], Mapping[int, Outcome]]
 """From trials, and what they are in words, to how they went by number; fewer if time ran out."""
 
@@ -170,7 +183,7 @@ class Plan:
     by_column : bool
         Whether length scales for every column, and a metric, are learnt.
     grown : sequence of Rung
-        More active rows, of which all but the last number are tried.
+        More active rows: half of the least of `sizes`, and those that are not too many to try.
     sizes : sequence of int
         Numbers of active rows that may be chosen, rising; none if theirs was given.
     ends_early : bool
@@ -230,7 +243,8 @@ class Plan:
         if sizes and most < sizes[0]:  # all rows become active
             sizes = ()
         sizes = list(dict.fromkeys(min(d, most) for d in sizes))
-        grown = [Rung(last, d, 1) for d in sizes[:-1]]
+        tried = [sizes[0] // 2, *(d for d in sizes if d <= MOST_ACTIVE)] if sizes[1:] else []
+        grown = [Rung(last, d, None) for d in tried]
         return cls(rungs, by_column, grown, sizes, max_trials is None and n < FEW_ROWS)
 
 
@@ -382,24 +396,30 @@ class Search:
         return given is None or self.outcomes[self._best()].leads(given)
 
     def grow(self) -> bool:
-        """Double the number of active rows as long as that pays.
+        """Double the number of active rows as long as that promises enough.
 
-        All that are nearly as good as the best take part in the first size, as few active rows
-        favour smooth kernels. Where a size leads the one before by `PAYS` standard errors, the next
-        is taken: a trial of that would take as long as the run itself.
+        All that are nearly as good as the best take part in the first two sizes, as few active rows
+        favour smooth kernels. The gain between them tells what to expect of the next, which is
+        tried if that is `PRICE` or more, and taken if it has gained so much. The greatest, whose
+        trial would take as long as the run itself, is taken where twice that is expected.
         """
+        gain = math.inf
         for place, rung in enumerate(self.plan.grown):
-            before = self.outcomes[self.winner]
-            numbers = self._finalists() if place == 0 else [self.winner]
+            if DECLINE * gain < PRICE:
+                return True
+            numbers = self._finalists() if place < 2 else [self.winner]
             trials = [self._grown(n, place, rung) for n in numbers]
             found = self.try_out(trials, f"{rung.n_active} active rows")
             if len(found) < len(trials):
                 return False
-            self.outcomes = dict(found)
+            before, self.outcomes = self.outcomes, dict(found)
             self.winner = self._best()
-            if not found[self.winner].leads(before, PAYS):
-                break
-            self.n_active = self.plan.sizes[place + 1]
+            if place > 0:
+                gain = gain_of(found[self.winner], before[self.winner])
+            if place > 1 and gain >= PRICE:
+                self.n_active = rung.n_active
+        if self.plan.grown and DECLINE * gain >= 2.0 * PRICE:
+            self.n_active = self.plan.sizes[-1]
         return True
 
     def _finalists(self) -> list[int]:

@@ -64,11 +64,12 @@ def test_a_brief_search() -> None:
     plan = Plan.of((60000, 20), 1000, None, sizes=module.GROWN)
     assert plan.rungs == [Rung(module.BRIEF_ROWS, module.BRIEF_ACTIVE, None)]
     assert plan.sizes == list(module.GROWN)
-    assert [rung.n_active for rung in plan.grown] == list(module.GROWN[:-1])
+    assert [rung.n_active for rung in plan.grown] == [500, 1000, 2000]
     assert {rung.rows for rung in plan.grown} == {module.MOST_ROWS}
     assert Plan.of((60000, 20), 200, None).sizes == []  # the number was given
     small = Plan.of((1800, 20), 1000, None, sizes=module.GROWN)
-    assert (small.grown, small.sizes) == ([Rung(1800, 1000, 1)], [1000, 1440])
+    assert small.grown == [Rung(1800, d, None) for d in (500, 1000, 1440)]
+    assert small.sizes == [1000, 1440]
     assert Plan.of((1240, 20), 1000, None, sizes=module.GROWN).sizes == []  # nearly all are active
 
 
@@ -219,19 +220,21 @@ def test_failures_come_last_and_the_first_of_equals_first() -> None:
 @pytest.mark.parametrize(
     ("nlpp", "noise", "tried", "n_active"),
     [
-        ({"1000": 0.5, "2000": 0.4}, 0.0, [1000, 2000], 4000),
-        ({"1000": 0.5, "2000": 0.5}, 0.0, [1000, 2000], 2000),
-        ({"1000": 0.5, "2000": 0.497}, 0.1, [1000, 2000], 2000),  # by chance
-        ({"1000": 5.0}, 0.1, [1000], 1000),
+        ({"500": 0.6, "1000": 0.5, "2000": 0.4}, 0.0, [500, 1000, 2000], 4000),
+        ({"500": 0.6, "1000": 0.5, "2000": 0.49}, 0.0, [500, 1000, 2000], 2000),
+        ({"500": 0.6, "1000": 0.5, "2000": 0.497}, 0.0, [500, 1000, 2000], 1000),
+        ({"500": 0.6, "1000": 0.5, "2000": 0.49}, 0.4, [500, 1000, 2000], 1000),  # by chance
+        ({"500": 0.505, "1000": 0.5}, 0.0, [500, 1000], 1000),
+        ({"500": 0.5, "1000": 0.6}, 0.0, [500, 1000], 1000),
     ],
 )
-def test_the_next_number_of_active_rows_is_taken_where_the_last_has_paid(
+def test_more_active_rows_are_tried_and_taken_where_they_promise_enough(
     nlpp: dict[str, float], noise: float, tried: list[int], n_active: int
 ) -> None:
     nature = Nature(nlpp)
     nature.noise = noise
     found = outcome(nature, None, n=50000, sizes=module.GROWN)
-    counts = [t.n_active for t in nature.trials if t.n_active in module.GROWN]
+    counts = [t.n_active for t in nature.trials if t.n_active >= 500]
     assert list(dict.fromkeys(counts)) == tried
     assert found.n_active == n_active
     assert found.nlpp == nlpp[str(tried[-1])]
