@@ -2,8 +2,9 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,7 @@ def predict(
     with --novelty `novelty`: 1 or 0 for true or false in a .csv. Arrays hold labels as they are. A
     .csv has escapes for control characters, and an apostrophe before texts that a spreadsheet would
     take for a formula: those that begin with = + - or @. DATA may be -, for text as in a .csv on
-    standard input.
+    standard input, which is predicted some thousand lines at a time.
     """
     columns = shared.given(more, shared.COLUMNS)
     wanted = More(**{name: value for name, value in more.items() if name not in shared.COLUMNS})
@@ -66,7 +67,7 @@ def predict(
             option = shared.in_words([name])
             raise SettingsError(f"{option} must be above 0 and at most 1, got {more[name]:g}")
     from sparsegp.cli.predictions import check_target, write, write_lines
-    from sparsegp.cli.tables import standard_input, table_for
+    from sparsegp.cli.tables import STANDARD_INPUT, table_for, tables_from
     from sparsegp.model import load
 
     path = None if out == "-" else Path(out)
@@ -79,17 +80,19 @@ def predict(
     # where columns are known by name, all others are left out
     left_out = weight_column if model.inputs is None else None
     if data == "-":
-        table = standard_input(model, columns, left_out)
+        tables = tables_from(sys.stdin.buffer, model, columns, left_out)
+        source = STANDARD_INPUT
     else:
         table = table_for(model, data, columns, labels=False, weight_column=left_out)
+        source, tables = table.source, iter([table])
     count = Counter[str]()
-    batches = predictions(model, table, wanted, count)
+    batches = predictions(model, tables, wanted, count)
     if path is None:
         write_lines(sys.stdout, model.classes, batches)
     else:
         write(path, model.classes, batches)
     rejected = f", {count['rejected']} of them rejected ({' or '.join(wanted.reasons())})"
-    done = f"{plural(count['rows'], 'row')} of {table.source} predicted"
+    done = f"{plural(count['rows'], 'row')} of {source} predicted"
     show([f"{done}{rejected if wanted.reasons() else ''}: {out}"], err=path is None)
 
 
@@ -129,14 +132,14 @@ class More:
 
 
 def predictions(
-    model: "Model", rows: "Table", more: More, count: Counter[str]
+    model: "Model", tables: Iterable["Table"], more: More, count: Counter[str]
 ) -> Iterator[dict[str, Any]]:
     """Yield what is written for one batch of rows after another, and count them."""
     import numpy as np
 
     from sparsegp.cli.tables import batches
 
-    for X, beside in batches(rows):
+    for X, beside in chain.from_iterable(map(batches, tables)):
         count["rows"] += len(X)
         if model.is_regression:
             mean, variance = model.predictive_mean_and_variance(X)

@@ -1,12 +1,11 @@
 """Rows for a command: opened, and passed through a model batch by batch, as they may be many."""
 
-import shutil
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -19,11 +18,15 @@ from sparsegp.data import (
     summarise,
     without_weights,
 )
+from sparsegp.data.readers.columns import Columns
+from sparsegp.data.readers.layout import LAST_RESORT, EncodingError, layout_of
 from sparsegp.data.storage import unpacked
 from sparsegp.errors import DataError
 from sparsegp.model import Model
 from sparsegp.report import Evaluation, RegressionEvaluation, evaluate, evaluate_regression
 
+LINES = 4096
+"""Of standard input that are read at a time."""
 STANDARD_INPUT = "standard input"
 
 
@@ -107,18 +110,53 @@ def for_model(model: Model, table: Table) -> Table:
     return table.encoded_for(model.encoding, model.names, model.medians)
 
 
-def standard_input(
-    model: Model, columns: Mapping[str, Any], weight_column: str | None = None
-) -> Table:
-    """Return the rows for a model of a text on standard input, which is read to its end first."""
+def tables_from(
+    file: BinaryIO, model: Model, columns: Mapping[str, Any], weight_column: str | None = None
+) -> Iterator[Table]:
+    """Yield the rows of a text without an end, a table for every `LINES` of them.
+
+    The layout is that of the first of them.
+
+    Raises
+    ------
+    DataError
+        As `table_for`.
+    """
+    head, lines_before, rows_before = b"", 0, 0
     with TemporaryDirectory(prefix="sparsegp-") as folder:
         path = Path(folder, "rows.csv")
-        with path.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-        try:
-            return table_for(model, str(path), columns, False, weight_column, STANDARD_INPUT)
-        except DataError as error:
-            raise DataError(str(error).replace(str(path), STANDARD_INPUT)) from None
+        while lines := list(islice(file, LINES)):
+            while sum(line.count(b'"') for line in lines) % 2 and (more := file.readline()):
+                lines.append(more)  # of a row with line breaks in it
+            path.write_bytes(head + b"".join(lines))
+            given = {**columns, "before": (lines_before - bool(head), rows_before)}
+            try:
+                if not rows_before:
+                    known = known_of(model, weight_column)
+                    columns = {**columns, **_layout(str(path), {**known, **given})}
+                told = {**given, **columns}
+                table = table_for(model, str(path), told, False, weight_column, STANDARD_INPUT)
+            except DataError as error:
+                raise DataError(str(error).replace(str(path), STANDARD_INPUT)) from None
+            head = _header(lines) if not rows_before and columns["header"] else head
+            lines_before, rows_before = lines_before + len(lines), rows_before + table.X.shape[0]
+            yield table
+    if not rows_before:
+        raise DataError(f"{STANDARD_INPUT} is empty")
+
+
+def _header(lines: Sequence[bytes]) -> bytes:
+    """Return the first lines of a text, up to the end of its first row."""
+    starts = accumulate(lines)
+    return next((row for row in starts if row.strip() and row.count(b'"') % 2 == 0), b"")
+
+
+def _layout(path: str, known: Mapping[str, Any]) -> dict[str, Any]:
+    columns = Columns.of(**known)
+    try:
+        return layout_of(path, columns).given
+    except EncodingError:
+        return layout_of(path, columns, LAST_RESORT).given
 
 
 def batches(table: Table) -> Iterator[tuple[Any, dict[str, Any]]]:

@@ -1,6 +1,7 @@
 """Files of predictions in every format."""
 
 import csv
+import subprocess
 
 import numpy as np
 import pytest
@@ -126,19 +127,22 @@ def test_what_is_no_file_of_predictions_is_not_replaced(trained, files, invoke, 
 
 
 @pytest.mark.parametrize("header", [True, False])
-def test_standard_input(header, model, trained, invoke, X):
-    """The first row may not be on line 1."""
+def test_a_stream(header, model, trained, files, start, X, tmp_path):
+    """Rows are answered while others are still to come; the first one may not be on line 1."""
     names = ("", " ", '"a\nb",b,c,d') if header else ()
-    lines = [*names, *(",".join(map(repr, row)) for row in X.tolist())]
-    arguments = ("predict", trained, "-", "--out", "-")
-    result = invoke(*arguments, text="\n".join(lines) + "\n")
-    assert result.stderr == "100 rows of standard input predicted: -\n"
-    first, *rows = csv.reader(result.stdout.splitlines())
+    lines = [*names, *(",".join(map(repr, row)) for row in np.tile(X, (50, 1)).tolist())]
+    how = {"stdin": subprocess.PIPE, "cwd": tmp_path}
+    with start("predict", trained, "-", "--out", "-", **how) as process:
+        out, err = process.communicate("\n".join(lines) + "\n", timeout=60)
+    assert err == "5000 rows of standard input predicted: -\n"
+    first, *rows = csv.reader(out.splitlines())
     assert first[:2] == ["row", "label"]
-    assert [int(row[0]) for row in rows] == list(range(100))
+    assert [int(row[0]) for row in rows] == list(range(5000))
     found = np.array([row[2:] for row in rows], float)
-    np.testing.assert_array_equal(found, model.predict_proba(X))
-    assert "standard input" in invoke(*arguments, text="1,2,3,x\n1,2,3,4\n").stderr
+    np.testing.assert_allclose(found, np.tile(model.predict_proba(X), (50, 1)), rtol=1e-9)
+    with start("predict", trained, "-", "--out", "-", **how) as process:
+        _, err = process.communicate("1,2,3,x\n1,2,3,4\n", timeout=60)
+    assert "standard input" in err
 
 
 @pytest.mark.parametrize("header", ["x,none,same,z,y\n", ""])

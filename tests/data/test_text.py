@@ -271,6 +271,7 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
     assert found.splitlines()[8].startswith("7,k7,")
     assert run("predict", "r", "new.csv", *ids, "--out", "-") == found
     assert run("predict", "r", "new.parquet", *ids, "--out", "-") == found
+    monkeypatch.setattr("sparsegp.cli.tables.LINES", 7)
     text = (tmp_path / "new.csv").read_text()
     assert run("predict", "r", "-", *ids, "--out", "-", text=text) == found
     assert "error" in run("evaluate", "r", "train.csv.gz")

@@ -63,6 +63,8 @@ class Columns:
         The same of the id column.
     known_kinds : mapping of str to str
         Kinds of the columns of a model that takes a data frame.
+    before : pair of int
+        Lines and rows of a text that went before, for messages.
 
     Raises
     ------
@@ -85,6 +87,7 @@ class Columns:
     known: str | None = None
     known_id: str | None = None
     known_kinds: Mapping[str, str] = field(default_factory=dict)
+    before: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         for column, kind in self.kinds.items():

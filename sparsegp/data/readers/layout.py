@@ -47,6 +47,12 @@ class Layout(NamedTuple):
         """Names of the columns, or their numbers."""
         return self.header or tuple(map(str, range(self.width)))
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """What is to be given that other rows are read alike."""
+        header = self.header is not None
+        return {"delimiter": self.delimiter, "decimal": self.decimal, "header": header}
+
 
 class Guarded(io.TextIOBase):
     """The text of a file, for pandas; it stops where the memory needed is too large."""

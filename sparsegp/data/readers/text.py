@@ -175,7 +175,8 @@ class Text:
             io.TextIOWrapper(binary, encoding=self.layout.encoding, newline="") as file,
         ):
             rows = rows_of(file, self.layout.delimiter, self.name)
-            yield from islice(rows, 1 if self.layout.header else 0, None)
+            for line, row in islice(rows, 1 if self.layout.header else 0, None):
+                yield line + self.columns.before[0], row
 
     def _lines(self, wanted: Collection[int]) -> dict[int, int]:
         """Return the lines of some rows."""
@@ -206,7 +207,7 @@ class Text:
             row, column = int(fault.rows[0]), short(self.layout.names[place], 40)
             word, more = short(str(words[row]).strip(), 40), len(fault.rows) - 1
             others = f" and {more} more" if more else ""
-            where = f"line {lines[row]} (row {row}{others})"
+            where = f"line {lines[row]} (row {self.columns.before[1] + row}{others})"
             said.append(f"{where}, column {column!r}: {word!r} is no {fault.expected}")
             kinds.append(f"{column}=category")
             marks[word] = None
