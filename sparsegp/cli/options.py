@@ -117,19 +117,19 @@ where = together(
     [
         threads,
         workers,
-        text("--scheduler", "ADDRESS", "Use a running dask scheduler."),
-        text("--scheduler-file", "FILE", "Use the dask scheduler that wrote this file."),
+        text("--scheduler", "ADDRESS", "Use a running Dask scheduler."),
+        text("--scheduler-file", "FILE", "Use the Dask scheduler that wrote this file."),
         text("--tls", "DIR", "Certificate of that scheduler: ca.pem, cert.pem and key.pem."),
         cluster,
     ]
 )
 limits = together(
     [
-        number("--max-trials", "Number of trials of a search, at most.  [40]"),
+        number("--max-trials", "Largest number of trials in a search.  [40]"),
         number(
             "--max-seconds",
-            "Start no trial of a search after so many seconds. The best of the last stage that was "
-            "completed is taken, so the choice depends on the speed of the machine.",
+            "Start no trial of a search after this many seconds. The best of the last complete stage "
+            "is taken, so the choice depends on the speed of the machine.",
             float,
         ),
     ]
@@ -140,40 +140,40 @@ label_set = click.option(
     "coverage",
     type=float,
     metavar="X",
-    help="Label sets, which hold the true class with probability X.",
+    help="Prediction sets that contain the true class with probability X.",
 )
 columns = together(
     [
         text(
             "--label-column",
             "NAME|INDEX",
-            "Labels in a file of columns: a name, or a number from 0, or from the end if negative. "
+            "Column of the labels: a name, or a number from 0, or from the end if negative. "
             " [that of the model, else -1]",
         ),
         text(
             "--kinds",
             "NAME=KIND,...",
-            "What columns hold, where their values do not say it: number, truth, category or date.",
+            "Kinds of columns, if they are not detected rightly: number, truth, category or date.",
         ),
         text("--drop", "NAME,...", 'Leave out these columns; "a, b" in quotes is one name.'),
         text(
             "--id-column",
             "NAME",
-            "No input; kept beside the rows in predictions.  [that of the model]",
+            "Column that is no input and is copied to the predictions.  [that of the model]",
         ),
         click.option(
-            "--header/--no-header", default=None, help="Whether line 1 of a text names the columns."
+            "--header/--no-header", default=None, help="Whether line 1 of a text file has names."
         ),
-        text("--delimiter", "C", "Of a text: a character, tab or space."),
-        text("--decimal", "C", "Mark before decimals in a text: . or a comma."),
-        text("--encoding", "NAME", "Of a text, such as utf-8, utf-16 or latin-1."),
-        text("--missing", "WORD,...", "More words for missing values in a text."),
+        text("--delimiter", "C", "Delimiter of a text file: a character, tab or space."),
+        text("--decimal", "C", "Decimal mark in a text file: . or a comma."),
+        text("--encoding", "NAME", "Encoding of a text file, such as utf-8, utf-16 or latin-1."),
+        text("--missing", "WORD,...", "Further words for missing values in a text file."),
     ]
 )
 weight_column = text(
     "--weight-column",
     "NAME|NUMBER",
-    "Weights of the rows, and no input: a name, or the number of an input column from 0.",
+    "Column of row weights, which is no input: a name, or the number of an input column from 0.",
 )
 resume = click.option("--resume", is_flag=True, help="Continue the run in the output directory.")
 overwrite = click.option(
