@@ -128,8 +128,8 @@ limits = together(
         number("--max-trials", "Largest number of trials in a search.  [40]"),
         number(
             "--max-seconds",
-            "Start no trial of a search after this many seconds. The best of the last complete stage "
-            "is taken, so the choice depends on the speed of the machine.",
+            "Start no trial of a search after this many seconds. The best of the last complete "
+            "stage is taken, so the choice depends on the speed of the machine.",
             float,
         ),
     ]
