@@ -38,7 +38,7 @@ def test_tables_beside_rivals(written, tmp_path, monkeypatch):
     lines = (tmp_path / "csv" / f"{folder.name}.csv").read_text()
     assert re.search("^# versions: Python .*numpy", lines, re.M)
     assert re.search("^# kernels: .+", lines, re.M)
-    assert "# not finished: toy: never-run; iris: never-run\n" in lines
+    assert "# not finished: never-run (toy, iris)\n" in lines
     table = pd.read_csv(io.StringIO(lines), comment="#", index_col=[0, 1, 2])
     metrics = ("test error %", "test NLPP, bounded", "test ECE")
     assert set(table.index) == {*product(("toy", "iris"), ("ours", "logistic"), metrics)}
