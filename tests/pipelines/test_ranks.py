@@ -32,7 +32,7 @@ def test_tables_beside_rivals(written, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     options = [str(written(text=FEW)), "--out", "here"]
     shown = CliRunner().invoke(main, [*options, "--cells", "*-[ol]*", "--csv", "csv"]).output
-    assert "iris: never-run" in shown
+    assert "not finished: never-run (toy, iris)" in shown
     assert "6 of 9 cells finished" in shown
     folder = next((tmp_path / "here").iterdir())
     lines = (tmp_path / "csv" / f"{folder.name}.csv").read_text()
