@@ -48,7 +48,7 @@ SHAPES: dict[str, tuple[tuple[int, int, int, int], dict[str, Any]]] = {
     "many active rows": ((8000, 50, 3, 0), {"n_active": 1500, "panel": 64}),
     "double precision": ((30000, 200, 3, 0), {"n_active": 300, "precision": "float64"}),
     "kernel per class": ((20000, 100, 5, 0), {"n_active": 150, "kernel_per_class": True}),
-    "regression": ((40000, 100, 0, 0), {"task": "regression", "n_active": 300, "major_steps": 2}),
+    "regression": ((20000, 100, 0, 0), {"task": "regression", "n_active": 200, "major_steps": 1}),
     "pairs": ((20000, 400, 5, 0), {"active_per_class": True, "n_active": 80, "n_nodes": 6}),
     "bounded": (
         (40000, 100, 3, 0),
