@@ -64,7 +64,7 @@ def _curves(experiment: Experiment, frame: pd.DataFrame) -> Iterator[tuple[str, 
             means = values.groupby(["n_active", "method"])["value"].mean().unstack()
             means.plot(ax=axes, color=COLOURS, xlabel="active rows", ylabel=metric)
             claims = published[(published["data"] == data) & (published["metric"] == metric)]
-            for claim in claims.itertuples():
+            for claim in claims.drop_duplicates(["value", "where"]).itertuples():
                 axes.axhline(claim.value, color="0.35", linestyle="--", label=claim.where)
             axes.legend(frameon=False)
         figure.suptitle(f"{data}. {experiment.heading}", fontsize="medium", wrap=True)

@@ -15,7 +15,7 @@ from sparsegp.interrupt import StoppedAtOnce, StopRequest
 def main() -> None:
     """Run the program; signals are caught before anything slow is imported."""
     try:
-        with StopRequest(at_once=f"what was saved before is as it was ({resuming()})"):
+        with StopRequest(at_once=f"what was saved before is unchanged ({resuming()})"):
             from sparsegp.cli.program import program
 
             program(prog_name="sparsegp")
