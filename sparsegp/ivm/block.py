@@ -14,7 +14,6 @@ from sparsegp.ivm.rows import Block
 from sparsegp.ivm.scores import Scores
 from sparsegp.ivm.verify import first_overtaken
 from sparsegp.math.linalg import inverse_lower
-from sparsegp.math.products import thin_times
 from sparsegp.math.summation import snap
 from sparsegp.types import Doubles, Floats, Integers
 
@@ -105,7 +104,7 @@ class RowBlock(Block):
                 X, half_norms = self._inputs(tiles)
                 sigma = kernel(X, batch.x, half_norms).transpose(0, 2, 1)
                 for these, panel in self._panels(c):
-                    sigma = sigma - thin_times(past[:, these], panel[tiles])  # eq. 5.1
+                    sigma -= np.matmul(past[:, these], panel[tiles])  # eq. 5.1
                 np.matmul(within, sigma, out=columns[tiles])
             found.append(columns)
         return found

@@ -12,11 +12,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from sparsegp.math.products import tall_times, thin_times
 from sparsegp.math.summation import snap
 from sparsegp.types import Booleans, Doubles, Floats
 
-FEW_TILES = 4
+FEW_TILES = 2
 """Tiles worked on at a time: few enough to stay in cache from one product to the next."""
 
 
@@ -75,13 +74,12 @@ def slope(
     width, total = c.shape[1], np.zeros(coefficients.shape)
     for start in range(0, n_tiles, FEW_TILES):
         tiles = slice(start, min(start + FEW_TILES, n_tiles))
-        parts = [thin_times(c[k], M[tiles]) for k, M in enumerate(stub)]
+        parts = [np.matmul(c[k], M[tiles]) for k, M in enumerate(stub)]
         mean = np.ascontiguousarray(np.concatenate(parts, axis=1).transpose(0, 2, 1))
         rows = slice(tiles.start * tile, tiles.stop * tile)
         p = gradient(mean.reshape(-1, mean.shape[2]), rows).reshape(mean.shape)
         for k, M in enumerate(stub):
-            own = np.ascontiguousarray(p[:, :, k * width : (k + 1) * width])
-            pulls = tall_times(M[tiles], own)
+            pulls = np.matmul(M[tiles], p[:, :, k * width : (k + 1) * width])
             for first in range(0, len(pulls), unit):
                 group = pulls[first : first + unit].sum(axis=0, dtype=np.float64)
                 total[k] += snap(group, quantum)
