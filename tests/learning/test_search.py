@@ -63,6 +63,8 @@ def test_columns_that_can_have_their_own_length_scales(n: int, p: int, able: boo
 def test_a_brief_search() -> None:
     plan = Plan.of((60000, 20), 1000, None, sizes=module.GROWN)
     assert plan.rungs == [Rung(module.BRIEF_ROWS, module.BRIEF_ACTIVE, None)]
+    for n, rows in ((400, 400), (1500, 1500), (1900, 1500), (2400, 1800), (5000, 3000)):
+        assert [rung.rows for rung in Plan.of((n, 20), 1000, None).rungs] == [rows]
     assert plan.sizes == list(module.GROWN)
     assert [rung.n_active for rung in plan.grown] == [500, 1000, 2000]
     assert {rung.rows for rung in plan.grown} == {module.MOST_ROWS}
