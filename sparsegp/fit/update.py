@@ -2,8 +2,11 @@
 
 Of the active rows those stay that the posterior would miss most (`posterior.removal`). They are
 included first; then come rows that the criterion finds, among old and new ones, and in the end the
-posterior of all rows. That takes no search for a kernel, and hardly any for active rows. Scaling
-stays with the kernel, whose length scales are in units of scaled inputs.
+posterior of all rows. That takes no search for a kernel, and hardly any for active rows.
+
+Scaling is that of all rows there are. That of the first ones takes all beyond their range for the
+same: where columns grow (two tables cut along one) it is 3 to 5 % better at what comes next, and 13
+to 30 % worse at rows like those that were learnt from.
 
 Where the old rows are gone, the former posterior stands for them (`posterior.past`).
 """
@@ -115,8 +118,8 @@ def _beside_rows(
     settings = TrainSettings.given(**same_settings(model, n_active=size))
     _require_active(model, before, where["runtime"])
     data = prepare(_joined(before, new), None, settings, where["runtime"])
-    data = replace(data, scaling=model.scaling)  # its kernel and noise are in these units
-    if model.numbers is not None:
+    data = replace(data, scaling=replace(data.scaling, mixing=model.scaling.mixing))
+    if model.numbers is not None:  # in whose units the noise is
         target = model.numbers.encode(data.train.y, data.train.source)
         data = replace(data, numbers=model.numbers, target=target)
     return Training(data, settings, first=data.train.places(model.rows[kept]), **where)

@@ -192,12 +192,12 @@ def test_repeated_new_rows_beside_old_ones_are_their_weight(model: sparsegp.Mode
     assert (updated.rows >= len(OLD[1])).sum() >= math.ceil(60 * 600 / 1300)
 
 
-def test_scaling_and_kernel_stay(model: sparsegp.Model) -> None:
-    """Length scales are in units of scaled inputs, wherever new rows lie."""
-    updated = sparsegp.update(model, NEW[0] + 3.0, NEW[1], old=OLD)
-    assert_array_equal(updated.scaling.shift, model.scaling.shift)
-    assert_array_equal(updated.scaling.factor, model.scaling.factor)
+def test_scaling_is_that_of_all_rows_that_are_there(model: sparsegp.Model) -> None:
+    far = NEW[0] + 3.0
+    updated = sparsegp.update(model, far, NEW[1], old=OLD)
+    assert_allclose(updated.scaling.shift, np.concatenate([OLD[0], far]).mean(axis=0), rtol=1e-5)
     assert updated.kernels == model.kernels
+    assert_array_equal(sparsegp.update(model, far, NEW[1]).scaling.shift, model.scaling.shift)
 
 
 def test_labels_of_a_regression_keep_their_units() -> None:
