@@ -17,10 +17,10 @@ w(z)^T for fresh ones; G becomes T G T^T, and a stands for T^T a of the former c
 With new rows the sum is maximised. Without any its maximum is c itself, as long as T is square.
 Where the ascent to c was stopped early it left a slope, which is not among these: to follow it now
 would undo that (sdss in six stretches: 0.138 nats of the next one in place of 0.055). The curvature
-felt row by row, in place of kappa times that of all, makes no difference.
+felt row by row, in place of kappa times that of all, was no better in a small example.
 
-The idea is that of streaming sparse approximations (Bui, Nguyen & Turner 2017, section 3), where the
-former posterior takes the place of the rows that are gone.
+The idea is that of streaming sparse approximations (Bui, Nguyen & Turner 2017, section 3), where
+the former posterior takes the place of the rows that are gone.
 """
 
 import hashlib
