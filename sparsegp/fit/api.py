@@ -44,24 +44,24 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     Parameters
     ----------
     X : array or dask array (n, p), data frame, or Table
-        Inputs. Columns of a data frame may hold numbers with gaps, truths, categories and dates:
-        see `sparsegp.data.table_from_frame`.
+        Inputs. Columns of a data frame may hold numbers, missing values, booleans, categories and
+        dates: see `sparsegp.data.table_from_frame`.
     y : array (n,)
         Labels: integers or strings; numbers in a regression.
     sample_weight : array (n,), optional
-        By which the log likelihoods of the rows are multiplied. Copies of a row are merged then.
+        Factors of the log likelihoods of the rows. Copies of a row are then merged.
     test : pair (X, y) or Table, optional
-        Held-out rows whose error is followed along the learning curve.
+        Held-out rows whose error is recorded during the selection.
     out : path or URL, optional
-        Directory for checkpoints and the model, or a place in a store, such as s3://bucket/run. If
-        the same run is there, and finished, its model is returned.
+        Directory for checkpoints and the model, or a URL such as s3://bucket/run. If it has the
+        same run, and that is finished, its model is returned.
     resume : bool
-        Go on with the run in `out`, if there is one.
+        Continue the run in `out`, if there is one.
     overwrite : bool
-        Delete the run in `out`, if there is one, and begin anew.
+        Delete the run in `out`, if there is one, and start again.
     checkpoint_every : int, optional
-        Inclusions, or other steps, between two checkpoints. If left out they are written as often
-        as takes a fiftieth of the time.
+        Inclusions, or other steps, between two checkpoints. By default writing them takes at most
+        2 % of the time.
     keep_last : int
         Checkpoints that are kept.
     block_rows : int, optional
@@ -73,13 +73,14 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
         scheduler or the ``*.json`` that it wrote, a cluster's ``*.yaml``; see
         `sparsegp.runtime.open_runtime`. By default threads on all processors.
     progress : Progress, optional
-        Is told how far the run is: an instance of a subclass of `sparsegp.progress.Progress`.
+        Receives the progress of the run: an instance of a subclass of
+        `sparsegp.progress.Progress`.
     verbose : bool
-        Show bars on a terminal or in a notebook, and lines elsewhere, in place of `progress`.
+        Show progress bars in terminals and notebooks, and lines elsewhere; not with `progress`.
     **settings
         Fields of `TrainSettings`; or `method`, the name of a dense method, and fields of
-        `DenseSettings`. Where no kernel is given, one is chosen first by rows held out, as by
-        `tune` with ``max_trials=None``, if the settings allow that.
+        `DenseSettings`. If no kernel is given, one is first chosen on held-out rows, as by `tune`
+        with ``max_trials=None``, if the settings allow it.
 
     Returns
     -------
@@ -88,7 +89,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     Raises
     ------
     DataError, SettingsError, StoreError, ClusterError
-        What must be mended, in one sentence.
+        If an argument is wrong; the message says which, and what to do.
     Interrupted
         On SIGTERM or Ctrl-C; the run can be resumed if it has a directory.
     """
