@@ -39,7 +39,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     verbose: bool = False,
     **settings: Any,
 ) -> Model:
-    """Train a classifier or a regression.
+    """Train a classifier or a regression model.
 
     Parameters
     ----------
@@ -47,30 +47,30 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
         Inputs. Columns of a data frame may hold numbers, missing values, booleans, categories and
         dates: see `sparsegp.data.table_from_frame`.
     y : array (n,)
-        Labels: integers or strings; numbers in a regression.
+        Labels: integers or strings; numbers for regression.
     sample_weight : array (n,), optional
-        Factors of the log likelihoods of the rows. Copies of a row are then merged.
+        Weights of the log likelihoods of the rows. Duplicate rows are then merged.
     test : pair (X, y) or Table, optional
-        Held-out rows whose error is recorded during the selection.
+        Held-out rows on which the error is recorded during the selection.
     out : path or URL, optional
-        Directory for checkpoints and the model, or a URL such as s3://bucket/run. If it has the
-        same run, and that is finished, its model is returned.
+        Directory for checkpoints and the model, or a URL such as s3://bucket/run. If it holds
+        the same run, already finished, its model is returned.
     resume : bool
-        Continue the run in `out`, if there is one.
+        Continue the run in `out`, if any.
     overwrite : bool
-        Delete the run in `out`, if there is one, and start again.
+        Delete the run in `out`, if any, and start again.
     checkpoint_every : int, optional
-        Inclusions, or other steps, between two checkpoints. By default writing them takes at most
-        2 % of the time.
+        Inclusions, or other steps, between two checkpoints. By default writing takes at most 2 % of
+        the run time.
     keep_last : int
-        Checkpoints that are kept.
+        Number of checkpoints to keep.
     block_rows : int, optional
-        Rows in a block.
+        Rows per block.
     scratch : path, optional
-        Directory for files that hold scaled inputs and stub matrices instead of memory.
+        Directory for files that hold scaled inputs and stub matrices, instead of memory.
     runtime : Runtime or Client or str or path, optional
-        Where to run: "threads=4", "workers=2" (local processes), a client of Dask, the address of a
-        scheduler or the ``*.json`` that it wrote, a cluster's ``*.yaml``; see
+        Where to run: "threads=4", "workers=2" (local processes), a Dask client, the address of a
+        scheduler or its ``*.json`` file, or the ``*.yaml`` file of a cluster; see
         `sparsegp.runtime.open_runtime`. By default threads on all processors.
     progress : Progress, optional
         Receives the progress of the run: an instance of a subclass of
@@ -79,8 +79,8 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
         Show progress bars in terminals and notebooks, and lines elsewhere; not with `progress`.
     **settings
         Fields of `TrainSettings`; or `method`, the name of a dense method, and fields of
-        `DenseSettings`. If no kernel is given, one is first chosen on held-out rows, as by `tune`
-        with ``max_trials=None``, if the settings allow it.
+        `DenseSettings`. If no kernel is given and the settings allow it, one is first chosen on
+        held-out rows, as by `tune` with ``max_trials=None``.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     Raises
     ------
     DataError, SettingsError, StoreError, ClusterError
-        If an argument is wrong; the message says which, and what to do.
+        If an argument is invalid; the message explains which, and what to do.
     Interrupted
         On SIGTERM or Ctrl-C; the run can be resumed if it has a directory.
     """

@@ -53,14 +53,14 @@ UNSHOWN = {"log_p"}
 
 @dataclass(frozen=True)
 class Tuned(Choice):
-    """The outcome of a tuning: what was chosen, and every trial.
+    """The result of tuning: the settings chosen, and every trial.
 
     Attributes
     ----------
     kernel, scaling, metric, n_active, nlpp, ended
         See `Choice`.
     trials : tuple of dict
-        How each trial went, in order: number, kernel, scaling, rung, rows, n_active, by_column,
+        Record of each trial, in order: number, kernel, scaling, rung, rows, n_active, by_column,
         metric, nlpp, error, ece, seconds (of processor time) and failure.
     """
 
@@ -68,7 +68,7 @@ class Tuned(Choice):
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """The settings of a run that were chosen."""
+        """The chosen settings of a run."""
         found = {"kernel": self.kernel, "scaling": self.scaling, "n_active": self.n_active}
         metric = {} if self.metric == NONE else {"metric": self.metric}
         return {name: value for name, value in found.items() if value is not None} | metric
@@ -91,33 +91,33 @@ def tune(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Tuned:
-    """Choose kernel, scaling and number of active rows by the probability of rows held out.
+    """Choose kernel, scaling and number of active rows by the predictive probability held out.
 
-    Variance, length scale, family and scaling are tried by successive halving on growing
-    subsamples, on the runtime in use; then length scales for every column are learnt, and active
-    rows are doubled as long as that pays. What the settings name is not open: the scaling where it
-    is not "auto", the number of active rows where it is given. The choice does not depend on how
-    many trials run side by side, nor on kills and resumes, unless `max_seconds` cuts it short.
+    Successive halving on growing subsamples of the rows compares variances, length scales, kernel
+    families and scalings; then length scales for every column are learnt, and the active set is
+    doubled as long as that pays. A scaling other than "auto" and a given number of active rows are
+    kept. Unless `max_seconds` cuts it short, the choice does not depend on how many trials run in
+    parallel or whether the search was interrupted and resumed.
 
     Parameters
     ----------
     X, y, sample_weight, runtime, progress
         As in `train`.
     out : path or URL, optional
-        Directory, or place in a store, for the records of the trials; `train` can have the same.
+        Directory, or URL, for the records of the trials; `train` can use the same one.
     resume : bool
-        Go on with the tuning in `out`, if there is one.
+        Continue the search in `out`, if any.
     max_trials : int, optional
-        Trials, besides those of more active rows. With None the search is brief, as before a
-        training: half a dozen candidates on few rows, and length scales for the best. It declines
-        very few rows, many columns, and pixels or spectra.
+        Maximum number of trials, not counting those of larger active sets. None means the brief
+        search made before training: half a dozen candidates on few rows, and length scales for the
+        best. It is skipped for very few rows, many columns, and pixels or spectra.
     max_seconds : float, optional
-        After so many seconds of this call no trial is begun, and the best of the last rung that
-        was completed wins.
+        Time after which this call starts no further trial; the best of the last completed rung
+        is then chosen.
     **settings
-        Fields of `TrainSettings` for the run that will use the kernel. Its own kernel is tried on
-        every subsample, and stays unless another leads it by a standard error on the rows held
-        out. What trials would not heed is refused: see `tunable`.
+        Fields of `TrainSettings` for the run that will use the kernel. The kernel given there is
+        tried on every subsample, and kept unless another is better by a standard error on held-out
+        rows. Settings that trials cannot respect are rejected; see `tunable`.
 
     Returns
     -------
@@ -126,9 +126,9 @@ def tune(
     Raises
     ------
     DataError, SettingsError, StoreError, ClusterError
-        What must be mended, in one sentence.
+        If an argument is invalid; the message explains what to change.
     Interrupted
-        On SIGTERM or Ctrl-C; the tuning can be resumed if it has a directory.
+        On SIGTERM or Ctrl-C; the search can be resumed if it has a directory.
     """
     chosen, shown = tunable(**settings), require_progress(progress)
     store, has_run = None, False

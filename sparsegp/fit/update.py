@@ -48,32 +48,32 @@ def update(
     n_active: int | None = None,
     **how: Any,
 ) -> SparseModel:
-    """Return a model that has learnt from new rows too.
+    """Return a model updated with new rows.
 
     Parameters
     ----------
     model : Model
-        Of the informative vector machine, with one active set; it is not changed.
+        An informative vector machine with a single active set; it is not modified.
     X, y
-        New rows and their labels, as for `train`.
+        New rows and their labels, as in `train`.
     old : pair (X, y) or Table, optional
-        The rows that the model was trained on, in their order. Without them the model stands for
-        them, which its posterior must be `all` for.
+        The rows that the model was trained on, in the same order. If omitted, they are represented
+        by the posterior of the model, which must then have ``posterior="all"``.
     n_active : int, optional
-        Active rows of the new model; as many as now if left out. The share of fresh ones among
-        them is at least that of the new rows in all.
+        Number of active rows of the new model; unchanged by default. At least the fraction of new
+        rows among all rows is newly selected.
     **how
-        `out`, `resume`, `runtime` and `progress`, as for `train`.
+        `out`, `resume`, `runtime` and `progress`, as in `train`.
 
     Returns
     -------
     SparseModel
-        Its `rows` are numbered over the old rows and then the new ones.
+        Its `rows` number the old rows first, then the new ones.
 
     Raises
     ------
     DataError, SettingsError, StoreError, ClusterError
-        What must be mended, in one sentence.
+        If an argument is invalid; the message explains what to change.
     Interrupted
         On SIGTERM or Ctrl-C; the run can be resumed if it has a directory.
     """

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 KERNEL = (
-    "Covariance function, such as '10*rbf(5)' or '2*rbf + 0.1*linear'. Length scales that are left "
-    "out are chosen from the data."
+    "Covariance function, such as '10*rbf(5)' or '2*rbf + 0.1*linear'. Omitted length scales are "
+    "computed from the data."
 )
 
 LEARNT: dict[str, Any] = {
@@ -40,11 +40,11 @@ class Settings(Checked):
     kernel: str | None = setting("10*rbf", KERNEL)
     kernel_per_class: bool = setting(
         False,
-        "A kernel of its own for every class; the text may name them all, separated by semicolons.",
+        "A separate kernel for every class; they may all be given, separated by semicolons.",
     )
     hyperprior: str = setting(
         "",
-        "Prior densities of the parameters that are learnt, such as 'v: lognormal(-1, 1); bias: "
+        "Prior densities of the learnt parameters, such as 'v: lognormal(-1, 1); bias: "
         "normal(0, 25)'; none if empty.",
         applies="learn=evidence or hmc",
     )

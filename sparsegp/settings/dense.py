@@ -15,36 +15,36 @@ if TYPE_CHECKING:
 @documented
 @dataclass(frozen=True)
 class DenseSettings(Settings):
-    """Settings of a run that takes all rows."""
+    """Settings of a run that uses all rows."""
 
     method: str = setting(
         "laplace",
-        "A method that uses all rows, a few thousand at most, in O(n^3): laplace, ep, softmax_ep, "
+        "A method that uses all rows (a few thousand at most), in O(n^3): laplace, ep, softmax_ep, "
         "variational, gibbs, online, exact (regression). Options may follow, such as "
         "'ep(damping=0.5)'.",
     )
     likelihood: str = setting(
         "",
         "One of the method's likelihoods; if empty, the first that suits the number of classes. "
-        "'gaussian(0.3)' has that noise variance, for labels of variance one.",
+        "'gaussian(0.3)' sets the noise variance, for labels of unit variance.",
     )
     learn: str = setting(
         "none",
         "How kernels are learnt: none; evidence: by maximising the marginal likelihood times the "
-        "hyperprior; hmc: samples by hybrid Monte Carlo, over which predictions are averaged.",
+        "hyperprior; hmc: predictions are averaged over samples by hybrid Monte Carlo.",
         choices=("none", "evidence", "hmc"),
     )
     steps: int = setting(
         100,
-        "Line searches of evidence, at most, or draws of each hmc chain.",
+        "Maximum number of line searches for evidence, or draws of each hmc chain.",
         least=1,
         applies="learn=evidence or hmc",
     )
     averaged: bool = setting(
         True,
-        "Average probabilities over the latent values instead of taking them at their mean.",
+        "Average probabilities over the latent values instead of evaluating them at their mean.",
         flag="--map",
-        contrary="Take probabilities at the mean of the latent values instead of averaging.",
+        contrary="Evaluate probabilities at the mean of the latent values instead of averaging.",
     )
 
     WHOSE: ClassVar[str] = "a dense method, which takes all rows,"

@@ -37,34 +37,34 @@ class TrainSettings(Settings):
 
     n_active: int | None = setting(
         None,
-        "Number of active rows (inducing points); with active_per_class, of pairs of a row and a "
-        "class.",
+        "Number of active rows (inducing points); with active_per_class, of (row, class) pairs.",
         least=1,
         unset=f"all but validation rows, at most {DEFAULT_N_ACTIVE}",
     )
     kernel: str | None = setting(
         None,
         KERNEL + " With auto, kernel, scaling and number of active rows are chosen on held-out "
-        "training rows, as far as they are not given.",
-        unset=f"auto where that can be, else '{DEFAULT_KERNEL}'",
+        "training rows, unless given.",
+        unset=f"auto where possible, else '{DEFAULT_KERNEL}'",
     )
     metric: str = setting(
         "none",
-        "Of kernels of the distance, such as rbf: none, or full: a matrix by which all columns are "
-        "mixed, learnt from the slopes of small fits, such as 'full(rounds=3, power=0.5)'.",
+        "Metric of isotropic kernels such as rbf: none, or full: a matrix that mixes all columns, "
+        "learnt from the gradients of small fits, such as 'full(rounds=3, power=0.5)'.",
     )
     criterion: str = setting(
         "predictive",
-        "Which row is included next. predictive: the one with the least probable label; residual: "
-        "the same, by the posterior of all rows (panels of 2 or more only); information: the one "
-        "that changes the posterior most; entropy: the one that lowers its entropy most; random.",
+        "Selects the next active row. predictive: the one with the least probable label; residual: "
+        "the same under the posterior of all rows (only with panel of 2 or more); information: the "
+        "one that changes the posterior most; entropy: the one that lowers its entropy most; "
+        "random.",
         choices="sparsegp.ivm.criteria:CRITERIA",
     )
     posterior: str = setting(
         "all",
-        "Rows that shape the posterior. all: every training row; active: the active rows, iterated "
-        "to convergence; adf: the active rows, each as approximated when it was included. The "
-        "first two need sites=variational.",
+        "Rows on which the posterior is conditioned. all: every training row; active: the active "
+        "rows, iterated to convergence; adf: the active rows, each approximated once, when it is "
+        "included. The first two need sites=variational.",
         choices="sparsegp.posterior:POSTERIORS",
     )
     likelihood: str = setting(
@@ -75,61 +75,60 @@ class TrainSettings(Settings):
     )
     sites: str = setting(
         "variational",
-        "How the likelihood of an active row is approximated by a Gaussian, its site: variational, "
-        "by a bound on its curvature, or moments (moment matching).",
+        "Gaussian approximation (site) of the likelihood of an active row: variational, from a "
+        "bound on its curvature, or moments (moment matching).",
         choices="sparsegp.likelihoods.sites:RULES",
     )
     active_per_class: bool = setting(
         False,
-        "A separate active set for every class, where the likelihood has a latent value for each.",
+        "A separate active set for every class, if the likelihood has one latent value per class.",
         applies="sites=moments",
     )
     epsilon: float = setting(
         1e-8,
-        "Smallest precision of the site of a row that is included.",
+        "Smallest site precision of an included row.",
         above=0.0,
         applies="sites=moments",
     )
     learn: str = setting(
         "none",
-        "How kernel and likelihood are learnt: none; evidence: by maximising the marginal "
-        "likelihood, with sites=moments. Dense methods also have hmc: samples of kernels.",
+        "How the parameters of kernel and likelihood are learnt: none; evidence: by maximising the "
+        "marginal likelihood, with sites=moments. Dense methods also have hmc: sampled kernels.",
         choices=("none", "evidence"),
     )
     major_steps: int = setting(
         15,
-        "Number of times that the active rows are selected again.",
+        "Number of times that the active set is reselected.",
         least=1,
         applies="learn=evidence",
     )
     minor_steps: int = setting(
-        8, "Line searches between two selections, at most.", least=1, applies="learn=evidence"
+        8, "Maximum number of line searches between selections.", least=1, applies="learn=evidence"
     )
     strategy: str = setting(
         "constant",
-        "How sites change between two selections: constant, hybrid, exact or whole.",
+        "How sites are updated between selections: constant, hybrid, exact or whole.",
         choices="sparsegp.learning.optimise:STRATEGIES",
         applies="learn=evidence",
     )
     class_weight: str = setting(
         "",
-        "Weights by which the log likelihoods of the rows of a class are multiplied: balanced, so "
-        "that all classes weigh the same, or labels with weights, such as a=2,b=0.5.",
+        "Weights of the log likelihoods of each class: balanced, which gives all classes the same "
+        "total weight, or labels with weights, such as a=2,b=0.5.",
     )
     stub_entries: int | None = setting(
         None,
-        "Upper bound on candidates times active rows, for every kernel: candidates are dropped as "
-        "rows are included. For the posteriors adf and active, and any criterion but residual.",
+        "Upper bound on candidates times active rows times kernels: candidates are dropped as rows "
+        "are included. For the posteriors adf and active, and any criterion but residual.",
         least=1,
         unset="no bound",
     )
     shrink_every: int = setting(
-        100, "Inclusions after which candidates are dropped.", least=1, applies="stub_entries"
+        100, "Inclusions between two reductions of the candidates.", least=1, applies="stub_entries"
     )
     keep_best: float = setting(
         0.5,
-        "Share of the remaining candidates that are the best by score; the others are drawn at "
-        "random.",
+        "Fraction of the kept candidates that have the best scores; the rest are drawn at random.",
         least=0,
         most=1,
         applies="stub_entries",
@@ -141,41 +140,41 @@ class TrainSettings(Settings):
     )
     panel: int | None = setting(
         None,
-        "Rows included between two scorings; 1 is the order of the paper.",
+        "Rows included per scoring round; 1 is the order of the paper.",
         least=1,
         unset=f"{DEFAULT_PANEL} for posterior=all or criterion=residual, else 1",
     )
     lookahead: int = setting(
         56,
-        "Rows computed ahead with panel=1; changes time, not the result.",
+        "Inclusions computed in advance with panel=1; affects speed, not the result.",
         least=1,
     )
     lazy: bool = setting(
         True,
-        "Evaluate only the scores that can matter; changes time, not the result.",
+        "Skip scores that cannot affect the selection; affects speed, not the result.",
         flag="--no-lazy",
-        contrary="Evaluate all scores in every round; changes time, not the result.",
+        contrary="Evaluate all scores in every round; affects speed, not the result.",
     )
     tolerance: float = setting(
         1e-4,
-        "Smallest gain of a round, in nats per row, for which the fit continues.",
+        "Convergence tolerance: smallest gain per round, in nats per row, to continue.",
         above=0.0,
         applies="posterior=all",
     )
     calibration: str = setting(
         "learned",
-        "How probabilities are calibrated with posterior=all or sites=moments: learned on a "
+        "Calibration of the probabilities with posterior=all or sites=moments: learned on a "
         "validation set (for posterior=all with fewer than 300 rows by cross-validation), or none.",
         choices=("learned", "none"),
     )
     n_nodes: int = setting(
         12,
-        "Quadrature nodes of multinomial_probit; more than some dozens make no difference.",
+        "Quadrature nodes of multinomial_probit; more than a few dozen make no difference.",
         least=2,
         most=500,  # the weights of more Gauss-Hermite nodes do not fit double precision
     )
     report_every: int = setting(
-        100, "Inclusions between two records of the selection's progress.", least=1
+        100, "Inclusions between two records of the selection history.", least=1
     )
 
     WHOSE: ClassVar[str] = "method=ivm"
