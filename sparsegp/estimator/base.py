@@ -49,34 +49,33 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
 
     random_state: Any = setting(
         0,
-        "Seed of whatever is random. Fits are the same again unless it is None or an instance.",
+        "Random seed. Fits are reproducible unless it is None or an instance.",
         kind="int, RandomState instance or None",
     )
     n_jobs: int | None = setting(
         None,
-        "Threads of a fit that runs on no cluster. They stand in for those of BLAS, so None is not "
-        "one but what ``OMP_NUM_THREADS`` says, and all usable processors where it says nothing; "
-        "in a search run by joblib's processes that is their share. As elsewhere in scikit-learn, "
-        "-1 is all usable processors and -2 all but one. Results do not depend on it.",
+        "Number of threads of a fit that does not run on a cluster. They replace BLAS threads, so "
+        "None means ``OMP_NUM_THREADS``, or all usable processors if that is not set; in a search "
+        "run by joblib processes this is their share. As elsewhere in scikit-learn, -1 means all "
+        "usable processors and -2 all but one. Results do not depend on it.",
         kind="int",
     )
     client: Any = setting(
         None,
-        "Fit in the workers of this dask cluster. None is the current client of dask for data that "
-        "are dask collections, and threads of this process for all others. It is shared by clones "
-        "and left out of pickles.",
+        "Dask client whose workers run the fit. None means the current client for dask "
+        "collections, and threads of this process for other data. Clones share it, pickles omit "
+        "it.",
         kind="distributed.Client",
     )
     checkpoint_dir: str | os.PathLike[str] | None = setting(
         None,
-        "Directory of the run, for checkpoints and the model. Fits have one each, so leave it out "
-        "in a search or a cross-validation.",
+        "Directory for checkpoints and the model. Each fit needs its own, so omit it in searches "
+        "and cross-validation.",
         kind="path",
     )
     resume: bool = setting(
         False,
-        "Go on with the run in `checkpoint_dir`, if there is one; it must have had the same data "
-        "and settings.",
+        "Continue the run in `checkpoint_dir`, if any; data and settings must be the same.",
         kind="bool",
     )
     verbose: int = setting(
@@ -99,14 +98,14 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
     # -- fit ---------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit to training data.
+        """Fit the model to training data.
 
         Parameters
         ----------
         X : array-like, data frame, scipy sparse matrix, dask array or dask data frame (n, p)
-            Real numbers; columns of a data frame may also hold gaps, truths, categories and dates,
-            see `sparsegp.data.table_from_frame`. Chunks of a dask collection whose sizes are
-            unknown are counted first.
+            Real numbers; columns of a data frame may also hold missing values, booleans, categories
+            and dates, see `sparsegp.data.table_from_frame`. Dask chunks of unknown size are counted
+            first.
         y : array-like (n,)
             Labels of any kind for a classifier, real numbers for a regressor; a dask collection of
             labels is computed.
@@ -118,9 +117,9 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         Raises
         ------
         ValueError
-            If the data cannot be learnt from, or a parameter is out of range.
+            If the data are unusable, or a parameter is out of range.
         KeyboardInterrupt
-            On SIGTERM or Ctrl-C, after a checkpoint was written if there is a `checkpoint_dir`.
+            On SIGTERM or Ctrl-C, after writing a checkpoint if there is a `checkpoint_dir`.
         """
         return self._fit(X, y)
 
@@ -220,7 +219,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
 
     @property
     def feature_relevances_(self) -> Doubles:
-        """How much each column matters, (p,); they sum to 1. See `Model.relevances`."""
+        """Relevance of each column, (p,); they sum to 1. See `Model.relevances`."""
         check_is_fitted(self)
         found: Doubles | None = self.model_.relevances
         if found is None:
@@ -240,7 +239,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         return chunked_as(rows, method(self.model_, rows))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of rows whose label is predicted; in a regression R^2.
+        """Return the accuracy of the predictions; for regression R^2.
 
         Parameters
         ----------
@@ -248,7 +247,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         y : array-like (n,)
             True labels; dask collections are computed.
         sample_weight : array-like (n,), optional
-            Weights of the rows in the share, or in the variance that is explained.
+            Weights of the rows.
         """
         with computing(X, self.client):
             predicted, y = computed(self.predict(X)), computed(y)
@@ -259,8 +258,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to a directory, without pickles and without training data.
 
-        `sparsegp.load` and the command line read it as a model. A directory that was saved before
-        is replaced.
+        `sparsegp.load` and the command line read it as a model. An earlier save is replaced.
 
         Parameters
         ----------
@@ -289,19 +287,19 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         Parameters
         ----------
         path : path or URL
-            What `save` wrote, or a model or run directory of `sparsegp.train` or the command line.
+            Output of `save`, or a model or run directory of `sparsegp.train` or the command line.
 
         Returns
         -------
         estimator
-            Fitted. Where it computes and where it keeps checkpoints (`n_jobs`, `client`,
-            `checkpoint_dir`, `resume`, `verbose`) are the defaults.
+            Fitted. Parameters that do not affect results (`n_jobs`, `client`, `checkpoint_dir`,
+            `resume`, `verbose`) have their defaults.
 
         Raises
         ------
         StoreError
-            If there is none, or it was altered, or a newer version wrote it, or it is of another
-            task or method than this estimator.
+            If there is none, it was altered, it was written by a newer version, or its task or
+            method is not that of this estimator.
         """
         (model, extra), source = read_model(path), os.fspath(path)
         task = "regression" if model.is_regression else "classification"
@@ -339,18 +337,18 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SparseEstimator(GPEstimator):
-    """An estimator whose rows may have weights."""
+    """An estimator that supports sample weights."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to training data.
+        """Fit the model to training data.
 
         Parameters
         ----------
         X, y
-            As for all estimators: rows (n, p) and labels (n,).
+            Inputs (n, p) and labels (n,), of the types that all estimators accept.
         sample_weight : array-like (n,), optional
-            By which the log likelihoods of the rows are multiplied: 2 is as if a row were there
-            twice, 0 as if it were not.
+            Weights of the log likelihoods of the rows: 2 is equivalent to including a row twice,
+            0 to leaving it out.
 
         Returns
         -------
@@ -359,8 +357,8 @@ class SparseEstimator(GPEstimator):
         Raises
         ------
         ValueError
-            If the data cannot be learnt from, or a parameter is out of range.
+            If the data are unusable, or a parameter is out of range.
         KeyboardInterrupt
-            As for all estimators.
+            On SIGTERM or Ctrl-C, after writing a checkpoint if there is a `checkpoint_dir`.
         """
         return self._fit(X, y, sample_weight, merge=True)

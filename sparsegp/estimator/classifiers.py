@@ -71,24 +71,24 @@ class Classifier(ClassifierMixin, GPEstimator):  # type: ignore[misc] # no types
         return self._predicted(Model.predict, X).astype(self.classes_.dtype)
 
     def predict_proba(self, X: Any) -> Any:
-        """Return the probabilities of the classes of each row of X (n, p), as an array (n, K).
+        """Return the class probabilities of each row of X (n, p), as an array (n, K).
 
-        Its columns are in the order of `classes_`, as in all that follow.
+        Its columns are in the order of `classes_`.
         """
         return self._predicted(Model.predict_proba, X)
 
     def predict_log_proba(self, X: Any) -> Any:
-        """Return the logarithms of the probabilities of each row of X (n, p), (n, K).
+        """Return the log class probabilities of each row of X (n, p), (n, K).
 
-        Those of small probabilities are as accurate as those of large ones.
+        They are accurate for small probabilities too.
         """
         return self._predicted(Model.predict_log_proba, X)
 
     def latent_mean_and_variance(self, X: Any) -> tuple[Any, Any]:
-        """Return mean and variance of the latent functions at each row of X (n, p), (n, K) both.
+        """Return mean and variance of the latent functions at each row of X (n, p), both (n, K).
 
-        They are (n, 1) for likelihoods of two classes, or of classes in an order, with one latent
-        value; as they are before `calibration`.
+        Both are (n, 1) for binary and ordinal likelihoods, which have one latent value. Neither
+        includes `calibration`.
         """
         return self._predicted(Model.latent_mean_and_variance, X)  # type: ignore[no-any-return]
 
@@ -110,11 +110,10 @@ def _is_of_all_rows(estimator: Any) -> bool:
 class SparseGPClassifier(SparseEstimator, Classifier):
     """Sparse Gaussian process classifier: the informative vector machine.
 
-    A greedy selection chooses the active rows, which span the latent functions of all classes; all
-    rows are active where they are fewer than `n_active`. NumPy arrays and data frames give NumPy
+    Active rows (inducing points), chosen greedily, span the latent functions of all classes; if
+    there are fewer than `n_active` rows, all are active. NumPy arrays and data frames give NumPy
     arrays; dask arrays and dask data frames are fitted block by block and give lazy dask arrays.
-
-    Copies of a row with the same label are merged into one row of their number as weight.
+    Duplicate rows with the same label are merged into one weighted row.
 
     Examples
     --------
@@ -139,8 +138,8 @@ class SparseGPClassifier(SparseEstimator, Classifier):
     calibration: str = TrainSettings.calibration
     class_weight: Any = setting(
         None,
-        "Weights of classes: 'balanced', so that all weigh the same, or a mapping from labels; "
-        "classes left out weigh 1.",
+        "Class weights: 'balanced', which gives all classes the same total weight, or a mapping "
+        "from labels to weights, 1 if omitted.",
         kind="str or mapping",
     )
     settings: Any = setting(None, OTHER_SETTINGS, kind="mapping")
@@ -149,20 +148,20 @@ class SparseGPClassifier(SparseEstimator, Classifier):
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
     ) -> "SparseGPClassifier":
-        """Go on with the fit, if there was one, by new rows alone; see `sparsegp.update`.
+        """Update the fit, if any, with new rows only; see `sparsegp.update`.
 
-        It is there where the posterior is of all rows, the default. The first call chooses kernel
-        and scaling, as `fit` does, and later ones keep them. Active rows get more, up to
-        `n_active`, and then the least missed give way to others.
+        Available with ``posterior="all"``, the default. The first call chooses kernel and scaling,
+        as `fit` does; later calls keep them. The active set grows up to `n_active`; after that, the
+        rows that matter least to the posterior are replaced.
 
         Parameters
         ----------
         X, y
             New rows (n, p) and their labels (n,).
         classes : array-like (K,), optional
-            All labels that there will be; needed by the first call.
+            All labels that will ever occur; required by the first call.
         sample_weight : array-like (n,), optional
-            As for `fit`.
+            As in `fit`.
 
         Returns
         -------
@@ -171,8 +170,8 @@ class SparseGPClassifier(SparseEstimator, Classifier):
         Raises
         ------
         ValueError
-            If the rows cannot be learnt from, a label is none of the classes, or these differ from
-            those before or are missing.
+            If the rows are unusable, a label is not among the classes, or the classes are missing
+            or differ from earlier ones.
         """
         if not hasattr(self, "model_"):
             if classes is None:
@@ -206,10 +205,10 @@ class SparseGPClassifier(SparseEstimator, Classifier):
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class DenseGPClassifier(Classifier):
-    """Gaussian process classifier by a dense method: all rows at once, in O(n^3).
+    """Gaussian process classifier by a dense method, which uses all rows, in O(n^3).
 
-    For a few thousand rows. NumPy arrays and data frames give NumPy arrays; dask collections are
-    read into memory, and give lazy dask arrays as predictions.
+    Suitable for up to a few thousand rows. NumPy arrays and data frames give NumPy arrays; dask
+    collections are read into memory, and predictions for them are lazy dask arrays.
 
     Examples
     --------

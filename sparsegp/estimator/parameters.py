@@ -20,33 +20,34 @@ OTHER_SETTINGS = "Other settings by name: fields of `sparsegp.settings.TrainSett
 
 FITTED = """
 classes_ : array (K,)
-    Of a classifier: the labels, sorted, in the order of the columns of all predictions.
+    Class labels, sorted, in the order of the columns of all predictions (classifiers only).
 noise_variance_ : float
-    Of a regressor, in squared units of the labels.
+    Noise variance, in squared units of the labels (regressors only).
 active_indices_ : array (d,)
-    Numbers of the active rows in the training data, in order of inclusion; all rows of a dense
+    Numbers of the active rows in the training data, in order of inclusion; all rows for a dense
     method.
 n_active_ : int
-    How many they are.
+    Number of active rows.
 scaling_ : str
-    The rule by which inputs were scaled: standard, range, quantile or none.
+    Scaling of the inputs: standard, range, quantile or none.
 kernel_ : str or list of str
-    The kernel with all length scales filled in, or as it was learnt; length scales refer to scaled
-    inputs, variances to standardised labels. A list with one kernel a class if `kernel_per_class`.
+    The kernel with all length scales, as computed or learnt; length scales refer to scaled
+    inputs, variances to standardised labels. A list with one kernel per class if
+    `kernel_per_class`.
 feature_relevances_ : array (p,)
-    How much each column matters: its standard deviation divided by its length scale, or times the
-    norm of its row in the metric, normalised to sum 1. Only if a kernel has a length scale for
-    every column, such as "10*ard", or there is a metric.
+    Relevance of each column: its standard deviation divided by its length scale, or times the
+    norm of its row in the metric, normalised to sum to 1. Only if a kernel has a length scale per
+    column, such as "10*ard", or there is a metric.
 history_ : list of dict
-    Points of the last selection: n_active, seconds, and train_error or train_mse by its own
-    marginals, not by the model, with `stub_entries` only as long as all rows are candidates. Of a
-    dense method one record, of the end, with train_nlpp.
+    Records of the last selection: n_active, seconds, and train_error or train_mse from its own
+    marginals, not from the model; with `stub_entries` only while all rows are candidates. A dense
+    method has one final record, with train_nlpp.
 model_ : Model
 client_ : distributed.Client or None
-    That the fit used; None if it ran in threads or in another process.
+    Client used by the fit; None if it ran in threads or in another process.
 n_features_in_ : int
 feature_names_in_ : array (p,)
-    Only if all columns of the training data have names.
+    Column names, if all columns of the training data have one.
 """.strip()
 """Attributes of fitted estimators."""
 

@@ -20,15 +20,15 @@ from sparsegp.settings.base import LEARNT
 class Regressor(RegressorMixin, GPEstimator):  # type: ignore[misc] # no types there
     """A regressor behind `fit` and `predict`.
 
-    The default hyperprior keeps the noise of labels that have none from vanishing, which double
-    precision could not stand: it costs 0.0005 nats divided by the noise variance of standardised
-    labels, and next to nothing where there is noise.
+    The default hyperprior keeps the noise variance of noise-free labels from vanishing, which
+    double precision cannot handle: it costs 0.0005 nats divided by the noise variance of
+    standardised labels, which is negligible for noisy labels.
     """
 
     kernel: Any = LEARNT["kernel"]
     likelihood: str = setting(
         LEARNT["likelihood"],
-        "gaussian, with the noise variance where learning starts, for labels of variance one.",
+        "gaussian, with the initial noise variance, for labels of unit variance.",
     )
     learn: str = LEARNT["learn"]
     hyperprior: str = LEARNT["hyperprior"]
@@ -45,7 +45,7 @@ class Regressor(RegressorMixin, GPEstimator):  # type: ignore[misc] # no types t
         ----------
         X : array-like, data frame, dask array or dask data frame (n, p)
         return_std : bool
-            Whether to return the standard deviations of the labels, noise included, too.
+            Whether to return the standard deviations of the labels too, noise included.
 
         Returns
         -------
@@ -59,7 +59,7 @@ class Regressor(RegressorMixin, GPEstimator):  # type: ignore[misc] # no types t
     def latent_mean_and_variance(self, X: Any) -> tuple[Any, Any]:
         """Return mean and variance of the latent function, without noise, at each row of X (n, p).
 
-        They are (n,) both, in units of the labels, and their square.
+        Both are (n,), in units of the labels and their square.
         """
         mean, variance = self._predicted(Model.latent_mean_and_variance, X)
         return mean[:, 0], variance[:, 0]
@@ -70,16 +70,16 @@ class Regressor(RegressorMixin, GPEstimator):  # type: ignore[misc] # no types t
 class SparseGPRegressor(SparseEstimator, Regressor):
     """Sparse Gaussian process regressor: the informative vector machine with Gaussian noise.
 
-    A greedy selection chooses the active rows, which span the latent function; kernel and noise are
-    learnt by the evidence of all rows, from the kernel and the noise variance given, for labels of
-    variance one. From much less noise, learning may end where every row is explained by itself
-    alone; kernels with many length scales, such as "1*ard", gain from more major steps, such as 15.
-    With as many active rows as there are rows, or where these are fewer, it is exact Gaussian
-    process regression. Labels are standardised for training; predictions have their units.
+    Active rows (inducing points), chosen greedily, span the latent function. Kernel and noise
+    variance are learnt by maximising the evidence of all rows; the given values, for labels of unit
+    variance, are the start. From a much smaller noise variance, learning may end with each row
+    explaining only itself; kernels with many length scales, such as "1*ard", benefit from more
+    major steps, such as 15. If all rows are active, this is exact Gaussian process regression.
+    Labels are standardised for training; predictions are in their units.
 
     NumPy arrays and data frames give NumPy arrays; dask arrays and dask data frames are fitted
-    block by block and give lazy dask arrays. Copies of a row with the same label are merged into
-    one row of their number as weight.
+    block by block and give lazy dask arrays. Duplicate rows with the same label are merged into one
+    weighted row.
 
     Examples
     --------
@@ -102,11 +102,11 @@ class SparseGPRegressor(SparseEstimator, Regressor):
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class DenseGPRegressor(Regressor):
-    """Gaussian process regressor in closed form: all rows at once, in O(n^3).
+    """Gaussian process regressor in closed form, which uses all rows, in O(n^3).
 
-    For a few thousand rows. Labels are standardised for training; predictions have their units.
-    NumPy arrays and data frames give NumPy arrays; dask collections are read into memory, and give
-    lazy dask arrays as predictions.
+    Suitable for up to a few thousand rows. Labels are standardised for training; predictions are in
+    their units. NumPy arrays and data frames give NumPy arrays; dask collections are read into
+    memory, and predictions for them are lazy dask arrays.
 
     Examples
     --------

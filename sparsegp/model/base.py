@@ -1,4 +1,4 @@
-"""What every fitted model is: predictions at new rows, and one file on a disk or in a store."""
+"""The base of all fitted models: predictions for new rows, and storage in one file."""
 
 import os
 from abc import ABC, abstractmethod
@@ -34,39 +34,38 @@ FAR = 1e75
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Model(ABC):
-    """A trained classifier, or a regression.
+    """A trained classifier or regression model.
 
-    A subclass says what is held of the training rows, and how new ones are predicted from that.
+    Subclasses define what is stored of the training rows, and how it predicts new ones.
 
     Parameters
     ----------
     rows : Integers (d,)
-        Row numbers, in the training data, of the rows that it holds, in order of inclusion.
+        Row numbers, in the training data, of the stored rows, in order of inclusion.
     classes : Labels (K,)
-        In the order of the columns of every prediction; none in a regression.
+        Class labels, in the order of the columns of every prediction; empty for regression.
     scaling : Scaling
     settings : mapping
-        What it was trained with, as plain JSON.
+        Training settings, as plain JSON.
     history : sequence of dict
-        Points of the selection: n_active, seconds, train_error, heldout_error, heldout_nlpp by its
-        own marginals, not by the model; mse in place of error in a regression. Of a dense method
-        one point, by the model.
+        Records of the selection: n_active, seconds, train_error, heldout_error and heldout_nlpp,
+        from the marginals of the selection, not from the model; mse instead of error for
+        regression. A dense method has one record, from the model.
     numbers : Numbers, optional
-        How the labels of a regression were standardised.
+        Standardisation of the labels in regression.
     names : tuple of str, optional
-        Of the columns, where the training rows had any: named columns of new rows are put into
-        this order, and must not be missing.
+        Column names, if the training rows had any: named columns of new rows are put into this
+        order, and none may be missing.
     label : str, optional
-        Of the column that the labels were in: its name, or its number if there are no names.
+        Name of the label column, or its number if there are no names.
     id_column : str, optional
-        The column that was kept beside the training rows; it is no input.
+        Identifier column of the training rows, which is not an input.
     encoding : Encoding, optional
-        How the columns were made of those of a data frame that held more than numbers; `names` are
-        those of the encoded columns then. Predictions take such data frames, and arrays of encoded
-        columns.
+        Encoding of the columns of a data frame that held more than numbers; `names` are then those
+        of the encoded columns. Predictions accept such data frames, and arrays of encoded columns.
     medians : Doubles (p,), optional
-        Of the columns of a file or a data frame that held numbers alone: gaps of new files and data
-        frames are filled by them. Arrays must have none.
+        Column medians, for files and data frames that held only numbers: they replace missing
+        values in new files and data frames. Arrays must not have missing values.
     """
 
     family: ClassVar[str]
@@ -146,22 +145,22 @@ class Model(ABC):
 
     @property
     def inputs(self) -> tuple[str, ...] | None:
-        """Names of the columns that new rows must have; None where they have none."""
+        """Names of the columns that new rows must have; None if there are none."""
         return self.names if self.encoding is None else self.encoding.inputs
 
     @property
     def n_latent(self) -> int:
-        """Latent values of a row: one, or one a class."""
+        """Number of latent values per row: one, or one per class."""
         return self.likelihood.n_latent(len(self.classes))
 
     @property
     def kernels(self) -> Sequence[Kernel]:
-        """One for all latent values, or one each; of several samples of them, the first."""
+        """One kernel for all latent values, or one each; the first sample if there are several."""
         return self._prior.kernels
 
     @property
     def likelihood(self) -> Likelihood:
-        """That of a label given its latent values; of several samples of it, the first."""
+        """Likelihood of a label given its latent values; the first sample if there are several."""
         return self._prior.likelihood
 
     @property
@@ -175,18 +174,18 @@ class Model(ABC):
         """Scaled training rows that it holds, (d, p)."""
 
     def holds(self, X: Any) -> bool:
-        """Whether X (d, p) are the training rows that it holds, in their order, before scaling."""
+        """Whether X (d, p) are the stored training rows, in the same order, before scaling."""
         held, order = self._rows_held, np.unique(self.rows, return_inverse=True)[1]
         found = self.scaling.apply(np.asarray(X), held.dtype)[order]
         return np.allclose(found, held, rtol=1e-5, atol=1e-5 * float(np.abs(found).max()))
 
     @property
     def relevances(self) -> Doubles | None:
-        """How much each column matters, (p,), by the length scales; they sum to 1.
+        """Relevance of each column, (p,), from the length scales; they sum to 1.
 
-        None where the kernels have no length scale for every column, and there is no metric. See
-        `sparsegp.kernels.relevances`, and `deviations`. Under a metric M, that of a column is
-        proportional to its standard deviation times the norm of its row in M.
+        None if the kernels do not have a length scale per column and there is no metric. See
+        `sparsegp.kernels.relevances` and `deviations`. Under a metric M, the relevance of a column
+        is proportional to its standard deviation times the norm of its row in M.
         """
         mixing, deviations = self.scaling.mixing, self.deviations
         if mixing is None:
@@ -196,15 +195,15 @@ class Model(ABC):
 
     @property
     def rows_unmixed(self) -> Floats:
-        """Scaled training rows that it holds, (d, p), before a metric mixes their columns."""
+        """Stored training rows after scaling, (d, p), before a metric mixes their columns."""
         x, mixing = self._rows_held, self.scaling.mixing
         return x if mixing is None else np.linalg.solve(mixing.T, x.T).T
 
     @property
     def deviations(self) -> Doubles:
-        """Standard deviations of the scaled columns, (p,), among `rows_unmixed`.
+        """Standard deviations of the scaled columns, (p,), over `rows_unmixed`.
 
-        One for columns that were scaled to that.
+        One for columns that were scaled to unit variance.
         """
         x = self.rows_unmixed
         found = np.where(x.max(axis=0) > x.min(axis=0), x.std(axis=0, dtype=np.float64), 0.0)
@@ -218,7 +217,7 @@ class Model(ABC):
     @property
     @abstractmethod
     def report(self) -> Mapping[str, Any]:
-        """What happened while the posterior was made, plain JSON."""
+        """Diagnostics of the computation of the posterior, as plain JSON."""
 
     @property
     def is_regression(self) -> bool:
@@ -227,7 +226,7 @@ class Model(ABC):
 
     @property
     def calibration(self) -> Calibration:
-        """How latent values become probabilities."""
+        """Calibration of latent values into probabilities."""
         return Calibration()
 
     @abstractmethod
@@ -243,19 +242,19 @@ class Model(ABC):
     def latent_mean_and_variance(self, X: Any) -> tuple[Any, Any]:
         """Return latent means (n, R) and variances (n, R).
 
-        One latent value a class (R = K), or one in all; that of a regression has the units of the
-        labels.
+        There is one latent value per class (R = K), or a single one; for regression it has the
+        units of the labels.
 
         Parameters
         ----------
         X : array or dask array (n, p)
-            Inputs as they were before scaling. A dask array gives lazy dask arrays.
+            Inputs before scaling. A dask array gives lazy dask arrays.
 
         Raises
         ------
         DataError
-            If X has another number of columns than the training data, is not finite, or so large
-            that a prediction is no number.
+            If X has the wrong number of columns, is not finite, or is so large that a prediction
+            is not a number.
         """
         both = map_rows(self, "_latent_pair", X, 2 * self.n_latent)
         mean, variance = both[:, : self.n_latent], both[:, self.n_latent :]
@@ -264,7 +263,7 @@ class Model(ABC):
         return self.numbers.decode(mean), variance * self.numbers.scale**2
 
     def predictive_mean_and_variance(self, X: Any) -> tuple[Any, Any]:
-        """Return mean (n,) and variance (n,) of the label in a regression, noise included.
+        """Return mean (n,) and variance (n,) of the label in regression, noise included.
 
         Raises
         ------
@@ -294,20 +293,20 @@ class Model(ABC):
         Parameters
         ----------
         X : array or dask array (n, p), or a data frame of either
-            Inputs as they were before scaling. A dask array gives a lazy dask array; one that is
-            asked for where a dask client is in use is to be computed by that client.
+            Inputs before scaling. A dask array gives a lazy dask array; if it is requested while a
+            dask client is in use, that client must compute it.
 
         Raises
         ------
         DataError
             As for `latent_mean_and_variance`.
         SettingsError
-            If the model is a regression.
+            If the model is for regression.
         """
         return np.exp(self.predict_log_proba(X))
 
     def predict(self, X: Any) -> Any:
-        """Return the label of the most probable class, or the mean of a regression, (n,)."""
+        """Return the label of the most probable class, or the mean in regression, (n,)."""
         if self.is_regression:
             return self.predictive_mean_and_variance(X)[0]
         classes, log_proba = self.classes, self.predict_log_proba(X)
@@ -323,41 +322,41 @@ class Model(ABC):
     # -- reasons and limits ------------------------------------------------------------------------
 
     def explain(self, X: Any, most: int = 5) -> list[Explanation]:
-        """Return why each row is predicted as it is, a list of n explanations.
+        """Return an explanation of the prediction of each row, a list of length n.
 
-        Each has the most probable class and its strongest rival, `most` active rows that speak for
-        the one and for the other, and `most` columns that would move their difference.
+        Each names the two most probable classes, up to `most` active rows in favour of either, and
+        the `most` columns with the largest effect on the difference of their latent means.
 
         Raises
         ------
         SettingsError
-            If the model is dense or a regression.
+            If the model is dense or for regression.
         """
         raise SettingsError(ONLY_SPARSE.format("explanations"))
 
     def novelty(self, X: Any) -> Any:
-        """Return how new each row is (n,), from 0 to 1.
+        """Return the novelty of each row (n,), from 0 to 1.
 
-        It is the share of validation rows that the active rows of the predicted class know more of:
-        of whose prior variance they leave less. Of rows like those 1 % are at 0.99 or above.
+        It is the fraction of validation rows (training rows, if there were none) for which the
+        active rows of their predicted class leave a smaller share of the prior variance.
 
         Raises
         ------
         SettingsError
-            If the model is dense, or of a version that did not know this.
+            If the model is dense, or was written by a version without novelty.
         """
         raise SettingsError(ONLY_SPARSE.format("novelty"))
 
     def predict_set(self, X: Any, coverage: float = 0.95) -> Any:
-        """Return which classes are in the label set of each row, bool (n, K).
+        """Return the prediction set of each row, as bool (n, K).
 
-        A set holds the true class with probability `coverage` or more, on the average over rows
+        A set contains the true class with probability at least `coverage`, on average over rows
         like the validation rows (split conformal prediction, `sparsegp.posterior.limits`).
 
         Raises
         ------
         SettingsError
-            If the model had too few validation rows for this coverage, or none, as dense ones.
+            If the model had too few validation rows for this coverage, or none, like dense models.
         """
         proba = self.predict_proba(X)
         if hasattr(proba, "dask"):
@@ -366,7 +365,7 @@ class Model(ABC):
 
     @property
     def scores(self) -> Quantiles | None:
-        """Quantiles of the conformal scores of validation rows, where there were any."""
+        """Quantiles of the conformal scores of the validation rows, if there were any."""
         return None
 
     def _latent_pair(self, X: Any) -> Doubles:
@@ -381,14 +380,14 @@ class Model(ABC):
     # -- one file ----------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> None:
-        """Write the model to one file, or to an object of a store, whole or not at all.
+        """Write the model atomically to one file, or to one object of a store.
 
         Parameters
         ----------
         path : path or URL
-            The file; or a folder that is there, in which it is `model.zarr.zip`.
+            The file; or an existing folder, in which `model.zarr.zip` is written.
         extra : mapping, optional
-            Plain JSON to keep beside the model, for `read_model`.
+            Plain JSON to store with the model, for `read_model`.
 
         Raises
         ------
@@ -405,7 +404,7 @@ class Model(ABC):
         Raises
         ------
         StoreError
-            If there is none, or it was altered, or a newer version wrote it.
+            If there is none, it was altered, or it was written by a newer version.
         """
         return read_model(path)[0]
 
@@ -414,7 +413,7 @@ load = Model.load
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[Model, Mapping[str, Any] | None]:
-    """Return a model and what was kept beside it by `Model.save`.
+    """Return a model and the JSON that `Model.save` stored with it.
 
     Raises
     ------

@@ -1,12 +1,12 @@
-"""Why a row is predicted as it is: active rows that speak for it, columns that would move it.
+"""Explanations of predictions: contributions of active rows, effects of columns.
 
 The difference of the latent means of two classes is a sum over active rows,
 
     f_a(x) - f_b(x) = sum_i k(x, x_i) (w_ia - w_ib)
 
-whose terms are what each of them contributes. Its slope along a column, times the standard
-deviation of that column, is what the difference moves by where the value changes so much: the
-*effect* of the column. With one latent value in all, it or its negative is that difference.
+whose terms are their *contributions*. Its slope along a column, times the standard deviation of the
+column, is to first order the change of the difference when the value changes by one standard
+deviation: the *effect* of the column. A single latent value, or its negative, is that difference.
 """
 
 from collections.abc import Iterator
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Term:
-    """What an active row contributes: row number in the training data, label, and how much.
+    """Contribution of an active row, with its number in the training data and its label.
 
-    `share` is of the absolute values of all contributions, which may be large and cancel, and has
-    the sign of the contribution; `place` is that among the active rows.
+    `share` is the contribution divided by the sum of the absolute values of all contributions,
+    which may be large and cancel; `place` is the position among the active rows.
     """
 
     row: int
@@ -41,7 +41,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Effect:
-    """What a column, by its name or number, would move; `value` is before scaling."""
+    """Effect of a column, given by name or number; `value` is before scaling."""
 
     column: str
     value: float
@@ -50,21 +50,21 @@ class Effect:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why one row is predicted as it is.
+    """Explanation of the prediction of one row.
 
     Attributes
     ----------
     predicted, rival : int or str or bool
-        Labels of the most and of the second most probable class.
+        Labels of the most and the second most probable class.
     probability, rival_probability : float
     difference : float
-        Of their latent means, the sum of the contributions of all active rows.
+        Difference of their latent means: the sum of the contributions of all active rows.
     supporting, opposing : tuple of Term
-        Active rows that speak most for the predicted class, and for the rival.
+        Active rows that contribute most to the predicted class, and to the rival.
     columns : tuple of Effect
-        The largest first.
+        Columns with the largest effects in absolute value, in descending order.
     effects : Doubles (p,)
-        Of all columns.
+        Effects of all columns.
     """
 
     predicted: Any

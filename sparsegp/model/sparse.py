@@ -38,8 +38,8 @@ class SparseModel(Model):
     weights : PosteriorWeights
         The posterior over their weights.
     shares : Quantiles, optional
-        Of the shares of the prior variance left at rows that it did not learn from
-        (posterior/limits.py).
+        Of the shares of the prior variance left at validation rows, or at training rows by other
+        active rows (posterior/limits.py).
     **common
         See `Model`.
     """
@@ -133,11 +133,11 @@ class SparseModel(Model):
         return self.shares.below(np.concatenate(shares))[:, np.newaxis]
 
     def novelty(self, X: Any) -> Any:
-        """Return how new each row is (n,), from 0 to 1; see `Model.novelty`."""
+        """Return the novelty of each row (n,), from 0 to 1; see `Model.novelty`."""
         if self.shares is None:
             raise SettingsError("the model is of an older version, without novelty; train it again")
         return map_rows(self, "_novelty", X, 1)[:, 0]
 
     def explain(self, X: Any, most: int = 5) -> list[Explanation]:
-        """Return why each row is predicted as it is; see `Model.explain`."""
+        """Return an explanation of the prediction of each row; see `Model.explain`."""
         return explain(self, X, most)
