@@ -1,4 +1,4 @@
-"""The one interface through which a run reports how far it is."""
+"""The interface through which a run reports its progress."""
 
 import logging
 import time
@@ -11,34 +11,34 @@ logger = logging.getLogger(__name__)
 
 
 class Progress:
-    """One stage of a run after another, which go to the log of the package; others show them.
+    """Receives the progress of a run, stage by stage, and logs it; subclasses may display it.
 
-    A stage goes from `start` to `finish`; updates outside of a stage are ignored.
+    A stage lasts from `start` to `finish`; updates outside a stage are ignored.
     """
 
     def start(self, total: int, unit: str, description: str) -> None:
-        """Begin a stage.
+        """Start a stage.
 
         Parameters
         ----------
         total : int
-            Units in all, those of earlier sessions included; 0 where nobody knows.
+            Total number of units, including those of earlier sessions; 0 if unknown.
         unit : str
-            What is counted, in the plural ("rows").
+            Name of the units, in the plural ("rows").
         description : str
-            What is done, in a word or two ("select").
+            Name of the stage, in a word or two ("select").
         """
         logger.info("%s: %d %s", description, total, unit)
 
     def update(self, done: int, **figures: float) -> None:
-        """Report the units done, and the latest figures (``heldout_error=0.05``)."""
+        """Report the number of units done and the latest figures (``heldout_error=0.05``)."""
 
     def message(self, text: str) -> None:
-        """Report in one line what is to stay."""
+        """Report a one-line message that remains visible."""
         logger.warning("%s", text)
 
     def finish(self) -> None:
-        """End the stage, if there is one."""
+        """End the stage, if any."""
 
 
 def require_progress(given: object) -> Progress:

@@ -129,12 +129,12 @@ class Column:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How rows of a data frame become rows of numbers.
+    """Encoding of the rows of a data frame as numbers.
 
     Parameters
     ----------
     columns : tuple of Column
-        In the order of the training rows.
+        In the order of the training data.
     """
 
     columns: tuple[Column, ...]
@@ -160,7 +160,7 @@ class Encoding:
         kinds: Mapping[str, str] | None = None,
         scheduler: Any = None,
     ) -> "Encoding":
-        """Learn an encoding from the training rows, in one pass over the parts of a frame.
+        """Learn an encoding from the training rows, in one pass over the partitions of a frame.
 
         Parameters
         ----------
@@ -169,14 +169,14 @@ class Encoding:
         source : str
             Where the rows come from, for messages.
         kinds : mapping of str to str, optional
-            Of columns whose kind does not follow from what they hold; "drop" leaves one out.
+            Kinds of columns that their values do not determine; "drop" leaves one out.
         scheduler : str or callable, optional
-            Of dask.
+            Dask scheduler.
 
         Raises
         ------
         DataError
-            If columns cannot be learnt from; all of them are named.
+            If columns cannot be used; all of them are named.
         """
         from sparsegp.data.study import study  # noqa: PLC0415 - loads pandas
 
@@ -185,7 +185,7 @@ class Encoding:
 
     @classmethod
     def of_numbers(cls, names: Sequence[str], medians: Doubles) -> "Encoding":
-        """Return that of columns of numbers, which stay as they are; gaps become medians (p,)."""
+        """Return the encoding of numeric columns: missing values are replaced by medians (p,)."""
         pairs = zip(names, medians.tolist(), strict=True)
         return cls(tuple(Column(name, "number", ("",), fill=median) for name, median in pairs))
 
@@ -200,7 +200,7 @@ class Encoding:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Names of the columns of the training rows, also of those left out."""
+        """Names of the columns of the training rows, including those left out."""
         return tuple(column.name for column in self.columns)
 
     @property
@@ -210,17 +210,17 @@ class Encoding:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the encoded columns (p,)."""
+        """Names of the encoded columns (p,)."""
         return tuple(column.name + part for column in self.columns for part in column.parts)
 
     @property
     def groups(self) -> Integers:
-        """For each encoded column the number of the column that it came from, (p,)."""
+        """For each encoded column, the number of its original column, (p,)."""
         return np.repeat(np.arange(len(self.columns)), [len(c.parts) for c in self.columns])
 
     @property
     def shared(self) -> Integers:
-        """For each encoded column a number, which the levels of a category share, (p,)."""
+        """A number for each encoded column, which the levels of a category share, (p,)."""
         ends = [
             (column.name, "" if column.kind == "category" else part)
             for column in self.columns
@@ -231,7 +231,7 @@ class Encoding:
 
     @property
     def indicates(self) -> Booleans:
-        """Which encoded columns say whether something is so: a level, a truth, a gap; (p,)."""
+        """Which encoded columns are 0-1 indicators: of levels, booleans, missing values; (p,)."""
         ends = [
             column.kind in {"category", "truth"} or part == MISSING
             for column in self.columns
@@ -241,16 +241,16 @@ class Encoding:
 
     @property
     def is_plain(self) -> bool:
-        """Whether there are only numbers, without gaps: then there is nothing to encode."""
+        """Whether all columns are numbers without missing values, which need no encoding."""
         return all(c.kind in NUMBERS and not c.missing for c in self.columns)
 
     def apply(self, frame: Any, source: str, start: int = 0) -> Any:
-        """Encode rows: a frame in memory at once, a dask data frame lazily.
+        """Encode rows: immediately for a frame in memory, lazily for a dask data frame.
 
         Parameters
         ----------
         frame : Frame or data frame
-            With the columns `inputs` in any order, and others.
+            Must have the columns `inputs`, in any order; others are ignored.
         source : str
             Where the rows come from, for messages.
         start : int
@@ -263,7 +263,7 @@ class Encoding:
         Raises
         ------
         DataError
-            If columns are missing, or hold values that cannot be read; all are named.
+            If columns are missing or hold unreadable values; all are named.
         """
         if not isinstance(frame, Frame):
             frame = as_pandas(frame)
@@ -274,7 +274,7 @@ class Encoding:
         return frame.rows(rows, len(self.names), np.float64)
 
     def warn_of_news(self, frame: Any, source: str) -> None:
-        """Warn of levels and gaps that training has not seen, a sentence each; not of lazy rows."""
+        """Warn of levels and missing values new since training, unless the rows are lazy."""
         parts = frame.parts if isinstance(frame, Frame) else [frame]
         found, gaps = dict[str, tuple[int, str]](), Counter[str]()
         for part in parts:

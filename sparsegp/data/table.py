@@ -40,41 +40,40 @@ class Table:
     Parameters
     ----------
     X : dask array (n, p)
-        Real numbers, chunked by rows only. Of a frame that is not encoded yet its values, of any
-        kind.
+        Real numbers, chunked by rows only. For a frame not yet encoded, its values of any kind.
     y : array (n,) or None
-        Labels as found, integers or strings; None where there are none.
+        Labels as given, integers or strings; None if there are none.
     source : str
-        Where the rows come from, for messages; kept without credentials.
+        Origin of the rows, for messages, without credentials.
     origin : Integers (n,), optional
-        Where some rows are copies of others: for each row the number of its original, which is its
-        own for the originals.
+        If some rows are copies of others: for each row the number of its original; originals have
+        their own.
     names : tuple of str, optional
-        Of the columns, where the source has any.
+        Column names, if the source has any.
     label : str, optional
-        Of the column that the labels were in: its name, or its number if there are no names.
+        Name of the label column, or its number if there are no names.
     weights : Doubles (n,), optional
-        By which the log likelihoods of the rows are multiplied.
+        Weights of the log likelihoods of the rows.
     rows : Integers (n,), optional
-        Where some rows of the source were left out: the numbers of those that remain, there.
+        If some rows of the source were left out: the numbers, in the source, of the others.
     frame : Frame, optional
-        The rows as they came, where their columns are not encoded yet: see `learnt` and `encoded`.
+        The original rows, if their columns are not yet encoded: see `learnt` and `encoded`.
     kinds : mapping of str to str, optional
-        Of columns of the frame whose kind does not follow from what they hold.
+        Kinds of columns of the frame that their values do not determine.
     encoding : Encoding, optional
-        How X was made of a frame.
+        How X was computed from a frame.
     medians : Doubles (p,), optional
-        Of the columns of a frame that held numbers alone.
+        Column medians of a frame that held only numbers.
     beside : mapping of str to array (n,)
-        Columns that are no inputs, and are kept for output.
+        Columns that are not inputs but are kept for output.
     classes : Labels (K,), optional
-        Of the labels, sorted, where these rows may not have all.
+        All labels, sorted, if these rows may not have every one.
 
     Raises
     ------
     DataError
-        If X is not two-dimensional, does not hold real numbers, has no rows or no columns, or if
-        labels or weights are not one per row, or a weight is out of range.
+        If X is not two-dimensional, is not real, or has no rows or columns; if there is not one
+        label or weight per row, or a weight is out of range.
     """
 
     X: "da.Array"
@@ -109,19 +108,19 @@ class Table:
             object.__setattr__(self, "weights", _weights(self.weights, n, self.source))
 
     def places(self, rows: Integers) -> Integers:
-        """Return where some rows of the source are in the table."""
+        """Return the positions in the table of some rows of the source."""
         if self.rows is None:
             return rows
         order = np.argsort(self.rows)
         return np.asarray(order[np.searchsorted(self.rows, rows, sorter=order)])
 
     def learnt(self, scheduler: Any = None) -> "Table":
-        """Return the table as numbers: encoded as it takes, where a frame holds anything else.
+        """Return the table as numbers; an encoding is learnt if a frame holds anything else.
 
         Raises
         ------
         DataError
-            If columns cannot be learnt from; all of them are named.
+            If columns cannot be used; all of them are named.
         """
         if self.frame is None:
             return self
@@ -134,13 +133,13 @@ class Table:
         return self.encoded(encoding)
 
     def encoded(self, encoding: Encoding | None) -> "Table":
-        """Return the table as numbers, by the encoding of a model; None takes numbers alone.
+        """Return the table as numbers, by the encoding of a model; None accepts only numbers.
 
         Raises
         ------
         DataError
-            If columns are missing, or are no columns of a frame. Values that cannot be read raise
-            one when they are computed.
+            If columns are missing, or the rows are not a frame; for unreadable values, when these
+            are computed.
         """
         if self.frame is None:
             if encoding is not None and self.X.shape[1] != len(encoding.names):
@@ -159,15 +158,15 @@ class Table:
     def encoded_for(
         self, encoding: Encoding | None, names: Sequence[str] | None, medians: Doubles | None
     ) -> "Table":
-        """Return the table as the columns of a model that knows this of them; see `encoded`.
+        """Return the table with the columns of a model, described by these; see `encoded`.
 
-        Gaps are filled, also where the training rows were numbers without any.
+        Missing values are filled, even if the training rows had none.
         """
         found = None if self.frame is None else self.frame.names
         return self.encoded(encoding_for(found, encoding, names, medians)).select(names)
 
     def select(self, names: Sequence[str] | None) -> "Table":
-        """Return the table with these columns in this order; unchanged where either has no names.
+        """Return the table with these columns in this order; unchanged if either has no names.
 
         Raises
         ------
@@ -210,12 +209,12 @@ def as_table(X: Any, y: ArrayLike | None = None, sample_weight: Any = None) -> T
 
 
 def table_from_arrays(X: Any, y: ArrayLike | None = None, source: str = "X") -> Table:
-    """Make a table of arrays.
+    """Make a table from arrays.
 
     Parameters
     ----------
     X : array-like (n, p)
-        A numpy array, nested lists, a scipy sparse matrix (made dense chunk by chunk, when read),
+        A numpy array, nested lists, a scipy sparse matrix (made dense chunk by chunk when read),
         a dask array, or a data frame, see `table_from_frame`. Chunks of unknown size are measured,
         which computes them once; chunks across columns are joined.
     y : array-like (n,) or (n, 1), optional
@@ -230,7 +229,7 @@ def table_from_arrays(X: Any, y: ArrayLike | None = None, source: str = "X") -> 
     Raises
     ------
     DataError
-        If the arrays cannot be learnt from, see `Table`.
+        If the arrays are invalid, see `Table`.
     """
     if is_frame(X):
         return table_from_frame(X, y, source)
@@ -249,10 +248,10 @@ def table_from_frame(
     kinds: Mapping[str, str] | None = None,
     label: str | None = None,
 ) -> Table:
-    """Make a table of a data frame, whose columns hold numbers, truths, categories and dates.
+    """Make a table from a data frame of numbers, booleans, categories and dates.
 
-    It is not encoded yet: a fit learns how from its training rows, `Table.learnt`, and a model
-    knows how, `Table.encoded`.
+    It is encoded later: a fit learns the encoding from its training rows (`Table.learnt`), and a
+    model applies it (`Table.encoded`).
 
     Parameters
     ----------
@@ -264,10 +263,10 @@ def table_from_frame(
     source : str
         A name for messages.
     kinds : mapping of str to str, optional
-        "number", "whole number", "truth", "category" or "date" for columns whose kind does not
-        follow from what they hold; "drop" for those to leave out.
+        "number", "whole number", "truth", "category" or "date" for columns whose values do not
+        determine their kind; "drop" for those to leave out.
     label : str, optional
-        Of the column that the labels were in.
+        Name of the label column.
 
     Returns
     -------
@@ -276,7 +275,7 @@ def table_from_frame(
     Raises
     ------
     DataError
-        If there are no rows or no columns, labels do not fit, or two columns have one name.
+        If there are no rows or columns, labels do not match, or two columns share a name.
     """
     frame, kinds = as_pandas(frame), dict(kinds or {})
     if dropped := [name for name in frame.columns if kinds.get(str(name)) == DROP]:

@@ -92,36 +92,36 @@ def image_shape(p: int, image: tuple[int, int] | None = None) -> tuple[int, int]
 def virtual_rows(
     model: Any, rows: Table | tuple[Any, Any], transform: str | Transform, **parameters: Any
 ) -> Table:
-    """Return training rows, followed by transformed copies of the active ones.
+    """Return the training rows followed by transformed copies of the active rows.
 
-    With `calibration="learned"` a second run keeps a tenth of them for validation, a row always
-    with its copies. As these are copies of hard rows, what is learnt from them is less to be
-    trusted than what is learnt from the data alone.
+    With `calibration="learned"` a second run holds out a tenth of them for validation, keeping each
+    row together with its copies. As active rows are hard to classify, calibration on them and their
+    copies is less reliable than on the data alone.
 
     Parameters
     ----------
     model : Model
     rows : Table or pair (X, y)
-        What the model was trained on.
+        Training data of the model.
     transform : str or callable
-        A name in `TRANSFORMS`, or a function of an array (m, p) that returns a sequence of
-        transformed copies, (m, p) each. Its argument is the active rows before scaling, in the
-        order of the data.
+        A name in `TRANSFORMS`, or a function from an array (m, p) to a sequence of transformed
+        copies, (m, p) each. It is called with the active rows before scaling, in the order of the
+        data.
     **parameters
-        Of the transformation.
+        Parameters of the transformation.
 
     Returns
     -------
     Table
-        Copy after copy, with the labels of the originals and, as `origin`, their numbers.
+        Copies have the labels of their originals, whose row numbers are in `origin`.
 
     Raises
     ------
     DataError
-        If the model was trained on other rows, or the copies have another shape.
+        If the model was trained on other rows, or the copies have the wrong shape.
     SettingsError
-        If the model has no active rows, or the name or a parameter of the transformation is not
-        known or does not fit.
+        If the model has no active rows, or the name or a parameter of the transformation is
+        invalid.
     """
     import dask.array as da  # noqa: PLC0415 - slow to import
 
@@ -171,13 +171,13 @@ def _active_inputs(model: Any, table: Table, active: Integers) -> Rows:
 
 
 def same_settings(model: Any, **changed: Any) -> dict[str, Any]:
-    """Return the settings of a run with the kernel and the likelihood of a model, as learnt.
+    """Return the settings of a run with the learnt kernel and likelihood of a model.
 
     Parameters
     ----------
     model : Model
     **changed
-        Settings of the new run that differ from those of the model.
+        Settings that differ in the new run.
 
     Returns
     -------
@@ -187,7 +187,7 @@ def same_settings(model: Any, **changed: Any) -> dict[str, Any]:
     Raises
     ------
     SettingsError
-        If one of `KEPT` is to be changed.
+        If one of `KEPT` would change.
     """
     former = dict(model.settings)
     kernels = [str(kernel) for kernel in model.kernels]

@@ -124,12 +124,12 @@ def effective_rows(
 def soft_labels(
     X: Any, P: ArrayLike, classes: ArrayLike | None = None, sample_weight: Any = None
 ) -> Table:
-    """Return a table whose rows have a probability for every class in place of a label.
+    """Return a table whose rows have class probabilities instead of a label.
 
-    A row with probabilities p_k stands for rows with labels k and weights p_k. Classes with less
-    than `LEAST_SHARE` of it are left out, and the weights of the others sum to that of the row. So
-    a model learns from another one's predictions, which should be made for rows that this has not
-    learnt from itself.
+    A row with probabilities p_k becomes one row per class k, with weight p_k. Classes with less
+    than 1 % are dropped, and the weights of the others rescaled to sum to the weight of the row.
+    A model can thus be trained on the predictions of another one (distillation), which should be
+    made for rows that the other one was not trained on.
 
     Parameters
     ----------
@@ -138,14 +138,14 @@ def soft_labels(
     P : array-like (n, K)
         Probabilities.
     classes : array-like (K,), optional
-        Labels; 0 to K - 1 if left out.
+        Class labels; by default 0 to K - 1.
     sample_weight : array-like (n,), optional
         Weights of the rows.
 
     Raises
     ------
     DataError
-        If probabilities are negative or not finite, or there is not one a row and class.
+        If probabilities are negative or not finite, or their shape does not match rows and classes.
     """
     share = np.asarray(P, dtype=np.float64)
     labels = np.arange(share.shape[-1]) if classes is None else np.asarray(classes)

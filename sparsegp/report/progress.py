@@ -40,23 +40,22 @@ class _Display(Protocol):
 
 
 class TerminalProgress(Progress):
-    """One stage of work after another, and their seconds; as a context manager it ends the last.
+    """Shows each stage of a run and records its time; a context manager, which ends the last stage.
 
-    Time left counts from the first update, which has what earlier sessions did. An update
-    outside of a stage does nothing.
+    The remaining time is estimated from the first update on, which includes the work of earlier
+    sessions. Updates outside a stage are ignored.
 
     Parameters
     ----------
     stream : text file, optional
-        Standard error, as it is at the start of a stage, unless given; a notebook has bars of its
-        own.
+        By default standard error, looked up when a stage starts; notebooks have their own bars.
     quiet : bool
-        Show nothing but messages.
+        Show only messages.
 
     Attributes
     ----------
     seconds : dict
-        Of every stage that has ended, by its description; a stage lasts until another one begins.
+        Seconds per completed stage, by description; a stage lasts until the next one starts.
     """
 
     def __init__(self, stream: TextIO | None = None, quiet: bool = False) -> None:
@@ -75,7 +74,7 @@ class TerminalProgress(Progress):
         self._stage, self._began = description, now
 
     def start(self, total: int, unit: str, description: str) -> None:
-        """Begin a stage of `total` units, 0 where nobody knows; see `sparsegp.progress`."""
+        """Start a stage of `total` units, 0 if unknown; see `sparsegp.progress`."""
         self.begin(description)
         self._total, self._unit, self._done = total, unit, 0
         self._figures: dict[str, float] = {}

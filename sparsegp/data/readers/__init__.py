@@ -38,16 +38,16 @@ FORMATS: dict[str, Reader] = {
 
 
 def open_dataset(source: str | Path, **given: Any) -> Dataset:
-    """Open a data set; rows are read when they are needed, where the format allows it.
+    """Open a data set; rows are read lazily where the format allows it.
 
     Parameters
     ----------
     source : str or path
-        A name of the catalog, else a file, a pair of files "X.npy,y.npy", or a zarr directory; or
-        their URL in a store, s3://..., gs://..., or any other that fsspec knows. The end of the
-        name gives the format.
+        Name of a built-in data set, a file, a pair of files "X.npy,y.npy", a zarr directory, or
+        their URL in object storage: s3://..., gs://..., or any other that fsspec supports. The
+        suffix determines the format.
     **given
-        What is known of the columns: parameters of `sparsegp.data.readers.columns.Columns`, such
+        Description of the columns: parameters of `sparsegp.data.readers.columns.Columns`, such
         as ``label_column="income"``, ``kinds={"city": "category"}`` or ``drop=["id"]``.
 
     Returns
@@ -57,7 +57,7 @@ def open_dataset(source: str | Path, **given: Any) -> Dataset:
     Raises
     ------
     DataError
-        If there is no such data set, or it cannot be read or learnt from.
+        If there is no such data set, or it cannot be read or used for training.
     """
     name, ending, columns = str(source), "", Columns.of(**given)
     if name in CATALOG:

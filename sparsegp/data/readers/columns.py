@@ -1,4 +1,4 @@
-"""Files of columns, one of them the labels: what is said of them, and which are taken."""
+"""Files of columns, one of them the labels: their description, and which are used."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,47 +29,47 @@ GIVEN = (
 
 @dataclass(frozen=True)
 class Columns:
-    """What is said of the columns of a file; the rest is found out.
+    """Description of the columns of a file; the rest is detected.
 
     Parameters
     ----------
     label_column : str or int, optional
-        Which column of a file of columns (text, parquet, feather) holds the labels: a name, or a
-        number counted from 0 (from the end when negative). The last one by default.
+        The label column of a text, parquet or feather file: a name, or a number counted from 0
+        (from the end if negative). By default the last one.
     kinds : mapping of str to str, or str
-        What columns hold, by name or number: number, truth, category or date; or as a text,
+        Kinds of columns, by name or number: number, truth, category or date; or as a string,
         "city=category,when=date".
     drop : sequence of str, or str
-        Columns that are left out, by name or number; or as a text, "a,b". In such texts a name
-        with a comma is in double quotes.
+        Columns to leave out, by name or number; or as a string, "a,b". In such strings, names
+        with a comma must be in double quotes.
     id_column : str, optional
-        A column that is no input, and is kept beside the rows: see `Table.beside`.
+        A column that is not an input but is kept for output: see `Table.beside`.
     header : bool, optional
-        Whether the first row of a text names the columns.
+        Whether the first row of a text file holds the column names.
     delimiter, decimal, encoding : str, optional
-        Of a text.
+        Of a text file.
     missing : sequence of str, or str
-        Marks of missing values in a text, beside the usual ones.
+        Additional markers of missing values in a text file.
     n_features : int, optional
-        The columns that a model takes. A file with just as many columns is read without labels.
+        Number of inputs of a model. A file with exactly as many columns is read without labels.
     names : tuple of str, optional
-        Of these columns, where the model knows them. Of a file whose columns have names just these
-        are read, and labels.
+        Names of these columns, if the model has them. From a file with named columns only these
+        are read, and the labels.
     labels : bool
-        Whether labels are needed: if not, they are not read.
+        Whether to read labels.
     known : str, optional
-        The label column of the rows that a model was trained on, where the file may have it again.
+        Label column of the training rows of a model, which the file may have too.
     known_id : str, optional
-        The same of the id column.
+        The same for the id column.
     known_kinds : mapping of str to str
-        Kinds of the columns of a model that takes a data frame.
+        Kinds of the columns of a model trained on a data frame.
     before : pair of int
-        Lines and rows of a text that went before, for messages.
+        Numbers of preceding lines and rows of a text, for messages.
 
     Raises
     ------
     DataError
-        If there is no such kind.
+        If a kind is unknown.
     """
 
     label_column: LabelColumn = None
