@@ -35,19 +35,19 @@ TRIED_SECONDS = 0.05
 @shared.threads
 @shared.workers
 @shared.cluster
-@click.option("--block-rows", type=int, metavar="N", help="Rows in a block.")
-@click.option("--scratch", is_flag=True, help="Inputs and stub matrices are in files.")
+@click.option("--block-rows", type=int, metavar="N", help="Rows per block.")
+@click.option("--scratch", is_flag=True, help="Keep inputs and stub matrices in files.")
 @shared.columns
 @shared.as_json
 def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None:
-    """Estimate what training on DATA will take: time, memory of each process, checkpoints.
+    """Estimate the time, memory per process and checkpoint size of training on DATA.
 
-    The time is rough: products of matrices are tried for a moment on one thread of this machine.
-    It is that of the last fit: where no kernel is given, the search for one takes once to three
-    times as long before it.
+    The time is a rough estimate, from a short benchmark of matrix products on one thread of this
+    machine. It is that of the final fit: if no kernel is given, the search for one takes one to
+    three times as long in addition.
 
     The options are those of `train`. With --workers, memory is that of processes on this machine.
-    With --cluster, the file says how many workers there are; nothing is started.
+    With --cluster, the number of workers is read from the file; nothing is started.
     """
     from sparsegp import memory
     from sparsegp.cli.tables import training_tables

@@ -23,13 +23,13 @@ MOST = 10
 @click.argument("run")
 @click.argument("data")
 @shared.label_set
-@shared.text("--positive", "LABEL", "Of two classes the one to be found.  [the last]")
-@shared.number("--threshold", "Its probability from which on it is predicted.  [0.5]", float)
+@shared.text("--positive", "LABEL", "Positive class, of two.  [the last]")
+@shared.number("--threshold", "Smallest probability at which it is predicted.  [0.5]", float)
 @shared.text(
     "--plots",
     "DIR",
-    "Draw reliability, errors against rejections, confusions, the relevances of the columns and, "
-    'for two classes, ROC and precision-recall (.png and .svg; needs the extra "plot").',
+    "Draw reliability diagram, error-reject curve, confusion matrix, column relevances and, for "
+    'two classes, ROC and precision-recall curves (.png and .svg; needs the extra "plot").',
 )
 @shared.columns
 @shared.weight_column
@@ -47,7 +47,7 @@ def evaluate(
 ) -> None:
     """Measure how well the model in RUN predicts DATA.
 
-    Where DATA has a test part, that part is taken. Labels that were never seen in training count as
+    If DATA has a test part, that part is used. Labels that did not occur in training count as
     errors. nlpp is the mean negative log predictive probability in nats, ece the expected
     calibration error in 15 equal bins.
     """

@@ -24,8 +24,8 @@ HEADINGS = (
 @click.argument("run")
 @click.argument("data")
 @shared.text("--rows", "ROWS", f"Rows of DATA from 0 on, such as 0,5,7 or 0:10.  [0:{FIRST}]")
-@shared.number("--most", "Active rows on either side, and columns, of each row.  [5]")
-@shared.text("--out", "FILE", "A .csv or .json to be written.")
+@shared.number("--most", "Active rows for each class, and columns, per row.  [5]")
+@shared.text("--out", "FILE", "Output file, .csv or .json.")
 @shared.text("--plots", "DIR", 'Draw rows beside their active rows (needs the extra "plot").')
 @shared.text("--image", "HxW", "With --plots: height and width of images.  [square]")
 @shared.columns
@@ -37,12 +37,12 @@ def explain(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Show why rows of DATA are predicted as they are.
+    """Explain the predictions for rows of DATA.
 
     For each row: the most probable class and its strongest rival; the active rows of the model in
-    RUN that contribute most to the difference of the latent means of the two, for the one or
-    for the other; and the columns with the largest effect, which is the slope of this difference
-    times the standard deviation of the column. Where DATA has a test part, that part is taken.
+    RUN that contribute most to the difference of their latent means, in favour of either class; and
+    the columns with the largest effect, the slope of this difference times the standard deviation
+    of the column. If DATA has a test part, that part is used.
     """
     from sparsegp.cli.tables import table_for
     from sparsegp.model import load

@@ -35,7 +35,7 @@ class GroupedCommand(click.Command):
                 is_eager=True,
                 expose_value=False,
                 callback=_take_config,
-                help="Options by name, such as n-active = 500, where they are not given here.",
+                help="Read options that are not given here, such as n-active = 500.",
             ),
             click.Option(
                 ["--help-all"],
@@ -43,7 +43,7 @@ class GroupedCommand(click.Command):
                 is_eager=True,
                 expose_value=False,
                 callback=_show_all,
-                help="Show all options, also those that are seldom needed.",
+                help="Show all options, including those that are seldom needed.",
             ),
         ]
 

@@ -54,12 +54,12 @@ NOTHING: dict[str, Any] = {
 @click.argument("run")
 @shared.as_json
 def inspect(run: str, as_json: bool) -> None:
-    """Show what RUN holds, finished or not.
+    """Show the contents of RUN, finished or not.
 
-    That is settings, classes, active rows, sizes and times; and, where the kernel
-    has a length scale for every column, the relevances of the columns: standard deviation divided
-    by length scale, in shares. An unfinished run is shown as of its newest checkpoint, also while
-    it is under way.
+    These are settings, classes, active rows, sizes and times; and, if the kernel has a length scale
+    per column, the relevances of the columns: standard deviation divided by length scale,
+    normalised to sum to 1. An unfinished run, even one in progress, is shown as of its latest
+    checkpoint.
     """
     from sparsegp.fit.tune import read_records
     from sparsegp.model import load

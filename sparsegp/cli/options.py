@@ -107,29 +107,28 @@ dense = together(map(of_setting, {**DENSE_SETTINGS, "method": _method}.values())
 task = text(
     "--task",
     "NAME",
-    "classification, or regression: labels are numbers, the likelihood is gaussian.  "
-    "[classification]",
+    "classification, or regression: numeric labels and the gaussian likelihood.  [classification]",
 )
 threads = number("--threads", "Threads of this process.  [all processors]")
 workers = number("--workers", "Number of worker processes to start on this machine.")
-cluster = text("--cluster", "FILE", "Use or start the cluster that a YAML file describes.")
+cluster = text("--cluster", "FILE", "Use or start the cluster described by a YAML file.")
 where = together(
     [
         threads,
         workers,
         text("--scheduler", "ADDRESS", "Use a running Dask scheduler."),
         text("--scheduler-file", "FILE", "Use the Dask scheduler that wrote this file."),
-        text("--tls", "DIR", "Certificate of that scheduler: ca.pem, cert.pem and key.pem."),
+        text("--tls", "DIR", "Certificate of the scheduler: ca.pem, cert.pem and key.pem."),
         cluster,
     ]
 )
 limits = together(
     [
-        number("--max-trials", "Largest number of trials in a search.  [40]"),
+        number("--max-trials", "Maximum number of trials in a search.  [40]"),
         number(
             "--max-seconds",
-            "Start no trial of a search after this many seconds. The best of the last complete "
-            "stage is taken, so the choice depends on the speed of the machine.",
+            "Start no further trial of a search after this many seconds. The best of the last "
+            "complete stage is chosen, so the choice depends on the speed of the machine.",
             float,
         ),
     ]
@@ -153,27 +152,27 @@ columns = together(
         text(
             "--kinds",
             "NAME=KIND,...",
-            "Kinds of columns, if they are not detected rightly: number, truth, category or date.",
+            "Kinds of columns that are not detected correctly: number, truth, category or date.",
         ),
         text("--drop", "NAME,...", 'Leave out these columns; "a, b" in quotes is one name.'),
         text(
             "--id-column",
             "NAME",
-            "Column that is no input and is copied to the predictions.  [that of the model]",
+            "Column that is not an input but is copied to predictions.  [that of the model]",
         ),
         click.option(
-            "--header/--no-header", default=None, help="Whether line 1 of a text file has names."
+            "--header/--no-header", default=None, help="Whether line 1 of a text file holds names."
         ),
         text("--delimiter", "C", "Delimiter of a text file: a character, tab or space."),
         text("--decimal", "C", "Decimal mark in a text file: . or a comma."),
         text("--encoding", "NAME", "Encoding of a text file, such as utf-8, utf-16 or latin-1."),
-        text("--missing", "WORD,...", "Further words for missing values in a text file."),
+        text("--missing", "WORD,...", "Additional markers of missing values in a text file."),
     ]
 )
 weight_column = text(
     "--weight-column",
     "NAME|NUMBER",
-    "Column of row weights, which is no input: a name, or the number of an input column from 0.",
+    "Column of row weights, not used as input: a name, or the number of an input column from 0.",
 )
 resume = click.option("--resume", is_flag=True, help="Continue the run in the output directory.")
 overwrite = click.option(

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     "--out",
     required=True,
     metavar="FILE",
-    help="A .csv, .npz or .zarr to be written; - is standard output, as .csv.",
+    help="Output file, .csv, .npz or .zarr; - writes .csv to standard output.",
 )
 @click.option("--latent", is_flag=True, help="Add latent means and variances, before calibration.")
 @shared.number("--reject-below", "Mark rows whose highest probability is below X.", float)
 @click.option(
     "--novelty",
     is_flag=True,
-    help="Add the novelty of each row, from 0 to 1, its rank among validation rows.",
+    help="Add the novelty of each row, from 0 to 1: its rank among validation rows.",
 )
 @shared.number("--reject-novel", "Mark rows whose novelty is X or more.", float)
 @shared.label_set
@@ -48,17 +48,17 @@ def predict(
     weight_column: str | None,
     **more: Any,
 ) -> None:
-    """Predict the rows of DATA by the model in RUN.
+    """Predict the rows of DATA with the model in RUN.
 
-    Labels and probabilities are written. Where DATA has a test part, that part is taken; labels are
-    not needed. A .csv has the columns row, label, p_<class>...; .npz and .zarr have the arrays
-    labels, probabilities and classes; all have --id-column under its name. In a regression the
-    label is the mean, and its variance, noise included, replaces probabilities. With --reject-below
-    or --reject-novel there is `rejected` too, with --set `set`, of a column for each class, and
-    with --novelty `novelty`: 1 or 0 for true or false in a .csv. Arrays hold labels as they are. A
-    .csv has escapes for control characters, and an apostrophe before texts that a spreadsheet would
-    take for a formula: those that begin with = + - or @. DATA may be -, for text as in a .csv on
-    standard input, which is predicted some thousand lines at a time.
+    Labels and probabilities are written. If DATA has a test part, that part is used; labels are not
+    needed. A .csv has the columns row, label, p_<class>...; .npz and .zarr have the arrays labels,
+    probabilities and classes; all have --id-column under its name. For regression the label is the
+    mean, and its variance, noise included, replaces probabilities. --reject-below and
+    --reject-novel add `rejected`, --set adds `set`, with one column per class, and --novelty adds
+    `novelty`; a .csv has 1 or 0 for true or false. Arrays hold labels unchanged. In a .csv, control
+    characters are escaped, and text that a spreadsheet would interpret as a formula, starting with
+    = + - or @, is preceded by an apostrophe. If DATA is -, .csv text is read from standard input
+    and predicted a few thousand lines at a time.
     """
     columns = shared.given(more, shared.COLUMNS)
     wanted = More(**{name: value for name, value in more.items() if name not in shared.COLUMNS})

@@ -31,11 +31,11 @@ RUN = ("block_rows", "scratch", "checkpoint_every", "keep_last")
 @shared.task
 @shared.settings
 @shared.dense
-@shared.number("--block-rows", "Rows in a block; changes time, not the result.")
+@shared.number("--block-rows", "Rows per block; affects speed, not the result.")
 @shared.text(
     "--scratch",
     "DIR",
-    "Keep the largest arrays in files of this directory, if memory cannot hold them.",
+    "Keep the largest arrays in files in this directory, if they do not fit into memory.",
 )
 @shared.number("--checkpoint-every", "Inclusions between two checkpoints.")
 @shared.number("--keep-last", "Number of checkpoints to keep.")
@@ -62,12 +62,12 @@ def train(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Train a classifier, or a regression, on DATA.
+    """Train a classifier or a regression model on DATA.
 
     DATA is `digits`, `iris`, `toy` or `wine`, or a file: .npz with X, y or X_train, y_train,
-    X_test, y_test; "X.npy,y.npy"; text with the label in the last column (.csv, .data, .txt, also
-    .gz); svmlight; IDX; zarr; parquet. A run that was stopped or killed can be resumed from its
-    output directory.
+    X_test, y_test; "X.npy,y.npy"; text with the label in the last column (.csv, .data, .txt, or
+    .gz); svmlight; IDX; zarr; parquet. Stopped or killed runs can be resumed from their output
+    directory.
     """
     if not quiet:  # before what is slow to import
         show([f"reading {data}"], err=True)

@@ -39,11 +39,11 @@ def tune(
 ) -> None:
     """Choose the kernel for DATA on held-out training rows.
 
-    The measure is their predictive probability. Length scale, variance, family and scaling are
-    tried on growing subsamples of the training rows, the best of them on more; then length scales
-    for every column, a metric, and more active rows. The options are those of `train`; its --kernel
-    is tried on every subsample, and a --scaling or --n-active that is given is kept. A search that
-    was stopped or killed can be resumed from its output directory. Test rows are not used.
+    Candidates are compared by predictive probability. Length scales, variances, kernel families and
+    scalings are tried on growing subsamples of the training rows, the best of them on more; then
+    length scales for every column, a metric, and more active rows. The options are those of
+    `train`; a given --kernel is tried on every subsample, a given --scaling or --n-active is kept.
+    Stopped or killed searches can be resumed from their output directory. Test rows are not used.
     """
     if not quiet:  # before what is slow to import
         show([f"reading {data}"], err=True)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 @shared.text(
     "--old",
     "DATA",
-    "The rows that RUN was trained on, in their order.  [what the model knows of them]",
+    "The training rows of RUN, in the same order.  [represented by its posterior]",
 )
-@shared.number("--n-active", "Active rows of the new model.  [as many as now]")
+@shared.number("--n-active", "Active rows of the new model.  [as in RUN]")
 @shared.test
 @shared.resume
 @shared.where
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 def update(run: str, data: str, quiet: bool, as_json: bool, **options: Any) -> None:
     """Update the model in RUN with new rows, DATA.
 
-    Its kernel and the number of active rows stay. The active rows that the posterior misses least
-    are replaced by others, and the posterior is that of all rows. Of old rows that are not given
-    the model tells what they were like.
+    The kernel and, by default, the number of active rows are kept. The active rows that matter
+    least to the posterior are replaced, and the posterior is that of all rows. Old rows that are
+    not given are represented by the posterior of the model.
     """
     if not quiet:  # before what is slow to import
         show([f"reading {run} and {data}"], err=True)

@@ -15,12 +15,12 @@ options = shared.together(
         shared.text(
             "--virtual",
             "RUN",
-            "Add shifted copies of the active rows of this finished run on DATA, and take its "
-            "kernel and likelihood as learnt there, and its settings where none are given.",
+            "Add shifted copies of the active rows of this finished run on DATA, and use its "
+            "kernel and likelihood as learnt, and its settings unless given.",
         ),
         shared.number(
             "--shift",
-            "With --virtual: pixels that copies are moved up, down, left and right.  [1]",
+            "With --virtual: pixels by which copies are shifted in four directions.  [1]",
         ),
         shared.text("--image", "HxW", "With --virtual: height and width of images.  [square]"),
     ]
