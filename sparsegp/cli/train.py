@@ -160,11 +160,12 @@ def outcome(model: "Model", table: "Table", folder: "Folder") -> dict[str, Any]:
     from sparsegp.store import MODEL_FILE
 
     last = model.history[-1]
+    apart = model.settings.get("posterior") == "all"  # figures of the selection are not its own
     return {
         "source": table.source,
         "rows": int(table.X.shape[0]),
         **facts(model),
-        **{name: last[name] for name in ("train_error", "train_mse") if name in last},
+        **{k: None if apart else last[k] for k in ("train_error", "train_mse") if k in last},
         "likelihood": model.likelihood.to_json(),
         "run": str(folder),
         "model": f"{folder}/{MODEL_FILE}",

@@ -10,6 +10,7 @@ from sparsegp.errors import SettingsError, quoted
 from sparsegp.fields import path_text
 from sparsegp.fit.blocks import count_classes, require_room
 from sparsegp.fit.dense import DenseRun
+from sparsegp.fit.prepare import prepare
 from sparsegp.fit.training import Training
 from sparsegp.fit.tune import Tuned, tune
 from sparsegp.interrupt import StopRequest
@@ -154,5 +155,7 @@ def search(
     """
     require_room(table, test, count_classes(table), settings, how["runtime"], *room)
     if store is not None:
+        if store.overwrite:  # what is wrong with rows or settings is found before that
+            prepare(table, test, settings, how["runtime"])
         store.clear()
     return tune(table, **how, **settings.to_json())

@@ -41,7 +41,8 @@ def test_json_of_train(invoke, files, tmp_path, last_json):
         assert again[name] == record[name]
     history = np.genfromtxt(record["history"], delimiter=",", names=True)
     assert history["n_active"].tolist() == [5, 10, 15, 20]
-    assert history["train_error"][-1] == record["train_error"]
+    assert 0.0 <= history["train_error"][-1] < 0.3
+    assert record["train_error"] is None  # that is of the selection, not of the model
 
 
 @pytest.mark.parametrize(

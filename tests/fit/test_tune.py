@@ -252,6 +252,9 @@ def test_it_is_the_default_and_overwritten_with_its_run(
     with pytest.raises(SettingsError, match="seed was 0"):
         sparsegp.train(X, y, **auto, seed=1)
     assert sparsegp.train(X, y, **auto).settings == first.settings
+    with pytest.raises(SettingsError, match="class_weight"):  # and nothing is deleted
+        sparsegp.train(X, y, **auto, class_weight={"none": 2.0}, overwrite=True)
+    assert_array_equal(sparsegp.load(tmp_path).rows, first.rows)
     again = sparsegp.train(X, y, **auto, seed=1, overwrite=True)
     assert again.settings["seed"] == 1
     assert (tmp_path / "tuning" / "run.json").exists()
