@@ -1,7 +1,7 @@
 """Data frames of pandas, polars, pyarrow and dask as parts of known lengths."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -201,9 +201,9 @@ class Frame:
         return self.rows(read, len(self.names), dtype)
 
     @property
-    def starts(self) -> Iterator[int]:
+    def starts(self) -> list[int]:
         """Number of the first row of each part."""
-        return accumulate(self.lengths[:-1], initial=0)
+        return list(accumulate(self.lengths, initial=0))[:-1]
 
     def compute(self, function: Callable[..., Any], *args: Any, scheduler: Any = None) -> list[Any]:
         """Return what a function of a part, the number of its first row, and more, gives."""

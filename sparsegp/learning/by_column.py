@@ -156,7 +156,7 @@ class HeldOut:
     @classmethod
     def of(cls, X: Floats, target: Integers, weights: Doubles) -> "HeldOut":
         """Divide rows whose every stretch is a sample of the whole."""
-        n, n_classes = len(X), int(target.max()) + 1
+        n, n_classes = len(X), max(int(target.max()) + 1, 2)  # a rare class may be left out
         own = (target[:, np.newaxis] == np.arange(n_classes)).astype(np.float64)
         m = min(n, MOST_ACTIVE)
         active, part = np.arange(m) * n // m, np.arange(n) * PARTS // n

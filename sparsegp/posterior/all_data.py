@@ -78,7 +78,7 @@ def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     report = {
         "objective": ascent.value,
         "rounds": state.rounds + (state.search.best.rounds if state.search.best else 0),
-        "jitter_of_metric": problem.metric_jitter,
+        "jitter_of_metric": max(problem.metric_jitters),
         **asdict(plan.calibration),
         "validation_nlpp": plan.validation_nlpp,
     }

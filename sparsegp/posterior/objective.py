@@ -36,15 +36,15 @@ class Problem:
     validation : Doubles (a,)
         Unless they count: their log predictive probabilities where the objective was last
         evaluated, times their weights over the mean of these.
-    metric_jitter : float
-        What was added to the diagonal of B, relative to its mean, at most.
+    metric_jitters : list of float
+        What was added to the diagonals of B at this scale, relative to their means.
     tilt : Doubles (C, d, R), optional
         Its product with the coefficients is taken off the objective.
     """
 
     def __init__(self, active: ActiveRows, rows: Rows, joined: bool = False) -> None:
         self.active, self.rows, self.joined = active, rows, joined
-        self.validation, self.metric_jitter = np.empty(0), 0.0
+        self.validation = np.empty(0)
         self.tilt: Doubles | None = None
         x = np.asarray(active.x, dtype=np.float64)
         largest = max(float(kernel.diag(x).max()) for kernel in active.kernels)
@@ -73,13 +73,14 @@ class Problem:
         if scale == self.scale:
             return
         self.scale, self.metric = scale, list[Doubles]()
+        self.metric_jitters: list[float] = []
         self.reduced: list[tuple[Doubles, float]] = []
         self.penalty = [P / scale + Q for P, Q in zip(self.whole, self.anchor, strict=True)]
         for B in self._curvatures():
             least = float(np.finfo(self.rows.precision).eps)
             factor, jitter = jittered_cholesky(B, "the metric of the all-data posterior", least)
             self.metric.append(factor)
-            self.metric_jitter = max(self.metric_jitter, jitter)
+            self.metric_jitters.append(jitter)
 
     def _curvatures(self) -> Iterator[Doubles]:
         """Yield B of every kernel."""
@@ -156,6 +157,7 @@ class Problem:
         """Yield W of every kernel, and the jitter that it took; see `reduction`."""
         active, x = self.active, np.asarray(self.active.x, dtype=np.float64)
         kernels = zip(active.kernels, active.precision.T, self.factors, strict=True)
-        for (kernel, pi, L), B in zip(kernels, self._curvatures(), strict=True):
-            B[np.diag_indices_from(B)] += self.metric_jitter * float(B.diagonal().mean())
+        curvatures = zip(self._curvatures(), self.metric_jitters, strict=True)
+        for (kernel, pi, L), (B, jitter) in zip(kernels, curvatures, strict=True):
+            B[np.diag_indices_from(B)] += jitter * float(B.diagonal().mean())
             yield reduction(kernel, (x, pi), L, B, self.scale)

@@ -130,6 +130,8 @@ def test_rows_with_weights_and_encoded_columns() -> None:
     assert (updated.encoding, updated.names) == (model.encoding, model.names)
     twice = as_table(pd.concat([new, new]), np.tile(y[:100], 2), np.ones(200))
     assert_same(sparsegp.update(model, twice), updated, new)
+    with pytest.raises(DataError, match="has no rows"):
+        sparsegp.update(model, new[:0], y[:0])
 
 
 def test_what_must_hold(model: sparsegp.Model) -> None:

@@ -54,6 +54,14 @@ def test_slopes_are_those_of_finite_differences(n_classes: int, text: str, exact
     assert_allclose(slopes, expected, rtol=0.01, atol=0.01 * np.abs(expected).max())
 
 
+def test_a_sample_without_the_rare_class() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    target, kernel = np.zeros(60, np.int64), parse("10*laplace(3, 4, 5)")
+    value, slopes = HeldOut.of(X, target, np.ones(60)).value_and_slopes(kernel)
+    assert -60.0 * np.log(2.0) < value < 0.0
+    assert np.isfinite(slopes).all()
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_value_is_that_of_dense_fits(n_classes: int, exact: None) -> None:
     kernel, held_out = parse("10*laplace(3, 4, 5)"), rows_of(n_classes)

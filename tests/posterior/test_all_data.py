@@ -110,6 +110,29 @@ def test_gradient_is_that_of_the_objective(per_class: bool, digits: Arrays) -> N
             assert_allclose(value, log_z.sum() - penalty, rtol=1e-7)
 
 
+def test_weights_do_not_depend_on_prior_scales_seen_before() -> None:
+    """A resumed run has not seen those that needed more jitter."""
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(600, 1))
+    y = (np.sin(3.0 * X[:, 0]) + 0.3 * rng.normal(size=600) > 0.0).astype(int)
+    settings = TrainSettings(n_active=60, kernel="50*rbf")
+    with (
+        open_runtime() as runtime,
+        Training(table_from_arrays(X, y), settings, runtime=runtime) as run,
+    ):
+        run.build()
+        run.select()
+        found, jitters = [], []
+        for scales in ((0.1,), (10.0, 0.1)):
+            objective = Problem(ActiveRows.of(run.block_settings, run.active), run)
+            for scale in scales:
+                objective.set_scale(scale)
+                jitters.append(max(objective.metric_jitters))
+            found.append(objective.weights(objective.zero(), Calibration(), {}).reduction)
+    assert jitters[1] > jitters[0] == jitters[2]
+    assert_array_equal(found[0], found[1])
+
+
 def test_state_of_an_ascent_carries_over_to_another_prior_scale(digits: Arrays) -> None:
     with problem(digits) as (objective, _):
         ascent = objective.begin()
