@@ -10,7 +10,14 @@ if TYPE_CHECKING:
 
 
 def conflicts(settings: "TrainSettings") -> Iterator[str]:
-    """Yield what does not go together."""
+    """Yield what does not go together.
+
+    Raises
+    ------
+    SettingsError
+        If the likelihood cannot be read.
+    """
+    _ = settings.wanted_likelihood
     if settings.kernel == AUTO:
         yield from with_a_search(settings)
     yield from _of_metric(settings)

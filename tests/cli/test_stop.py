@@ -128,9 +128,11 @@ def test_second_run_in_the_same_directory(start, clusters, invoke, tmp_path):
     run = tmp_path / "run"
     with start("train", clusters, "--out", run, *TRAIN, "--quiet", cwd=tmp_path) as process:
         wait_for_checkpoint(process, run)
+        process.send_signal(signal.SIGSTOP)  # or it is finished meanwhile
         shown = invoke("inspect", run).stdout.splitlines()[0]
         result = invoke("train", clusters, "--out", run, *TRAIN, "--quiet", "--resume", code=2)
         process.terminate()
+        process.send_signal(signal.SIGCONT)
         process.communicate(timeout=60)
     assert f"is held by process {process.pid} on " in result.stderr
     assert f": under way in process {process.pid} on " in shown
