@@ -1,7 +1,7 @@
 """Words in one text, with commas between them; one that has a comma itself is in double quotes."""
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def words_in(text: str) -> list[str]:
@@ -14,6 +14,12 @@ def in_quotes(word: str) -> str:
     if "," not in word and not word.startswith('"'):
         return word
     return '"' + word.replace('"', '""') + '"'
+
+
+def first_of(texts: Sequence[str], most: int) -> str:
+    """Return the first of some texts with commas between them, and how many were left out."""
+    rest = len(texts) - most
+    return ", ".join([*texts[:most], *([f"... ({rest} more)"] if rest > 0 else [])])
 
 
 def as_text(words: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ import click
 from sparsegp.cli import options as shared
 from sparsegp.cli.output import json_line, listed, pairs, percent, records_table, show, table
 from sparsegp.errors import size
-from sparsegp.lists import in_quotes
+from sparsegp.lists import first_of, in_quotes
 
 if TYPE_CHECKING:
     from sparsegp.model import Model
@@ -163,8 +163,7 @@ def inputs_table(inputs: list[dict[str, Any]]) -> list[str]:
     records = []
     for column in sorted(inputs, key=lambda column: -(column["relevance"] or 0.0)):
         counts = [f"{in_quotes(level)} ({count})" for level, count in column["levels"].items()]
-        rest = [f"... ({len(counts) - LEVELS} more)"] if len(counts) > LEVELS else []
-        levels = ", ".join(counts[:LEVELS] + rest)
+        levels = first_of(counts, LEVELS)
         if column["rare"] != 0:
             levels += f"; {'many' if column['rare'] is None else column['rare']} rare"
         gaps = percent(column["missing"]) if column["missing"] else None
@@ -181,14 +180,13 @@ def columns_in_words(record: Mapping[str, Any]) -> str:
     return f"{count}: {listed(record['names'])}" if record["names"] else str(count)
 
 
-def in_words(record: dict[str, Any]) -> list[str]:
-    """Return the lines of a record."""
-    from sparsegp.cli.tune import trials_table
+def facts_in_words(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what there is one of in a record, by its name in words."""
     from sparsegp.kernels import brief
     from sparsegp.report.progress import in_words as numbers_in_words
     from sparsegp.settings import DenseSettings, TrainSettings
 
-    state, settings, tuning = record["state"], record["settings"], record["tuning"]
+    state, settings = record["state"], record["settings"]
     usual = (DenseSettings if "method" in settings else TrainSettings)().to_json()
     settings = settings | {"kernel": brief(settings["kernel"])}
     shown = {"kernel", "scaling"} if record["kernels"] else set()  # below, as they are used
@@ -207,7 +205,7 @@ def in_words(record: dict[str, Any]) -> list[str]:
     extent = "{done} of {total}" if progress.get("total") else "{done}"
     if record["holder"]:
         state = f"under way in {record['holder']}"
-    named = {
+    return {
         "run": f"{record['run']}: {state}{GO_ON.get(state, '')}",
         "settings": ", ".join(others) or "the default ones",
         "classes": f"{len(record['classes'])}: {listed(record['classes'])}",
@@ -224,6 +222,14 @@ def in_words(record: dict[str, Any]) -> list[str]:
         **{name: size(count) for name, count in record["sizes"].items()},
         "time": "" if record["seconds"] is None else f"{record['seconds']:.1f} s",
     }
+
+
+def in_words(record: dict[str, Any]) -> list[str]:
+    """Return the lines of a record."""
+    from sparsegp.cli.tune import trials_table
+    from sparsegp.kernels import brief
+
+    tuning = record["tuning"]
     steps = [
         {
             **step,
@@ -234,14 +240,14 @@ def in_words(record: dict[str, Any]) -> list[str]:
         for number, step in enumerate(record["learning"], 1)
     ]
     curve = []
-    if settings.get("posterior") != "all":  # whose figures are not those of the selection
+    if record["settings"].get("posterior") != "all":  # whose figures are not those of the selection
         curve = records_table(record["history"], (*POINT, *HELD_OUT))
         curve = ["during selection", *curve] if curve else []
     ranked = [] if record["inputs"] else list(record["relevances"].items())  # shown there
     if rest := ranked[MOST_RELEVANT:]:
         ranked = [*ranked[:MOST_RELEVANT], (f"... {len(rest)} more", sum(r for _, r in rest))]
     return [
-        *pairs(named),
+        *pairs(facts_in_words(record)),
         *inputs_table(record["inputs"]),
         *table(("column", "relevance"), ((name, f"{share:.4f}") for name, share in ranked)),
         *records_table(steps, (*STEP, *HELD_OUT, "kernel")),

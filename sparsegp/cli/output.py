@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from sparsegp.errors import masked, visible
-from sparsegp.lists import in_quotes
+from sparsegp.lists import first_of, in_quotes
 
 LEAST_WIDTH = 12
 """Of the names before values."""
@@ -77,8 +77,7 @@ def listed(values: Iterable[Any], room: int = ROOM) -> str:
         return line
     ends = accumulate(len(text) + 2 for text in texts)
     most = max(sum(end <= room - len(", ... (1000 more)") for end in ends), 1)
-    rest = f", ... ({len(texts) - most} more)" if most < len(texts) else ""
-    return ", ".join(texts[:most]) + rest
+    return first_of(texts, most)
 
 
 def seconds_of(stages: Mapping[str, float]) -> str:

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.data.frames import Frame, as_pandas, column_places, frame_names
+from sparsegp.data.frames import MOST, Frame, as_pandas, column_places, frame_names
 from sparsegp.errors import DataError, quoted
-from sparsegp.lists import in_quotes
+from sparsegp.lists import first_of, in_quotes
 from sparsegp.types import Booleans, Doubles, Integers
 
 NUMBERS = ("number", "whole number", "truth")
@@ -292,7 +292,7 @@ class Encoding:
             logger.warning(
                 "%s has gaps where training had none, filled by the median: %s",
                 source,
-                ", ".join(some[:20] + ["..."] * (len(some) > 20)),
+                first_of(some, MOST),
             )
         if news := [
             f"{in_quotes(name)} in {n} rows, such as {one!r}"

@@ -13,11 +13,14 @@ from numpy.typing import DTypeLike, NDArray
 
 from sparsegp.data.blocks import row_blocks
 from sparsegp.errors import DataError
-from sparsegp.lists import in_quotes
+from sparsegp.lists import first_of, in_quotes
 
 if TYPE_CHECKING:
     import dask.array as da
 
+
+MOST = 20
+"""Names in a message."""
 
 UNNAMED = "unnamed "
 """How the name begins that a column without one gets."""
@@ -33,8 +36,7 @@ def column_names(found: Iterable[Any]) -> tuple[str, ...] | None:
 
 def listed(names: Sequence[str]) -> str:
     """Return the first of some names, for a message."""
-    some = (in_quotes(name[:40]) for name in names[:20])
-    return ", ".join([*some, *(["..."] if len(names) > 20 else [])])
+    return first_of([in_quotes(name[:40]) for name in names], MOST)
 
 
 def column_places(wanted: Sequence[str], found: Sequence[str], source: str) -> list[int]:

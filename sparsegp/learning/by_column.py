@@ -109,8 +109,7 @@ def _shared(kernel: Kernel, groups: Integers) -> Integers:
     places = np.flatnonzero([name.endswith("length_scales") for name in names])
     part, column = np.divmod(np.arange(len(places)), p)
     numbers[places] = len(names) + part * p + groups[column]
-    _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
-    return np.asarray(np.argsort(np.argsort(first))[inverse])
+    return np.unique(numbers, return_inverse=True)[1]
 
 
 def with_scale_of_each(kernel: Kernel, p: int) -> Kernel:

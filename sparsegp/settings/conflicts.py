@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sparsegp.settings.base import AUTO
+from sparsegp.settings.base import AUTO, DEFAULT_PANEL
 
 if TYPE_CHECKING:
     from sparsegp.settings.sparse import TrainSettings
@@ -112,7 +112,6 @@ def _of_variational(settings: "TrainSettings") -> Iterator[str]:
 
 def _of_criterion(settings: "TrainSettings") -> Iterator[str]:
     from sparsegp.ivm.criteria import CRITERIA, Change
-    from sparsegp.settings.sparse import DEFAULT_PANEL
 
     single = [name for name in CRITERIA if issubclass(CRITERIA[name], Change)]
     if settings.active_per_class and settings.criterion not in single:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from sparsegp.errors import SettingsError
 from sparsegp.fields import documented, setting
-from sparsegp.settings.base import AUTO, KERNEL, LEARNT, Settings
+from sparsegp.settings.base import AUTO, DEFAULT_PANEL, KERNEL, LEARNT, Settings
+from sparsegp.settings.conflicts import conflicts, with_a_search
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +20,6 @@ DEFAULT_KERNEL = "50*rbf + 50*matern52"
 USUAL_KERNEL = AUTO
 """Where none is given and rows held out can choose one; elsewhere it is the default."""
 DEFAULT_N_ACTIVE = 1000
-DEFAULT_PANEL = 16
 LEAST_VALIDATION, ENOUGH_VALIDATION, MOST_VALIDATION = 30, 1500, 4000
 """Validation rows: fewer tell nothing, enough for a small table, and at most."""
 
@@ -180,8 +180,6 @@ class TrainSettings(Settings):
     WHOSE: ClassVar[str] = "method=ivm"
 
     def _conflicts(self) -> Iterator[str]:
-        from sparsegp.settings.conflicts import conflicts
-
         return conflicts(self)
 
     @property
@@ -192,8 +190,6 @@ class TrainSettings(Settings):
     @property
     def untunable(self) -> str:
         """Why no kernel can be chosen by held-out rows, if so, and what to do about it."""
-        from sparsegp.settings.conflicts import with_a_search
-
         return next(with_a_search(self), "")
 
     @property
