@@ -4,6 +4,7 @@ Every process opens the store itself: the workers of a cluster read their own ro
 credentials and the endpoint of their own environment.
 """
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -72,7 +73,27 @@ def opened(name: str) -> Iterator[Any]:
 
     packed = PACKED.get(name[len(unpacked(name)) :].lower())
     with reading(name), OpenFile(*store_of(name), "rb", packed) as file:
-        yield file
+        yield file if packed is None else Unpacked(file, name)
+
+
+class Unpacked(io.BufferedIOBase):
+    """What is unpacked of a file, as far as memory goes: a small file may unpack to a huge one."""
+
+    def __init__(self, file: Any, name: str) -> None:
+        self.file, self.name, self.count = file, name, 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Return so many more bytes."""
+        content: bytes = self.file.read(size)
+        self.count += len(content)
+        require_memory(self.count, self.name)
+        return content
+
+    read1 = read
 
 
 def require_memory(size: int, name: str) -> None:

@@ -55,14 +55,6 @@ def write_text(delimiter: str) -> Callable[[str, Any, Any], None]:
     return write
 
 
-def write_svmlight(url: str, X: Any, y: Any) -> None:
-    lines = [
-        " ".join([str(label), *(f"{j}:{value!r}" for j, value in enumerate(row, 1) if value)])
-        for row, label in zip(X.tolist(), y.tolist(), strict=True)
-    ]
-    put(url, ("\n".join(lines) + "\n").encode())
-
-
 def write_idx(url: str, X: Any, y: Any) -> None:
     put(url, idx_bytes(X.reshape(len(X), 2, -1)))
     put(url.replace("images", "labels").replace("idx3", "idx1"), idx_bytes(y))
@@ -82,15 +74,6 @@ def write_parquet(url: str, X: Any, y: Any) -> None:
     columns = {f"x{j}": X[:, j] for j in range(X.shape[1])} | {"label": y}
     with fsspec.open(url, "wb") as file:
         parquet.write_table(pyarrow.table(columns), file, row_group_size=8)
-
-
-def write_feather(url: str, X: Any, y: Any) -> None:
-    import pyarrow  # noqa: PLC0415 - an extra
-    from pyarrow import feather  # noqa: PLC0415 - an extra
-
-    columns = {f"x{j}": X[:, j] for j in range(X.shape[1])} | {"label": y}
-    with fsspec.open(url, "wb") as file:
-        feather.write_feather(pyarrow.table(columns), file)
 
 
 def write_arrays(path: Any, arrays: dict[str, Any]) -> None:

@@ -111,9 +111,6 @@ HEADER = bytes([0, 0, 8, 3])
 FILES: list[tuple[str, bytes, str]] = [
     ("a.xyz", b"1,2\n", r"format of .*a\.xyz.*\.csv.*\.npz.*\.zarr"),
     ("a.csv.gz", b"1,2\n", "a.csv.gz"),
-    ("a.svm", b"", "a.svm has no"),
-    ("a.svm", b"1 1:2\n\n1 a:3\n", "a.svm, line 3, '1 a:3'"),
-    ("a.svm", f"1 {2**31 - 1}:1\n2 1:1\n".encode(), "a.svm must be read in .* blocks"),
     ("a.npz", b"no archive", "a.npz"),
     ("X.npy", b"", "cannot read .*X.npy"),
     ("X.npy", files.npy_bytes(np.ones(3)), r"two-dimensional.*\(3,\)"),
@@ -195,13 +192,12 @@ def test_text_is_refused_before_it_takes_several_times_the_memory(kind, tmp_path
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("name", ["a.csv.gz", "a.npz", "a.svm.gz", "a-images-idx3-ubyte.gz"])
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.npz", "a-images-idx3-ubyte.gz"])
 def test_bombs_stop_at_the_memory_that_is_allowed(name, tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "SMALL", 1 << 16)
     monkeypatch.setattr("distributed.system.MEMORY_LIMIT", 1 << 20)
     content = {
         "a.csv.gz": b"0,0,1\n" * 100_000,
-        "a.svm.gz": b"1 1:1\n" * 100_000,
         "a-images-idx3-ubyte.gz": files.idx_bytes(np.zeros((2000, 30, 30))),
     }
     if name in content:

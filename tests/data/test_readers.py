@@ -50,15 +50,11 @@ CASES = [
     Case("a.data.gz", files.write_text(", ")),
     Case("a.txt", files.write_text("   ")),
     Case("a.tsv", files.write_text("\t")),
-    Case("a.svm", files.write_svmlight, strings=False),
-    Case("a.svmlight.gz", files.write_svmlight, strings=False),
-    Case("a.libsvm", files.write_svmlight, strings=False),
     Case("a-images-idx3-ubyte", files.write_idx, strings=False, doubles=False, lazy=True),
     Case("a-images.idx3-ubyte", files.write_idx, strings=False, doubles=False, lazy=True),
     Case("a-images-idx3-ubyte.gz", files.write_idx, strings=False, doubles=False),
     Case("a.zarr", files.write_zarr, strings=False, lazy=True),
     Case("a.parquet", files.write_parquet, lazy=True),
-    Case("a.feather", files.write_feather),
 ]
 assert {ending for ending in FORMATS for case in CASES if ending in case.name} == set(FORMATS)
 AT_S3 = {case.name: case for case in CASES if case.name in {"X.npy", "a.zarr", "a.parquet"}}
@@ -126,7 +122,7 @@ def test_columns_of_a_model_and_of_labels(case, rows, tmp_path):
     case.write(str(path), *rows)
     assert open_dataset(path, n_features=4).train.y is not None
     with pytest.raises(DataError, match=r"columns|n_features"):
-        open_dataset(path, n_features=9 if case.write is not files.write_svmlight else 2)
+        open_dataset(path, n_features=9)
     if not case.columnar:
         with pytest.raises(DataError, match="`label_column`"):
             open_dataset(path, label_column=0)
@@ -191,13 +187,6 @@ def test_zarr_of_either_format_and_in_shards(tmp_path, sample):
     for name in ("two.zarr", "shards.zarr"):
         np.testing.assert_array_equal(open_dataset(tmp_path / name).train.X.compute(), X)
     assert not open_dataset(tmp_path / "lacks.zarr").train.X.compute().any()
-
-
-def test_sparse_columns_follow_the_model(tmp_path):
-    (tmp_path / "a.svm").write_text("1 1:2 3:4\n-1 2:1\n")
-    table = open_dataset(tmp_path / "a.svm", n_features=5).train
-    assert table.X.compute().tolist() == [[2, 0, 4, 0, 0], [0, 1, 0, 0, 0]]
-    assert table.y.tolist() == [1, -1]
 
 
 @pytest.mark.parametrize(

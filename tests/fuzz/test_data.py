@@ -39,8 +39,6 @@ FORMATS: dict[str, list[Any]] = {
     "a-images-idx3-ubyte": [partial(files.write_idx, X=X[:, :2], y=WHOLE)],
     "a-images-idx3-ubyte.gz": [partial(files.write_idx, X=X[:, :2], y=WHOLE)],
     "a.csv": [partial(files.write_text(mark), X=X, y=WORDS) for mark in [", ", ";", " "]],
-    "a.svm": [partial(files.write_svmlight, X=X, y=WHOLE)],
-    "a.feather": [partial(files.write_feather, X=X, y=WORDS)],
     "a.parquet": [partial(files.write_parquet, X=X, y=WORDS)],
     "a.zarr": [partial(files.write_zarr, X=X, y=WHOLE, zarr_format=form) for form in (2, 3)],
 }
@@ -48,7 +46,6 @@ FORMATS: dict[str, list[Any]] = {
 
 WORDS_OF = {
     "a.csv": '1 -2.5e3 nan inf 1e999 1_0 0x1 ٣ é a " "" "a , ; # \' -0 True 1.0 \uff11',
-    "a.svm": "1 -1 0 : 1:2 2:nan 3:1e999 qid:1 qid: # 0:1 -1:1 a:1 1:a 1,2 1e300 2147483648:1",
 }
 PIECES = {
     name: [*text.split(), "\t", " ", "\n", "\r", "\r\n", "\0", "9" * 400, "a" * 140_000]
@@ -71,7 +68,7 @@ def damaged(draw: st.DrawFn, name: str) -> dict[str, bytes | None]:
     kind = draw(st.integers(0, 2))
     if kind and name in PIECES:
         pieces = draw(st.lists(st.sampled_from(PIECES[name]), max_size=30))
-        return {name: (" " * (name == "a.svm")).join(pieces).encode()}
+        return {name: "".join(pieces).encode()}
     if kind == 2 and name in {"X.npy", "a.npz"}:
         size = st.sampled_from([*NUMBERS, -1, 8, 3, "8", None, 1.5, True, 10**30])
         types = ["<f8", ">i4", "|O", "|V8", "<U2000000000", "<U0", "|S3", "<M8[s]", "<c16", 5]

@@ -11,8 +11,7 @@ from typing import Any
 from sparsegp.data.catalog import CATALOG
 from sparsegp.data.readers.arrays import read_idx, read_npy, read_npz, read_zarr
 from sparsegp.data.readers.columns import Columns
-from sparsegp.data.readers.parquet import read_feather, read_parquet
-from sparsegp.data.readers.svmlight import read_svmlight
+from sparsegp.data.readers.parquet import read_parquet
 from sparsegp.data.readers.text import read_text
 from sparsegp.data.storage import is_url, plain, reading, store_of, unpacked
 from sparsegp.data.table import Dataset
@@ -23,7 +22,6 @@ Reader = Callable[[str, Columns], Dataset]
 COLUMNAR: dict[str, Reader] = {
     **dict.fromkeys((".csv", ".data", ".tsv", ".txt"), read_text),
     ".parquet": read_parquet,
-    ".feather": read_feather,
 }
 """Readers of formats in which labels are one of the columns, by the ends of the names of files."""
 
@@ -32,7 +30,6 @@ FORMATS: dict[str, Reader] = {
     "idx3-ubyte": read_idx,
     ".npy": read_npy,
     ".npz": read_npz,
-    **dict.fromkeys((".libsvm", ".svm", ".svmlight"), read_svmlight),
     ".zarr": read_zarr,
 }
 

@@ -34,7 +34,7 @@ class Columns:
     Parameters
     ----------
     label_column : str or int, optional
-        The label column of a text, parquet or feather file: a name, or a number counted from 0
+        The label column of a text or parquet file: a name, or a number counted from 0
         (from the end if negative). By default the last one.
     kinds : mapping of str to str, or str
         Kinds of columns, by name or number: number, truth, category or date; or as a string,

@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from sparsegp.data.frames import column_names, listed, require_distinct
 from sparsegp.data.readers.columns import Columns
 from sparsegp.data.readers.words import MISSING, as_number, looks_like
-from sparsegp.data.storage import opened, require_memory
+from sparsegp.data.storage import opened
 from sparsegp.errors import DataError, quoted
 
 HEAD, SNIFFED, COMPARED = 1 << 20, 20, 1000
@@ -54,50 +54,16 @@ class Layout(NamedTuple):
         return {"delimiter": self.delimiter, "decimal": self.decimal, "header": header}
 
 
-class Guarded(io.TextIOBase):
-    """The text of a file, for pandas; it stops where the memory needed is too large."""
-
-    def __init__(self, file: Any, name: str, encoding: str) -> None:
-        self.file, self.name = file, name
-        self.decoder = codecs.getincrementaldecoder(encoding)()
-        self.lines = self.waiting = self.held = 0
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def read(self, size: int | None = -1) -> str:
-        """Return about so many more characters; none at the end."""
-        text, block = "", b"-"
-        while block and not text:
-            block = self.file.read(size if size and size > 0 else HEAD)
-            try:
-                text = self.decoder.decode(block, final=not block)
-            except UnicodeDecodeError as error:
-                raise EncodingError(
-                    f"{self.name} is no text in {error.encoding}, line {self.lines + 1} or after: "
-                    f"{error.reason}; give its `encoding`"
-                ) from None
-        if "\0" in text:
-            raise DataError(
-                f"{self.name} is no text, as it has NUL characters; if it is of an encoding "
-                "without a byte order mark, such as utf-16-le, give `encoding`"
-            )
-        self.lines, self.waiting = self.lines + text.count("\n"), self.waiting + len(text)
-        require_memory(2 * self.held + self.waiting, self.name)
-        return text
-
-    def hold(self, size: int) -> None:
-        """Count so many bytes for what was read; they are there twice when parts are joined."""
-        self.held, self.waiting = self.held + size, 0
-        require_memory(2 * self.held, self.name)
-
-
 @contextmanager
-def guarded(name: str, encoding: str) -> Iterator[Guarded]:
-    """Open the text of a file."""
-    with opened(name) as file:
-        yield Guarded(file, name, encoding)
+def text_of(name: str, encoding: str) -> Iterator[TextIO]:
+    """Open the text of a file; an `EncodingError` if it is none."""
+    with opened(name) as binary, io.TextIOWrapper(binary, encoding, newline="") as file:
+        try:
+            yield file
+        except UnicodeError as error:
+            raise EncodingError(
+                f"{name} is no text in {encoding} ({error}); give its `encoding`"
+            ) from None
 
 
 def encoding_of(name: str, given: str | None) -> str:
@@ -119,11 +85,16 @@ def layout_of(name: str, columns: Columns, encoding: str | None = None) -> Layou
     one number, else white space. The decimal mark is a comma where numbers have one, and none a
     point. The first row is a header if its fields are unlike those of the rows below.
     """
-    encoding, parts = encoding or encoding_of(name, columns.encoding), list[str]()
-    with guarded(name, encoding) as file:
-        while (file.waiting < HEAD or file.lines < 2) and (text := file.read()):
-            parts.append(text)
-        head, cut = "".join(parts), bool(file.read(1))
+    encoding = encoding or encoding_of(name, columns.encoding)
+    with text_of(name, encoding) as file:
+        head = file.read(HEAD)
+        head += "" if head.count("\n") > 1 else file.readline() + file.readline()
+        cut = bool(file.read(1))
+    if "\0" in head:
+        raise DataError(
+            f"{name} is no text, as it has NUL characters; if it is of an encoding without a byte "
+            "order mark, such as utf-16-le, give `encoding`"
+        )
     delimiter = columns.delimiter or _delimiter(head, cut, name)
     delimiter = SPELT.get(delimiter, delimiter)
     if len(delimiter) != 1 or delimiter in '\r\n"':

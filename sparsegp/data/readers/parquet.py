@@ -1,4 +1,4 @@
-"""Readers of parquet, whose rows stay where they are until they are needed, and of feather."""
+"""Reader of parquet, whose rows stay where they are until they are needed."""
 
 import re
 from collections.abc import Iterator
@@ -11,13 +11,7 @@ from numpy.typing import NDArray
 
 from sparsegp.data.blocks import from_function
 from sparsegp.data.frames import Frame, require_distinct
-from sparsegp.data.readers.columns import (
-    Columns,
-    Places,
-    as_array,
-    places_of,
-    table_of,
-)
+from sparsegp.data.readers.columns import Columns, places_of, table_of
 from sparsegp.data.storage import opened, require_memory
 from sparsegp.data.table import Dataset
 from sparsegp.errors import DataError
@@ -29,12 +23,15 @@ NUMERIC = r"bool|u?int\d+|halffloat|float|double"
 def read_parquet(name: str, columns: Columns) -> Dataset:
     """Read columns of numbers without gaps as an array, others as a data frame; both lazily."""
     with _parquet(name) as file:
-        names, places = _columns_of(file.schema_arrow, columns, name)
+        schema = file.schema_arrow
+        names = tuple(each for each in schema.names if not each.startswith("__index_level_"))
+        require_distinct(names, name)
+        places = places_of(columns, names, name)
         features = [names[place] for place in places.inputs]
         others = [names[place] for place in places.others]
         require_memory(8 * file.metadata.num_rows * len(others), name)
         beside = dict(_pandas(file.read(columns=others))) if others else {}
-        empty = file.schema_arrow.empty_table().select(features)
+        empty = schema.empty_table().select(features)
         groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
     sizes = [group.num_rows for group in groups]
     if not sum(sizes):
@@ -52,32 +49,6 @@ def read_parquet(name: str, columns: Columns) -> Dataset:
         rows = [part(name, features, group) for group, size in enumerate(sizes) if size]
         X = Frame(_pandas(empty), rows, [size for size in sizes if size])
     return Dataset(table_of(X, beside, names, places, name))
-
-
-def read_feather(name: str, columns: Columns) -> Dataset:
-    """Read columns of any kind into memory."""
-    with opened(name) as file:
-        import pyarrow as pa  # noqa: PLC0415 - an extra
-        from pyarrow.ipc import open_file  # noqa: PLC0415 - an extra
-
-        reader, batches = open_file(file), list[Any]()
-        names, places = _columns_of(reader.schema, columns, name)
-        for number in range(reader.num_record_batches):
-            batches.append(reader.get_batch(number))
-            batches[-1].validate(full=True)  # a damaged one could end the process
-            require_memory(2 * sum(batch.nbytes for batch in batches), name)
-    table = pa.Table.from_batches(batches, reader.schema)
-    frame = _pandas(table)
-    beside = {names[place]: frame[names[place]] for place in places.others}
-    inputs = {column: frame[column] for column in places.called(names)}
-    return Dataset(table_of(as_array(inputs, places, name), beside, names, places, name))
-
-
-def _columns_of(schema: Any, columns: Columns, name: str) -> tuple[tuple[str, ...], Places]:
-    """Return names of columns, and those that are taken."""
-    names = [column for column in schema.names if not column.startswith("__index_level_")]
-    require_distinct(names, name)
-    return tuple(names), places_of(columns, names, name)
 
 
 def _is_whole(group: Any, columns: set[str]) -> bool:

@@ -1,6 +1,5 @@
 """Reader of delimited text, by pandas."""
 
-import io
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,17 +18,17 @@ from sparsegp.data.readers.layout import (
     EncodingError,
     Layout,
     encoding_of,
-    guarded,
     layout_of,
     rows_of,
+    text_of,
 )
 from sparsegp.data.readers.words import MISSING, Fault, typed
-from sparsegp.data.storage import opened
+from sparsegp.data.storage import require_memory
 from sparsegp.data.table import Dataset, Table
 from sparsegp.errors import DataError, short
 from sparsegp.lists import as_text
 
-CHUNK_VALUES = 1 << 20
+CHUNK_VALUES = 1 << 18
 """Fields that pandas reads at a time."""
 
 logger = logging.getLogger(__name__)
@@ -156,12 +155,14 @@ class Text:
             "low_memory": False,
             **exact,
         }
-        with guarded(self.name, layout.encoding) as file:
+        held = 0
+        with text_of(self.name, layout.encoding) as file:
             try:
                 for frame in pd.read_csv(file, engine="c", **options):
                     if not isinstance(frame.index, pd.RangeIndex):  # rows are too long
                         self._require_width()
-                    file.hold(int(frame.memory_usage(index=False, deep=True).sum()))
+                    held += int(frame.memory_usage(index=False, deep=True).sum())
+                    require_memory(2 * held, self.name)  # when the parts are joined
                     if len(frame):
                         yield frame
             except pd.errors.ParserError as error:
@@ -170,18 +171,14 @@ class Text:
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the rows again, for messages, after the numbers of their lines."""
-        with (
-            opened(self.name) as binary,
-            io.TextIOWrapper(binary, encoding=self.layout.encoding, newline="") as file,
-        ):
+        with text_of(self.name, self.layout.encoding) as file:
             rows = rows_of(file, self.layout.delimiter, self.name)
             for line, row in islice(rows, 1 if self.layout.header else 0, None):
                 yield line + self.columns.before[0], row
 
-    def _lines(self, wanted: Collection[int]) -> dict[int, int]:
-        """Return the lines of some rows."""
-        rows = enumerate(islice(self._rows(), max(wanted) + 1))
-        return {row: line for row, (line, _) in rows if row in wanted}
+    def _line(self, row: int) -> int:
+        """Return the line of a row."""
+        return next(islice(self._rows(), row, None))[0]
 
     def _require_width(self, last: Any = None) -> None:
         """Raise a `DataError` if a row has not as many fields as the first one.
@@ -201,13 +198,12 @@ class Text:
     def _message(self, faults: Mapping[int, tuple[Fault, Any]]) -> str:
         """Return what is wrong with all columns at once, and what to do."""
         shown = dict(islice(faults.items(), MOST_FAULTS))
-        lines = self._lines({int(fault.rows[0]) for fault, _ in shown.values()})
         said, kinds, marks = [], [], dict[str, None]()
         for place, (fault, words) in shown.items():
             row, column = int(fault.rows[0]), short(self.layout.names[place], 40)
             word, more = short(str(words[row]).strip(), 40), len(fault.rows) - 1
             others = f" and {more} more" if more else ""
-            where = f"line {lines[row]} (row {self.columns.before[1] + row}{others})"
+            where = f"line {self._line(row)} (row {self.columns.before[1] + row}{others})"
             said.append(f"{where}, column {column!r}: {word!r} is no {fault.expected}")
             kinds.append(f"{column}=category")
             marks[word] = None
@@ -229,7 +225,7 @@ class Text:
             word, row = words[codes[rows[0]]], int(rows[0])
             fault = f"has {len(word)} characters" if len(word) > LONGEST else f"is {word!r}"
             raise DataError(
-                f"{self.name}, line {self._lines({row})[row]}: the label in column "
+                f"{self.name}, line {self._line(row)}: the label in column "
                 f"{short(self.layout.names[place], 40)!r} {fault if word else 'is empty'}; every "
                 f"row needs one of at most {LONGEST} characters ({len(rows)} have none): give "
                 "another label_column, or leave out such rows"
