@@ -58,35 +58,40 @@ class Recorded(Progress):
     ----------
     progress : Progress
     record : callable, optional
-        Receives `stage`, `done`, `total`, `unit`, `figures` and `time`, seconds since 1970, at each
-        update.
+        Receives `known` at each update.
+
+    Attributes
+    ----------
+    known : dict
+        `stage`, `done`, `total`, `unit`, `figures` and `time`, seconds since 1970; empty before the
+        first stage.
     """
 
     def __init__(
         self, progress: Progress, record: Callable[[Mapping[str, Any]], None] = lambda known: None
     ) -> None:
         self._progress, self.record = progress, record
-        self._known: dict[str, Any] = {}
+        self.known: dict[str, Any] = {}
 
     @property
     def extent(self) -> str:
         """How far the present stage is, in words."""
-        if "stage" not in self._known:
+        if "stage" not in self.known:
             return "at the start"
-        of = f"of {self._known['total']} " if self._known["total"] else ""
-        return "in {stage} after {done} {of}{unit}".format(**self._known, of=of)
+        of = f"of {self.known['total']} " if self.known["total"] else ""
+        return "in {stage} after {done} {of}{unit}".format(**self.known, of=of)
 
     def start(self, total: int, unit: str, description: str) -> None:
         """Begin a stage."""
-        self._known = {"stage": description, "total": total, "unit": unit, "done": 0, "figures": {}}
+        self.known = {"stage": description, "total": total, "unit": unit, "done": 0, "figures": {}}
         self._progress.start(total, unit, description)
 
     def update(self, done: int, **figures: float) -> None:
         """Report the units done, and the latest figures."""
-        latest = {**self._known.get("figures", {}), **figures}
-        self._known = {**self._known, "done": done, "figures": latest, "time": time.time()}
+        latest = {**self.known.get("figures", {}), **figures}
+        self.known = {**self.known, "done": done, "figures": latest, "time": time.time()}
         self._progress.update(done, **figures)
-        self.record(self._known)
+        self.record(self.known)
 
     def message(self, text: str) -> None:
         """Report what is to stay."""

@@ -208,7 +208,7 @@ def facts_in_words(record: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "run": f"{record['run']}: {state}{GO_ON.get(state, '')}",
         "settings": ", ".join(others) or "the default ones",
-        "classes": f"{len(record['classes'])}: {listed(record['classes'])}",
+        "classes": record["classes"] and f"{len(record['classes'])}: {listed(record['classes'])}",
         "columns": columns_in_words(record),
         "labels": record["label"] and f"column {record['label']}",
         "active rows": f"{record['n_active']} of {record['n_wanted']}",

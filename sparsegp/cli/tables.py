@@ -130,6 +130,7 @@ def tables_from(
                 lines.append(more)  # of a row with line breaks in it
             path.write_bytes(head + b"".join(lines))
             given = {**columns, "before": (lines_before - bool(head), rows_before)}
+            given["called"] = STANDARD_INPUT
             try:
                 if not rows_before:
                     known = known_of(model, weight_column)

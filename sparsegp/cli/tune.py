@@ -24,6 +24,7 @@ CHOICE = ("kernel", "scaling", "metric", "nlpp")
 @shared.task
 @shared.settings
 @shared.resume
+@shared.overwrite
 @shared.where
 @shared.columns
 @shared.weight_column
@@ -33,6 +34,7 @@ def tune(
     data: str,
     out: str | None,
     resume: bool,
+    overwrite: bool,
     quiet: bool,
     as_json: bool,
     **options: Any,
@@ -67,6 +69,7 @@ def tune(
         table = weighed(table, **weighing)
         progress.begin("prepare")
         run: dict[str, Any] = {"out": directory, "resume": resume, "progress": progress}
+        run["overwrite"] = overwrite
         with open_runtime(**place) as runtime:
             tuned = sparsegp.tune(table, runtime=runtime, **run, **limits, **settings)
         progress.begin("")

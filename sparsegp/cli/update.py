@@ -8,6 +8,7 @@ import click
 from sparsegp.cli import options as shared
 from sparsegp.cli.grouped import GroupedCommand
 from sparsegp.cli.output import json_line, pairs, plural, seconds_of, show
+from sparsegp.errors import SettingsError
 
 if TYPE_CHECKING:
     from sparsegp.data import Table
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 @shared.number("--n-active", "Active rows of the new model.  [as in RUN]")
 @shared.test
 @shared.resume
+@shared.overwrite
 @shared.where
 @shared.columns
 @shared.weight_column
@@ -48,6 +50,8 @@ def update(run: str, data: str, quiet: bool, as_json: bool, **options: Any) -> N
     columns, old, test = shared.given(options, shared.COLUMNS), options["old"], options["test"]
     weight_column = options["weight_column"]
     directory = options["out"] or f"{run.rstrip('/')}-updated"
+    if str(folder_of(directory)) == str(folder_of(run)):
+        raise SettingsError("--out must be another directory than RUN, which is not changed")
     with ExitStack() as stack:
         progress = stack.enter_context(TerminalProgress(quiet=quiet))
         progress.begin("read")
@@ -58,7 +62,7 @@ def update(run: str, data: str, quiet: bool, as_json: bool, **options: Any) -> N
             None if test is None else table_for(model, test, columns, weight_column=weight_column)
         )
         progress.begin("prepare")
-        how = {name: options[name] for name in ("n_active", "resume")}
+        how = {name: options[name] for name in ("n_active", "resume", "overwrite")}
         runtime = stack.enter_context(open_runtime(**shared.place(options)))
         how |= {"out": directory, "runtime": runtime, "progress": progress}
         updated = sparsegp.update(model, new, old=before, **how)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sparsegp.dense.driver import Iterative, Session
 from sparsegp.dense.mixture import Component, covariances
-from sparsegp.errors import SettingsError
+from sparsegp.errors import SettingsError, UnknownNameError, quoted
 from sparsegp.fields import Checked
 from sparsegp.kernels import Kernel
 from sparsegp.learning.objective import with_parameters
@@ -229,6 +229,9 @@ def parse_method(text: str) -> Method:
             f"cannot read method {text!r}: expected a name, then name=value in parentheses; write "
             "for example 'ep(damping=0.5)'"
         )
+    if name not in METHODS:
+        known = ", ".join(["ivm", *METHODS])  # which is no dense one
+        raise UnknownNameError(f"unknown method {quoted(name)}; known: {known}")
     return METHODS[name].from_json(options)
 
 

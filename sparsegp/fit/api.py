@@ -103,8 +103,6 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
     chosen, shown = settings_given(**settings), progress_for(progress, verbose)
     store = None
     if out is not None:
-        if resume and overwrite:
-            raise SettingsError("give only one of `resume` and `overwrite`")
         store = RunDirectory(out, keep_last, shown.message, overwrite)
         store.check_free(resume)
     elif resume:
@@ -155,6 +153,7 @@ def search(
     """
     require_room(table, test, count_classes(table), settings, how["runtime"], *room)
     if store is not None:
+        store.check_free(how["resume"])
         if store.overwrite:  # what is wrong with rows or settings is found before that
             prepare(table, test, settings, how["runtime"])
         store.clear()

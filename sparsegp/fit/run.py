@@ -189,6 +189,7 @@ class Run(ABC, Generic[R]):
         state = self.former if self.state is None else to_arrays(self.state)
         arrays |= {"digests": self.digests, **{STATE + name: state[name] for name in state}}
         kept = self.store.save(done, meta | {"seconds": self.seconds()}, arrays)
+        self.store.write_progress(self._recorded.known, due=True)  # never behind the checkpoint
         self._saved, self._saved_at = time.monotonic(), done
         self._save_seconds = self._saved - began
         return kept

@@ -78,13 +78,14 @@ class Tuned(Choice):
         return asdict(self)
 
 
-def tune(
+def tune(  # noqa: PLR0913 - as in `train`
     X: Any,
     y: Any = None,
     *,
     sample_weight: Any = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     max_trials: int | None = MAX_TRIALS,
     max_seconds: float | None = None,
     runtime: Where = None,
@@ -107,6 +108,8 @@ def tune(
         Directory, or URL, for the records of the trials; `train` can use the same one.
     resume : bool
         Continue the search in `out`, if any.
+    overwrite : bool
+        Delete the search in `out`, if any, with the run that it was for, and start again.
     max_trials : int, optional
         Maximum number of trials, not counting those of larger active sets. None means the brief
         search made before training: half a dozen candidates on few rows, and length scales for the
@@ -131,20 +134,22 @@ def tune(
         On SIGTERM or Ctrl-C; the search can be resumed if it has a directory.
     """
     chosen, shown = tunable(**settings), require_progress(progress)
-    store, has_run = None, False
+    store, run, has_run = None, None, False
     if out is not None:
-        store, run = _directory(out, shown.message), RunDirectory(out, 1, shown.message)
+        store = _directory(out, shown.message)
+        run = RunDirectory(out, 1, shown.message, overwrite)
         run.check_free(resume)
-        earlier = (read_records(out) or {}).get("chosen") or {}
-        resume = resume or run.is_finished() or earlier.get("ended") == ALL_RUNGS
-        store.check_free(resume)
-        has_run = RUN_FILE in run.folder.sizes()
-        if has_run and RUN_FILE not in store.folder.sizes():
-            raise StoreError(f"{out} holds a run that was not tuned; choose another --out")
+        if not overwrite:
+            earlier = (read_records(out) or {}).get("chosen") or {}
+            resume = resume or run.is_finished() or earlier.get("ended") == ALL_RUNGS
+            store.check_free(resume)
+            has_run = RUN_FILE in run.folder.sizes()
+            if has_run and RUN_FILE not in store.folder.sizes():
+                raise StoreError(f"{out} holds a run that was not tuned; choose another `out`")
     elif resume:
         raise SettingsError("resume needs the directory of the tuning: give out")
     with ExitStack() as stack:
-        return Tuning(
+        tuning = Tuning(
             as_table(X, y, sample_weight),
             chosen,
             stop=stack.enter_context(StopRequest()),
@@ -155,7 +160,10 @@ def tune(
             max_trials=max_trials,
             max_seconds=max_seconds,
             has_run=has_run,
-        ).fit()
+        )
+        if run is not None and overwrite:  # rows and settings were found to be right
+            run.clear()
+        return tuning.fit()
 
 
 def declines(rows: Table, summary: Summary, scaling: str, settings: TrainSettings) -> bool:

@@ -63,7 +63,7 @@ def update(
         Number of active rows of the new model; unchanged by default. At least the fraction of new
         rows among all rows is newly selected.
     **how
-        `out`, `resume`, `runtime` and `progress`, as in `train`.
+        `out`, `resume`, `overwrite`, `runtime` and `progress`, as in `train`.
 
     Returns
     -------
@@ -96,14 +96,18 @@ def _where(
     stack: ExitStack,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     runtime: Where = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Return where a fit is made and kept, as arguments of `Training`."""
     shown = require_progress(progress)
+    store = None if out is None else RunDirectory(out, CHECKPOINTS, shown.message, overwrite)
+    if store is not None:
+        store.check_free(resume)
     return {
         "runtime": stack.enter_context(open_runtime(runtime)),
-        "store": None if out is None else RunDirectory(out, CHECKPOINTS, shown.message),
+        "store": store,
         "resume": resume,
         "progress": shown,
         "stop": stack.enter_context(StopRequest()),
@@ -135,7 +139,13 @@ def _beside_model(
             f"{model.settings['posterior']}; give the old rows too"
         )
     data = _prepared(model, new, where["runtime"])
-    kept, size = _kept(model, data.first_row, data.summary.n, n_active)
+    d, n = len(model.rows), data.summary.n
+    if n_active is not None and n_active > d + n:
+        raise SettingsError(
+            f"n_active={n_active} exceeds the {n} new rows and the {d} active rows of the model; "
+            "lower n_active, or give the old rows too"
+        )
+    kept, size = _kept(model, data.first_row, n, n_active)
     settings = TrainSettings.given(**same_settings(model, n_active=size))
     past = PastRows(
         model.active,

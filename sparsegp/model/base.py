@@ -22,7 +22,17 @@ from sparsegp.model.rows import map_rows
 from sparsegp.posterior.base import ActiveRows, Calibration
 from sparsegp.posterior.limits import label_sets
 from sparsegp.state import from_arrays, to_arrays
-from sparsegp.store import MODEL, MODEL_FILE, RUN_FILE, file_of, read_file, restoring, write_file
+from sparsegp.store import (
+    MODEL,
+    MODEL_FILE,
+    RUN_FILE,
+    TUNING,
+    file_of,
+    folder_of,
+    read_file,
+    restoring,
+    write_file,
+)
 from sparsegp.types import Doubles, Floats, Integers, Labels
 
 ONLY_SPARSE = "{} are of models of active rows alone; train without `method`"
@@ -393,8 +403,11 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Model, Mapping[str, Any] |
     """
     folder, name = file_of(path, MODEL_FILE)
     files = folder.sizes()
-    if name == MODEL_FILE and name not in files and RUN_FILE in files:
-        raise StoreError(f"{folder} holds no finished model; continue it with `resume=True`")
+    if name == MODEL_FILE and name not in files:
+        if RUN_FILE in files:
+            raise StoreError(f"{folder} holds no finished model; continue it with `resume=True`")
+        if folder_of(os.path.join(path, TUNING)).sizes():
+            raise StoreError(f"{folder} holds a search for a kernel and no model yet; train there")
     stored = read_file(folder, name, MODEL)
     with restoring(f"{folder}/{name}"):
         families = {each.family: each for each in Model.__subclasses__()}

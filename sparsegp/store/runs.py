@@ -64,6 +64,7 @@ class RunDirectory:
         self.overwrite = overwrite
         self.keep_last = Setting("keep_last", int, 2, optional=False, least=1).checked(keep_last)
         self.folder, self.on_warning = folder_of(path), on_warning
+        self._run = str(self.folder).removesuffix(f"/{TUNING}")  # as it was named by the user
         self._path = os.fspath(path)
         self.model_path = os.path.join(self._path, MODEL_FILE)
         self._lock: int | None = None
@@ -104,10 +105,20 @@ class RunDirectory:
             raise
 
     def check_free(self, resume: bool) -> None:
-        """Refuse an unfinished run by a `StoreError`, before any data are read."""
+        """Refuse an unfinished run, before any data are read.
+
+        Raises
+        ------
+        StoreError
+            If it is neither to be resumed nor overwritten.
+        SettingsError
+            If it is to be both.
+        """
+        if resume and self.overwrite:
+            raise SettingsError("give only one of `resume` and `overwrite`")
         if RUN_FILE in self.folder.sizes() and not (resume or self.overwrite or self.is_finished()):
             raise StoreError(
-                f"{self.folder} holds an unfinished run; continue it with `resume=True`, or "
+                f"{self._run} holds an unfinished run; continue it with `resume=True`, or "
                 "start again with `overwrite=True` or in another `out`"
             )
 
@@ -205,10 +216,10 @@ class RunDirectory:
             self.on_warning(f"old checkpoints stay: {error}")
         return True
 
-    def write_progress(self, progress: Mapping[str, Any]) -> None:
+    def write_progress(self, progress: Mapping[str, Any], due: bool = False) -> None:
         """Write down how far the run is, now and then; a disk that is full does not end it."""
         began = time.monotonic()
-        if began >= self._progress_at:
+        if due or began >= self._progress_at:
             with suppress(StoreError):
                 self._write_json(PROGRESS_FILE, progress, sync=False)
             now = time.monotonic()
@@ -231,7 +242,7 @@ class RunDirectory:
         ]
         if found:
             raise SettingsError(
-                f"{self.folder} holds a run with other settings or data: {'; '.join(found)}; give "
+                f"{self._run} holds a run with other settings or data: {'; '.join(found)}; give "
                 "those, or start again with `overwrite=True` or in another `out`"
             )
 

@@ -160,6 +160,7 @@ def test_regression(invoke, files, tmp_path, last_json):
     shown = invoke("evaluate", run, data, "--plots", run / "plots").stdout.splitlines()
     assert shown[-1] == f"picture: {run / 'plots' / 'relevances.png'}"
     shown = invoke("inspect", run).stdout.splitlines()
+    assert not any(line.startswith("classes") for line in shown)
     assert [line.split()[0] for line in shown[-8:-5]] == ["1", "2", "3"]  # steps of learning
     ranked = [line.split()[0] for line in shown[-14:-9]]
     assert ranked[:3] == ["column", "0", "2"]  # those that matter
@@ -260,3 +261,7 @@ def test_update_with_and_without_old_rows(invoke, files, tmp_path, last_json):
     assert "pair.npz" in records["beside"]["old"]
     result = invoke("update", run, data, "--out", tmp_path / "shown")
     assert "300 rows, after what the model knows of 300 old rows" in result.stdout
+    fewer = ("--n-active", 10, "--out", tmp_path / "shown", "--quiet")
+    assert "start again with --overwrite" in invoke("update", run, data, *fewer, code=2).stderr
+    invoke("update", run, data, *fewer, "--overwrite")
+    assert len(sparsegp.load(tmp_path / "shown").rows) == 10

@@ -38,6 +38,7 @@ REFUSED = [
     ("train pair.npz --criterion best", "unknown criterion 'best'; known: .*predictive"),
     ("train pair.npz --criterion residual --panel 1", "--criterion residual works in panels of 2"),
     ("train pair.npz --method 'ep(damping=2)'", "damping .*must be .*got 2"),
+    ("train pair.npz --method whole", "unknown method 'whole'; known: ivm, ep, exact"),
     ("train pair.npz --method laplace --panel 2", "takes all rows, has no settings panel"),
     ("train pair.npz --steps 3", "--method ivm has no settings steps"),
     ("train pair.npz --task sorting", "task must be classification or regression, got 'sorting'"),
@@ -84,6 +85,11 @@ REFUSED = [
         "a kernel is chosen by held-out rows for --likelihood",
     ),
     # rows for a model
+    ("update trained pair.npz --out trained --quiet", "must be another directory than RUN"),
+    (
+        "update trained pair.npz --n-active 341 --out {out} --quiet",
+        "--n-active 341 exceeds the 300 new rows and the 40 active rows of the model",
+    ),
     ("evaluate trained nothing.npz", "no such file"),
     ("evaluate trained narrow.npz", r"the model takes 4 columns; .*narrow\.npz \(X\) has 3"),
     ("evaluate trained nan.npz", r"nan\.npz .*row 17"),
@@ -249,7 +255,10 @@ def test_overwritten(trained, files, invoke, tmp_path, last_json):
     (run / "mine.txt").write_text("!")
     shutil.copytree(run, run / "tuning")
     arguments = ("--n-active", 20, "--quiet", "--out", run)
-    one_line(invoke("train", data, *arguments, "--overwrite", "--resume", code=2), "only one of")
+    for kernel in ("rbf", "auto"):
+        both = ("--kernel", kernel, "--overwrite", "--resume")
+        one_line(invoke("train", data, *arguments, *both, code=2), "give only one of")
+    assert len(sparsegp.load(run).rows) == 40
     record = last_json(invoke("train", data, *arguments, "--overwrite", "--json").stdout)
     assert record["n_active"] == len(sparsegp.load(run).rows) == 20
     assert sorted(path.name for path in (run / "tuning").iterdir()) == ["lock", "mine.txt"]

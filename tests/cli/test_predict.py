@@ -145,6 +145,15 @@ def test_a_stream(header, model, trained, files, start, X, tmp_path):
     assert "standard input" in err
 
 
+def test_warnings_of_a_stream_call_it_so(invoke, tmp_path):
+    rows = "".join(f"{n % 7}.5,{'uvw'[n % 3]},{'ab'[n % 2]}\n" for n in range(40))
+    (tmp_path / "rows.csv").write_text(f"x,z,y\n{rows}")
+    invoke("train", tmp_path / "rows.csv", "--n-active", 9, "--out", tmp_path / "run")
+    text = "p,q\nr,s\n"
+    err = invoke("predict", tmp_path / "run", "-", "--out", "-", text=text, code=2).stderr
+    assert err.startswith("warning: standard input: line 1 (p, q) is taken for the header")
+
+
 @pytest.mark.parametrize("header", ["x,none,same,z,y\n", ""])
 def test_columns_that_a_model_leaves_out_may_stay(header, invoke, tmp_path):
     """One without a value, one with a single one; also where the file has no header."""

@@ -55,6 +55,7 @@ def test_stopped_and_resumed(number, start, invoke, clusters, uninterrupted, tmp
     assert record["state"] == "unfinished"
     assert 5 <= record["n_active"] < N_ACTIVE
     assert f"after {record['n_active']} of " in last
+    assert record["progress"]["done"] == record["n_active"]
     assert record["active_rows"] == uninterrupted[0][: record["n_active"]]
     invoke("train", clusters, "--out", run, *TRAIN, "--quiet", "--resume")
     assert outcome(run, clusters, invoke) == uninterrupted

@@ -99,6 +99,17 @@ def test_inspect_shows_every_trial(tuned, invoke, last_json):
         )
 
 
+def test_a_tuning_is_no_model_and_is_overwritten(tuned, files, invoke, tmp_path, last_json):
+    run = shutil.copytree(tuned[0], tmp_path / "run")
+    assert f"{run} holds a search" in invoke("evaluate", run, files / "pair.npz", code=2).stderr
+    arguments = ("tune", files / "pair.npz", "--out", run, *SMALL, "--seed", 1, "--quiet")
+    refused = invoke(*arguments, code=2).stderr
+    assert f"error: {run} holds a run with other settings" in refused
+    assert "start again with --overwrite" in refused
+    assert len(last_json(invoke(*arguments, "--overwrite", "--json").stdout)["trials"]) == 8
+    assert read_records(run)["settings"]["seed"] == 1
+
+
 def test_train_goes_on_from_a_tuning(tuned, files, invoke, last_json, tmp_path):
     """The trials are those of `tune`."""
     run, found = shutil.copytree(tuned[0], tmp_path / "run"), []

@@ -76,6 +76,11 @@ def test_texts(text, tmp_path):
             {"label_column": "z"},
             r"a19, \.\.\. \(4 more\); give",
         ),
+        (
+            "a,id,y\n1,,0\n",
+            {"id_column": "id"},
+            "line 2: the id in column 'id' is empty; .*id_column",
+        ),
         ("a,b,y\n1,2,0\n", {"names": ("a", "d")}, "missing: d; found: a, b, y"),
         ("1,2,0\n1,2,0\n", {"n_features": 5}, "takes 5 columns; .*a.csv has 2 and labels"),
         ("a\x1b[31m,b\x07,c\n1,2,x\n", {"label_column": "z"}, "its columns: a .31m, b , c"),

@@ -65,6 +65,8 @@ class Columns:
         Kinds of the columns of a model trained on a data frame.
     before : pair of int
         Numbers of preceding lines and rows of a text, for messages.
+    called : str
+        What warnings call the file, if not by its name.
 
     Raises
     ------
@@ -88,6 +90,7 @@ class Columns:
     known_id: str | None = None
     known_kinds: Mapping[str, str] = field(default_factory=dict)
     before: tuple[int, int] = (0, 0)
+    called: str = ""
 
     def __post_init__(self) -> None:
         for column, kind in self.kinds.items():

@@ -108,7 +108,9 @@ def layout_of(name: str, columns: Columns, encoding: str | None = None) -> Layou
         raise DataError(f"`decimal` must be . or , and not the delimiter; got {quoted(decimal)}")
     header = columns.header
     if header is None:
-        header = columns.named_in(fields) or _is_header(fields, rest, decimal, name)
+        header = columns.named_in(fields) or _is_header(
+            fields, rest, decimal, columns.called or name
+        )
     if header:
         require_distinct(column_names(fields) or (), name)
     return Layout(

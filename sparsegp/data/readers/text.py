@@ -50,7 +50,10 @@ def read_text(name: str, columns: Columns) -> Dataset:
     except EncodingError:
         if columns.encoding or encoding != UTF_8:
             raise
-    logger.warning("%s is no text in UTF-8 and is read as Latin-1; give `encoding` if wrong", name)
+    logger.warning(
+        "%s is no text in UTF-8 and is read as Latin-1; give `encoding` if wrong",
+        columns.called or name,
+    )
     return Dataset(_table(name, columns, LAST_RESORT))
 
 
@@ -220,15 +223,16 @@ class Text:
 
         codes, found = pd.factorize(texts.str.strip())
         words, none = list(map(str, found)), {"", *self.columns.missing}
+        option = "label_column" if place == self.places.label else "id_column"
         bad = np.array([word in none or len(word) > LONGEST for word in words])
         if len(rows := np.flatnonzero(bad[codes])):
             word, row = words[codes[rows[0]]], int(rows[0])
             fault = f"has {len(word)} characters" if len(word) > LONGEST else f"is {word!r}"
             raise DataError(
-                f"{self.name}, line {self._line(row)}: the label in column "
+                f"{self.name}, line {self._line(row)}: the {option[:-7]} in column "
                 f"{short(self.layout.names[place], 40)!r} {fault if word else 'is empty'}; every "
                 f"row needs one of at most {LONGEST} characters ({len(rows)} have none): give "
-                "another label_column, or leave out such rows"
+                f"another {option}, or leave out such rows"
             )
-        is_id = place != self.places.label
+        is_id = option == "id_column"
         return (np.array(words) if is_id else labels_from_text(words, self.name))[codes]
