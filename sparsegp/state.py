@@ -77,6 +77,19 @@ def from_arrays(kind: type[T], arrays: Mapping[str, NDArray[Any]]) -> T:
         ) from error
 
 
+def require_shapes(
+    arrays: Mapping[str, NDArray[Any]], expected: Mapping[str, tuple[int, ...]]
+) -> None:
+    """Raise a `StoreError` if an array that was saved is missing, or of another shape."""
+    for name, shape in expected.items():
+        found = arrays[name].shape if name in arrays else "none"
+        if found != shape:
+            raise StoreError(
+                f"array {name} of the checkpoint must have shape {shape}, found {found}; it is "
+                "damaged: start again"
+            )
+
+
 def _fields(kind: Any) -> Iterator[tuple[str, Any, bool, bool]]:
     """Yield name, type when it is not None, whether it may be None, and whether of triangles."""
     hints = get_type_hints(kind)

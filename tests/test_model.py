@@ -1,5 +1,6 @@
 """The fitted model: predictions whatever the chunks, and its file."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import sparsegp
 from sparsegp.data import open_dataset
 from sparsegp.errors import DataError, StoreError
 from sparsegp.model import Model
+from sparsegp.store import MODEL, folder_of, read_file, write_file
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +165,65 @@ def test_no_rows(small: dict[str, Model]) -> None:
         assert [part.shape[0] for part in model.latent_mean_and_variance(X)] == [0, 0]
         if name != "numbers":
             assert model.predict_proba(X).shape == (0, 3)
+
+
+def edited(model: Model, path: Path, name: str, value: Any) -> None:
+    """Save a model one array of which has another value."""
+    model.save(path)
+    stored = read_file(folder_of(path.parent), path.name, MODEL)
+    if isinstance(value, np.ndarray):
+        stored.arrays[name] = value
+    else:
+        text = stored.arrays[name].tobytes().decode()
+        changed = json.dumps(value(json.loads(text)))
+        stored.arrays[name] = np.frombuffer(changed.encode(), np.uint8)
+    write_file(folder_of(path.parent), path.name, MODEL, stored.meta, stored.arrays)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("active.x", np.full((20, 3), np.nan)),
+        ("active.x", np.full((20, 3), 1e300)),
+        ("active.x", np.ones((19, 3))),
+        ("active.site", np.ones((20, 2))),
+        ("active.target", np.full(20, 3)),
+        ("active.target", np.zeros(20, np.float32)),
+        ("rows", np.arange(19)),
+        ("names", np.frombuffer(b'["a", 1, "c"]', np.uint8)),
+        ("scaling.name", lambda _: ["standard"]),
+        ("weights.coefficients", np.full((3, 20, 1), 1e200)),
+        ("weights.coefficients", np.ones((20, 1))),
+        ("weights.gain", np.ones((3, 7), np.float32)),
+        ("weights.reduction", np.ones((3, 7), np.float32)),
+        ("weights.calibration.temperature", np.array(1e-300)),
+        ("weights.calibration.temperature", np.array(np.nan)),
+        ("weights.calibration.variance_weight", np.array(1e300)),
+        ("classes", np.array([0, 1, 1])),
+        ("classes", np.array([0, 1])),
+        ("active.likelihood", lambda value: value | {"n_nodes": 10**6}),
+        ("active.likelihood", lambda value: value | {"name": "none"}),
+        ("active.kernels", lambda value: [f"ard({', '.join(['1.0'] * 200_000)})"] * len(value)),
+        ("active.kernels", lambda value: ["1e300*rbf(1)"] * len(value)),
+        ("active.kernels", lambda value: [*value, "rbf(1)"]),
+        ("scaling.factor", np.array([1.0, 1.0])),
+        ("scaling.shift", np.full(3, np.nan)),
+        ("scaling.kept", np.ones(2, bool)),
+        ("encoding", np.frombuffer(b'[{"name": "a", "kind": "number"}]', np.uint8)),
+        ("encoding", np.frombuffer(b'[{"name": 3, "parts": 4}]', np.uint8)),
+        ("encoding", np.frombuffer(b'{"a": [1]}', np.uint8)),
+        ("weights.report", lambda value: [value]),
+        ("history", lambda value: [3]),
+        ("settings", lambda value: [value]),
+    ],
+)
+def test_a_model_made_by_hand_is_checked(
+    small: dict[str, Model], tmp_path: Path, name: str, value: Any
+) -> None:
+    edited(small["sparse"], tmp_path / "m", name, value)
+    with pytest.raises(StoreError, match="m is damaged") as caught:
+        sparsegp.load(tmp_path / "m")
+    assert len(str(caught.value)) < 1000
 
 
 KINDS: dict[str, Any] = {

@@ -139,6 +139,19 @@ class Encoding:
 
     columns: tuple[Column, ...]
 
+    def __post_init__(self) -> None:
+        texts = [
+            each for c in self.columns for each in (c.name, *c.parts, *c.levels, *(c.rare or ()))
+        ]
+        fills = [each for c in self.columns for each in (c.fill, c.missing)]
+        if not (
+            all(isinstance(text, str) for text in texts)
+            and np.isfinite(fills).all()
+            and {column.kind for column in self.columns} <= {*KINDS}
+            and len(set(self.all)) == len(self.all)
+        ):
+            raise DataError("an encoding must have columns of known kinds, with different names")
+
     @classmethod
     def learn(
         cls,

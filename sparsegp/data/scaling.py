@@ -28,6 +28,7 @@ from sparsegp.data.summary import Summary
 from sparsegp.errors import DataError
 from sparsegp.math.products import TILE
 from sparsegp.registry import Registry
+from sparsegp.state import GREATEST
 from sparsegp.types import Booleans, Doubles, Floats
 
 REACH = 0.75
@@ -66,6 +67,11 @@ class Scaling:
         Columns that no rule applies to: levels of categories, truths and gaps, which stay 0 and 1.
     mixing : Doubles (p, p), optional
         By which rows of scaled columns are multiplied.
+
+    Raises
+    ------
+    DataError
+        If the numbers are not finite, or not for the same columns.
     """
 
     shift: Doubles
@@ -74,6 +80,38 @@ class Scaling:
     knots: Doubles | None = None
     kept: Booleans | None = None
     mixing: Doubles | None = None
+
+    def __post_init__(self) -> None:
+        shift, factor, knots = self.shift, self.factor, self.knots
+        fitting = shift.ndim == 1 and shift.shape == factor.shape and type(self.name) is str
+        if not (fitting and np.isfinite(shift).all() and np.isfinite(factor).all()):
+            raise DataError(
+                "shift and factor of a scaling must be finite numbers, one of each for a column"
+            )
+        if knots is not None and not (
+            knots.ndim == 2
+            and len(knots) == len(shift)
+            and 2 <= knots.shape[1] <= KNOTS
+            and np.isfinite(knots).all()
+            and (np.diff(knots) >= 0).all()
+        ):
+            raise DataError(
+                f"the knots of a scaling must be 2 to {KNOTS} rising numbers for each column"
+            )
+        if (kept := self.kept) is not None and (
+            kept.shape != shift.shape or kept.dtype.kind != "b"
+        ):
+            raise DataError("a scaling must say for each column whether it is kept")
+        mixing = self.mixing
+        if mixing is not None and not (
+            mixing.shape == 2 * shift.shape
+            and (np.abs(mixing) <= GREATEST).all()
+            and np.linalg.slogdet(mixing)[0] != 0.0
+        ):
+            raise DataError(
+                "the mixing of a scaling must be an invertible matrix of finite numbers, a row and "
+                "a column for each column"
+            )
 
     @property
     def has_unit_variance(self) -> Booleans:

@@ -75,6 +75,11 @@ class Records:
     gradients: list[Doubles] = field(default_factory=list)
     near: Doubles | None = None
 
+    def __post_init__(self) -> None:
+        shapes = [[point.shape for point in each] for each in (self.points, self.gradients)]
+        if shapes[0] != shapes[1] or len(self.values) != len(self.points):
+            raise ValueError("every evaluation has a point, a value and a gradient")
+
 
 def maximise(
     method: Method,

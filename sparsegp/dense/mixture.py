@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from sparsegp.dense.precisions import FORMS, Precisions, of_latent
+from sparsegp.errors import DataError
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods import Likelihood
 from sparsegp.likelihoods.expectation import log_probabilities
@@ -44,6 +45,18 @@ class Component:
     form: str
     precision: Doubles
 
+    def __post_init__(self) -> None:
+        samples, n, n_latent = self.coefficients.shape
+        ends = {
+            "independent": (len(self.kernels),),
+            "simplex": (n_latent,),
+            "full": (n_latent, n_latent),
+            "projected": (n_latent + 1, n_latent),
+        }
+        fits = samples and len(self.kernels) in {1, n_latent}
+        if not fits or self.precision.shape != (n, *ends[self.form]):
+            raise DataError("kernels, coefficients and precisions of a posterior must fit")
+
     def sites(self, x: Doubles) -> Precisions:
         """Return the sites under the prior of the rows x (n, p)."""
         n_latent = self.coefficients.shape[2]
@@ -72,6 +85,10 @@ class Mixture:
     components: Sequence[Component]
     x: Doubles
     averaged: bool = True
+
+    def __post_init__(self) -> None:
+        if any(each.coefficients.shape[1] != len(self.x) for each in self.components):
+            raise DataError("the coefficients of a mixture must be those of its rows")
 
     @cached_property
     def _sites(self) -> list[Precisions]:

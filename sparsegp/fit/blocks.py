@@ -21,7 +21,7 @@ from sparsegp.ivm.greedy import Selection
 from sparsegp.ivm.pairs import PairBlock, PairSelection, PairSet
 from sparsegp.ivm.rows import BlockSettings, MarginalMetrics
 from sparsegp.kernels import Kernel
-from sparsegp.learning.objective import with_parameters
+from sparsegp.learning.objective import parameter_names, with_parameters
 from sparsegp.likelihoods import SiteRule
 from sparsegp.model import SparseModel
 from sparsegp.posterior.past import PastRows
@@ -29,6 +29,7 @@ from sparsegp.posterior.refits import keep_up
 from sparsegp.runtime.base import Message, Runtime
 from sparsegp.runtime.scratch import zeros_in_file
 from sparsegp.settings import TrainSettings
+from sparsegp.state import require_shapes
 from sparsegp.types import Booleans, Doubles, Integers
 
 if TYPE_CHECKING:
@@ -229,12 +230,17 @@ class SparseRun(Run[SparseModel]):
         if stored is None:
             return
         arrays, meta = stored.arrays, stored.meta
+        of, p = self.block_settings, self.data.summary.p
         if "parameters" in arrays:
+            names = parameter_names(of.kernels, of.likelihood)
+            require_shapes(arrays, {"parameters": (len(names),)})
             self.take(arrays["parameters"])
         self.coefficients, self.rounds = arrays.get("coefficients"), int(meta["rounds"])
         self.history, self.steps = list(meta["history"]), [dict(step) for step in meta["learning"]]
         self.in_step = bool(meta["in_step"])
         if "rows" in arrays:
+            d, n_kernels = len(arrays["rows"]), len(of.kernels)
+            require_shapes(arrays, self.active.shapes(d, p, n_kernels, of.n_latent))
             self.active = type(self.active).from_arrays(arrays, self.settings.order.slots)
 
     def _replay(self, messages: list[Message]) -> None:

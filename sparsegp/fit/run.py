@@ -2,8 +2,8 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import partial
 from typing import Any, Generic, Self, TypeVar, cast
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sparsegp import memory
 from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Table
-from sparsegp.errors import Interrupted, SettingsError
+from sparsegp.errors import Interrupted, SettingsError, SparseGPError, StoreError
 from sparsegp.fields import Setting
 from sparsegp.fit.prepare import Prepared, prepare
 from sparsegp.interrupt import StopRequest
@@ -23,7 +23,7 @@ from sparsegp.model import Model
 from sparsegp.progress import Progress, Recorded
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
-from sparsegp.state import to_arrays
+from sparsegp.state import require_shapes, to_arrays
 from sparsegp.store import RunDirectory, Stored
 
 R = TypeVar("R")
@@ -86,6 +86,7 @@ class Run(ABC, Generic[R]):
         self.digests: NDArray[np.uint64] = np.empty(0, np.uint64)
         self.state: Any = None
         self.former: Mapping[str, NDArray[Any]] = {}
+        self._has_restored = False
         self._stack, self._saved_at, self._save_seconds = ExitStack(), 0, EXPECTED_SECONDS
         self.start_clock()
 
@@ -113,8 +114,9 @@ class Run(ABC, Generic[R]):
         with self:
             if self.store is not None and self.store.is_finished():
                 return cast(R, self._finished(self.store))
-            self.build()
-            return self.complete()
+            with self._restoring():
+                self.build()
+                return self.complete()
 
     def _finished(self, store: RunDirectory) -> Model:
         """Return the model of a finished run; SettingsError if it is of other rows."""
@@ -128,6 +130,20 @@ class Run(ABC, Generic[R]):
             )
         self.progress.message(f"the run in {store.folder} is finished; nothing to do")
         return model
+
+    @contextmanager
+    def _restoring(self) -> Iterator[None]:
+        """Blame a checkpoint for what its content leads to, where the run goes on from one."""
+        try:
+            yield
+        except (LookupError, TypeError, ValueError) as error:
+            if isinstance(error, SparseGPError) or not self._has_restored or self.store is None:
+                raise
+            raise StoreError(
+                f"the newest checkpoint in {self.store.folder} must hold the state of a run of "
+                f"this version, but does not ({type(error).__name__}: {error}); start again in "
+                "another `out`"
+            ) from error
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Refuse rows that memory cannot hold, before they are read, by a SettingsError."""
@@ -206,6 +222,8 @@ class Run(ABC, Generic[R]):
         if found is None:
             return None
         _, stored = found
+        self._has_restored = True
+        require_shapes(stored.arrays, {"digests": self.digests.shape})
         differing = np.flatnonzero(stored.arrays["digests"] != self.digests)
         if len(differing):
             raise SettingsError(

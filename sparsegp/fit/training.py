@@ -18,6 +18,7 @@ from sparsegp.posterior import POSTERIORS, ActiveRows
 from sparsegp.posterior.limits import prior_shares
 from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.settings import TrainSettings
+from sparsegp.state import require_shapes
 from sparsegp.store import RunDirectory
 from sparsegp.types import Doubles, Floats, Integers, Labels
 
@@ -43,7 +44,9 @@ class Training(SparseRun):
         """Return the mixing of the newest checkpoint, or learn it: elsewhere bits may differ."""
         stored = self.store.load() if self.store is not None and self.resume else None
         if stored is not None:
-            return stored[1].arrays["mixing"]
+            p, arrays = self.data.summary.p, stored[1].arrays
+            require_shapes(arrays, {"mixing": (p, p)})
+            return arrays["mixing"]
         how = self.progress, self.runtime.scheduler()
         return learn_metric(self.data, self.settings, self.validation, fit_rows, *how)
 

@@ -12,8 +12,10 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsegp.errors import StoreError
 from sparsegp.ivm.inclusions import Inclusions
 from sparsegp.ivm.shrink import Keep
+from sparsegp.state import require_shapes
 from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 
@@ -70,7 +72,9 @@ class History(Generic[S]):
 
     def restore_kept(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take over what `kept_arrays` returned."""
-        self.kept = [Keep(*each) for each in arrays.get("kept", np.empty((0, 5))).tolist()]
+        words = arrays.get("kept", np.empty((0, 5)))
+        require_shapes({"kept": words}, {"kept": (len(words), 5)})
+        self.kept = [Keep(*each) for each in words.tolist()]
 
 
 COLUMNS = ("rows", "target", "x", "site", "precision", "score")
@@ -115,10 +119,30 @@ class ActiveSet(History[Inclusions]):
             **self.kept_arrays(),
         }
 
+    @staticmethod
+    def shapes(d: int, p: int, n_kernels: int, n_latent: int) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of `arrays` for d active rows of p columns."""
+        return {
+            **dict.fromkeys(("rows", "target", "score"), (d,)),
+            "x": (d, p),
+            "site": (d, n_latent),
+            "precision": (d, n_kernels),
+            "step": (n_kernels, d, n_latent // n_kernels),
+            "factor": (n_kernels, d * (d + 1) // 2),
+        }
+
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], slots: int) -> "ActiveSet":
-        """Rebuild what `arrays` returned, in batches of so many slots."""
+        """Rebuild what `arrays` returned, in batches of so many slots.
+
+        Raises
+        ------
+        StoreError
+            If the arrays do not fit together.
+        """
         counts, packed = arrays["counts"], arrays["factor"]
+        if len(arrays["rows"]) != counts.sum() or (counts > slots).any():
+            raise StoreError("the checkpoint's batches do not add up to its active rows")
         active = cls()
         active.restore_kept(arrays)
         for stop, count in zip(np.cumsum(counts).tolist(), counts.tolist(), strict=True):

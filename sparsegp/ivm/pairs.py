@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsegp.errors import StoreError
 from sparsegp.ivm.active_set import History
 from sparsegp.ivm.criteria import Change, Marginals
 from sparsegp.ivm.greedy import Blocks, make_room
@@ -202,13 +203,29 @@ class PairSet(History[Pair]):
             **self.kept_arrays(),
         }
 
+    @staticmethod
+    def shapes(d: int, p: int, n_kernels: int, n_latent: int) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of `arrays` for d pairs of rows of p columns, without the factors."""
+        del n_kernels, n_latent  # one process each
+        return {**dict.fromkeys(("rows", *COLUMNS), (d,)), "x": (d, p)}
+
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], slots: int = 1) -> "PairSet":
-        """Rebuild what `arrays` returned."""
+        """Rebuild what `arrays` returned.
+
+        Raises
+        ------
+        StoreError
+            If the arrays do not fit together.
+        """
         del slots  # for the arguments of `ActiveSet.from_arrays`
         active, process = cls(), arrays["process"]
         active.restore_kept(arrays)
         sizes = [1 + int((process[:j] == c).sum()) for j, c in enumerate(process)]
+        if sum(sizes) != len(arrays["factor"]):
+            raise StoreError(
+                f"the checkpoint's factors have {len(arrays['factor'])} entries, not {sum(sizes)}"
+            )
         factors = np.split(arrays["factor"], np.cumsum(sizes)[:-1])
         for j, (row, x) in enumerate(zip(arrays["rows"].tolist(), arrays["x"], strict=True)):
             numbers = {name: arrays[name][j].item() for name in COLUMNS}

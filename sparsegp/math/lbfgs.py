@@ -43,6 +43,12 @@ class Ascent:
     changes: list[Doubles] = field(default_factory=list)
     gains: list[float] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        shapes = [each.shape for each in (self.gradient, *self.steps, *self.changes)]
+        counts = {len(each) for each in (self.steps, self.changes, self.gains)}
+        if {*shapes} != {self.point.shape} or len(counts) > 1:
+            raise ValueError("steps, their changes and gains must fit the point")
+
     @classmethod
     def at(cls, point: Doubles, function: Function) -> "Ascent":
         """Start at a point."""

@@ -5,6 +5,7 @@ from typing import Self
 
 import numpy as np
 
+from sparsegp.errors import DataError
 from sparsegp.types import Doubles
 
 MOST_KNOTS = 500
@@ -25,6 +26,11 @@ class Quantiles:
 
     knots: Doubles
     n: int
+
+    def __post_init__(self) -> None:
+        counted = self.knots.ndim == 1 and 1 <= len(self.knots) <= self.n
+        if not counted or np.any(np.diff(self.knots) < 0):
+            raise DataError("quantiles must be rising numbers, and no more than they are of")
 
     @classmethod
     def of(cls, values: Doubles, weights: Doubles | float = 1.0) -> Self:

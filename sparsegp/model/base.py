@@ -21,7 +21,7 @@ from sparsegp.model.explain import Explanation
 from sparsegp.model.rows import map_rows
 from sparsegp.posterior.base import ActiveRows, Calibration
 from sparsegp.posterior.limits import label_sets
-from sparsegp.state import from_arrays, to_arrays
+from sparsegp.state import GREATEST, from_arrays, to_arrays
 from sparsegp.store import (
     MODEL,
     MODEL_FILE,
@@ -91,6 +91,35 @@ class Model(ABC):
     id_column: str | None = None
     encoding: Encoding | None = None
     medians: Doubles | None = None
+
+    def __post_init__(self) -> None:
+        """Check that the parts fit each other, as they may come from a file.
+
+        Raises
+        ------
+        SettingsError, DataError, ValueError
+            If they do not.
+        """
+        x = np.asarray(self._scaled(np.zeros((1, self.n_features))), np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = [float(kernel(x, x)[0, 0]) for kernel in self.kernels]
+        if not self.is_regression:
+            self.likelihood.log_density(np.zeros((1, self.n_latent)), np.zeros(1, np.int64))
+        mappings = (self.settings, self.report, *self.history)
+        checks = {
+            "rows": self.rows.shape == self._rows_held.shape[:1] and self.rows.dtype.kind in "iu",
+            "classes": len(set(self.classes.tolist())) == len(self.classes),
+            "names": self.names is None
+            or [type(name) for name in self.names] == [str] * self.n_features,
+            "settings, report or history": all(isinstance(each, Mapping) for each in mappings),
+            "encoding": self.encoding is None or self.encoding.names == self.names,
+            "medians": self.medians is None
+            or (self.medians.shape == (self.n_features,) and np.isfinite(self.medians).all()),
+            "kernels": bool((np.abs(values) <= GREATEST).all()),
+        }
+        wrong = [name for name, holds in checks.items() if not holds]
+        if wrong:
+            raise ValueError(f"not those of a model: {', '.join(wrong)}")
 
     def __repr__(self) -> str:
         """Return kind, sizes and the first kernel in a line."""
@@ -410,6 +439,10 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Model, Mapping[str, Any] |
             raise StoreError(f"{folder} holds a search for a kernel and no model yet; train there")
     stored = read_file(folder, name, MODEL)
     with restoring(f"{folder}/{name}"):
+        for key, array in stored.arrays.items():
+            limited = array.dtype.kind == "f" and not key.startswith(("scaling.", "medians"))
+            if limited and not float(np.abs(array).max(initial=0.0)) <= GREATEST:
+                raise ValueError(f"{key} holds values that are not finite, or too large")
         families = {each.family: each for each in Model.__subclasses__()}
         model = from_arrays(families[stored.meta["family"]], stored.arrays)
         extra = stored.meta["extra"]

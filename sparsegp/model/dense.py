@@ -8,6 +8,7 @@ import numpy as np
 
 from sparsegp.dense import Component, Mixture
 from sparsegp.dense.mixture import TILE
+from sparsegp.errors import DataError
 from sparsegp.kernels import Kernel
 from sparsegp.model.base import Model
 from sparsegp.types import Doubles
@@ -31,6 +32,12 @@ class DenseModel(Model):
 
     mixture: Mixture
     notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        shape = (*self.mixture.x.shape[1:], self._prior.coefficients.shape[2])
+        if shape != (self.n_features, self.n_latent):
+            raise DataError("posterior, columns and classes must fit")
+        super().__post_init__()
 
     @property
     def _prior(self) -> Component:

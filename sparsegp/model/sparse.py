@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sparsegp.blas import limit_this_thread, single_threaded_blas
-from sparsegp.errors import SettingsError
+from sparsegp.errors import DataError, SettingsError
 from sparsegp.math.quantiles import Quantiles
 from sparsegp.model.base import Model
 from sparsegp.model.explain import Explanation, explain
@@ -49,6 +49,26 @@ class SparseModel(Model):
     active: ActiveRows
     weights: PosteriorWeights
     shares: Quantiles | None = None
+
+    def __post_init__(self) -> None:
+        active, weights, target = self.active, self.weights, self.active.target
+        sizes = [len(members) for members in active.members()]
+        widths = [columns.stop - columns.start for columns in active.columns()]
+        if (
+            [c.shape for c in weights.coefficients] != [*zip(sizes, widths, strict=True)]
+            or (weights.gain is None) != (weights.reduction is None)
+            or any(
+                triangles is not None
+                and [each.shape for each in triangles] != [(n, n) for n in sizes]
+                for triangles in (weights.gain, weights.reduction)
+            )
+            or not all((np.diag(factor) > 0).all() for factor in weights.gain or ())
+            or (active.x.shape[1], active.site.shape[1]) != (self.n_features, self.n_latent)
+            or (not self.is_regression and target.dtype.kind not in "iu")
+            or (not self.is_regression and not np.isin(target, np.arange(len(self.classes))).all())
+        ):
+            raise DataError("posterior weights, active rows, columns and classes must fit")
+        super().__post_init__()
 
     @cached_property
     def posterior(self) -> Posterior:

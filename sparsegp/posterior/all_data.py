@@ -46,7 +46,7 @@ from sparsegp.posterior.early_stopping import Search, scale_of, step_of
 from sparsegp.posterior.folds import best_scale
 from sparsegp.posterior.limits import conformal_scores
 from sparsegp.posterior.objective import Problem
-from sparsegp.state import from_arrays
+from sparsegp.state import from_arrays, require_shapes
 from sparsegp.types import Doubles
 
 logger = logging.getLogger(__name__)
@@ -69,6 +69,7 @@ def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     """
     problem = Problem(active, rows)
     state = from_arrays(Ascents, rows.former) if rows.former else Ascents(first_search(rows))
+    state.require(problem.start().shape)
     if state.plan is None:
         state.plan = _learn(problem, rows, state) if rows.calibrate else first_plan(rows)
     plan = state.plan
@@ -130,6 +131,14 @@ class Ascents:
     ascent: Ascent | None = None
     rounds: int = 0
     over: bool = False
+
+    def require(self, shape: tuple[int, ...]) -> None:
+        """Raise a `StoreError` if a point is not one of coefficients of this shape."""
+        search = self.search
+        peaks = [each.ascent for each in (search.best, search.leader) if each is not None]
+        for each in (*peaks, search.halfway, search.ascent, self.ascent):
+            if each is not None:
+                require_shapes({"point": each.point}, {"point": shape})
 
 
 def first_plan(rows: Rows) -> Plan:

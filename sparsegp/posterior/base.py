@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsegp.errors import DataError, SettingsError
 from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.pairs import PairSet
 from sparsegp.ivm.rows import BlockSettings
@@ -51,6 +52,13 @@ class ActiveRows:
     target: NDArray[Any]
     site: Doubles
     precision: Doubles
+
+    def __post_init__(self) -> None:
+        d, n_latent = self.site.shape
+        found = (self.x.ndim, len(self.x), self.target.shape, self.precision.shape)
+        n_kernels = len(self.kernels)
+        if found != (2, d, (d,), (d, n_kernels)) or n_kernels not in {1, n_latent}:
+            raise DataError("inputs, targets, sites and kernels of active rows must fit")
 
     @classmethod
     def of(cls, settings: BlockSettings, active: ActiveSet | PairSet) -> "ActiveRows":
@@ -111,6 +119,12 @@ class Calibration:
     temperature: float = 1.0
     variance_weight: float = 1.0
     prior_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            least = 1e-6 if name == "temperature" else 0.0
+            if not least <= value < np.inf:
+                raise SettingsError(f"{name} must be a number from {least:g} on, got {value}")
 
     def log_probabilities(
         self, likelihood: Likelihood, mean: Doubles, variance: Doubles

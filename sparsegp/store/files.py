@@ -2,11 +2,13 @@
 
 It is a zarr group of format 3 in a zip without compression, as `zarr.storage.ZipStore` opens it:
 its attributes are JSON, each array is one chunk. The CRC-32 of the members, and the SHA-256 of
-their list as the comment of the zip, detect any alteration. Nothing is unpickled.
+their list as the comment of the zip, detect any alteration. Nothing is unpickled, and no memory is
+taken for sizes that are only declared.
 """
 
 import hashlib
 import json
+import os
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -16,13 +18,18 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsegp.data.storage import require_memory
 from sparsegp.errors import StoreError, short
 from sparsegp.store.folders import Folder
 
 VERSION = 2
 """Of the files: models of version 1 lack the triangle that predictions are made with."""
 
+MOST_JSON, MOST_LISTED = 1 << 26, 1 << 24
+"""Bytes of JSON in a file, and of the list of members of a zip."""
+
 _TYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
+_ZIP_END = re.compile(rb"PK\x05\x06.{8}(.{4}).{6}sha256 [0-9a-f]{64}", re.DOTALL)
 
 
 class Stored(NamedTuple):
@@ -105,15 +112,30 @@ def restoring(place: str) -> Iterator[None]:
 
 
 def _open_zip(file: IO[bytes], place: str) -> zipfile.ZipFile:
-    """Open a zip whose list of members was not altered."""
+    """Open a zip after a check that its list of members, which is read whole, is a small one."""
+    size = file.seek(0, os.SEEK_END)
+    require_memory(size, "the file")
+    file.seek(0)
     if file.read(4) not in {b"PK\3\4", b""}:
         raise StoreError(
             f"{place} is no model or run of sparsegp, or its first bytes are damaged; give the "
             "path of a run or a model"
         )
+    file.seek(max(0, size - 113))
+    end = file.read()
+    found = _ZIP_END.fullmatch(end, 20)
+    is_long = end.startswith(b"PK\6\7")  # another list may be named, as in 2 GB and more
+    if not found or int.from_bytes(found[1], "little") > MOST_LISTED or (is_long and size < 2**31):
+        raise ValueError("its end is not that of a file of sparsegp")
     archive = zipfile.ZipFile(file)
+    members = archive.infolist()
     if archive.comment != _digest(archive):
         raise ValueError("the SHA-256 of its list of members differs")
+    json_bytes = sum(each.file_size for each in members if each.filename.endswith("zarr.json"))
+    if sum(each.file_size for each in members) > size or json_bytes > MOST_JSON:
+        raise ValueError("it declares more than it holds")
+    if any(each.compress_type != zipfile.ZIP_STORED or each.flag_bits & 1 for each in members):
+        raise ValueError("a member of it is compressed or encrypted")
     return archive
 
 
@@ -141,6 +163,8 @@ def _metadata(shape: list[int], kind: str) -> dict[str, Any]:
 def _array(archive: zipfile.ZipFile, key: str) -> NDArray[Any]:
     found = json.loads(archive.read(f"{key}/zarr.json"))
     shape, kind = found["shape"], found["data_type"]
+    if not _TYPE.fullmatch(kind) or found != _metadata(shape, kind):
+        raise ValueError(f"array {key}, {kind} of {shape}, is stored in another way than ours")
     values = bytearray(archive.read(_chunk(key, shape)))  # writeable
     array = np.frombuffer(values, np.dtype(kind).newbyteorder("<")).reshape(shape)
     return array.astype(kind, copy=False)

@@ -74,6 +74,12 @@ def test_errors(X):
         choose("minmax", X)
     with pytest.raises(DataError, match=r"for 5 columns; X has shape \(2, 3\)"):
         choose("none", X).apply(np.ones((2, 3)))
+    for shift, factor in (([0.0], [1.0, 2.0]), ([0.0], [np.nan]), (0.0, 1.0)):
+        with pytest.raises(DataError, match="finite numbers"):
+            Scaling(np.array(shift), np.array(factor), "none")
+    for knots in (np.zeros(3), np.zeros((2, 3)), np.array([[1.0, 0.0]]), np.zeros((1, 1000))):
+        with pytest.raises(DataError, match="rising numbers"):
+            Scaling(np.zeros(1), np.ones(1), "quantile", knots)
 
 
 RNG = np.random.default_rng(0)
@@ -132,6 +138,9 @@ def test_columns_are_mixed_after_they_are_scaled():
     for rows in (slice(256), slice(256, 512), slice(512, 600), slice(512, 700)):
         np.testing.assert_array_equal(scaling.apply(X[rows]), scaled[rows])
     np.testing.assert_array_equal(from_arrays(Scaling, to_arrays(scaling)).apply(X), scaled)
+    for wrong in (mixing[:2], np.full((3, 3), np.nan)):
+        with pytest.raises(DataError, match="mixing of a scaling must be"):
+            dataclasses.replace(plain, mixing=wrong)
 
 
 def test_models_by_quantiles_do_not_depend_on_blocks(tmp_path):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from sparsegp.errors import DataError
 from sparsegp.kernels import parse
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.math.quantiles import Quantiles
@@ -30,6 +31,11 @@ def test_whole_weights_are_repetition() -> None:
     assert 500 < found.n < len(repeated)
     expected = np.quantile(repeated, np.arange(1, 501) / 500, method="inverted_cdf")
     assert_array_equal(found.knots, expected)
+
+
+def test_quantiles_of_a_damaged_file() -> None:
+    with pytest.raises(DataError, match="rising"):
+        Quantiles(np.array([1.0, 0.0]), 2)
 
 
 def test_left_out_shares_are_those_of_the_other_rows() -> None:

@@ -1,5 +1,9 @@
 """One file: what goes in comes out, zarr reads it, and nothing that was altered passes."""
 
+import json
+import struct
+import tracemalloc
+import zipfile
 from contextlib import suppress
 
 import numpy as np
@@ -8,8 +12,9 @@ import zarr
 from zarr.storage import ZipStore
 
 from sparsegp.errors import StoreError
-from sparsegp.store import files, folder_of, read_file, write_file
+from sparsegp.store import folder_of, read_file, write_file
 from sparsegp.store.files import VERSION
+from tests.store.archives import forge, members_of, root, seal
 
 KIND, NAME = "some-kind", "file.zarr.zip"
 META = {"a": [1, 2.5, "é"], "b": {"c": None, "d": True}, "n": 2**70}
@@ -91,15 +96,14 @@ def test_what_cannot_be_written_changes_nothing(folder, path, tmp_path, meta, ar
     assert [each.name for each in tmp_path.iterdir()] == [NAME]
 
 
-def test_what_is_missing_or_of_another_kind(folder, path, monkeypatch):
+def test_what_is_missing_or_of_another_kind(folder, path):
     with pytest.raises(StoreError, match=r"no run or model at .*other.zarr.zip"):
         read_file(folder, "other.zarr.zip", KIND)
     with pytest.raises(StoreError, match=f"a model of version {VERSION}, found some-kind"):
         read_file(folder, NAME, "model")
-    with monkeypatch.context() as other:
-        other.setattr(files, "VERSION", VERSION + 1)
-        write_file(folder, NAME, KIND, META, SMALL)
-    refused(folder, f"must be a {KIND} of version {VERSION}, found")
+    for version in (0, VERSION + 1, str(VERSION), VERSION + 0.5, None, [VERSION]):
+        forge(path, {"zarr.json": root(KIND, {}, version)})
+        refused(folder, f"must be a {KIND} of version {VERSION}, found")
 
 
 # -- damage ----------------------------------------------------------------------------------------
@@ -133,6 +137,68 @@ def test_files_that_were_cut_or_joined(folder, path):
             assert read_file(folder, NAME, KIND).meta == META
 
 
+# -- forgeries: the digest fits, what they say does not --------------------------------------------
+
+
+SHAPES = [[10**12, 3], [0, 10**30], [10**9] * 70, [4.0, 3], [-4, -3], [3, 5], None]
+DECLARED = [
+    {"data_type": "string"},
+    {"data_type": "float32"},
+    {"codecs": [{"name": "bytes"}, {"name": "numcodecs.pickle"}]},
+    {"codecs": []},
+    {"storage_transformers": [{"name": "x"}]},
+]
+TEXTS = [b"[" * 100_000, b"[]", b"null", b"{", b"\x00", b"1" * 5000, b'{"a": 3}', b"\xff"]
+
+
+def test_forgeries_are_refused_in_little_memory(folder, path):
+    members = members_of(path)
+    h = json.loads(members["h/zarr.json"])
+    declared = [*DECLARED]
+    for shape in SHAPES:
+        chunk = [max(1, size) for size in shape or []]
+        grid = {"name": "regular", "configuration": {"chunk_shape": chunk}}
+        declared.append({"shape": shape, "chunk_grid": grid})
+    forgeries = [members | {"h/zarr.json": json.dumps(h | each).encode()} for each in declared]
+    forgeries += [{key: members[key] for key in members if key != name} for name in members]
+    forgeries += [{"zarr.json": root(KIND, meta)} for meta in (None, [], "x", 3)]
+    names = ("../x", "/etc/hostname", "x/y", "\\", "a/../b/zarr.json")
+    forgeries += [members | {name: b"x"} for name in names]
+    forgeries += [members | {name: text} for text in TEXTS for name in ("zarr.json", "h/zarr.json")]
+    for forgery in forgeries:
+        forge(path, forgery)
+        tracemalloc.start()
+        refused(folder)
+        assert tracemalloc.get_traced_memory()[1] < 10**7
+        tracemalloc.stop()
+
+
+def test_bombs(folder, tmp_path):
+    """Members that are compressed or lie on each other, lists and files that would fill memory."""
+    squeezed = {"zarr.json": root(KIND, {}), "x/c": bytes(10**7)}
+    forge(tmp_path / NAME, squeezed, zipfile.ZIP_DEFLATED)
+    refused(folder)
+    with zipfile.ZipFile(tmp_path / NAME, "w") as archive:
+        archive.writestr("zarr.json", root(KIND, {}))
+        archive.writestr("x", bytes(10**6))
+        for i in range(1000):
+            archive.filelist.append(zipfile.ZipInfo(f"x{i}"))
+            for key in ("file_size", "compress_size", "CRC", "header_offset", "external_attr"):
+                setattr(archive.filelist[-1], key, getattr(archive.filelist[1], key))
+        seal(archive)
+    refused(folder, "declares more than it holds")
+    forge(tmp_path / NAME, {"zarr.json": root(KIND, {})})
+    whole = bytearray((tmp_path / NAME).read_bytes())
+    with (tmp_path / NAME).open("wb") as file:
+        file.truncate(1 << 42)
+        file.seek(0, 2)
+        file.write(whole)
+    refused(folder, "of memory")
+    struct.pack_into("<L", whole, len(whole) - 71 - 10, 2**31)
+    (tmp_path / NAME).write_bytes(whole)
+    refused(folder)
+
+
 def test_nothing_is_unpickled(folder, tmp_path):
     class Trap:
         def __reduce__(self):
@@ -140,4 +206,7 @@ def test_nothing_is_unpickled(folder, tmp_path):
 
     with (tmp_path / NAME).open("wb") as file:
         np.savez(file, x=np.array([Trap()], dtype=object))
+    refused(folder)
+    with zipfile.ZipFile(tmp_path / NAME, "a") as archive:
+        seal(archive)
     refused(folder)

@@ -1,5 +1,6 @@
 """The folder of a run: whose it is, which checkpoints are kept, and what is passed over."""
 
+import os
 from uuid import uuid4
 
 import numpy as np
@@ -76,6 +77,10 @@ def test_whose_it_is(begin, place, warnings):
     for text in (b"", b"[" * 100_000, b"[1]", b'{"settings": 3, "data": {}}', b"\xff", b"1" * 5000):
         put(folder_of(place), "run.json", text)
         with pytest.raises(StoreError, match=r"run\.json is damaged"):
+            begin()
+    if "://" not in place:
+        os.truncate(f"{place}/run.json", 1 << 40)
+        with pytest.raises(StoreError, match="more than"):
             begin()
     assert warnings == []
 

@@ -1,0 +1,160 @@
+"""Checkpoints and models: a change is refused by its checksum, a forgery by what it declares."""
+
+import json
+import os
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+if sys.platform != "linux":
+    pytest.skip("memory is limited by what Linux offers", allow_module_level=True)
+
+import sparsegp
+from sparsegp.errors import SparseGPError, StoreError
+from sparsegp.store import CHECKPOINT, folder_of, read_file, write_file
+from tests.fuzz.damage import DEEP, altered, cut_and_flipped, nasty
+from tests.fuzz.limits import campaign, outcome
+from tests.store.archives import forge, members_of
+
+NAME = "file.zarr.zip"
+LONG = int(os.environ.get("SPARSEGP_FUZZ", "100"))
+"""Files of each kind in the long campaign."""
+
+
+@cache
+def checkpoint():
+    """The members of a small checkpoint."""
+    arrays = {"h": np.arange(12.0).reshape(4, 3), "active": np.arange(4), "empty": np.zeros((0, 3))}
+    arrays |= {"flag": np.array([True, False]), "one": np.array(2, "f4")}
+    with tempfile.TemporaryDirectory() as folder:
+        write_file(folder_of(folder), NAME, CHECKPOINT, {"kernel": "rbf(1.5)", "n": [1]}, arrays)
+        return members_of(Path(folder) / NAME)
+
+
+@cache
+def model(method):
+    """The bytes of a small model, its members, rows, and what it predicts there."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 3)), np.array(["a", "b", "c"])[rng.integers(0, 3, 40)]
+    kind = {"method": "laplace"} if method == "laplace" else {"n_active": 5, "posterior": method}
+    with tempfile.TemporaryDirectory() as folder:
+        fitted = sparsegp.train(X, y, **kind)
+        fitted.save(Path(folder) / NAME)
+        path = Path(folder) / NAME
+        return path.read_bytes(), members_of(path), X, fitted.predict_proba(X)
+
+
+def is_json(content):
+    try:
+        return isinstance(json.loads(content), dict | list)
+    except ValueError:
+        return False
+
+
+def altered_members(members):
+    """Members one of which says something else."""
+
+    @st.composite
+    def draw_members(draw):
+        name = draw(st.sampled_from(sorted(key for key in members if members[key])))
+        content = members[name]
+        if name.endswith("zarr.json"):
+            value = json.loads(content)
+            change = altered(value["attributes"]["meta"]) if name == "zarr.json" else altered(value)
+            found = draw(st.one_of(change, altered(value), nasty))
+            if name == "zarr.json" and draw(st.booleans()):
+                found = value | {"attributes": value["attributes"] | {"meta": found}}
+            content = draw(st.sampled_from([json.dumps(found)] * 9 + [DEEP])).encode()
+        elif is_json(content):
+            content = json.dumps(draw(altered(json.loads(content)))).encode()
+        else:
+            width = draw(st.sampled_from([8, 8, 4]))
+            numbers = np.frombuffer(content, f"f{width}" if len(content) % width == 0 else "u1")
+            numbers = numbers.copy()
+            place = draw(st.integers(0, len(numbers) - 1))
+            with np.errstate(all="ignore"):
+                numbers[place] = draw(
+                    st.sampled_from([0, 255, 1e-300, 1e30, 1e300, np.inf, -1, np.nan])
+                    if numbers.dtype.kind == "f"
+                    else st.integers(0, 255)
+                )
+            content = numbers.tobytes()
+        return members | {name: content}
+
+    return draw_members()
+
+
+def placed(write, read):
+    """Read a file that `write` made."""
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
+        write(Path(folder) / NAME)
+        return outcome(lambda: read(Path(folder) / NAME), NAME)
+
+
+def read_checkpoint(path):
+    return read_file(folder_of(path.parent), path.name, CHECKPOINT)
+
+
+def check_forged(members):
+    found = placed(lambda path: forge(path, members), read_checkpoint)
+    if isinstance(found, Exception):
+        assert isinstance(found, StoreError)
+        return
+    assert sum(array.nbytes for array in found.arrays.values()) <= sum(map(len, members.values()))
+    assert all(array.dtype.kind in "biuf" for array in found.arrays.values())
+
+
+def check_model(content):
+    _, _, X, expected = model("all")
+    found = placed(
+        lambda path: path.write_bytes(content), lambda path: sparsegp.load(path).predict_proba(X)
+    )
+    if not isinstance(found, StoreError):
+        np.testing.assert_array_equal(found, expected)
+
+
+def check_forged_model(members):
+    X = model("all")[2]
+    found = placed(lambda path: forge(path, members), sparsegp.load)
+    if isinstance(found, Exception):
+        assert isinstance(found, StoreError), found
+        return
+    predicted = outcome(lambda: found.predict_proba(X), "")
+    if isinstance(predicted, Exception):
+        assert isinstance(predicted, SparseGPError), predicted
+    else:
+        assert np.isfinite(predicted).all()
+        np.testing.assert_allclose(predicted.sum(axis=1), 1.0)
+
+
+@cache
+def kinds():
+    return {
+        "forged": (altered_members(checkpoint()), check_forged),
+        "model": (cut_and_flipped(model("all")[0]), check_model),
+        **{
+            f"forged model {method}": (altered_members(model(method)[1]), check_forged_model)
+            for method in ("adf", "all", "laplace")
+        },
+    }
+
+
+KINDS = ["forged", "model", *(f"forged model {m}" for m in ("adf", "all", "laplace"))]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported():
+    """Libraries are imported before memory is limited, and undamaged files are read."""
+    check_forged(checkpoint())
+    check_model(model("all")[0])
+
+
+@pytest.mark.parametrize("examples", [15, pytest.param(LONG, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_files(kind, examples):
+    campaign(*kinds()[kind], examples)
