@@ -99,84 +99,85 @@ class Grid:
             yield dict(zip(AXES, (log_l, log_s), strict=True)), text
 
 
-@dataclass(frozen=True)
+@dataclass
 class Experiment:
-    """A pipeline."""
+    """A pipeline: the keys of its file (README.md), and the cells and claims that follow.
+
+    Attributes
+    ----------
+    cells : list of Cell
+    baselines : mapping of (data, method) to str
+        Of each row of the table.
+    wanted, published, goals : DataFrame
+        Figures of the table by `KEYS`; lines with `KEYS` and value, where and below; lines with
+        `KEYS` and at_most, near and within.
+    """
 
     path: Path
-    heading: str
-    cells: Sequence[Cell]
-    baselines: Mapping[tuple[str, str], str]  # of data and method of each row of the table
-    wanted: pd.DataFrame  # `KEYS` of the figures of the table
-    published: pd.DataFrame  # lines with `KEYS` and value, where and below
-    goals: pd.DataFrame  # lines with `KEYS` and at_most, near and within
-    grid: Grid | None
-    process: Table | None  # threads and memory of processes in which cells are measured, one each
-    picture: str  # "curves" against the active rows, "reject", or "ranks": see `pipelines.ranks`
-    rivals: Sequence[str]  # methods with the better of which all are compared, with "ranks"
+    title: str
+    data: Any
+    methods: Table
+    paper: str = ""
+    settings: Table = field(default_factory=dict)
+    seeds: int | list[int] = 1
+    table: Table = field(default_factory=dict)
+    published: Any = ()
+    goals: Any = ()
+    grid: Any = None  # becomes a `Grid`
+    process: Table | None = None  # threads and memory of processes in which cells are measured
+    picture: str = ""  # "curves" against the active rows, "reject", or "ranks": see `ranks`
+    rivals: Sequence[str] = ()  # methods with the better of which all are compared, with "ranks"
+
+    def __post_init__(self) -> None:
+        self.grid = None if self.grid is None else Grid(**self.grid)
+        names = [self.data] if isinstance(self.data, str) else self.data
+        tables = names if isinstance(names, dict) else {name: {} for name in names}
+        self.cells: list[Cell] = []
+        self.baselines: dict[tuple[str, str], str] = {}
+        for (name, of_data), (method, content) in product(tables.items(), self.methods.items()):
+            if name in content.get("data", tables):
+                self._add(name, of_data, method, content)
+        rows = list(self.baselines)
+        for (name, method), one in self.baselines.items():
+            if one and (name, one) not in rows:
+                raise ValueError(f"the baseline of {method}, {one!r}, is no method on {name}")
+        self.published = _claims(self.published, ["value", "where", "below"], rows)
+        self.goals = _claims(self.goals, ["at_most", "near", "within"], rows)
+        self.wanted = _wanted(rows, [self.published, self.goals], **self.table)
+
+    def _add(self, name: str, of_data: Table, method: str, content: Table) -> None:
+        """Add the cells of a method on data."""
+        own = {k: v for k, v in of_data.items() if k not in {"settings", "seeds"}}
+        common = {**self.settings, **of_data.get("settings", {})}
+        with errors_of(f"data.{name}"):
+            source = Source(f"{self.path}: data.{name}", {"source": name, **own})
+        with errors_of(f"methods.{method}"):
+            spec = _spec(name, content, common)
+        self.baselines[name, method] = spec.pop("baseline", "")
+        spec |= {"keep_rows": KEPT[self.picture]} if self.picture in KEPT else {}
+        points = [({}, "")] if self.grid is None else list(self.grid.points())
+        seeds = of_data.get("seeds", self.seeds)
+        for seed in range(seeds) if isinstance(seeds, int) else seeds:
+            for point, kernel in points:
+                with_kernel = spec | ({"kernel": kernel} if kernel else {})
+                self.cells.append(Cell(name, method, seed, source, with_kernel, point))
 
     @property
     def name(self) -> str:
         """Folder and name of the file."""
         return f"{self.path.absolute().parent.name}-{self.path.stem}"
 
+    @property
+    def heading(self) -> str:
+        """Title and paper."""
+        return ". ".join(filter(None, (self.title, self.paper)))
+
 
 def read_experiment(path: Path, changes: Sequence[str] = ()) -> Experiment:
     """Read and check a pipeline file; parameters and errors are those of `read_toml`."""
     content = read_toml(path, changes)
     with errors_of(str(path)):
-        return _experiment(path, **content)
-
-
-def _experiment(  # noqa: PLR0913 - the keys of a file
-    path: Path,
-    *,
-    title: str,
-    data: str | list[str] | dict[str, Any],
-    methods: Table,
-    paper: str = "",
-    settings: Table | None = None,
-    seeds: int | list[int] = 1,
-    table: Table | None = None,
-    published: Sequence[Table] = (),
-    goals: Sequence[Table] = (),
-    grid: Table | None = None,
-    process: Table | None = None,
-    picture: str = "",
-    rivals: Sequence[str] = (),
-) -> Experiment:
-    """Return what the keys of a file say."""
-    kernels = None if grid is None else Grid(**grid)
-    points = [({}, "")] if kernels is None else list(kernels.points())
-    names = [data] if isinstance(data, str) else data
-    tables = names if isinstance(names, dict) else {name: {} for name in names}
-    cells, baselines = [], {}
-    for (name, of_data), (method, content) in product(tables.items(), methods.items()):
-        if name not in content.get("data", tables):
-            continue
-        own = {k: v for k, v in of_data.items() if k not in {"settings", "seeds"}}
-        common = {**(settings or {}), **of_data.get("settings", {})}
-        with errors_of(f"data.{name}"):
-            source = Source(f"{path}: data.{name}", {"source": name, **own})
-        with errors_of(f"methods.{method}"):
-            spec = _spec(name, content, common)
-        baselines[name, method] = spec.pop("baseline", "")
-        extra = {"keep_rows": KEPT[picture]} if picture in KEPT else {}
-        repeats = of_data.get("seeds", seeds)
-        for seed in range(repeats) if isinstance(repeats, int) else repeats:
-            for point, kernel in points:
-                own = spec | extra | ({"kernel": kernel} if kernel else {})
-                cells.append(Cell(name, method, seed, source, own, point))
-    rows = list(baselines)
-    wrong = [one for (name, _), one in baselines.items() if one and (name, one) not in rows]
-    if wrong:
-        raise ValueError(f"the baseline {wrong[0]!r} is no method on the same data")
-    pairs = ((published, ["value", "where", "below"]), (goals, ["at_most", "near", "within"]))
-    claims = [_claims(tables, own, rows) for tables, own in pairs]
-    wanted = _wanted(rows, claims, **(table or {}))
-    heading = ". ".join(filter(None, (title, paper)))
-    found = (path, heading, cells, baselines, wanted, *claims, kernels, process, picture, rivals)
-    return Experiment(*found)
+        return Experiment(path, **content)
 
 
 def _spec(data: str, content: Table, common: Table) -> dict[str, Any]:

@@ -74,31 +74,21 @@ def maker() -> dict[str, str]:
     info, here = Path("/proc/cpuinfo"), shlex.quote(str(Path(__file__).parent))
     model = re.findall(r"model name\s*: (.*)", info.read_text() if info.exists() else "")
     failed, commit = getstatusoutput(f"git -C {here} describe --always --dirty")
+    config: Any = np.show_config(mode="dicts")
+    vectors = config.get("SIMD Extensions", {}).get("found", [])[-1:]
+    names = ("internal_api", "version", "architecture")
+    blas = (each for each in threadpool_info() if each["user_api"] == "blas")
+    kernels = {" ".join(str(each[name]) for name in names if name in each) for each in blas}
     return {
         "machine": f"{cpu_count()} x {model[0] if model else platform.machine()}",
-        "kernels": ", ".join([*_vectors(), *sorted(_blas())]),
+        "kernels": ", ".join([*vectors, *sorted(kernels)]),
         "versions": ", ".join([f"Python {platform.python_version()}", *versions]),
         "commit": "unknown" if failed else commit,
     }
 
 
-def _vectors() -> list[str]:
-    """Return the last of the instruction sets that numpy has found, if any."""
-    config: Any = np.show_config(mode="dicts")
-    return list(config.get("SIMD Extensions", {}).get("found", [])[-1:])
-
-
-def _blas() -> set[str]:
-    """Return libraries of linear algebra, each with the processor that its kernels are for."""
-    loaded = (each for each in threadpool_info() if each["user_api"] == "blas")
-    names = ("internal_api", "version", "architecture")
-    return {" ".join(str(each[name]) for name in names if name in each) for each in loaded}
-
-
 def _peak() -> float:
-    """Return the greatest memory of this process so far in MiB, nan where Linux does not tell."""
+    """Return the greatest memory of this process so far in MiB, 0 where Linux does not tell."""
     status = Path("/proc/self/status")
-    lines = status.read_text().splitlines() if status.exists() else []
-    return max(
-        [int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")] or [0.0]
-    )
+    found = re.findall(r"VmHWM:\s*(\d+)", status.read_text() if status.exists() else "")
+    return int(found[0]) / 1024 if found else 0.0

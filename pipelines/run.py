@@ -1,6 +1,5 @@
 """Run the missing cells: one after the other, side by side, or in processes of their own."""
 
-import fcntl
 import json
 import os
 import resource
@@ -21,10 +20,11 @@ from dask.utils import parse_bytes
 from pipelines import baselines, ours
 from pipelines.experiment import Cell, Experiment
 from pipelines.place import Place, maker
-from sparsegp.errors import SettingsError, StoreError
+from sparsegp.errors import SettingsError
 from sparsegp.interrupt import StopRequest
 from sparsegp.report import TerminalProgress
 from sparsegp.runtime import Runtime, open_runtime
+from sparsegp.store import Directory
 
 SHOWN = ("test error %", "test MSE", "test NLPP", "log evidence", "CPU seconds")
 """Metrics of a cell that are told when it is finished."""
@@ -61,25 +61,19 @@ class Work:
         made = {"date": str(datetime.now(UTC))[:19], **maker(), "seed": str(cell.seed)}
         line = {"key": cell.key, "cell": cell.name, "files": files}
         line["result"] = {**result, "made": made}
-        whole = self.path.read_bytes()[-1:] in {b"", b"\n"}
-        with self.path.open("a") as file:
-            file.write(("" if whole else "\n") + json.dumps(line, default=np.ndarray.tolist) + "\n")
+        with self.path.open("a") as file:  # after a line that a kill cut short
+            file.write(f"\n{json.dumps(line, default=np.ndarray.tolist)}\n")
             file.flush()
             os.fsync(file.fileno())
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Keep other processes from running cells of this folder."""
-        with ExitStack() as stack:
-            try:
-                self.out.mkdir(parents=True, exist_ok=True)
-                file = stack.enter_context(self.path.open("a"))
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                held = isinstance(error, BlockingIOError)
-                why = "another process is at work there" if held else error.strerror
-                raise StoreError(f"cannot write {self.path}: {why}") from error
+        handle = Directory(self.out).lock()
+        try:
             yield
+        finally:
+            os.close(handle)
 
     def run_missing(self, names: str, where: str | None = None) -> None:
         """Run the cells that are not finished.

@@ -79,7 +79,7 @@ def test_finished_cells_are_not_run_again(work):
     assert len(small.finished()) == 6
     with pytest.raises(SettingsError, match="toy-informative-5"):
         small.run_missing("nothing")
-    with small._locked(), pytest.raises(StoreError, match="another process"):
+    with small._locked(), pytest.raises(StoreError, match="is held by"):
         small.run_missing("*")
 
 
@@ -165,6 +165,7 @@ def test_command_line(written, tmp_path, monkeypatch):
         "curves-toy.png",
         "curves-toy.svg",
         "figures.csv",
+        "lock",
         "table.csv",
     }
     page = CliRunner().invoke(main, [*options, "--report", "page"])
