@@ -61,7 +61,7 @@ def inspect(run: str, as_json: bool) -> None:
     normalised to sum to 1. An unfinished run, even one in progress, is shown as of its latest
     checkpoint.
     """
-    from sparsegp.fit.tune import read_records
+    from sparsegp.fit.records import read_records
     from sparsegp.model import load
     from sparsegp.store import MODEL_FILE, RUN_FILE, TUNING, folder_of
 

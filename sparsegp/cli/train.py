@@ -17,6 +17,7 @@ from sparsegp.errors import SettingsError, size
 
 if TYPE_CHECKING:
     from sparsegp.data import Table
+    from sparsegp.fit.tune import Tuned
     from sparsegp.model import Model
     from sparsegp.report import Evaluation, RegressionEvaluation
     from sparsegp.store.folders import Folder
@@ -73,12 +74,11 @@ def train(
         show([f"reading {data}"], err=True)
     import sparsegp
     from sparsegp.cli.tables import score, stem, training_tables, weighed
-    from sparsegp.fit.api import search
     from sparsegp.fit.tune import tunable
     from sparsegp.report import TerminalProgress
     from sparsegp.runtime import open_runtime
     from sparsegp.settings import settings_given
-    from sparsegp.store import RunDirectory, folder_of
+    from sparsegp.store import folder_of
 
     typed = shared.settings_of(options)
     enlarge, settings = virtual.prepare(options, typed, tuned)
@@ -98,9 +98,8 @@ def train(
         run["runtime"] = stack.enter_context(open_runtime(**place))
         choice = None
         if limits is not None:
-            store = RunDirectory(directory, 1, progress.message, overwrite)
-            room = options["block_rows"], options["scratch"] is not None
-            found = search(table, held_out, tunable(**settings), room, store, **limits, **run)
+            how = {**limits, **run, "overwrite": overwrite}
+            found = searched((table, held_out), settings, options, how)
             settings |= found.chosen
             choice = {**found.to_json(), "trials": len(found.trials)}
             progress.begin("prepare")
@@ -120,6 +119,22 @@ def train(
     }
     lines = [headline(record, evaluation), "", *pairs(summary(record, evaluation))]
     show([json_line(record)] if as_json else lines)
+
+
+def searched(
+    tables: "tuple[Table, Table | None]",
+    settings: dict[str, Any],
+    options: dict[str, Any],
+    how: dict[str, Any],
+) -> "Tuned":
+    """Return what a search for the kernel has found on training rows, beside those held out."""
+    from sparsegp.fit.api import search
+    from sparsegp.fit.tune import tunable
+    from sparsegp.store import RunDirectory
+
+    store = RunDirectory(how["out"], 1, how["progress"].message, how.pop("overwrite"))
+    room = options["block_rows"], options["scratch"] is not None
+    return search(*tables, tunable(**settings), room, store, **how)
 
 
 def limits_of_search(

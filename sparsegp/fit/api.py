@@ -8,9 +8,9 @@ from typing import Any
 from sparsegp.data import Table, as_table, table_from_arrays
 from sparsegp.errors import SettingsError, quoted
 from sparsegp.fields import path_text
-from sparsegp.fit.blocks import count_classes, require_room
+from sparsegp.fit.blocks import require_room
 from sparsegp.fit.dense import DenseRun
-from sparsegp.fit.prepare import prepare
+from sparsegp.fit.prepare import encode_labels, prepare
 from sparsegp.fit.training import Training
 from sparsegp.fit.tune import Tuned, tune
 from sparsegp.interrupt import StopRequest
@@ -151,7 +151,7 @@ def search(
     **how
         Arguments of `tune`.
     """
-    require_room(table, test, count_classes(table), settings, how["runtime"], *room)
+    require_room(table, test, len(encode_labels(table)[0]), settings, how["runtime"], *room)
     if store is not None:
         store.check_free(how["resume"])
         if store.overwrite:  # what is wrong with rows or settings is found before that

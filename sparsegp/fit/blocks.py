@@ -10,9 +10,8 @@ import numpy as np
 
 from sparsegp import memory
 from sparsegp.data import Table
-from sparsegp.errors import SettingsError
 from sparsegp.fields import Setting
-from sparsegp.fit.prepare import Prepared, choose_folds, choose_validation_rows, encode_labels
+from sparsegp.fit.prepare import Prepared, choose_folds, choose_validation_rows, site_rule
 from sparsegp.fit.run import Run
 from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.block import RowBlock
@@ -22,7 +21,6 @@ from sparsegp.ivm.pairs import PairBlock, PairSelection, PairSet
 from sparsegp.ivm.rows import BlockSettings, MarginalMetrics
 from sparsegp.kernels import Kernel
 from sparsegp.learning.objective import parameter_names, with_parameters
-from sparsegp.likelihoods import SiteRule
 from sparsegp.model import SparseModel
 from sparsegp.posterior.past import PastRows
 from sparsegp.posterior.refits import keep_up
@@ -355,37 +353,6 @@ class SparseRun(Run[SparseModel]):
             shape = shape[::-1] if name == "stub" else shape
             chunks.append(da.from_delayed(block, shape, dtype=dtype))
         return da.concatenate(chunks, axis=int(name == "stub"))  # type: ignore[no-any-return]
-
-
-def site_rule(settings: TrainSettings, n_classes: int) -> SiteRule:
-    """Return the likelihood for so many classes, and its sites.
-
-    Raises
-    ------
-    SettingsError
-        If the settings are for another number of classes.
-    """
-    likelihood = settings.start_likelihood(n_classes)
-    several, moments = likelihood.n_latent(n_classes) > 1, settings.sites == "moments"
-    if moments and several and not settings.kernel_per_class:
-        raise SettingsError(
-            f"sites=moments of likelihood={settings.likelihood} differ from class to class, so "
-            "each needs a kernel of its own; give kernel_per_class=True"
-        )
-    if settings.kernel_per_class:  # raises where there are too many classes for moments
-        zero = np.zeros((1, likelihood.n_latent(n_classes)))
-        likelihood.log_z(zero, zero + 1.0, np.zeros(1, np.int64))
-    if settings.learn == "evidence" and several and settings.strategy != "constant":
-        raise SettingsError(
-            f"strategy={settings.strategy} is for likelihoods of one latent value, got "
-            f"{settings.likelihood}; give strategy=constant"
-        )
-    return SiteRule(likelihood, settings.sites, settings.epsilon if moments else 0.0)
-
-
-def count_classes(rows: Table) -> int:
-    """Return the number of classes among the labels."""
-    return len(encode_labels(rows)[0])
 
 
 def require_room(

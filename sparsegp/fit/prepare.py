@@ -23,6 +23,7 @@ from sparsegp.data import (
     summarise,
 )
 from sparsegp.errors import DataError, SettingsError, quoted
+from sparsegp.likelihoods import SiteRule
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
 from sparsegp.types import Booleans, Doubles, Floats, Integers, Labels
@@ -186,6 +187,32 @@ def encode_labels(table: Table) -> tuple[Labels, Integers]:
             f"{quoted(unseen[0])}; train a new model with the old rows and these"
         )
     return table.classes, codes
+
+
+def site_rule(settings: TrainSettings, n_classes: int) -> SiteRule:
+    """Return the likelihood for so many classes, and its sites.
+
+    Raises
+    ------
+    SettingsError
+        If the settings are for another number of classes.
+    """
+    likelihood = settings.start_likelihood(n_classes)
+    several, moments = likelihood.n_latent(n_classes) > 1, settings.sites == "moments"
+    if moments and several and not settings.kernel_per_class:
+        raise SettingsError(
+            f"sites=moments of likelihood={settings.likelihood} differ from class to class, so "
+            "each needs a kernel of its own; give kernel_per_class=True"
+        )
+    if settings.kernel_per_class:  # raises where there are too many classes for moments
+        zero = np.zeros((1, likelihood.n_latent(n_classes)))
+        likelihood.log_z(zero, zero + 1.0, np.zeros(1, np.int64))
+    if settings.learn == "evidence" and several and settings.strategy != "constant":
+        raise SettingsError(
+            f"strategy={settings.strategy} is for likelihoods of one latent value, got "
+            f"{settings.likelihood}; give strategy=constant"
+        )
+    return SiteRule(likelihood, settings.sites, settings.epsilon if moments else 0.0)
 
 
 def count_given(table: Table) -> int:

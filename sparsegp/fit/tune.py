@@ -11,7 +11,7 @@ import hashlib
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -21,8 +21,9 @@ import numpy as np
 from sparsegp import memory
 from sparsegp.data import Summary, Table, as_table
 from sparsegp.errors import SettingsError, StoreError
-from sparsegp.fields import Setting, path_text
+from sparsegp.fields import Setting
 from sparsegp.fit.prepare import Prepared, choose_scaling
+from sparsegp.fit.records import in_order, read_records, records_of
 from sparsegp.fit.run import Run
 from sparsegp.fit.trial import draw_sample, run_trial
 from sparsegp.interrupt import StopRequest
@@ -44,7 +45,7 @@ from sparsegp.learning.space import MOST_COLUMNS, Candidates
 from sparsegp.progress import Progress, require_progress
 from sparsegp.runtime import Where, open_runtime
 from sparsegp.settings import AUTO, SPARSE, TrainSettings
-from sparsegp.store import RUN_FILE, TUNING, RunDirectory, read_run
+from sparsegp.store import RUN_FILE, RunDirectory
 
 MAX_TRIALS = 40
 UNSHOWN = {"log_p"}
@@ -136,7 +137,7 @@ def tune(  # noqa: PLR0913 - as in `train`
     chosen, shown = tunable(**settings), require_progress(progress)
     store, run, has_run = None, None, False
     if out is not None:
-        store = _directory(out, shown.message)
+        store = records_of(out, shown.message)
         run = RunDirectory(out, 1, shown.message, overwrite)
         run.check_free(resume)
         if not overwrite:
@@ -288,7 +289,7 @@ class Tuning(Run[Tuned]):
             candidates = Candidates(settings.first_kernel, variances, settings.seed)
             self.choice = asdict(search(candidates, plan, self.try_out))
             self.checkpoint(len(self.trials), due=True)
-        return Tuned(**self.choice, trials=tuple(_in_order(self.trials)))
+        return Tuned(**self.choice, trials=tuple(in_order(self.trials)))
 
     def _sizes(self) -> list[int]:
         """Return the numbers of active rows that may be chosen, and fit the memory of the run."""
@@ -356,48 +357,6 @@ class Tuning(Run[Tuned]):
     def _show(self, outcomes: Mapping[int, Outcome]) -> None:
         found = [each.nlpp for each in outcomes.values() if each.nlpp is not None]
         self.progress.update(len(outcomes), **({"heldout_nlpp": min(found)} if found else {}))
-
-
-def read_records(
-    path: str | os.PathLike[str], on_warning: Callable[[str], None] = lambda text: None
-) -> Mapping[str, Any] | None:
-    """Return the records of the tuning in the folder of a run, None if there was none.
-
-    Parameters
-    ----------
-    path : path or URL
-    on_warning : callable
-        Receives a text about what cannot be read.
-
-    Returns
-    -------
-    mapping or None
-        `settings`, `data`, `limits`; `trials`, each trial and its outcome in one, by rung and
-        number; `chosen`, None while the tuning is not finished.
-
-    Raises
-    ------
-    StoreError
-        If a file is damaged.
-    """
-    store = _directory(path, on_warning)
-    if RUN_FILE not in store.folder.sizes():
-        return None
-    settings, data = read_run(store.folder)
-    limits = {"max_trials": settings.pop("max_trials", None)}
-    found = store.load()
-    known = {} if found is None else found[1].meta
-    tuning = {"settings": settings, "data": data, "limits": limits}
-    trials = _in_order(known.get("trials", ()))
-    return {**tuning, "trials": trials, "chosen": known.get("chosen")}
-
-
-def _directory(path: str | os.PathLike[str], on_warning: Callable[[str], None]) -> RunDirectory:
-    return RunDirectory(os.path.join(path_text("a run", path), TUNING), 1, on_warning)
-
-
-def _in_order(trials: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(trials, key=lambda trial: (trial["rung"], trial["number"]))
 
 
 def tunable(**named: Any) -> TrainSettings:

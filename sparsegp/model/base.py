@@ -4,7 +4,6 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,15 +12,17 @@ from sparsegp.data.encoding import Encoding
 from sparsegp.data.labels import Numbers
 from sparsegp.data.scaling import Scaling
 from sparsegp.dense import Component
-from sparsegp.errors import SettingsError, StoreError, visible
-from sparsegp.kernels import Kernel, brief, relevances
+from sparsegp.errors import SettingsError, StoreError
+from sparsegp.kernels import Kernel, relevances
 from sparsegp.likelihoods import Gaussian, Likelihood
 from sparsegp.math.quantiles import Quantiles
+from sparsegp.model.checks import require_fitting, require_numbers
 from sparsegp.model.explain import Explanation
 from sparsegp.model.rows import map_rows
+from sparsegp.model.shown import line, table
 from sparsegp.posterior.base import ActiveRows, Calibration
 from sparsegp.posterior.limits import label_sets
-from sparsegp.state import GREATEST, from_arrays, to_arrays
+from sparsegp.state import from_arrays, to_arrays
 from sparsegp.store import (
     MODEL,
     MODEL_FILE,
@@ -36,8 +37,6 @@ from sparsegp.store import (
 from sparsegp.types import Doubles, Floats, Integers, Labels
 
 ONLY_SPARSE = "{} are of models of active rows alone; train without `method`"
-MOST_NAMED = 8
-"""Classes, and columns, whose names are shown in a notebook."""
 FAR = 1e75
 """Scaled inputs beyond this are taken for it: their squares would overflow."""
 
@@ -93,60 +92,16 @@ class Model(ABC):
     medians: Doubles | None = None
 
     def __post_init__(self) -> None:
-        """Check that the parts fit each other, as they may come from a file.
-
-        Raises
-        ------
-        SettingsError, DataError, ValueError
-            If they do not.
-        """
-        x = np.asarray(self._scaled(np.zeros((1, self.n_features))), np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
-            values = [float(kernel(x, x)[0, 0]) for kernel in self.kernels]
-        if not self.is_regression:
-            self.likelihood.log_density(np.zeros((1, self.n_latent)), np.zeros(1, np.int64))
-        mappings = (self.settings, self.report, *self.history)
-        checks = {
-            "rows": self.rows.shape == self._rows_held.shape[:1] and self.rows.dtype.kind in "iu",
-            "classes": len(set(self.classes.tolist())) == len(self.classes),
-            "names": self.names is None
-            or [type(name) for name in self.names] == [str] * self.n_features,
-            "settings, report or history": all(isinstance(each, Mapping) for each in mappings),
-            "encoding": self.encoding is None or self.encoding.names == self.names,
-            "medians": self.medians is None
-            or (self.medians.shape == (self.n_features,) and np.isfinite(self.medians).all()),
-            "kernels": bool((np.abs(values) <= GREATEST).all()),
-        }
-        wrong = [name for name, holds in checks.items() if not holds]
-        if wrong:
-            raise ValueError(f"not those of a model: {', '.join(wrong)}")
+        """Check that the parts fit each other, as they may come from a file."""
+        require_fitting(self)
 
     def __repr__(self) -> str:
         """Return kind, sizes and the first kernel in a line."""
-        labels, kernels = self._labels_and_kernels()
-        return (
-            f"<{type(self).__name__}: {labels}, {self.n_features} columns, {len(self.rows)} active "
-            f"rows, kernel {kernels}>"
-        )
+        return line(self)
 
     def _repr_html_(self) -> str:
         """Return the same as a table, for notebooks."""
-        labels, kernels = self._labels_and_kernels()
-        named = {
-            type(self).__name__: f"{labels}{_first(self.classes.tolist())}",
-            "columns": f"{len(self.inputs or ()) or self.n_features}{_first(self.inputs or ())}",
-            "active rows": len(self.rows),
-            "kernel": kernels,
-            "scaling": self.scaling.name,
-        }
-        rows = (f"<tr><th>{k}</th><td>{escape(visible(str(v)))}</td>" for k, v in named.items())
-        return f"<table>{'</tr>'.join(rows)}</tr></table>"
-
-    def _labels_and_kernels(self) -> tuple[str, str]:
-        first, *others = (str(kernel) for kernel in self.kernels)
-        more = f" and {len(others)} more" if others else ""
-        labels = "regression" if self.is_regression else f"{len(self.classes)} classes"
-        return labels, f"{brief(first)}{more}"
+        return table(self)
 
     @property
     def n_features(self) -> int:
@@ -387,8 +342,6 @@ class Model(ABC):
             scaled = self.scaling.apply(X)
         return np.asarray(np.clip(scaled, -FAR, FAR, out=scaled))
 
-    # -- one file ----------------------------------------------------------------------------------
-
     def save(self, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> None:
         """Write the model atomically to one file, or to one object of a store.
 
@@ -439,17 +392,8 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Model, Mapping[str, Any] |
             raise StoreError(f"{folder} holds a search for a kernel and no model yet; train there")
     stored = read_file(folder, name, MODEL)
     with restoring(f"{folder}/{name}"):
-        for key, array in stored.arrays.items():
-            limited = array.dtype.kind == "f" and not key.startswith(("scaling.", "medians"))
-            if limited and not float(np.abs(array).max(initial=0.0)) <= GREATEST:
-                raise ValueError(f"{key} holds values that are not finite, or too large")
+        require_numbers(stored.arrays)
         families = {each.family: each for each in Model.__subclasses__()}
         model = from_arrays(families[stored.meta["family"]], stored.arrays)
         extra = stored.meta["extra"]
         return model, None if extra is None else dict(extra)
-
-
-def _first(names: Sequence[Any]) -> str:
-    """Return some of the names, after a colon, for a notebook."""
-    more = ", ..." if len(names) > MOST_NAMED else ""
-    return f": {', '.join(map(str, names[:MOST_NAMED]))}{more}" if len(names) else ""

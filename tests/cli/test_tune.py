@@ -10,7 +10,7 @@ import pytest
 
 import sparsegp
 from sparsegp.cli.tune import SHOWN, trials_table
-from sparsegp.fit.tune import read_records
+from sparsegp.fit.records import read_records
 from sparsegp.kernels import brief
 
 SMALL = ("--max-trials", 8, "--n-active", 40)

@@ -15,8 +15,9 @@ from sparsegp.data import table_from_arrays
 from sparsegp.errors import DataError, Interrupted, SettingsError, StoreError
 from sparsegp.estimator import SparseGPClassifier
 from sparsegp.fit import prepare
+from sparsegp.fit.records import read_records
 from sparsegp.fit.trial import draw_sample, stratified_order
-from sparsegp.fit.tune import Tuned, read_records
+from sparsegp.fit.tune import Tuned
 from sparsegp.runtime import Runtime, open_runtime
 from sparsegp.settings import TrainSettings
 from tests.fit.conftest import Arrays, waves
