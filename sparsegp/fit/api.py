@@ -1,7 +1,6 @@
 """Train a model with one call."""
 
 import os
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -10,35 +9,24 @@ from sparsegp.errors import SettingsError, quoted
 from sparsegp.fields import path_text
 from sparsegp.fit.blocks import require_room
 from sparsegp.fit.dense import DenseRun
+from sparsegp.fit.options import RunOptions
 from sparsegp.fit.prepare import encode_labels, prepare
 from sparsegp.fit.training import Training
 from sparsegp.fit.tune import Tuned, tune
-from sparsegp.interrupt import StopRequest
 from sparsegp.model import Model
-from sparsegp.progress import Progress
-from sparsegp.report import progress_for
-from sparsegp.runtime import Where, open_runtime
 from sparsegp.settings import AUTO, DenseSettings, TrainSettings, settings_given
 from sparsegp.store import RunDirectory
 
 
-def train(  # noqa: PLR0913 - the one place where everything can be said
+def train(
     X: Any,
     y: Any = None,
     *,
     sample_weight: Any = None,
     test: tuple[Any, Any] | Table | None = None,
-    out: str | os.PathLike[str] | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    checkpoint_every: int | None = None,
-    keep_last: int = 2,
     block_rows: int | None = None,
     scratch: str | os.PathLike[str] | None = None,
-    runtime: Where = None,
-    progress: Progress | None = None,
-    verbose: bool = False,
-    **settings: Any,
+    **options: Any,
 ) -> Model:
     """Train a classifier or a regression model.
 
@@ -100,33 +88,20 @@ def train(  # noqa: PLR0913 - the one place where everything can be said
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise SettingsError(f"test must be a pair of inputs and labels, got {quoted(test)}")
         test = table_from_arrays(*test, source="test")
-    chosen, shown = settings_given(**settings), progress_for(progress, verbose)
-    store = None
-    if out is not None:
-        store = RunDirectory(out, keep_last, shown.message, overwrite)
-        store.check_free(resume)
-    elif resume:
-        raise SettingsError("resume needs the directory of the run: give out")
-    with ExitStack() as stack:
-        stack.callback(shown.finish)
-        how: dict[str, Any] = {
-            "stop": stack.enter_context(StopRequest()),
-            "runtime": stack.enter_context(open_runtime(runtime)),
-            "store": store,
-            "resume": resume,
-            "checkpoint_every": checkpoint_every,
-            "progress": shown,
-        }
+    run, named = RunOptions.among(options)
+    chosen, store = settings_given(**named), run.folder()
+    with run.opened() as how:
         table = table.learnt(how["runtime"].scheduler())
         if isinstance(chosen, DenseSettings):
-            return DenseRun(table, chosen, test, **how).fit()
+            return DenseRun(table, chosen, test, store=store, **how).fit()
         if chosen.kernel == AUTO:
-            where: dict[str, Any] = {"out": out, "resume": resume, "max_trials": None}
-            where |= {"runtime": how["runtime"], "progress": shown}
+            where: dict[str, Any] = {"out": run.out, "resume": run.resume, "max_trials": None}
+            where |= {"runtime": how["runtime"], "progress": run.shown}
             room = block_rows, scratch is not None
             chosen = replace(chosen, **search(table, test, chosen, room, store, **where).chosen)
-        how["scratch"] = None if scratch is None else path_text("scratch", scratch)
-        return Training(table, chosen, test, block_rows=block_rows, **how).fit()
+        folder = None if scratch is None else path_text("scratch", scratch)
+        how |= {"store": store, "block_rows": block_rows, "scratch": folder}
+        return Training(table, chosen, test, **how).fit()
 
 
 def search(

@@ -9,10 +9,9 @@ trials that were running and no other.
 import functools
 import hashlib
 import math
-import os
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -22,11 +21,11 @@ from sparsegp import memory
 from sparsegp.data import Summary, Table, as_table
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting
+from sparsegp.fit.options import RunOptions
 from sparsegp.fit.prepare import Prepared, choose_scaling
 from sparsegp.fit.records import in_order, read_records, records_of
 from sparsegp.fit.run import Run
 from sparsegp.fit.trial import draw_sample, run_trial
-from sparsegp.interrupt import StopRequest
 from sparsegp.learning.metric import NONE
 from sparsegp.learning.search import (
     ALL_RUNGS,
@@ -42,10 +41,8 @@ from sparsegp.learning.search import (
     search,
 )
 from sparsegp.learning.space import MOST_COLUMNS, Candidates
-from sparsegp.progress import Progress, require_progress
-from sparsegp.runtime import Where, open_runtime
 from sparsegp.settings import AUTO, SPARSE, TrainSettings
-from sparsegp.store import RUN_FILE, RunDirectory
+from sparsegp.store import RUN_FILE
 
 MAX_TRIALS = 40
 UNSHOWN = {"log_p"}
@@ -79,19 +76,14 @@ class Tuned(Choice):
         return asdict(self)
 
 
-def tune(  # noqa: PLR0913 - as in `train`
+def tune(
     X: Any,
     y: Any = None,
     *,
     sample_weight: Any = None,
-    out: str | os.PathLike[str] | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
     max_trials: int | None = MAX_TRIALS,
     max_seconds: float | None = None,
-    runtime: Where = None,
-    progress: Progress | None = None,
-    **settings: Any,
+    **options: Any,
 ) -> Tuned:
     """Choose kernel, scaling and number of active rows by the predictive probability held out.
 
@@ -103,7 +95,7 @@ def tune(  # noqa: PLR0913 - as in `train`
 
     Parameters
     ----------
-    X, y, sample_weight, runtime, progress
+    X, y, sample_weight, runtime, progress, verbose
         As in `train`.
     out : path or URL, optional
         Directory, or URL, for the records of the trials; `train` can use the same one.
@@ -134,35 +126,23 @@ def tune(  # noqa: PLR0913 - as in `train`
     Interrupted
         On SIGTERM or Ctrl-C; the search can be resumed if it has a directory.
     """
-    chosen, shown = tunable(**settings), require_progress(progress)
-    store, run, has_run = None, None, False
-    if out is not None:
-        store = records_of(out, shown.message)
-        run = RunDirectory(out, 1, shown.message, overwrite)
-        run.check_free(resume)
-        if not overwrite:
+    given, named = RunOptions.among(options)
+    chosen, out, resume = tunable(**named), given.out, given.resume
+    store, run, has_run = None, given.folder(), False
+    if run is not None and out is not None:
+        store = records_of(out, given.shown.message)
+        if not given.overwrite:
             earlier = (read_records(out) or {}).get("chosen") or {}
             resume = resume or run.is_finished() or earlier.get("ended") == ALL_RUNGS
             store.check_free(resume)
             has_run = RUN_FILE in run.folder.sizes()
             if has_run and RUN_FILE not in store.folder.sizes():
                 raise StoreError(f"{out} holds a run that was not tuned; choose another `out`")
-    elif resume:
-        raise SettingsError("resume needs the directory of the tuning: give out")
-    with ExitStack() as stack:
-        tuning = Tuning(
-            as_table(X, y, sample_weight),
-            chosen,
-            stop=stack.enter_context(StopRequest()),
-            runtime=stack.enter_context(open_runtime(runtime)),
-            store=store,
-            resume=resume,
-            progress=shown,
-            max_trials=max_trials,
-            max_seconds=max_seconds,
-            has_run=has_run,
-        )
-        if run is not None and overwrite:  # rows and settings were found to be right
+    limits = {"max_trials": max_trials, "max_seconds": max_seconds, "has_run": has_run}
+    with given.opened() as how:
+        how |= {"store": store, "resume": resume, **limits}
+        tuning = Tuning(as_table(X, y, sample_weight), chosen, **how)
+        if run is not None and given.overwrite:  # rows and settings were found to be right
             run.clear()
         return tuning.fit()
 

@@ -12,8 +12,6 @@ Where the old rows are gone, the former posterior stands for them (`posterior.pa
 """
 
 import math
-import os
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -23,20 +21,15 @@ from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Table, effective_rows, summarise, table_from_arrays
 from sparsegp.data.virtual import same_settings
 from sparsegp.errors import DataError, SettingsError, quoted
+from sparsegp.fit.options import RunOptions
 from sparsegp.fit.prepare import Prepared, count_given, encode_labels, prepare
 from sparsegp.fit.training import MOST_DRAWN, Training
-from sparsegp.interrupt import StopRequest
 from sparsegp.model import Model, SparseModel
 from sparsegp.posterior.past import PastRows, mean_curvature
 from sparsegp.posterior.removal import least_missed
-from sparsegp.progress import Progress, require_progress
-from sparsegp.runtime import Runtime, Where, open_runtime
+from sparsegp.runtime import Runtime
 from sparsegp.settings import TrainSettings
-from sparsegp.store import RunDirectory
 from sparsegp.types import Integers
-
-CHECKPOINTS = 2
-"""That are kept."""
 
 
 def update(
@@ -46,7 +39,7 @@ def update(
     *,
     old: tuple[Any, Any] | Table | None = None,
     n_active: int | None = None,
-    **how: Any,
+    **options: Any,
 ) -> SparseModel:
     """Return a model updated with new rows.
 
@@ -62,8 +55,9 @@ def update(
     n_active : int, optional
         Number of active rows of the new model; unchanged by default. At least the fraction of new
         rows among all rows is newly selected.
-    **how
-        `out`, `resume`, `overwrite`, `runtime` and `progress`, as in `train`.
+    **options
+        `out`, `resume`, `overwrite`, `checkpoint_every`, `keep_last`, `runtime`, `progress` and
+        `verbose`, as in `train`.
 
     Returns
     -------
@@ -84,34 +78,16 @@ def update(
         )
     new = _table(model, "the new rows", X, y)
     before = None if old is None else _table(model, "the old rows", *_pair(old))
-    with ExitStack() as stack:
-        stack.enter_context(single_threaded_blas())  # the same bits on any number of processors
-        where = _where(stack, **how)
+    run, unknown = RunOptions.among(options)
+    if unknown:
+        raise SettingsError(f"update has no arguments {', '.join(unknown)}; leave them out")
+    store = run.folder()
+    # one thread for the same bits on any number of processors
+    with single_threaded_blas(), run.opened() as where:
+        where["store"] = store
         if before is None:
             return _beside_model(model, new, n_active, where).fit()
         return _beside_rows(model, before, new, n_active, where).fit()
-
-
-def _where(
-    stack: ExitStack,
-    out: str | os.PathLike[str] | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    runtime: Where = None,
-    progress: Progress | None = None,
-) -> dict[str, Any]:
-    """Return where a fit is made and kept, as arguments of `Training`."""
-    shown = require_progress(progress)
-    store = None if out is None else RunDirectory(out, CHECKPOINTS, shown.message, overwrite)
-    if store is not None:
-        store.check_free(resume)
-    return {
-        "runtime": stack.enter_context(open_runtime(runtime)),
-        "store": store,
-        "resume": resume,
-        "progress": shown,
-        "stop": stack.enter_context(StopRequest()),
-    }
 
 
 def _beside_rows(

@@ -1,0 +1,78 @@
+"""Where a run lives, and how it is kept and shown: arguments that all calls which fit share."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, fields
+from functools import cached_property
+from typing import Any, Self
+
+from sparsegp.errors import SettingsError
+from sparsegp.interrupt import StopRequest
+from sparsegp.progress import Progress
+from sparsegp.report import progress_for
+from sparsegp.runtime import Where, open_runtime
+from sparsegp.store import RunDirectory
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Arguments of `sparsegp.train`, where they are described."""
+
+    _: KW_ONLY
+    out: str | os.PathLike[str] | None = None
+    resume: bool = False
+    overwrite: bool = False
+    checkpoint_every: int | None = None
+    keep_last: int = 2
+    runtime: Where = None
+    progress: Progress | None = None
+    verbose: bool = False
+
+    @classmethod
+    def among(cls, named: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
+        """Return those of some named arguments, and the others."""
+        own = {each.name for each in fields(cls)} & named.keys()
+        others = {name: value for name, value in named.items() if name not in own}
+        return cls(**{name: named[name] for name in own}), others
+
+    @cached_property
+    def shown(self) -> Progress:
+        """What shows the progress; a `SettingsError` if it is none, or given twice."""
+        return progress_for(self.progress, self.verbose)
+
+    def folder(self) -> RunDirectory | None:
+        """Return the folder of the run, if there is to be one.
+
+        Raises
+        ------
+        SettingsError
+            If options contradict each other.
+        StoreError
+            If it holds an unfinished run that is neither resumed nor overwritten.
+        """
+        if self.out is None:
+            if self.resume:
+                raise SettingsError("resume needs the directory of the run: give out")
+            return None
+        if self.resume and self.overwrite:
+            raise SettingsError("give only one of `resume` and `overwrite`")
+        store = RunDirectory(self.out, self.keep_last, self.shown.message, self.overwrite)
+        store.check_free(self.resume)
+        return store
+
+    @contextmanager
+    def opened(self) -> Iterator[dict[str, Any]]:
+        """Yield the arguments of `fit.run.Run`, without the folder, for as long as it lasts."""
+        shown = self.shown
+        try:
+            with StopRequest() as stop, open_runtime(self.runtime) as runtime:
+                yield {
+                    "stop": stop,
+                    "runtime": runtime,
+                    "resume": self.resume,
+                    "checkpoint_every": self.checkpoint_every,
+                    "progress": shown,
+                }
+        finally:
+            shown.finish()
