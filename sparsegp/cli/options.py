@@ -183,6 +183,9 @@ as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object on the last line."
 )
 
+running = together([resume, overwrite, where, columns, weight_column, quiet, as_json])
+"""Options of all commands that fit."""
+
 
 def given(options: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Return those options that were given."""

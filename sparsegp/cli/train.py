@@ -40,18 +40,12 @@ RUN = ("block_rows", "scratch", "checkpoint_every", "keep_last")
 )
 @shared.number("--checkpoint-every", "Inclusions between two checkpoints.")
 @shared.number("--keep-last", "Number of checkpoints to keep.")
-@shared.resume
-@shared.overwrite
 @click.option(
     "--tune", "tuned", is_flag=True, help="Choose the kernel first, as `sparsegp tune` does."
 )
 @shared.limits
 @virtual.options
-@shared.where
-@shared.columns
-@shared.weight_column
-@shared.quiet
-@shared.as_json
+@shared.running
 def train(
     data: str,
     test: str | None,

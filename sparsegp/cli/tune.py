@@ -23,13 +23,7 @@ CHOICE = ("kernel", "scaling", "metric", "nlpp")
 @shared.limits
 @shared.task
 @shared.settings
-@shared.resume
-@shared.overwrite
-@shared.where
-@shared.columns
-@shared.weight_column
-@shared.quiet
-@shared.as_json
+@shared.running
 def tune(
     data: str,
     out: str | None,

@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 )
 @shared.number("--n-active", "Active rows of the new model.  [as in RUN]")
 @shared.test
-@shared.resume
-@shared.overwrite
-@shared.where
-@shared.columns
-@shared.weight_column
-@shared.quiet
-@shared.as_json
+@shared.running
 def update(run: str, data: str, quiet: bool, as_json: bool, **options: Any) -> None:
     """Update the model in RUN with new rows, DATA.
 

@@ -66,15 +66,8 @@ class DenseRun(Run[DenseModel]):
         evidence = {"log_evidence": found.log_evidence} if has_evidence else {}
         model = DenseModel(
             rows=np.arange(len(self.x)),
-            classes=data.classes,
-            scaling=data.scaling,
             settings=settings.to_json(),
-            numbers=data.numbers,
-            names=data.train.names,
-            encoding=data.train.encoding,
-            medians=data.medians,
-            label=data.train.label,
-            id_column=next(iter(data.train.beside), None),
+            **data.of_model,
             mixture=Mixture(found.components, self.x, settings.averaged),
             notes={**evidence, **found.report, "trace": [dict(step) for step in found.trace]},
         )

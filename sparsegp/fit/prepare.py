@@ -80,6 +80,21 @@ class Prepared:
         """Variances of the scaled input columns, (p,)."""
         return self.scaling.variances(self.summary)
 
+    @property
+    def of_model(self) -> dict[str, Any]:
+        """What a model keeps of the data, by the names of its fields."""
+        train = self.train
+        return {
+            "classes": self.classes,
+            "scaling": self.scaling,
+            "numbers": self.numbers,
+            "names": train.names,
+            "encoding": train.encoding,
+            "medians": self.medians,
+            "label": train.label,
+            "id_column": next(iter(train.beside), None),
+        }
+
     def to_json(self) -> dict[str, Any]:
         """Return what identifies the training data."""
         digest = hashlib.blake2b(self.target.tobytes(), digest_size=16)

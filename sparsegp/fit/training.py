@@ -129,21 +129,13 @@ class Training(SparseRun):
             self.runtime.build(self.block_type, [])
         if self.steps:
             weights = replace(weights, report={**weights.report, "learning": self.steps})
-        data = self.data
         model = SparseModel(
             active=active,
             weights=weights,
             rows=self._row_numbers(),
-            classes=data.classes,
-            scaling=data.scaling,
             settings=self.settings.to_json(),
             history=tuple(self.history),
-            numbers=data.numbers,
-            names=data.train.names,
-            encoding=data.train.encoding,
-            medians=data.medians,
-            label=data.train.label,
-            id_column=next(iter(data.train.beside), None),
+            **self.data.of_model,
         )
         if self.knows_limits:
             model = replace(model, shares=self._shares(model, drawn, x))

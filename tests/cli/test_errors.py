@@ -228,7 +228,7 @@ class TestAltered:
 
 
 @pytest.mark.parametrize(
-    ("data", "n_active", "pattern"),
+    "case",
     [
         ("pair.npz", 41, "--n-active was 40 and is now 41"),
         ("only.npz", 40, r"digest was .*; rows was 300 and is now 100"),
@@ -237,8 +237,9 @@ class TestAltered:
     ],
 )
 @pytest.mark.parametrize("resume", [(), ("--resume",)])
-def test_repeated(data, n_active, pattern, resume, trained, files, invoke, untouched, last_json):
+def test_repeated(case, resume, trained, files, invoke, untouched, last_json):
     """Other settings or data are refused; what is finished stays as it is, and is shown."""
+    data, n_active, pattern = case
     arguments = ("--n-active", n_active, "--out", trained, "--quiet", "--json", *resume)
     with untouched(trained):
         result = invoke("train", files / data, *arguments, code=2 if pattern else 0)

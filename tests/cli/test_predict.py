@@ -37,8 +37,9 @@ def X(files):
 
 @every_format
 @pytest.mark.parametrize("data", ["pair.npz", "unlabelled.npz", "rows.csv"])
-def test_what_is_written(ending, data, trained, files, model, X, invoke, tmp_path, monkeypatch):
+def test_what_is_written(ending, data, trained, files, invoke, tmp_path, monkeypatch):
     """All that can be asked for, in one chunk or in many."""
+    model, X = sparsegp.load(trained), np.load(files / "only.npz")["X"]
     if data == "pair.npz":
         monkeypatch.setattr("sparsegp.data.blocks.BLOCK_VALUES", 4 * 7)
     out = tmp_path / f"p.{ending}"
