@@ -41,11 +41,13 @@ class Absolute(ByColumn):
 
     def _growth(self, ratios: Doubles) -> None:
         """Put |f'(t)| t in the place of t."""
-        ratios *= self._decline(ratios)
+        decline = self._decline(ratios)
+        if isinstance(decline, np.ndarray) or decline != 1.0:
+            ratios *= decline
 
     @abstractmethod
-    def _outer_decline(self, pair: Pair) -> Floats | float:
-        """Return |g'|, (n, m) or one number."""
+    def _outer_decline(self, K: Floats, p: int) -> Floats | float:
+        """Return |g'|, (n, m) or one number, from the matrix, for p columns."""
 
     def _check_columns(self, n_features: int) -> None:
         if self.length_scales is None or len(self.length_scales) > 1:
@@ -71,13 +73,15 @@ class Absolute(ByColumn):
         for x, z, scale in zip(X.T, Z.T, scales, strict=True):
             yield np.subtract.outer(x, z) / scale
 
-    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
-        q = weights * self._outer_decline(Pair(X, Z))
-        by_column = weighted_differences(X / self.scales, Z / self.scales, q, self._growth)
-        return by_column if len(self.scales) > 1 else by_column.sum(keepdims=True)
+    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> tuple[float, Doubles]:
+        K, scales = self._matrix(Pair(X, Z)), self.scales.astype(X.dtype)
+        q = weights * self._outer_decline(K, X.shape[1])
+        by_column = weighted_differences(X / scales, Z / scales, q, self._growth)
+        slopes = by_column if len(scales) > 1 else by_column.sum(keepdims=True)
+        return float(np.vdot(weights, K)), slopes
 
     def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
-        q, columns = factors * self._outer_decline(Pair(X, Z)), []
+        q, columns = factors * self._outer_decline(self._matrix(Pair(X, Z)), X.shape[1]), []
         for t in self._ratios(X, Z):
             steep = np.sign(t)
             steep *= self._decline(np.abs(t, out=t))
@@ -104,8 +108,8 @@ class Exponential(Absolute):
         np.negative(K, out=K)
         return np.exp(K, out=K)
 
-    def _outer_decline(self, pair: Pair) -> Floats:
-        return self._matrix(pair)
+    def _outer_decline(self, K: Floats, p: int) -> Floats:
+        return K
 
 
 @dataclass(frozen=True)
@@ -199,5 +203,5 @@ class Additive(Absolute, name="additive"):
     def _decline(self, ratios: Doubles) -> Doubles:
         return np.exp(-ratios)
 
-    def _outer_decline(self, pair: Pair) -> float:
-        return 1.0 / float(pair.X.shape[-1])
+    def _outer_decline(self, K: Floats, p: int) -> float:
+        return 1.0 / p

@@ -37,8 +37,9 @@ class Constant(Kernel, name="constant"):
     def _diag(self, X: Floats) -> Floats:
         return np.full(X.shape[:-1], within(self.value, X.dtype, self), X.dtype)
 
-    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
-        return np.array([self.value * weights.sum()])
+    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> tuple[float, Doubles]:
+        total = self.value * float(weights.sum())
+        return total, np.array([total])
 
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
         return np.array([self.value * weights.sum()])
@@ -133,10 +134,6 @@ class Joint(Kernel):
             self._join(total, within(number, total.dtype, self), out=total)
         return total
 
-    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
-        pairs = zip(self.parts, self._weights(weights, lambda part: part(X, Z)), strict=True)
-        return np.concatenate([part.pull_back(X, Z, own) for part, own in pairs])
-
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
         pairs = zip(self.parts, self._weights(weights, lambda part: part.diag(X)), strict=True)
         return np.concatenate([part.pull_back_diag(X, own) for part, own in pairs])
@@ -161,6 +158,10 @@ class Sum(Joint):
         variances, slopes = zip(*(k.slope_variances(deviations) for k in self.parts), strict=True)
         return sum(variances), np.sum(slopes, axis=0)
 
+    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> tuple[float, Doubles]:
+        found = [part._pull_back(X, Z, weights) for part in self.parts]
+        return sum(total for total, _ in found), np.concatenate([slopes for _, slopes in found])
+
     def __str__(self) -> str:
         return " + ".join(map(str, self.parts))
 
@@ -179,12 +180,26 @@ class Product(Joint):
             variance, slopes = variance * own, slopes * own + variance * own_slopes
         return variance, slopes
 
+    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> tuple[float, Doubles]:
+        # the total is that of any part times the rest: constants need no matrices of the others
+        wanted = [i for i, part in enumerate(self.parts) if not isinstance(part, Constant)] or [0]
+        found = {}
+        for i in wanted:
+            own = self._times_rest(i, weights, lambda part: part(X, Z))
+            total, found[i] = self.parts[i]._pull_back(X, Z, own)
+        slopes = [found.get(i, np.array([total])) for i in range(len(self.parts))]
+        return total, np.concatenate(slopes)
+
     def _weights(self, weights: Doubles, evaluate: Callable[[Kernel], Floats]) -> Iterator[Doubles]:
         for i in range(len(self.parts)):
-            own = weights
-            for other in self.parts[:i] + self.parts[i + 1 :]:
-                own = own * evaluate(other)
-            yield own
+            yield self._times_rest(i, weights, evaluate)
+
+    def _times_rest(
+        self, i: int, weights: Doubles, evaluate: Callable[[Kernel], Floats]
+    ) -> Doubles:
+        for other in self.parts[:i] + self.parts[i + 1 :]:
+            weights = weights * (other.value if isinstance(other, Constant) else evaluate(other))
+        return weights
 
     def __str__(self) -> str:
         return "*".join(f"({part})" if isinstance(part, Sum) else str(part) for part in self.parts)

@@ -52,8 +52,11 @@ class Kernel(ABC):
         """Return k(x_i, x_i), (..., n), in an array that the caller may overwrite."""
 
     @abstractmethod
-    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
-        """Return what `pull_back` does; the arrays may not be overwritten."""
+    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> tuple[float, Doubles]:
+        """Return sum_ij w_ij k(x_i, z_j), and what `pull_back` does.
+
+        The arrays may not be overwritten.
+        """
 
     @abstractmethod
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
@@ -127,9 +130,10 @@ class Kernel(ABC):
         return self._diag(X)
 
     def pull_back(self, X: Floats, Z: Floats, weights: Doubles) -> Doubles:
-        """Return sum_ij w_ij dk(x_i, z_j) / dt for every log parameter t, (q,), in float64.
+        """Return sum_ij w_ij dk(x_i, z_j) / dt for every log parameter t, (q,).
 
-        That is the gradient of a function whose gradient in the covariance matrix is w.
+        That is the gradient of a function whose gradient in the covariance matrix is w. It is in
+        the precision of the weights.
 
         Parameters
         ----------
@@ -143,7 +147,7 @@ class Kernel(ABC):
             As for the covariance matrix, and if the shapes do not match.
         """
         self._check_shapes(X, Z, weights, "(n, m)", (len(X), len(Z)))
-        return self._pull_back(*(np.asarray(array, np.float64) for array in (X, Z, weights)))
+        return self._pull_back(*(np.asarray(array, weights.dtype) for array in (X, Z, weights)))[1]
 
     def slopes(self, X: Floats, Z: Floats, weights: Doubles) -> Doubles:
         """Return sum_j w_jr dk(x_i, z_j) / dx_i, (R, n, p), in float64.

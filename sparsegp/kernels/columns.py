@@ -96,12 +96,12 @@ class ARD(ByColumn, name="ard"):
         G = half_squared_distance(X, Z, np.array(weights, X.dtype))
         return np.exp(G, out=G)
 
-    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> Doubles:
+    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> tuple[float, Doubles]:
         # d/d log l_j = sum_ik q_ik (x_ij - z_kj)^2 / l_j^2, q = w k: three sums by products
         q = weights * self._matrix(Pair(X, Z))
         squares = q.sum(axis=1) @ X**2 + q.sum(axis=0) @ Z**2
         crossed = np.einsum("kj,kj->j", q.T @ X, Z)
-        return np.asarray((squares - 2 * crossed) / self.scales**2)
+        return float(q.sum()), (squares - 2 * crossed) / self.scales**2
 
     def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
         return towards(X, Z, factors * self._matrix(Pair(X, Z)), weights) / self.scales**2

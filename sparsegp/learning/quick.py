@@ -2,8 +2,7 @@
 
 As in the all-data posterior (posterior/all_data.py) all rows shape the latent means in the span of
 some active rows; what is left out is what makes no difference between kernels. The active rows are
-the first, which need no selection. The likelihood is the softmax, which needs no quadrature and
-whose curvature is at most (I - 1 1^T / K) / 2 (Böhning 1992, Ann. Inst. Statist. Math. 44).
+the first, which need no selection. The likelihood is the softmax (learning/softmax.py).
 Probabilities are those of the latent means. The scale of the prior variance is the one at which
 the held-out rows are predicted best; all kernels have that choice, so no other rows are kept for
 it.
@@ -17,11 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_solve
 from scipy.special import logsumexp
 
 from sparsegp.kernels import Kernel
 from sparsegp.learning.metric import Part
+from sparsegp.learning.softmax import Softmax
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.linalg import jittered_cholesky, lower_cholesky, solve_lower
 from sparsegp.types import Doubles, Floats, Integers
@@ -31,8 +30,8 @@ STEP, FIRST, FARTHEST = np.sqrt(10.0), -1, 6
 last on either side."""
 ROWS = 2048
 """Whose features are worked out at a time."""
-MAX_ROUNDS, TOLERANCE = 30, 1e-4
-"""Of one ascent: rounds at most, and the gain in nats a row at which it ends."""
+TOLERANCE = 1e-4
+"""Gain of a round, in nats a row, at which an ascent ends."""
 
 
 @dataclass(eq=False)
@@ -76,6 +75,7 @@ class QuickFit:
         self.features, self.held_features = map(self._features, (self.X, self.X_held))
         inverse = solve_lower(self.factor, np.eye(d))
         self.penalty = np.eye(d) - inverse @ inverse.T
+        self.rows = Softmax(self.features, self.target, self.n_classes, self.weights)
         weighted = self.features if self.weights is None else self.features * self.weights
         self.bound = 0.5 * (weighted @ self.features.T).astype(np.float64)
         self.ascent: Ascent | None = None
@@ -97,19 +97,12 @@ class QuickFit:
         metric, _ = jittered_cholesky(self.penalty / scale + self.bound, "the metric", least)
         if self.ascent is None:
             start = np.zeros((len(self.penalty), self.n_classes))
-            ascent = Ascent.at(start, self._value_and_gradient)
+            self.ascent = Ascent.at(start, self._value_and_gradient)
         else:
             weight = 1.0 / scale - 1.0 / former
-            ascent = self.ascent.less_quadratic(lambda c: weight * (self.penalty @ c))
-        total = float(len(self.X) if self.weights is None else self.weights.sum())
-        for _ in range(MAX_ROUNDS):
-            gain = ascent.step(
-                self._value_and_gradient, lambda c: cho_solve((metric, True), c), 1e-6 * total
-            )
-            if gain <= TOLERANCE * total:
-                break
-        self.ascent = ascent
-        mean = self.held_features.T @ ascent.point.astype(self.features.dtype)
+            self.ascent = self.ascent.less_quadratic(lambda c: weight * (self.penalty @ c))
+        self.rows.climb(self.ascent, self._value_and_gradient, metric, TOLERANCE)
+        mean = self.held_features.T @ self.ascent.point.astype(self.features.dtype)
         return np.asarray(mean, dtype=np.float64)
 
     def part(self) -> Part:
@@ -119,19 +112,7 @@ class QuickFit:
         return self.kernel, self.active, weights
 
     def _value_and_gradient(self, c: Doubles) -> tuple[float, Doubles]:
-        """Return the objective and its gradient at coefficients (d, K)."""
-        mean = self.features.T @ c.astype(self.features.dtype)
-        mean -= mean.max(axis=1, keepdims=True)
-        p = np.exp(mean)
-        total, number = p.sum(axis=1, keepdims=True), np.arange(len(mean))
-        log_p = mean[number, self.target] - np.log(total[:, 0])
-        p /= -total
-        p[number, self.target] += 1.0
-        if self.weights is not None:
-            log_p, p = log_p * self.weights, p * self.weights[:, np.newaxis]
-        pull = self.penalty @ c / self.scale
-        value = float(log_p.sum(dtype=np.float64)) - 0.5 * float(np.vdot(c, pull))
-        return value, (self.features @ p.astype(self.features.dtype)).astype(np.float64) - pull
+        return self.rows.value_and_gradient(c, self.penalty @ c / self.scale)
 
 
 @dataclass(frozen=True, eq=False)

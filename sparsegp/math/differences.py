@@ -59,7 +59,7 @@ def weighted_differences(
     total, height = np.zeros(X.shape[1]), max(1, ENTRIES // 2 // max(1, len(Z)))
     for start in range(0, len(X), height):
         tile = np.ascontiguousarray(weights[start : start + height])
-        differences = np.empty(tile.shape)
+        differences = np.empty_like(tile)
         for j, (x, z) in enumerate(zip(columns[:, start : start + height], others, strict=True)):
             np.subtract(x[:, np.newaxis], z, out=differences)
             np.abs(differences, out=differences)

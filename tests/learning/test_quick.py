@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from sparsegp.kernels import parse
-from sparsegp.learning import quick
+from sparsegp.learning import quick, softmax
 from sparsegp.learning.quick import QuickFit, fitted
 from sparsegp.types import Doubles
 
@@ -42,7 +42,7 @@ def direct(X: Doubles, y: np.ndarray, X_new: Doubles, scale: float) -> Doubles:
 
 @pytest.fixture
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quick, "MAX_ROUNDS", 300)
+    monkeypatch.setattr(softmax, "MAX_ROUNDS", 300)
     monkeypatch.setattr(quick, "TOLERANCE", 1e-12)
 
 

@@ -1,0 +1,105 @@
+"""The softmax of latent values that are linear in some coefficients, and its maximum.
+
+The log likelihood of rows with latent values f = F^T c, less a quadratic penalty, is concave in c
+and needs no quadrature. With p the probabilities of a row, its curvature in the latent values is
+diag(p) - p p^T, at most (I - 1 1^T / K) / 2 (Böhning 1992, Ann. Inst. Statist. Math. 44).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import cho_solve
+
+from sparsegp.math.lbfgs import Ascent, Function
+from sparsegp.types import Doubles, Floats, Integers
+
+MAX_ROUNDS = 30
+"""Of one ascent."""
+RESOLUTION = 1e-6
+"""Difference of log likelihoods, in nats a row, that means nothing in single precision."""
+
+
+@dataclass(frozen=True, eq=False)
+class Softmax:
+    """Rows, and the features of which their latent values are made.
+
+    Attributes
+    ----------
+    features : Floats (d, n)
+        All large products have their precision.
+    target : Integers (n,)
+        Class codes.
+    n_classes : int
+    weights : Floats (n,), optional
+        By which the log likelihoods of the rows are multiplied.
+    """
+
+    features: Floats
+    target: Integers
+    n_classes: int
+    weights: Floats | None = None
+
+    @cached_property
+    def total(self) -> float:
+        """Sum of the weights."""
+        return float(len(self.target) if self.weights is None else self.weights.sum())
+
+    def latent(self, c: Doubles) -> Floats:
+        """Return the latent values (n, K) of coefficients (d, K)."""
+        mean: Floats = self.features.T @ c.astype(self.features.dtype)
+        return mean
+
+    def log_p_and_rest(self, latent: Floats) -> tuple[Floats, Floats]:
+        """Return log p of the class of each row (n,), and by how much all p miss 0 or 1, (n, K).
+
+        That rest is the slope of log p in the latent values (n, K).
+        """
+        mean = latent - latent.max(axis=1, keepdims=True)
+        p = np.exp(mean)
+        total, number = p.sum(axis=1, keepdims=True), np.arange(len(mean))
+        log_p = mean[number, self.target] - np.log(total[:, 0])
+        p /= -total
+        p[number, self.target] += 1.0
+        return log_p, p
+
+    def probability(self, rest: Floats) -> Floats:
+        """Return the probabilities (n, K) that miss 0 or 1 by so much."""
+        p = -rest
+        p[np.arange(len(p)), self.target] += 1.0
+        return p
+
+    def weighted(self, of_rows: Floats) -> Floats:
+        """Return what belongs to rows, (n, ...), times their weights."""
+        if self.weights is None:
+            return of_rows
+        weights = self.weights.astype(of_rows.dtype)
+        return np.asarray((of_rows.T * weights).T)
+
+    def value_and_gradient(self, c: Doubles, pull: Doubles) -> tuple[float, Doubles]:
+        """Return the log likelihood less c . pull / 2, and its gradient, (d, K), for pull = P c."""
+        log_p, rest = self.log_p_and_rest(self.latent(c))
+        value = float(self.weighted(log_p).sum(dtype=np.float64)) - 0.5 * float(np.vdot(c, pull))
+        return value, (self.features @ self.weighted(rest)).astype(np.float64) - pull
+
+    def climb(self, ascent: Ascent, function: Function, metric: Doubles, small: float) -> None:
+        """Go to the maximum of a function, until a round gains little.
+
+        Parameters
+        ----------
+        ascent : Ascent
+            Where to start; the end is left there.
+        function : callable
+        metric : Doubles (d, d)
+            Triangular factor of that of the ascent.
+        small : float
+            Nats a row.
+        """
+        for _ in range(MAX_ROUNDS):
+            gain = ascent.step(
+                function,
+                lambda c: cho_solve((metric, True), c, check_finite=False),
+                RESOLUTION * self.total,
+            )
+            if gain <= small * self.total:
+                break
