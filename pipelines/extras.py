@@ -3,7 +3,7 @@
 Its arguments are the model, the data, the metrics so far, the seed, and `options` of the method.
 """
 
-import time
+import timeit
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -59,15 +59,12 @@ def products(model: Any, data: Data, figures: Figures, seed: int, threads: int) 
         for k in [size for start in range(0, d, WIDTH) for size in (p, start + WIDTH // 2)]:
             np.matmul(left[:, :k], right[:k], out=product)
 
-    cuts, times = np.linspace(0, n, threads * -(-n // (threads * ROWS)) + 1).astype(int), []
+    cuts = np.linspace(0, n, threads * -(-n // (threads * ROWS)) + 1).astype(int)
     with threadpool_limits(1), ThreadPoolExecutor(threads) as executor:
-        for _ in range(3):
-            began = time.perf_counter()
-            list(executor.map(multiply, np.diff(cuts).tolist()))
-            times.append(time.perf_counter() - began)
+        seconds = _quickest(lambda: list(executor.map(multiply, np.diff(cuts).tolist())))
     return {
-        "seconds of products": min(times),
-        "rounds / products": figures["selection, seconds"] / min(times),
+        "seconds of products": seconds,
+        "rounds / products": figures["selection, seconds"] / seconds,
         "peak memory / (X + stub)": figures["peak memory, MiB"] * 2**20 / (4 * n * (p + d)),
     }
 
@@ -131,9 +128,4 @@ def label_sets(
 
 def _quickest(work: Callable[[], object]) -> float:
     """Return the least seconds of several calls."""
-    times = []
-    for _ in range(3):
-        began = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - began)
-    return min(times)
+    return min(timeit.repeat(work, number=1, repeat=3))

@@ -58,17 +58,14 @@ def origin(experiment: Experiment, results: ranks.Results, table: pd.DataFrame) 
         left = f"; {met.isna().sum()} not known yet" if met.isna().any() else ""
         known["goals"] = f"{(met == True).sum()} of {len(met)} met{left}"  # noqa: E712 - or None
     known["cells"] = f"{len(results)} of {len(experiment.cells)} cells finished"
-    missing = dict[str, list[str]]()  # methods of each data set
-    for cell in experiment.cells:
-        methods = missing.setdefault(cell.data, [])
-        if cell.key not in results and cell.method not in methods:
-            methods.append(cell.method)
-    alike = dict[str, list[str]]()  # data sets that lack the same methods
-    for data, methods in missing.items():
-        alike.setdefault(", ".join(methods), []).append(data)
-    alike.pop("", None)
-    if alike:
-        parts = (f"{methods} ({', '.join(data)})" for methods, data in alike.items())
+    rest = [(cell.data, cell.method) for cell in experiment.cells if cell.key not in results]
+    if rest:
+        names = pd.DataFrame(rest, columns=["data", "method"]).drop_duplicates()
+        lacking = names.groupby("data", sort=False)["method"].agg(", ".join)
+        parts = (
+            f"{methods} ({', '.join(data)})"  # data sets that lack the same methods
+            for methods, data in lacking.groupby(lacking, sort=False).groups.items()
+        )
         known["not finished"] = "; ".join(parts)
     return known
 
