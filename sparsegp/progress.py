@@ -30,8 +30,11 @@ class Progress:
         """
         logger.info("%s: %d %s", description, total, unit)
 
-    def update(self, done: int, **figures: float) -> None:
-        """Report the number of units done and the latest figures (``heldout_error=0.05``)."""
+    def update(self, done: int, **figures: float | str) -> None:
+        """Report the number of units done and the latest figures (``heldout_error=0.05``).
+
+        A search gives the text of the `kernel` that leads beside its `heldout_nlpp`.
+        """
 
     def message(self, text: str) -> None:
         """Report a one-line message that remains visible."""
@@ -86,7 +89,7 @@ class Recorded(Progress):
         self.known = {"stage": description, "total": total, "unit": unit, "done": 0, "figures": {}}
         self._progress.start(total, unit, description)
 
-    def update(self, done: int, **figures: float) -> None:
+    def update(self, done: int, **figures: float | str) -> None:
         """Report the units done, and the latest figures."""
         latest = {**self.known.get("figures", {}), **figures}
         self.known = {**self.known, "done": done, "figures": latest, "time": time.time()}

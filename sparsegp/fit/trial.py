@@ -16,9 +16,10 @@ from sparsegp.data import Scaling
 from sparsegp.errors import DataError, NumericalError, SettingsError
 from sparsegp.fit.metric import ACTIVE, ROWS, unscaled
 from sparsegp.fit.prepare import Prepared
+from sparsegp.fit.training import fit_rows
 from sparsegp.kernels import Kernel, parse, six_digits
 from sparsegp.learning.by_column import learn_by_column
-from sparsegp.learning.metric import Metric, Part, learn_mixing
+from sparsegp.learning.metric import NONE, Metric, Part, learn_mixing
 from sparsegp.learning.quick import Fitted, QuickFit, fitted
 from sparsegp.learning.search import MOST_HELD_OUT, Outcome, Trial
 from sparsegp.report.metrics import calibration_error
@@ -179,7 +180,7 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
             fits = PartialFits.of(sample, settings, trial)
             if trial.by_column:
                 kernels = fits.learnt_by_column(kernels[0])
-            found = fits.fitted(kernels)
+            found = fits.in_full(settings, kernels[0]) if trial.full else fits.fitted(kernels)
     except (NumericalError, SettingsError) as failure:
         seconds = time.thread_time() - began
         return Outcome(trial.kernel, None, None, None, seconds, str(failure))
@@ -256,6 +257,19 @@ class PartialFits:
         held = self._held
         weights = None if sample.weights is None else sample.weights[held]
         return fitted(fits, sample.target[held], weights)
+
+    def in_full(self, settings: TrainSettings, kernel: Kernel) -> Fitted:
+        """Return fits like that of the run."""
+        sample, held, each = self.sample, self._held, []
+        settings = replace(settings, kernel=str(kernel), n_active=self.n_active, metric=NONE)
+        for X, (rows, others) in zip(self.inputs, self.splits, strict=True):
+            weights = None if sample.weights is None else sample.weights[rows]
+            of_rows = X[rows], sample.target[rows], settings, np.arange(sample.n_classes)
+            each.append(fit_rows(*of_rows, weights=weights).predict_log_proba(X[others]))
+        log_p, weights = np.concatenate(each), sample.weights
+        of_target = log_p[np.arange(len(held)), sample.target[held]]
+        weights = None if weights is None else weights[held]
+        return Fitted(1.0, -float(np.average(of_target, weights=weights)), log_p, ())
 
     @property
     def _held(self) -> Integers:

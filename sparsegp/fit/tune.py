@@ -26,6 +26,7 @@ from sparsegp.fit.prepare import Prepared, choose_scaling
 from sparsegp.fit.records import in_order, read_records, records_of
 from sparsegp.fit.run import Run
 from sparsegp.fit.trial import draw_sample, run_trial
+from sparsegp.kernels import brief
 from sparsegp.learning.metric import NONE
 from sparsegp.learning.search import (
     ALL_RUNGS,
@@ -59,7 +60,7 @@ class Tuned(Choice):
         See `Choice`.
     trials : tuple of dict
         Record of each trial, in order: number, kernel, scaling, rung, rows, n_active, by_column,
-        metric, nlpp, error, ece, seconds (of processor time) and failure.
+        metric, full, nlpp, error, ece, seconds (of processor time) and failure.
     """
 
     trials: tuple[dict[str, Any], ...]
@@ -104,16 +105,18 @@ def tune(
     overwrite : bool
         Delete the search in `out`, if any, with the run that it was for, and start again.
     max_trials : int, optional
-        Maximum number of trials, not counting those of larger active sets. None means the brief
-        search made before training: half a dozen candidates on few rows, and length scales for the
-        best. It is skipped for very few rows, many columns, and pixels or spectra.
+        Maximum number of trials, not counting those of larger active sets, nor the last two on
+        few rows. None means the brief search made before training: half a dozen candidates on few
+        rows, and length scales for the best. It is skipped for very few rows, many columns, and
+        pixels or spectra.
     max_seconds : float, optional
         Time after which this call starts no further trial; the best of the last completed rung
         is then chosen.
     **settings
         Fields of `TrainSettings` for the run that will use the kernel. The kernel given there is
-        tried on every subsample, and kept unless another is better by a standard error on held-out
-        rows. Settings that trials cannot respect are rejected; see `tunable`.
+        tried on every subsample, and kept unless another is better by two standard errors on
+        held-out rows (with fewer than 2000 to fit, in fits like that of the run too), or by one if
+        `max_trials` is None. Settings that trials cannot respect are rejected; see `tunable`.
 
     Returns
     -------
@@ -335,8 +338,12 @@ class Tuning(Run[Tuned]):
         return None
 
     def _show(self, outcomes: Mapping[int, Outcome]) -> None:
-        found = [each.nlpp for each in outcomes.values() if each.nlpp is not None]
-        self.progress.update(len(outcomes), **({"heldout_nlpp": min(found)} if found else {}))
+        found = [(each.nlpp, each.kernel) for each in outcomes.values() if each.nlpp is not None]
+        if not found:
+            self.progress.update(len(outcomes))
+            return
+        nlpp, kernel = min(found)
+        self.progress.update(len(outcomes), heldout_nlpp=nlpp, kernel=brief(kernel))
 
 
 def tunable(**named: Any) -> TrainSettings:

@@ -6,8 +6,9 @@
 2. The best that allow it get a length scale for every column (learning/by_column.py), also the
    sum of a rough kernel, which learns corners, and a smooth one, which learns trends; and the
    best that sees distances alone, a metric (learning/metric.py).
-3. What is best now has to lead the kernel of the settings by more than a standard error; and a
-   sum or one with a metric, whose fits take longer, all others.
+3. What is best now has to lead the kernel of the settings by more than a standard error, by two
+   in a tuning; and a sum or one with a metric, whose fits take longer, all others. A tuning on few
+   rows then compares the two by fits like that of the run.
 4. Where the number of active rows is open, it is doubled as long as that promises enough.
 
 All are judged by the same held-out rows, which no fit has seen. Decisions are taken at the end of a
@@ -17,7 +18,7 @@ how many trials run side by side, nor on kills and resumes.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
@@ -53,6 +54,11 @@ LEAST_FOR_SUM = 2000
 FEW_ROWS = 250
 """With fewer, whose fits to several parts take long beside that of the run, a brief search ends
 early."""
+SURE = 2.0
+"""Standard errors by which the best of a tuning has to lead: the best of so many is often best by
+chance."""
+FEW_TO_TUNE = 2000
+"""With fewer rows a draw of active rows favours kernels by more than held-out rows tell."""
 REFINED, FINALISTS = 4, 2
 """How many candidates are given a length scale for every column, or a metric; and how many take
 part in the first size of more active rows."""
@@ -87,6 +93,8 @@ class Trial:
         Whether a length scale for every column is learnt first, from that kernel.
     metric : str
         That is learnt by the fit.
+    full : bool
+        Whether the fit is one like that of the run, and no quick one.
     """
 
     number: int
@@ -97,6 +105,7 @@ class Trial:
     n_active: int
     by_column: bool = False
     metric: str = NONE
+    full: bool = False
 
     @classmethod
     def of(
@@ -191,6 +200,10 @@ class Plan:
         Numbers of active rows that may be chosen, rising; none if theirs was given.
     ends_early : bool
         Whether nothing more is tried where no candidate leads the kernel of the settings at once.
+    errors : float
+        Standard errors by which the best has to lead the kernel of the settings.
+    in_full : bool
+        Whether it has to do so in fits like that of the run, too.
     """
 
     rungs: Sequence[Rung]
@@ -198,6 +211,8 @@ class Plan:
     grown: Sequence[Rung] = ()
     sizes: Sequence[int] = ()
     ends_early: bool = False
+    errors: float = 1.0
+    in_full: bool = False
 
     @classmethod
     def of(
@@ -248,7 +263,9 @@ class Plan:
         sizes = list(dict.fromkeys(min(d, most) for d in sizes))
         tried = [sizes[0] // 2, *(d for d in sizes if d <= MOST_ACTIVE)] if sizes[1:] else []
         grown = [Rung(last, d, None) for d in tried]
-        return cls(rungs, by_column, grown, sizes, max_trials is None and n < FEW_ROWS)
+        if max_trials is None:
+            return cls(rungs, by_column, grown, sizes, ends_early=n < FEW_ROWS)
+        return cls(rungs, by_column, grown, sizes, errors=SURE, in_full=n < FEW_TO_TUNE)
 
 
 def counts(max_trials: int) -> list[int]:
@@ -302,8 +319,7 @@ def search(candidates: Candidates, plan: Plan, try_out: TryOut) -> Choice:
     """
     under_way = Search(candidates, plan, try_out)
     complete = under_way.halve() and under_way.refine()
-    under_way.decide()
-    complete = complete and under_way.grow()
+    complete = under_way.decide() and complete and under_way.grow()
     return under_way.choice(ALL_RUNGS if complete else OUT_OF_TIME)
 
 
@@ -384,19 +400,27 @@ class Search:
             Trial.of(len(known) + i, each, size, each.metric == NONE)
             for i, each in enumerate(starts)
         ]
-        found = self.try_out(trials, "searches for a length scale for every column, or a metric")
+        found = self.try_out(trials, "trials of learnt scales")
         known.extend(starts)
         self.outcomes.update(found)
         return len(found) == len(trials)
 
-    def decide(self) -> None:
+    def decide(self) -> bool:
         """Take the best, or the kernel of the settings where it leads that by chance only."""
         self.winner = self._best() if self._leads() else 0
+        if not (self.plan.in_full and self.winner):
+            return True
+        pair, rung = (0, self.winner), self.plan.rungs[-1]
+        trials = [replace(self._again(number, 1, rung), full=True) for number in pair]
+        found = self.try_out(trials, "fits like that of the run")
+        if len(found) == len(pair) and not found[self.winner].leads(found[0], self.plan.errors):
+            self.winner = 0
+        return len(found) == len(pair)
 
     def _leads(self) -> bool:
-        """Whether the best leads the kernel of the settings by more than a standard error."""
+        """Whether the best leads the kernel of the settings by more than chance."""
         given = self.outcomes.get(0)
-        return given is None or self.outcomes[self._best()].leads(given)
+        return given is None or self.outcomes[self._best()].leads(given, self.plan.errors)
 
     def grow(self) -> bool:
         """Double the number of active rows as long as that promises enough.
@@ -411,7 +435,7 @@ class Search:
             if DECLINE * gain < PRICE:
                 return True
             numbers = self._finalists() if place < 2 else [self.winner]
-            trials = [self._grown(n, place, rung) for n in numbers]
+            trials = [self._again(n, 2 + place, rung) for n in numbers]
             found = self.try_out(trials, f"{rung.n_active} active rows")
             if len(found) < len(trials):
                 return False
@@ -433,10 +457,10 @@ class Search:
         others.pop((best.kernel, *known[self.winner][1:]), None)
         return [self.winner, *sorted(others.values(), key=near.index)][:FINALISTS]
 
-    def _grown(self, number: int, place: int, rung: Rung) -> Trial:
-        """Return the trial of a candidate with more active rows."""
+    def _again(self, number: int, later: int, rung: Rung) -> Trial:
+        """Return the trial of a candidate as it was learnt, so many stages after learning."""
         candidate = self.candidates.known[number]._replace(kernel=self.outcomes[number].kernel)
-        size = (len(self.plan.rungs) + 1 + place, rung.rows, rung.n_active)
+        size = (len(self.plan.rungs) + later, rung.rows, rung.n_active)
         return Trial.of(number, candidate, size)
 
     def choice(self, ended: str) -> Choice:

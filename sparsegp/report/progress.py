@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as RichProgress
 
-LEAST_BESIDE = 78
+LEAST_BESIDE = 86
 """Letters of a line that are kept for texts and figures beside the bar."""
 LEAST_SECONDS = 0.1
 """Between two updates of a bar in a notebook."""
@@ -77,7 +77,7 @@ class TerminalProgress(Progress):
         """Start a stage of `total` units, 0 if unknown; see `sparsegp.progress`."""
         self.begin(description)
         self._total, self._unit, self._done = total, unit, 0
-        self._figures: dict[str, float] = {}
+        self._figures: dict[str, float | str] = {}
         if self.quiet:
             return
         console = _console(self._out)
@@ -88,7 +88,7 @@ class TerminalProgress(Progress):
         else:
             self._display = _Lines(self._out, lambda: self._line("so far,"))
 
-    def update(self, done: int, **figures: float) -> None:
+    def update(self, done: int, **figures: float | str) -> None:
         """Show the units done, and the latest figures (``heldout_error=0.05``)."""
         if self._display is not None:
             self._done, self._figures = done, {**self._figures, **figures}
@@ -239,10 +239,12 @@ def _console(stream: TextIO) -> "Console | None":
 
 def _bar(console: "Console", has_end: bool) -> "RichProgress":
     from rich import progress as rich
+    from rich.table import Column
 
     bar = rich.BarColumn(min(40, max(console.width - LEAST_BESIDE, 5)))
     count = rich.TextColumn("{task.completed:.0f}", markup=False)
     left = (rich.TimeRemainingColumn(), rich.TextColumn("left"))
+    rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
     return rich.Progress(
         rich.TextColumn("{task.description}", markup=False),
         rich.SpinnerColumn(),
@@ -250,8 +252,9 @@ def _bar(console: "Console", has_end: bool) -> "RichProgress":
         rich.TextColumn("{task.fields[unit]}", markup=False),
         rich.TimeElapsedColumn(),
         *(left if has_end else ()),
-        rich.TextColumn("{task.fields[figures]}", markup=False),
+        rich.TextColumn("{task.fields[figures]}", markup=False, table_column=rest),
         console=console,
+        expand=True,
         transient=True,
         speed_estimate_period=SPEED_SECONDS,
         redirect_stdout=sys.stdout.isatty(),
@@ -259,7 +262,7 @@ def _bar(console: "Console", has_end: bool) -> "RichProgress":
     )
 
 
-def in_words(figures: Mapping[str, float]) -> str:
-    """Return named numbers in words."""
-    texts = {k: v if isinstance(v, int) else f"{v:.5g}" for k, v in figures.items()}
+def in_words(figures: Mapping[str, float | str]) -> str:
+    """Return named numbers, and what has a name itself, in words."""
+    texts = {k: f"{v:.5g}" if isinstance(v, float) else v for k, v in figures.items()}
     return ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in texts.items())

@@ -54,8 +54,10 @@ def test_same_choice_on_any_runtime(
     data: Arrays, brief: list[Any], expected: list[Any], workers: Runtime, tmp_path: Path
 ) -> None:
     trials = expected[-1]
-    learnt = [(trial["by_column"], trial["metric"]) for trial in trials]
-    assert learnt == [*[(False, "none")] * 8, *[(True, "none")] * 3, (False, "full")]
+    learnt = [(trial["by_column"], trial["metric"], trial["full"]) for trial in trials]
+    quick, each = [(False, "none", False)] * 8, [(True, "none", False)] * 3
+    in_full = [(False, metric, True) for metric in ("none", trials[-1]["metric"])]
+    assert learnt == [*quick, *each, (False, "full", False), *in_full]
     assert all(word in str(trials[8:11]) for word in ("ard(", "laplace("))
     assert of(small(*data, runtime="threads=2")) == brief
     assert of(searching(*data, runtime=workers, out=tmp_path / "run")) == expected

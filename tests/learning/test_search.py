@@ -106,7 +106,8 @@ class Nature:
 def made_of(trial: Trial) -> str:
     """Return the kernel that a trial makes, or what stands for it under a metric."""
     kernel = f"ard of {trial.kernel}" if trial.by_column else trial.kernel
-    return kernel if trial.metric == "none" else f"{trial.metric} of {kernel}"
+    kernel = kernel if trial.metric == "none" else f"{trial.metric} of {kernel}"
+    return f"{kernel} in full" if trial.full else kernel
 
 
 def unit(seed: int) -> np.ndarray:
@@ -130,9 +131,10 @@ def outcome(
 def test_nothing_is_tried_twice_and_the_kernel_of_the_settings_on_every_rung() -> None:
     nature = Nature()
     outcome(nature)
-    sizes = [(t.kernel, t.rows, t.n_active, t.by_column, t.metric) for t in nature.trials]
+    trials = [trial for trial in nature.trials if not trial.full]
+    sizes = [(t.kernel, t.rows, t.n_active, t.by_column, t.metric) for t in trials]
     assert len(set(sizes)) == len(sizes) <= 14
-    learnt = [(trial.by_column, trial.metric) for trial in nature.trials]
+    learnt = [(trial.by_column, trial.metric) for trial in trials]
     none, each, full = [(False, "none")], [(True, "none")], [(False, "full")]
     assert learnt in [none * 10 + each * n + full for n in (2, 3)]
     nature = Nature()
@@ -143,7 +145,7 @@ def test_nothing_is_tried_twice_and_the_kernel_of_the_settings_on_every_rung() -
 def test_the_best_of_the_last_size_is_chosen() -> None:
     nature = Nature()
     found = outcome(nature)
-    last = [t for t in nature.trials if t.rows == 500]
+    last = [t for t in nature.trials if t.rows == 500 and not t.full]
     best = min(map(made_of, last), key=nature.of)
     assert found.metric == ("full" if best.startswith("full") else "none")
     assert nature.of(best) == found.nlpp
@@ -158,11 +160,32 @@ def test_what_leads_by_chance_is_not_chosen() -> None:
     assert (found.kernel, found.nlpp) == (GIVEN, nature.of(GIVEN))
 
 
+@pytest.mark.parametrize(
+    ("max_trials", "n", "gain", "in_full", "leads"),
+    [
+        (14, 500, 0.5, 0.5, True),
+        (14, 500, 0.5, 0.06, False),  # fits like that of the run tell too little
+        (14, 5000, 0.5, 0.06, True),  # but are not made of so many rows
+        (14, 500, 0.06, 0.5, False),
+        (None, 500, 0.06, 0.06, True),
+    ],
+)
+def test_the_best_of_a_tuning_leads_by_two_standard_errors(
+    max_trials: int | None, n: int, gain: float, in_full: float, leads: bool
+) -> None:
+    best = "30.0*laplace(1.6)"
+    nature = Nature({GIVEN: 0.9, best: 0.9 - gain})
+    nature.nlpp |= {f"{GIVEN} in full": 0.8, f"{best} in full": 0.8 - in_full}
+    nature.noise = 1.0  # so that the standard error of a difference is 0.045
+    assert outcome(nature, max_trials, n).kernel == (best if leads else GIVEN)
+
+
 @pytest.mark.parametrize(("noise", "metric"), [(0.0, "full"), (100.0, "none")])
 def test_a_metric_must_lead_all_others(noise: float, metric: str) -> None:
     nature = Nature()
     outcome(nature)
-    nature = Nature({made_of(nature.trials[-1]): 0.01, "50.0*rbf(1.0)": 900.0})
+    with_metric = next(made_of(trial) for trial in nature.trials if trial.metric != "none")
+    nature = Nature({with_metric: 0.01, GIVEN: 900.0, f"{GIVEN} in full": 900.0})
     nature.noise = noise
     found = outcome(nature)
     assert found.metric == metric
