@@ -11,6 +11,7 @@ density, in units of its curvature there: that needs far fewer of them where a l
 the means or where the variances are large, and it keeps the tilted variances positive.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -164,13 +165,12 @@ class Softmax(Biased, name="softmax"):
         """
         mean, variance = self._biased(mean), np.broadcast_to(variance, mean.shape)
         points, log_weights = product_rule(self.n_nodes, self._check_points(mean.shape[1]))
-        log_z, slope, curvature = np.empty(len(mean)), np.empty(mean.shape), np.empty(mean.shape)
-        for rows in pieces(len(mean), CHUNK // points.size, least=1):
-            log_z[rows], some_slope, some_curvature = _tilted(
-                points, log_weights, mean[rows].T, np.sqrt(variance[rows]).T, target[rows]
-            )
-            slope[rows], curvature[rows] = some_slope.T, some_curvature.T
-        return Moments(log_z, slope, curvature)
+        scale, parts = np.sqrt(variance), list[tuple[Doubles, Doubles, Doubles]]()
+        for some in pieces(len(mean), CHUNK // mean.shape[1]):
+            parts += _tilted(points, log_weights, mean[some], scale[some], target[some])
+        if not parts:
+            return Moments(np.empty(0), np.empty(mean.shape), np.empty(mean.shape))
+        return Moments(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
     def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Integers) -> Doubles:
         """Return d log Z / d biases, (n, K): the slope, as biases are added to the means."""
@@ -187,33 +187,44 @@ class Softmax(Biased, name="softmax"):
 
 def _tilted(
     points: Doubles, log_weights: Doubles, mean: Doubles, scale: Doubles, target: Integers
-) -> tuple[Floats, Floats, Floats]:
-    """Return log Z (n,), slope and curvature (K, n) from means and scales s (K, n).
+) -> Iterator[tuple[Doubles, Doubles, Doubles]]:
+    """Yield log Z (m,), slope and curvature (m, K) of some of the rows, from means and scales s.
 
     x = (u - mean) / s are the coordinates. As in one dimension, with the weights w of the points,
     1 - Var_w[x_k] = s_k Cov_w(x_k, p_k) by integration by parts. Their error differs: to divide
     the right side by the sum of it and Var_w keeps the tilted variance positive.
+
+    Points come last in all arrays, and sums over them are of the same shape for every row: the
+    bits of a row do not depend on its neighbours.
     """
-    mode = _mode(mean, scale, target)
-    root, log_volume = _root(_log_softmax(mean + scale * mode), scale)
-    x = mode[:, np.newaxis] + ordered_sum(
-        root.transpose(1, 2, 0)[:, :, np.newaxis] * points.T[:, np.newaxis, :, np.newaxis]
-    )
-    log_p = _log_softmax(mean[:, np.newaxis] + scale[:, np.newaxis] * x)
-    own = _own(log_p, target)
-    square = ordered_sum(points.T**2)[:, np.newaxis] - ordered_sum(x * x)
-    terms = log_weights[:, np.newaxis] + log_volume + 0.5 * square + own
-    log_z = log_sum_exp(terms)
-    weight = np.exp(terms - log_z)
-    p = np.exp(log_p)
-    slope = -ordered_sum(weight * p, axis=1)
-    slope[target, np.arange(len(target))] += 1.0
-    weighted = weight * (x - ordered_sum(weight * x, axis=1)[:, np.newaxis])
-    # Z is log-concave: below zero lies error of the rule (SLH eq. 7)
-    cross = np.maximum(ordered_sum(weighted * p, axis=1), 0.0)
-    with np.errstate(invalid="ignore", divide="ignore"):  # no curvature at zero variance
-        curvature = cross / scale / (scale * cross + ordered_sum(weighted * x, axis=1))
-    return log_z, slope, curvature
+    modes = _mode(mean.T, scale.T, target)
+    roots, log_volumes = _root(_log_softmax(mean.T + scale.T * modes), scale.T)
+    log_weights = log_weights + 0.5 * np.square(points).sum(axis=1)
+    for rows in pieces(len(mean), CHUNK // points.size, least=1):
+        m, s, y = mean[rows], scale[rows], target[rows]
+        index = np.arange(len(m))
+        x = modes.T[rows, :, np.newaxis] + roots[rows] @ points.T
+        u = m[..., np.newaxis] + s[..., np.newaxis] * x
+        u -= u.max(axis=1, keepdims=True)
+        own = u[index, y]
+        p = np.exp(u, out=u)
+        total = p.sum(axis=1)
+        p /= total[:, np.newaxis]
+        terms = own - np.log(total) - 0.5 * np.einsum("nkq,nkq->nq", x, x) + log_weights
+        top = terms.max(axis=1, keepdims=True)
+        weight = np.exp(terms - top)
+        whole = weight.sum(axis=1, keepdims=True)
+        weight /= whole
+        slope = -(p @ weight[..., np.newaxis])[..., 0]
+        slope[index, y] += 1.0
+        x -= x @ weight[..., np.newaxis]
+        weighted = weight[:, np.newaxis] * x
+        # Z is log-concave: below zero lies error of the rule (SLH eq. 7)
+        cross = np.maximum(np.einsum("nkq,nkq->nk", weighted, p), 0.0)
+        spread = np.einsum("nkq,nkq->nk", weighted, x)
+        with np.errstate(invalid="ignore", divide="ignore"):  # no curvature at zero variance
+            curvature = cross / s / (s * cross + spread)
+        yield log_volumes[rows] + (top + np.log(whole))[:, 0], slope, curvature
 
 
 def _log_softmax(u: Doubles) -> Doubles:
