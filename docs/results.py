@@ -103,7 +103,7 @@ def readme_table() -> str:
     for data, *cells in (*rows, means(wide)):
         of_methods = (", ".join(cells[i :: len(names)]) for i in range(len(names)))
         lines.append(f"| {data} | {' | '.join(of_methods)} |")
-    made = f"{head['date']}; commit: {head['commit']}; {head['machine']}"
+    made = f"{head['date']}; commit: {head['commit']}; {head['machine']}; {head['kernels']}"
     return "\n".join([BEGIN, "", *lines, "", f"Measured {made}.", "", END])
 
 

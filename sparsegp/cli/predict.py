@@ -1,6 +1,7 @@
 """`sparsegp predict`."""
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ def predict(
     else:
         table = table_for(model, data, columns, labels=False, weight_column=left_out)
         source, tables = table.source, iter([table])
-    count = Counter[str]()
+    count, began = Counter[str](), time.perf_counter()
     batches = predictions(model, tables, wanted, count)
     if path is None:
         write_lines(sys.stdout, model.classes, batches)
@@ -94,6 +95,9 @@ def predict(
     rejected = f", {count['rejected']} of them rejected ({' or '.join(wanted.reasons())})"
     done = f"{plural(count['rows'], 'row')} of {source} predicted"
     show([f"{done}{rejected if wanted.reasons() else ''}: {out}"], err=path is None)
+    if sys.stderr.isatty():
+        rate = count["rows"] / (time.perf_counter() - began)
+        show([f"{float(f'{rate:.2g}'):.0f} rows a second, with reading and writing"], err=True)
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ class Joint(Kernel):
         return self._reduce(lambda kernel: kernel._matrix(pair))
 
     def _diag(self, X: Floats) -> Floats:
-        return self._reduce(lambda kernel: kernel.diag(X))
+        return self._reduce(lambda kernel: kernel._diag(X))
 
     def _reduce(self, evaluate: Callable[[Kernel], Floats]) -> Floats:
         """Join the parts one after the other in one array; constants join as one number."""

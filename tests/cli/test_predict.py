@@ -1,7 +1,11 @@
 """Files of predictions in every format."""
 
 import csv
+import os
+import pty
+import re
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -166,3 +170,12 @@ def test_columns_that_a_model_leaves_out_may_stay(header, invoke, tmp_path):
     if header:
         (tmp_path / "few.csv").write_text("z,x\n1,2.5\n")
         invoke("predict", tmp_path / "run", tmp_path / "few.csv", "--out", tmp_path / "few-p.csv")
+
+
+def test_how_many_rows_a_second_is_said_on_a_terminal(trained, files, tmp_path):
+    ours, theirs = pty.openpty()
+    arguments = ["predict", str(trained), str(files / "only.npz"), "--out", str(tmp_path / "p.csv")]
+    subprocess.run([sys.executable, "-m", "sparsegp", *arguments], stderr=theirs, check=True)
+    os.close(theirs)
+    assert re.fullmatch(r"\d+ rows a second, .*\s*", os.read(ours, 1000).decode())
+    os.close(ours)
