@@ -61,6 +61,8 @@ def train(
         Where to run: "threads=4", "workers=2" (local processes), a Dask client, the address of a
         scheduler or its ``*.json`` file, or the ``*.yaml`` file of a cluster; see
         `sparsegp.runtime.open_runtime`. By default threads on all processors.
+    client : distributed.Client, optional
+        Dask client whose workers run the fit, as in the estimators; the same as `runtime=client`.
     progress : Progress, optional
         Receives the progress of the run: an instance of a subclass of
         `sparsegp.progress.Progress`.

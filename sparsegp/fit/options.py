@@ -26,6 +26,7 @@ class RunOptions:
     checkpoint_every: int | None = None
     keep_last: int = 2
     runtime: Where = None
+    client: Any = None
     progress: Progress | None = None
     verbose: bool = False
 
@@ -64,9 +65,11 @@ class RunOptions:
     @contextmanager
     def opened(self) -> Iterator[dict[str, Any]]:
         """Yield the arguments of `fit.run.Run`, without the folder, for as long as it lasts."""
-        shown = self.shown
+        if self.runtime is not None and self.client is not None:
+            raise SettingsError("give only one of `runtime` and `client`")
+        shown, where = self.shown, self.client if self.runtime is None else self.runtime
         try:
-            with StopRequest() as stop, open_runtime(self.runtime) as runtime:
+            with StopRequest() as stop, open_runtime(where) as runtime:
                 yield {
                     "stop": stop,
                     "runtime": runtime,

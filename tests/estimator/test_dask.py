@@ -16,6 +16,7 @@ from sklearn.model_selection import GridSearchCV
 from sparsegp import DenseGPClassifier, SparseGPClassifier, SparseGPRegressor, train
 from sparsegp.data import summarise
 from sparsegp.data.blocks import from_memory
+from sparsegp.errors import SettingsError
 
 CHUNKS = (60, 50, 39)
 
@@ -149,6 +150,10 @@ def test_fit_by_a_client(client, iris, words, fitted):
         found = settings().set_params(client=client).fit(*given)
         assert found.client_ is client
         assert_same(found, fitted, iris[0])
+    model = train(iris[0], words, n_active=20, posterior="all", client=client)
+    np.testing.assert_array_equal(model.rows, fitted.active_indices_)
+    with pytest.raises(SettingsError, match="give only one of `runtime` and `client`"):
+        train(iris[0], words, runtime="threads=1", client=client)
     assert found.score(client.persist(X), y) == fitted.score(iris[0], words)
     with client.as_current():  # which fits collections, and no others
         found = settings().fit(X.persist(), y.persist())
