@@ -13,7 +13,6 @@ w . c, and the penalty is c^T P c / (2 s) with P = I - L^-1 L^-T.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
@@ -22,7 +21,13 @@ from sparsegp.kernels import Kernel
 from sparsegp.learning.metric import Part
 from sparsegp.learning.softmax import Softmax
 from sparsegp.math.lbfgs import Ascent
-from sparsegp.math.linalg import jittered_cholesky, lower_cholesky, solve_lower
+from sparsegp.math.linalg import (
+    inverse_triangle,
+    jittered_cholesky,
+    lower_cholesky,
+    solve_lower,
+    solved_in_place,
+)
 from sparsegp.types import Doubles, Floats, Integers
 
 STEP, FIRST, FARTHEST = np.sqrt(10.0), -1, 6
@@ -73,7 +78,7 @@ class QuickFit:
         covariance[np.diag_indices(d)] += 1.0
         self.factor = lower_cholesky(covariance, "the covariance of the active rows")
         self.features, self.held_features = map(self._features, (self.X, self.X_held))
-        inverse = solve_lower(self.factor, np.eye(d))
+        inverse = inverse_triangle(self.factor)
         self.penalty = np.eye(d) - inverse @ inverse.T
         self.rows = Softmax(self.features, self.target, self.n_classes, self.weights)
         weighted = self.features if self.weights is None else self.features * self.weights
@@ -82,12 +87,11 @@ class QuickFit:
 
     def _features(self, X: Floats) -> Floats:
         """Return the features of rows (n, p), (d, n), in pieces for the sake of memory."""
-        own: Any = self.factor.astype(X.dtype)  # so that all is in that precision
+        own = self.factor.astype(X.dtype)  # so that all is in that precision
         active, found = self.active.astype(X.dtype), np.empty((len(own), len(X)), X.dtype)
         for start in range(0, len(X), ROWS):
             some = slice(start, start + ROWS)
-            covariance: Any = self.kernel(active, X[some])
-            found[:, some] = solve_lower(own, covariance)
+            found[:, some] = solved_in_place(own, self.kernel(active, X[some]))
         return found
 
     def climb(self, scale: float) -> Doubles:

@@ -3,11 +3,11 @@
 from typing import Literal
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import cholesky, get_blas_funcs, solve_triangular
 from scipy.linalg.lapack import dpotri, dtrtri
 
 from sparsegp.errors import NumericalError
-from sparsegp.types import Doubles
+from sparsegp.types import Doubles, Floats
 
 BLOCK = 512
 """Rows and columns of the pieces of a product of triangles."""
@@ -119,6 +119,15 @@ def solve_lower(factor: Doubles, right: Doubles, transposed: bool = False) -> Do
     """Return L^-1 R, or L^-T R, for a lower triangular L (d, d) and R (d, ...)."""
     trans: Literal[0, 1] = 1 if transposed else 0
     return np.asarray(solve_triangular(factor, right, trans=trans, lower=True, check_finite=False))
+
+
+def solved_in_place(factor: Floats, right: Floats) -> Floats:
+    """Return L^-1 R, (d, n), in the place of R where its rows are contiguous.
+
+    For R of many columns the copies into the order of LAPACK take half as long as the solution.
+    """
+    trsm = get_blas_funcs("trsm", (factor, right))
+    return np.asarray(trsm(1.0, factor, right.T, side=1, lower=1, trans_a=1, overwrite_b=1).T)
 
 
 def solve_factored(factor: Doubles, right: Doubles) -> Doubles:
