@@ -62,7 +62,8 @@ def text_of(name: str, encoding: str) -> Iterator[TextIO]:
             yield file
         except UnicodeError as error:
             raise EncodingError(
-                f"{name} is no text in {encoding} ({error}); give its `encoding`"
+                f"{name} is no text in {encoding} ({getattr(error, 'reason', error)}); give its "
+                "`encoding`"
             ) from None
 
 
