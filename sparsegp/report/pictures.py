@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import binomtest
 
 from sparsegp.errors import SettingsError, StoreError, visible
 from sparsegp.report.metrics import Evaluation, rejecting, reliability
@@ -127,6 +126,8 @@ def _reliability(figure: "Figure", evaluation: Evaluation) -> None:
     Confidence is the greatest probability of a row; a calibrated model has all points near the
     diagonal. Bars are 95 % intervals for the share (Wilson): few rows say little.
     """
+    from scipy.stats import binomtest  # noqa: PLC0415 - slow to import
+
     counts, confidence, accuracy = reliability(evaluation.confidence, evaluation.right)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     full = np.flatnonzero(counts)
