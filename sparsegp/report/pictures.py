@@ -126,7 +126,7 @@ def _reliability(figure: "Figure", evaluation: Evaluation) -> None:
     Confidence is the greatest probability of a row; a calibrated model has all points near the
     diagonal. Bars are 95 % intervals for the share (Wilson): few rows say little.
     """
-    from scipy.stats import binomtest  # noqa: PLC0415 - slow to import
+    from scipy.stats import binomtest
 
     counts, confidence, accuracy = reliability(evaluation.confidence, evaluation.right)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
