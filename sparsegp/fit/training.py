@@ -75,12 +75,13 @@ class Training(SparseRun):
         Interrupted
             If a stop was requested; what was reached is in a checkpoint.
         """
-        every = self.settings.report_every
+        every, before = self.settings.report_every, len(self.active)
         self.progress.start(self.n_active, "rows", "select")
-        self.progress.update(len(self.active))
+        self.progress.update(before)
         for count in self.include(every):
-            if count % every == 0 or count == self.n_active:
+            if count // every > before // every or count == self.n_active:
                 self._add_to_history()
+            before = count
             self.progress.update(count)
         if not len(self.active):
             raise NumericalError(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from sparsegp.errors import SettingsError
 from sparsegp.fields import documented, setting
-from sparsegp.settings.base import AUTO, DEFAULT_PANEL, KERNEL, LEARNT, Settings
+from sparsegp.settings.base import AUTO, DEFAULT_PANEL, KERNEL, LEARNT, WIDEST_PANEL, Settings
 from sparsegp.settings.conflicts import conflicts, with_a_search
 
 if TYPE_CHECKING:
@@ -142,7 +142,8 @@ class TrainSettings(Settings):
         None,
         "Rows included per scoring round; 1 is the order of the paper.",
         least=1,
-        unset=f"{DEFAULT_PANEL} for posterior=all or criterion=residual, else 1",
+        unset=f"for posterior=all or criterion=residual {DEFAULT_PANEL}, and {DEFAULT_PANEL} more "
+        f"for every 1000 active rows up to {WIDEST_PANEL}; else 1",
     )
     lookahead: int = setting(
         56,
@@ -226,7 +227,9 @@ class TrainSettings(Settings):
         panel = self.panel
         if panel is None:
             in_panels = self.posterior == "all" or CRITERIA[self.criterion].refitted
-            panel = DEFAULT_PANEL if in_panels else 1
+            wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
+            wide = min(DEFAULT_PANEL * (1 + wanted // 1000), WIDEST_PANEL)
+            panel = wide if in_panels else 1
         return Order(self.lookahead, panel)
 
     @property
