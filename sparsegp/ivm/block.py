@@ -6,6 +6,7 @@ The recursion is that of ivm/reference.py, for many rows and inclusions at a tim
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsegp.ivm import features
 from sparsegp.ivm.criteria import Marginals
@@ -14,6 +15,7 @@ from sparsegp.ivm.rows import Block
 from sparsegp.ivm.scores import Scores
 from sparsegp.ivm.verify import first_overtaken
 from sparsegp.math.linalg import inverse_lower
+from sparsegp.math.products import TILE
 from sparsegp.math.summation import snap
 from sparsegp.types import Doubles, Floats, Integers
 
@@ -31,6 +33,7 @@ class RowBlock(Block):
             settings.criterion, settings.rule, self.target, settings.n_latent, lazy
         )
         self._pending: tuple[Inclusions, list[Floats]] | None = None
+        self._part: tuple[list[Floats], list[list[Floats]]] | None = None
 
     def _make_room(self, count: int) -> None:
         super()._make_room(count)
@@ -168,7 +171,13 @@ class RowBlock(Block):
         return features.gram(self._stub(n_active), self.real, unit, quantum, self.weights)
 
     def slope(
-        self, n_active: int, coefficients: Doubles, joined: bool, value_unit: float, unit: float
+        self,
+        n_active: int,
+        coefficients: Doubles,
+        joined: bool,
+        columns: int,
+        value_unit: float,
+        unit: float,
     ) -> tuple[float, Doubles, Doubles] | None:
         """Return the sum of log Z at the means M^T c, and M p; None for held-out rows.
 
@@ -181,6 +190,8 @@ class RowBlock(Block):
         coefficients : Doubles (C, d, R)
         joined : bool
             Whether validation rows count.
+        columns : int
+            Rows of a tile that count, the first; the third is of all validation rows nevertheless.
         value_unit, unit : float
             Quanta of the two sums.
         """
@@ -188,25 +199,45 @@ class RowBlock(Block):
         if self.held_out:
             return None
         likelihood: Any = self.settings.likelihood
-        weights = self.weights
-        validation = np.zeros_like(self.real) if joined else self.validation
-        log_z = np.empty(len(self.real))
+        whole = columns == TILE
+        stub, group = self._stub(n_active), self.settings.unit
+        if whole:
+            self._part = None
+        elif self._part is None:  # kept from round to round
+            seen = list(enumerate(self.validation.reshape(-1, TILE)))
+            self._part = (
+                [features.first_columns(M, group, columns) for M in stub],
+                [[np.ascontiguousarray(M[k][:, some]) for M in stub] for k, some in seen],
+            )
 
-        def gradient(mean: Floats, rows: slice) -> Floats:
-            real = slice(0, int(self.real[rows].sum()))  # the last tile is filled up
-            p = np.zeros_like(mean)
-            target = self.target[rows][real]
-            log_z[rows][real], p[real] = likelihood.mean_gradient(mean[real], target)
-            p[validation[rows]] = 0
+        def tiled(values: NDArray[Any]) -> NDArray[Any]:
+            tiles = values.reshape(-1, TILE)
+            return tiles if whole else features.first_columns(tiles, group, columns)
+
+        target, real, counts = tiled(self.target), tiled(self.real), tiled(~self.validation)
+        weights = None if self.weights is None else tiled(self.weights)
+        log_z = np.empty(real.shape)
+
+        def gradient(mean: Floats, tiles: slice) -> Floats:
+            some = slice(0, int(real[tiles].sum()))  # the last tile is filled up
+            p, found = np.zeros_like(mean), log_z[tiles].reshape(-1)
+            found[some], p[some] = likelihood.mean_gradient(mean[some], target[tiles].ravel()[some])
+            if not joined:
+                p[~counts[tiles].ravel()] = 0
             if weights is not None:
-                p *= weights[rows, np.newaxis]
+                p *= weights[tiles].reshape(-1, 1)
             return p
 
-        stub = self._stub(n_active)
-        pull = features.slope(stub, coefficients, gradient, self.settings.unit, unit)
+        M, together = (stub, group) if self._part is None else (self._part[0], 1)
+        pull = features.slope(M, coefficients, gradient, together, unit)
         terms = log_z if weights is None else log_z * weights
-        value = float(snap(terms[self.real & ~validation], value_unit).sum())
-        return value, pull, log_z[validation]
+        value = float(snap(terms[real & (joined | counts)], value_unit).sum())
+        if self._part is None:
+            return value, pull, log_z[~counts & (not joined)]
+        c = coefficients.transpose(0, 2, 1).astype(stub[0].dtype)
+        parts = [np.concatenate([c[k] @ m for k, m in enumerate(own)]) for own in self._part[1]]
+        mean = np.concatenate(parts, axis=1).T
+        return value, pull, likelihood.mean_gradient(mean, self.target[self.validation])[0]
 
     def rescore(self, coefficients: Doubles) -> None:
         """Score the rows, from now on, by M^T c of the first d inclusions; c (C, d, R)."""

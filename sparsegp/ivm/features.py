@@ -9,14 +9,16 @@ tiles in a group: groups are summed on their own, and blocks hold whole groups.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsegp.math.summation import snap
 from sparsegp.types import Booleans, Doubles, Floats
 
-FEW_TILES = 2
-"""Tiles worked on at a time: few enough to stay in cache from one product to the next."""
+FEW_ROWS = 512
+"""Worked on at a time: few enough to stay in cache from one product to the next."""
 
 
 def gram(
@@ -65,22 +67,41 @@ def slope(
     stub : sequence of Floats (tiles, d, TILE)
     coefficients : Doubles (C, d, R)
     gradient : callable
-        From latent means (rows, K) of a slice of rows to p at these rows, (rows, K).
+        From latent means (rows, K) of a slice of tiles to p at these rows, (rows, K).
     unit : int
     quantum : float
     """
-    n_tiles, _, tile = stub[0].shape
+    n_tiles, few = len(stub[0]), max(FEW_ROWS // stub[0].shape[2], 1)
     c = np.ascontiguousarray(coefficients.transpose(0, 2, 1), dtype=stub[0].dtype)
     width, total = c.shape[1], np.zeros(coefficients.shape)
-    for start in range(0, n_tiles, FEW_TILES):
-        tiles = slice(start, min(start + FEW_TILES, n_tiles))
+    for start in range(0, n_tiles, few):
+        tiles = slice(start, min(start + few, n_tiles))
         parts = [np.matmul(c[k], M[tiles]) for k, M in enumerate(stub)]
         mean = np.ascontiguousarray(np.concatenate(parts, axis=1).transpose(0, 2, 1))
-        rows = slice(tiles.start * tile, tiles.stop * tile)
-        p = gradient(mean.reshape(-1, mean.shape[2]), rows).reshape(mean.shape)
+        p = gradient(mean.reshape(-1, mean.shape[2]), tiles).reshape(mean.shape)
         for k, M in enumerate(stub):
             pulls = np.matmul(M[tiles], p[:, :, k * width : (k + 1) * width])
             for first in range(0, len(pulls), unit):
                 group = pulls[first : first + unit].sum(axis=0, dtype=np.float64)
                 total[k] += snap(group, quantum)
     return total
+
+
+def first_columns(values: NDArray[Any], unit: int, columns: int) -> NDArray[Any]:
+    """Return the first columns of every tile, those of a group side by side, with zeros at the end.
+
+    Parameters
+    ----------
+    values : array (tiles, ..., TILE)
+    unit, columns : int
+
+    Returns
+    -------
+    array (groups, ..., unit * columns)
+    """
+    n_tiles, *inner, _ = values.shape
+    found = np.zeros((-(-n_tiles // unit), *inner, unit, columns), values.dtype)
+    for k in range(unit):
+        some = values[k::unit, ..., :columns]
+        found[: len(some), ..., k, :] = some
+    return found.reshape(*found.shape[:-2], -1)

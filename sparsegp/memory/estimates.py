@@ -19,6 +19,7 @@ from sparsegp.ivm.rows import GROUP, NARROW
 from sparsegp.learning.search import GROWN, MOST_ACTIVE, MOST_HELD_OUT
 from sparsegp.learning.search import MOST_ROWS as TRIAL_ROWS
 from sparsegp.math.products import TILE
+from sparsegp.posterior.all_data import columns_of_part
 from sparsegp.runtime import Runtime
 from sparsegp.runtime.inputs import pack_inputs
 from sparsegp.runtime.threads import ThreadRuntime, usable_cpus
@@ -250,6 +251,7 @@ def _blocks_and_driver(shape: Shape, layout: _Layout) -> tuple[dict[str, int], d
         "temporaries": rows * (layout.columns * width * item + DOUBLE * (8 + 2 * latent))
         + group * DOUBLE * (9 * layout.slots + 4 * latent + refits * d)
         + refits * (COPIES * apart * kernels + 3 * threads) * square
+        + refits * layout.columns * item * d * rows * (columns_of_part(n) % TILE) // TILE
         + pairs * threads * layout.block * DOUBLE * 14 * latent,
         "loading": threads * (block + loading),
         "model": apart * ((3 * kernels + 6) * square + COPIES * chunk),

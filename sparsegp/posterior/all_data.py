@@ -39,6 +39,7 @@ import numpy as np
 
 from sparsegp.likelihoods import Likelihood
 from sparsegp.math.lbfgs import Ascent
+from sparsegp.math.products import TILE
 from sparsegp.math.quantiles import Quantiles
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
 from sparsegp.posterior.calibration import fit_by_slopes, latent_validation
@@ -51,6 +52,8 @@ from sparsegp.types import Doubles
 
 logger = logging.getLogger(__name__)
 
+PART_ROWS = 10_000
+"""Rows, about, that are enough to find the prior scale, where there are twice as many."""
 MAX_ROUNDS = 500
 JOINED_ROUNDS = 8
 """Of the ascent after the validation rows have joined, at most."""
@@ -151,8 +154,13 @@ def first_plan(rows: Rows) -> Plan:
 def first_search(rows: Rows) -> Search:
     """Return a search that has not begun: where there are rows that are gone, at their scale."""
     if rows.past is None:
-        return Search()
+        return Search(part=columns_of_part(rows.n_rows) < TILE)
     return Search(step=step_of(rows.past.weights.calibration.prior_scale), alone=True)
+
+
+def columns_of_part(n_rows: int) -> int:
+    """Return how many rows of every tile, the first, the prior scale is learnt from."""
+    return max(TILE // (n_rows // PART_ROWS), 1) if n_rows >= 2 * PART_ROWS else TILE
 
 
 def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
@@ -169,15 +177,16 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
         scale, tried, left_out = best_scale(problem.active, rows, report)
         calibration = replace(MEAN_ONLY, prior_scale=scale)
         return Plan(calibration, validation_nlpp=tried, scores=left_out)
-    search, small = state.search, rows.tolerance * rows.total
+    search, small = state.search, rows.tolerance * rows.total / TILE
     problem.joined = False
     while not search.over:
-        problem.set_scale(search.scale)
+        columns = columns_of_part(rows.n_rows) if search.part else TILE
+        problem.set_scale(search.scale, columns)
         ascent = search.begun(problem.begin, problem.carry)
         gain = ascent.step(problem.value_and_gradient, problem.solve, problem.resolution)
         if len(problem.validation) == 0:
             return first_plan(rows)
-        search.note(problem.validation, ascent, gain > small)
+        search.note(problem.validation, ascent, gain > small * columns)
         report(-float(problem.validation.mean()))
     best = search.best
     assert best is not None  # over

@@ -168,6 +168,7 @@ class Rows(Protocol):
 
     Attributes
     ----------
+    n_rows : int
     total : float
         Of the weights of the rows; their number where they have none.
     weights : Doubles (n,) or None
@@ -190,6 +191,7 @@ class Rows(Protocol):
         Rows that are gone, but count.
     """
 
+    n_rows: int
     total: float
     weights: Doubles | None
     validation_weights: Doubles | float

@@ -9,6 +9,9 @@ square root of ten apart.
 The first half of an ascent hardly depends on the scale. So an ascent at another scale starts
 halfway to the best round of the best ascent so far. The objectives differ by a quadratic, so what
 the quasi-Newton method knows at that point carries over exactly.
+
+Where there are many rows, a part of them is enough to find the scale. The rounds are then those of
+one more ascent at that scale, for all rows, which starts halfway to the best round of the part.
 """
 
 import math
@@ -121,6 +124,8 @@ class Search:
     alone : bool
         Whether the first one is the only one. It starts from what old rows ask for, so that any
         round may be the best.
+    part : bool
+        Whether the ascents are for a part of the rows as yet.
     """
 
     tried: list[tuple[int, float]] = field(default_factory=list)
@@ -135,6 +140,7 @@ class Search:
     waited: int = 0
     over: bool = False
     alone: bool = False
+    part: bool = False
 
     @property
     def scale(self) -> float:
@@ -142,14 +148,14 @@ class Search:
         return scale_of(self.step)
 
     def begun(
-        self, start: Callable[[], Ascent], carry: Callable[[Ascent, float], Ascent]
+        self, start: Callable[[Doubles | None], Ascent], carry: Callable[[Ascent, float], Ascent]
     ) -> Ascent:
         """Return the current ascent, begun if it was not.
 
         Parameters
         ----------
         start : callable
-            Returns an ascent at zero.
+            From a point, or None for zero, to an ascent there.
         carry : callable
             From a state, and the prior scale that it was for, to one for the scale of this ascent.
         """
@@ -157,7 +163,7 @@ class Search:
             return self.ascent
         self.rounds = self.halfway_rounds
         if self.best is None or self.halfway is None:
-            self.ascent = start()
+            self.ascent = start(None if self.halfway is None else self.halfway.point)
         else:
             self.ascent = carry(self.halfway, self.best.scale)
         return self.ascent
@@ -197,4 +203,7 @@ class Search:
             if open_ and not self.alone and step not in dict(self.tried) and abs(step) <= FARTHEST:
                 self.step = step
                 return
-        self.over = True
+        if self.part:
+            self.step, self.best, self.part = best, None, False
+        else:
+            self.over = True

@@ -11,6 +11,7 @@ from scipy.linalg import cho_solve
 
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.linalg import jittered_cholesky
+from sparsegp.math.products import TILE
 from sparsegp.math.summation import quantum
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
 from sparsegp.posterior.predict import reduction
@@ -59,7 +60,7 @@ class Problem:
         self.gram: Doubles = rows.sum_blocks("gram", len(x), self.quanta["gram"])
         self.anchor: list[Any] = [0.0] * len(factors)  # of rows that are gone, as is the force
         self.force: Any = 0.0
-        self.scale, scale = 0.0, 1.0
+        self.scale, self.columns, scale = 0.0, TILE, 1.0
         if rows.past is not None:
             grams, forces = rows.past.seen_by(active, factors)
             self.gram = self.gram + grams
@@ -68,11 +69,15 @@ class Problem:
             scale = rows.past.weights.calibration.prior_scale
         self.set_scale(scale)
 
-    def set_scale(self, scale: float) -> None:
-        """Take the prior variance times `scale`: another penalty, another metric."""
-        if scale == self.scale:
+    def set_scale(self, scale: float, columns: int = TILE) -> None:
+        """Take the prior variance times `scale`: another penalty, another metric.
+
+        Only the first `columns` rows of a tile count then, for which the metric is that of all rows
+        by their share.
+        """
+        if (scale, columns) == (self.scale, self.columns):
             return
-        self.scale, self.metric = scale, list[Doubles]()
+        self.scale, self.columns, self.metric = scale, columns, list[Doubles]()
         self.metric_jitters: list[float] = []
         self.reduced: list[tuple[Doubles, float]] = []
         self.penalty = [P / scale + Q for P, Q in zip(self.whole, self.anchor, strict=True)]
@@ -84,7 +89,7 @@ class Problem:
 
     def _curvatures(self) -> Iterator[Doubles]:
         """Yield B of every kernel."""
-        bound = self.active.likelihood.metric_curvature
+        bound = self.active.likelihood.metric_curvature * self.columns / TILE
         for whole, gram in zip(self.whole, self.gram, strict=True):
             yield whole / self.scale + bound * gram
 
@@ -102,9 +107,9 @@ class Problem:
         n_kernels, (d, n_classes) = len(self.active.kernels), self.active.site.shape
         return np.zeros((n_kernels, d, n_classes // n_kernels))
 
-    def begin(self) -> Ascent:
-        """Return an ascent from `start`."""
-        return Ascent.at(self.start(), self.value_and_gradient)
+    def begin(self, point: Doubles | None = None) -> Ascent:
+        """Return an ascent from a point, or from `start`."""
+        return Ascent.at(self.start() if point is None else point, self.value_and_gradient)
 
     def carry(self, ascent: Ascent, scale: float) -> Ascent:
         """Return the state of an ascent that was for another prior scale."""
@@ -126,9 +131,8 @@ class Problem:
 
     def fit(self, c: Doubles) -> tuple[float, Doubles]:
         """Return the sum of log Z, by weight, over the rows that count, and its gradient."""
-        answers = self.rows.map_blocks(
-            "slope", c.shape[1], c, self.joined, self.quanta["value"], self.quanta["slope"]
-        )
+        which, quanta = (self.joined, self.columns), (self.quanta["value"], self.quanta["slope"])
+        answers = self.rows.map_blocks("slope", c.shape[1], c, *which, *quanta)
         values, gradients, validation = zip(*answers, strict=True)
         self.validation = np.concatenate(validation)
         if len(self.validation):  # not joined

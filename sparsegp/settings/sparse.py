@@ -175,7 +175,9 @@ class TrainSettings(Settings):
         most=500,  # the weights of more Gauss-Hermite nodes do not fit double precision
     )
     report_every: int = setting(
-        100, "Inclusions between two records of the selection history.", least=1
+        100,
+        "Inclusions between two records of the selection history, which fall on ends of panels.",
+        least=1,
     )
 
     WHOSE: ClassVar[str] = "method=ivm"

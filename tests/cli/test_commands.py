@@ -21,6 +21,8 @@ def test_json_of_train(invoke, files, tmp_path, last_json):
         "--no-lazy",
         "--seed",
         3,
+        "--panel",
+        5,
         "--report-every",
         5,
     )

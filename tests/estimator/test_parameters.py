@@ -164,9 +164,11 @@ def test_pairs_may_be_more_than_rows(iris):
     assert len(estimator.active_indices_) <= 40
 
 
-def test_history_follows_the_selection(iris):
-    estimator = SparseGPClassifier(n_active=10, settings={"report_every": 5}).fit(*iris)
-    assert [record["n_active"] for record in estimator.history_] == [5, 10]
+@pytest.mark.parametrize(("panel", "expected"), [(1, [5, 10]), (5, [5, 10]), (4, [8, 10])])
+def test_history_follows_the_selection(iris, panel, expected):
+    settings = {"report_every": 5, "panel": panel}
+    estimator = SparseGPClassifier(n_active=10, settings=settings).fit(*iris)
+    assert [record["n_active"] for record in estimator.history_] == expected
     assert {"seconds", "train_error"} <= set(estimator.history_[0])
 
 

@@ -1,7 +1,9 @@
 """The all-data posterior against dense variational inference, finite differences and itself."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import sparsegp
+import sparsegp.posterior.all_data
 from sparsegp.data import open_dataset, table_from_arrays
 from sparsegp.errors import Interrupted
 from sparsegp.fit import Training
@@ -20,6 +23,7 @@ from sparsegp.settings import TrainSettings
 from sparsegp.store import RunDirectory
 
 Arrays = tuple[np.ndarray, np.ndarray]
+all_data_module = sys.modules["sparsegp.posterior.all_data"]  # the package has the function
 EXACT: dict[str, Any] = {
     "posterior": "all",
     "precision": "float64",
@@ -147,9 +151,53 @@ def test_state_of_an_ascent_carries_over_to_another_prior_scale(digits: Arrays) 
             assert_allclose(state.gradient, gradient, atol=1e-7)
 
 
-def test_resumed_in_mid_posterior_equals_uninterrupted(
-    digits: Arrays, tmp_path: Path, stop_after: Any
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_part_of_the_rows_has_their_objective_and_all_validation_rows(
+    weighted: bool, digits: Arrays
 ) -> None:
+    X, y = (part[:700] for part in digits)
+    columns, weights = 100, np.linspace(0.5, 1.5, 700) if weighted else None
+    settings = TrainSettings(n_active=20, kernel="2*rbf(2)", precision="float64", scaling="none")
+    table = replace(table_from_arrays(X, y), weights=weights)
+    with open_runtime() as runtime, Training(table, settings, runtime=runtime) as run:
+        run.build()
+        run.select()
+        objective = Problem(ActiveRows.of(run.block_settings, run.active), run)
+        c = np.random.default_rng(0).normal(size=objective.zero().shape)
+        objective.fit(c)
+        whole = objective.validation
+        objective.set_scale(1.0, columns)
+        value, gradient = objective.fit(c)
+        M, likelihood = run.stub().compute(), run.block_settings.likelihood
+        counts = (np.arange(700) % 256 < columns) & ~run.validation
+        log_z, p = likelihood.mean_gradient(M.T @ c[0], run.data.target)
+        w = counts * (1.0 if weights is None else run.weights)
+    assert_allclose(objective.validation, whole, rtol=1e-12)
+    assert_allclose(value, w @ log_z, rtol=1e-9)
+    assert_allclose(gradient[0], M @ (p * w[:, np.newaxis]), atol=1e-7)
+
+
+def test_a_part_of_the_rows_is_the_same_in_any_blocks() -> None:
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(36_000, 2))
+    y = (np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=len(X)) > 0.0).astype(int)
+    models = [
+        sparsegp.train(X, y, n_active=24, kernel="10*rbf", block_rows=size, runtime=runtime)
+        for size, runtime in ((8192, "threads=2"), (40_000, "threads=1"))
+    ]
+    assert len(models[0].weights.report["validation_nlpp"]) > 2
+    assert_array_equal(*(model.predict_log_proba(X[:500]) for model in models))
+
+
+@pytest.mark.parametrize("part_rows", [10_000, 200])
+def test_resumed_in_mid_posterior_equals_uninterrupted(
+    digits: Arrays,
+    tmp_path: Path,
+    stop_after: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    part_rows: int,
+) -> None:
+    monkeypatch.setattr(all_data_module, "PART_ROWS", part_rows)
     X, y = (part[:900] for part in digits)
     settings: dict[str, Any] = {"n_active": 60, "posterior": "all", "panel": 60}
     expected = sparsegp.train(X, y, **settings)

@@ -25,7 +25,7 @@ def run(curve: Any, search: Search | None = None, stop: int | None = None) -> Se
     search = search or Search()
     count = 0
     while not search.over and count != stop:
-        ascent = search.begun(lambda: START.back(0), lambda state, _: state.back(0))
+        ascent = search.begun(lambda _: START.back(0), lambda state, _: state.back(0))
         ascent.point = ascent.point + 1.0
         ascent.steps.append(np.ones(3))
         ascent.changes.append(np.zeros(3))
@@ -79,6 +79,25 @@ def test_the_other_ascents_start_halfway_to_the_best_round(rounds: int) -> None:
     assert search.halfway.point[0] == len(search.halfway.steps) == rounds // 2
 
 
+@pytest.mark.parametrize("stop", [None, 0, 9, 17])
+def test_all_rows_follow_a_part_once_at_its_best_scale(stop: int | None) -> None:
+    asked: list[tuple[bool, int, int]] = []
+    search = Search(part=True)
+
+    def curve(step: int, round_: int) -> float:
+        asked.append((search.part, step, round_))
+        return float(valley(1, 6 if search.part else 5)(step, round_))
+
+    if stop is not None:
+        search = from_arrays(Search, to_arrays(run(curve, search, stop)))
+    run(curve, search)
+    assert search.best is not None
+    assert (search.best.step, search.best.rounds, search.part) == (1, 5, False)
+    assert {step for part, step, _ in asked if part} == {0, 1, 2}
+    own = [(step, round_) for part, step, round_ in asked if not part]
+    assert own == [(1, round_) for round_ in range(4, 5 + PATIENCE + 1)]
+
+
 def test_it_goes_no_farther_than_allowed() -> None:
     assert max(dict(run(lambda step, round_: -float(step)).tried)) == FARTHEST
     assert min(dict(run(lambda step, round_: float(step)).tried)) == -FARTHEST
@@ -103,7 +122,7 @@ def test_more_rounds_must_be_ahead_by_a_standard_error(lead: float, rounds: int)
     both = (log_z_of(1.0), log_z_of(1.0 - lead * spread / np.sqrt(ROWS), spread))
     search = Search()
     for log_z in both:
-        search.note(log_z, search.begun(lambda: START, lambda state, _: state), True)
+        search.note(log_z, search.begun(lambda _: START, lambda state, _: state), True)
     assert search.leader is not None
     assert search.leader.rounds == rounds
 
@@ -114,7 +133,7 @@ def test_an_ascent_goes_on_while_it_gets_better_at_all() -> None:
     noise -= noise.mean(axis=1, keepdims=True)
     step = 0.6 * SURE * np.sqrt(2.0 / ROWS)
     for round_, leading in enumerate((1, 1, 3, 3, 5), 1):
-        ascent = search.begun(lambda: START, lambda state, _: state)
+        ascent = search.begun(lambda _: START, lambda state, _: state)
         search.note(log_z_of(1.0 - step * round_) + noise[round_ - 1], ascent, True)
         assert search.leader is not None
         assert search.leader.rounds == leading
