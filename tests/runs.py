@@ -38,6 +38,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "logistic": {"likelihood": "logistic", "n_active": 40, "criterion": "predictive", "panel": 8},
     "ordered": {"likelihood": "ordered_probit", "n_active": 60},
     "regression": REGRESSION,
+    "regression, all": {**REGRESSION, "posterior": "all", "likelihood": "gaussian", "panel": 8},
     "pairs": PAIRS,
     "softmax": {"likelihood": "softmax", **PAIRS},
     "sites per class": PER_CLASS,

@@ -85,6 +85,7 @@ RUNS = {
     "ordered probit": moments("levels", "ordered_probit"),
     "softmax": moments("iris", "softmax", kernel_per_class=True, n_active=20),
     "gaussian": moments("diabetes", "gaussian(0.3)"),
+    "gaussian, all": moments("diabetes", "gaussian", posterior="all"),
     "moments": moments("wine", "multinomial_probit", kernel_per_class=True),
     "pairs": moments("wine", "multinomial_probit", active_per_class=True),
     "pairs, candidates": moments(

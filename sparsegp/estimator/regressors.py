@@ -26,12 +26,12 @@ class Regressor(RegressorMixin, GPEstimator):  # type: ignore[misc] # no types t
     """
 
     kernel: Any = LEARNT["kernel"]
-    likelihood: str = setting(
+    likelihood: str | None = setting(
         LEARNT["likelihood"],
         "gaussian, with the initial noise variance, for labels of unit variance.",
     )
-    learn: str = LEARNT["learn"]
-    hyperprior: str = LEARNT["hyperprior"]
+    learn: str | None = LEARNT["learn"]
+    hyperprior: str | None = LEARNT["hyperprior"]
     scaling: str = TrainSettings.scaling
 
     _task: ClassVar[str] = "regression"
@@ -70,12 +70,15 @@ class Regressor(RegressorMixin, GPEstimator):  # type: ignore[misc] # no types t
 class SparseGPRegressor(SparseEstimator, Regressor):
     """Sparse Gaussian process regressor: the informative vector machine with Gaussian noise.
 
-    Active rows (inducing points), chosen greedily, span the latent function. Kernel and noise
-    variance are learnt by maximising the evidence of all rows; the given values, for labels of unit
-    variance, are the start. From a much smaller noise variance, learning may end with each row
-    explaining only itself; kernels with many length scales, such as "1*ard", benefit from more
-    major steps, such as 15. If all rows are active, this is exact Gaussian process regression.
-    Labels are standardised for training; predictions are in their units.
+    Active rows (inducing points), chosen greedily, span the latent function, which all rows shape.
+    Kernel, scaling and number of active rows are chosen on held-out training rows, and the noise
+    variance by rows that are left out. With a `kernel`, it and the noise variance are learnt
+    instead, by maximising the evidence of all rows; the given values, for labels of unit variance,
+    are the start, and the active rows alone shape the latent function. From a much smaller noise
+    variance, learning may end with each row explaining only itself; kernels with many length
+    scales, such as "1*ard", benefit from more major steps, such as 15. If all rows are active, this
+    is exact Gaussian process regression. Labels are standardised for training; predictions are in
+    their units.
 
     NumPy arrays and data frames give NumPy arrays; dask arrays and dask data frames are fitted
     block by block and give lazy dask arrays. Duplicate rows with the same label are merged into one
@@ -92,9 +95,14 @@ class SparseGPRegressor(SparseEstimator, Regressor):
     True
     """
 
-    n_active: int | None = 500
-    criterion: str = "information"
-    major_steps: int = 5
+    n_active: int | None = TrainSettings.n_active
+    kernel: Any = None
+    likelihood: str | None = None
+    learn: str | None = None
+    hyperprior: str | None = None
+    posterior: str | None = None
+    criterion: str | None = None
+    major_steps: int | None = None
     precision: str = "float64"
     settings: Any = setting(None, OTHER_SETTINGS, kind="mapping")
 

@@ -15,6 +15,7 @@ from sparsegp.fit.training import Training
 from sparsegp.fit.tune import Tuned, tune
 from sparsegp.model import Model
 from sparsegp.settings import AUTO, DenseSettings, TrainSettings, settings_given
+from sparsegp.settings.sparse import BY_EVIDENCE
 from sparsegp.store import RunDirectory
 
 
@@ -100,7 +101,9 @@ def train(
             where: dict[str, Any] = {"out": run.out, "resume": run.resume, "max_trials": None}
             where |= {"runtime": how["runtime"], "progress": run.shown}
             room = block_rows, scratch is not None
-            chosen = replace(chosen, **search(table, test, chosen, room, store, **where).chosen)
+            found = search(table, test, chosen, room, store, **where)
+            learnt = chosen.is_regression and not found.trials
+            chosen = replace(chosen, **(BY_EVIDENCE if learnt else found.chosen))
         folder = None if scratch is None else path_text("scratch", scratch)
         how |= {"store": store, "block_rows": block_rows, "scratch": folder}
         return Training(table, chosen, test, **how).fit()
@@ -128,7 +131,8 @@ def search(
     **how
         Arguments of `tune`.
     """
-    require_room(table, test, len(encode_labels(table)[0]), settings, how["runtime"], *room)
+    n_classes = 0 if settings.is_regression else len(encode_labels(table)[0])
+    require_room(table, test, n_classes, settings, how["runtime"], *room)
     if store is not None:
         store.check_free(how["resume"])
         if store.overwrite:  # what is wrong with rows or settings is found before that

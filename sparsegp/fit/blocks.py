@@ -99,7 +99,7 @@ class SparseRun(Run[SparseModel]):
             self.settings = self.settings.for_rows(n)
         settings, self.weights = self.settings, weights
         self.n_rows, self.precision, self.tolerance = n, settings.dtype, settings.tolerance
-        self.calibrate = settings.keeps_validation_rows
+        self.calibrate = settings.keeps_validation_rows or settings.learns_noise
         self.validation = choose_validation_rows(n, settings, data.train.origin)
         family = np.arange(n) if data.train.origin is None else data.train.origin
         self.validation &= ~np.isin(family, family[self.first])

@@ -12,6 +12,7 @@ from sparsegp.fit.learning import learn
 from sparsegp.fit.metric import learn_metric, unscaled
 from sparsegp.fit.prepare import Prepared
 from sparsegp.learning.metric import NONE
+from sparsegp.likelihoods import Gaussian
 from sparsegp.math.quantiles import Quantiles
 from sparsegp.model import Model, SparseModel
 from sparsegp.posterior import POSTERIORS, ActiveRows
@@ -128,6 +129,8 @@ class Training(SparseRun):
         self.progress.finish()
         if not keep_blocks:
             self.runtime.build(self.block_type, [])
+        if (noise := weights.report.get("noise_variance")) is not None:
+            active = replace(active, likelihood=Gaussian(noise))
         if self.steps:
             weights = replace(weights, report={**weights.report, "learning": self.steps})
         model = SparseModel(

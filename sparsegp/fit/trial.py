@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from sparsegp.blas import single_threaded_blas
-from sparsegp.data import Scaling
+from sparsegp.data import Numbers, Scaling
 from sparsegp.errors import DataError, NumericalError, SettingsError
 from sparsegp.fit.metric import ACTIVE, ROWS, unscaled
 from sparsegp.fit.prepare import Prepared
 from sparsegp.fit.training import fit_rows
-from sparsegp.kernels import Kernel, parse, six_digits
+from sparsegp.kernels import Constant, Kernel, Product, Sum, parse, six_digits
 from sparsegp.learning.by_column import learn_by_column
 from sparsegp.learning.metric import NONE, Metric, Part, learn_mixing
+from sparsegp.learning.numbers import are_numbers, log_p_of
 from sparsegp.learning.quick import Fitted, QuickFit, fitted
 from sparsegp.learning.search import MOST_HELD_OUT, Outcome, Trial
 from sparsegp.report.metrics import calibration_error
@@ -44,8 +45,8 @@ class Sample:
     ----------
     X : Floats (n, p)
         Inputs before they are scaled.
-    target : Integers (n,)
-        Class codes.
+    target : array (n,)
+        Class codes, or numbers of variance one.
     n_classes : int
     family : Integers (n,)
         Numbers, in ascending order, that are equal for rows that are held out together.
@@ -60,7 +61,7 @@ class Sample:
     """
 
     X: Floats
-    target: Integers
+    target: Any
     n_classes: int
     family: Integers
     parts: int = 1
@@ -141,8 +142,10 @@ def _together(order: Integers, origin: Integers) -> tuple[Integers, Integers]:
     return order[place], family
 
 
-def stratified_order(target: Integers, seed: int) -> Integers:
+def stratified_order(target: Any, seed: int) -> Integers:
     """Return the row numbers (n,) in an order whose every beginning is a stratified sample.
+
+    Where targets are numbers it is a keyed permutation.
 
     Rows are ordered by (r + 1/2) / n_k, where row r of n_k in class k is counted along a keyed
     permutation. Every beginning of that order has the classes in the proportions of the whole, and
@@ -150,13 +153,15 @@ def stratified_order(target: Integers, seed: int) -> Integers:
 
     Parameters
     ----------
-    target : Integers (n,)
-        Class codes.
+    target : array (n,)
+        Class codes, or numbers.
     seed : int
         Key of the permutation.
     """
     n = len(target)
     permuted = np.random.default_rng([seed, n]).permutation(n)
+    if are_numbers(target):
+        return permuted
     codes = target[permuted]
     by_class = np.argsort(codes, kind="stable")
     sizes = np.bincount(codes)
@@ -179,20 +184,27 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
         with single_threaded_blas():
             fits = PartialFits.of(sample, settings, trial)
             if trial.by_column:
+                if are_numbers(sample.target):
+                    kernels = [fits.scaled_to_noise(kernels)]
                 kernels = fits.learnt_by_column(kernels[0])
             found = fits.in_full(settings, kernels[0]) if trial.full else fits.fitted(kernels)
     except (NumericalError, SettingsError) as failure:
         seconds = time.thread_time() - began
         return Outcome(trial.kernel, None, None, None, seconds, str(failure))
-    log_p, target, weights = fits.in_order(found.log_p)
-    right = log_p.argmax(axis=1) == target
+    predicted, target, weights = fits.in_order(found.predicted)
+    if are_numbers(target):
+        error, ece = float(np.mean(np.square(target - predicted[:, 0]) * weights)), None
+    else:
+        right = predicted.argmax(axis=1) == target
+        ece = calibration_error(np.exp(predicted.max(axis=1)), right)
+        error = float(np.mean(~right))
     return Outcome(
         kernel=str(averaged(kernels)),
         nlpp=found.nlpp,
-        error=float(np.mean(~right)),
-        ece=calibration_error(np.exp(log_p.max(axis=1)), right),
+        error=error,
+        ece=ece,
         seconds=time.thread_time() - began,
-        log_p=log_p[np.arange(len(target)), target] * weights,
+        log_p=log_p_of(predicted, target, weights) * weights,
     )
 
 
@@ -265,15 +277,27 @@ class PartialFits:
         for X, (rows, others) in zip(self.inputs, self.splits, strict=True):
             weights = None if sample.weights is None else sample.weights[rows]
             of_rows = X[rows], sample.target[rows], settings, np.arange(sample.n_classes)
-            each.append(fit_rows(*of_rows, weights=weights).predict_log_proba(X[others]))
-        log_p, weights = np.concatenate(each), sample.weights
-        of_target = log_p[np.arange(len(held)), sample.target[held]]
+            if are_numbers(sample.target):
+                model = fit_rows(*of_rows, Numbers(0.0, 1.0), weights)
+                each.append(model.predict(X[others])[:, np.newaxis])
+            else:
+                each.append(fit_rows(*of_rows, weights=weights).predict_log_proba(X[others]))
+        predicted, weights = np.concatenate(each), sample.weights
         weights = None if weights is None else weights[held]
-        return Fitted(1.0, -float(np.average(of_target, weights=weights)), log_p, ())
+        of_target = log_p_of(predicted, sample.target[held], weights)
+        return Fitted(1.0, -float(np.average(of_target, weights=weights)), predicted, ())
 
     @property
     def _held(self) -> Integers:
         return np.concatenate([held for _, held in self.splits])
+
+    def scaled_to_noise(self, kernels: Sequence[Kernel]) -> Kernel:
+        """Return the kernel, the same for all parts, for noise of variance one.
+
+        Its own variance is one at least: from a kernel that sees noise alone no slopes lead away.
+        """
+        variance = float(kernels[0].diag(self.inputs[0][:SLOPE_ROWS]).mean())
+        return scaled(kernels[0], max(self.fitted(kernels).scale, 1.0 / (variance or 1.0)))
 
     def learnt_by_column(self, kernel: Kernel) -> list[Kernel]:
         """Return the kernel with length scales that are learnt from the rows to fit, by part."""
@@ -285,11 +309,20 @@ class PartialFits:
             kernels.append(learn_by_column(kernel, *of_rows, sample.groups))
         return kernels
 
-    def in_order(self, log_p: Doubles) -> tuple[Doubles, Integers, Doubles]:
-        """Return log probabilities, target and weights over their mean, in the order of rows."""
+    def in_order(self, predicted: Doubles) -> tuple[Doubles, Any, Doubles]:
+        """Return what is predicted, target and weights over their mean, in the order of rows."""
         held = np.sort(self._held)
         weights = np.ones(len(held)) if self.sample.weights is None else self.sample.weights[held]
-        return log_p[np.argsort(self._held)], self.sample.target[held], weights / weights.mean()
+        return predicted[np.argsort(self._held)], self.sample.target[held], weights / weights.mean()
+
+
+def scaled(kernel: Kernel, factor: float) -> Kernel:
+    """Return the kernel times a factor, as the constants of a sum where there are any."""
+    if isinstance(kernel, Sum):
+        return Sum(tuple(scaled(part, factor) for part in kernel.parts))
+    if isinstance(kernel, Product) and isinstance(kernel.parts[0], Constant):
+        return Product((Constant(kernel.parts[0].value * factor), *kernel.parts[1:]))
+    return factor * kernel
 
 
 def averaged(kernels: Sequence[Kernel]) -> Kernel:

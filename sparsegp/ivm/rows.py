@@ -219,12 +219,13 @@ class Block(ABC):
 
     def rows_at(self, rows: Integers) -> Floats:
         """Return the scaled inputs of those of some rows, by their numbers, that it holds."""
-        places = rows - self.first_row
-        return self.X[places[(places >= 0) & (places < self.n_rows)]]
+        return self.labelled_rows(rows)[0]
 
-    def labelled_rows(self) -> tuple[Floats, NDArray[Any]]:
-        """Return the scaled inputs and targets of all rows."""
-        return self.X[: self.n_rows], self.labels[: self.n_rows]
+    def labelled_rows(self, rows: Integers | None = None) -> tuple[Floats, NDArray[Any]]:
+        """Return the scaled inputs and targets of all rows, or of some by their numbers."""
+        places = np.arange(self.n_rows) if rows is None else rows - self.first_row
+        places = places[(places >= 0) & (places < self.n_rows)]
+        return self.X[places], self.labels[places]
 
     def evidence(
         self, n_active: int, processes: Sequence[Process], likelihood: Likelihood, spare: int

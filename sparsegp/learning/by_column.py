@@ -25,6 +25,7 @@ import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
 from sparsegp.kernels import ARD, RBF, ByColumn, Kernel, Product, Sum, parse, six_digits
+from sparsegp.learning.numbers import rows_of
 from sparsegp.learning.softmax import Softmax
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.linalg import jittered_cholesky, lower_cholesky, solve_lower
@@ -53,7 +54,7 @@ PIECE = 256
 def learn_by_column(
     kernel: Kernel,
     X: Floats,
-    target: Integers,
+    target: Any,
     weights: Doubles,
     groups: Integers | None = None,
 ) -> Kernel:
@@ -67,8 +68,8 @@ def learn_by_column(
         To begin with.
     X : Floats (n, p)
         In an order whose every stretch is a sample of the whole; large products have its precision.
-    target : Integers (n,)
-        Class codes.
+    target : array (n,)
+        Class codes, or numbers.
     weights : Doubles (n,)
         Of the rows.
     groups : Integers (p,), optional
@@ -133,7 +134,7 @@ class HeldOut:
     Attributes
     ----------
     X : Floats (n, p)
-    target : Integers (n,)
+    target : array (n,)
     n_classes : int
     weights : Doubles (n,)
     active : Integers (m,)
@@ -143,14 +144,14 @@ class HeldOut:
     """
 
     X: Floats
-    target: Integers
+    target: Any
     n_classes: int
     weights: Doubles
     active: Integers
     former: dict[int, Floats] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, X: Floats, target: Integers, weights: Doubles) -> "HeldOut":
+    def of(cls, X: Floats, target: Any, weights: Doubles) -> "HeldOut":
         """Divide rows whose every stretch is a sample of the whole."""
         n, n_classes = len(X), max(int(target.max()) + 1, 2)  # a rare class may be left out
         m = min(n, MOST_ACTIVE)
@@ -177,7 +178,7 @@ class HeldOut:
         for half, others in enumerate(self.halves):
             held = self.halves[1 - half]
             fit, judge = self._fit(half, features[:, others]), self._rows(held, features[:, held])
-            log_p, rest = judge.log_p_and_rest(judge.latent(fit.point))
+            log_p, rest = judge.judged(judge.latent(fit.point))
             slope = judge.weighted(rest)
             back = fit.solve(np.asarray(judge.features @ slope, np.float64))
             total += float(judge.weighted(log_p).sum(dtype=np.float64))
@@ -194,13 +195,14 @@ class HeldOut:
 
     def _fit(self, half: int, features: Floats) -> "Fit":
         """Fit a half of the rows, and remember it."""
-        near = self.former.get(half, np.zeros((features.shape[1], self.n_classes), features.dtype))
-        fit = Fit(self._rows(self.halves[half], features), near)
+        rows = self._rows(self.halves[half], features)
+        zero = np.zeros((features.shape[1], rows.n_latent), features.dtype)
+        fit = Fit(rows, self.former.get(half, zero))
         self.former[half] = fit.latent
         return fit
 
     def _rows(self, rows: slice, features: Floats) -> Softmax:
-        return Softmax(features, self.target[rows], self.n_classes, self.weights[rows])
+        return rows_of(features, self.target[rows], self.n_classes, self.weights[rows])
 
 
 class Fit:
@@ -228,7 +230,7 @@ class Fit:
         self.rows = rows
         rest = rows.log_p_and_rest(near)[1]
         p = rows.probability(rest)
-        curvature = (p * (1.0 - p)).sum(axis=1) / (rows.n_classes - 1)
+        curvature = rows.curvature(p)
         self.factor = self._metric(rows.weighted(curvature))
         newton = rows.features @ rows.weighted(curvature[:, np.newaxis] * near + rest)
         start = cho_solve((self.factor, True), newton.astype(np.float64), check_finite=False)
@@ -245,9 +247,7 @@ class Fit:
 
     def bend(self, latent: Floats) -> Floats:
         """Return minus the Hessian of the log likelihood times changes of latent values, (n, K)."""
-        bent = self.probability * latent
-        bent -= self.probability * bent.sum(axis=1, keepdims=True)
-        return self.rows.weighted(bent)
+        return self.rows.bend(self.probability, latent)
 
     def solve(self, right: Doubles) -> Doubles:
         """Return A^-1 right, (m, K), with A minus the Hessian, by conjugate gradients.

@@ -2,7 +2,8 @@
 
 As in the all-data posterior (posterior/all_data.py) all rows shape the latent means in the span of
 some active rows; what is left out is what makes no difference between kernels. The active rows are
-the first, which need no selection. The likelihood is the softmax (learning/softmax.py).
+the first, which need no selection. The likelihood is the softmax (learning/softmax.py), or
+Gaussian noise (learning/numbers.py), with which the first round solves the linear system.
 Probabilities are those of the latent means. The scale of the prior variance is the one at which
 the held-out rows are predicted best; all kernels have that choice, so no other rows are kept for
 it.
@@ -13,13 +14,13 @@ w . c, and the penalty is c^T P c / (2 s) with P = I - L^-1 L^-T.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from sparsegp.kernels import Kernel
 from sparsegp.learning.metric import Part
-from sparsegp.learning.softmax import Softmax
+from sparsegp.learning.numbers import log_p_of, predicted, rows_of
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.linalg import (
     inverse_triangle,
@@ -28,7 +29,7 @@ from sparsegp.math.linalg import (
     solve_lower,
     solved_in_place,
 )
-from sparsegp.types import Doubles, Floats, Integers
+from sparsegp.types import Doubles, Floats
 
 STEP, FIRST, FARTHEST = np.sqrt(10.0), -1, 6
 """Factor from one prior scale to the next, and the powers of it that are tried: the first, and the
@@ -48,8 +49,8 @@ class QuickFit:
     kernel : Kernel
     X : Floats (n, p)
         Scaled rows, of which the first are active.
-    target : Integers (n,)
-        Class codes.
+    target : array (n,)
+        Class codes, or numbers.
     n_classes, n_active : int
     X_held : Floats (m, p)
         Scaled rows that are held out.
@@ -64,7 +65,7 @@ class QuickFit:
 
     kernel: Kernel
     X: Floats
-    target: Integers
+    target: Any
     n_classes: int
     n_active: int
     X_held: Floats
@@ -80,9 +81,9 @@ class QuickFit:
         self.features, self.held_features = map(self._features, (self.X, self.X_held))
         inverse = inverse_triangle(self.factor)
         self.penalty = np.eye(d) - inverse @ inverse.T
-        self.rows = Softmax(self.features, self.target, self.n_classes, self.weights)
+        self.rows = rows_of(self.features, self.target, self.n_classes, self.weights)
         weighted = self.features if self.weights is None else self.features * self.weights
-        self.bound = 0.5 * (weighted @ self.features.T).astype(np.float64)
+        self.bound = self.rows.bound * (weighted @ self.features.T).astype(np.float64)
         self.ascent: Ascent | None = None
 
     def _features(self, X: Floats) -> Floats:
@@ -100,7 +101,7 @@ class QuickFit:
         least = float(np.finfo(self.features.dtype).eps)
         metric, _ = jittered_cholesky(self.penalty / scale + self.bound, "the metric", least)
         if self.ascent is None:
-            start = np.zeros((len(self.penalty), self.n_classes))
+            start = np.zeros((len(self.penalty), self.rows.n_latent))
             self.ascent = Ascent.at(start, self._value_and_gradient)
         else:
             weight = 1.0 / scale - 1.0 / former
@@ -127,27 +128,27 @@ class Fitted:
     ----------
     scale : float
     nlpp : float
-        Mean of -log p of the true class of the held-out rows, in nats.
-    log_p : Doubles (m, K)
-        Log probabilities of these rows, those of one fit after the other.
+        Mean of -log p of the labels of the held-out rows, in nats.
+    predicted : Doubles (m, K)
+        Log probabilities of these rows, those of one fit after the other; or numbers, (m, 1).
     parts : sequence of Part
         The latent means of the fits.
     """
 
     scale: float
     nlpp: float
-    log_p: Doubles
+    predicted: Doubles
     parts: Sequence[Part]
 
 
-def fitted(fits: Sequence[QuickFit], target: Integers, weights: Doubles | None = None) -> Fitted:
+def fitted(fits: Sequence[QuickFit], target: Any, weights: Doubles | None = None) -> Fitted:
     """Return fits, of several parts of the rows, at the scale that is best for all together.
 
     Parameters
     ----------
     fits : sequence of QuickFit
-    target : Integers (m,)
-        Class codes of the rows that they hold out, those of one fit after the other.
+    target : array (m,)
+        Class codes, or numbers, of the rows that they hold out, those of one fit after the other.
     weights : Doubles (m,), optional
         Of these rows.
     """
@@ -156,9 +157,9 @@ def fitted(fits: Sequence[QuickFit], target: Integers, weights: Doubles | None =
     while step not in tried and abs(step) <= FARTHEST:
         scale = float(STEP**step)
         mean = np.concatenate([fit.climb(scale) for fit in fits])
-        log_p = mean - logsumexp(mean, axis=1, keepdims=True)
-        nlpp = -float(np.average(log_p[np.arange(len(target)), target], weights=weights))
-        tried[step] = Fitted(scale, nlpp, log_p, [fit.part() for fit in fits])
+        found = predicted(mean, target)
+        nlpp = -float(np.average(log_p_of(found, target, weights), weights=weights))
+        tried[step] = Fitted(scale, nlpp, found, [fit.part() for fit in fits])
         best = min(tried, key=lambda each: tried[each].nlpp)
         step = best - 1 if best + 1 in tried else best + 1
     return tried[best]

@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +40,8 @@ MOST_HELD_OUT = 4000
 """Rows, at most, that judge."""
 BRIEF_ROWS, BRIEF_ACTIVE = 3000, 300
 """The same of a brief search."""
+BRIEF_OF_NUMBERS = 30
+"""Candidates of a brief search where labels are numbers, whose quick fits take next to no time."""
 ENOUGH_ROWS = 1500
 """A brief search takes three quarters of the rows, or so many where that is more: of tables of some
 hundred rows with a part held out, the best kernel of three quarters is often not that of all."""
@@ -49,8 +52,9 @@ ROWS_A_COLUMN, LEAST_FOR_COLUMNS = 2, 100
 LEAST_FOR_SEARCH, PIXELS = 90, 50
 """With fewer rows a brief search finds chance; so many columns of one range are those of pictures
 or spectra."""
-LEAST_FOR_SUM = 2000
-"""With fewer rows the length scales of a sum of a rough and a smooth kernel are chance."""
+LEAST_FOR_SUM, LEAST_FOR_SUM_OF_NUMBERS = 2000, 1000
+"""With fewer rows the length scales of a sum of a rough and a smooth kernel are chance; a number
+tells more than a class."""
 FEW_ROWS = 250
 """With fewer, whose fits to several parts take long beside that of the run, a brief search ends
 early."""
@@ -159,14 +163,14 @@ class Outcome:
         return difference > errors * error
 
 
-def gain_of(outcome: Outcome, before: Outcome) -> float:
+def gain_of(outcome: Outcome, before: Outcome, of_numbers: bool = False) -> float:
     """Return by which share the nlpp is less than before, 0 if not by more than a standard error.
 
-    Zero also where one of them failed.
+    Zero also where one of them failed. Of numbers by how many nats: a density may be more than one.
     """
     if outcome.nlpp is None or before.nlpp is None or not outcome.leads(before):
         return 0.0
-    return 1.0 - outcome.nlpp / before.nlpp
+    return (before.nlpp - outcome.nlpp) / (1.0 if of_numbers else before.nlpp)
 
 
 TryOut = Callable[[Sequence[Trial], str], Mapping[int, Outcome]]
@@ -204,6 +208,8 @@ class Plan:
         Standard errors by which the best has to lead the kernel of the settings.
     in_full : bool
         Whether it has to do so in fits like that of the run, too.
+    of_numbers : bool
+        Whether labels are numbers.
     """
 
     rungs: Sequence[Rung]
@@ -213,6 +219,7 @@ class Plan:
     ends_early: bool = False
     errors: float = 1.0
     in_full: bool = False
+    of_numbers: bool = False
 
     @classmethod
     def of(
@@ -223,6 +230,7 @@ class Plan:
         *,
         sizes: Sequence[int] = (),
         validation: Callable[[int], int] = lambda _: 0,
+        of_numbers: bool = False,
     ) -> "Plan":
         """Return the plan for rows to train on.
 
@@ -241,6 +249,8 @@ class Plan:
             Numbers of active rows that may be chosen, rising; none if theirs was given.
         validation : callable
             From rows to those of them that cannot become active.
+        of_numbers : bool
+            Whether labels are numbers.
         """
         n, p = shape
         by_column = p <= MOST_COLUMNS and n >= max(LEAST_FOR_COLUMNS, ROWS_A_COLUMN * p)
@@ -248,7 +258,7 @@ class Plan:
         if max_trials is None:
             rows = min(n, max(3 * n // 4, ENOUGH_ROWS), BRIEF_ROWS)
             d = min(n_active, BRIEF_ACTIVE, rows - validation(rows))
-            rungs.append(Rung(rows, d, None))
+            rungs.append(Rung(rows, d, BRIEF_OF_NUMBERS if of_numbers else None))
         else:
             by_column = by_column and max_trials >= LEAST_TRIALS
             numbers = counts(max_trials - REFINED * by_column)
@@ -263,9 +273,10 @@ class Plan:
         sizes = list(dict.fromkeys(min(d, most) for d in sizes))
         tried = [sizes[0] // 2, *(d for d in sizes if d <= MOST_ACTIVE)] if sizes[1:] else []
         grown = [Rung(last, d, None) for d in tried]
-        if max_trials is None:
-            return cls(rungs, by_column, grown, sizes, ends_early=n < FEW_ROWS)
-        return cls(rungs, by_column, grown, sizes, errors=SURE, in_full=n < FEW_TO_TUNE)
+        how: dict[str, Any] = {"ends_early": n < FEW_ROWS}
+        if max_trials is not None:
+            how = {"errors": SURE, "in_full": n < FEW_TO_TUNE}
+        return cls(rungs, by_column, grown, sizes, of_numbers=of_numbers, **how)
 
 
 def counts(max_trials: int) -> list[int]:
@@ -380,6 +391,7 @@ class Search:
             return True
         known, outcomes = self.candidates.known, self.outcomes
         ranking, rung = self._ranking(), self.plan.rungs[-1]
+        least = LEAST_FOR_SUM_OF_NUMBERS if self.plan.of_numbers else LEAST_FOR_SUM
         kernels = {n: parse(known[n].kernel) for n in ranking if outcomes[n].nlpp is not None}
         able = [n for n, kernel in kernels.items() if kernel.takes_scale_of_each]
         rough = [n for n in able if kernels[n].is_rough]
@@ -388,7 +400,7 @@ class Search:
             known[n]._replace(kernel=f"{known[n].kernel} + {known[other].kernel}")
             for n in rough[:1]
             for other in smooth
-            if known[other].scaling == known[n].scaling and rung.rows >= LEAST_FOR_SUM
+            if known[other].scaling == known[n].scaling and rung.rows >= least
         ][:1]
         kept = [*rough[: REFINED - 2 - len(pairs)], *smooth[:1]]
         starts = [known[n] for n in sorted(kept, key=able.index)] + pairs
@@ -442,7 +454,8 @@ class Search:
             before, self.outcomes = self.outcomes, dict(found)
             self.winner = self._best()
             if place > 0:
-                gain = gain_of(found[self.winner], before[self.winner])
+                both = found[self.winner], before[self.winner]
+                gain = gain_of(*both, self.plan.of_numbers)
             if place > 1 and gain >= PRICE:
                 self.n_active = rung.n_active
         if self.plan.grown and DECLINE * gain >= 2.0 * PRICE:

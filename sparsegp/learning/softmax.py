@@ -7,12 +7,13 @@ diag(p) - p p^T, at most (I - 1 1^T / K) / 2 (Böhning 1992, Ann. Inst. Statist.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import cho_solve
 
 from sparsegp.math.lbfgs import Ascent, Function
-from sparsegp.types import Doubles, Floats, Integers
+from sparsegp.types import Doubles, Floats
 
 MAX_ROUNDS = 30
 """Of one ascent."""
@@ -28,7 +29,7 @@ class Softmax:
     ----------
     features : Floats (d, n)
         All large products have their precision.
-    target : Integers (n,)
+    target : array (n,)
         Class codes.
     n_classes : int
     weights : Floats (n,), optional
@@ -36,9 +37,17 @@ class Softmax:
     """
 
     features: Floats
-    target: Integers
+    target: Any
     n_classes: int
     weights: Floats | None = None
+
+    bound: ClassVar[float] = 0.5
+    """Of the curvature of minus log p in the latent values."""
+
+    @property
+    def n_latent(self) -> int:
+        """Number of latent values of a row."""
+        return self.n_classes
 
     @cached_property
     def total(self) -> float:
@@ -68,6 +77,21 @@ class Softmax:
         p = -rest
         p[np.arange(len(p)), self.target] += 1.0
         return p
+
+    def judged(self, latent: Floats) -> tuple[Floats, Floats]:
+        """Return log p of rows that are held out (n,), and its slopes (n, K)."""
+        return self.log_p_and_rest(latent)
+
+    def curvature(self, p: Floats) -> Floats:
+        """Return that of minus log p, (n,), averaged over the classes as if independent."""
+        found: Floats = (p * (1.0 - p)).sum(axis=1) / (self.n_classes - 1)
+        return found
+
+    def bend(self, p: Floats, change: Floats) -> Floats:
+        """Return minus the Hessian of the log likelihood times changes of latent values, (n, K)."""
+        bent = p * change
+        bent -= p * bent.sum(axis=1, keepdims=True)
+        return self.weighted(bent)
 
     def weighted(self, of_rows: Floats) -> Floats:
         """Return what belongs to rows, (n, ...), times their weights."""

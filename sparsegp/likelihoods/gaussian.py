@@ -44,6 +44,10 @@ class Gaussian(Likelihood, name="gaussian"):
         """Return log N(y | u, sigma^2); see `Likelihood`."""
         return _log_normal(target - latent[..., 0], self.noise_variance)
 
+    def density_gradient(self, latent: Doubles, target: Any) -> Doubles:
+        """Return d log p(y|u) / du, (n, 1)."""
+        return np.asarray((target[:, np.newaxis] - latent) / self.noise_variance)
+
     def moments(self, mean: Doubles, variance: Doubles, target: Any) -> Moments:
         """Return log Z and its derivatives; see `Likelihood`."""
         total = variance + self.noise_variance

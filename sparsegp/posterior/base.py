@@ -180,7 +180,7 @@ class Rows(Protocol):
     tolerance : float
         Gain a round, in nats over the total weight, below which an iteration stops.
     calibrate : bool
-        Whether to learn how latent values become probabilities.
+        Whether to learn how latent values become probabilities, or what noise numbers have.
     knows_limits : bool
         Whether to keep the scores of the rows from which that is learnt.
     folds : Integers (n,)

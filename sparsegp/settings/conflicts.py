@@ -32,11 +32,11 @@ def conflicts(settings: "TrainSettings") -> Iterator[str]:
 def with_a_search(settings: "TrainSettings") -> Iterator[str]:
     """Yield what does not go with a kernel that is chosen by held-out rows."""
     usual = type(settings)
-    if settings.sites != usual.sites:
+    if settings.sites != usual.sites and not settings.learns_noise:
         yield (
             f"a kernel is chosen by held-out rows for likelihood={usual.likelihood} with "
-            f"sites={usual.sites}, got likelihood={settings.likelihood} with "
-            f"sites={settings.sites}; give learn=evidence or a `kernel`"
+            f"sites={usual.sites}, or for gaussian with posterior=all, got likelihood="
+            f"{settings.likelihood} with sites={settings.sites}; give learn=evidence or a `kernel`"
         )
     if settings.kernel_per_class:
         yield "one kernel is chosen by held-out rows for all classes; leave kernel_per_class out"
@@ -79,7 +79,7 @@ def _of_weights(settings: "TrainSettings") -> Iterator[str]:
 def _of_moments(settings: "TrainSettings") -> Iterator[str]:
     from sparsegp.ivm.criteria import CRITERIA
 
-    if settings.posterior != "adf":
+    if settings.posterior != "adf" and not (settings.posterior == "all" and settings.is_regression):
         yield (
             f"posterior={settings.posterior} is for sites=variational; with sites=moments use adf"
         )

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 DEFAULT_KERNEL = "50*rbf + 50*matern52"
 USUAL_KERNEL = AUTO
 """Where none is given and rows held out can choose one; elsewhere it is the default."""
+KERNEL_OF_NUMBERS = "30*rbf"
+"""The same of a regression, whose noise and prior scale are learnt."""
 DEFAULT_N_ACTIVE = 1000
 LEAST_VALIDATION, ENOUGH_VALIDATION, MOST_VALIDATION = 30, 1500, 4000
 """Validation rows: fewer tell nothing, enough for a small table, and at most."""
@@ -28,6 +30,12 @@ OF_THE_PAPER = "multinomial_probit"
 asked for is a method of Girolami & Rogers, or needs its moments for many classes."""
 GENERAL = {"sites": "moments", "criterion": "information", "posterior": "adf", "kernel": "10*rbf"}
 """Settings that `TrainSettings.given` chooses for other likelihoods than these two."""
+BY_EVIDENCE = {**LEARNT, "posterior": "adf", "major_steps": 5}
+"""Settings of a regression with a kernel, or with too few rows to choose one."""
+SEARCHED = {"likelihood": "gaussian", "posterior": "all", "kernel": None, "precision": "float64"}
+"""Settings of a regression of which neither kernel, posterior nor one of these is given:"""
+OF_EVIDENCE = {"learn", "likelihood", "hyperprior", "strategy", "major_steps", "minor_steps"}
+OF_EVIDENCE |= {"stub_entries", "kernel_per_class"}
 
 
 @documented
@@ -188,7 +196,9 @@ class TrainSettings(Settings):
     @property
     def first_kernel(self) -> str:
         """The default one where none is given, or it is to be chosen."""
-        return DEFAULT_KERNEL if self.kernel in {None, AUTO} else super().first_kernel
+        if self.kernel not in {None, AUTO}:
+            return super().first_kernel
+        return KERNEL_OF_NUMBERS if self.is_regression else DEFAULT_KERNEL
 
     @property
     def untunable(self) -> str:
@@ -242,6 +252,12 @@ class TrainSettings(Settings):
         return self.posterior == "all" or self.sites == "moments"
 
     @property
+    def learns_noise(self) -> bool:
+        """Whether noise and prior scale of a regression are chosen by rows that are left out."""
+        wanted = self.is_regression and self.posterior == "all" and self.learn == "none"
+        return wanted and self.wanted_likelihood.given is None
+
+    @property
     def dtype(self) -> "np.dtype[Any]":
         """The working precision."""
         import numpy as np
@@ -289,7 +305,9 @@ class TrainSettings(Settings):
         settings = super().given(task, **named)
         if settings.kernel is not None:
             return settings
-        return replace(settings, kernel=DEFAULT_KERNEL if settings.untunable else USUAL_KERNEL)
+        return replace(
+            settings, kernel=settings.first_kernel if settings.untunable else USUAL_KERNEL
+        )
 
     @classmethod
     def _completed(cls, task: str | None, named: dict[str, Any]) -> dict[str, Any]:
@@ -298,9 +316,13 @@ class TrainSettings(Settings):
         if "class_weight" in named:
             named = {**named, "class_weight": class_weight_text(named["class_weight"])}
         if task == "regression":
-            more = {**LEARNT, "major_steps": 5, "precision": "float64"}
+            more: dict[str, Any] = {**BY_EVIDENCE, "precision": "float64"}
+            is_open = named.get("kernel") in {None, AUTO} and not named.keys() & OF_EVIDENCE
+            if is_open and named.get("posterior", "all") == "all":
+                named = {**SEARCHED, **named}
             given = named.keys() & {"learn", "likelihood"}
-            named = {**({"likelihood": "gaussian"} if given else more), **named}
+            known: dict[str, Any] = {"likelihood": "gaussian"} if given else more
+            named = {"sites": "moments", **known, **named}
         if named.get("active_per_class"):
             named = {"sites": "moments", "kernel_per_class": True, **named}
         moments, posterior = named.get("sites") == "moments", named.get("posterior", cls.posterior)

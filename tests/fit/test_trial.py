@@ -82,7 +82,7 @@ def test_of_few_rows_every_one_is_held_out_once(sample: Sample) -> None:
             QuickFit(parse(KERNEL), few.X[a], few.target[a], 3, 60, few.X[b]) for a, b in splits
         ]
         held = np.concatenate([b for _, b in splits])
-        log_p = fitted(fits, few.target[held]).log_p[range(301), few.target[held]]
+        log_p = fitted(fits, few.target[held]).predicted[range(301), few.target[held]]
     assert_array_equal(found.log_p[held], log_p)
     learnt = run_trial(TrainSettings(), few, Trial(0, "9*rbf(1)", "none", 0, 301, 60, True))
     with single_threaded_blas():

@@ -284,7 +284,9 @@ def test_weighted_rows_are_searched(steps_of_trees: Arrays, searching: None) -> 
     assert tune(X, y, sample_weight=np.full(200, 2.0), max_trials=None, runtime="threads=1").trials
 
 
-@pytest.mark.parametrize("given", [{"likelihood": "probit"}, {"task": "regression"}])
+@pytest.mark.parametrize(
+    "given", [{"likelihood": "probit"}, {"task": "regression", "likelihood": "gaussian"}]
+)
 def test_auto_is_for_one_likelihood(given: dict[str, Any], data: Arrays) -> None:
     with pytest.raises(SettingsError, match="chosen by held-out rows for likelihood=softmax"):
         sparsegp.train(*data, kernel="auto", **given)

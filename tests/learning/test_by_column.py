@@ -1,6 +1,7 @@
 """Length scales by column: slopes against finite differences, and relevant columns are found."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,11 +23,12 @@ RELEVANT = [1, 3, 4]
 
 
 def rows_of(n_classes: int, n: int = 120) -> HeldOut:
-    """Rows of three columns, weighted, every fourth of which is active."""
+    """Rows of three columns, weighted, every fourth active; numbers if there are no classes."""
     rng = np.random.default_rng(n_classes)
     X = rng.normal(size=(n, 3))
-    target = (X[:, 0] + 0.3 * rng.normal(size=n) > 0).astype(int)
-    target += (n_classes > 2) * (X[:, 1] > 0.5)
+    target: Any = X[:, 0] + 0.3 * rng.normal(size=n)
+    if n_classes:
+        target = (target > 0).astype(int) + (n_classes > 2) * (X[:, 1] > 0.5)
     held_out = HeldOut.of(X, target, np.linspace(0.5, 2.0, n))
     return replace(held_out, active=np.arange(0, n, 4))
 
@@ -39,7 +41,7 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(by_column, name, value)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
 @pytest.mark.parametrize(
     "text", ["10*laplace(3, 4, 5)", "5*ard(3, 1, 2) + 4*additive(1, 2, 3) + 3*power(0.5, 2, 2, 9)"]
 )
@@ -81,6 +83,19 @@ def test_the_value_is_that_of_dense_fits(n_classes: int, exact: None) -> None:
 
         a = minimize(loss, np.zeros(len(U) * n_classes), options={"gtol": 1e-4}).x
         total += log_p(K[held] @ a.reshape(len(U), -1), held)
+    assert held_out.value_and_slopes(kernel)[0] == pytest.approx(total, rel=1e-3)
+
+
+def test_the_value_of_numbers_is_that_of_linear_systems() -> None:
+    kernel, held_out = parse("10*laplace(3, 4, 5)"), rows_of(0)
+    y, X, w = held_out.target, held_out.X, held_out.weights
+    U, total = X[held_out.active], 0.0
+    for held, others in zip(held_out.halves, held_out.halves[::-1], strict=True):
+        K, K_new = kernel(X[others], U), kernel(X[held], U)
+        A = kernel(U, U) + (K.T * w[others]) @ K
+        square = (y[held] - K_new @ np.linalg.solve(A, K.T @ (w * y)[others])) ** 2
+        noise = np.average(square, weights=w[held])
+        total -= 0.5 * w[held] @ (np.log(2.0 * np.pi * noise) + square / noise)
     assert held_out.value_and_slopes(kernel)[0] == pytest.approx(total, rel=1e-3)
 
 

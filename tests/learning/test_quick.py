@@ -5,6 +5,9 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from scipy.special import log_softmax
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+from sklearn.linear_model import Ridge
 
 from sparsegp.kernels import parse
 from sparsegp.learning import quick, softmax
@@ -69,7 +72,7 @@ def test_the_scale_is_that_which_predicts_the_held_out_rows_best(
         each = [QuickFit(KERNEL, X[a], y[a], K, D, X[b]).climb(scale) for a, b in parts]
         return -float(log_softmax(np.concatenate(each), axis=1)[at, target].mean())
 
-    assert found.nlpp == pytest.approx(-found.log_p[at, target].mean())
+    assert found.nlpp == pytest.approx(-found.predicted[at, target].mean())
     assert found.nlpp == pytest.approx(nlpp(found.scale), abs=1e-3)
     assert found.nlpp < min(nlpp(found.scale * 10.0), nlpp(found.scale / 10.0))
 
@@ -96,3 +99,21 @@ def test_single_precision_is_as_good(rows: tuple[Doubles, np.ndarray]) -> None:
         for x in (X, X.astype(np.float32))
     ]
     assert both[1] == pytest.approx(both[0], abs=1e-4)
+
+
+def test_fits_to_numbers_are_those_of_ridge_regression_and_of_exact_processes(
+    rows: tuple[Doubles, np.ndarray],
+) -> None:
+    X = rows[0]
+    y = X @ [2.0, -1.0] + np.sin(X[:, 0])
+    ridge = Ridge(alpha=1.0 / 0.6, fit_intercept=False).fit(X[:N], y[:N])
+    line = QuickFit(parse("2*linear(1)"), X[:N], y[:N], 0, D, X[N:])
+    assert_allclose(line.climb(0.3)[:, 0], ridge.predict(X[N:]), atol=1e-6)
+    prior = ConstantKernel(20.0 * 0.1) * Matern(1.5, nu=2.5)
+    exact = GaussianProcessRegressor(prior, alpha=1.0, optimizer=None).fit(X[:N], y[:N])
+    every = QuickFit(KERNEL, X[:N], y[:N], 0, N, X[N:])
+    assert_allclose(every.climb(0.1)[:, 0], exact.predict(X[N:]), atol=1e-5)
+    found = fitted([every], y[N:])
+    rest = y[N:] - found.predicted[:, 0]
+    expected = 0.5 * (np.log(2.0 * np.pi * np.mean(rest**2)) + 1.0)
+    assert found.nlpp == pytest.approx(expected)

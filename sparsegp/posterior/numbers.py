@@ -1,0 +1,195 @@
+"""The all-data posterior of numbers: penalised least squares in the span of the active rows.
+
+In the terms of posterior/all_data.py, with Gaussian noise of variance sigma^2, y the numbers and
+lambda = sigma^2 / s, the coefficients are
+
+    c = A^-1 M W y        A = lambda P + G        G = M W M^T
+
+so they depend on noise and prior scale by their ratio alone. With G + P = R R^T and
+R^-1 P R^-T = Q diag(e) Q^T the inverse is that of a diagonal matrix for every lambda,
+
+    A = R Q diag(1 + (lambda - 1) e) Q^T R^T
+
+Rows that are left out judge lambda: with m a column of M, w its weight, q = m^T A^-1 m and
+h = w q, the fit to all other rows leaves the residual (y - m^T c) / (1 - h) at this one, and has
+there the variance sigma^2 (q / (1 - h) + t / lambda), where t = k** - m^T P^-1 m lies outside the
+span. So their density is greatest for a sigma^2 that is known for every lambda (Rasmussen &
+Williams 2006, section 5.4.2, for exact regression), and lambda takes a search along a line.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy.linalg import eigh
+from scipy.optimize import minimize_scalar
+
+from sparsegp.math.linalg import jittered_cholesky, solve_lower
+from sparsegp.math.summation import quantum
+from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
+from sparsegp.posterior.objective import SAFE_VARIANCE_RANGE
+from sparsegp.posterior.predict import reduction
+from sparsegp.types import Doubles
+
+MOST_LEFT_OUT = 4000
+"""Rows that judge, in even distances."""
+GRID = np.log(10.0) * np.arange(-8.0, 4.25, 0.5)
+"""Logarithms of lambda that are tried, before the best is refined."""
+LEAST_NOISE = 1e-10
+"""For numbers of variance one; without any noise a fit has no digits left."""
+
+
+def least_squares(active: ActiveRows, rows: Rows) -> PosteriorWeights:
+    """Return the all-data posterior of numbers; with noise and prior scale if `rows.calibrate`.
+
+    The report has `noise_variance`.
+    """
+    (factor,), (kernel,), noise = active.factors(), active.kernels, _noise(active)
+    (penalty,), x = active.penalties([factor]), np.asarray(active.x, np.float64)
+    gram, pull = _sums(active, rows)
+    spectrum, scale, nlpp = Spectrum(penalty, gram, pull), 1.0, None
+    if rows.calibrate:
+        judges = LeftOut.of(active, rows, factor, spectrum)
+        ratio, noise, nlpp = judges.best()
+        scale = noise / ratio
+    B = penalty / scale + gram / noise
+    metric, jitter = jittered_cholesky(B, "the metric of the all-data posterior")
+    B[np.diag_indices_from(B)] += jitter * float(B.diagonal().mean())
+    taken, added = reduction(kernel, (x, active.precision[:, 0]), factor, B, scale)
+    report = {"noise_variance": noise, "prior_scale": scale, "left_out_nlpp": nlpp}
+    kept = [[each.astype(np.float32).astype(np.float64)] for each in (metric, taken)]
+    return PosteriorWeights(
+        coefficients=[spectrum.coefficients(noise / scale)[:, np.newaxis]],
+        gain=kept[0],
+        reduction=kept[1],
+        calibration=Calibration(prior_scale=scale),
+        report={**report, "jitter_of_metric": jitter, "jitter": added},
+    )
+
+
+def _noise(active: ActiveRows) -> float:
+    """Return the noise variance at inclusion."""
+    likelihood: Any = active.likelihood
+    return float(likelihood.noise_variance)
+
+
+def _sums(active: ActiveRows, rows: Rows) -> tuple[Doubles, Doubles]:
+    """Return G (d, d) and M W y (d,), sums over the row blocks."""
+    d, noise = len(active.x), _noise(active)
+    largest = float(active.kernels[0].diag(np.asarray(active.x, np.float64)).max())
+    largest *= SAFE_VARIANCE_RANGE
+    gram = rows.sum_blocks("gram", d, quantum(rows.total * largest))[0]
+    unit = quantum(rows.total**1.5 * np.sqrt(largest) / noise)  # numbers have variance one
+    value = quantum(rows.total**2 / noise)
+    answers = rows.map_blocks("slope", d, np.zeros((1, d, 1)), True, value, unit)
+    return gram, noise * np.sum([pull for _, pull, _ in answers], axis=0)[0, :, 0]
+
+
+class Spectrum:
+    """A^-1 for every lambda.
+
+    Parameters
+    ----------
+    penalty, gram : Doubles (d, d)
+        P and G.
+    pull : Doubles (d,)
+        M W y.
+
+    Attributes
+    ----------
+    shares : Doubles (d,)
+        e.
+    pull : Doubles (d,)
+        Q^T R^-1 M W y.
+    """
+
+    def __init__(self, penalty: Doubles, gram: Doubles, pull: Doubles) -> None:
+        self.root, _ = jittered_cholesky(penalty + gram, "the features of all rows")
+        half = solve_lower(self.root, penalty)
+        self.shares, self.vectors = eigh(solve_lower(self.root, half.T))
+        self.shares = np.clip(self.shares, 0.0, 1.0)
+        self.pull = self.turned(pull)
+
+    def turned(self, columns: Doubles) -> Doubles:
+        """Return Q^T R^-1 times columns (d, ...)."""
+        return np.asarray(self.vectors.T @ solve_lower(self.root, columns))
+
+    def inverse(self, ratio: float) -> Doubles:
+        """Return the diagonal of A^-1 between what is turned, (d,), for a lambda."""
+        return np.asarray(1.0 / (1.0 - self.shares + ratio * self.shares))
+
+    def coefficients(self, ratio: float) -> Doubles:
+        """Return c, (d,)."""
+        turned = self.vectors @ (self.inverse(ratio) * self.pull)
+        return solve_lower(self.root, turned, transposed=True)
+
+
+class LeftOut:
+    """Rows by which noise and prior scale are chosen, each left out of the fit.
+
+    Parameters
+    ----------
+    spectrum : Spectrum
+    features : Doubles (d, m)
+        Q^T R^-1 M of these rows.
+    outside : Doubles (m,)
+        t.
+    target, weights : Doubles (m,)
+    """
+
+    def __init__(
+        self,
+        spectrum: Spectrum,
+        features: Doubles,
+        outside: Doubles,
+        target: Doubles,
+        weights: Doubles,
+    ) -> None:
+        self.spectrum, self.features, self.squares = spectrum, features, features**2
+        self.outside, self.target, self.weights = outside, target, weights
+
+    @classmethod
+    def of(cls, active: ActiveRows, rows: Rows, factor: Doubles, spectrum: Spectrum) -> "LeftOut":
+        """Return rows in even distances among all."""
+        m = min(rows.n_rows, MOST_LEFT_OUT)
+        drawn = np.arange(m) * rows.n_rows // m
+        inputs, targets = zip(*rows.map_blocks("labelled_rows", drawn), strict=True)
+        x, own = (np.asarray(each, np.float64) for each in (np.concatenate(inputs), active.x))
+        kernel = active.kernels[0]
+        cross = np.asarray(kernel(own, x), np.float64)
+        prior, _ = jittered_cholesky(np.asarray(kernel(own, own), np.float64), "the covariance")
+        inside = np.square(solve_lower(prior, cross)).sum(axis=0)
+        weights = np.ones(m) if rows.weights is None else rows.weights[drawn]
+        return cls(
+            spectrum,
+            spectrum.turned(solve_lower(factor, cross)),
+            np.maximum(kernel.diag(x) - inside, 0.0),
+            np.concatenate(targets),
+            weights,
+        )
+
+    def judged(self, log_ratio: float) -> tuple[float, float]:
+        """Return the mean of minus the log density at a log lambda, and the best noise variance."""
+        ratio = float(np.exp(log_ratio))
+        inverse = self.spectrum.inverse(ratio)
+        rest = self.target - (inverse * self.spectrum.pull) @ self.features
+        q = inverse @ self.squares
+        left = np.maximum(1.0 - self.weights * q, 1e-10)
+        spread = 1.0 + q / left + self.outside / ratio
+        square = (rest / left) ** 2 / spread
+        noise = max(float(np.average(square, weights=self.weights)), LEAST_NOISE)
+        terms = np.log(2.0 * np.pi * noise * spread) + square / noise
+        return 0.5 * float(np.average(terms, weights=self.weights)), noise
+
+    def best(self) -> tuple[float, float, float]:
+        """Return lambda, the noise variance and the mean of minus the log density."""
+        tried = [self.judged(each)[0] for each in GRID]
+        near = GRID[int(np.argmin(tried))]
+        step = GRID[1] - GRID[0]
+        found = minimize_scalar(
+            lambda each: self.judged(each)[0],
+            bounds=(near - step, near + step),
+            method="bounded",
+            options={"xatol": 0.01},
+        )
+        nlpp, noise = self.judged(float(found.x))
+        return float(np.exp(found.x)), noise, nlpp

@@ -1,0 +1,100 @@
+"""The all-data posterior of numbers beside scikit-learn's exact one, and rows that are left out."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.stats import norm
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+
+import sparsegp
+from sparsegp.data import table_from_arrays
+from sparsegp.fit import Training
+from sparsegp.posterior import ActiveRows
+from sparsegp.posterior.numbers import LeftOut, Spectrum, _sums
+from sparsegp.runtime import open_runtime
+from sparsegp.settings import TrainSettings
+from sparsegp.types import Doubles
+
+N = 120
+SETTINGS: dict[str, Any] = {
+    "task": "regression",
+    "posterior": "all",
+    "likelihood": "gaussian",
+    "kernel": "30*matern32(1)",
+    "scaling": "none",
+    "precision": "float64",
+}
+
+
+@pytest.fixture(scope="module")
+def rows() -> tuple[Doubles, Doubles]:
+    X = np.random.default_rng(0).normal(size=(N + 50, 2))
+    y = 7.0 + 3.0 * np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.4 * norm.rvs(size=len(X), random_state=1)
+    return X, y
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "gaussian(0.05)"])
+def test_with_all_rows_active_it_is_exact(rows: tuple[Doubles, Doubles], likelihood: str) -> None:
+    X, y = rows
+    model = sparsegp.train(X[:N], y[:N], **{**SETTINGS, "likelihood": likelihood})
+    report, (offset, scale) = model.report, (y[:N].mean(), y[:N].std())
+    assert len(model.rows) == N
+    if likelihood != "gaussian":
+        assert (report["noise_variance"], report["prior_scale"]) == (0.05, 1.0)
+    assert model.likelihood.parameters() == np.log(report["noise_variance"])
+    prior = ConstantKernel(30.0 * report["prior_scale"]) * Matern(1.0, nu=1.5)
+    exact = GaussianProcessRegressor(prior, alpha=report["noise_variance"], optimizer=None)
+    exact.fit(X[:N], (y[:N] - offset) / scale)
+    mean, std = exact.predict(X[N:], return_std=True)
+    found, variance = model.predictive_mean_and_variance(X[N:])
+    assert_allclose(found, offset + scale * mean, rtol=1e-6)
+    assert_allclose(variance / scale**2, std**2 + report["noise_variance"], rtol=2e-3)
+
+
+def test_noise_is_found_from_few_active_rows(rows: tuple[Doubles, Doubles]) -> None:
+    X, y = rows
+    model = sparsegp.train(X[:N], y[:N], n_active=60, **SETTINGS)
+    noise = model.report["noise_variance"] * y[:N].var()
+    assert 0.08 < noise < 0.24
+    mean, variance = model.predictive_mean_and_variance(X[N:])
+    assert np.mean((mean - y[N:]) ** 2) < 0.4
+    assert np.mean(np.abs(mean - y[N:]) < 1.96 * np.sqrt(variance)) > 0.85
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_left_out_rows_are_those_of_fits_without_them(
+    rows: tuple[Doubles, Doubles], weighted: bool
+) -> None:
+    X, y = rows[0][:N], (rows[1][:N] - rows[1][:N].mean()) / rows[1][:N].std()
+    weights = np.linspace(0.5, 2.0, N)
+    settings = TrainSettings.given(**SETTINGS, n_active=25)
+    table = table_from_arrays(X, y)
+    with open_runtime() as runtime:
+        run: Any = Training(table, settings, runtime=runtime)
+        with run:
+            run.build()
+            run.select()
+            active = ActiveRows.of(run.block_settings, run.active)
+            (factor,), target = active.factors(), run.data.target
+            (penalty,), (gram, pull) = active.penalties([factor]), _sums(active, run)
+            if weighted:  # the sums that blocks make of rows with weights
+                M = np.linalg.solve(factor, active.kernels[0](active.x, X))
+                gram, pull, run.weights = (M * weights) @ M.T, (M * weights) @ target, weights
+            judges = LeftOut.of(active, run, factor, Spectrum(penalty, gram, pull))
+    w, kernel, ratio = weights if weighted else np.ones(N), active.kernels[0], 0.02
+    nlpp, noise = judges.judged(np.log(ratio))
+    K, cross = kernel(active.x, active.x), kernel(active.x, X)
+    terms, squares = np.empty(N), np.empty(N)
+    for i in range(N):
+        others = np.arange(N) != i
+        A = ratio * K + (cross[:, others] * w[others]) @ cross[:, others].T
+        rest = target[i] - cross[:, i] @ np.linalg.solve(A, cross[:, others] @ (w * target)[others])
+        spread = 1.0 + cross[:, i] @ np.linalg.solve(A, cross[:, i])
+        spread += (30.0 - cross[:, i] @ np.linalg.solve(K, cross[:, i])) / ratio
+        terms[i], squares[i] = np.log(2.0 * np.pi * spread), rest**2 / spread
+    assert noise == pytest.approx(np.average(squares, weights=w), rel=1e-4)
+    expected = 0.5 * np.average(terms + np.log(noise) + squares / noise, weights=w)
+    assert nlpp == pytest.approx(expected, rel=1e-4)
