@@ -72,7 +72,7 @@ class TrainSettings(Settings):
         "all",
         "Rows on which the posterior is conditioned. all: every training row; active: the active "
         "rows, iterated to convergence; adf: the active rows, each approximated once, when it is "
-        "included. The first two need sites=variational.",
+        "included. The first two need sites=variational, or all a regression.",
         choices="sparsegp.posterior:POSTERIORS",
     )
     likelihood: str = setting(
