@@ -175,7 +175,7 @@ def test_regression(invoke, files, tmp_path, last_json):
 
 
 @pytest.mark.parametrize("method", ["ivm", "exact"])
-def test_a_regression_learns_by_itself(method, invoke, files, tmp_path, last_json):
+def test_a_regression_learns_by_itself(method, invoke, files, tmp_path, last_json, searching):
     arguments = ("--task", "regression", "--method", method, "--out", tmp_path / "run", "--quiet")
     more = ("--n-active", 60) if method == "ivm" else ()
     record = last_json(invoke("train", files / "numbers.npz", *arguments, *more, "--json").stdout)

@@ -97,7 +97,7 @@ def test_each_estimator_loads_its_own_kind(iris, tmp_path):
     sparsegp.train(X, y, n_active=10, out=tmp_path / "classes")
     sparsegp.train(X, y, method="laplace", out=tmp_path / "dense")
     regressor = SparseGPRegressor.load(tmp_path / "numbers")
-    assert (regressor.n_active, regressor.learn, regressor.n_features_in_) == (10, "evidence", 4)
+    assert (regressor.n_active, regressor.learn, regressor.n_features_in_) == (10, "none", 4)
     for estimator, place, message in (
         (SparseGPClassifier, "numbers", "a regression by the .*, which SparseGPClassifier is not"),
         (SparseGPRegressor, "classes", "holds a classification by"),
