@@ -68,6 +68,13 @@ class Sample:
     scalings: Mapping[str, Scaling] = field(default_factory=dict)
     weights: Doubles | None = None
     groups: Integers | None = None
+    _scaled: dict[tuple[str, Any], Floats] = field(default_factory=dict, init=False, repr=False)
+
+    def scaled(self, rule: str, dtype: Any) -> Floats:
+        """Return the inputs scaled by a rule, which most trials share."""
+        if (rule, dtype) not in self._scaled:
+            self._scaled[rule, dtype] = self.scalings[rule].apply(self.X, dtype)
+        return self._scaled[rule, dtype]
 
     @property
     def n_train(self) -> int:
@@ -231,7 +238,7 @@ class PartialFits:
     def of(cls, sample: Sample, settings: TrainSettings, trial: Trial) -> "PartialFits":
         """Return the fits of a trial, for which the metric is learnt that it asks for."""
         splits = list(sample.splits(trial.rows))
-        X = sample.scalings[trial.scaling].apply(sample.X, settings.dtype)
+        X = sample.scaled(trial.scaling, settings.dtype)
         plain = cls(sample, [X] * len(splits), splits, trial.n_active)
         metric = Metric.of(trial.metric)
         if metric is None:
