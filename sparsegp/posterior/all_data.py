@@ -54,7 +54,9 @@ from sparsegp.types import Doubles
 logger = logging.getLogger(__name__)
 
 PART_ROWS = 10_000
-"""Rows, about, that are enough to find the prior scale, where there are twice as many."""
+"""Rows, about, that are enough to find the prior scale. Where there are fewer than `MANY` times as
+many, the rounds that all of them make in addition cost as much as is saved."""
+MANY = 4
 MAX_ROUNDS = 500
 JOINED_ROUNDS = 8
 """Of the ascent after the validation rows have joined, at most."""
@@ -165,7 +167,7 @@ def first_search(rows: Rows) -> Search:
 
 def columns_of_part(n_rows: int) -> int:
     """Return how many rows of every tile, the first, the prior scale is learnt from."""
-    return max(TILE // (n_rows // PART_ROWS), 1) if n_rows >= 2 * PART_ROWS else TILE
+    return max(TILE // (n_rows // PART_ROWS), 1) if n_rows >= MANY * PART_ROWS else TILE
 
 
 def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:

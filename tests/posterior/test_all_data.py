@@ -179,11 +179,11 @@ def test_a_part_of_the_rows_has_their_objective_and_all_validation_rows(
 
 def test_a_part_of_the_rows_is_the_same_in_any_blocks() -> None:
     rng = np.random.default_rng(5)
-    X = rng.normal(size=(36_000, 2))
+    X = rng.normal(size=(41_000, 2))
     y = (np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=len(X)) > 0.0).astype(int)
     models = [
         sparsegp.train(X, y, n_active=24, kernel="10*rbf", block_rows=size, runtime=runtime)
-        for size, runtime in ((8192, "threads=2"), (40_000, "threads=1"))
+        for size, runtime in ((8192, "threads=2"), (45_000, "threads=1"))
     ]
     assert len(models[0].weights.report["validation_nlpp"]) > 2
     assert_array_equal(*(model.predict_log_proba(X[:500]) for model in models))
