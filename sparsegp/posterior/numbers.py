@@ -24,6 +24,7 @@ from scipy.linalg import eigh
 from scipy.optimize import minimize_scalar
 
 from sparsegp.math.linalg import jittered_cholesky, solve_lower
+from sparsegp.math.products import TILE
 from sparsegp.math.summation import quantum
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
 from sparsegp.posterior.objective import SAFE_VARIANCE_RANGE
@@ -80,7 +81,7 @@ def _sums(active: ActiveRows, rows: Rows) -> tuple[Doubles, Doubles]:
     gram = rows.sum_blocks("gram", d, quantum(rows.total * largest))[0]
     unit = quantum(rows.total**1.5 * np.sqrt(largest) / noise)  # numbers have variance one
     value = quantum(rows.total**2 / noise)
-    answers = rows.map_blocks("slope", d, np.zeros((1, d, 1)), True, value, unit)
+    answers = rows.map_blocks("slope", d, np.zeros((1, d, 1)), True, TILE, value, unit)
     return gram, noise * np.sum([pull for _, pull, _ in answers], axis=0)[0, :, 0]
 
 
