@@ -100,7 +100,7 @@ def train(
         run |= {"overwrite": overwrite and limits is None, **shared.given(options, RUN)}
         model = sparsegp.train(table, test=held_out, **run, **settings)
         folder = folder_of(directory)
-        write_selection(folder, model.history)
+        write_history(folder, model.history)
         progress.begin("evaluate")
         evaluation = None if held_out is None else score(model, held_out)[0]
         progress.begin("")
@@ -153,13 +153,13 @@ def limits_of_search(
     return None
 
 
-def write_selection(folder: "Folder", history: Sequence[Mapping[str, float]]) -> None:
+def write_history(folder: "Folder", history: Sequence[Mapping[str, float]]) -> None:
     """Write the points of the selection as a table; missing figures are empty, numbers exact."""
     text, names = io.StringIO(), dict.fromkeys(name for record in history for name in record)
     writer = csv.DictWriter(text, list(names), restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(history)
-    with folder.writing("selection.csv", sync=False) as file:
+    with folder.writing("history.csv", sync=False) as file:
         file.write(text.getvalue().encode())
 
 
@@ -178,7 +178,7 @@ def outcome(model: "Model", table: "Table", folder: "Folder") -> dict[str, Any]:
         "likelihood": model.likelihood.to_json(),
         "run": str(folder),
         "model": f"{folder}/{MODEL_FILE}",
-        "selection": f"{folder}/selection.csv",
+        "history": f"{folder}/history.csv",
         "model_bytes": folder.sizes()[MODEL_FILE],
     }
 
