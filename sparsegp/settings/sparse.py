@@ -151,7 +151,7 @@ class TrainSettings(Settings):
         "Rows included per scoring round; 1 is the order of the paper.",
         least=1,
         unset=f"for posterior=all or criterion=residual {DEFAULT_PANEL}, and {DEFAULT_PANEL} more "
-        f"for every 1000 active rows up to {WIDEST_PANEL}; else 1",
+        f"for every 2000 active rows up to {WIDEST_PANEL}; else 1",
     )
     lookahead: int = setting(
         56,
@@ -240,7 +240,7 @@ class TrainSettings(Settings):
         if panel is None:
             in_panels = self.posterior == "all" or CRITERIA[self.criterion].refitted
             wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
-            wide = min(DEFAULT_PANEL * (1 + wanted // 1000), WIDEST_PANEL)
+            wide = min(DEFAULT_PANEL * (1 + wanted // 2000), WIDEST_PANEL)
             panel = wide if in_panels else 1
         return Order(self.lookahead, panel)
 
