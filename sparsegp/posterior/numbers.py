@@ -10,6 +10,14 @@ R^-1 P R^-T = Q diag(e) Q^T the inverse is that of a diagonal matrix for every l
 
     A = R Q diag(1 + (lambda - 1) e) Q^T R^T
 
+What the data take off the prior variance s k** is s k^T (C + H)^-1 k, with
+
+    H = lambda C (L G L^T)^-1 C = lambda V diag(e^2 / (1 - e)) V^T        V = L R Q
+
+since C = L P L^T = V diag(e) V^T. Active rows are among those that G sums over, so no term of
+H / lambda is above the inverse of their least weight. In this form there is no difference of
+large inverses; no calibration leaves out the variance of numbers, so it is in double precision.
+
 Rows that are left out judge lambda: with m a column of M, w its weight, q = m^T A^-1 m and
 h = w q, the fit to all other rows leaves the residual (y - m^T c) / (1 - h) at this one, and has
 there the variance sigma^2 (q / (1 - h) + t / lambda), where t = k** - m^T P^-1 m lies outside the
@@ -23,14 +31,19 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.optimize import minimize_scalar
 
-from sparsegp.math.linalg import jittered_cholesky, solve_lower
+from sparsegp.math.linalg import (
+    inverse_lower,
+    jittered_cholesky,
+    product_of_triangles,
+    solve_lower,
+)
 from sparsegp.math.products import TILE
 from sparsegp.math.summation import quantum
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
 from sparsegp.posterior.objective import SAFE_VARIANCE_RANGE
-from sparsegp.posterior.predict import reduction
 from sparsegp.types import Doubles
 
+EPS = float(np.finfo(np.float64).eps)
 MOST_LEFT_OUT = 4000
 """Rows that judge, in even distances."""
 GRID = np.log(10.0) * np.arange(-8.0, 4.25, 0.5)
@@ -44,8 +57,8 @@ def least_squares(active: ActiveRows, rows: Rows) -> PosteriorWeights:
 
     The report has `noise_variance`.
     """
-    (factor,), (kernel,), noise = active.factors(), active.kernels, _noise(active)
-    (penalty,), x = active.penalties([factor]), np.asarray(active.x, np.float64)
+    (factor,), noise = active.factors(), _noise(active)
+    (penalty,) = active.penalties([factor])
     gram, pull = _sums(active, rows)
     spectrum, scale, nlpp = Spectrum(penalty, gram, pull), 1.0, None
     if rows.calibrate:
@@ -54,17 +67,21 @@ def least_squares(active: ActiveRows, rows: Rows) -> PosteriorWeights:
         scale = noise / ratio
     B = penalty / scale + gram / noise
     metric, jitter = jittered_cholesky(B, "the metric of the all-data posterior")
-    B[np.diag_indices_from(B)] += jitter * float(B.diagonal().mean())
-    taken, added = reduction(kernel, (x, active.precision[:, 0]), factor, B, scale)
     report = {"noise_variance": noise, "prior_scale": scale, "left_out_nlpp": nlpp}
-    kept = [[each.astype(np.float32).astype(np.float64)] for each in (metric, taken)]
     return PosteriorWeights(
         coefficients=[spectrum.coefficients(noise / scale)[:, np.newaxis]],
-        gain=kept[0],
-        reduction=kept[1],
+        gain=[metric.astype(np.float32).astype(np.float64)],
+        reduction=[np.sqrt(scale) * _reduction(active, factor, spectrum, noise / scale)],
         calibration=Calibration(prior_scale=scale),
-        report={**report, "jitter_of_metric": jitter, "jitter": added},
+        report={**report, "jitter_of_metric": jitter},
     )
+
+
+def _reduction(active: ActiveRows, factor: Doubles, spectrum: "Spectrum", ratio: float) -> Doubles:
+    """Return W (d, d) of posterior/predict.py, but for the root of s."""
+    x, most = np.asarray(active.x, np.float64), 1.0 / float(active.precision.min() * _noise(active))
+    C = np.asarray(active.kernels[0](x, x), np.float64) + spectrum.beside(factor, ratio, most)
+    return inverse_lower(jittered_cholesky(C, "the covariance of the active rows", len(x) * EPS)[0])
 
 
 def _noise(active: ActiveRows) -> float:
@@ -122,6 +139,14 @@ class Spectrum:
         """Return c, (d,)."""
         turned = self.vectors @ (self.inverse(ratio) * self.pull)
         return solve_lower(self.root, turned, transposed=True)
+
+    def beside(self, factor: Doubles, ratio: float, most: float) -> Doubles:
+        """Return H, (d, d), for L (d, d), lambda and the most that a term of H / lambda can be."""
+        V = product_of_triangles(factor, self.root) @ self.vectors
+        squares, rest = np.square(V).sum(axis=0), 1.0 - self.shares
+        size = np.minimum(self.shares**2 * squares / np.maximum(rest, EPS), most)
+        V *= np.sqrt(ratio * size / squares)
+        return V @ V.T
 
 
 class LeftOut:

@@ -124,7 +124,8 @@ class Posterior:
         if weights.reduction is None:  # float64: sites leave small differences, of large variances
             triangles: Sequence[Floats] = [inverse_lower(factor) for factor in factors]
         else:
-            triangles = [each.astype(active.x.dtype) for each in weights.reduction]
+            dtype = np.float64 if active.likelihood.numeric else active.x.dtype
+            triangles = [each.astype(dtype) for each in weights.reduction]
         norms: list[Any] = [half_squared_norms(own) for own in x]
         scale = weights.calibration.prior_scale
         return cls(active.kernels, x, norms, whitened, triangles, scale)

@@ -51,7 +51,24 @@ def test_with_all_rows_active_it_is_exact(rows: tuple[Doubles, Doubles], likelih
     mean, std = exact.predict(X[N:], return_std=True)
     found, variance = model.predictive_mean_and_variance(X[N:])
     assert_allclose(found, offset + scale * mean, rtol=1e-6)
-    assert_allclose(variance / scale**2, std**2 + report["noise_variance"], rtol=2e-3)
+    assert_allclose(variance / scale**2, std**2 + report["noise_variance"], rtol=1e-5)
+
+
+@pytest.mark.parametrize(("n_active", "rtol"), [(30, 1e-3), (N, 0.03)])
+def test_variance_keeps_its_digits_beside_a_wide_prior(
+    rows: tuple[Doubles, Doubles], n_active: int, rtol: float
+) -> None:
+    X, y = rows
+    settings = {**SETTINGS, "kernel": "1000*rbf(4)", "likelihood": "gaussian(0.01)"}
+    model = sparsegp.train(X[:N], y[:N], n_active=n_active, **settings)
+    kernel, x = model.kernels[0], X[:N][model.rows]
+    K = kernel(x, x)
+    root = np.linalg.cholesky(K + 1e-9 * np.eye(n_active))
+    span, new = (np.linalg.solve(root, kernel(x, each)) for each in (X[:N], X[N:]))
+    left = np.linalg.solve(np.eye(n_active) + span @ span.T / 0.01, new)
+    variance = 1000.0 - np.square(new).sum(axis=0) + (new * left).sum(axis=0)
+    found = model.latent_mean_and_variance(X[N:])[1][:, 0]
+    assert_allclose(found / y[:N].var() + 0.01, variance + 0.01, rtol=rtol)
 
 
 def test_noise_is_found_from_few_active_rows(rows: tuple[Doubles, Doubles]) -> None:
