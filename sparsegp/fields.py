@@ -158,8 +158,12 @@ class Checked:
         """Return settings of which some are named; unknown names are refused."""
         known = declared(cls)
         if unknown := sorted(str(name) for name in named if name not in known):
+            from difflib import get_close_matches
+
+            near = [each for name in unknown for each in get_close_matches(name, known, 1, 0.8)]
+            meant = f"did you mean {', '.join(f'`{name}`' for name in near)}? It" if near else "it"
             raise SettingsError(
-                f"{cls.WHOSE} has no settings {', '.join(unknown)}; it knows "
+                f"{cls.WHOSE} has no settings {', '.join(unknown)}; {meant} knows "
                 f"{', '.join(f'`{name}`' for name in sorted(known)) or 'none'}"
             )
         return cls(**named)

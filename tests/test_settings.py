@@ -95,6 +95,8 @@ def test_a_posterior_of_variational_sites_brings_these(likelihood: str, posterio
 def test_unknown_names_are_refused(owner: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match=r"no settings n_rows; it knows .*kernel"):
         settings_given(**owner, n_rows=3)
+    with pytest.raises(SettingsError, match=r"settings kernle; did you mean `kernel`\? It knows "):
+        settings_given(**owner, kernle="rbf")
 
 
 def test_declarations_load_nothing_heavy() -> None:

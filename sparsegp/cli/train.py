@@ -68,10 +68,11 @@ def train(
         show([f"reading {data}"], err=True)
     import sparsegp
     from sparsegp.cli.tables import score, stem, training_tables, weighed
+    from sparsegp.fit.api import settled
     from sparsegp.fit.tune import tunable
     from sparsegp.report import TerminalProgress
     from sparsegp.runtime import open_runtime
-    from sparsegp.settings import settings_given
+    from sparsegp.settings import TrainSettings, settings_given
     from sparsegp.store import folder_of
 
     typed = shared.settings_of(options)
@@ -94,7 +95,8 @@ def train(
         if limits is not None:
             how = {**limits, **run, "overwrite": overwrite}
             found = searched((table, held_out), settings, options, how)
-            settings |= found.chosen
+            assert isinstance(chosen, TrainSettings)  # the one method with a search
+            settings = settled(chosen, found).to_json()
             choice = {**found.to_json(), "trials": len(found.trials)}
             progress.begin("prepare")
         run |= {"overwrite": overwrite and limits is None, **shared.given(options, RUN)}

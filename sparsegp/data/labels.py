@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.errors import DataError
+from sparsegp.errors import DataError, quoted
 from sparsegp.state import GREATEST
 from sparsegp.types import Doubles, Integers, Labels
 
@@ -151,7 +151,11 @@ def as_numbers(y: Any, source: str) -> Doubles:
     """
     labels = tidy_labels(y, source)
     if labels.dtype.kind not in REAL_KINDS:
-        raise DataError(f"a regression needs numbers as labels; {source} has {labels.dtype}")
+        row = _first_text(labels.tolist())
+        raise DataError(
+            f"a regression needs numbers as labels; {source} has {quoted(labels.tolist()[row])} in "
+            f"row {row} (rows counted from 0): mend it, or give other labels"
+        )
     values = labels.astype(np.float64)
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
@@ -160,6 +164,16 @@ def as_numbers(y: Any, source: str) -> Doubles:
             f"{values[bad[0]]}, in row {bad[0]} (rows counted from 0)"
         )
     return values
+
+
+def _first_text(labels: list[Any]) -> int:
+    """Return the place of the first label that cannot be read as a number, 0 if all can."""
+    for i, each in enumerate(labels):
+        try:
+            float(each)
+        except (TypeError, ValueError):
+            return i
+    return 0
 
 
 def tidy_labels(y: Any, source: str) -> Labels:

@@ -293,7 +293,10 @@ def table_from_frame(
 def require_two_dimensions(X: Any, source: str) -> None:
     """Raise a `DataError` if X is not an array of rows and columns."""
     if X.ndim != 2:
-        raise DataError(f"X must be two-dimensional, (rows, columns); {source} has shape {X.shape}")
+        hint = "; a file is read by sparsegp.data.open_dataset" if X.ndim == 0 else ""
+        raise DataError(
+            f"X must be two-dimensional, (rows, columns); {source} has shape {X.shape}{hint}"
+        )
 
 
 def _weights(given: Any, n: int, source: str) -> Doubles:

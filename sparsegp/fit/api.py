@@ -102,8 +102,7 @@ def train(
             where |= {"runtime": how["runtime"], "progress": run.shown}
             room = block_rows, scratch is not None
             found = search(table, test, chosen, room, store, **where)
-            learnt = chosen.is_regression and not found.trials
-            chosen = replace(chosen, **(BY_EVIDENCE if learnt else found.chosen))
+            chosen = settled(chosen, found)
         folder = None if scratch is None else path_text("scratch", scratch)
         how |= {"store": store, "block_rows": block_rows, "scratch": folder}
         return Training(table, chosen, test, **how).fit()
@@ -139,3 +138,9 @@ def search(
             prepare(table, test, settings, how["runtime"])
         store.clear()
     return tune(table, **how, **settings.to_json())
+
+
+def settled(settings: TrainSettings, found: Tuned) -> TrainSettings:
+    """Return the settings of a run after its search; without trials a regression learns its own."""
+    learnt = settings.is_regression and not found.trials
+    return replace(settings, **(BY_EVIDENCE if learnt else found.chosen))

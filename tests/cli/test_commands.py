@@ -182,6 +182,22 @@ def test_a_regression_learns_by_itself(method, invoke, files, tmp_path, last_jso
     assert record["r2"] > 0.8
 
 
+def test_a_regression_is_that_of_python(invoke, files, tmp_path, searching):
+    data, run = files / "numbers.npz", tmp_path / "run"
+    invoke("train", data, "--task", "regression", "--n-active", 40, "--out", run, "--quiet")
+    with np.load(data) as arrays:
+        named = {"task": "regression", "n_active": 40}
+        expected = sparsegp.train(arrays["X_train"], arrays["y_train"], **named)
+        X = arrays["X_test"]
+    found = sparsegp.load(run)
+    assert found.settings == expected.settings
+    assert found.settings["posterior"] == "all"
+    for each, wanted in zip(
+        *(m.predictive_mean_and_variance(X) for m in (found, expected)), strict=True
+    ):
+        np.testing.assert_array_equal(each, wanted)
+
+
 def test_pictures_of_a_regression_need_relevances(invoke, files, tmp_path):
     run, data = tmp_path / "run", files / "numbers.npz"
     invoke("train", data, "--out", run, "--task", "regression", "--n-active", 20, "--quiet")

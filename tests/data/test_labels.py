@@ -103,7 +103,8 @@ def test_numbers():
     assert Numbers.of(np.array([4, 4]), "Z") == Numbers(4.0, 1.0)
     for bad, message in {
         (1.0, np.inf): "inf, in row 1",
-        ("a", "b"): "regression needs numbers",
+        ("1.5", "a", "2"): "regression needs numbers as labels; Z has 'a' in row 1 ",
+        ("1", "2"): "Z has '1' in row 0 ",
     }.items():
         with pytest.raises(DataError, match=message):
             Numbers.of(np.array(bad), "Z")

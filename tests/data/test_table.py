@@ -71,7 +71,8 @@ def test_what_holds_rows(sample, monkeypatch):
     [
         (np.ones((0, 2)), None, "Z has no rows"),
         (np.ones((2, 0)), None, "Z has no columns"),
-        (np.ones(3), None, r"two-dimensional, .*; Z has shape \(3,\)"),
+        (np.ones(3), None, r"two-dimensional, .*; Z has shape \(3,\)$"),
+        ("rows.csv", None, r"shape \(\); a file is read by sparsegp.data.open_dataset"),
         (da.ones((2, 2, 2)), None, r"Z has shape \(2, 2, 2\)"),
         (np.ones((3, 2)), [1, 2], "Z has 3 rows and 2 labels"),
         (np.ones((3, 2)), np.ones((3, 3)), "labels .* one for each row"),
