@@ -10,6 +10,7 @@ import operator
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from numbers import Integral, Real
 from pkgutil import resolve_name
 from textwrap import fill, indent
@@ -158,8 +159,6 @@ class Checked:
         """Return settings of which some are named; unknown names are refused."""
         known = declared(cls)
         if unknown := sorted(str(name) for name in named if name not in known):
-            from difflib import get_close_matches
-
             near = [each for name in unknown for each in get_close_matches(name, known, 1, 0.8)]
             meant = f"did you mean {', '.join(f'`{name}`' for name in near)}? It" if near else "it"
             raise SettingsError(
