@@ -49,10 +49,12 @@ def tune(
     from sparsegp.kernels import brief
     from sparsegp.report import TerminalProgress
     from sparsegp.runtime import open_runtime
+    from sparsegp.settings.sparse import SEARCHED
     from sparsegp.store import folder_of
 
     settings = shared.settings_of(options)
-    tunable(**settings).require_used(settings)  # before anything is read
+    wanted = tunable(**settings)
+    wanted.require_used(settings)  # before anything is read
     place, limits = shared.place(options), shared.given(options, shared.LIMITS)
     layout = shared.given(options, shared.COLUMNS)
     directory = out or f"sparsegp-tune-{stem(data)}"
@@ -67,13 +69,14 @@ def tune(
         with open_runtime(**place) as runtime:
             tuned = sparsegp.tune(table, runtime=runtime, **run, **limits, **settings)
         progress.begin("")
+    kept = {name: getattr(wanted, name) for name in SEARCHED} if wanted.is_regression else {}
     record = {
         "source": table.source,
         "rows": int(table.X.shape[0]),
         "columns": int(table.X.shape[1]),
         **tuned.to_json(),
         "run": str(folder_of(directory)),
-        "train": train_command(data, {**layout, **weighing, **settings, **tuned.chosen}),
+        "train": train_command(data, {**layout, **weighing, **settings, **kept, **tuned.chosen}),
         "seconds": progress.seconds,
     }
     rows, columns = plural(record["rows"], "row"), plural(record["columns"], "column")
@@ -95,7 +98,7 @@ def tune(
 def train_command(data: str, given: Mapping[str, Any]) -> str:
     """Return the command line that trains with some options of columns and settings."""
     words, known = ["sparsegp", "train", data], {*shared.COLUMNS, *shared.SPARSE_SETTINGS}
-    known.add("weight_column")
+    known |= {"weight_column", "task"}
     params = click.get_current_context().command.params
     for option in sorted(params, key=lambda option: option.name in shared.SPARSE_SETTINGS):
         if option.name in known and option.name in given:

@@ -81,7 +81,7 @@ REFUSED = [
     ("tune pair.npz --posterior adf --stub-memory 1MB", "does not support a bound on stub"),
     ("train pair.npz --tune --likelihood probit", "give --learn evidence or a --kernel"),
     (
-        "train pair.npz --tune --task regression",
+        "train pair.npz --tune --task regression --posterior adf",
         "a kernel is chosen by held-out rows for --likelihood",
     ),
     # rows for a model

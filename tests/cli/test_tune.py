@@ -55,6 +55,18 @@ def test_settings_come_along(files, invoke, tmp_path, last_json):
     assert words[words.index("--tolerance") + 1] == "0.001"
 
 
+def test_what_follows_for_a_regression(files, invoke, tmp_path, last_json):
+    data, run = files / "numbers.npz", tmp_path / "run"
+    options = ("--task", "regression", "--n-active", 40, "--quiet", "--json")
+    found = last_json(invoke("tune", data, *options, "--max-trials", 2, "--out", run).stdout)
+    words = shlex.split(found["train"])[2:]
+    record = last_json(invoke("train", *words, "--out", run, "--quiet", "--json").stdout)
+    searched = last_json(invoke("train", data, "--out", f"{run}2", "--tune", *options).stdout)
+    kernel = {"kernel": found["kernel"], "scaling": found["scaling"]}
+    assert record["settings"] == {**searched["settings"], **kernel}
+    assert record["settings"]["posterior"] == "all"
+
+
 def test_table(files, invoke, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names, *lines = invoke("tune", files / "pair.npz", *SMALL, "--quiet").stdout.splitlines()
