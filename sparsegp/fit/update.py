@@ -109,6 +109,8 @@ def _beside_model(
     model: SparseModel, new: Table, n_active: int | None, where: dict[str, Any]
 ) -> Training:
     """Return the fit to new rows and to what the model knows of old ones."""
+    if model.is_regression:
+        raise SettingsError("a regression is updated beside all its rows; give the old rows too")
     if model.weights.gain is None:
         raise SettingsError(
             "only posterior=all can stand for the rows that it was made of, got posterior="

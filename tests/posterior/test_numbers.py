@@ -11,6 +11,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 import sparsegp
 from sparsegp.data import table_from_arrays
+from sparsegp.errors import SettingsError
 from sparsegp.fit import Training
 from sparsegp.posterior import ActiveRows
 from sparsegp.posterior.numbers import LeftOut, Spectrum, _sums
@@ -115,3 +116,12 @@ def test_left_out_rows_are_those_of_fits_without_them(
     assert noise == pytest.approx(np.average(squares, weights=w), rel=1e-4)
     expected = 0.5 * np.average(terms + np.log(noise) + squares / noise, weights=w)
     assert nlpp == pytest.approx(expected, rel=1e-4)
+
+
+def test_an_update_needs_the_old_rows(rows: tuple[Doubles, Doubles]) -> None:
+    X, y = rows
+    model = sparsegp.train(X[:N], y[:N], n_active=30, **SETTINGS)
+    with pytest.raises(SettingsError, match="give the old rows too"):
+        sparsegp.update(model, X[N:], y[N:])
+    updated = sparsegp.update(model, X[N:], y[N:], old=(X[:N], y[:N]))
+    assert np.mean((updated.predictive_mean_and_variance(X)[0] - y) ** 2) < 0.4
