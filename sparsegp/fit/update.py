@@ -116,11 +116,6 @@ def _beside_model(
             "only posterior=all can stand for the rows that it was made of, got posterior="
             f"{model.settings['posterior']}; give the old rows too"
         )
-    if model.is_regression:
-        raise SettingsError(
-            "new rows alone update a classifier only, and this is a regression; give the old "
-            "rows too"
-        )
     data = _prepared(model, new, where["runtime"])
     d, n = len(model.rows), data.summary.n
     if n_active is not None and n_active > d + n:
