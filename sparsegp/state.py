@@ -33,7 +33,7 @@ UNSAVED = MappingProxyType({"saved": False})
 """Metadata of a field that is not part of what is saved."""
 
 TRIANGLES = MappingProxyType({"saved": "triangles"})
-"""Metadata of a list of lower triangular matrices (d, d), which are saved in single precision."""
+"""Metadata of a list of lower triangular matrices (d, d), saved in the precision that they need."""
 
 GREATEST = 1e100
 """Of the numbers in a model, so that no product of them overflows."""
@@ -171,9 +171,10 @@ def _text(characters: NDArray[Any]) -> NDArray[np.str_]:
     return np.ascontiguousarray(characters).view(f"U{characters.shape[-1]}")[..., 0]
 
 
-def _triangles(factors: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
-    packed = [factor[np.tril_indices(len(factor))] for factor in factors]
-    return np.stack(packed).astype(np.float32)
+def _triangles(factors: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    packed = np.stack([factor[np.tril_indices(len(factor))] for factor in factors])
+    single = packed.astype(np.float32)
+    return single if np.array_equal(single, packed) else packed
 
 
 def _factors(_: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:

@@ -92,12 +92,15 @@ def assert_same(model: sparsegp.Model, expected: sparsegp.Model, X: np.ndarray) 
 
 
 class Stopper(Progress):
-    """Asks the run to stop, as a queueing system does, at one of its reports."""
+    """Asks the run to stop, as a queueing system does, at a report; of a stage if it is named."""
 
-    def __init__(self, reports: int) -> None:
-        self.reports = reports
+    def __init__(self, reports: int, stage: str | None = None) -> None:
+        self.reports, self.stage, self.counts = reports, stage, stage is None
 
-    def update(self, done: int, **figures: float) -> None:
-        self.reports -= 1
-        if self.reports == 0:
+    def start(self, total: int, unit: str, description: str) -> None:
+        self.counts = self.stage in (None, description)
+
+    def update(self, done: int, **figures: float | str) -> None:
+        self.reports -= self.counts
+        if self.counts and self.reports == 0:
             signal.raise_signal(signal.SIGTERM)
