@@ -12,16 +12,10 @@ from pipelines.pictures import draw
 from pipelines.report import PAGE, origin, section, small_table
 from pipelines.run import Work
 from pipelines.table import layout, tabulate, tidy
-from sparsegp.errors import Interrupted, SettingsError, SparseGPError
+from sparsegp.cli.options import cluster, place, threads, together, workers
+from sparsegp.cli.program import verdict
 
-
-def where_of(places: dict[str, Any]) -> str | None:
-    """Return where to run in the words of `sparsegp.runtime.open_runtime`."""
-    given = {name: value for name, value in places.items() if value is not None}
-    words = [f"{k}={v}" if isinstance(v, int) else str(v) for k, v in given.items()]
-    if len(words) > 1:
-        raise SettingsError(f"give only one of {' and '.join(f'--{name}' for name in given)}")
-    return words[0] if words else None
+CHANGE = "Change a value of the file, as in --set seeds=1 --set 'methods.*.n_active=20'."
 
 
 @click.command()
@@ -29,18 +23,10 @@ def where_of(places: dict[str, Any]) -> str | None:
 @click.option("--data", metavar="DIR", envvar="SPARSEGP_DATA", help="Folder of data files.")
 @click.option("--out", metavar="DIR", default="results", show_default=True, help="For results.")
 @click.option("--cells", metavar="GLOB", default="*", help="Run only cells with such names.")
-@click.option(
-    "--set",
-    "changes",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="Change a value of the file, as in --set seeds=1 --set 'methods.*.n_active=20'.",
-)
+@click.option("--set", "changes", metavar="KEY=VALUE", multiple=True, help=CHANGE)
 @click.option("--report", metavar="DIR", help="Run nothing: write a page of what is finished.")
 @click.option("--csv", metavar="DIR", help="Write small tables, with their origin, there too.")
-@click.option("--threads", type=click.IntRange(min=1), help="Run in N threads of this process.")
-@click.option("--workers", type=click.IntRange(min=1), help="Run on N processes of this machine.")
-@click.option("--cluster", metavar="FILE", help="Run on a cluster; see cluster/README.md.")
+@together([threads, workers, cluster])
 def main(
     files: tuple[str, ...],
     data: str | None,
@@ -63,7 +49,7 @@ def main(
         experiment = read_experiment(Path(file), changes)
         work = Work(experiment, folder, Path(out) / experiment.name)
         if report is None:
-            work.run_missing(cells, where_of(places))
+            work.run_missing(cells, place(places)["where"])
         results = work.finished()
         frame = tidy(experiment, results)
         table = tabulate(experiment, frame)
@@ -93,12 +79,10 @@ def run() -> int:
     """Run the command; errors that are the user's to mend are one line."""
     try:
         main(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except SparseGPError as error:
-        click.echo(f"error: {error}", err=True)
-        return 75 if isinstance(error, Interrupted) else 2  # 75: the same command goes on
+    except Exception as error:
+        code, line = verdict(error)
+        click.echo(line, err=True)
+        return code
     return 0
 
 

@@ -79,10 +79,9 @@ def reject_curves(rows: Mapping[str, Any]) -> dict[str, tuple[Doubles, Doubles]]
     As in Rasmussen & Williams (2006), figure 3.10. Information is that beyond the shares of the
     labels on all test rows: whatever is rejected, no more can be told than there was to tell.
     """
-    certainty, found = np.asarray(rows["certainty"]), {}
-    for what, name in (("test error %", "wrong"), ("test information bits", "information")):
-        found[what] = rejecting(certainty, np.asarray(rows[name]))
-    return found
+    names = {"test error %": "wrong", "test information bits": "information"}
+    certainty = np.asarray(rows["certainty"])
+    return {what: rejecting(certainty, np.asarray(rows[name])) for what, name in names.items()}
 
 
 def of_nlpp(nlpp: float) -> dict[str, float]:

@@ -24,19 +24,11 @@ def draw(work: Work, frame: pd.DataFrame) -> list[Path]:
 
     Pictures are written as .png and .svg; those of the former kind are returned.
     """
-    experiment = work.experiment
-    pictures: Iterator[tuple[str, Any]] = iter(())
-    if experiment.grid is not None:
-        pictures = _contours(frame, experiment.grid.pictures)
-    elif experiment.picture == "curves":
-        pictures = _curves(experiment, frame[frame["n_active"] != FINAL])
-    elif experiment.picture == "reject":
-        pictures = _reject(experiment, work.finished())
-    elif experiment.picture == "ranks":
-        pictures = _ranks(experiment, work.finished())
-    paths = []
+    experiment, paths = work.experiment, []
+    kind = experiment.picture if experiment.grid is None else "grid"
+    drawn: Any = work.finished() if kind in {"reject", "ranks"} else frame
     try:
-        for name, figure in pictures:
+        for name, figure in KINDS[kind](experiment, drawn) if kind else ():
             paths.append(work.out / f"{name}.png")
             if figure.get_suptitle() == "":
                 figure.suptitle(experiment.heading, fontsize="medium", wrap=True)
@@ -58,6 +50,7 @@ def _panels(count: int) -> tuple[Any, Any]:
 def _curves(experiment: Experiment, frame: pd.DataFrame) -> Iterator[tuple[str, Any]]:
     """Yield for each data set: metrics against the active rows, means over seeds."""
     metrics, published = experiment.wanted["metric"].unique(), experiment.published
+    frame = frame[frame["n_active"] != FINAL]
     for data, own in frame[frame["metric"].isin(metrics)].groupby("data"):
         figure, panels = _panels(own["metric"].nunique())
         for axes, (metric, values) in zip(panels, own.groupby("metric"), strict=True):
@@ -71,8 +64,9 @@ def _curves(experiment: Experiment, frame: pd.DataFrame) -> Iterator[tuple[str, 
         yield f"curves-{data}", figure
 
 
-def _contours(frame: pd.DataFrame, metrics: Any) -> Iterator[tuple[str, Any]]:
+def _contours(experiment: Experiment, frame: pd.DataFrame) -> Iterator[tuple[str, Any]]:
     """Yield for each method and seed: metrics over the kernels of a grid."""
+    metrics = experiment.grid.pictures
     for row, points in frame[frame["metric"].isin(metrics)].groupby(["data", "method", "seed"]):
         figure, panels = _panels(points["metric"].nunique())
         for axes, (metric, own) in zip(panels, points.groupby("metric"), strict=True):
@@ -115,3 +109,7 @@ def _ranks(experiment: Experiment, results: Mapping[str, Any]) -> Iterator[tuple
             axes.errorbar(means, names, xerr=half, fmt="D", color=COLOURS[0], capsize=4)
         axes.set(xlabel=f"mean rank by {metric}, {len(scores)} data sets")
     yield "ranks", figure
+
+
+KINDS = {"curves": _curves, "grid": _contours, "ranks": _ranks, "reject": _reject}
+"""Pictures by their name in a file: from the experiment, and its `tidy` lines or results."""

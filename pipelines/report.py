@@ -5,28 +5,17 @@ import html
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from pipelines import ranks
-from pipelines.experiment import FINAL, Experiment
+from pipelines.experiment import FINAL, KEYS, Experiment
 from pipelines.table import INCOMPLETE, published
 
-Tables = Mapping[str, pd.DataFrame]
-
-COLUMNS = {
-    "data": "data",
-    "method": "method",
-    "n_active": "active rows",
-    "metric": "metric",
-    "ours": "mean",
-    "se": "standard error",
-    "seeds": "seeds",
-    "value": "published",
-    "where": "where",
-    "goal": "goal",
-    "met": "met",
-}
+COLUMNS = [*KEYS, "ours", "se", "seeds", "value", "where", "goal", "met"]
+NAMES = {"n_active": "active rows", "ours": "mean", "se": "standard error", "value": "published"}
 """Of a table that `tabulate` makes, what is kept in a small one, and how it is named there."""
 
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Pipelines</title><style>
@@ -60,13 +49,10 @@ def origin(experiment: Experiment, results: ranks.Results, table: pd.DataFrame) 
     known["cells"] = f"{len(results)} of {len(experiment.cells)} cells finished"
     rest = [(cell.data, cell.method) for cell in experiment.cells if cell.key not in results]
     if rest:
-        names = pd.DataFrame(rest, columns=["data", "method"]).drop_duplicates()
-        lacking = names.groupby("data", sort=False)["method"].agg(", ".join)
-        parts = (
-            f"{methods} ({', '.join(data)})"  # data sets that lack the same methods
-            for methods, data in lacking.groupby(lacking, sort=False).groups.items()
-        )
-        known["not finished"] = "; ".join(parts)
+        names = pd.DataFrame(rest).drop_duplicates()
+        lacking = names.groupby(0, sort=False)[1].agg(", ".join)  # by data set: methods
+        parts = lacking.groupby(lacking, sort=False).groups.items()
+        known["not finished"] = "; ".join(f"{one} ({', '.join(data)})" for one, data in parts)
     return known
 
 
@@ -76,39 +62,31 @@ def small_table(experiment: Experiment, results: ranks.Results, table: pd.DataFr
     A mean has five digits. The standard error is that over seeds or, where one split was compared
     with others by rows, over its test rows.
     """
-    path = experiment.path
-    head = {
-        "title": experiment.heading,
-        "file": f"pipelines/{path.absolute().parent.name}/{path.name}",
-    }
+    file = "/".join(experiment.path.absolute().parts[-2:])
+    head = {"title": experiment.heading, "file": f"pipelines/{file}"}
     head |= origin(experiment, results, table)
-    found = table.assign(
-        n_active=table["n_active"].where(table["n_active"] != FINAL).astype("Int64")
-    )
+    counts = table[["n_active", "seeds"]].replace(FINAL, np.nan).astype("Int64")
+    found = table.assign(**counts)
     if experiment.picture == "ranks":
         keys = ["data", "method", "metric"]
         over_rows = found[keys].merge(ranks.standard_errors(experiment, results), "left", on=keys)
         found["se"] = found["se"].fillna(over_rows["se"].set_axis(found.index))
-    found["seeds"] = found["seeds"].astype("Int64")
     found = found[found["ours"].notna() | found["value"].notna() | (found["goal"] != "")]
     found["value"] = [published(*line) for line in found[["value", "below"]].values]
-    text = found[list(COLUMNS)].rename(columns=COLUMNS).dropna(axis=1, how="all")
+    text = found[COLUMNS].rename(columns=NAMES).dropna(axis=1, how="all")
     lines = "".join(f"# {name}: {value}\n" for name, value in head.items())
     return lines + str(text.to_csv(index=False, float_format="%.5g"))
 
 
-def section(
-    heading: str, known: Mapping[str, str], tables: Tables, pictures: Sequence[Path]
-) -> str:
+def section(heading: str, known: Mapping[str, str], tables: Any, pictures: Sequence[Path]) -> str:
     """Return a pipeline's part of the page, with its pictures in it."""
     facts = (f"<dt>{html.escape(k)}<dd>{html.escape(value)}" for k, value in known.items())
     parts = [f"<h2>{html.escape(heading)}</h2><dl>{''.join(facts)}</dl>"]
     for path in pictures:
         image = base64.b64encode(path.read_bytes()).decode()
         parts.append(f'<p><img alt="{html.escape(path.stem)}" src="data:image/png;base64,{image}">')
+    marked = rf"<td>([^<]*(met|missed|{INCOMPLETE}))\b"
     for name, text in tables.items():
-        shown = re.sub(
-            rf"<td>([^<]*(met|missed|{INCOMPLETE}))\b", r'<td class="\2">\1', text.to_html()
-        )
+        shown = re.sub(marked, r'<td class="\2">\1', text.to_html())
         parts.append(f"<h3>{html.escape(name)}</h3><div>{shown}</div>")
     return "".join(parts)

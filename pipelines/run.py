@@ -6,7 +6,7 @@ import resource
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -66,15 +66,6 @@ class Work:
             file.flush()
             os.fsync(file.fileno())
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Keep other processes from running cells of this folder."""
-        handle = Directory(self.out).lock()
-        try:
-            yield
-        finally:
-            os.close(handle)
-
     def run_missing(self, names: str, where: str | None = None) -> None:
         """Run the cells that are not finished.
 
@@ -94,7 +85,7 @@ class Work:
             known = ", ".join(cell.name for cell in cells)
             raise SettingsError(f"no cell of {path} matches {names!r}; cells: {known}")
         with ExitStack() as stack:
-            stack.enter_context(self._locked())
+            stack.callback(os.close, Directory(self.out).lock())  # no other process runs cells here
             finished = self.finished()
             missing = [cell for cell in chosen if cell.key not in finished]
             stop = stack.enter_context(StopRequest())
@@ -132,9 +123,8 @@ class Work:
         for cell in cells:
             stop.check()
             with ProcessPoolExecutor(1, get_context("spawn")) as executor:
-                future = executor.submit(
-                    _measure, cell, place.folder, self.experiment.process or {}
-                )
+                limits = self.experiment.process or {}
+                future = executor.submit(_measure, cell, place.folder, limits)
                 while not wait([future], 0.2).done:
                     for child in active_children() if stop.requested else []:
                         child.terminate()

@@ -1,7 +1,6 @@
 """The table of a pipeline: our figures beside the published ones."""
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -71,7 +70,10 @@ def _of_grid(frame: pd.DataFrame, by: str, wanted: Sequence[str]) -> pd.DataFram
 def tabulate(experiment: Experiment, frame: pd.DataFrame) -> pd.DataFrame:
     """Return a line for every figure of the table, of `tidy` lines: means, published, and goals."""
     published, goals, table = experiment.published, experiment.goals, experiment.wanted
-    complete = _complete(experiment, frame)
+    keys = ["data", "method", "seed", *(AXES if experiment.grid else ())]
+    finished = set(frame[keys].itertuples(index=False, name=None))
+    cells = {(cell.data, cell.method, cell.seed, *cell.point.values()) for cell in experiment.cells}
+    lacking = {row[:2] for row in cells - finished}
     if experiment.grid is not None:
         frame = _of_grid(frame, experiment.grid.by, list(table["metric"].unique()))
     found = frame.groupby(KEYS)["value"].agg(["mean", "count", "std"])
@@ -81,19 +83,11 @@ def tabulate(experiment: Experiment, frame: pd.DataFrame) -> pd.DataFrame:
     order = table[KEYS[:2]].apply(lambda row: list(experiment.baselines).index(tuple(row)), axis=1)
     table = table.iloc[np.lexsort([table["n_active"] % 10**9, order])].reset_index(drop=True)
     table["se"] = table["sd"] / np.sqrt(table["seeds"])
-    table["complete"] = [(data, method) in complete for data, method in table[KEYS[:2]].values]
+    table["complete"] = [tuple(row) not in lacking for row in table[KEYS[:2]].values]
     table["difference"] = table["ours"] - table["value"]
     table["difference_in_se"] = table["difference"] / table["se"]
     table["goal"], table["met"] = zip(*(_goal(*line) for line in table[GOAL].values), strict=True)
     return table
-
-
-def _complete(experiment: Experiment, frame: pd.DataFrame) -> set[tuple[str, str]]:
-    """Return data and method of which all cells are finished."""
-    keys = ["data", "method", "seed", *(AXES if experiment.grid else ())]
-    finished = Counter(frame[keys].drop_duplicates()[keys[:2]].itertuples(index=False, name=None))
-    wanted = Counter((cell.data, cell.method) for cell in experiment.cells)
-    return {row for row, count in wanted.items() if finished[row] == count}
 
 
 def _goal(

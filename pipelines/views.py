@@ -122,7 +122,10 @@ def grouped(
         The same for one more column of the inputs, if any.
     """
     labels, codes = np.unique(data.y_train, return_inverse=True)
-    numbers = [_group_numbers(labels, groups)[codes] for groups in (classes, column) if groups]
+    numbers = []
+    for groups in filter(len, (classes, column)):
+        of_label = {label: i for i, group in enumerate(groups) for label in group}
+        numbers.append(np.array([of_label[label] for label in labels.tolist()])[codes])
     X = np.column_stack([data.X_train, *numbers[1:]])
     rng = np.random.default_rng([seed, MANY])
     train = [rng.permutation(np.flatnonzero(codes == k))[:train_rows] for k in range(len(labels))]
@@ -133,9 +136,3 @@ VIEWS: dict[str, Callable[..., Data]] = {
     view.__name__: view for view in (against_rest, sample, split, fold, grouped)
 }
 """From data and the seed of a cell to the task of that cell; parameters are the function's."""
-
-
-def _group_numbers(labels: Any, groups: Sequence[Sequence[Any]]) -> Any:
-    """Return the number of the group of each label, (K,)."""
-    numbers = {label: i for i, group in enumerate(groups) for label in group}
-    return np.array([numbers[label] for label in labels.tolist()])

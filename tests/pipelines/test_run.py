@@ -18,6 +18,7 @@ from pipelines.pictures import draw
 from pipelines.run import Work
 from pipelines.table import layout, tabulate, tidy
 from sparsegp.errors import SettingsError, StoreError
+from sparsegp.store import Directory
 from tests.processes import environment, wait_until
 
 DATA = os.environ.get("SPARSEGP_DATA", "")
@@ -79,8 +80,10 @@ def test_finished_cells_are_not_run_again(work):
     assert len(small.finished()) == 6
     with pytest.raises(SettingsError, match="toy-informative-5"):
         small.run_missing("nothing")
-    with small._locked(), pytest.raises(StoreError, match="is held by"):
+    handle = Directory(small.out).lock()
+    with pytest.raises(StoreError, match="is held by"):
         small.run_missing("*")
+    os.close(handle)
 
 
 def test_other_data_files_make_other_results(work, tmp_path):
