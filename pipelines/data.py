@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from inspect import signature
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def draw_mixture(seed: int, rows: int, columns: int, test_rows: int = 20000) -> 
     store = Path(_folder().name) / f"{rows}-{columns}-{test_rows}-{seed}.zarr"
     if not store.exists():
         Mixture(columns, seed).write(store, rows, test_rows)
-    return _read(store)
+    return _data(store.name, open_dataset(store))
 
 
 @cache
@@ -55,11 +56,8 @@ def _folder() -> "tempfile.TemporaryDirectory[str]":
     return tempfile.TemporaryDirectory(prefix="sparsegp-rows-")
 
 
-GENERATORS: dict[str, Callable[..., Data]] = {
-    "toy": draw_toy,
-    "nine-gaussians": draw_gaussians,
-    "mixture": draw_mixture,
-}
+GENERATORS: dict[str, Callable[..., Data]] = {"toy": draw_toy, "mixture": draw_mixture}
+GENERATORS["nine-gaussians"] = draw_gaussians
 """Data sets drawn anew for every seed; parameters are those of the function."""
 
 
@@ -78,31 +76,32 @@ class Source:
         known, source = {*GENERATORS, *CATALOG, *_files()}, self.table["source"]
         if source not in known:
             raise ValueError(f"source is {source!r}; known: {', '.join(sorted(known))}")
-        signature(GENERATORS.get(source, lambda seed: seed)).bind(0, **self._parameters)
-        for view in self._views:
-            signature(VIEWS[view]).bind(None, 0, **self.table[view])
+        views, drawing = self._parts()
+        signature(GENERATORS.get(source, lambda seed: seed)).bind(0, **drawing)
+        for view, options in views.items():
+            signature(VIEWS[view]).bind(None, 0, **options)
 
-    @property
-    def _views(self) -> list[str]:
-        return [key for key in self.table if key in VIEWS]
-
-    @property
-    def _parameters(self) -> dict[str, Any]:
-        return {k: v for k, v in self.table.items() if k != "source" and k not in VIEWS}
+    def _parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the views with their parameters, and those of the generator."""
+        views = {key: value for key, value in self.table.items() if key in VIEWS}
+        return views, {k: v for k, v in self.table.items() if k not in {"source", *VIEWS}}
 
     def load(self, folder: Path | None, seed: int) -> Data:
         """Return the rows of the cell with a seed, by files in a folder; there are test rows."""
-        source = self.table["source"]
+        source, (views, drawing) = self.table["source"], self._parts()
         with errors_of(self.name):
             if source in GENERATORS:
-                data = GENERATORS[source](seed, **self._parameters)
+                data = GENERATORS[source](seed, **drawing)
             elif source in CATALOG:
                 data = _data(source, CATALOG[source]())
             else:
                 files = _find(source, folder)
-                data = _read(files["train"], files.get("test"))
-            for view in self._views:
-                data = VIEWS[view](data, seed, **self.table[view])
+                dataset = open_dataset(files["train"])
+                if "test" in files:  # rows in a file of their own
+                    dataset = Dataset(dataset.train, open_dataset(files["test"]).train)
+                data = _data(files["train"].name, dataset)
+            for view, options in views.items():
+                data = VIEWS[view](data, seed, **options)
             if not len(data.y_test):
                 raise DataError(f"{data.name} has no test rows; give a view, such as split")
         return data
@@ -114,14 +113,6 @@ class Source:
         except (DataError, KeyError):
             return {}
         return {path.name: _digest(path, path.stat().st_mtime_ns) for path in found.values()}
-
-
-def _read(train: Path, test: Path | None = None) -> Data:
-    """Read a file, and another one of test rows where they are in one of their own."""
-    dataset = open_dataset(train)
-    if test is not None:
-        dataset = Dataset(dataset.train, open_dataset(test).train)
-    return _data(train.name, dataset)
 
 
 def _data(name: str, dataset: Dataset) -> Data:
@@ -148,13 +139,15 @@ def _digest(path: Path, changed: int) -> str:
 def _find(name: str, folder: Path | None) -> dict[str, Path]:
     """Return the files of the first form that is complete."""
     forms, origin = _files()[name]["files"], _files()[name]["origin"]
-    for form in forms:
-        for inner in [] if folder is None else [folder, folder / "raw"]:
-            plain = {key: inner / file.removesuffix(".gz") for key, file in form.items()}
-            packed = {key: path.with_name(f"{path.name}.gz") for key, path in plain.items()}
-            found = {key: path if path.is_file() else packed[key] for key, path in plain.items()}
-            if all(path.is_file() for path in found.values()):
-                return found
+    for form, inner in product(forms, [folder, folder / "raw"] if folder else []):
+        either = [
+            (key, file.removesuffix(".gz") + end)
+            for end in (".gz", "")
+            for key, file in form.items()
+        ]
+        found = {key: inner / file for key, file in either if (inner / file).is_file()}
+        if found.keys() == form.keys():
+            return found
     wanted = "; or ".join(" and ".join(form.values()) for form in forms)
     raise DataError(
         f"{name} needs {wanted}, from {origin}, in the folder that --data DIR or SPARSEGP_DATA "

@@ -89,11 +89,9 @@ def differences(model: Any, data: Data, figures: Figures, seed: int) -> Figures:
         active = X.shape[0] * Z.size / _quickest(lambda: kernel(X, Z))
         products = 2048**3 / _quickest(lambda: large @ large)
         moved = 3 * long.nbytes / _quickest(lambda: np.add(long, long, out=total))
-    names = np.show_config(mode="dicts")["SIMD Extensions"]["found"]
+    names = " ".join(np.show_config(mode="dicts")["SIMD Extensions"]["found"])
     return {
-        "vector bits": max(
-            (bits for key, bits in VECTORS.items() if key in " ".join(names)), default=128
-        ),
+        "vector bits": max(128, *(bits for key, bits in VECTORS.items() if key in names)),
         "differences a panel, 1e9/s": panel / 1e9,
         "differences, 1e9/s": active / 1e9,
         "products, 1e9/s": products / 1e9,

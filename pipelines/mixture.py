@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import zarr
@@ -59,9 +59,8 @@ class Mixture:
         group = zarr.open_group(str(path), mode="w")
         for part, n in zip(PARTS, (n_train, n_test), strict=True):
             wide, chunk = (n, self.n_columns), min(CHUNK_ROWS, n)
-            X = group.create_array(
-                f"X_{part}", shape=wide, chunks=(chunk, wide[1]), dtype="f4", compressors=None
-            )  # noise does not get smaller
+            plain: Any = {"dtype": "f4", "compressors": None}  # noise does not get smaller
+            X = group.create_array(f"X_{part}", shape=wide, chunks=(chunk, wide[1]), **plain)
             y = group.create_array(f"y_{part}", shape=(n,), chunks=(chunk,), dtype="i8")
             for first in range(0, n, CHUNK_ROWS):
                 rows, classes = self.draw(part, first // CHUNK_ROWS)

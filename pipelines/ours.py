@@ -4,7 +4,7 @@ import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,8 @@ from sparsegp.model import Model
 from sparsegp.report import evaluate_regression
 from sparsegp.types import Doubles
 
-STAGES = {"last": "", "first": ", without copies"}
-"""Runs of a cell, and how the names of their metrics end."""
+FIRST, LAST = ", without copies", ""
+"""How the names of the metrics of a cell's runs end."""
 
 RELEVANT = 10.0
 """Length scale, in units of scaled inputs, below which a column is taken to matter."""
@@ -42,12 +42,11 @@ def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
     if cell.spec.get("one_against_rest"):
         return _one_against_rest(cell, data, place)
     models = _train(cell, data, place, "run")
-    model = models["last"]
+    model = models[LAST]
     curve = [of_record(record) for record in model.history]
     figures: dict[str, Any] = dict(curve[-1])
-    for stage, found in models.items():
-        own = _figures(found, data, place)
-        figures |= {f"{name}{STAGES[stage]}": value for name, value in own.items()}
+    for end, found in models.items():
+        figures |= {f"{k}{end}": value for k, value in _figures(found, data, place).items()}
     kernels = [str(kernel) for kernel in model.kernels]
     scales = ",".join(re.findall(r"ard\(([^()]*)\)", kernels[0])).split(",")
     figures["relevant columns"] = sum(float(scale) < RELEVANT for scale in filter(None, scales))
@@ -64,7 +63,7 @@ def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
 
 
 def _train(cell: Cell, data: Data, place: Place, name: str) -> dict[str, Model]:
-    """Return the models of a cell by the names of their stages."""
+    """Return the models of a cell by how the names of their metrics end."""
     settings = {**cell.settings, **_kernel(cell, data, place)}
     table = (data.X_train, data.y_train)
     if "virtual" in cell.spec:
@@ -73,11 +72,11 @@ def _train(cell: Cell, data: Data, place: Place, name: str) -> dict[str, Model]:
         first = _fit(table, {**settings, "n_active": n_active}, place, f"{name}-first")
         rows = sparsegp.virtual_rows(first, table, "shift", **copies)
         again = sparsegp.same_settings(first, n_active=settings["n_active"])
-        return {"first": first, "last": _fit((rows, None), again, place, name)}
+        return {FIRST: first, LAST: _fit((rows, None), again, place, name)}
     with tempfile.TemporaryDirectory(prefix="sparsegp-") as folder:
         scratch = folder if cell.spec.get("scratch") else None
         test = (data.X_test, data.y_test)
-        return {"last": _fit(table, settings, place, name, test=test, scratch=scratch)}
+        return {LAST: _fit(table, settings, place, name, test=test, scratch=scratch)}
 
 
 def _fit(table: Any, settings: Mapping[str, Any], place: Place, name: str, **options: Any) -> Model:
@@ -131,19 +130,19 @@ def _one_against_rest(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
     for k in range(len(classes)):
         task = against_rest(data, k)
         models = _train(replace(cell, seed=cell.seed + k), task, place, f"class-{k}")
-        kernels.append(str(models["last"].kernels[0]))
-        for stage, model in models.items():
+        kernels.append(str(models[LAST].kernels[0]))
+        for end, model in models.items():
             found = _predictions(model, task)
             assert found.log_probabilities is not None  # a classifier
-            logs.setdefault(stage, []).append(found.log_probabilities[:, 1])
-            name = f"against the rest{STAGES[stage]}"
+            logs.setdefault(end, []).append(found.log_probabilities[:, 1])
+            name = f"against the rest{end}"
             wrong = found.figures(task)["test error %"]
             figures[f"error % of class {k} {name}"] = wrong
             figures[f"error % {name}"] = figures.get(f"error % {name}", 0.0) + wrong / len(classes)
-    for stage, columns in logs.items():
+    for end, columns in logs.items():
         every = log_softmax(np.stack(columns, axis=1), axis=1)
         own = Predictions(classes, every.argmax(axis=1), every).figures(data)
-        figures |= {f"{name}{STAGES[stage]}": value for name, value in own.items()}
+        figures |= {f"{name}{end}": value for name, value in own.items()}
     figures |= place.costs
     return {"figures": figures, "curve": [], "rows": {}, "kernels": kernels}
 
@@ -162,15 +161,14 @@ def _figures(model: Model, data: Data, place: Place) -> dict[str, float]:
         n_test = len(data.y_test)
         said: Predictions = place.predicted(lambda: _predictions(model, data), n_test)
         return said.figures(data)
-    mean, variance = model.predictive_mean_and_variance(np.asarray(data.X_test))
-    found = evaluate_regression(mean, variance, np.asarray(data.y_test, np.float64))
+    moments = model.predictive_mean_and_variance(np.asarray(data.X_test))
+    found = evaluate_regression(*moments, np.asarray(data.y_test, np.float64))
     return {"test MSE": found.mse, **of_nlpp(found.nlpp)}
 
 
 def imported(path: str) -> Any:
     """Return what an import path such as ``sklearn.svm.SVC`` names."""
-    module, _, name = path.rpartition(".")
     try:
-        return getattr(import_module(module), name)
+        return resolve_name(path)
     except (ImportError, AttributeError, ValueError) as error:
         raise SettingsError(f"{path} cannot be imported: {error}") from None

@@ -42,15 +42,13 @@ class SVGP:
         self._model = Latent(points, int(y.max()) + 1, self.full, length_scale).to(inputs.dtype)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.random_state)
-            self._ascend(inputs, codes)
+            self._ascend(inputs, codes, int(y.max()) + 1)
         self._model.eval()
         return self
 
-    def _ascend(self, inputs: Any, codes: Any) -> None:
+    def _ascend(self, inputs: Any, codes: Any, n_classes: int) -> None:
         model, n = self._model, len(inputs)
-        likelihood = gpytorch.likelihoods.SoftmaxLikelihood(
-            num_classes=int(codes.max()) + 1, mixing_weights=False
-        )
+        likelihood = gpytorch.likelihoods.SoftmaxLikelihood(None, n_classes, mixing_weights=False)
         bound = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=n)
         adam = torch.optim.Adam(model.parameters(), lr=self.rate)
         steps = self.epochs * math.ceil(n / self.batch)
