@@ -114,11 +114,10 @@ class NystroemLogistic(Within):
 
     def fit(self, X: Floats, y: Integers) -> Self:
         """Fit both."""
-        gamma, seed = self.gamma or _scale(X), self.random_state
-        components = min(self.n_components, len(X))
-        features = Nystroem(gamma=gamma, n_components=components, random_state=seed)
-        self._model = make_pipeline(features, LogisticRegression(C=self.C, max_iter=10_000))
-        self._model.fit(X, y)
+        named: Any = {"gamma": self.gamma or _scale(X), "random_state": self.random_state}
+        features = Nystroem(n_components=min(self.n_components, len(X)), **named)
+        last = LogisticRegression(C=self.C, max_iter=10_000)
+        self._model = make_pipeline(features, last).fit(X, y)
         return self
 
 
@@ -135,9 +134,8 @@ class EarlyStopped(Within):
 
     def fit(self, X: Floats, y: Integers) -> Self:
         """Fit to the other rows."""
-        X, X_aside, y, y_aside = train_test_split(
-            X, y, test_size=self.share, stratify=y, random_state=self.random_state
-        )
+        parting: Any = {"test_size": self.share, "random_state": self.random_state}
+        X, X_aside, y, y_aside = train_test_split(X, y, stratify=y, **parting)
         aside: dict[str, Any] = {"eval_X": X_aside, "eval_y": y_aside}
         if "eval_X" not in signature(self.model.fit).parameters:
             aside = {"eval_set": [(X_aside, y_aside)]}

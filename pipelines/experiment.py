@@ -77,8 +77,7 @@ class Cell:
     @property
     def task(self) -> str:
         """A name that cells share of which one goes on with the run of another."""
-        shares = "kernel_method" in self.spec
-        return f"{self.source.table}, {self.seed}" if shares else self.key
+        return f"{self.source.table}, {self.seed}" if "kernel_method" in self.spec else self.key
 
 
 @dataclass(frozen=True)
@@ -91,12 +90,12 @@ class Grid:
     by: str = "log evidence"  # the metric that tells the best kernel
     pictures: Sequence[str] = ("log evidence", "test information bits", "test error %")  # contours
 
-    def points(self) -> Iterator[tuple[dict[str, float], str]]:
-        """Yield every point and its kernel."""
+    def points(self) -> Iterator[tuple[dict[str, float], dict[str, str]]]:
+        """Yield every point, and its kernel as a setting."""
         axes = (self.log_length_scale, self.log_deviation)
         for log_l, log_s in product(*(np.linspace(a, b, int(n)).tolist() for a, b, n in axes)):
             text = self.kernel.format(variance=math.exp(2.0 * log_s), length_scale=math.exp(log_l))
-            yield dict(zip(AXES, (log_l, log_s), strict=True)), text
+            yield dict(zip(AXES, (log_l, log_s), strict=True)), {"kernel": text}
 
 
 @dataclass
@@ -155,12 +154,11 @@ class Experiment:
             spec = _spec(name, content, common)
         self.baselines[name, method] = spec.pop("baseline", "")
         spec |= {"keep_rows": KEPT[self.picture]} if self.picture in KEPT else {}
-        points = [({}, "")] if self.grid is None else list(self.grid.points())
+        points = [({}, {})] if self.grid is None else self.grid.points()
         seeds = of_data.get("seeds", self.seeds)
-        for seed in range(seeds) if isinstance(seeds, int) else seeds:
-            for point, kernel in points:
-                with_kernel = spec | ({"kernel": kernel} if kernel else {})
-                self.cells.append(Cell(name, method, seed, source, with_kernel, point))
+        keys = range(seeds) if isinstance(seeds, int) else seeds
+        for seed, (point, kernel) in product(keys, points):
+            self.cells.append(Cell(name, method, seed, source, spec | kernel, point))
 
     @property
     def name(self) -> str:
@@ -185,15 +183,13 @@ def _spec(data: str, content: Table, common: Table) -> dict[str, Any]:
     own = {key: value for key, value in content.items() if key not in {"data", "on"}}
     own |= content.get("on", {}).get(data, {})
     if "estimator" in own:
-        unknown = set(own) - BASELINE
-        if unknown:
+        if unknown := set(own) - BASELINE:
             raise ValueError(f"{unknown.pop()} is not known; known: {', '.join(sorted(BASELINE))}")
         return {key: value for key, value in common.items() if key in BASELINE} | own
-    settings = {k: v for k, v in {**common, **own}.items() if k not in OURS}
-    if MORE in settings.get("kernel", ""):
-        del settings["kernel"]  # its numbers follow from the data
-    settings_given(**settings)
-    return {**common, **own}
+    spec = {**common, **own}  # the numbers of some kernels follow from the data
+    leave = OURS | ({"kernel"} if MORE in spec.get("kernel", "") else set())
+    settings_given(**{key: value for key, value in spec.items() if key not in leave})
+    return spec
 
 
 def _claims(

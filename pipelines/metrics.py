@@ -34,19 +34,19 @@ class Predictions:
 
     def figures(self, data: Data) -> dict[str, float]:
         """Return metrics by name, without those that need probabilities where there are none."""
-        target, logs = self._target(data), self.log_probabilities
-        found = {"test error %": 100.0 * float(np.mean(self.codes != target))}
+        rows, logs = self.rows(data), self.log_probabilities
+        found = {"test error %": float(np.mean(rows["wrong"]))}
         if logs is not None:
-            evaluation = evaluate(logs, target, self.classes)
+            evaluation = evaluate(logs, self._target(data), self.classes)
             share = float(np.log(data.label_shares).mean())
             found |= of_nlpp(evaluation.nlpp) | {
-                "test NLPP, bounded": float(np.nanmean(self.rows(data)["nlpp"])),
-                "test log likelihood, all rows": -evaluation.nlpp * len(target),
+                "test NLPP, bounded": float(np.nanmean(rows["nlpp"])),
+                "test log likelihood, all rows": -evaluation.nlpp * len(logs),
                 "test Brier score": evaluation.brier,
                 "test ECE": evaluation.ece,
                 "test information bits": -(share + evaluation.nlpp) / math.log(2.0),
             }
-        for what, (rejected, means) in reject_curves(self.rows(data)).items():
+        for what, (rejected, means) in reject_curves(rows).items():
             for share in REJECTED:
                 mean = float(means[np.flatnonzero(rejected <= share)[-1]])
                 found |= {} if math.isnan(mean) else {f"{what}, {share:.0%} rejected": mean}

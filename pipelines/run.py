@@ -10,6 +10,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from itertools import groupby
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
@@ -103,13 +104,13 @@ class Work:
 
     def _run_here(self, cells: Sequence[Cell], place: Place, stop: StopRequest) -> Results:
         """Run cells in this process, the small ones side by side if there is a runtime."""
-        tasks: dict[str, list[Cell]] = {}
         if isinstance(place.where, Runtime):
-            for cell in cells:
-                if cell.is_small:
-                    tasks.setdefault(cell.task, []).append(cell)
-            cells = [cell for cell in cells if not cell.is_small]
-            groups, shared = list(tasks.values()), (place.folder, place.runs)
+            small = sorted((cell for cell in cells if cell.is_small), key=lambda cell: cell.task)
+            groups = [list(group) for _, group in groupby(small, lambda cell: cell.task)]
+            cells, shared = (
+                [cell for cell in cells if not cell.is_small],
+                (place.folder, place.runs),
+            )
             with closing(place.where.run_tasks(_run_task, shared, groups, stop.check)) as ended:
                 for index, results in ended:
                     yield from zip(groups[index], results, strict=True)
@@ -140,8 +141,7 @@ class Work:
 def _measure(cell: Cell, folder: Path | None, limits: Mapping[str, Any]) -> dict[str, Any]:
     """Return the result of a cell, with its time and memory in this process."""
     if "memory" in limits:
-        size = parse_bytes(limits["memory"])
-        resource.setrlimit(resource.RLIMIT_DATA, (size, size))
+        resource.setrlimit(resource.RLIMIT_DATA, (parse_bytes(limits["memory"]),) * 2)
     where = f"threads={limits.get('threads', 1)}"
     if "workers" in cell.spec:
         where = f"workers={cell.spec['workers']}"

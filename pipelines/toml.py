@@ -45,15 +45,12 @@ def read_toml(path: Path, changes: Sequence[str] = ()) -> dict[str, Any]:
 def _change(table: Any, keys: Sequence[str], value: Any, present: bool = False) -> bool:
     """Set a value deep in a table; return whether there was a place for it."""
     key, *rest = keys
-    if not isinstance(table, dict):
+    if not isinstance(table, dict) or (present and not rest and key not in table):
         return False
     if key == "*":
-        changed = [_change(inner, rest, value, present=True) for inner in table.values()]
-        return any(changed)
+        return sum(_change(inner, rest, value, present=True) for inner in table.values()) > 0
     if rest:
         return _change(table.get(key), rest, value, present)
-    if present and key not in table:
-        return False
     table[key] = value
     return True
 

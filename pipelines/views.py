@@ -10,6 +10,8 @@ from scipy.ndimage import gaussian_filter
 
 from sparsegp.types import Doubles, Integers, Labels
 
+Groups = Sequence[Sequence[Any]]
+
 MANY = 2**31
 """Key of the random streams of views."""
 
@@ -83,8 +85,7 @@ def split(
         rest = y - design @ np.linalg.lstsq(design, y.astype(np.float64))[0]
         y = rest / rest.std()
     if smooth:
-        side = math.isqrt(X.shape[1])
-        images = X.reshape(-1, side, side)  # refuses what is not square
+        images = X.reshape(len(X), *[math.isqrt(X.shape[1])] * 2)  # refuses what is not square
         X = gaussian_filter(images, (0.0, smooth, smooth), mode="nearest").reshape(X.shape)
     order = np.random.default_rng([seed, MANY]).permutation(len(X))
     test, train = order[:test_rows], np.sort(order[test_rows:])
@@ -103,13 +104,7 @@ def fold(data: Data, seed: int, folds: int) -> Data:
     return data.parted(np.setdiff1d(np.arange(n), test))
 
 
-def grouped(
-    data: Data,
-    seed: int,
-    train_rows: int,
-    classes: Sequence[Sequence[Any]],
-    column: Sequence[Sequence[Any]] = (),
-) -> Data:
+def grouped(data: Data, seed: int, train_rows: int, classes: Groups, column: Groups = ()) -> Data:
     """Return a random split with so many training rows of every label, and groups as classes.
 
     Parameters
