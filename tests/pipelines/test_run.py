@@ -227,7 +227,8 @@ CHANGES = [
 )
 def test_shipped_pipelines_run(path, tmp_path):
     """All methods of a pipeline on its first data, made quick, give all that its table has."""
-    for library in {"svgp": ["gpytorch"], "tables": ["lightgbm", "catboost"]}.get(path.stem, []):
+    needs = {"svgp": ["gpytorch"], "rows": ["lightgbm"], "tables": ["lightgbm", "catboost"]}
+    for library in needs.get(path.stem, []):
         pytest.importorskip(library)
     changes = []
     known = [c for c in CHANGES if c.split("=")[0].split(".")[-1] in path.read_text() + "seeds"]
