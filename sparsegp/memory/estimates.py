@@ -6,7 +6,7 @@ posterior); `MARGIN` stands for the rest.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
@@ -151,56 +151,117 @@ def estimate(shape: Shape) -> dict[str, Any]:
     return found | {"flops": kernels * n**3 / 3.0}
 
 
-class _Layout(NamedTuple):
+class _Layout:
     """How a sparse run is laid out; of each inclusion there are `columns` stub columns."""
 
-    settings: TrainSettings
-    latent: int
-    kernels: int
-    columns: int
-    slots: int  # inclusions of a round
-    square: int  # bytes of (d, d) doubles, of a kernel
-    hosts: int  # processes that hold row blocks
-    block: int  # rows
-    rows: int  # of all blocks in the fullest process
-    steps: list[tuple[int, int, int]]  # inclusions from and to, training rows held meanwhile
+    def __init__(self, shape: Shape, settings: TrainSettings) -> None:
+        n, d, pairs = shape.n, shape.n_active, settings.active_per_class
+        self.shape, self.settings, self.item = shape, settings, settings.dtype.itemsize
+        self.latent = settings.start_likelihood(shape.n_classes).n_latent(shape.n_classes)
+        self.kernels = self.latent if settings.kernel_per_class else 1
+        self.columns, self.slots = (1, 1) if pairs else (self.kernels, settings.order.slots)
+        # bytes of (d, d) doubles; classes with active rows of their own differ by half in numbers
+        self.square = DOUBLE * (min(d**2, int(1.5 * (d / self.kernels) ** 2)) if pairs else d**2)
+        # inclusions from and to, training rows held meanwhile
+        self.steps, bound = [(0, d, padded(n))], settings.bound(n, d, self.kernels)
+        if bound is not None:
+            partly = -(-n // (GROUP * TILE)) * NARROW  # filled tiles
+            held = bound.sizes(n - settings.n_validation(n), d, self.columns)
+            self.steps = [
+                (start, stop, min(left + partly, padded(n))) for start, stop, left in held
+            ]
+        tiles, workers = tiles_together(n, bound is not None), shape.n_workers
+        block = rows_of_block(n, workers or shape.n_threads, tiles, shape.block_rows)
+        count, self.test = -(-n // block) - (-shape.n_test // block), padded(shape.n_test)
+        self.hosts = max(min(workers, count), 1)  # processes that hold row blocks
+        self.rows = min(-(-count // self.hosts) * block, padded(n) + self.test)  # of the fullest
+        self.block = min(block, self.rows)
+        self.refits = settings.posterior == "all" or CRITERIA[settings.criterion].refitted
 
+    def blocks(self) -> dict[str, int]:
+        """Return bytes of the row blocks in the fullest process."""
+        shape, rows, latent, square = self.shape, self.rows, self.latent, self.square
+        n, p, d, pairs = shape.n, shape.p, shape.n_active, self.settings.active_per_class
+        apart, columns, item, refits = shape.n_workers > 0, self.columns, self.item, self.refits
+        threads = 1 if apart else shape.n_threads
+        group = threads * min(GROUP * TILE, rows)  # rows that are worked on at a time
+        entries = max(stop * held for _, stop, held in self.steps) + d * self.test
+        width = self.slots
+        if len(self.steps) > 1:
+            width = max(stop - start for start, stop, _ in self.steps)
+        return {
+            "inputs": rows * p * item,
+            "stub": columns * item * entries * rows // (padded(n) + self.test)
+            + pairs * latent * rows * PANEL // 2 * item,
+            "marginals": rows * DOUBLE * (2 * latent + self.kernels + 5),
+            "temporaries": rows * (columns * width * item + DOUBLE * (8 + 2 * latent))
+            + group * DOUBLE * (9 * self.slots + 4 * latent + refits * d)
+            + refits * (COPIES * apart * self.kernels + 3 * threads) * square
+            + refits * columns * item * d * rows * (columns_of_part(n) % TILE) // TILE
+            + pairs * threads * self.block * DOUBLE * 14 * latent,
+            "loading": threads * (self.block * p * shape.itemsize + self.loading()),
+            "model": apart * ((3 * self.kernels + 6) * square + COPIES * self.chunk()),
+        }
 
-def _layout(shape: Shape, settings: TrainSettings) -> _Layout:
-    n, d, pairs = shape.n, shape.n_active, settings.active_per_class
-    latent = settings.start_likelihood(shape.n_classes).n_latent(shape.n_classes)
-    kernels = latent if settings.kernel_per_class else 1
-    columns, slots = (1, 1) if pairs else (kernels, settings.order.slots)
-    # classes with active rows of their own differ by half in their numbers
-    square = DOUBLE * (min(d**2, int(1.5 * (d / kernels) ** 2)) if pairs else d**2)
-    steps, bound = [(0, d, padded(n))], settings.bound(n, d, kernels)
-    if bound is not None:
-        partly = -(-n // (GROUP * TILE)) * NARROW  # filled tiles
-        held = bound.sizes(n - settings.n_validation(n), d, columns)
-        steps = [(start, stop, min(left + partly, padded(n))) for start, stop, left in held]
-    tiles = tiles_together(n, bound is not None)
-    block = rows_of_block(n, shape.n_workers or shape.n_threads, tiles, shape.block_rows)
-    count = -(-n // block) - (-shape.n_test // block)
-    hosts = max(min(shape.n_workers, count), 1)
-    rows = min(-(-count // hosts) * block, padded(n) + padded(shape.n_test))
-    kind = latent, kernels, columns, slots, square
-    return _Layout(settings, *kind, hosts, min(block, rows), rows, steps)
+    def chunk(self) -> int:
+        """Return bytes of the rows that are read at a time."""
+        return min(self.shape.chunk_rows, self.shape.n) * self.shape.p * self.shape.itemsize
+
+    def loading(self) -> int:
+        """Return bytes of a block on its way, which is read, and in its place, or is sent."""
+        shape, chunk = self.shape, self.chunk()
+        sent = COPIES * (self.block * shape.p * shape.itemsize + chunk)
+        return sent if shape.n_workers and shape.source_bytes else 2 * chunk
+
+    def driver(self) -> dict[str, int]:
+        """Return bytes of the driver."""
+        shape, settings, square = self.shape, self.settings, self.square
+        n, p, d, kernels = shape.n, shape.p, shape.n_active, self.kernels
+        own = (11 + min(self.hosts, 32)) * kernels if self.refits else kernels + 2
+        a_row = p * self.item + 3 * DOUBLE * self.latent
+        sent = self.hosts * self.loading() if shape.n_workers and shape.source_bytes else 0
+        return {
+            "source": shape.source_bytes,
+            "labels": 5 * DOUBLE * (n + shape.n_test),
+            "reading": min(usable_cpus(), -(-n // shape.chunk_rows))
+            * (2 * self.chunk() + 4 * DOUBLE * min(PIECE_VALUES, n * p))
+            + sent,
+            "factors": kernels * square + DOUBLE * self.columns * d * self.slots + d * a_row,
+            "checkpoint": kernels * square + 2 * d * a_row,
+            "posterior": (kernels + 3 + own) * square + 2 * DOUBLE * d * p,
+            "thinning": 7 * DOUBLE * n * (settings.stub_entries is not None),
+            "search": _trial_bytes(shape, settings) if settings.kernel == AUTO else 0,
+        }
+
+    def work(self) -> dict[str, float]:
+        """Return operations, and the size of a checkpoint."""
+        d, p, pairs = self.shape.n_active, self.shape.p, self.settings.active_per_class
+        columns = sum((stop - start) * held for start, stop, held in self.steps) + d * self.test
+        squares = sum((stop**2 - start**2) * held for start, stop, held in self.steps)
+        squares += d**2 * self.test
+        a_row = p * self.item + DOUBLE * (8 if pairs else 3 + 2 * self.latent + self.kernels)
+        rest = DOUBLE * (padded(self.shape.n) // TILE + 5 * len(self.steps))
+        return {
+            "kernel_flops": 2.0 * self.columns * columns * p,
+            "stub_flops": squares / self.kernels if pairs else float(squares * self.kernels),
+            "checkpoint_bytes": self.kernels * (self.square + DOUBLE * d) // 2 + d * a_row + rest,
+        }
 
 
 def _sparse(shape: Shape, settings: TrainSettings) -> dict[str, Any]:
-    layout = _layout(shape, settings)
-    blocks, driver = _blocks_and_driver(shape, layout)
+    layout = _Layout(shape, settings)
+    blocks, driver = layout.blocks(), layout.driver()
     in_memory = ("marginals",) if shape.scratch else ("marginals", "inputs", "stub")
     rows = sum(blocks[name] for name in in_memory)
     working = max(blocks[name] for name in ("temporaries", "loading", "model"))
     held = sum(driver[name] for name in ("source", "labels", "reading", "factors"))
     finishing = max(driver[name] for name in ("checkpoint", "posterior", "thinning"))
-    if not shape.n_workers:  # rows and driver work by turns
-        held, finishing = held + rows, max(working, finishing)
     trial = driver["search"]  # before there are blocks
-    searching = driver["source"] + trial * min(shape.n_threads, 2)
     if shape.n_workers:
         searching = bool(trial) * (driver["source"] + driver["reading"] + _sample_bytes(shape))
+    else:  # rows and driver work by turns
+        held, finishing = held + rows, max(working, finishing)
+        searching = driver["source"] + trial * min(shape.n_threads, 2)
     driver_bytes = int(MARGIN * (PROCESS + max(held + finishing, searching)))
     worker_bytes = int(MARGIN * (PROCESS + max(rows + working, trial))) if shape.n_workers else 0
     return {
@@ -213,62 +274,8 @@ def _sparse(shape: Shape, settings: TrainSettings) -> dict[str, Any]:
         "worker_bytes": worker_bytes,
         "driver_bytes": driver_bytes,
         "total_bytes": driver_bytes + shape.n_workers * worker_bytes,
-        **_work(shape, layout),
+        **layout.work(),
     }
-
-
-def _blocks_and_driver(shape: Shape, layout: _Layout) -> tuple[dict[str, int], dict[str, int]]:
-    """Return bytes of the row blocks in the fullest process, and of the driver."""
-    n, p, d, settings, rows = shape.n, shape.p, shape.n_active, layout.settings, layout.rows
-    latent, kernels, square, apart = (
-        layout.latent,
-        layout.kernels,
-        layout.square,
-        shape.n_workers > 0,
-    )
-    pairs, item = settings.active_per_class, settings.dtype.itemsize
-    threads = 1 if apart else shape.n_threads
-    group = threads * min(GROUP * TILE, rows)  # rows that are worked on at a time
-    refits = settings.posterior == "all" or CRITERIA[settings.criterion].refitted
-    own = (11 + min(layout.hosts, 32)) * kernels if refits else kernels + 2
-    chunk = min(shape.chunk_rows, n) * p * shape.itemsize
-    block, loading = layout.block * p * shape.itemsize, 2 * chunk  # read, and in its place
-    if apart and shape.source_bytes:
-        loading = COPIES * (block + chunk)
-    test = padded(shape.n_test)
-    entries = max(stop * held for _, stop, held in layout.steps) + d * test
-    width = (
-        layout.slots
-        if len(layout.steps) == 1
-        else max(stop - start for start, stop, _ in layout.steps)
-    )
-    a_row = p * item + 3 * DOUBLE * latent
-    blocks = {
-        "inputs": rows * p * item,
-        "stub": layout.columns * item * entries * rows // (padded(n) + test)
-        + pairs * latent * rows * PANEL // 2 * item,
-        "marginals": rows * DOUBLE * (2 * latent + kernels + 5),
-        "temporaries": rows * (layout.columns * width * item + DOUBLE * (8 + 2 * latent))
-        + group * DOUBLE * (9 * layout.slots + 4 * latent + refits * d)
-        + refits * (COPIES * apart * kernels + 3 * threads) * square
-        + refits * layout.columns * item * d * rows * (columns_of_part(n) % TILE) // TILE
-        + pairs * threads * layout.block * DOUBLE * 14 * latent,
-        "loading": threads * (block + loading),
-        "model": apart * ((3 * kernels + 6) * square + COPIES * chunk),
-    }
-    driver = {
-        "source": shape.source_bytes,
-        "labels": 5 * DOUBLE * (n + shape.n_test),
-        "reading": min(usable_cpus(), -(-n // shape.chunk_rows))
-        * (2 * chunk + 4 * DOUBLE * min(PIECE_VALUES, n * p))
-        + (layout.hosts * loading if apart and shape.source_bytes else 0),
-        "factors": kernels * square + DOUBLE * layout.columns * d * layout.slots + d * a_row,
-        "checkpoint": kernels * square + 2 * d * a_row,
-        "posterior": (kernels + 3 + own) * square + 2 * DOUBLE * d * p,
-        "thinning": 7 * DOUBLE * n * (settings.stub_entries is not None),
-        "search": _trial_bytes(shape, settings) if settings.kernel == AUTO else 0,
-    }
-    return blocks, driver
 
 
 def _trial_bytes(shape: Shape, settings: TrainSettings) -> int:
@@ -284,18 +291,3 @@ def _sample_bytes(shape: Shape) -> int:
     """Return bytes of the sample of a search on its way to workers, and of a rule of scaling."""
     rows = min(shape.n, TRIAL_ROWS + MOST_HELD_OUT)
     return shape.p * ((COPIES + 2) * rows * shape.itemsize + 2 * DOUBLE * min(shape.n, DRAWN_ROWS))
-
-
-def _work(shape: Shape, layout: _Layout) -> dict[str, float]:
-    """Return operations, and the size of a checkpoint."""
-    d, kernels, test = shape.n_active, layout.kernels, padded(shape.n_test)
-    pairs, item = layout.settings.active_per_class, layout.settings.dtype.itemsize
-    columns = sum((stop - start) * held for start, stop, held in layout.steps) + d * test
-    squares = sum((stop**2 - start**2) * held for start, stop, held in layout.steps) + d**2 * test
-    a_row = shape.p * item + DOUBLE * (8 if pairs else 3 + 2 * layout.latent + kernels)
-    rest = DOUBLE * (padded(shape.n) // TILE + 5 * len(layout.steps))
-    return {
-        "kernel_flops": 2.0 * layout.columns * columns * shape.p,
-        "stub_flops": squares / kernels if pairs else float(squares * kernels),
-        "checkpoint_bytes": kernels * (layout.square + DOUBLE * d) // 2 + d * a_row + rest,
-    }
