@@ -108,11 +108,7 @@ def test_permuted_classes_permute_the_columns(kind: str, seed: int, names: list[
 
 
 @few
-@given(
-    seed=seeds,
-    variance=st.floats(0.1, 50.0),
-    length_scale=st.floats(0.3, 10.0),
-)
+@given(seed=seeds, variance=st.floats(0.1, 50.0), length_scale=st.floats(0.3, 10.0))
 def test_laplace_is_that_of_scikit_learn(seed: int, variance: float, length_scale: float) -> None:
     """Two classes, logistic likelihood; it averages by a mixture of five error functions."""
     X, y = rows(seed, "laplace", n=60)

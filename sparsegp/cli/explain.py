@@ -30,13 +30,7 @@ HEADINGS = (
 @shared.text("--image", "HxW", "With --plots: height and width of images.  [square]")
 @shared.columns
 @shared.as_json
-def explain(
-    run: str,
-    data: str,
-    out: str | None,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def explain(run: str, data: str, out: str | None, as_json: bool, **options: Any) -> None:
     """Explain the predictions for rows of DATA.
 
     For each row: the most probable class and its strongest rival; the active rows of the model in

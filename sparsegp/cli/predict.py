@@ -42,12 +42,7 @@ if TYPE_CHECKING:
 @shared.columns
 @shared.weight_column
 def predict(
-    run: str,
-    data: str,
-    out: str,
-    force: bool,
-    weight_column: str | None,
-    **more: Any,
+    run: str, data: str, out: str, force: bool, weight_column: str | None, **more: Any
 ) -> None:
     """Predict the rows of DATA with the model in RUN.
 

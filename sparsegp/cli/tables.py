@@ -10,14 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from sparsegp.cli.output import percent, plural
-from sparsegp.data import (
-    Table,
-    as_numbers,
-    encode_with,
-    open_dataset,
-    summarise,
-    without_weights,
-)
+from sparsegp.data import Table, as_numbers, encode_with, open_dataset, summarise, without_weights
 from sparsegp.data.readers.columns import Columns
 from sparsegp.data.readers.layout import LAST_RESORT, EncodingError, layout_of
 from sparsegp.data.storage import unpacked

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 @click.argument("data")
 @shared.text("--out", "DIR", "Directory or URL of the new run.  [RUN-updated]")
 @shared.text(
-    "--old",
-    "DATA",
-    "The training rows of RUN, in the same order.  [represented by its posterior]",
+    "--old", "DATA", "The training rows of RUN, in the same order.  [represented by its posterior]"
 )
 @shared.number("--n-active", "Active rows of the new model.  [as in RUN]")
 @shared.test

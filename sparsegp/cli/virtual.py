@@ -19,8 +19,7 @@ options = shared.together(
             "kernel and likelihood as learnt, and its settings unless given.",
         ),
         shared.number(
-            "--shift",
-            "With --virtual: pixels by which copies are shifted in four directions.  [1]",
+            "--shift", "With --virtual: pixels by which copies are shifted in four directions.  [1]"
         ),
         shared.text("--image", "HxW", "With --virtual: height and width of images.  [square]"),
     ]

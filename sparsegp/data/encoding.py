@@ -154,11 +154,7 @@ class Encoding:
 
     @classmethod
     def learn(
-        cls,
-        frame: Any,
-        source: str,
-        kinds: Mapping[str, str] | None = None,
-        scheduler: Any = None,
+        cls, frame: Any, source: str, kinds: Mapping[str, str] | None = None, scheduler: Any = None
     ) -> "Encoding":
         """Learn an encoding from the training rows, in one pass over the partitions of a frame.
 

@@ -40,8 +40,7 @@ class Settings(Checked):
 
     kernel: str | None = setting("10*rbf", KERNEL)
     kernel_per_class: bool = setting(
-        False,
-        "A separate kernel for every class; they may all be given, separated by semicolons.",
+        False, "A separate kernel for every class; they may all be given, separated by semicolons."
     )
     hyperprior: str = setting(
         "",

@@ -93,10 +93,7 @@ class TrainSettings(Settings):
         applies="sites=moments",
     )
     epsilon: float = setting(
-        1e-8,
-        "Smallest site precision of an included row.",
-        above=0.0,
-        applies="sites=moments",
+        1e-8, "Smallest site precision of an included row.", above=0.0, applies="sites=moments"
     )
     learn: str = setting(
         "none",
@@ -105,10 +102,7 @@ class TrainSettings(Settings):
         choices=("none", "evidence"),
     )
     major_steps: int = setting(
-        15,
-        "Number of times that the active set is reselected.",
-        least=1,
-        applies="learn=evidence",
+        15, "Number of times that the active set is reselected.", least=1, applies="learn=evidence"
     )
     minor_steps: int = setting(
         8, "Maximum number of line searches between selections.", least=1, applies="learn=evidence"
@@ -154,9 +148,7 @@ class TrainSettings(Settings):
         f"for every 2000 active rows up to {WIDEST_PANEL}; else 1",
     )
     lookahead: int = setting(
-        56,
-        "Inclusions computed in advance with panel=1; affects speed, not the result.",
-        least=1,
+        56, "Inclusions computed in advance with panel=1; affects speed, not the result.", least=1
     )
     lazy: bool = setting(
         True,

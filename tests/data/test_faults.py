@@ -122,11 +122,7 @@ FILES: list[tuple[str, bytes, str]] = [
     ("X.npy", files.npy_bytes(np.array([["1", "b"]])), "'1' in row 0, column 0"),
     ("X.npy", files.npy_that_declares((ROWS, 4)), "X.npy is cut short"),
     ("X.npy", files.npy_that_declares((4, 1), "<U0"), "X.npy must hold numbers"),
-    (
-        "a-images-idx3-ubyte",
-        HEADER + b"\0\0\0\1" * 3 + bytes(9),
-        "1 bytes, and there are 9",
-    ),
+    ("a-images-idx3-ubyte", HEADER + b"\0\0\0\1" * 3 + bytes(9), "1 bytes, and there are 9"),
     ("a-images-idx3-ubyte", b"no images", "must begin with"),
     ("a-images-idx3-ubyte.gz", b"\0\0\x08\x01\0\0\0\x02" + bytes(2), "two-dimensional"),
     ("a-images-idx3-ubyte.gz", HEADER + b"\0\0\0\2" * 3 + bytes(7), "cut short"),

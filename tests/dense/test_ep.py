@@ -10,14 +10,7 @@ from scipy.stats import multivariate_normal
 from sparsegp.dense import EP, Exact, Laplace, Mixture, Problem
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.kernels import RBF
-from sparsegp.likelihoods import (
-    Gaussian,
-    Likelihood,
-    Logistic,
-    OrderedProbit,
-    Probit,
-    Softmax,
-)
+from sparsegp.likelihoods import Gaussian, Likelihood, Logistic, OrderedProbit, Probit, Softmax
 from sparsegp.types import Doubles
 
 SMALL: list[Likelihood] = [Probit(0.3), Logistic(-0.2), OrderedProbit((-0.7, 0.5))]

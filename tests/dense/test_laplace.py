@@ -203,8 +203,7 @@ def test_refusals() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "n_kernels"),
-    [("probit", 1), ("softmax", 3), ("multinomial_probit", 1)],
+    ("name", "n_kernels"), [("probit", 1), ("softmax", 3), ("multinomial_probit", 1)]
 )
 def test_memory_is_what_it_says(name: str, n_kernels: int) -> None:
     some = problem(name, n=200, n_kernels=n_kernels)

@@ -3,12 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sparsegp import (
-    DenseGPClassifier,
-    DenseGPRegressor,
-    SparseGPClassifier,
-    SparseGPRegressor,
-)
+from sparsegp import DenseGPClassifier, DenseGPRegressor, SparseGPClassifier, SparseGPRegressor
 
 
 @parametrize_with_checks([SparseGPClassifier()])

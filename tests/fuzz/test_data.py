@@ -44,9 +44,7 @@ FORMATS: dict[str, list[Any]] = {
 }
 """Writers of small files, by their names."""
 
-WORDS_OF = {
-    "a.csv": '1 -2.5e3 nan inf 1e999 1_0 0x1 ٣ é a " "" "a , ; # \' -0 True 1.0 \uff11',
-}
+WORDS_OF = {"a.csv": '1 -2.5e3 nan inf 1e999 1_0 0x1 ٣ é a " "" "a , ; # \' -0 True 1.0 \uff11'}
 PIECES = {
     name: [*text.split(), "\t", " ", "\n", "\r", "\r\n", "\0", "9" * 400, "a" * 140_000]
     for name, text in WORDS_OF.items()

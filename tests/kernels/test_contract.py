@@ -75,10 +75,7 @@ CONTRACT: list[tuple[Kernel, Callable]] = [
     (Linear(), by_loops(lambda x, z: sum(a * b for a, b in zip(x, z, strict=True)))),
     (Linear(0.3), lambda X, Z: 0.3 * reference.DotProduct(0.0)(X, Z)),
     (Constant(2.5), reference.ConstantKernel(2.5)),
-    (
-        0.5 + RBF(1.7) + Linear(),
-        lambda X, Z: 0.5 + squared_exponential(1.7)(X, Z) + X @ Z.T,
-    ),
+    (0.5 + RBF(1.7) + Linear(), lambda X, Z: 0.5 + squared_exponential(1.7)(X, Z) + X @ Z.T),
     (
         3 * Matern52(2.3) * (ARD(SCALES) + 0.1),
         lambda X, Z: 3 * reference.Matern(2.3, nu=2.5)(X, Z) * (ard_by_distance(X, Z) + 0.1),
@@ -135,9 +132,7 @@ def test_precision_is_that_of_the_wider_input(kernel, formula, X, Z):
 
 @every_kernel
 @pytest.mark.parametrize(
-    ("left", "right"),
-    [((3,), ()), ((), (3,)), ((3,), (3,)), ((2, 1), (3,)), ((), ())],
-    ids=str,
+    ("left", "right"), [((3,), ()), ((), (3,)), ((3,), (3,)), ((2, 1), (3,)), ((), ())], ids=str
 )
 def test_leading_axes_equal_loops(kernel, formula, left, right):
     rng = np.random.default_rng(3)
@@ -320,11 +315,7 @@ def test_fill_reaches_into_trees():
 def test_ard_names_both_numbers(X):
     kernel = 2 * ARD((1.0, 2.0, 3.0)) + Linear()
     message = "ard has 3 length scales but the inputs have 5 columns"
-    for use in (
-        lambda: kernel(X, X),
-        lambda: kernel.diag(X),
-        lambda: kernel.fill(np.ones(P)),
-    ):
+    for use in (lambda: kernel(X, X), lambda: kernel.diag(X), lambda: kernel.fill(np.ones(P))):
         with pytest.raises(SettingsError, match=message):
             use()
 

@@ -7,13 +7,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import log_ndtr
 
-from sparsegp.likelihoods import (
-    Gaussian,
-    Logistic,
-    MultinomialProbit,
-    OrderedProbit,
-    Probit,
-)
+from sparsegp.likelihoods import Gaussian, Logistic, MultinomialProbit, OrderedProbit, Probit
 from tests.likelihoods.references import CASES
 
 

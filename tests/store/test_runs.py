@@ -9,13 +9,7 @@ import pytest
 import sparsegp
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.progress import Progress
-from sparsegp.store import (
-    MODEL,
-    RunDirectory,
-    folder_of,
-    read_progress,
-    write_file,
-)
+from sparsegp.store import MODEL, RunDirectory, folder_of, read_progress, write_file
 from tests.store.failing import FailingFileSystem
 from tests.store.test_folders import get, put
 from tests.store.writer import RUN
