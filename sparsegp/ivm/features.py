@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsegp.math.linalg import BLOCK, mirrored
 from sparsegp.math.summation import snap
 from sparsegp.types import Booleans, Doubles, Floats
 
@@ -42,7 +43,11 @@ def gram(
             flat[:, dropped] = 0.0  # in a copy, also where there is a single tile
             if weights is not None:
                 flat *= np.sqrt(weights[start * tile : (start + unit) * tile], dtype=flat.dtype)
-            total[c] += snap(flat @ flat.T, quantum)
+            for first in range(0, d, BLOCK):  # all that is below the diagonal
+                some = slice(first, first + BLOCK)
+                total[c, some, : some.stop] += snap(flat[some] @ flat[: some.stop].T, quantum)
+    for each in total:
+        mirrored(each)
     return total
 
 

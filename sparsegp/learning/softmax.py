@@ -10,9 +10,9 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.linalg import cho_solve
 
 from sparsegp.math.lbfgs import Ascent, Function
+from sparsegp.math.linalg import solve_factored
 from sparsegp.types import Doubles, Floats
 
 MAX_ROUNDS = 30
@@ -122,7 +122,7 @@ class Softmax:
         for _ in range(MAX_ROUNDS):
             gain = ascent.step(
                 function,
-                lambda c: cho_solve((metric, True), c, check_finite=False),
+                lambda c: solve_factored(metric, c),
                 RESOLUTION * self.total,
             )
             if gain <= small * self.total:

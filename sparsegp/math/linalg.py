@@ -13,8 +13,17 @@ BLOCK = 512
 """Rows and columns of the pieces of a product of triangles."""
 
 
-def lower_cholesky(matrix: Doubles, name: str) -> Doubles:
+def lower_cholesky(matrix: Doubles, name: str, in_place: bool = False) -> Doubles:
     """Return the lower Cholesky factor of a symmetric positive definite matrix, (d, d).
+
+    Parameters
+    ----------
+    matrix : Doubles (d, d)
+    name : str
+        For messages.
+    in_place : bool
+        Whether the factor may take the place of the matrix, whose rows are contiguous. For large
+        ones copies into the order of LAPACK take as long as the factor.
 
     Raises
     ------
@@ -24,6 +33,8 @@ def lower_cholesky(matrix: Doubles, name: str) -> Doubles:
     if not np.isfinite(matrix).all():
         raise NumericalError(f"{name} must be finite; check the kernel and the scale of the inputs")
     try:
+        if in_place:  # rows of the lower triangle are columns of the upper one
+            return np.asarray(cholesky(matrix.T, overwrite_a=True, check_finite=False).T)
         return np.asarray(cholesky(matrix, lower=True, check_finite=False))
     except np.linalg.LinAlgError as error:
         raise NumericalError(
@@ -46,6 +57,7 @@ def jittered_cholesky(matrix: Doubles, name: str, least: float = 0.0) -> tuple[D
     Returns
     -------
     factor : Doubles (d, d)
+        With contiguous rows.
     jitter : float
         What was added, relative to the mean of the diagonal.
 
@@ -59,7 +71,7 @@ def jittered_cholesky(matrix: Doubles, name: str, least: float = 0.0) -> tuple[D
         raised = matrix.copy()
         raised[np.diag_indices_from(raised)] += jitter * scale
         try:
-            return lower_cholesky(raised, name), jitter
+            return lower_cholesky(raised, name, in_place=True), jitter
         except NumericalError:
             continue
     return lower_cholesky(matrix + 1e-3 * scale * np.eye(len(matrix)), name), 1e-3
@@ -83,11 +95,14 @@ def inverse_lower(lower: Doubles) -> Doubles:
     return np.asarray(solve_triangular(lower, np.eye(len(lower)), lower=True))
 
 
-def triangle_of_inverse(lower: Doubles) -> Doubles:
-    """Return the lower triangle of (L L')^-1, (d, d), with zeros above it."""
+def triangle_of_inverse(lower: Doubles, in_place: bool = False) -> Doubles:
+    """Return the lower triangle of (L L')^-1, (d, d), with zeros above it.
+
+    In the place of L where that is allowed, and its rows or columns are contiguous.
+    """
     if lower.flags.f_contiguous:
-        return np.asarray(dpotri(lower, lower=1)[0])
-    return np.asarray(dpotri(lower.T, lower=0)[0].T)  # copies nothing
+        return np.asarray(dpotri(lower, lower=1, overwrite_c=in_place)[0])
+    return np.asarray(dpotri(lower.T, lower=0, overwrite_c=in_place)[0].T)
 
 
 def inverse_of_factored(lower: Doubles) -> Doubles:
@@ -113,6 +128,25 @@ def product_of_triangles(left: Doubles, right: Doubles) -> Doubles:
             inner, columns = slice(first, start + BLOCK), slice(first, first + BLOCK)
             product[rows, columns] = left[rows, inner] @ right[inner, columns]
     return product
+
+
+def square_of_triangle(lower: Doubles) -> Doubles:
+    """Return A A', (d, d), for a lower triangle A, without most of its zeros."""
+    product = np.empty_like(lower, order="C")
+    for start in range(0, len(lower), BLOCK):
+        some = slice(start, start + BLOCK)
+        product[start:, some] = lower[start:, : some.stop] @ lower[some, : some.stop].T
+    return mirrored(product)
+
+
+def mirrored(matrix: Doubles) -> Doubles:
+    """Return a matrix (d, d) with what is above its diagonal made that below it, in place."""
+    for start in range(0, len(matrix), BLOCK):
+        some = slice(start, start + BLOCK)
+        matrix[:start, some] = matrix[some, :start].T
+        inner = np.tril(matrix[some, some])
+        matrix[some, some] = inner + np.tril(inner, -1).T
+    return matrix
 
 
 def solve_lower(factor: Doubles, right: Doubles, transposed: bool = False) -> Doubles:

@@ -88,7 +88,7 @@ def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     report = {
         "objective": ascent.value,
         "rounds": state.rounds + (state.search.best.rounds if state.search.best else 0),
-        "jitter_of_metric": max(problem.metric_jitters),
+        "jitter_of_metric": max(jitter for _, jitter in problem.metric),
         **asdict(plan.calibration),
         "validation_nlpp": plan.validation_nlpp,
     }
@@ -231,7 +231,8 @@ def calibrate(problem: Problem, c: Doubles, scale: float) -> tuple[Calibration, 
     scores of these rows, so calibrated, if they are kept.
     """
     weights = problem.weights(c, Calibration(prior_scale=scale), {})
-    mean, variance, target = latent_validation(problem.active, problem.rows, weights)
+    of_weights = problem.active, problem.rows, weights, problem.factors
+    mean, variance, target = latent_validation(*of_weights)
     of_rows = problem.rows.validation_weights
     log_z = functools.partial(
         log_z_and_slopes, problem.active.likelihood, mean, variance, target, of_rows=of_rows

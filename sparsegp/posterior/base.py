@@ -18,7 +18,7 @@ from sparsegp.ivm.pairs import PairSet
 from sparsegp.ivm.rows import BlockSettings
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods import Likelihood
-from sparsegp.math.linalg import inverse_triangle, lower_cholesky
+from sparsegp.math.linalg import inverse_triangle, lower_cholesky, square_of_triangle
 from sparsegp.math.quantiles import Quantiles
 from sparsegp.state import TRIANGLES
 from sparsegp.types import Doubles, Floats, Integers
@@ -85,7 +85,8 @@ class ActiveRows:
         found = []
         for factor, precision in zip(factors, self.precision.T, strict=True):
             inverse = inverse_triangle(factor) / np.sqrt(precision)
-            penalty = -(inverse @ inverse.T)
+            penalty = square_of_triangle(inverse)
+            np.negative(penalty, out=penalty)
             penalty[np.diag_indices_from(penalty)] += 1.0
             found.append(penalty)
         return found

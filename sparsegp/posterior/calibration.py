@@ -1,6 +1,6 @@
 """Temperature and variance weight from validation rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any, TypeAlias
 
@@ -48,13 +48,19 @@ def with_calibration(active: ActiveRows, rows: Rows, weights: PosteriorWeights) 
 
 
 def latent_validation(
-    active: ActiveRows, rows: Rows, weights: PosteriorWeights
+    active: ActiveRows,
+    rows: Rows,
+    weights: PosteriorWeights,
+    factors: Sequence[Doubles] | None = None,
 ) -> tuple[Doubles, Doubles, Any]:
-    """Return latent means (n, R), variances (n, C) and targets (n,) of the validation rows."""
+    """Return latent means (n, R), variances (n, C) and targets (n,) of the validation rows.
+
+    `active.factors()` may be given.
+    """
     answers = rows.map_blocks("validation_rows")
     x = np.concatenate([part for part, _ in answers])
     target = np.concatenate([part for _, part in answers])
-    mean, variance = Posterior.from_weights(active, weights).latent(x)
+    mean, variance = Posterior.from_weights(active, weights, factors).latent(x)
     return mean, variance, target
 
 

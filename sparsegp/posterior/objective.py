@@ -3,20 +3,21 @@
 The equations are in posterior/all_data.py, and in posterior/past.py for rows that are gone.
 """
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_solve
 
 from sparsegp.math.lbfgs import Ascent
-from sparsegp.math.linalg import jittered_cholesky
+from sparsegp.math.linalg import jittered_cholesky, lower_cholesky, solve_factored
 from sparsegp.math.products import TILE
 from sparsegp.math.summation import quantum
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
 from sparsegp.posterior.predict import reduction
 from sparsegp.types import Doubles
 
+METRIC = "the metric of the all-data posterior"
 SAFE_VARIANCE_RANGE = 1024.0
 """By how much a latent variance may exceed those of the active rows before sums over rows may
 depend, in the last bit, on their partition into blocks."""
@@ -37,8 +38,11 @@ class Problem:
     validation : Doubles (a,)
         Unless they count: their log predictive probabilities where the objective was last
         evaluated, times their weights over the mean of these.
-    metric_jitters : list of float
-        What was added to the diagonals of B at this scale, relative to their means.
+    metric : list of (Doubles (d, d), float)
+        Lower factor of B of every kernel at this scale, and what was added to its diagonal,
+        relative to the mean of that.
+    penalty : list of Doubles (d, d)
+        P / s of every kernel, and what rows that are gone add to it.
     tilt : Doubles (C, d, R), optional
         Its product with the coefficients is taken off the objective.
     """
@@ -58,7 +62,7 @@ class Problem:
         factors = self.factors = active.factors()
         self.whole = active.penalties(factors)  # P at the kernels' own scale
         self.gram: Doubles = rows.sum_blocks("gram", len(x), self.quanta["gram"])
-        self.anchor: list[Any] = [0.0] * len(factors)  # of rows that are gone, as is the force
+        self.anchor: list[Any] = []  # of rows that are gone, as is the force
         self.force: Any = 0.0
         self.scale, self.columns, scale = 0.0, TILE, 1.0
         if rows.past is not None:
@@ -77,21 +81,30 @@ class Problem:
         """
         if (scale, columns) == (self.scale, self.columns):
             return
-        self.scale, self.columns, self.metric = scale, columns, list[Doubles]()
-        self.metric_jitters: list[float] = []
-        self.reduced: list[tuple[Doubles, float]] = []
-        self.penalty = [P / scale + Q for P, Q in zip(self.whole, self.anchor, strict=True)]
-        for B in self._curvatures():
-            least = float(np.finfo(self.rows.precision).eps)
-            factor, jitter = jittered_cholesky(B, "the metric of the all-data posterior", least)
-            self.metric.append(factor)
-            self.metric_jitters.append(jitter)
+        self.scale, self.columns = scale, columns
+        self._metric: list[tuple[Doubles, float]] = []  # until it is needed
+        self._reduced: list[tuple[Doubles, float]] = []
 
-    def _curvatures(self) -> Iterator[Doubles]:
-        """Yield B of every kernel."""
-        bound = self.active.likelihood.metric_curvature * self.columns / TILE
-        for whole, gram in zip(self.whole, self.gram, strict=True):
-            yield whole / self.scale + bound * gram
+    @property
+    def metric(self) -> list[tuple[Doubles, float]]:
+        """See the attributes."""
+        if not self._metric:
+            least = float(np.finfo(self.rows.precision).eps)
+            curvatures = map(self._curvature, range(len(self.whole)))
+            self._metric = [jittered_cholesky(B, METRIC, least) for B in curvatures]
+        return self._metric
+
+    @property
+    def penalty(self) -> list[Doubles]:
+        """See the attributes."""
+        anchors = self.anchor or [0.0] * len(self.whole)
+        return [P / self.scale + Q for P, Q in zip(self.whole, anchors, strict=True)]
+
+    def _curvature(self, k: int) -> Doubles:
+        """Return B of a kernel."""
+        B = self.whole[k] / self.scale
+        B += self.gram[k] * (self.active.likelihood.metric_curvature * self.columns / TILE)
+        return B
 
     def start(self) -> Doubles:
         """Return the coefficients (C, d, R) without any row but those that are gone, if any are."""
@@ -100,7 +113,7 @@ class Problem:
         least = float(np.finfo(np.float32).eps)  # as precise as G
         factors = (jittered_cholesky(Q, "what is left of old rows", least) for Q in self.penalty)
         pairs = zip(factors, self.force, strict=True)
-        return np.stack([cho_solve((factor, True), force) for (factor, _), force in pairs])
+        return np.stack([solve_factored(factor, force) for (factor, _), force in pairs])
 
     def zero(self) -> Doubles:
         """Return coefficients of zero, (C, d, R)."""
@@ -123,7 +136,9 @@ class Problem:
     def value_and_gradient(self, c: Doubles) -> tuple[float, Doubles]:
         """Return the objective and its gradient at coefficients (C, d, R)."""
         value, gradient = self.fit(c)
-        pull = np.stack([p @ part for p, part in zip(self.penalty, c, strict=True)])
+        pull = np.stack([P @ part for P, part in zip(self.whole, c, strict=True)]) / self.scale
+        if self.anchor:
+            pull += np.stack([Q @ part for Q, part in zip(self.anchor, c, strict=True)])
         if self.tilt is not None:
             gradient, value = gradient - self.tilt, value - float(np.vdot(c, self.tilt))
         value += float(np.vdot(c, self.force - 0.5 * pull))
@@ -142,26 +157,36 @@ class Problem:
     def solve(self, right: Doubles) -> Doubles:
         """Return B^-1 applied to (C, d, R)."""
         pairs = zip(self.metric, right, strict=True)
-        return np.stack([cho_solve((factor, True), part) for factor, part in pairs])
+        return np.stack([solve_factored(factor, part) for (factor, _), part in pairs])
 
     def weights(
         self, c: Doubles, calibration: Calibration, report: dict[str, Any]
     ) -> PosteriorWeights:
         """Return the posterior with coefficients (C, d, R); a model keeps float32."""
-        if not self.reduced:  # the same for all coefficients
-            self.reduced = list(self._reductions())
-        gain, taken = (
-            [triangle.astype(np.float32).astype(np.float64) for triangle in triangles]
-            for triangles in (self.metric, [W for W, _ in self.reduced])
-        )
-        report |= {"jitter": max(jitter for _, jitter in self.reduced)}
+        if not self._reduced:  # the same for all coefficients
+            self._reduced = [(_rounded(W), jitter) for W, jitter in self._reductions()]
+        gain, taken = [_rounded(factor) for factor, _ in self.metric], [W for W, _ in self._reduced]
+        report |= {"jitter": max(jitter for _, jitter in self._reduced)}
         return PosteriorWeights(list(c), gain, taken, calibration, report)
 
     def _reductions(self) -> Iterator[tuple[Doubles, float]]:
         """Yield W of every kernel, and the jitter that it took; see `reduction`."""
         active, x = self.active, np.asarray(self.active.x, dtype=np.float64)
         kernels = zip(active.kernels, active.precision.T, self.factors, strict=True)
-        curvatures = zip(self._curvatures(), self.metric_jitters, strict=True)
-        for (kernel, pi, L), (B, jitter) in zip(kernels, curvatures, strict=True):
-            B[np.diag_indices_from(B)] += jitter * float(B.diagonal().mean())
-            yield reduction(kernel, (x, pi), L, B, self.scale)
+        for k, (kernel, pi, L) in enumerate(kernels):
+            yield reduction(kernel, (x, pi), L, functools.partial(self._raised, k), self.scale)
+
+    def _raised(self, k: int, least: float) -> Doubles:
+        """Return the lower factor of B of a kernel with at least so much added to its diagonal."""
+        (factor, jitter), n = self.metric[k], len(self.whole[k])
+        added = jitter / (1.0 + jitter) * float(np.vdot(factor, factor)) / n
+        if added >= least:
+            return factor
+        B = self._curvature(k)
+        B[np.diag_indices_from(B)] += added + least
+        return lower_cholesky(B, METRIC, in_place=True)
+
+
+def _rounded(triangle: Doubles) -> Doubles:
+    """Return a triangle as a model keeps it."""
+    return triangle.astype(np.float32).astype(np.float64)

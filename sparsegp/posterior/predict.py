@@ -46,7 +46,11 @@ Variances change by as little, and W keeps its digits where rows are nearly equa
 
 
 def reduction(
-    kernel: Kernel, active: tuple[Doubles, Doubles], L: Doubles, B: Doubles, scale: float
+    kernel: Kernel,
+    active: tuple[Doubles, Doubles],
+    L: Doubles,
+    metric: Callable[[float], Doubles],
+    scale: float,
 ) -> tuple[Doubles, float]:
     """Return W (d, d) of the all-data posterior, and which of `JITTERS` it took.
 
@@ -57,7 +61,8 @@ def reduction(
         Scaled inputs of the active rows, and precisions of their sites.
     L : Doubles (d, d)
         Lower factor of Pi^(-1) + C.
-    B : Doubles (d, d)
+    metric : callable
+        From what is to be added at least to the diagonal of B to its lower factor then, (d, d).
     scale : float
         s.
 
@@ -73,12 +78,11 @@ def reduction(
         C = np.asarray(kernel(x, x), np.float64)
         added, every = jitter * float(C.diagonal().mean()), np.diag_indices_from(C)
         C[every] += added
-        taken = triangle_of_inverse(lower_cholesky(C, "the covariance of the active rows"))
+        prior = lower_cholesky(C, "the covariance of the active rows", in_place=True)
+        taken = triangle_of_inverse(prior, in_place=True)
         taken *= scale
-        raised = B.copy()
-        raised[every] += slack * added
-        metric = lower_cholesky(raised, "the metric of the all-data posterior")
-        taken -= triangle_of_inverse(product_of_triangles(L, metric))
+        both = product_of_triangles(L, metric(slack * added))
+        taken -= triangle_of_inverse(both, in_place=True)
         return root_from_below(taken, "what the data take off the prior variance")
 
     for jitter in JITTERS[:-1]:
@@ -115,10 +119,15 @@ class Posterior:
     prior_scale: float = 1.0
 
     @classmethod
-    def from_weights(cls, active: ActiveRows, weights: PosteriorWeights) -> "Posterior":
-        """Prepare a posterior for predictions."""
+    def from_weights(
+        cls,
+        active: ActiveRows,
+        weights: PosteriorWeights,
+        factors: Sequence[Doubles] | None = None,
+    ) -> "Posterior":
+        """Prepare a posterior for predictions; `active.factors()` may be given."""
         x = [np.asarray(active.x[members], dtype=np.float64) for members in active.members()]
-        factors = active.factors()
+        factors = active.factors() if factors is None else factors
         pairs = zip(factors, weights.coefficients, strict=True)
         whitened = [solve_lower(factor, c, transposed=True) for factor, c in pairs]
         if weights.reduction is None:  # float64: sites leave small differences, of large variances

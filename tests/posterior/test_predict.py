@@ -39,7 +39,11 @@ def test_what_the_data_take_off_the_variance(
     noise = rounding * np.abs(features @ features.T).max() * rng.normal(size=(60, 60))
     penalty = np.linalg.solve(L, np.linalg.solve(L, C).T) / scale
     B = penalty + features @ features.T + noise @ noise.T
-    W, used = reduction(kernel, (x, precision), L, B + 1e-9 * np.eye(60), scale)
+
+    def metric(least: float) -> np.ndarray:
+        return lower_cholesky(B + (1e-9 + least) * np.eye(60), "test")
+
+    W, used = reduction(kernel, (x, precision), L, metric, scale)
     assert used == jitter or jitter is None
 
     k = kernel(x, new)
