@@ -8,6 +8,7 @@ kinds; then come points that cover the grid evenly (`spread`), and neighbours of
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
@@ -112,12 +113,7 @@ class Candidates:
         few = len(variances[rules[0]]) <= MOST_COLUMNS
         n_families = len(FAMILIES) if few else FAMILIES.index("laplace")
         self.sizes = (n_families, len(FACTORS), len(VARIANCES), len(rules))
-        self._candidate = {
-            point: Candidate(str(point.kernel(variances[rule])), rule)
-            for point in spread(seed, self.sizes)
-            for rule in [rules[point.scaling]]
-        }
-        self._point = {candidate: point for point, candidate in self._candidate.items()}
+        self._variances, self._seed = variances, seed
         given = parse(kernel)
         filled = [Candidate(str(given.fill(each)), rule) for rule, each in variances.items()]
         self.known = filled[:1]
@@ -129,9 +125,10 @@ class Candidates:
     def first(self, count: int | None = None) -> list[int]:
         """Return the numbers of the first candidates; without a count none that only cover."""
         count = self.n_first if count is None else count
-        start = min(count, self.n_first)
-        fresh = (n for point in self._candidate if (n := self._number(point)) >= self.n_first)
-        return [*range(start), *islice(fresh, count - start)]
+        if count <= self.n_first:
+            return list(range(count))
+        fresh = (n for point in self._points.values() if (n := self._number(point)) >= self.n_first)
+        return [*range(self.n_first), *islice(fresh, count - self.n_first)]
 
     def best_and_neighbours(self, ranking: Sequence[int], count: int) -> list[int]:
         """Return so many candidates for more rows: number 0, the best, and neighbours of these.
@@ -162,7 +159,7 @@ class Candidates:
         """
         found: dict[int, None] = {}
         for number in ranking:
-            point = self._point.get(self.known[number])
+            point = self._points.get(self.known[number])
             for near in around(point, self.sizes) if point is not None else ():
                 if len(found) >= count:
                     return list(found)
@@ -172,7 +169,16 @@ class Candidates:
 
     def _number(self, point: Point) -> int:
         """Return the number of a point; a new one has the next."""
-        candidate = self._candidate[point]
+        candidate = self._candidate(point)
         if candidate not in self.known:
             self.known.append(candidate)
         return self.known.index(candidate)
+
+    def _candidate(self, point: Point) -> Candidate:
+        rule = list(self._variances)[point.scaling]
+        return Candidate(str(point.kernel(self._variances[rule])), rule)
+
+    @cached_property
+    def _points(self) -> dict[Candidate, Point]:
+        """The whole grid, by `spread`: a brief search does without it, and without scipy.stats."""
+        return {self._candidate(point): point for point in spread(self._seed, self.sizes)}
