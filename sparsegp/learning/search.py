@@ -19,7 +19,6 @@ how many trials run side by side, nor on kills and resumes.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -61,6 +60,8 @@ early."""
 SURE = 2.0
 """Standard errors by which the best of a tuning has to lead: the best of so many is often best by
 chance."""
+NEAR = 2.0
+"""Standard errors within which a kernel is nearly as good as the best."""
 FEW_TO_TUNE = 2000
 """With fewer rows a draw of active rows favours kernels by more than held-out rows tell."""
 REFINED, FINALISTS = 4, 2
@@ -384,8 +385,9 @@ class Search:
     def refine(self) -> bool:
         """Learn a length scale for every column, from the best smooth and rough kernels.
 
-        From one of each and from their sum, or of fewer rows from two rough ones; and a metric,
-        from the best that sees distances alone.
+        From one of each and from their sum, or of fewer rows from a second rough one that is nearly
+        as good; and a metric, from the best that sees distances alone, if that is nearly as good as
+        the best of all.
         """
         if not self.plan.by_column or (self.plan.ends_early and not self._leads()):
             return True
@@ -402,11 +404,13 @@ class Search:
             for other in smooth
             if known[other].scaling == known[n].scaling and rung.rows >= least
         ][:1]
-        kept = [*rough[: REFINED - 2 - len(pairs)], *smooth[:1]]
+        kept = [*rough[:1], *smooth[:1]]
+        if not pairs:
+            kept += [n for n in rough[1:2] if self._near(n, rough[0])]
         starts = [known[n] for n in sorted(kept, key=able.index)] + pairs
         self.slower.update(range(len(known) + len(kept), len(known) + REFINED))
-        alike = (n for n, kernel in kernels.items() if not sees_columns(kernel))
-        starts += [known[n]._replace(metric=FULL) for n in islice(alike, 1)]
+        alike = [n for n, kernel in kernels.items() if not sees_columns(kernel)][:1]
+        starts += [known[n]._replace(metric=FULL) for n in alike if self._near(n, ranking[0])]
         size = (len(self.plan.rungs), rung.rows, rung.n_active)
         trials = [
             Trial.of(len(known) + i, each, size, each.metric == NONE)
@@ -439,12 +443,17 @@ class Search:
 
         All that are nearly as good as the best take part in the first two sizes, as few active rows
         favour smooth kernels. The gain between them tells what to expect of the next, which is
-        tried if that is `PRICE` or more, and taken if it has gained so much. The greatest, whose
-        trial would take as long as the run itself, is taken where twice that is expected.
+        taken if that is `PRICE` or more. Its trial would take half as long as the run itself: it
+        is made only where twice that is expected and a still greater number is open, which is
+        taken if it still is.
         """
         gain = math.inf
         for place, rung in enumerate(self.plan.grown):
-            if DECLINE * gain < PRICE:
+            promise = DECLINE * gain
+            if promise < PRICE:
+                return True
+            if place > 1 and (promise < 2.0 * PRICE or rung.n_active == self.plan.sizes[-1]):
+                self.n_active = rung.n_active
                 return True
             numbers = self._finalists() if place < 2 else [self.winner]
             trials = [self._again(n, 2 + place, rung) for n in numbers]
@@ -465,10 +474,14 @@ class Search:
     def _finalists(self) -> list[int]:
         """Return the winner, and what is nearly as good."""
         best, known = self.outcomes[self.winner], self.candidates.known
-        near = [n for n in self._ranking() if not best.leads(self.outcomes[n], 2.0)]
+        near = [n for n in self._ranking() if self._near(n, self.winner)]
         others = {(self.outcomes[n].kernel, *known[n][1:]): n for n in reversed(near)}
         others.pop((best.kernel, *known[self.winner][1:]), None)
         return [self.winner, *sorted(others.values(), key=near.index)][:FINALISTS]
+
+    def _near(self, number: int, best: int) -> bool:
+        """Whether a candidate is nearly as good as the best."""
+        return not self.outcomes[best].leads(self.outcomes[number], NEAR)
 
     def _again(self, number: int, later: int, rung: Rung) -> Trial:
         """Return the trial of a candidate as it was learnt, so many stages after learning."""
