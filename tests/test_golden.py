@@ -23,6 +23,7 @@ import pytest
 from sklearn import datasets
 
 import sparsegp
+from sparsegp.runtime import open_runtime
 
 FILE = Path(__file__).with_name("golden.json")
 N_SHOWN = 3  # held-out rows whose predictions are kept
@@ -128,7 +129,6 @@ RUNS = {
         hyperprior="v: lognormal(1, 1); l: lognormal(1, 1)",
     ),
 }
-WITH_WORKERS = ["all", "pairs"]
 
 
 def fit(name: str, **where: Any) -> tuple[sparsegp.Model, np.ndarray]:
@@ -208,9 +208,10 @@ def test_golden(name: str) -> None:
     assert_same(ENTRIES[name](), golden()[name])
 
 
-@pytest.mark.parametrize("name", WITH_WORKERS)
-def test_golden_with_workers(name: str) -> None:
-    assert_same(results(*fit(name, runtime="workers=2")), golden()[name])
+def test_golden_with_workers() -> None:
+    with open_runtime("workers=2") as runtime:
+        for name in ("all", "pairs"):
+            assert_same(results(*fit(name, runtime=runtime)), golden()[name])
 
 
 def test_no_entry_is_left_over() -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -124,3 +125,19 @@ def test_every_module_says_what_it_is_for() -> None:
     for path in modules():
         text = path.read_text(encoding="utf-8")
         assert ast.get_docstring(ast.parse(text)), f"{path} has no docstring"
+
+
+EVALUATE = "import numpy as np, sparsegp.report as r; r.evaluate(np.log([[1.0]]), [0], [0])"
+
+
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        ("import sparsegp.settings", "numpy scipy dask sklearn"),
+        ("import sparsegp.data", "dask pandas sklearn zarr pyarrow scipy fsspec"),
+        (EVALUATE, "matplotlib rich sklearn"),
+    ],
+)
+def test_what_is_slow_to_import_waits_until_it_is_needed(code: str, heavy: str) -> None:
+    script = f"import sys; {code}; assert not {set(heavy.split())} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)

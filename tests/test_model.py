@@ -70,21 +70,6 @@ def test_round_trip_of_columns_in_odd_units(unit: float, tmp_path: Path) -> None
     assert_array_equal(sparsegp.load(tmp_path / "m").predict_proba(X), model.predict_proba(X))
 
 
-def test_altered_model_is_refused(model: Model, tmp_path: Path) -> None:
-    path = tmp_path / "m"
-    model.save(path)
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(StoreError, match="m is damaged"):
-        sparsegp.load(path)
-
-
-def test_missing_model(tmp_path: Path) -> None:
-    with pytest.raises(StoreError):
-        sparsegp.load(tmp_path / "nothing")
-
-
 def test_bad_rows_are_named(model: Model) -> None:
     with pytest.raises(DataError, match="64 columns"):
         model.predict(np.zeros((3, 63)))

@@ -1,8 +1,6 @@
 """The one list of settings: every one is checked by what it declares."""
 
 import math
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -97,9 +95,3 @@ def test_unknown_names_are_refused(owner: dict[str, Any]) -> None:
         settings_given(**owner, n_rows=3)
     with pytest.raises(SettingsError, match=r"settings kernle; did you mean `kernel`\? It knows "):
         settings_given(**owner, kernle="rbf")
-
-
-def test_declarations_load_nothing_heavy() -> None:
-    heavy = "{'numpy', 'scipy', 'dask', 'sklearn'}"
-    script = f"import sys, sparsegp.settings\nassert not {heavy} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", script], check=True)

@@ -13,20 +13,8 @@ from sparsegp.memory.room import Room
 
 
 def test_json_of_train(invoke, files, tmp_path, last_json):
-    arguments = (
-        "--out",
-        tmp_path / "run",
-        "--n-active",
-        20,
-        "--no-lazy",
-        "--seed",
-        3,
-        "--panel",
-        5,
-        "--report-every",
-        5,
-    )
-    result = invoke("train", files / "pair.npz", *arguments, "--json")
+    options = ("--n-active", 20, "--no-lazy", "--seed", 3, "--panel", 5, "--report-every", 5)
+    result = invoke("train", files / "pair.npz", "--out", tmp_path / "run", *options, "--json")
     assert len(result.stdout.splitlines()) == 1
     record = last_json(result.stdout)
     assert record["settings"]["n_active"] == 20

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sparsegp
-from tests.processes import KERNEL, checkpoints
+from tests.processes import KERNEL, checkpoints, wait_until
 
 N_ACTIVE = 90
 TRAIN = ("--n-active", N_ACTIVE, "--checkpoint-every", 5, "--no-lazy", "--lookahead", 1, *KERNEL)
@@ -31,11 +31,8 @@ def outcome(run, data, invoke):
 
 
 def wait_for_checkpoint(process, run):
-    deadline = time.monotonic() + 60
-    while not checkpoints(run):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    assert wait_until(lambda: checkpoints(run) or process.poll() is not None, 60)
+    assert process.poll() is None
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -90,9 +87,8 @@ def catches(pid, number):
 def test_stopped_before_the_first_row(number, later, start, clusters, tmp_path):
     """While modules are imported or the data are looked through; --resume begins anew."""
     with start("train", clusters, "--out", "run", *TRAIN, cwd=tmp_path) as process:
-        deadline = time.monotonic() + 30
-        while not catches(process.pid, signal.SIGTERM) or not catches(process.pid, number):
-            assert time.monotonic() < deadline
+        numbers = {signal.SIGTERM, number}
+        assert wait_until(lambda: all(catches(process.pid, each) for each in numbers), 30)
         time.sleep(later)
         process.send_signal(number)
         _, err = process.communicate(timeout=60)

@@ -1,6 +1,5 @@
 """Pictures are written, and show what they are to show."""
 
-import subprocess
 import sys
 
 import numpy as np
@@ -55,14 +54,3 @@ def test_without_matplotlib(tmp_path, monkeypatch):
     with pytest.raises(SettingsError, match=r'pip install "sparsegp\[plot\]"'):
         evaluation_pictures(evaluation(3), tmp_path / "new")
     assert not (tmp_path / "new").exists()
-
-
-def test_imports_wait_until_they_are_needed():
-    code = (
-        "import sys\n"
-        "import numpy as np\n"
-        "from sparsegp.report import evaluate\n"
-        "evaluate(np.log([[0.5, 0.5]]), np.array([1]), np.arange(2))\n"
-        "assert not {'matplotlib', 'rich', 'sklearn'} & set(sys.modules)\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
