@@ -116,7 +116,9 @@ def inverse_triangle(lower: Doubles) -> Doubles:
 
     Its first rows may depend, in the last bits, on those that follow.
     """
-    return np.asarray(dtrtri(lower, lower=1)[0])
+    if lower.flags.f_contiguous:
+        return np.asarray(dtrtri(lower, lower=1)[0])
+    return np.asarray(dtrtri(lower.T, lower=0)[0].T)
 
 
 def product_of_triangles(left: Doubles, right: Doubles) -> Doubles:

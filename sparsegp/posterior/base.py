@@ -18,13 +18,16 @@ from sparsegp.ivm.pairs import PairSet
 from sparsegp.ivm.rows import BlockSettings
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods import Likelihood
-from sparsegp.math.linalg import inverse_triangle, lower_cholesky, square_of_triangle
+from sparsegp.math.linalg import BLOCK, inverse_triangle, lower_cholesky, square_of_triangle
 from sparsegp.math.quantiles import Quantiles
 from sparsegp.state import TRIANGLES
 from sparsegp.types import Doubles, Floats, Integers
 
 if TYPE_CHECKING:
     from sparsegp.posterior.past import PastRows
+
+
+COVARIANCE = "the covariance of the active rows"
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,8 @@ class ActiveRows:
         """Return P = I - L^-1 Pi^-1 L^-T of every kernel, for factors L (posterior/all_data.py)."""
         found = []
         for factor, precision in zip(factors, self.precision.T, strict=True):
-            inverse = inverse_triangle(factor) / np.sqrt(precision)
+            inverse = inverse_triangle(factor)
+            inverse /= np.sqrt(precision)
             penalty = square_of_triangle(inverse)
             np.negative(penalty, out=penalty)
             penalty[np.diag_indices_from(penalty)] += 1.0
@@ -96,10 +100,19 @@ class ActiveRows:
         factors = []
         for c, (kernel, members) in enumerate(zip(self.kernels, self.members(), strict=True)):
             x = np.asarray(self.x[members], dtype=np.float64)
-            covariance = np.asarray(kernel(x, x), dtype=np.float64)
+            covariance = lower_covariance(kernel, x)
             covariance[np.diag_indices_from(covariance)] += 1.0 / self.precision[members, c]
-            factors.append(lower_cholesky(covariance, "the covariance of the active rows"))
+            factors.append(lower_cholesky(covariance, COVARIANCE, in_place=True))
         return factors
+
+
+def lower_covariance(kernel: Kernel, x: Doubles) -> Doubles:
+    """Return the lower triangle of k(x, x), (d, d), with zeros above it; d^2 is all it takes."""
+    covariance = np.zeros((len(x), len(x)))
+    for start in range(0, len(x), BLOCK):
+        rows = slice(start, start + BLOCK)
+        covariance[rows, : rows.stop] = np.tril(kernel(x[rows], x[: rows.stop]), start)
+    return covariance
 
 
 @dataclass(frozen=True)

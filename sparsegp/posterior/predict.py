@@ -35,7 +35,12 @@ from sparsegp.math.linalg import (
     triangle_of_inverse,
 )
 from sparsegp.math.products import TILE
-from sparsegp.posterior.base import ActiveRows, PosteriorWeights
+from sparsegp.posterior.base import (
+    COVARIANCE,
+    ActiveRows,
+    PosteriorWeights,
+    lower_covariance,
+)
 from sparsegp.types import Doubles, Floats
 
 MARGIN = 8
@@ -75,10 +80,10 @@ def reduction(
     slack = 2.0 * float(precision.max()) / scale  # with less on B, data would add variance
 
     def root(jitter: float) -> Doubles:
-        C = np.asarray(kernel(x, x), np.float64)
+        C = lower_covariance(kernel, x)
         added, every = jitter * float(C.diagonal().mean()), np.diag_indices_from(C)
         C[every] += added
-        prior = lower_cholesky(C, "the covariance of the active rows", in_place=True)
+        prior = lower_cholesky(C, COVARIANCE, in_place=True)
         taken = triangle_of_inverse(prior, in_place=True)
         taken *= scale
         both = product_of_triangles(L, metric(slack * added))
