@@ -32,7 +32,7 @@ img {{ max-width: 100% }}
 
 
 def origin(experiment: Experiment, results: ranks.Results, table: pd.DataFrame) -> dict[str, str]:
-    """Return when, where and by what cells were run, how many goals are met, what is missing."""
+    """Return when, where and by what cells were run, their cost, the goals met, what is missing."""
     made = pd.DataFrame([result["made"] for result in results.values() if "made" in result])
     known = {}
     if len(made):
@@ -46,6 +46,8 @@ def origin(experiment: Experiment, results: ranks.Results, table: pd.DataFrame) 
     if len(met):
         left = f"; {met.isna().sum()} not known yet" if met.isna().any() else ""
         known["goals"] = f"{(met == True).sum()} of {len(met)} met{left}"  # noqa: E712 - or None
+    if spent := [result["seconds"] for result in results.values() if "seconds" in result]:
+        known["cost"] = f"{sum(spent) / 60:.3g} minutes, the longest cell {max(spent):.3g} seconds"
     known["cells"] = f"{len(results)} of {len(experiment.cells)} cells finished"
     rest = [(cell.data, cell.method) for cell in experiment.cells if cell.key not in results]
     if rest:

@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from contextlib import ExitStack, closing, suppress
@@ -150,16 +151,19 @@ def _measure(cell: Cell, folder: Path | None, limits: Mapping[str, Any]) -> dict
 
 
 def perform(cell: Cell, place: Place) -> dict[str, Any]:
-    """Return the result of a cell at a place, see `pipelines.ours.run`."""
+    """Return the result of a cell at a place, see `pipelines.ours.run`, and the seconds it took.
+
+    Those are of this session alone where a cell was resumed.
+    """
     place.progress.message(cell.name)
+    began = time.monotonic()
     data = cell.source.load(place.folder, cell.seed)
-    if "estimator" in cell.spec:
-        return baselines.run(cell, data, place)
     own = replace(place, runs=place.runs and place.runs / cell.key)
-    result = ours.run(cell, data, own)
+    run = baselines.run if "estimator" in cell.spec else ours.run
+    result = run(cell, data, own)
     if own.runs is not None:
         shutil.rmtree(own.runs, ignore_errors=True)
-    return result
+    return {**result, "seconds": round(time.monotonic() - began, 2)}
 
 
 def _run_task(shared: tuple[Path | None, Path], cells: Sequence[Cell]) -> list[dict[str, Any]]:

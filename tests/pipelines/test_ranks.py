@@ -39,6 +39,7 @@ def test_tables_beside_rivals(written, tmp_path, monkeypatch):
     assert re.search("^# versions: Python .*numpy", lines, re.M)
     assert re.search("^# kernels: .+", lines, re.M)
     assert "# not finished: never-run (toy, iris)\n" in lines
+    assert re.search(r"# cost: [\d.e-]+ minutes, the longest cell [\d.e-]+ seconds\n", lines)
     table = pd.read_csv(io.StringIO(lines), comment="#", index_col=[0, 1, 2])
     metrics = ("test error %", "test NLPP, bounded", "test ECE")
     assert set(table.index) == {*product(("toy", "iris"), ("ours", "logistic"), metrics)}
