@@ -52,14 +52,13 @@ def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
                 estimator.fit(X_train, codes)
         except ConvergenceWarning as warning:
             raise SparseGPError(f"{cell.name} did not converge: {warning}") from None
+        logs, certainty = None, getattr(estimator, "certainty", lambda X: None)(X_test)
         if spec.get("probabilities", hasattr(estimator, "predict_proba")):
+            p = place.predicted(lambda: estimator.predict_proba(X_test), len(X_test))
             with np.errstate(divide="ignore"):  # the logarithm of no probability
-                p = place.predicted(lambda: estimator.predict_proba(X_test), len(X_test))
                 logs = np.log(np.asarray(p, np.float64))
-            certainty = estimator.certainty(X_test) if hasattr(estimator, "certainty") else None
-            found = Predictions(classes, logs.argmax(axis=1), logs, certainty)
-        else:
-            found = Predictions(classes, estimator.predict(X_test), None)
+        chosen = estimator.predict(X_test) if logs is None else logs.argmax(axis=1)
+    found = Predictions(classes, chosen, logs, certainty)
     figures = found.figures(data) | place.costs
     rows = {name: found.rows(data)[name] for name in spec.get("keep_rows", ())}
     return {"figures": figures, "curve": [], "rows": rows, "scaling": scaling.name}

@@ -37,9 +37,9 @@ def annealed(model: Any, data: Data, figures: Figures, seed: int, **ladder: int)
     del figures
     component, target = model.mixture.components[0], encode(data.y_train, data.name)[1]
     x, kernels, likelihood = model.mixture.x, component.kernels, component.likelihood
-    problem = Problem(x, target, kernels, likelihood, model.n_latent, seed)
+    bridge = Bridge(Problem(x, target, kernels, likelihood, model.n_latent, seed), component)
     with threadpool_limits(1):
-        found = Ladder(**ladder).fit(Bridge(problem, component))
+        found = Ladder(**ladder).fit(bridge)
     return {"log evidence": found.value, "standard error": found.error}
 
 

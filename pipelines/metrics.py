@@ -94,11 +94,10 @@ def of_record(record: Mapping[str, Any]) -> dict[str, float]:
     """Return the metrics of a record of the learning curve."""
     n, seconds = record["n_active"], record["seconds"]
     found = {"n_active": n, "selection, seconds": seconds, "ms an inclusion": 1e3 * seconds / n}
-    for part, name in (("heldout", "test"), ("train", "training")):
-        if record.get(f"{part}_error") is not None:
-            found[f"{name} error %"] = 100.0 * record[f"{part}_error"]
-    if record.get("heldout_mse") is not None:
-        found["test MSE"] = record["heldout_mse"]
+    units = {"heldout_error": ("test error %", 100.0), "train_error": ("training error %", 100.0)}
+    for key, (name, unit) in (units | {"heldout_mse": ("test MSE", 1.0)}).items():
+        if record.get(key) is not None:
+            found[name] = unit * record[key]
     if record.get("heldout_nlpp") is not None:
         found |= of_nlpp(record["heldout_nlpp"])
         found["test log likelihood, uncalibrated"] = -record["heldout_nlpp"]

@@ -36,7 +36,7 @@ class Mixture:
     def draw(self, part: str, chunk: int) -> tuple[Floats, Integers]:
         """Return the rows of one chunk of a part in float32 (m, p), and their classes (m,)."""
         rng = np.random.default_rng([self.seed, 1 + PARTS.index(part), chunk])
-        means, basis = self._means(), self._basis()
+        means, basis = self.centres()
         which = rng.integers(0, len(means), CHUNK_ROWS)
         s = means[which] + SPREAD * rng.standard_normal((CHUNK_ROWS, N_FACTORS))
         X = rng.standard_normal((CHUNK_ROWS, self.n_columns), dtype=np.float32)
@@ -46,9 +46,9 @@ class Mixture:
 
     def log_probabilities(self, X: Floats) -> Doubles:
         """Return the true log probabilities of the classes of rows (m, p), (m, K)."""
-        scale = N_FACTORS / self.n_columns
-        t = scale * (np.asarray(X, dtype=np.float64) @ self._basis())
-        squared = ((t[:, np.newaxis] - self._means()) ** 2).sum(axis=2)
+        scale, (means, basis) = N_FACTORS / self.n_columns, self.centres()
+        t = scale * (np.asarray(X, dtype=np.float64) @ basis)
+        squared = ((t[:, np.newaxis] - means) ** 2).sum(axis=2)
         logs = -0.5 * squared / (SPREAD**2 + scale * NOISE**2)
         of_class = logs.reshape(len(X), PER_CLASS, N_CLASSES)  # component c is of class c mod K
         found: Doubles = log_softmax(logsumexp(of_class, axis=1), axis=1)
@@ -67,16 +67,12 @@ class Mixture:
                 X[first : first + CHUNK_ROWS] = rows[: n - first]
                 y[first : first + CHUNK_ROWS] = classes[: n - first]
 
-    def _means(self) -> Doubles:
-        """Return the means of the Gaussians in the subspace, (15, 4)."""
-        rng = np.random.default_rng([self.seed, 0])
-        return rng.standard_normal((N_CLASSES * PER_CLASS, N_FACTORS))
-
-    def _basis(self) -> Doubles:
-        """Return A, (p, 4)."""
+    def centres(self) -> tuple[Doubles, Doubles]:
+        """Return the means of the Gaussians in the subspace, (15, 4), and A, (p, 4)."""
         rng = np.random.default_rng([self.seed, 0, self.n_columns])
         Q, _ = np.linalg.qr(rng.standard_normal((self.n_columns, N_FACTORS)))
-        return np.asarray(Q * np.sqrt(self.n_columns / N_FACTORS))
+        means = np.random.default_rng([self.seed, 0]).standard_normal((N_CLASSES * PER_CLASS, 4))
+        return means, np.asarray(Q * np.sqrt(self.n_columns / N_FACTORS))
 
 
 @dataclass

@@ -103,11 +103,12 @@ def _goal(
 
 def layout(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table as it is shown: a row for each method, columns for each metric."""
+    shown = []
+    for mean, sd, complete in table[["ours", "sd", "complete"]].values:
+        words = number(mean) + ("" if np.isnan(sd) else f" ± {number(sd)}")
+        shown.append(words if complete else f"{words} {INCOMPLETE}".removeprefix("- "))
     text = table[KEYS].assign(
-        ours=[
-            _mean(mean, sd) if complete else f"{_mean(mean, sd)} {INCOMPLETE}".removeprefix("- ")
-            for mean, sd, complete in table[["ours", "sd", "complete"]].values
-        ],
+        ours=shown,
         paper=[published(*line) or "" for line in table[["value", "below"]].values],
         goal=table["goal"] + table["met"].map({True: ", met", False: ", missed"}).fillna(""),
     )
@@ -122,10 +123,6 @@ def layout(table: pd.DataFrame) -> pd.DataFrame:
 def published(value: float, below: Any) -> str | None:
     """Return a published figure as it is shown, which may be a bound; None if there is none."""
     return None if np.isnan(value) else f"{'< ' if below is True else ''}{value:g}"
-
-
-def _mean(mean: float, sd: float) -> str:
-    return number(mean) + ("" if np.isnan(sd) else f" ± {number(sd)}")
 
 
 def number(value: float) -> str:

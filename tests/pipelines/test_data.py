@@ -108,7 +108,7 @@ def test_data_without_test_rows():
 def test_probabilities_of_the_mixture():
     mixture = Mixture(6, seed=2)
     rows, classes = mixture.draw("test", 0)
-    means, basis = mixture._means(), mixture._basis()
+    means, basis = mixture.centres()
     covariance = 0.4**2 * basis @ basis.T + 0.5**2 * np.eye(6)
     densities = np.stack(
         [multivariate_normal.pdf(rows[:50], basis @ mean, covariance) for mean in means], axis=1
