@@ -67,40 +67,30 @@ assert counts() == before
     )
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
-def test_the_last_of_several_restores_what_the_first_found(order: tuple[int, ...]) -> None:
+def test_the_last_of_several_restores_what_the_first_found() -> None:
+    """Whatever the order in which they end; and a limit of the caller."""
     run(
         COUNT,
-        f"""
+        """
 import threading
 import numpy, scipy.linalg
 from sparsegp.blas import single_threaded_blas
 before = counts()
-begun, leave = threading.Barrier(4), [threading.Event() for _ in range(3)]
-def hold(event):
+def hold(begun, event):
     with single_threaded_blas():
         begun.wait(10)
         event.wait(10)
-threads = [threading.Thread(target=hold, args=(event,)) for event in leave]
-for thread in threads:
-    thread.start()
-begun.wait(10)
-for index in {order}:
-    assert set(counts()) == {{1}}, counts()
-    leave[index].set()
-    threads[index].join()
-assert counts() == before
-""",
-    )
-
-
-def test_a_limit_of_the_caller_is_restored() -> None:
-    run(
-        COUNT,
-        """
-import numpy, scipy.linalg
-from sparsegp.blas import single_threaded_blas
-before = counts()
+for order in (0, 1, 2), (2, 1, 0), (1, 2, 0):
+    begun, leave = threading.Barrier(4), [threading.Event() for _ in range(3)]
+    threads = [threading.Thread(target=hold, args=(begun, event)) for event in leave]
+    for thread in threads:
+        thread.start()
+    begun.wait(10)
+    for index in order:
+        assert set(counts()) == {1}, counts()
+        leave[index].set()
+        threads[index].join()
+    assert counts() == before
 with threadpoolctl.threadpool_limits(2):
     with single_threaded_blas():
         assert set(counts()) == {1}
