@@ -127,6 +127,7 @@ def test_every_module_says_what_it_is_for() -> None:
         assert ast.get_docstring(ast.parse(text)), f"{path} has no docstring"
 
 
+ROOM = "from sparsegp.memory.room import room; assert room().shared > 0"
 EVALUATE = "import numpy as np, sparsegp.report as r; r.evaluate(np.log([[1.0]]), [0], [0])"
 
 
@@ -136,6 +137,7 @@ EVALUATE = "import numpy as np, sparsegp.report as r; r.evaluate(np.log([[1.0]])
         ("import sparsegp.settings", "numpy scipy dask sklearn"),
         ("import sparsegp.data", "dask pandas sklearn zarr pyarrow scipy fsspec"),
         (EVALUATE, "matplotlib rich sklearn"),
+        (ROOM, "distributed"),
     ],
 )
 def test_what_is_slow_to_import_waits_until_it_is_needed(code: str, heavy: str) -> None:

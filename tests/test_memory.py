@@ -20,7 +20,7 @@ from sparsegp.data import table_from_arrays
 from sparsegp.errors import SettingsError, size
 from sparsegp.fit import Training
 from sparsegp.memory import Shape, estimate, remedies, rows_of_block
-from sparsegp.memory.room import Room, require, shortage
+from sparsegp.memory.room import Room, require, room, shortage
 from sparsegp.runtime import open_runtime
 from sparsegp.runtime.dask import DaskRuntime
 from sparsegp.settings import DenseSettings, TrainSettings
@@ -244,6 +244,19 @@ def test_a_run_in_threads_is_refused_before_it_reads(tmp_path: Path) -> None:
     assert found is not None, line
     assert 0 < int(found[1]) < 2500
     assert not (tmp_path / "sparsegp-run-rows").exists()
+
+
+def test_a_container_has_less_room_than_its_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "of-old").write_text("max\n")
+    (tmp_path / "of-new").write_text("1073741824\n")
+    files = [str(tmp_path / name) for name in ("no-file", "of-old", "of-new")]
+    module = sys.modules[room.__module__]
+    monkeypatch.setattr(module, "CONTAINER", files[:2])
+    assert room().shared > 2**30
+    monkeypatch.setattr(module, "CONTAINER", files)
+    assert 0 < room().shared < 2**30
 
 
 def test_a_run_larger_than_this_machine_is_refused_at_once() -> None:

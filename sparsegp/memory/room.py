@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sparsegp.errors import SettingsError, size
@@ -20,6 +21,9 @@ SURE = 0.6
 SMALL = 1 << 28
 """Bytes that every run may take."""
 
+CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Where Linux says what a container may take, of its two versions of control groups."""
+
 
 class Room(NamedTuple):
     """Bytes that a process may still take: `own` for itself, `shared` with all on its machine."""
@@ -33,10 +37,12 @@ class Room(NamedTuple):
 def room(dask_worker: Any = None) -> Room:
     """Return what this process may still take; Dask gives the worker, where it runs this on one."""
     import psutil  # type: ignore[import-untyped] # noqa: PLC0415 - comes with distributed
-    from distributed.system import memory_limit  # noqa: PLC0415 - heavy; knows containers
 
     used, process, own = psutil.Process().memory_info(), "this process", [1 << 60]
-    shared = min(psutil.virtual_memory().available, memory_limit() - used.rss)
+    shared = psutil.virtual_memory().available
+    for path in CONTAINER:
+        with suppress(OSError, ValueError):  # no such system, or no limit
+            shared = min(shared, int(Path(path).read_text()) - used.rss)
     with suppress(ImportError):
         import resource  # noqa: PLC0415 - not on every system
 
