@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import logsumexp
 
-from sparsegp.learning.softmax import Softmax
+from sparsegp.learning.softmax import Logistic, Softmax, log_probabilities
 from sparsegp.types import Doubles, Floats
 
 LEAST_NOISE = 1e-10
@@ -58,7 +57,7 @@ class Numbers(Softmax):
 
 def rows_of(features: Floats, target: Any, n_classes: int, weights: Floats | None) -> Softmax:
     """Return rows of classes, or of numbers where targets (n,) are doubles."""
-    kind = Numbers if are_numbers(target) else Softmax
+    kind = Numbers if are_numbers(target) else Logistic if n_classes == 2 else Softmax
     return kind(features, target, n_classes, weights)
 
 
@@ -68,10 +67,8 @@ def are_numbers(target: Any) -> bool:
 
 
 def predicted(mean: Doubles, target: Any) -> Doubles:
-    """Return log class probabilities (n, K) for latent means (n, K); of numbers these, (n, 1)."""
-    return (
-        mean if are_numbers(target) else np.asarray(mean - logsumexp(mean, axis=1, keepdims=True))
-    )
+    """Return log class probabilities (n, K) for latent means; of numbers these, (n, 1)."""
+    return mean if are_numbers(target) else log_probabilities(mean)
 
 
 def log_p_of(prediction: Doubles, target: Any, weights: Floats | None = None) -> Doubles:

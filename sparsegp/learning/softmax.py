@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import logsumexp
 
 from sparsegp.math.lbfgs import Ascent, Function
 from sparsegp.math.linalg import solve_factored
@@ -19,6 +20,7 @@ MAX_ROUNDS = 30
 """Of one ascent."""
 RESOLUTION = 1e-6
 """Difference of log likelihoods, in nats a row, that means nothing in single precision."""
+ROOT = 2.0**0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,3 +129,44 @@ class Softmax:
             )
             if gain <= small * self.total:
                 break
+
+
+class Logistic(Softmax):
+    """Rows of two classes, whose latent values are h and -h over the root of two; see `Softmax`.
+
+    At the maximum those of the softmax are so too. Here only h is worked out: the penalty of its
+    coefficients is that of both together, and products of one column take a quarter of the time
+    that those of two do.
+    """
+
+    @property
+    def n_latent(self) -> int:
+        """One."""
+        return 1
+
+    def log_p_and_rest(self, latent: Floats) -> tuple[Floats, Floats]:
+        """Return log p of the class of each row (n,), and its slopes (n, 1)."""
+        sign = np.where(self.target == 0, ROOT, -ROOT).astype(latent.dtype)
+        lead = sign * latent[:, 0]
+        ratio = np.exp(-np.abs(lead))
+        other = np.where(lead > 0.0, ratio, 1.0) / (1.0 + ratio)
+        return np.minimum(lead, 0.0) - np.log1p(ratio), (sign * other)[:, np.newaxis]
+
+    def probability(self, rest: Floats) -> Floats:
+        """Return how probable the other class is, (n, 1)."""
+        return np.asarray(np.abs(rest) / rest.dtype.type(ROOT))
+
+    def curvature(self, p: Floats) -> Floats:
+        """Return that of minus log p, (n,)."""
+        return np.asarray(2.0 * p[:, 0] * (1.0 - p[:, 0]))
+
+    def bend(self, p: Floats, change: Floats) -> Floats:
+        """Return minus the Hessian of the log likelihood times changes, (n, 1)."""
+        return self.weighted(2.0 * p * (1.0 - p) * change)
+
+
+def log_probabilities(mean: Doubles) -> Doubles:
+    """Return those of the classes, (n, K), for latent means (n, K); or (n, 1), see `Logistic`."""
+    if mean.shape[1] == 1:
+        mean = np.hstack([mean, -mean]) / ROOT
+    return np.asarray(mean - logsumexp(mean, axis=1, keepdims=True))

@@ -26,7 +26,7 @@ def rows() -> tuple[Doubles, np.ndarray]:
     return X, (latent + 0.3 * rng.gumbel(size=latent.shape)).argmax(axis=1)
 
 
-def direct(X: Doubles, y: np.ndarray, X_new: Doubles, scale: float) -> Doubles:
+def direct(X: Doubles, y: np.ndarray, X_new: Doubles, scale: float, K: int = K) -> Doubles:
     """Means at new rows by the whitened weights v that maximise log p - tr(v^T v) / (2 s)."""
     U = X[:D]
     white = np.linalg.inv(np.linalg.cholesky(KERNEL(U, U))).T
@@ -56,6 +56,14 @@ def test_means_are_those_of_the_maximum(rows: tuple[Doubles, np.ndarray], exact:
         assert_allclose(fit.climb(scale), direct(X[:N], y[:N], X[N:], scale), atol=0.02)
     kernel, U, w = fit.part()
     assert_allclose(kernel(X[N:], U) @ w, fit.climb(3.0), atol=1e-3)
+
+
+def test_two_classes_have_one_latent_value(rows: tuple[Doubles, np.ndarray], exact: None) -> None:
+    X, y = rows[0], (rows[1] > 0).astype(int)
+    found = QuickFit(KERNEL, X[:N], y[:N], 2, D, X[N:]).climb(3.0)
+    assert found.shape == (2 * N, 1)
+    expected = log_softmax(direct(X[:N], y[:N], X[N:], 3.0, 2), axis=1)
+    assert_allclose(softmax.log_probabilities(found), expected, atol=0.01)
 
 
 def test_the_scale_is_that_which_predicts_the_held_out_rows_best(
