@@ -443,16 +443,17 @@ class Search:
 
         All that are nearly as good as the best take part in the first two sizes, as few active rows
         favour smooth kernels. The gain between them tells what to expect of the next, which is
-        taken if that is `PRICE` or more. Its trial would take half as long as the run itself: it
-        is made only where twice that is expected and a still greater number is open, which is
-        taken if it still is.
+        taken if that is `PRICE` or more. Its trial would take half as long as the run itself: of
+        classes it is made only where twice that is expected and a still greater number is open,
+        which is taken if it still is. A few numbers far from all others make gains less certain.
         """
         gain = math.inf
         for place, rung in enumerate(self.plan.grown):
             promise = DECLINE * gain
             if promise < PRICE:
                 return True
-            if place > 1 and (promise < 2.0 * PRICE or rung.n_active == self.plan.sizes[-1]):
+            is_last = promise < 2.0 * PRICE or rung.n_active == self.plan.sizes[-1]
+            if place > 1 and is_last and not self.plan.of_numbers:
                 self.n_active = rung.n_active
                 return True
             numbers = self._finalists() if place < 2 else [self.winner]

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -121,9 +122,7 @@ def hash_of(text: str) -> float:
     return float(np.random.default_rng(list(text.encode())).random())
 
 
-def outcome(
-    nature: Nature, max_trials: int | None = 14, n: int = 500, **how: Sequence[int]
-) -> Choice:
+def outcome(nature: Nature, max_trials: int | None = 14, n: int = 500, **how: Any) -> Choice:
     candidates = Candidates("50*rbf", RULES, 0)
     return search(candidates, Plan.of((n, 2), 60, max_trials, **how), nature.try_out)
 
@@ -287,6 +286,16 @@ def test_more_active_rows_are_tried_and_taken_where_they_promise_enough(
     assert list(dict.fromkeys(counts)) == tried
     assert found.n_active == n_active
     assert found.nlpp == nlpp[str(tried[-1])]
+
+
+@pytest.mark.parametrize(("gain", "n_active"), [(0.003, 1000), (0.013, 2000)])
+def test_of_numbers_more_active_rows_are_taken_after_a_trial_alone(
+    gain: float, n_active: int
+) -> None:
+    nature = Nature({"500": 0.53, "1000": 0.5, "2000": 0.5 - gain})
+    found = outcome(nature, None, n=50000, sizes=module.GROWN, of_numbers=True)
+    assert [t.n_active for t in nature.trials if t.n_active >= 500] == [500, 1000, 2000]
+    assert found.n_active == n_active
 
 
 def test_all_that_may_be_best_have_the_first_of_them() -> None:
