@@ -1,5 +1,6 @@
 """The program in this process, child processes that import this checkout, and a dask cluster."""
 
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +18,8 @@ from sparsegp.cli.program import program
 from sparsegp.settings.sparse import DEFAULT_KERNEL
 
 ROOT = Path(sparsegp.__file__).parents[1]
+PATIENCE = 120.0
+"""Seconds that anything may take that comes in the end, on a machine that does other things too."""
 KERNEL = ("--kernel", DEFAULT_KERNEL)
 """For programs that are about something else than the search for a kernel."""
 
@@ -36,7 +39,7 @@ def invoke(*arguments: object, code: int = 0, text: str | None = None) -> Result
     return result
 
 
-def wait_until(happened: Callable[[], bool], seconds: float) -> bool:
+def wait_until(happened: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     end = time.monotonic() + seconds
     while not happened():
         if time.monotonic() > end:
@@ -75,12 +78,15 @@ def dask_cluster(folder: Path, *options: str) -> Iterator[Path]:
         stack.callback(_end_session, start_dask("scheduler", "--port", "0", *common))
         for _ in range(2):
             stack.callback(_end_session, start_dask("worker", *common, *worker))
-        assert wait_until(lambda: is_written(path), 30), "the scheduler did not start"
+        assert wait_until(lambda: is_written(path)), "the scheduler did not start"
         yield path
 
 
 def is_written(path: Path) -> bool:
-    return path.exists() and path.stat().st_size > 0
+    """Whether a JSON file is there, and whole."""
+    with suppress(OSError, ValueError):
+        return bool(json.loads(path.read_text()))
+    return False
 
 
 def start_dask(*arguments: str, **names: str) -> "subprocess.Popen[bytes]":
@@ -97,4 +103,4 @@ def start_dask(*arguments: str, **names: str) -> "subprocess.Popen[bytes]":
 def _end_session(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait(10)
+    process.wait()

@@ -18,7 +18,7 @@ import psutil
 import pytest
 from distributed import Client
 
-from tests.processes import KERNEL, dask_cluster, environment, invoke, worker_processes
+from tests.processes import KERNEL, PATIENCE, dask_cluster, environment, invoke, worker_processes
 
 ROUNDS = ("--no-lazy", "--lookahead", 4, "--checkpoint-every", 20)
 LEARN = ("--active-per-class", "--learn", "evidence", "--major-steps", 2, "--minor-steps", 2)
@@ -91,8 +91,8 @@ class Driver:
         """Kill the driver; its workers end by themselves."""
         workers = worker_processes(self.process.pid)
         self.process.kill()
-        self.process.wait(10)
-        _, alive = psutil.wait_procs(workers, timeout=60)
+        self.process.wait()
+        _, alive = psutil.wait_procs(workers, timeout=PATIENCE)
         assert not alive
 
     def kill_worker(self, rng: np.random.Generator) -> bool:
@@ -126,7 +126,7 @@ def killed(run: Path, arguments: tuple[object, ...], kills: int, seconds: float,
             driver = Driver(run, arguments)
     finally:
         driver.process.kill()
-        driver.process.wait(10)
+        driver.process.wait()
     pytest.fail("the run never came to its end")
 
 
@@ -160,7 +160,7 @@ def test_scheduler_and_workers_started_by_hand(clusters: Path, tmp_path: Path) -
         dask_cluster(tmp_path) as path,
         Client(scheduler_file=path, set_as_default=False) as client,
     ):
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=PATIENCE)
         where = ("--scheduler-file", path, "--block-rows", 512)
         invoke(*settings, *where, "--out", tmp_path / "cluster")
         assert len(client.nthreads()) == 2

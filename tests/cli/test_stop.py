@@ -5,12 +5,13 @@ import re
 import shlex
 import signal
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import sparsegp
-from tests.processes import KERNEL, checkpoints, wait_until
+from tests.processes import KERNEL, PATIENCE, checkpoints, wait_until
 
 N_ACTIVE = 90
 TRAIN = ("--n-active", N_ACTIVE, "--checkpoint-every", 5, "--no-lazy", "--lookahead", 1, *KERNEL)
@@ -30,18 +31,31 @@ def outcome(run, data, invoke):
     return sparsegp.load(run).rows.tolist(), out.read_bytes()
 
 
-def wait_for_checkpoint(process, run):
-    assert wait_until(lambda: checkpoints(run) or process.poll() is not None, 60)
-    assert process.poll() is None
+@contextmanager
+def paused(start, clusters, folder, *options, **how):
+    """Yield a process that was stopped in its selection, and its run.
+
+    Another is started where it was nearly over before it could be stopped.
+    """
+    for attempt in range(20):
+        run = folder / f"run-{attempt}"
+        with start("train", clusters, "--out", run, *TRAIN, *options, cwd=folder, **how) as process:
+            assert wait_until(lambda: checkpoints(run) or process.poll() is not None)  # noqa: B023
+            process.send_signal(signal.SIGSTOP)
+            if process.poll() is None and checkpoints(run)[-1] < N_ACTIVE / 2:
+                yield process, run
+                return
+            process.kill()
+            process.communicate()
+    pytest.fail("no run could be stopped in its selection")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stopped_and_resumed(number, start, invoke, clusters, uninterrupted, tmp_path, last_json):
-    run = tmp_path / "run"
-    with start("train", clusters, "--out", run, *TRAIN, cwd=tmp_path) as process:
-        wait_for_checkpoint(process, run)
+    with paused(start, clusters, tmp_path) as (process, run):
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        process.send_signal(signal.SIGCONT)
+        out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 75, err
     assert out == ""
     last = err.splitlines()[-1]
@@ -60,12 +74,11 @@ def test_stopped_and_resumed(number, start, invoke, clusters, uninterrupted, tmp
 
 def test_stopped_with_workers(start, invoke, clusters, uninterrupted, tmp_path):
     """Ctrl-C reaches the workers too; the run goes on in threads."""
-    run = tmp_path / "run"
-    arguments = ("train", clusters, "--out", run, *TRAIN, "--quiet", "--workers", 2)
-    with start(*arguments, cwd=tmp_path, start_new_session=True) as process:
-        wait_for_checkpoint(process, run)
+    options = ("--quiet", "--workers", 2)
+    with paused(start, clusters, tmp_path, *options, start_new_session=True) as (process, run):
         os.killpg(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        process.send_signal(signal.SIGCONT)
+        _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 75, err
     assert len(err.splitlines()) == 1
     invoke("train", clusters, "--out", run, *TRAIN, "--quiet", "--resume")
@@ -87,11 +100,10 @@ def catches(pid, number):
 def test_stopped_before_the_first_row(number, later, start, clusters, tmp_path):
     """While modules are imported or the data are looked through; --resume begins anew."""
     with start("train", clusters, "--out", "run", *TRAIN, cwd=tmp_path) as process:
-        numbers = {signal.SIGTERM, number}
-        assert wait_until(lambda: all(catches(process.pid, each) for each in numbers), 30)
+        assert wait_until(lambda: all(catches(process.pid, each) for each in (15, number)))
         time.sleep(later)
         process.send_signal(number)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 75, err
     assert "Traceback" not in err
     assert re.search("continue with: sparsegp train .* --resume", err.splitlines()[-1])
@@ -99,13 +111,12 @@ def test_stopped_before_the_first_row(number, later, start, clusters, tmp_path):
 
 def test_interrupted_twice(start, clusters, invoke, tmp_path):
     """The second Ctrl-C does not wait; what was kept before is kept."""
-    run = tmp_path / "run"
-    with start("train", clusters, "--out", run, *TRAIN, "--quiet", cwd=tmp_path) as process:
-        wait_for_checkpoint(process, run)
+    with paused(start, clusters, tmp_path, "--quiet") as (process, run):
         process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGCONT)
         time.sleep(0.002)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
     # killed by the signal itself if it comes when the program is ending already
     assert process.returncode in {75, 130, -signal.SIGINT}, err
     assert "Traceback" not in err
@@ -122,15 +133,12 @@ def test_interrupted_at_once(invoke, clusters, tmp_path, monkeypatch):
 
 
 def test_second_run_in_the_same_directory(start, clusters, invoke, tmp_path):
-    run = tmp_path / "run"
-    with start("train", clusters, "--out", run, *TRAIN, "--quiet", cwd=tmp_path) as process:
-        wait_for_checkpoint(process, run)
-        process.send_signal(signal.SIGSTOP)  # or it is finished meanwhile
+    with paused(start, clusters, tmp_path, "--quiet") as (process, run):
         shown = invoke("inspect", run).stdout.splitlines()[0]
         result = invoke("train", clusters, "--out", run, *TRAIN, "--quiet", "--resume", code=2)
         process.terminate()
         process.send_signal(signal.SIGCONT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
     assert f"is held by process {process.pid} on " in result.stderr
     assert f": under way in process {process.pid} on " in shown
     assert ": unfinished; continue with " in invoke("inspect", run).stdout

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info
 
 from sparsegp.runtime.base import Message, Runtime
 from sparsegp.runtime.threads import ThreadRuntime
-from tests.processes import wait_until
+from tests.processes import PATIENCE, wait_until
 
 
 def parts(n_blocks: int) -> list[dict[str, Any]]:
@@ -148,7 +148,7 @@ class Rounds:
             self.answers.append(self.runtime.map_blocks("add", step, seconds))
             self.done.append(("add", (step,)))
 
-    def go_on_until(self, happened: Callable[[], bool], at_most: float = 30.0) -> None:
+    def go_on_until(self, happened: Callable[[], bool], at_most: float = PATIENCE) -> None:
         def look() -> bool:
             self.go_on()
             time.sleep(0.05)  # not so many that to repeat them takes long

@@ -12,7 +12,7 @@ from distributed import Client
 
 from sparsegp.runtime.clusters import connect
 from sparsegp.runtime.dask import DaskRuntime
-from tests.processes import start_dask, wait_until
+from tests.processes import PATIENCE, is_written, start_dask, wait_until
 
 
 class Cluster:
@@ -29,12 +29,12 @@ class Cluster:
 
     def __enter__(self) -> Self:
         self.scheduler = self._start("scheduler", "--port", "0")
-        assert wait_until(self.file.exists, 30), "the scheduler did not start"
+        assert wait_until(lambda: is_written(self.file)), "the scheduler did not start"
         for _ in range(self.n_workers):
             self.add()
         gc.collect()  # a client of an earlier test, finalized while this one starts, would hang
         self.client: Any = Client(scheduler_file=str(self.file), set_as_default=False)
-        self.client.wait_for_workers(self.n_workers, timeout=60)
+        self.client.wait_for_workers(self.n_workers, timeout=PATIENCE)
         return self
 
     def __exit__(
@@ -46,7 +46,7 @@ class Cluster:
         self.client.close(timeout=0.5)
         for process in [*self.workers.values(), self.scheduler]:
             process.kill()
-            process.wait(10)
+            process.wait()
 
     def add(self) -> None:
         """Start a worker."""
@@ -68,7 +68,7 @@ class Cluster:
 
     def runtime(self, **limits: float) -> DaskRuntime:
         """Return a runtime on all workers, with some limits of its own."""
-        runtime = connect(self.file, n_workers=len(self.workers))
+        runtime = connect(self.file, n_workers=len(self.workers), seconds=PATIENCE)
         for name, value in limits.items():
             setattr(runtime, name, value)
         return runtime
@@ -82,7 +82,7 @@ class Cluster:
         """Return the worker that is this process."""
         return next(name for name, process in self.workers.items() if process.pid == pid)
 
-    def ended(self, name: str, seconds: float = 10.0) -> int | None:
+    def ended(self, name: str, seconds: float = PATIENCE) -> int | None:
         """Return the exit code of a worker, None if it does not end in time."""
         with suppress(subprocess.TimeoutExpired):
             return self.workers[name].wait(seconds)

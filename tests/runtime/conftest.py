@@ -11,7 +11,7 @@ from sparsegp.runtime.base import Runtime
 from sparsegp.runtime.clusters import connect, start_local
 from sparsegp.runtime.dask import DaskRuntime
 from sparsegp.runtime.threads import ThreadRuntime
-from tests.processes import dask_cluster
+from tests.processes import PATIENCE, dask_cluster
 from tests.runtime import blocks
 
 cloudpickle.register_pickle_by_value(blocks)
@@ -36,15 +36,15 @@ def thread_runtime() -> Iterator[Runtime]:
 
 @pytest.fixture(scope="session")
 def local_runtime() -> Iterator[DaskRuntime]:
-    with start_local(2) as runtime:
-        runtime.rejoin_seconds, runtime.call_seconds = 10.0, 30.0
+    with start_local(2, PATIENCE) as runtime:
+        runtime.rejoin_seconds, runtime.call_seconds = 10.0, PATIENCE
         yield runtime
 
 
 @pytest.fixture(scope="session")
 def tcp_runtime(address: str) -> Iterator[DaskRuntime]:
-    with connect(address, n_workers=2) as runtime:
-        runtime.rejoin_seconds, runtime.call_seconds = 10.0, 30.0
+    with connect(address, n_workers=2, seconds=PATIENCE) as runtime:
+        runtime.rejoin_seconds, runtime.call_seconds = 10.0, PATIENCE
         yield runtime
 
 

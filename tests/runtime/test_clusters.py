@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from sparsegp.runtime import open_runtime
 from sparsegp.runtime.base import Runtime
 from sparsegp.runtime.clusters import connect, read_cluster_file
 from sparsegp.runtime.threads import ThreadRuntime, usable_cpus
-from tests.processes import dask_cluster, invoke
+from tests.processes import PATIENCE, dask_cluster, invoke
 from tests.runtime.blocks import Tally, parts
 
 ROOT = Path(sparsegp.__file__).parents[1]
@@ -93,7 +94,7 @@ def test_addresses_and_files(address: str, scheduler_file: Path, tmp_path: Path)
 
 def test_a_cluster_of_a_class(tmp_path: Path) -> None:
     """One that does not use TLS and can be reached from other machines is warned of."""
-    text = f"{LOCAL}workers: 2\nthreads_per_worker: 1\n{NO_DASHBOARDS}"
+    text = f"{LOCAL}workers: 2\nseconds: {PATIENCE}\nthreads_per_worker: 1\n{NO_DASHBOARDS}"
     logger, handler = logging.getLogger("sparsegp.runtime"), logging.handlers.BufferingHandler(99)
     logger.addHandler(handler)  # pytest's own ones are silenced with Dask's
     try:
@@ -153,7 +154,7 @@ def test_nobody_answers(tmp_path: Path) -> None:
             begin = time.monotonic()
             with pytest.raises(ClusterError, match=f"no dask scheduler answered at {address}"):
                 connect(address, seconds=1.0)
-            assert time.monotonic() - begin < 10
+            assert time.monotonic() - begin < 25  # less than without `seconds`
     damaged = tmp_path / "damaged.json"
     for text in ("{", "[" * 100_000, '{"id": 1}'):
         damaged.write_text(text)
@@ -175,8 +176,12 @@ def test_no_lost_client_is_finalized_while_another_starts(address: str) -> None:
 
 
 def test_too_few_workers(address: str) -> None:
-    with pytest.raises(ClusterError, match="but 40 must be there; start workers with"):
-        connect(address, n_workers=40, seconds=0.5)
+    for seconds in (0.5, 5.0, PATIENCE):  # in which a scheduler on a busy machine must answer too
+        with pytest.raises(ClusterError) as caught:
+            connect(address, n_workers=40, seconds=seconds)
+        if "no dask scheduler answered" not in str(caught.value):
+            break
+    caught.match("but 40 must be there; start workers with")
 
 
 # -- cluster files ---------------------------------------------------------------------------------
@@ -221,7 +226,7 @@ def test_mistakes_in_a_file_are_one_line(text: str, tmp_path: Path) -> None:
         ("class: distributed.MoonCluster\n", "there is no distributed.MoonCluster"),
         (LOCAL + "memroy_limit: 1\n", "did not start .*memroy_limit"),
         (LOCAL + "bogus: 1\n", "did not start .*bogus"),
-        (LOCAL + "host: nowhere.invalid\nseconds: 5\n", "did not start"),
+        (LOCAL + "host: nowhere.invalid\n", "did not start"),
         ("scheduler: tcp://127.0.0.1:9\ntls: ~nobody-at-all\nseconds: 1\n", "must hold ca.pem"),
     ],
 )
@@ -304,14 +309,11 @@ def test_only_who_holds_the_certificate_joins(tmp_path: Path) -> None:
 
 def test_local_workers_are_reached_from_this_process_alone(local_runtime: Runtime) -> None:
     """Loopback keeps other machines away, the certificate other users of this one."""
-    family = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    listening = [
-        connection.laddr
-        for process in family
-        for connection in process.net_connections("inet")
-        if connection.status == psutil.CONN_LISTEN
-    ]
-    assert listening
+    listening = []
+    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # one of an earlier test has just ended
+            found = process.net_connections("inet")
+            listening += [each.laddr for each in found if each.status == psutil.CONN_LISTEN]
     assert {place.ip for place in listening} == {"127.0.0.1"}
     address = local_runtime._client.scheduler.address
     assert address.startswith("tls://")
@@ -330,7 +332,7 @@ def test_a_forked_child_goes_on_with_its_threads() -> None:
         expected = runtime.map_blocks("add", 1)
         child = os.fork()
         if child == 0:  # no assertion may leave the child
-            signal.alarm(20)
+            signal.alarm(int(PATIENCE))
             same = runtime.map_blocks("add", 1) == expected
             runtime.close()
             os._exit(0 if same else 1)
