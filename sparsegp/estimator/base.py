@@ -12,13 +12,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sparsegp.data import Table, as_table, encode, encode_with
-from sparsegp.errors import Interrupted, StoreError
+from sparsegp.errors import Interrupted, SettingsError, StoreError
 from sparsegp.estimator.parameters import (
     deciding,
     n_threads,
     named_settings,
     parameters_from,
     parameters_of,
+    plain,
 )
 from sparsegp.estimator.rows import (
     chunked_as,
@@ -30,12 +31,14 @@ from sparsegp.estimator.rows import (
 )
 from sparsegp.fields import setting
 from sparsegp.fit import train
+from sparsegp.fit.update import update
 from sparsegp.kernels import brief
 from sparsegp.likelihoods import Gaussian
 from sparsegp.model import DenseModel, Model, read_model
 from sparsegp.runtime import Runtime
 from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.settings import DenseSettings, TrainSettings, settings_given
+from sparsegp.settings.sparse import DEFAULT_N_ACTIVE
 from sparsegp.store import restoring
 from sparsegp.types import Doubles, Labels
 
@@ -362,3 +365,31 @@ class SparseEstimator(GPEstimator):
             On SIGTERM or Ctrl-C, after writing a checkpoint if there is a `checkpoint_dir`.
         """
         return self._fit(X, y, sample_weight, merge=True)
+
+    def _update(self, X: Any, y: Any, sample_weight: Any) -> Self:
+        """Go on with the fit by new rows alone; the active set grows up to `n_active`."""
+        client, numeric = self._find_client(X), self._task == "regression"
+        with computing(X, self.client), self._stoppable(), self._runtime(client) as runtime:
+            X, y = training_data(self, X, y, numeric, reset=False)
+            table = as_table(X, y, sample_weight)
+            if table.weights is None:
+                table = replace(table, weights=np.ones(len(y)))  # copies are merged
+            wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
+            size = max(self.n_active_, min(wanted, self.n_active_ + len(y)))
+            model = update(self.model_, table, n_active=size, runtime=runtime)
+        return self._take(model, getattr(self, "classes_", np.empty(0)), client)
+
+
+def is_of_all_rows(estimator: Any) -> bool:
+    """Whether the posterior is `all`; parameters that cannot be are refused by `fit`."""
+    names = ["likelihood", "sites", "posterior"]
+    if estimator._task == "regression":  # of which a kernel that is given learns by the evidence
+        names += ["kernel", "learn", "hyperprior"]
+    named = {name: getattr(estimator, name, None) for name in names}
+    given = {name: plain(value) for name, value in named.items() if value is not None}
+    if isinstance(estimator.settings, Mapping):
+        given["active_per_class"] = estimator.settings.get("active_per_class", False)
+    try:
+        return TrainSettings.given(estimator._task, **given).posterior == "all"
+    except (SettingsError, TypeError):
+        return True

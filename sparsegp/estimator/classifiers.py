@@ -1,6 +1,5 @@
 """Classifiers for scikit-learn."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -10,19 +9,15 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
-from sparsegp.data import as_table
 from sparsegp.dense import parse_method
 from sparsegp.errors import SettingsError
-from sparsegp.estimator.base import GPEstimator, SparseEstimator
+from sparsegp.estimator.base import GPEstimator, SparseEstimator, is_of_all_rows
 from sparsegp.estimator.parameters import OTHER_SETTINGS, documented
-from sparsegp.estimator.rows import computing, training_data
 from sparsegp.fields import setting
-from sparsegp.fit.update import update
 from sparsegp.likelihoods import LIKELIHOODS
 from sparsegp.likelihoods.binary import Binary
 from sparsegp.model import Model
 from sparsegp.settings import DenseSettings, TrainSettings
-from sparsegp.settings.sparse import DEFAULT_N_ACTIVE
 from sparsegp.types import Labels
 
 
@@ -93,18 +88,6 @@ class Classifier(ClassifierMixin, GPEstimator):  # type: ignore[misc] # no types
         return self._predicted(Model.latent_mean_and_variance, X)  # type: ignore[no-any-return]
 
 
-def _is_of_all_rows(estimator: Any) -> bool:
-    """Whether the posterior is `all`; parameters that cannot be are refused by `fit`."""
-    named = {name: getattr(estimator, name) for name in ("likelihood", "sites", "posterior")}
-    given = {name: value for name, value in named.items() if value is not None}
-    if isinstance(estimator.settings, Mapping):
-        given["active_per_class"] = estimator.settings.get("active_per_class", False)
-    try:
-        return TrainSettings.given(**given).posterior == "all"
-    except (SettingsError, TypeError):
-        return True
-
-
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class SparseGPClassifier(SparseEstimator, Classifier):
@@ -144,7 +127,7 @@ class SparseGPClassifier(SparseEstimator, Classifier):
     )
     settings: Any = setting(None, OTHER_SETTINGS, kind="mapping")
 
-    @available_if(_is_of_all_rows)  # type: ignore[untyped-decorator] # no types there
+    @available_if(is_of_all_rows)  # type: ignore[untyped-decorator] # no types there
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
     ) -> "SparseGPClassifier":
@@ -182,16 +165,7 @@ class SparseGPClassifier(SparseEstimator, Classifier):
                 f"classes must be those of the fit before, {self.classes_.tolist()}, got "
                 f"{np.unique(classes).tolist()}; leave them out"
             )
-        client = self._find_client(X)
-        with computing(X, self.client), self._stoppable(), self._runtime(client) as runtime:
-            X, y = training_data(self, X, y, reset=False)
-            table = as_table(X, y, sample_weight)
-            if table.weights is None:
-                table = replace(table, weights=np.ones(len(y)))  # copies are merged
-            wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
-            size = max(self.n_active_, min(wanted, self.n_active_ + len(y)))
-            model = update(self.model_, table, n_active=size, runtime=runtime)
-        return self._take(model, self.classes_, client)
+        return self._update(X, y, sample_weight)
 
     def _settings(self, n: int, n_classes: int) -> TrainSettings | DenseSettings:
         settings = super()._settings(n, n_classes)

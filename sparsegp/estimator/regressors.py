@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
+from sklearn.utils.metaestimators import available_if
 
-from sparsegp.estimator.base import GPEstimator, SparseEstimator
+from sparsegp.estimator.base import GPEstimator, SparseEstimator, is_of_all_rows
 from sparsegp.estimator.parameters import OTHER_SETTINGS, documented
 from sparsegp.fields import setting
 from sparsegp.model import Model
@@ -105,6 +106,35 @@ class SparseGPRegressor(SparseEstimator, Regressor):
     major_steps: int | None = None
     precision: str = "float64"
     settings: Any = setting(None, OTHER_SETTINGS, kind="mapping")
+
+    @available_if(is_of_all_rows)  # type: ignore[untyped-decorator] # no types there
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "SparseGPRegressor":
+        """Update the fit, if any, with new rows only; see `sparsegp.update`.
+
+        Available with ``posterior="all"``, the default without a kernel. The first call chooses
+        kernel and scaling, as `fit` does, and the units of the labels; later calls keep them, and
+        with fewer than 300 rows the noise variance too. The active set grows up to `n_active`;
+        after that, the rows that matter least to the posterior are replaced.
+
+        Parameters
+        ----------
+        X, y
+            New rows (n, p) and their labels (n,).
+        sample_weight : array-like (n,), optional
+            As in `fit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If the rows are unusable, or those of the first call were too few to choose a kernel.
+        """
+        if not hasattr(self, "model_"):
+            return self.fit(X, y, sample_weight)
+        return self._update(X, y, sample_weight)
 
 
 @documented

@@ -109,12 +109,10 @@ def _beside_model(
     model: SparseModel, new: Table, n_active: int | None, where: dict[str, Any]
 ) -> Training:
     """Return the fit to new rows and to what the model knows of old ones."""
-    if model.is_regression:
-        raise SettingsError("a regression is updated beside all its rows; give the old rows too")
     if model.weights.gain is None:
         raise SettingsError(
             "only posterior=all can stand for the rows that it was made of, got posterior="
-            f"{model.settings['posterior']}; give the old rows too"
+            f"{model.settings['posterior']}; give the old rows too, or train anew with all rows"
         )
     data = _prepared(model, new, where["runtime"])
     d, n = len(model.rows), data.summary.n
@@ -142,12 +140,16 @@ def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:
     n_given = count_given(new)
     if new.weights is not None or class_weight:
         new = effective_rows(new, class_weight, scheduler)
-    new = replace(new, classes=model.classes, names=model.names, label=model.label)
+    classes, numbers = model.classes, model.numbers
+    new = replace(new, classes=classes, names=model.names, label=model.label)
+    codes = None if numbers else encode_labels(new)[1]  # refuses other classes
     return Prepared(
         new,
-        *encode_labels(new),
+        classes,
+        numbers.encode(new.y, new.source) if numbers else codes,
         summarise(new.X, new.source, scheduler, new.names, new.rows),
         model.scaling,
+        numbers=numbers,
         medians=model.medians,
         n_given=n_given,
         first_row=int(model.report.get("rows", model.rows.max() + 1)),  # not of older versions
@@ -155,7 +157,9 @@ def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:
 
 
 def _curvature(model: SparseModel, data: Prepared, seed: int, runtime: Runtime) -> float:
-    """Return that of the likelihood at some new rows, by the model."""
+    """Return that of the likelihood at some new rows, by the model; of Gaussian noise it is one."""
+    if model.is_regression:
+        return 1.0
     n, X = data.summary.n, data.train.X
     rows = np.sort(np.random.default_rng([seed, n]).permutation(n)[:MOST_DRAWN])
     some: Any = X[rows]

@@ -48,6 +48,8 @@ MOST_LEFT_OUT = 4000
 """Rows that judge, in even distances."""
 GRID = np.log(10.0) * np.arange(-8.0, 4.25, 0.5)
 """Logarithms of lambda that are tried, before the best is refined."""
+LEAST_LEFT_OUT = 300
+"""Of new rows; where fewer come after rows that are gone, noise and prior scale stay."""
 LEAST_NOISE = 1e-10
 """For numbers of variance one; without any noise a fit has no digits left."""
 
@@ -57,11 +59,16 @@ def least_squares(active: ActiveRows, rows: Rows) -> PosteriorWeights:
 
     The report has `noise_variance`.
     """
-    (factor,), noise = active.factors(), _noise(active)
+    (factor,), past = active.factors(), rows.past
     (penalty,) = active.penalties([factor])
     gram, pull = _sums(active, rows)
-    spectrum, scale, nlpp = Spectrum(penalty, gram, pull), 1.0, None
-    if rows.calibrate:
+    scale, noise, nlpp = 1.0, _noise(active), None
+    if past is not None:  # exact in their span, as log Z is quadratic (posterior/past.py)
+        scale, noise = past.weights.calibration.prior_scale, _noise(past.active)
+        (more,), (force,) = past.seen_by(active, [factor])
+        gram, pull = gram + noise * more, pull + noise * force[:, 0]
+    spectrum = Spectrum(penalty, gram, pull)
+    if rows.calibrate and (past is None or rows.n_rows >= LEAST_LEFT_OUT):
         judges = LeftOut.of(active, rows, factor, spectrum)
         ratio, noise, nlpp = judges.best()
         scale = noise / ratio
@@ -85,7 +92,7 @@ def _reduction(active: ActiveRows, factor: Doubles, spectrum: "Spectrum", ratio:
 
 
 def _noise(active: ActiveRows) -> float:
-    """Return the noise variance at inclusion."""
+    """Return the noise variance: at inclusion; of rows that are gone what it was at last."""
     likelihood: Any = active.likelihood
     return float(likelihood.noise_variance)
 

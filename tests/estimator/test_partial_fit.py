@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from sparsegp import SparseGPClassifier
+from sparsegp import SparseGPClassifier, SparseGPRegressor
 
 
 def stripes(seed: int, n: int = 400) -> tuple[np.ndarray, np.ndarray]:
@@ -68,3 +68,25 @@ def test_what_must_hold() -> None:
         fitted.partial_fit(X[:5], ["left"] * 4 + ["up"])
     with pytest.raises(ValueError, match="features"):
         fitted.partial_fit(X[:, :2], y)
+
+
+def test_numbers(searching: None) -> None:
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-2.0, 2.0, size=(900, 2))
+    y = 100.0 + 10.0 * np.sin(2.0 * X[:, 0]) + rng.normal(size=900)
+    regressor = SparseGPRegressor(n_active=60, n_jobs=1)
+    for part in np.array_split(np.arange(600), 3):
+        regressor.partial_fit(X[part], y[part])
+    assert regressor.n_active_ == 60
+    assert (regressor.active_indices_ < 600).all()
+    whole = SparseGPRegressor(n_active=60, n_jobs=1).fit(X[:600], y[:600])
+    assert regressor.score(X[600:], y[600:]) > whole.score(X[600:], y[600:]) - 0.02
+    for wrong in ({"kernel": "1*rbf"}, {"posterior": "adf"}, {"learn": "evidence"}):
+        assert not hasattr(SparseGPRegressor(**wrong), "partial_fit")
+    exact = {"kernel": "10*rbf", "likelihood": "gaussian", "posterior": "all"}
+    assert hasattr(SparseGPRegressor(**exact), "partial_fit")
+    with pytest.raises(ValueError, match="features"):
+        regressor.partial_fit(X[:, :1], y)
+    few = SparseGPRegressor(n_active=20, n_jobs=1).partial_fit(X[:50], y[:50])
+    with pytest.raises(ValueError, match="train anew with all rows"):
+        few.partial_fit(X[50:], y[50:])

@@ -15,6 +15,7 @@ from sparsegp.errors import SettingsError
 from sparsegp.fit import Training
 from sparsegp.posterior import ActiveRows
 from sparsegp.posterior.numbers import LeftOut, Spectrum, _sums
+from sparsegp.posterior.past import PastRows
 from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Doubles
@@ -118,10 +119,44 @@ def test_left_out_rows_are_those_of_fits_without_them(
     assert nlpp == pytest.approx(expected, rel=1e-4)
 
 
-def test_an_update_needs_the_old_rows(rows: tuple[Doubles, Doubles]) -> None:
+def test_sums_of_rows_that_are_gone_are_exact(rows: tuple[Doubles, Doubles]) -> None:
+    X, y = rows[0][:N], rows[1][:N]
+    model = sparsegp.train(X, y, n_active=30, **SETTINGS)
+    active, noise, (factor,) = model.active, model.report["noise_variance"], model.active.factors()
+    past = PastRows(active, model.weights, np.arange(30), np.arange(-30, 0), curvature=1.0)
+    (gram,), (force,) = past.seen_by(active, [factor])
+    M = np.linalg.solve(factor, active.kernels[0](active.x, X))
+    assert_allclose(noise * gram, M @ M.T, atol=1e-5 * N)
+    assert_allclose(noise * force[:, 0], M @ ((y - y.mean()) / y.std()), atol=1e-5 * N)
+
+
+@pytest.mark.parametrize("size", [100, 400])
+def test_an_update_without_the_old_rows(size: int) -> None:
+    """Noise and prior scale follow new rows that are many enough to tell them."""
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-2.0, 2.0, size=(1600, 2))
+    truth = 5.0 + np.sin(2.0 * X[:, 0]) * X[:, 1]
+    y = truth + 0.2 * rng.normal(size=1600)
+    model = first = sparsegp.train(X[:400], y[:400], n_active=80, **SETTINGS)
+    for start in range(400, 1200, size):
+        new = slice(start, start + size)
+        model = sparsegp.update(model, X[new], y[new])
+    whole = sparsegp.update(first, X[400:1200], y[400:1200], old=(X[:400], y[:400]))
+    known = {name: first.report[name] for name in ("noise_variance", "prior_scale")}
+    assert (known.items() <= model.report.items()) == (size < 300)
+    assert model.report["noise_variance"] * y[:400].var() == pytest.approx(0.04, rel=0.2)
+    assert model.report["rows"] == 1200
+
+    def error(each: sparsegp.Model) -> float:
+        mean, _ = each.predictive_mean_and_variance(X[1200:])
+        return float(np.mean((mean - truth[1200:]) ** 2))
+
+    assert error(model) < 1.3 * error(whole)
+    assert error(model) < 0.7 * error(first)
+
+
+def test_other_posteriors_cannot_stand_for_rows(rows: tuple[Doubles, Doubles]) -> None:
     X, y = rows
-    model = sparsegp.train(X[:N], y[:N], n_active=30, **SETTINGS)
-    with pytest.raises(SettingsError, match="give the old rows too"):
+    model = sparsegp.train(X[:N], y[:N], task="regression", kernel="1*rbf", n_active=20)
+    with pytest.raises(SettingsError, match="give the old rows too, or train anew"):
         sparsegp.update(model, X[N:], y[N:])
-    updated = sparsegp.update(model, X[N:], y[N:], old=(X[:N], y[:N]))
-    assert np.mean((updated.predictive_mean_and_variance(X)[0] - y) ** 2) < 0.4
