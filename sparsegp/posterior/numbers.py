@@ -15,8 +15,9 @@ What the data take off the prior variance s k** is s k^T (C + H)^-1 k, with
     H = lambda C (L G L^T)^-1 C = lambda V diag(e^2 / (1 - e)) V^T        V = L R Q
 
 since C = L P L^T = V diag(e) V^T. Active rows are among those that G sums over, so no term of
-H / lambda is above the inverse of their least weight. In this form there is no difference of
-large inverses; no calibration leaves out the variance of numbers, so it is in double precision.
+H / lambda is above the inverse of their least weight. Where 1 - e is less than the rounding of G it
+may be anything, and the term takes that bound. In this form there is no difference of large
+inverses; no calibration leaves out the variance of numbers, so it is in double precision.
 
 Rows that are left out judge lambda: with m a column of M, w its weight, q = m^T A^-1 m and
 h = w q, the fit to all other rows leaves the residual (y - m^T c) / (1 - h) at this one, and has
@@ -28,7 +29,7 @@ Williams 2006, section 5.4.2, for exact regression), and lambda takes a search a
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh
+from scipy.linalg import cho_solve, eigh
 from scipy.optimize import minimize_scalar
 
 from sparsegp.math.linalg import (
@@ -61,13 +62,14 @@ def least_squares(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     """
     (factor,), past = active.factors(), rows.past
     (penalty,) = active.penalties([factor])
-    gram, pull = _sums(active, rows)
+    gram, pull, error = _sums(active, rows)
     scale, noise, nlpp = 1.0, _noise(active), None
     if past is not None:  # exact in their span, as log Z is quadratic (posterior/past.py)
         scale, noise = past.weights.calibration.prior_scale, _noise(past.active)
         (more,), (force,) = past.seen_by(active, [factor])
         gram, pull = gram + noise * more, pull + noise * force[:, 0]
-    spectrum = Spectrum(penalty, gram, pull)
+        error += noise * float(np.finfo(np.float32).eps * more.trace())
+    spectrum = Spectrum(penalty, gram, pull, error)
     if rows.calibrate and (past is None or rows.n_rows >= LEAST_LEFT_OUT):
         judges = LeftOut.of(active, rows, factor, spectrum)
         ratio, noise, nlpp = judges.best()
@@ -75,10 +77,15 @@ def least_squares(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     B = penalty / scale + gram / noise
     metric, jitter = jittered_cholesky(B, "the metric of the all-data posterior")
     report = {"noise_variance": noise, "prior_scale": scale, "left_out_nlpp": nlpp}
+    if past is None and len(active.x) == rows.n_rows:
+        coefficients, reduction = _exact(active, factor, noise / scale)
+    else:
+        coefficients = spectrum.coefficients(noise / scale)
+        reduction = _reduction(active, factor, spectrum, noise / scale)
     return PosteriorWeights(
-        coefficients=[spectrum.coefficients(noise / scale)[:, np.newaxis]],
+        coefficients=[coefficients[:, np.newaxis]],
         gain=[metric.astype(np.float32).astype(np.float64)],
-        reduction=[np.sqrt(scale) * _reduction(active, factor, spectrum, noise / scale)],
+        reduction=[np.sqrt(scale) * reduction],
         calibration=Calibration(prior_scale=scale),
         report={**report, "jitter_of_metric": jitter},
     )
@@ -91,22 +98,36 @@ def _reduction(active: ActiveRows, factor: Doubles, spectrum: "Spectrum", ratio:
     return inverse_lower(jittered_cholesky(C, "the covariance of the active rows", len(x) * EPS)[0])
 
 
+def _exact(active: ActiveRows, factor: Doubles, ratio: float) -> tuple[Doubles, Doubles]:
+    """Return c (d,) and W (d, d), but for the root of s, where all rows are active.
+
+    Then H = lambda W^-1, by the weights of the rows, and c = L^T (C + H)^-1 y, without the squares
+    of features that take half of the digits.
+    """
+    x, weights = np.asarray(active.x, np.float64), active.precision[:, 0] * _noise(active)
+    C = np.asarray(active.kernels[0](x, x), np.float64) + np.diag(ratio / weights)
+    root, _ = jittered_cholesky(C, "the covariance of the training rows")
+    return factor.T @ cho_solve((root, True), active.target), inverse_lower(root)
+
+
 def _noise(active: ActiveRows) -> float:
     """Return the noise variance: at inclusion; of rows that are gone what it was at last."""
     likelihood: Any = active.likelihood
     return float(likelihood.noise_variance)
 
 
-def _sums(active: ActiveRows, rows: Rows) -> tuple[Doubles, Doubles]:
-    """Return G (d, d) and M W y (d,), sums over the row blocks."""
+def _sums(active: ActiveRows, rows: Rows) -> tuple[Doubles, Doubles, float]:
+    """Return G (d, d) and M W y (d,), sums over the row blocks, and a bound of the error of G."""
     d, noise = len(active.x), _noise(active)
     largest = float(active.kernels[0].diag(np.asarray(active.x, np.float64)).max())
     largest *= SAFE_VARIANCE_RANGE
-    gram = rows.sum_blocks("gram", d, quantum(rows.total * largest))[0]
+    unit_of_gram = quantum(rows.total * largest)
+    gram = rows.sum_blocks("gram", d, unit_of_gram)[0]
     unit = quantum(rows.total**1.5 * np.sqrt(largest) / noise)  # numbers have variance one
     value = quantum(rows.total**2 / noise)
     answers = rows.map_blocks("slope", d, np.zeros((1, d, 1)), True, TILE, value, unit)
-    return gram, noise * np.sum([pull for _, pull, _ in answers], axis=0)[0, :, 0]
+    pull = noise * np.sum([pull for _, pull, _ in answers], axis=0)[0, :, 0]
+    return gram, pull, 0.5 * d * unit_of_gram
 
 
 class Spectrum:
@@ -118,6 +139,8 @@ class Spectrum:
         P and G.
     pull : Doubles (d,)
         M W y.
+    error : float
+        By which an eigenvalue of G may be wrong.
 
     Attributes
     ----------
@@ -127,7 +150,8 @@ class Spectrum:
         Q^T R^-1 M W y.
     """
 
-    def __init__(self, penalty: Doubles, gram: Doubles, pull: Doubles) -> None:
+    def __init__(self, penalty: Doubles, gram: Doubles, pull: Doubles, error: float = 0.0) -> None:
+        self.error = error
         self.root, _ = jittered_cholesky(penalty + gram, "the features of all rows")
         half = solve_lower(self.root, penalty)
         self.shares, self.vectors = eigh(solve_lower(self.root, half.T))
@@ -151,7 +175,9 @@ class Spectrum:
         """Return H, (d, d), for L (d, d), lambda and the most that a term of H / lambda can be."""
         V = product_of_triangles(factor, self.root) @ self.vectors
         squares, rest = np.square(V).sum(axis=0), 1.0 - self.shares
+        lost = self.error * np.square(self.vectors.T @ inverse_lower(self.root)).sum(axis=1)
         size = np.minimum(self.shares**2 * squares / np.maximum(rest, EPS), most)
+        size[rest < lost] = most
         V *= np.sqrt(ratio * size / squares)
         return V @ V.T
 

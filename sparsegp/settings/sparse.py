@@ -314,6 +314,8 @@ class TrainSettings(Settings):
                 named = {**SEARCHED, **named}
             given = named.keys() & {"learn", "likelihood"}
             known: dict[str, Any] = {"likelihood": "gaussian"} if given else more
+            if named.get("posterior") == "all":
+                known = {**known, "precision": SEARCHED["precision"]}
             named = {"sites": "moments", **known, **named}
         if named.get("active_per_class"):
             named = {"sites": "moments", "kernel_per_class": True, **named}
