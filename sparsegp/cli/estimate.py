@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 SELECTING, ROUNDS, A_ROW, FACTORS, STARTING = 2.0, 60.0, 25e3, 60.0, 1.0
 """Time of a selection by that of its bare products; rounds of a posterior, operations for each row
-and class in one, and for each cube of active rows; seconds to start. From three runs, two cores."""
+and class in one, and for each cube of active rows; seconds to start. From three runs, two cores.
+Numbers take no rounds, but twice the factors, for their eigenvectors; from three regressions."""
 
 PARTS = 3
 """Of the memory of a process that are shown."""
@@ -100,8 +101,10 @@ def seconds(found: dict[str, Any], settings: Any, threads: int) -> float:
     work = SELECTING * selections * (found["kernel_flops"] + found["stub_flops"])
     alone = 0.0  # of the driver
     if settings.posterior == "all":
-        work += 2.0 * n * d**2 * found["kernels"] + ROUNDS * n * latent * (4.0 * d + A_ROW)
-        alone = FACTORS * found["kernels"] * d**3
+        rounds, factors = (0.0, 2.0 * FACTORS) if settings.is_regression else (ROUNDS, FACTORS)
+        work += 2.0 * n * d**2 * found["kernels"] + rounds * n * latent * (4.0 * d + A_ROW)
+        alone = factors * found["kernels"] * d**3
+    work *= settings.dtype.itemsize / 4  # by the speed of single precision
     return float(STARTING + (work / threads + alone) / speed)
 
 
