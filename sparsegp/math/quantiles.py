@@ -28,9 +28,9 @@ class Quantiles:
     n: int
 
     def __post_init__(self) -> None:
-        counted = self.knots.ndim == 1 and 1 <= len(self.knots) <= self.n
+        counted = self.knots.shape == (min(self.n, MOST_KNOTS),) and self.n > 0
         if not counted or np.any(np.diff(self.knots) < 0):
-            raise DataError("quantiles must be rising numbers, and no more than they are of")
+            raise DataError("quantiles must be rising numbers, as many as they are of or the most")
 
     @classmethod
     def of(cls, values: Doubles, weights: Doubles | float = 1.0) -> Self:

@@ -29,9 +29,6 @@ FARTHEST = 6
 """Steps from the kernel's own scale, up or down."""
 PATIENCE = 3
 """Rounds without a smaller nlpp after which an ascent ends."""
-SURE = 1.0
-"""Standard errors by which a round must be better than an earlier one: new rows are seldom quite
-like validation rows, and fewer rounds rely less on either."""
 LEAD = 0.01
 """Of the nlpp: by how much less a larger prior variance must leave for another ascent to be worth
 its rounds."""
@@ -83,18 +80,10 @@ class Peak:
         """Mean negative log predictive probability, in nats."""
         return -float(self.log_z.mean())
 
-    def is_better_than(self, other: "Peak", sure: float = SURE) -> bool:
-        """Return whether to prefer it.
-
-        A larger prior variance must be better by a standard error, and by `LEAD`; for a smaller
-        one, which promises less, any difference will do. A later round must be better by `sure`
-        standard errors.
-        """
-        difference, error = paired_difference(self.log_z, other.log_z)
-        if self.step == other.step:
-            return difference > sure * error
-        least = 0.0 if self.step < other.step else max(error, LEAD * other.nlpp)
-        return difference > least
+    def is_better_than(self, other: "Peak") -> bool:
+        """Return whether to prefer it: by any difference, by `LEAD` if its variance is larger."""
+        least = LEAD * other.nlpp if self.step > other.step else 0.0
+        return other.nlpp - self.nlpp > least
 
 
 @dataclass
@@ -122,8 +111,7 @@ class Search:
     over : bool
         Whether all ascents are done.
     alone : bool
-        Whether the first one is the only one. It starts from what old rows ask for, so that any
-        round may be the best.
+        Whether the first one is the only one.
     part : bool
         Whether the ascents are for a part of the rows as yet.
     """
@@ -182,7 +170,7 @@ class Search:
         """
         self.rounds += 1
         peak, leader = Peak(self.step, self.rounds, log_z, ascent.back(0)), self.leader
-        if leader is None or peak.is_better_than(leader, 0.0 if self.alone else SURE):
+        if leader is None or peak.is_better_than(leader):
             self.leader = leader = peak
         self.waited = 0 if peak.nlpp < self.least else self.waited + 1
         self.least = min(peak.nlpp, self.least)

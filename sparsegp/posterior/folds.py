@@ -3,7 +3,8 @@
 The rows are divided into folds, and for each fold the objective is that of the other rows. To these
 comes the objective of all rows. The sum is concave in the coefficients of all side by side, so one
 ascent serves all of them. It goes on to the maximum, for one scale of the prior variance after the
-other, from the smallest up. The scale is taken at which the rows left out are predicted best.
+other, up from the kernel's own or else down from it, as long as the rows left out are predicted
+better.
 
 Few rows that are all predicted well do not show that others always will be, and no scale would be
 large enough for them. So one more row is thought of, in the manner of Platt (1999, "Probabilistic
@@ -16,7 +17,6 @@ Vehtari et al. 2016) choose hardly otherwise, and cost a factor of all latent va
 temperature, a weight for the variance, or stopping early add nothing to the scale here.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -30,8 +30,6 @@ from sparsegp.posterior.limits import conformal_scores
 from sparsegp.posterior.objective import Problem
 from sparsegp.types import Doubles
 
-PATIENCE = 2
-"""Scales without a smaller loss after which no larger one is tried."""
 MAX_ROUNDS = 200
 """Of the ascent at one scale."""
 
@@ -54,7 +52,7 @@ class Folds(Problem):
         x, self.target = np.concatenate(inputs, dtype=np.float64), np.concatenate(targets)
         own = np.asarray(active.x, dtype=np.float64)
         self.features = [
-            solve_lower(factor, np.asarray(kernel(own, x), dtype=np.float64))
+            solve_lower(factor, np.asarray(kernel(own, x), np.float64)).astype(rows.precision)
             for kernel, factor in zip(active.kernels, active.factors(), strict=True)
         ]
         self.folds, self.n_sets = rows.folds, int(rows.folds.max()) + 2
@@ -68,7 +66,8 @@ class Folds(Problem):
     def means(self, c: Doubles) -> Doubles:
         """Return the latent means of all rows by all objectives, (n, F, K)."""
         shape = (len(self.target), self.n_sets, -1)
-        parts = [(w.T @ part).reshape(shape) for w, part in zip(self.features, c, strict=True)]
+        pairs = zip(self.features, c, strict=True)
+        parts = [(w.T @ part.astype(w.dtype)).reshape(shape) for w, part in pairs]
         return np.concatenate(parts, axis=2)
 
     def fit(self, c: Doubles) -> tuple[float, Doubles]:
@@ -81,8 +80,9 @@ class Folds(Problem):
             log_z, p = log_z * self.each, p * self.each[:, np.newaxis]
         p = np.where(counts[:, np.newaxis], p, 0.0).reshape(mean.shape)
         parts = [p[:, :, columns].reshape(len(mean), -1) for columns in self.active.columns()]
-        gradient = np.stack([w @ part for w, part in zip(self.features, parts, strict=True)])
-        return float(log_z[counts].sum()), gradient
+        pairs = zip(self.features, parts, strict=True)
+        gradient = np.stack([w @ part.astype(w.dtype) for w, part in pairs], dtype=np.float64)
+        return float(log_z[counts].sum(dtype=np.float64)), gradient
 
     def judge(self, c: Doubles) -> tuple[float, float, Doubles]:
         """Return the nlpp of the rows by the folds without them, and with the row thought of.
@@ -114,24 +114,21 @@ def best_scale(
     report : callable
         Called after each scale with that nlpp; may raise Interrupted.
     """
-    problem, tried = Folds(active, rows), dict[str, float]()
-    ascent, best, least, waited = None, 1.0, math.inf, 0
-    small = rows.tolerance * rows.total
-    for scale in map(scale_of, range(-FARTHEST, FARTHEST + 1)):
-        before = problem.scale
+    problem, tried, losses = Folds(active, rows), dict[str, float](), dict[int, float]()
+    ascent, left_out, step, best = None, np.empty(0), 0, 0
+    small = rows.tolerance * rows.total * problem.n_sets
+    while step not in losses and abs(step) <= FARTHEST:
+        before, scale = problem.scale, scale_of(step)
         problem.set_scale(scale)
         ascent = problem.begin() if ascent is None else problem.carry(ascent, before)
         for _ in range(MAX_ROUNDS):
             if ascent.step(problem.value_and_gradient, problem.solve, problem.resolution) <= small:
                 break
-        nlpp, loss, mean = problem.judge(ascent.point)
-        tried[f"{scale:.4g}"] = nlpp
-        report(nlpp)
-        waited = 0 if loss < least else waited + 1
-        if waited == 0:
-            best, least, left_out = scale, loss, mean
-        elif waited == PATIENCE:
-            break
+        tried[f"{scale:.4g}"], losses[step], mean = problem.judge(ascent.point)
+        report(tried[f"{scale:.4g}"])
+        best = min(losses, key=losses.__getitem__)
+        left_out = mean if best == step else left_out
+        step = best - 1 if best + 1 in losses else best + 1
     logs = active.likelihood.log_probabilities(left_out, np.zeros((len(left_out), 1)))
     of_rows = 1.0 if rows.weights is None else rows.weights
-    return best, tried, conformal_scores(logs, problem.target, of_rows)
+    return scale_of(best), tried, conformal_scores(logs, problem.target, of_rows)

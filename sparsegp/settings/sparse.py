@@ -24,6 +24,9 @@ KERNEL_OF_NUMBERS = "30*rbf"
 DEFAULT_N_ACTIVE = 1000
 LEAST_VALIDATION, ENOUGH_VALIDATION, MOST_VALIDATION = 30, 1500, 4000
 """Validation rows: fewer tell nothing, enough for a small table, and at most."""
+FEW_TO_VALIDATE = 2000
+"""Rows: with fewer, the posterior `all` is learnt by cross-validation. Some hundred validation rows
+choose a prior scale by chance."""
 
 OF_THE_PAPER = "multinomial_probit"
 """The likelihood that `TrainSettings.given` chooses where the softmax has no advantage: what is
@@ -165,7 +168,8 @@ class TrainSettings(Settings):
     calibration: str = setting(
         "learned",
         "Calibration of the probabilities with posterior=all or sites=moments: learned on a "
-        "validation set (for posterior=all with fewer than 300 rows by cross-validation), or none.",
+        "validation set (with fewer than 2000 rows by cross-validation for posterior=all), or "
+        "none.",
         choices=("learned", "none"),
     )
     n_nodes: int = setting(
@@ -261,10 +265,12 @@ class TrainSettings(Settings):
 
         A tenth; for the posterior `all`, of small tables, a fifth of those not to become active.
         """
-        if not self.keeps_validation_rows or n // 10 < LEAST_VALIDATION:
+        of_all = self.posterior == "all"
+        few = n < FEW_TO_VALIDATE if of_all else n // 10 < LEAST_VALIDATION
+        if few or not self.keeps_validation_rows:
             return 0
         wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
-        fifth = min((n - wanted) // 5, ENOUGH_VALIDATION) if self.posterior == "all" else 0
+        fifth = min((n - wanted) // 5, ENOUGH_VALIDATION) if of_all else 0
         return min(max(n // 10, fifth), MOST_VALIDATION)
 
     def rows_to_include(self, n: int) -> int:

@@ -125,7 +125,7 @@ class TestInspect:
         record = last_json(invoke("inspect", run, "--json").stdout)
         model = sparsegp.load(run)
         assert record["calibration"] == asdict(model.weights.calibration)
-        assert (record["calibration"]["variance_weight"] > 0.0) == (calibration == "learned")
+        assert (record["calibration"]["prior_scale"] != 1.0) == (calibration == "learned")
         assert record["posterior"] == model.weights.report
         text = invoke("inspect", run).stdout
         assert f"temperature {model.weights.calibration.temperature:.5g}, variance weight" in text

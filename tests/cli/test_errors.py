@@ -30,7 +30,7 @@ REFUSED = [
     ("train pair.npz --test unlabelled.npz", r"unlabelled\.npz \(X\) has no labels"),
     ("train pair.npz --label-column y", r"pair\.npz stores its labels apart"),
     # settings
-    ("train pair.npz --n-active 301", "--n-active 301 exceeds the 300 training rows less 30 kept"),
+    ("train pair.npz --n-active 301", "--n-active 301 exceeds the 300 training rows"),
     ("train pair.npz --n-active 0", "--n-active must be at least 1, got 0"),
     ("train pair.npz --kernel 2*matern9", r"cannot read kernel '2\*matern9' at position 3"),
     (f"train pair.npz --kernel '{'(' * 5000}'", "cannot read kernel "),

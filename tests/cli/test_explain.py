@@ -51,8 +51,8 @@ def test_pictures_of_rows(trained, files, invoke, tmp_path):
         (("explain", "--out", "a.txt"), "must be a new file, .csv or .json"),
         (("explain", "--image", "2x2"), "give --plots"),
         (
-            ("predict", "--out", "p.csv", "--set", "0.99"),
-            "need 99 validation rows, the model had 52",
+            ("predict", "--out", "p.csv", "--set", "0.998"),
+            "need 499 validation rows, the model had 300",
         ),
         (("predict", "--out", "p.csv", "--reject-novel", "2"), "--reject-novel must be above 0"),
         (("evaluate", "--set", "1.5"), "must be between 0 and 1, got 1.5"),

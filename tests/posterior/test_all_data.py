@@ -33,6 +33,12 @@ EXACT: dict[str, Any] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def validated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give tables of some hundred rows validation rows, as larger ones have."""
+    monkeypatch.setattr("sparsegp.settings.sparse.FEW_TO_VALIDATE", 300)
+
+
 @pytest.fixture(scope="module")
 def digits() -> Arrays:
     data = open_dataset("digits")

@@ -7,7 +7,7 @@ import pytest
 
 import sparsegp
 from sparsegp.math.lbfgs import Ascent
-from sparsegp.posterior.early_stopping import FARTHEST, LEAD, PATIENCE, STEP, SURE, Peak, Search
+from sparsegp.posterior.early_stopping import FARTHEST, LEAD, PATIENCE, STEP, Peak, Search
 from sparsegp.state import from_arrays, to_arrays
 
 ROWS = 400
@@ -103,40 +103,16 @@ def test_it_goes_no_farther_than_allowed() -> None:
     assert min(dict(run(lambda step, round_: float(step)).tried)) == -FARTHEST
 
 
-@pytest.mark.parametrize(("spread", "unit"), [(2.0, 2.0 / np.sqrt(ROWS)), (0.0, LEAD)])
 @pytest.mark.parametrize(("lead", "expected"), [(0.9, False), (1.1, True)])
-def test_a_larger_variance_must_be_better_by_a_margin(
-    spread: float, unit: float, lead: float, expected: bool
+def test_a_larger_variance_must_be_better_by_what_is_worth_its_rounds(
+    lead: float, expected: bool
 ) -> None:
-    """By a standard error, and by what is worth its rounds."""
     base = Peak(0, 1, log_z_of(1.0), START)
-    log_z = log_z_of(1.0 - lead * unit, spread)
+    log_z = log_z_of(1.0 - lead * LEAD, 2.0)
     assert Peak(1, 1, log_z, START).is_better_than(base) is expected
-    assert Peak(-1, 1, log_z, START).is_better_than(base) is True
+    assert Peak(-1, 1, log_z, START).is_better_than(base)
+    assert Peak(0, 2, log_z, START).is_better_than(base)
     assert not base.is_better_than(base)
-
-
-@pytest.mark.parametrize(("lead", "rounds"), [(0.9 * SURE, 1), (1.1 * SURE, 2)])
-def test_more_rounds_must_be_ahead_by_a_standard_error(lead: float, rounds: int) -> None:
-    spread = 2.0
-    both = (log_z_of(1.0), log_z_of(1.0 - lead * spread / np.sqrt(ROWS), spread))
-    search = Search()
-    for log_z in both:
-        search.note(log_z, search.begun(lambda _: START, lambda state, _: state), True)
-    assert search.leader is not None
-    assert search.leader.rounds == rounds
-
-
-def test_an_ascent_goes_on_while_it_gets_better_at_all() -> None:
-    """No round leads the one before by a standard error, but two together do."""
-    search, noise = Search(), np.random.default_rng(0).normal(size=(5, ROWS))
-    noise -= noise.mean(axis=1, keepdims=True)
-    step = 0.6 * SURE * np.sqrt(2.0 / ROWS)
-    for round_, leading in enumerate((1, 1, 3, 3, 5), 1):
-        ascent = search.begun(lambda _: START, lambda state, _: state)
-        search.note(log_z_of(1.0 - step * round_) + noise[round_ - 1], ascent, True)
-        assert search.leader is not None
-        assert search.leader.rounds == leading
 
 
 @pytest.mark.parametrize("stop", [0, 1, 8, 10_000])

@@ -140,4 +140,4 @@ def test_folds_have_their_share_of_every_class_and_keep_copies_together() -> Non
     assert len(np.unique(copied)) == 5
     for settings in (TrainSettings(calibration="none"), TrainSettings(posterior="adf")):
         assert len(choose_folds(target, settings)) == 0
-    assert len(choose_folds(np.repeat([0, 1], 150), TrainSettings())) == 0
+    assert len(choose_folds(np.repeat([0, 1], 1000), TrainSettings())) == 0
