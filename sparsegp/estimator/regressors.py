@@ -130,7 +130,7 @@ class SparseGPRegressor(SparseEstimator, Regressor):
         Raises
         ------
         ValueError
-            If the rows are unusable, or those of the first call were too few to choose a kernel.
+            If the rows are unusable.
         """
         if not hasattr(self, "model_"):
             return self.fit(X, y, sample_weight)

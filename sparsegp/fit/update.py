@@ -26,7 +26,7 @@ from sparsegp.fit.prepare import Prepared, count_given, encode_labels, prepare
 from sparsegp.fit.training import MOST_DRAWN, Training
 from sparsegp.model import Model, SparseModel
 from sparsegp.posterior.past import PastRows, mean_curvature
-from sparsegp.posterior.removal import least_missed
+from sparsegp.posterior.removal import least_missed, metrics
 from sparsegp.runtime import Runtime
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Integers
@@ -109,7 +109,11 @@ def _beside_model(
     model: SparseModel, new: Table, n_active: int | None, where: dict[str, Any]
 ) -> Training:
     """Return the fit to new rows and to what the model knows of old ones."""
-    if model.weights.gain is None:
+    weights, changed = model.weights, dict[str, Any]()
+    if model.is_regression and weights.gain is None:  # the posterior `all` of its active rows alone
+        gain = metrics(model.active, model.active.factors(), weights)
+        weights, changed = replace(weights, gain=gain), {"posterior": "all"}
+    if weights.gain is None:
         raise SettingsError(
             "only posterior=all can stand for the rows that it was made of, got posterior="
             f"{model.settings['posterior']}; give the old rows too, or train anew with all rows"
@@ -122,10 +126,10 @@ def _beside_model(
             "lower n_active, or give the old rows too"
         )
     kept, size = _kept(model, data.first_row, n, n_active)
-    settings = TrainSettings.given(**same_settings(model, n_active=size))
+    settings = TrainSettings.given(**same_settings(model, n_active=size, **changed))
     past = PastRows(
         model.active,
-        model.weights,
+        weights,
         kept,
         numbers=model.rows[kept] - data.first_row,
         curvature=_curvature(model, data, settings.seed, where["runtime"]),

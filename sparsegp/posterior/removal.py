@@ -37,7 +37,7 @@ def least_missed(active: ActiveRows, weights: PosteriorWeights, count: int) -> I
     inverses, alphas = [], []
     factors = active.factors()
     for L, L_B, c in zip(
-        factors, _metrics(active, factors, weights), weights.coefficients, strict=True
+        factors, metrics(active, factors, weights), weights.coefficients, strict=True
     ):
         half = inverse_lower(L @ L_B)  # W = (L L_B) (L L_B)^T
         inverses.append(half.T @ half)
@@ -57,9 +57,7 @@ def least_missed(active: ActiveRows, weights: PosteriorWeights, count: int) -> I
     return np.array(removed, dtype=np.int64)
 
 
-def _metrics(
-    active: ActiveRows, factors: list[Doubles], weights: PosteriorWeights
-) -> list[Doubles]:
+def metrics(active: ActiveRows, factors: list[Doubles], weights: PosteriorWeights) -> list[Doubles]:
     """Return L_B of each kernel."""
     if weights.gain is not None:
         return list(weights.gain)

@@ -12,7 +12,6 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 import sparsegp
 from sparsegp.data import table_from_arrays
-from sparsegp.errors import SettingsError
 from sparsegp.fit import Training
 from sparsegp.posterior import ActiveRows
 from sparsegp.posterior.numbers import LeftOut, Spectrum, _sums
@@ -186,8 +185,13 @@ def test_an_update_without_the_old_rows(size: int) -> None:
     assert error(model) < 0.7 * error(first)
 
 
-def test_other_posteriors_cannot_stand_for_rows(rows: tuple[Doubles, Doubles]) -> None:
+def test_active_rows_alone_stand_for_the_rows_of_an_evidence(
+    rows: tuple[Doubles, Doubles],
+) -> None:
     X, y = rows
-    model = sparsegp.train(X[:N], y[:N], task="regression", kernel="1*rbf", n_active=20)
-    with pytest.raises(SettingsError, match="give the old rows too, or train anew"):
-        sparsegp.update(model, X[N:], y[N:])
+    model = sparsegp.train(X[:N], y[:N], task="regression", kernel="1*rbf", n_active=60)
+    updated = sparsegp.update(model, X[N:], y[N:])
+    noise = model.likelihood.parameters()
+    assert (updated.settings["posterior"], updated.likelihood.parameters()) == ("all", noise)
+    both = [each.predictive_mean_and_variance(X)[0] for each in (model, updated)]
+    assert np.mean((both[1] - y) ** 2) < np.mean((both[0] - y) ** 2)
