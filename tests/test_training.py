@@ -10,11 +10,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 import sparsegp
 from sparsegp.data import open_dataset, table_from_arrays
 from sparsegp.errors import Interrupted, SettingsError, StoreError
+from sparsegp.fit import Training
 from sparsegp.progress import Progress
 from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
 from sparsegp.store import CHECKPOINT, folder_of, read_file, write_file
-from tests.runs import KINDS, Stopper, data_for, train
+from tests.runs import KINDS, Stopper, assert_same, data_for, train
 
 Arrays = tuple[np.ndarray, np.ndarray]
 ADF: dict[str, Any] = {"posterior": "adf", "kernel": "10*rbf"}
@@ -241,7 +242,40 @@ def test_forged_checkpoints_with_shortened_arrays_are_refused(
     assert not taken
 
 
+def test_active_rows_are_some_of_the_candidates_and_rare_classes_have_theirs() -> None:
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(5000, 3)), rng.integers(0, 2, 5000)
+    rare = np.array([700, 2900, 4400])
+    y[rare] = 2
+    with (
+        open_runtime() as runtime,
+        Training(
+            table_from_arrays(X, y),
+            TrainSettings(n_active=20, kernel="10*rbf", seed=5),
+            runtime=runtime,
+        ) as run,
+    ):
+        candidates = run.block_settings.candidates
+        model = run.fit()
+    assert candidates is not None
+    assert 400 <= len(candidates) <= 400 + 3 + 2 * 67
+    assert not run.validation[candidates].any()
+    assert np.isin(rare[~run.validation[rare]], candidates).all()
+    assert np.isin(model.rows, candidates).all()
+
+
+def test_as_many_candidates_as_rows_are_all_rows() -> None:
+    X, y, X_test = data_for("all")
+    models = [train("all", X, y, n_active=20, candidates=count) for count in (800, 10**6)]
+    assert_same(*models, X_test)
+    few = train("all", X, y, n_active=20, candidates=40)
+    assert not np.array_equal(few.rows, models[0].rows)
+
+
 REFUSED: dict[str, dict[str, Any]] = {
+    "fewer candidates than active rows": {"n_active": 60, "candidates": 59},
+    "candidates of another posterior": {**ADF, "candidates": 100},
+    "candidates where none is better": {"criterion": "random", "candidates": 100},
     "unknown likelihood": {"likelihood": "cauchy"},
     "likelihood for another task": {"task": "regression", "likelihood": "probit"},
     "sites for another likelihood": {"likelihood": "probit", "sites": "variational"},

@@ -11,7 +11,13 @@ import numpy as np
 from sparsegp import memory
 from sparsegp.data import Table
 from sparsegp.fields import Setting
-from sparsegp.fit.prepare import Prepared, choose_folds, choose_validation_rows, site_rule
+from sparsegp.fit.prepare import (
+    Prepared,
+    choose_candidates,
+    choose_folds,
+    choose_validation_rows,
+    site_rule,
+)
 from sparsegp.fit.run import Run
 from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.block import RowBlock
@@ -137,6 +143,7 @@ class SparseRun(Run[SparseModel]):
             if self.scratch is None
             else functools.partial(zeros_in_file, self.scratch),
             bound=bound,
+            candidates=choose_candidates(data, self.validation, settings, self.n_active),
         )
         unit, n_workers = self.block_settings.unit, self.runtime.n_workers
         self.block_rows = memory.rows_of_block(n, n_workers, unit, self.block_rows)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -293,6 +294,36 @@ def choose_validation_rows(
             chosen[one] = True
             wanted -= sizes[one]
     return np.asarray(chosen[family])
+
+
+def choose_candidates(
+    data: Prepared, validation: Booleans, settings: TrainSettings, n_active: int
+) -> Integers | None:
+    """Return the rows that may become active, in order, by a keyed permutation; None if all may.
+
+    Of every class there are half an equal share, or all rows.
+
+    Parameters
+    ----------
+    data : Prepared
+    validation : Booleans (n,)
+    settings : TrainSettings
+    n_active : int
+        Rows to include.
+    """
+    n = len(validation)
+    wanted = settings.n_candidates(n, n_active)
+    if wanted >= n - int(validation.sum()):
+        return None
+    rows = np.random.default_rng([settings.seed, n, 2]).permutation(np.flatnonzero(~validation))
+    chosen = [rows[:wanted]]
+    if not settings.is_regression:
+        share = -(-wanted // (2 * len(data.classes)))
+        codes = data.target[rows]
+        by_class = np.argsort(codes, kind="stable")
+        places = np.searchsorted(codes[by_class], np.arange(len(data.classes) + 1))
+        chosen += [rows[by_class[i : min(i + share, j)]] for i, j in pairwise(places)]
+    return np.unique(np.concatenate(chosen))
 
 
 def choose_folds(target: Any, settings: TrainSettings, origin: Integers | None = None) -> Integers:

@@ -56,6 +56,8 @@ class BlockSettings:
         From shape and dtype to an array for inputs or stub matrices.
     bound : Bound, optional
         Of the stub entries.
+    candidates : Integers (c,), optional
+        Rows that may be included, in order; all that are not for validation, if left out.
     """
 
     kernels: Sequence[Kernel]
@@ -67,6 +69,7 @@ class BlockSettings:
     unit: int = 1
     allocate: Callable[[tuple[int, ...], DTypeLike], NDArray[Any]] = np.zeros
     bound: Bound | None = None
+    candidates: Integers | None = None
 
     @property
     def likelihood(self) -> Likelihood:
@@ -177,6 +180,11 @@ class Block(ABC):
         self.real = np.arange(padded) < self.n_rows
         self.target, self.weight = self.labels, self.weights
         self.open = self.real & ~self.validation & (not self.held_out)
+        if settings.candidates is not None:
+            ends = np.searchsorted(settings.candidates, [self.first_row, self.rows[-1] + 1])
+            others = np.ones(padded, dtype=bool)
+            others[settings.candidates[slice(*ends)] - self.first_row] = False
+            self.open &= ~others
         self.mean = np.zeros((padded, settings.n_latent))
         diagonals = [kernel.diag(self.X) for kernel in settings.kernels]
         self.variance = np.stack(diagonals, axis=1).astype(np.float64)

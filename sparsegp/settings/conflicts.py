@@ -27,6 +27,7 @@ def conflicts(settings: "TrainSettings") -> Iterator[str]:
     yield from _of_criterion(settings)
     if settings.stub_entries is not None:
         yield from _of_bound(settings)
+    yield from _of_candidates(settings)
 
 
 def with_a_search(settings: "TrainSettings") -> Iterator[str]:
@@ -63,6 +64,18 @@ def _of_metric(settings: "TrainSettings") -> Iterator[str]:
             f"metric={settings.metric} is for kernels of the distance, such as rbf and matern52, "
             f"got kernel={settings.kernel}; leave one of the two out"
         )
+
+
+def _of_candidates(settings: "TrainSettings") -> Iterator[str]:
+    found, wanted = settings.candidates, settings.n_active
+    if found is not None and not settings.draws_candidates:
+        yield (
+            "candidates is for posterior=all, learn=none and a criterion other than random, got "
+            f"posterior={settings.posterior}, learn={settings.learn} and criterion="
+            f"{settings.criterion}; leave it out"
+        )
+    if found is not None and wanted is not None and found < wanted:
+        yield f"candidates must be at least n_active={wanted}, got {found}; raise candidates"
 
 
 def _of_weights(settings: "TrainSettings") -> Iterator[str]:

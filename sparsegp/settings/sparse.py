@@ -22,6 +22,8 @@ USUAL_KERNEL = AUTO
 KERNEL_OF_NUMBERS = "30*rbf"
 """The same of a regression, whose noise and prior scale are learnt."""
 DEFAULT_N_ACTIVE = 1000
+CANDIDATES = 20
+"""For each active row. Of more rows the most extreme would be taken, which tell less of others."""
 LEAST_VALIDATION, ENOUGH_VALIDATION, MOST_VALIDATION = 30, 1500, 4000
 """Validation rows: fewer tell nothing, enough for a small table, and at most."""
 FEW_TO_VALIDATE = 2000
@@ -70,6 +72,14 @@ class TrainSettings(Settings):
         "one that changes the posterior most; entropy: the one that lowers its entropy most; "
         "random.",
         choices="sparsegp.ivm.criteria:CRITERIA",
+    )
+    candidates: int | None = setting(
+        None,
+        "Number of rows, drawn at random, that may become active; classes with less than half of "
+        "an equal share of them get more.",
+        least=1,
+        applies="posterior=all",
+        unset=f"{CANDIDATES} for each active row",
     )
     posterior: str = setting(
         "all",
@@ -283,13 +293,24 @@ class TrainSettings(Settings):
         """
         validation = self.n_validation(n)
         if self.n_active is None:
-            return min(DEFAULT_N_ACTIVE, n - validation)
+            return min(DEFAULT_N_ACTIVE, n - validation, self.candidates or n)
         if self.n_active > n - validation and not self.active_per_class:
             less = f" less {validation} kept for validation" if validation else ""
             raise SettingsError(
                 f"n_active={self.n_active} exceeds the {n} training rows{less}; lower n_active"
             )
         return self.n_active
+
+    @property
+    def draws_candidates(self) -> bool:
+        """Whether part of the rows may become active; else all may."""
+        return self.posterior == "all" and self.criterion != "random" and self.learn == "none"
+
+    def n_candidates(self, n: int, n_active: int) -> int:
+        """Return how many of n training rows may become active, before those of rare classes."""
+        if not self.draws_candidates:
+            return n
+        return min(CANDIDATES * n_active if self.candidates is None else self.candidates, n)
 
     def for_rows(self, n: int) -> "TrainSettings":
         """Return the settings for n training rows, with no more active rows than can be."""
