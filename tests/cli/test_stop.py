@@ -95,7 +95,7 @@ def catches(pid, number):
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 @pytest.mark.parametrize(
     ("number", "later"),
-    [(signal.SIGTERM, 0.0), (signal.SIGINT, 0.1), (signal.SIGINT, 0.4), (signal.SIGTERM, 0.9)],
+    [(signal.SIGTERM, 0.0), (signal.SIGINT, 0.1), (signal.SIGINT, 0.2), (signal.SIGTERM, 0.3)],
 )
 def test_stopped_before_the_first_row(number, later, start, clusters, tmp_path):
     """While modules are imported or the data are looked through; --resume begins anew."""
