@@ -272,6 +272,16 @@ def test_as_many_candidates_as_rows_are_all_rows() -> None:
     assert not np.array_equal(few.rows, models[0].rows)
 
 
+@pytest.mark.usefixtures("searching")
+@pytest.mark.parametrize(
+    "how", [{}, {"kernel": "rbf", "metric": "full(rounds=1)"}], ids=["search", "metric"]
+)
+def test_candidates_bound_the_active_rows_whose_number_is_not_given(how: dict[str, Any]) -> None:
+    X, y, _ = data_for("all")
+    X, y = np.tile(X, (2, 1)), np.tile(y, 2)  # as many as a search may make active
+    assert len(train("all", X, y, **{"n_active": None, "candidates": 40, **how}).rows) == 40
+
+
 REFUSED: dict[str, dict[str, Any]] = {
     "fewer candidates than active rows": {"n_active": 60, "candidates": 59},
     "candidates of another posterior": {**ADF, "candidates": 100},

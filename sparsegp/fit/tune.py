@@ -286,6 +286,8 @@ class Tuning(Run[Tuned]):
         where: dict[str, Any] = memory.where(rows, self.runtime)
 
         def fits(n_active: int) -> bool:
+            if n_active > (self.settings.candidates or n_active):
+                return False
             settings = replace(self.settings, n_active=n_active)
             if self.data.summary.n - settings.n_validation(self.data.summary.n) < n_active:
                 return False

@@ -95,7 +95,7 @@ def _beside_rows(
 ) -> Training:
     """Return the fit to old and new rows."""
     kept, size = _kept(model, _total(before), _total(new), n_active)
-    settings = TrainSettings.given(**same_settings(model, n_active=size))
+    settings = _settings(model, size)
     _require_active(model, before, where["runtime"])
     data = prepare(_joined(before, new), None, settings, where["runtime"])
     data = replace(data, scaling=replace(data.scaling, mixing=model.scaling.mixing))
@@ -126,7 +126,7 @@ def _beside_model(
             "lower n_active, or give the old rows too"
         )
     kept, size = _kept(model, data.first_row, n, n_active)
-    settings = TrainSettings.given(**same_settings(model, n_active=size, **changed))
+    settings = _settings(model, size, **changed)
     past = PastRows(
         model.active,
         weights,
@@ -209,6 +209,13 @@ def _kept(
     fresh = max(1, min(math.ceil(size * n_new / (n_old + n_new)), math.floor(n_new)))
     removed = least_missed(model.active, model.weights, max(0, d - max(size - fresh, 0)))
     return np.setdiff1d(np.arange(d), removed), size
+
+
+def _settings(model: SparseModel, n_active: int, **changed: Any) -> TrainSettings:
+    """Return the settings of a model for so many active rows, and at least as many candidates."""
+    if (candidates := model.settings.get("candidates")) is not None:
+        changed["candidates"] = max(candidates, n_active)
+    return TrainSettings.given(**same_settings(model, n_active=n_active, **changed))
 
 
 def _require_active(model: SparseModel, old: Table, runtime: Runtime) -> None:

@@ -59,6 +59,13 @@ def test_it_may_grow(model: sparsegp.Model) -> None:
 
 
 @pytest.mark.parametrize("old", [OLD, None])
+def test_candidates_that_were_given_grow_with_the_active_rows(old: Sample | None) -> None:
+    small = sparsegp.train(*OLD, kernel=KERNEL, n_active=20, candidates=30)
+    assert sparsegp.update(small, *NEW, old=old).settings["candidates"] == 30
+    assert len(sparsegp.update(small, *NEW, old=old, n_active=50).rows) == 50
+
+
+@pytest.mark.parametrize("old", [OLD, None])
 def test_blocks_do_not_matter_nor_does_a_stop(
     old: Sample | None, model: sparsegp.Model, tmp_path: Path
 ) -> None:
