@@ -270,7 +270,7 @@ def draw_rows(
 
 
 def choose_validation_rows(
-    n: int, settings: TrainSettings, origin: Integers | None = None
+    n: int, settings: TrainSettings, origin: Integers | None = None, keeps_scale: bool = False
 ) -> Booleans:
     """Return which training rows serve for validation first, (n,), by a keyed permutation.
 
@@ -283,8 +283,10 @@ def choose_validation_rows(
     settings : TrainSettings
     origin : Integers (n,), optional
         Where there are copies: for each row the number of its original.
+    keeps_scale : bool
+        See `TrainSettings.n_validation`.
     """
-    rng, wanted = np.random.default_rng([settings.seed, n]), settings.n_validation(n)
+    rng, wanted = np.random.default_rng([settings.seed, n]), settings.n_validation(n, keeps_scale)
     family, sizes = _families(n, origin)
     chosen = np.zeros(len(sizes), dtype=bool)
     for one in rng.permutation(len(sizes)):

@@ -138,8 +138,10 @@ class ThreadRuntime(Runtime):
         if pool is None or len(items) == 1:
             return [work(item) for item in items]
         futures = [pool.submit(work, item) for item in items]
+        going = set(futures)
         try:
-            wait(futures)
+            while going:  # in turns: a signal just before a wait without end is seen only after it
+                going = wait(going, CHECK_SECONDS).not_done
         except BaseException:  # an interrupt: leave no call running behind the caller's back
             _abandon(futures)
             raise

@@ -270,13 +270,15 @@ class TrainSettings(Settings):
 
         return np.dtype(self.precision)
 
-    def n_validation(self, n: int) -> int:
+    def n_validation(self, n: int, keeps_scale: bool = False) -> int:
         """Return how many of n training rows serve for validation at first.
 
-        A tenth; for the posterior `all`, of small tables, a fifth of those not to become active.
+        A tenth; for the posterior `all`, of small tables, a fifth of those not to become active. A
+        posterior that keeps its prior scale, from rows that are gone, needs no more than others.
         """
         of_all = self.posterior == "all"
-        few = n < FEW_TO_VALIDATE if of_all else n // 10 < LEAST_VALIDATION
+        crossed = n < FEW_TO_VALIDATE and of_all and not keeps_scale
+        few = crossed or n // 10 < LEAST_VALIDATION
         if few or not self.keeps_validation_rows:
             return 0
         wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active

@@ -58,6 +58,17 @@ def test_it_may_grow(model: sparsegp.Model) -> None:
     assert len(grown.rows) == 120
 
 
+@pytest.mark.parametrize(("n", "counts"), [(299, False), (300, True)])
+def test_some_of_enough_new_rows_calibrate_without_old_ones(
+    n: int, counts: bool, model: sparsegp.Model
+) -> None:
+    """The posterior of few rows, by cross-validation, has none of its own."""
+    updated = sparsegp.update(model, *sample(1, n, noise=2.0))
+    before, after = model.calibration, updated.calibration
+    assert (after != before) is counts
+    assert after.prior_scale == before.prior_scale
+
+
 @pytest.mark.parametrize("old", [OLD, None])
 def test_candidates_that_were_given_grow_with_the_active_rows(old: Sample | None) -> None:
     small = sparsegp.train(*OLD, kernel=KERNEL, n_active=20, candidates=30)
