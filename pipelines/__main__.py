@@ -1,6 +1,5 @@
 """The command line: ``python -m pipelines FILE.toml --data DIR``."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,12 @@ from pipelines.report import PAGE, origin, section, small_table
 from pipelines.run import Work
 from pipelines.table import layout, tabulate, tidy
 from sparsegp.cli.options import cluster, place, threads, together, workers
-from sparsegp.cli.program import verdict
+from sparsegp.cli.program import Command
 
 CHANGE = "Change a value of the file, as in --set seeds=1 --set 'methods.*.n_active=20'."
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("files", metavar="FILE.toml...", nargs=-1, required=True)
 @click.option("--data", metavar="DIR", envvar="SPARSEGP_DATA", help="Folder of data files.")
 @click.option("--out", metavar="DIR", default="results", show_default=True, help="For results.")
@@ -75,16 +74,5 @@ def main(
         click.echo(f"written: {Path(report) / 'index.html'}")
 
 
-def run() -> int:
-    """Run the command; errors that are the user's to mend are one line."""
-    try:
-        main(standalone_mode=False)
-    except Exception as error:
-        code, line = verdict(error)
-        click.echo(line, err=True)
-        return code
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(run())
+    main()

@@ -49,18 +49,17 @@ def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
         warnings.simplefilter("error", ConvergenceWarning)
         try:
             with place.timed():
-                estimator.fit(X_train, codes)
+                fitted = estimator.fit(X_train, codes)
         except ConvergenceWarning as warning:
             raise SparseGPError(f"{cell.name} did not converge: {warning}") from None
-        logs, certainty = None, getattr(estimator, "certainty", lambda X: None)(X_test)
-        if spec.get("probabilities", hasattr(estimator, "predict_proba")):
-            p = place.predicted(lambda: estimator.predict_proba(X_test), len(X_test))
+        logs, certainty = None, getattr(fitted, "certainty", lambda X: None)(X_test)
+        if spec.get("probabilities", hasattr(fitted, "predict_proba")):
+            p = place.predicted(lambda: fitted.predict_proba(X_test), len(X_test))
             with np.errstate(divide="ignore"):  # the logarithm of no probability
                 logs = np.log(np.asarray(p, np.float64))
-        chosen = estimator.predict(X_test) if logs is None else logs.argmax(axis=1)
+        chosen = fitted.predict(X_test) if logs is None else logs.argmax(axis=1)
     found = Predictions(classes, chosen, logs, certainty)
-    figures = found.figures(data) | place.costs
-    rows = {name: found.rows(data)[name] for name in spec.get("keep_rows", ())}
+    figures, rows = found.figures(data) | place.costs, found.kept(data, spec)
     return {"figures": figures, "curve": [], "rows": rows, "scaling": scaling.name}
 
 
@@ -85,22 +84,8 @@ def _scale(X: Floats) -> Any:
     return 1.0 / (X.shape[1] * X.var(dtype=float))
 
 
-class Within:
-    """What predicts by a model that is fitted within."""
-
-    _model: Any
-
-    def predict(self, X: Floats) -> Integers:
-        """Return the classes, (n,)."""
-        return np.asarray(self._model.predict(X))
-
-    def predict_proba(self, X: Floats) -> Doubles:
-        """Return probabilities, (n, K), if the model has any."""
-        return np.asarray(self._model.predict_proba(X))
-
-
 @dataclass
-class NystroemLogistic(Within):
+class NystroemLogistic:
     """Logistic regression, of penalty 1 / C, on Nystroem features of the kernel exp(-gamma r^2).
 
     If gamma is left out, it is what scikit-learn calls "scale".
@@ -111,17 +96,15 @@ class NystroemLogistic(Within):
     gamma: float | None = None
     random_state: int = 0
 
-    def fit(self, X: Floats, y: Integers) -> Self:
-        """Fit both."""
+    def fit(self, X: Floats, y: Integers) -> Any:
+        """Return both, fitted."""
         named: Any = {"gamma": self.gamma or _scale(X), "random_state": self.random_state}
         features = Nystroem(n_components=min(self.n_components, len(X)), **named)
-        last = LogisticRegression(C=self.C, max_iter=10_000)
-        self._model = make_pipeline(features, last).fit(X, y)
-        return self
+        return make_pipeline(features, LogisticRegression(C=self.C, max_iter=10_000)).fit(X, y)
 
 
 @dataclass
-class EarlyStopped(Within):
+class EarlyStopped:
     """A model of LightGBM or CatBoost that ends when rows kept aside no longer gain.
 
     They are a share of each class. The model's parameters say after how many rounds without a gain.
@@ -131,19 +114,18 @@ class EarlyStopped(Within):
     share: float = 0.15
     random_state: int = 0
 
-    def fit(self, X: Floats, y: Integers) -> Self:
-        """Fit to the other rows."""
+    def fit(self, X: Floats, y: Integers) -> Any:
+        """Return the model, fitted to the other rows."""
         parting: Any = {"test_size": self.share, "random_state": self.random_state}
         X, X_aside, y, y_aside = train_test_split(X, y, stratify=y, **parting)
         aside: dict[str, Any] = {"eval_X": X_aside, "eval_y": y_aside}
         if "eval_X" not in signature(self.model.fit).parameters:
             aside = {"eval_set": [(X_aside, y_aside)]}
-        self._model = self.model.fit(X, y, **aside)
-        return self
+        return self.model.fit(X, y, **aside)
 
 
 @dataclass
-class TunedSVC(Within):
+class TunedSVC:
     """A support vector machine with the C and gamma of the least error in a cross-validation.
 
     If calibrated, it has probabilities by the method of Platt: a logistic function of the decision
@@ -155,15 +137,14 @@ class TunedSVC(Within):
     folds: int = 5
     random_state: int = 0
 
-    def fit(self, X: Floats, y: Integers) -> Self:
-        """Choose the parameters; the first of equally good ones, with the smaller C, is taken."""
+    def fit(self, X: Floats, y: Integers) -> Any:
+        """Return the machine with the first of the best parameters, which has the smaller C."""
         parts = StratifiedKFold(self.folds, shuffle=True, random_state=self.random_state)
         grid = {"C": COSTS, "gamma": [_scale(X) * factor for factor in GAMMAS]}
-        self._model = GridSearchCV(SVC(), grid, cv=parts).fit(X, y).best_estimator_
-        if self.calibrated:
-            machine = CalibratedClassifierCV(self._model, cv=parts, ensemble=False)
-            self._model = machine.fit(X, y)
-        return self
+        best = GridSearchCV(SVC(), grid, cv=parts).fit(X, y).best_estimator_
+        if not self.calibrated:
+            return best
+        return CalibratedClassifierCV(best, cv=parts, ensemble=False).fit(X, y)
 
 
 class ProbabilisticNeighbour:

@@ -140,13 +140,9 @@ def _find(name: str, folder: Path | None) -> dict[str, Path]:
     """Return the files of the first form that is complete."""
     forms, origin = _files()[name]["files"], _files()[name]["origin"]
     for form, inner in product(forms, [folder, folder / "raw"] if folder else []):
-        either = [
-            (key, file.removesuffix(".gz") + end)
-            for end in (".gz", "")
-            for key, file in form.items()
-        ]
-        found = {key: inner / file for key, file in either if (inner / file).is_file()}
-        if found.keys() == form.keys():
+        plain = {key: inner / file.removesuffix(".gz") for key, file in form.items()}
+        found = {k: p if p.is_file() else Path(f"{p}.gz") for k, p in plain.items()}
+        if all(path.is_file() for path in found.values()):
             return found
     wanted = "; or ".join(" and ".join(form.values()) for form in forms)
     raise DataError(

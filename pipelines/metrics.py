@@ -69,6 +69,10 @@ class Predictions:
         wrong = 100.0 * (self.codes != target)
         return {"certainty": certainty, "wrong": wrong, "information": gains, "nlpp": nlpp}
 
+    def kept(self, data: Data, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what `rows` says, as far as a cell keeps it."""
+        return {name: self.rows(data)[name] for name in spec.get("keep_rows", ())}
+
     def _target(self, data: Data) -> Integers:
         return encode_with(self.classes, data.y_test, data.name)[0]
 

@@ -26,9 +26,6 @@ FIRST, LAST = ", without copies", ""
 RELEVANT = 10.0
 """Length scale, in units of scaled inputs, below which a column is taken to matter."""
 
-CHUNK = 4096
-"""Rows that are predicted at once."""
-
 
 def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
     """Train as a cell says, and evaluate on the test rows.
@@ -56,15 +53,16 @@ def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
     if "extra" in cell.spec:
         function, options = imported(cell.spec["extra"]), cell.spec.get("options", {})
         figures |= function(model, data, figures, cell.seed, **options)
-    kept = cell.spec.get("keep_rows", ())
-    rows = {name: _predictions(model, data).rows(data)[name] for name in kept}
+    rows = _predictions(model, data).kept(data, cell.spec) if "keep_rows" in cell.spec else {}
     curve = [] if cell.is_small else curve
     return {"figures": figures, "curve": curve, "rows": rows, "kernels": kernels}
 
 
 def _train(cell: Cell, data: Data, place: Place, name: str) -> dict[str, Model]:
     """Return the models of a cell by how the names of their metrics end."""
-    settings = {**cell.settings, **_kernel(cell, data, place)}
+    settings = cell.settings
+    if "kernel" in settings:
+        settings["kernel"] = _kernel(cell, data, place)
     table = (data.X_train, data.y_train)
     if "virtual" in cell.spec:
         copies = dict(cell.spec["virtual"])
@@ -88,23 +86,20 @@ def _fit(table: Any, settings: Mapping[str, Any], place: Place, name: str, **opt
         return sparsegp.train(*table, **options)
 
 
-def _kernel(cell: Cell, data: Data, place: Place) -> dict[str, str]:
-    """Return the kernel of a cell as a setting, if it names one.
+def _kernel(cell: Cell, data: Data, place: Place) -> str:
+    """Return the kernel that a cell names, or that `kernel_method` learns from there.
 
-    That is the text in the file, or the kernel that `kernel_method` learns from there on the same
-    rows, a run that the cells on these rows share.
+    The latter is a run that the cells on the same rows share.
     """
-    if "kernel" not in cell.spec:
-        return {}
     text = filled(cell.spec["kernel"], data.X_train.shape[1])
     if "kernel_method" not in cell.spec:
-        return {"kernel": text}
+        return text
     method = {"method": cell.spec["kernel_method"], "kernel": text, "learn": "none"}
     same = {k: v for k, v in cell.spec.items() if k not in {"kernel_method", "likelihood"}}
     learning, shared = replace(cell, spec=same | method), place.runs and place.runs.parent
     table, beside = (data.X_train, data.y_train), replace(place, runs=shared)
     model = _fit(table, learning.settings, beside, f"kernel-{learning.key}")
-    return {"kernel": str(model.kernels[0])}
+    return str(model.kernels[0])
 
 
 def filled(kernel: str, columns: int) -> str:
@@ -125,33 +120,29 @@ def _one_against_rest(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
     """
     classes = np.unique(data.y_train)
     logs: dict[str, list[Doubles]] = {}
-    figures: dict[str, float] = {}
     kernels = []
     for k in range(len(classes)):
-        task = against_rest(data, k)
-        models = _train(replace(cell, seed=cell.seed + k), task, place, f"class-{k}")
+        own, task = replace(cell, seed=cell.seed + k), against_rest(data, k)
+        models = _train(own, task, place, f"class-{k}")
         kernels.append(str(models[LAST].kernels[0]))
         for end, model in models.items():
-            found = _predictions(model, task)
-            assert found.log_probabilities is not None  # a classifier
-            logs.setdefault(end, []).append(found.log_probabilities[:, 1])
-            name = f"against the rest{end}"
-            wrong = found.figures(task)["test error %"]
-            figures[f"error % of class {k} {name}"] = wrong
-            figures[f"error % {name}"] = figures.get(f"error % {name}", 0.0) + wrong / len(classes)
-    for end, columns in logs.items():
-        every = log_softmax(np.stack(columns, axis=1), axis=1)
-        own = Predictions(classes, every.argmax(axis=1), every).figures(data)
-        figures |= {f"{name}{end}": value for name, value in own.items()}
-    figures |= place.costs
+            logs.setdefault(end, []).append(model.predict_log_proba(np.asarray(data.X_test)))
+    figures, is_class = dict(place.costs), data.y_test[:, np.newaxis] == classes
+    for end, found in logs.items():
+        both = np.stack(found, axis=1)  # (n, K, 2)
+        wrong = 100.0 * np.mean(both.argmax(axis=2) != is_class, axis=0)
+        named = [*(f" of class {k}" for k in range(len(classes))), ""]
+        for name, error in zip(named, [*wrong, wrong.mean()], strict=True):
+            figures[f"error %{name} against the rest{end}"] = float(error)
+        every = log_softmax(both[..., 1], axis=1)
+        of_all = Predictions(classes, every.argmax(axis=1), every).figures(data)
+        figures |= {f"{name}{end}": value for name, value in of_all.items()}
     return {"figures": figures, "curve": [], "rows": {}, "kernels": kernels}
 
 
 def _predictions(model: Model, data: Data) -> Predictions:
-    """Return what a classifier says of the test rows, some of them at a time."""
-    starts = range(0, len(data.y_test), CHUNK)
-    parts = [model.predict_log_proba(np.asarray(data.X_test[i : i + CHUNK])) for i in starts]
-    logs = np.concatenate(parts)
+    """Return what a classifier says of the test rows."""
+    logs = model.predict_log_proba(np.asarray(data.X_test))
     return Predictions(model.classes, logs.argmax(axis=1), logs)
 
 

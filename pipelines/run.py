@@ -108,10 +108,8 @@ class Work:
         if isinstance(place.where, Runtime):
             small = sorted((cell for cell in cells if cell.is_small), key=lambda cell: cell.task)
             groups = [list(group) for _, group in groupby(small, lambda cell: cell.task)]
-            cells, shared = (
-                [cell for cell in cells if not cell.is_small],
-                (place.folder, place.runs),
-            )
+            cells = [cell for cell in cells if not cell.is_small]
+            shared = (place.folder, place.runs)
             with closing(place.where.run_tasks(_run_task, shared, groups, stop.check)) as ended:
                 for index, results in ended:
                     yield from zip(groups[index], results, strict=True)

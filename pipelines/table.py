@@ -1,7 +1,6 @@
 """The table of a pipeline: our figures beside the published ones."""
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -43,27 +42,17 @@ def tidy(experiment: Experiment, results: Mapping[str, Mapping[str, Any]]) -> pd
     return pd.concat([frame, less[frame.columns], ratio[frame.columns]], ignore_index=True)
 
 
-def _of_grid(frame: pd.DataFrame, by: str, wanted: Sequence[str]) -> pd.DataFrame:
-    """Return the columns of a table that speak of all kernels of a grid.
-
-    They are ``highest X``, ``least X``, ``X there``, where `by` is greatest, and ``X, root mean
-    square``, for metrics X.
-    """
+def _of_grid(frame: pd.DataFrame, by: str) -> pd.DataFrame:
+    """Return what tables say of metrics over all kernels of a grid; `by` tells the best."""
     lines = []
     for row, points in frame.groupby(ALL[:4]):
         values = points.pivot_table(index=list(AXES), columns="metric", values="value")
-        for name in wanted:
-            metric = re.sub(r"^(highest|least) | there$|, root mean square$", "", name)
-            if metric not in values or by not in values:
-                continue
-            column = values[metric]
-            if name.endswith(" there"):
-                value = column[values[by].idxmax()]
-            elif name.endswith("square"):
-                value = np.sqrt((column**2).mean())
-            else:
-                value = column.max() if name.startswith("highest") else column.min()
-            lines.append([*row, name, value])
+        if by in values:
+            of_forms = {"highest {}": values.max(), "least {}": values.min()}
+            of_forms["{} there"] = values.loc[values[by].idxmax()]
+            of_forms["{}, root mean square"] = np.sqrt((values**2).mean())
+            for form, metrics in of_forms.items():
+                lines += [[*row, form.format(name), value] for name, value in metrics.items()]
     return pd.DataFrame(lines, columns=ALL)
 
 
@@ -75,7 +64,7 @@ def tabulate(experiment: Experiment, frame: pd.DataFrame) -> pd.DataFrame:
     cells = {(cell.data, cell.method, cell.seed, *cell.point.values()) for cell in experiment.cells}
     lacking = {row[:2] for row in cells - finished}
     if experiment.grid is not None:
-        frame = _of_grid(frame, experiment.grid.by, list(table["metric"].unique()))
+        frame = _of_grid(frame, experiment.grid.by)
     found = frame.groupby(KEYS)["value"].agg(["mean", "count", "std"])
     table = table.join(found.set_axis(["ours", "seeds", "sd"], axis=1), on=KEYS)
     for claims in (published, goals):

@@ -51,8 +51,8 @@ class _Once(logging.Filter):
         return len(self.said) > before
 
 
-class Program(click.Group):
-    """A group of commands whose errors become a line on standard error and an exit code."""
+class Command(click.Command):
+    """A command whose errors become a line on standard error and an exit code."""
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run a command and exit."""
@@ -73,6 +73,10 @@ class Program(click.Group):
         finally:
             logger.removeHandler(handler)
         sys.exit(code)
+
+
+class Program(Command, click.Group):
+    """A group of commands, and its errors."""
 
 
 def verdict(error: Exception) -> tuple[int, str]:

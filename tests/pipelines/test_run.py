@@ -1,6 +1,7 @@
 """Cells are run once, wherever they run, and a pipeline that is killed or stopped goes on."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import pipelines
-from pipelines.__main__ import main, run
+from pipelines.__main__ import main
 from pipelines.experiment import read_experiment
 from pipelines.pictures import draw
 from pipelines.run import Work
@@ -185,9 +186,9 @@ def test_command_line(written, tmp_path, monkeypatch):
 )
 def test_errors_are_one_line(written, arguments, monkeypatch, capsys):
     monkeypatch.chdir(written().parent)
-    monkeypatch.setattr(sys, "argv", ["pipelines", *arguments])
-    assert run() == 2
-    assert capsys.readouterr().err.strip()
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert re.fullmatch("error: .+\n", capsys.readouterr().err)
 
 
 CHANGES = [
