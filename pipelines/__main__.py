@@ -1,20 +1,26 @@
 """The command line: ``python -m pipelines FILE.toml --data DIR``."""
 
+import base64
+import html
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import click
 
-from pipelines import ranks
 from pipelines.experiment import read_experiment
 from pipelines.pictures import draw
-from pipelines.report import PAGE, origin, section, small_table
 from pipelines.run import Work
-from pipelines.table import layout, tabulate, tidy
+from pipelines.table import INCOMPLETE, comparison, layout, origin, small_table, tabulate, tidy
 from sparsegp.cli.options import cluster, place, threads, together, workers
 from sparsegp.cli.program import Command
 
 CHANGE = "Change a value of the file, as in --set seeds=1 --set 'methods.*.n_active=20'."
+
+PAGE = Template(Path(__file__).with_name("page.html").read_text("utf-8"))
+"""With `sections` of pipelines."""
 
 
 @click.command(cls=Command)
@@ -57,7 +63,7 @@ def main(
         table.to_csv(work.out / "table.csv", index=False)
         pictures = draw(work, frame)
         known = origin(experiment, results, table)
-        tables = ranks.comparison(experiment, results) | {"All metrics": layout(table)}
+        tables = comparison(experiment, results) | {"All metrics": layout(table)}
         if csv is not None:
             Path(csv).mkdir(parents=True, exist_ok=True)
             text = small_table(experiment, results, table)
@@ -70,8 +76,24 @@ def main(
         click.echo("\n".join([experiment.heading, "", *shown, *lines, f"see {work.out}"]))
     if report is not None:
         Path(report).mkdir(parents=True, exist_ok=True)
-        (Path(report) / "index.html").write_text(PAGE.format("".join(page)), encoding="utf-8")
+        (Path(report) / "index.html").write_text(
+            PAGE.substitute(sections="".join(page)), encoding="utf-8"
+        )
         click.echo(f"written: {Path(report) / 'index.html'}")
+
+
+def section(heading: str, known: Mapping[str, str], tables: Any, pictures: Sequence[Path]) -> str:
+    """Return a pipeline's part of the page, with its pictures in it."""
+    facts = (f"<dt>{html.escape(k)}<dd>{html.escape(value)}" for k, value in known.items())
+    parts = [f"<h2>{html.escape(heading)}</h2><dl>{''.join(facts)}</dl>"]
+    for path in pictures:
+        image = base64.b64encode(path.read_bytes()).decode()
+        parts.append(f'<p><img alt="{html.escape(path.stem)}" src="data:image/png;base64,{image}">')
+    marked = rf"<td>([^<]*(met|missed|{INCOMPLETE}))\b"
+    for name, text in tables.items():
+        shown = re.sub(marked, r'<td class="\2">\1', text.to_html())
+        parts.append(f"<h3>{html.escape(name)}</h3><div>{shown}</div>")
+    return "".join(parts)
 
 
 if __name__ == "__main__":

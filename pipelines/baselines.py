@@ -3,6 +3,7 @@
 import warnings
 from dataclasses import dataclass
 from inspect import signature
+from pkgutil import resolve_name
 from typing import Any, Self
 
 import numpy as np
@@ -16,12 +17,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
+from pipelines.data import Data, errors_of
 from pipelines.experiment import Cell
 from pipelines.metrics import Predictions
-from pipelines.ours import imported
 from pipelines.place import Place
-from pipelines.toml import errors_of
-from pipelines.views import Data
 from sparsegp.data import SCALINGS, summarise, table_from_arrays
 from sparsegp.errors import SparseGPError
 from sparsegp.types import Doubles, Floats, Integers
@@ -45,8 +44,8 @@ def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
     X_train, X_test = (scaling.apply(np.asarray(X), dtype) for X in (data.X_train, data.X_test))
     classes, codes = np.unique(data.y_train, return_inverse=True)
     estimator = _built(spec, cell.seed)
-    with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("error", ConvergenceWarning)
+    strict = warnings.catch_warnings(action="error", category=ConvergenceWarning)
+    with threadpool_limits(1), strict:
         try:
             with place.timed():
                 fitted = estimator.fit(X_train, codes)
@@ -72,10 +71,10 @@ def _built(spec: Any, seed: int) -> Any:
         return spec
     if not isinstance(spec.get("estimator"), str):
         return {key: _built(value, seed) for key, value in spec.items()}
-    kind, named = imported(spec["estimator"]), _built(spec.get("parameters", {}), seed)
-    if "random_state" in signature(kind).parameters:
-        named.setdefault("random_state", seed)
     with errors_of(spec["estimator"]):
+        kind, named = resolve_name(spec["estimator"]), _built(spec.get("parameters", {}), seed)
+        if "random_state" in signature(kind).parameters:
+            named.setdefault("random_state", seed)
         return kind(**named)
 
 

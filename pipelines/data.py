@@ -1,9 +1,12 @@
-"""Where data come from: drawn, ready in `sparsegp.data`, or files that data.toml names."""
+"""Rows of cells: drawn, of `sparsegp.data`, or of files in data.toml; and tasks made of them."""
 
 import hashlib
+import math
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cache
 from inspect import signature
 from itertools import product
@@ -12,12 +15,125 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.ndimage import gaussian_filter
 
 from pipelines.mixture import Mixture
-from pipelines.toml import errors_of, read_toml
-from pipelines.views import VIEWS, Data
 from sparsegp.data import CATALOG, Dataset, open_dataset, toy
-from sparsegp.errors import DataError
+from sparsegp.errors import DataError, SettingsError, SparseGPError
+from sparsegp.types import Integers, Labels
+
+Groups = Sequence[Sequence[Any]]
+
+MANY = 2**31
+"""Key of the random streams of views."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Training rows (n, p), an array or dask array, and labels (n,); the same of test rows."""
+
+    name: str
+    X_train: Any
+    y_train: Labels
+    X_test: Any
+    y_test: Labels
+
+    def parted(self, train: Integers) -> "Data":
+        """Return some of the training rows, by their numbers, and the others as test rows."""
+        X, y = self.X_train, self.y_train
+        test = np.setdiff1d(np.arange(len(y)), train)
+        return Data(self.name, X[train], y[train], X[test], y[test])
+
+
+def against_rest(data: Data, seed: int, class_number: int | None = None) -> Data:
+    """Return the task to tell a class from all others: that of a number, by default the seed's."""
+    classes, one = np.unique(data.y_train), seed if class_number is None else class_number
+    if not 0 <= one < len(classes):
+        raise ValueError(f"class {one} must be from 0 to {len(classes) - 1} for {data.name}")
+    y_train, y_test = ((y == classes[one]).astype(int) for y in (data.y_train, data.y_test))
+    return replace(data, name=f"{data.name}, {classes[one]}", y_train=y_train, y_test=y_test)
+
+
+def sample(data: Data, seed: int, train_rows: int) -> Data:
+    """Return so many training rows, the first ones of a permutation keyed by the seed, or all."""
+    order = np.random.default_rng([seed, MANY]).permutation(len(data.y_train))
+    rows = np.sort(order[:train_rows])
+    return replace(data, X_train=data.X_train[rows], y_train=data.y_train[rows])
+
+
+def split(
+    data: Data,
+    seed: int,
+    test_rows: int,
+    detrend: bool = False,
+    labels: Sequence[Any] = (),
+    smooth: float = 0.0,
+) -> Data:
+    """Return a random split of all rows, keyed by the seed.
+
+    Parameters
+    ----------
+    data, seed, test_rows
+    detrend : bool
+        For regressions: take the residuals of the least squares fit by a linear function to all
+        rows, of variance one, in place of the labels (SLH section 6.3).
+    labels : sequence
+        Of both parts only the rows with these labels are kept, if any are named.
+    smooth : float
+        Width in pixels of a Gaussian by which square images are smoothed; at edges their border
+        goes on.
+    """
+    X, y = map(np.concatenate, ((data.X_train, data.X_test), (data.y_train, data.y_test)))
+    if detrend:
+        design = np.column_stack([np.ones(len(X)), X.astype(np.float64)])
+        rest = y - design @ np.linalg.lstsq(design, y.astype(np.float64))[0]
+        y = rest / rest.std()
+    if smooth:
+        images = X.reshape(len(X), *[math.isqrt(X.shape[1])] * 2)  # refuses what is not square
+        X = gaussian_filter(images, (0.0, smooth, smooth), mode="nearest").reshape(X.shape)
+    order = np.random.default_rng([seed, MANY]).permutation(len(X))
+    test, train = order[:test_rows], np.sort(order[test_rows:])
+    if labels:
+        test, train = (part[np.isin(y[part], labels)] for part in (test, train))
+    return Data(f"{data.name} (split {seed})", X[train], y[train], X[test], y[test])
+
+
+def fold(data: Data, seed: int, folds: int) -> Data:
+    """Return one part of a cross-validation: the rows of fold number `seed` are the test rows.
+
+    The training rows are divided at random, always in the same way.
+    """
+    order = np.random.default_rng(MANY).permutation(len(data.y_train))
+    return data.parted(np.setdiff1d(order, np.array_split(order, folds)[seed]))
+
+
+def grouped(data: Data, seed: int, train_rows: int, classes: Groups, column: Groups = ()) -> Data:
+    """Return a random split with so many training rows of every label, and groups as classes.
+
+    Parameters
+    ----------
+    data, seed, train_rows
+        Whose training rows are split, by what key, and how many there are then of every label.
+    classes : sequence of sequences
+        The labels that make a class, each in one group; the new label is the group's number.
+    column : sequence of sequences
+        The same for one more column of the inputs, if any.
+    """
+    labels, codes = np.unique(data.y_train, return_inverse=True)
+    numbers = []
+    for groups in filter(len, (classes, column)):
+        of_label = {label: i for i, group in enumerate(groups) for label in group}
+        numbers.append(np.array([of_label[label] for label in labels.tolist()])[codes])
+    X = np.column_stack([data.X_train, *numbers[1:]])
+    rng = np.random.default_rng([seed, MANY])
+    train = [rng.permutation(np.flatnonzero(codes == k))[:train_rows] for k in range(len(labels))]
+    return replace(data, X_train=X, y_train=numbers[0]).parted(np.sort(np.concatenate(train)))
+
+
+VIEWS: dict[str, Callable[..., Data]] = {
+    view.__name__: view for view in (against_rest, sample, split, fold, grouped)
+}
+"""From data and the seed of a cell to the task of that cell; parameters are the function's."""
 
 
 def draw_toy(seed: int, n_train: int = 1000, n_test: int = 2385, apart: bool = False) -> Data:
@@ -61,7 +177,18 @@ GENERATORS["nine-gaussians"] = draw_gaussians
 """Data sets drawn anew for every seed; parameters are those of the function."""
 
 
-@dataclass(frozen=True)
+@contextmanager
+def errors_of(name: str) -> Iterator[None]:
+    """Name the file and the table whose values cause an error here."""
+    try:
+        yield
+    except SparseGPError as error:
+        raise type(error)(f"{name}: {error}") from None
+    except (TypeError, ValueError, AttributeError, KeyError, ImportError) as error:
+        raise SettingsError(f"{name}: {error}") from error
+
+
+@dataclass
 class Source:
     """A table ``[data.NAME]`` of a pipeline.
 
@@ -76,22 +203,18 @@ class Source:
         known, source = {*GENERATORS, *CATALOG, *_files()}, self.table["source"]
         if source not in known:
             raise ValueError(f"source is {source!r}; known: {', '.join(sorted(known))}")
-        views, drawing = self._parts()
-        signature(GENERATORS.get(source, lambda seed: seed)).bind(0, **drawing)
-        for view, options in views.items():
+        self.views = {key: value for key, value in self.table.items() if key in VIEWS}
+        self.drawing = {k: v for k, v in self.table.items() if k not in {"source", *VIEWS}}
+        signature(GENERATORS.get(source, lambda seed: seed)).bind(0, **self.drawing)
+        for view, options in self.views.items():
             signature(VIEWS[view]).bind(None, 0, **options)
-
-    def _parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the views with their parameters, and those of the generator."""
-        views = {key: value for key, value in self.table.items() if key in VIEWS}
-        return views, {k: v for k, v in self.table.items() if k not in {"source", *VIEWS}}
 
     def load(self, folder: Path | None, seed: int) -> Data:
         """Return the rows of the cell with a seed, by files in a folder; there are test rows."""
-        source, (views, drawing) = self.table["source"], self._parts()
+        source = self.table["source"]
         with errors_of(self.name):
             if source in GENERATORS:
-                data = GENERATORS[source](seed, **drawing)
+                data = GENERATORS[source](seed, **self.drawing)
             elif source in CATALOG:
                 data = _data(source, CATALOG[source]())
             else:
@@ -100,7 +223,7 @@ class Source:
                 if "test" in files:  # rows in a file of their own
                     dataset = Dataset(dataset.train, open_dataset(files["test"]).train)
                 data = _data(files["train"].name, dataset)
-            for view, options in views.items():
+            for view, options in self.views.items():
                 data = VIEWS[view](data, seed, **options)
             if not len(data.y_test):
                 raise DataError(f"{data.name} has no test rows; give a view, such as split")
@@ -126,12 +249,11 @@ def _data(name: str, dataset: Dataset) -> Data:
 
 @cache
 def _files() -> dict[str, Any]:
-    return read_toml(Path(__file__).with_name("data.toml"))
+    return tomllib.loads(Path(__file__).with_name("data.toml").read_text("utf-8"))
 
 
 @cache
-def _digest(path: Path, changed: int) -> str:
-    del changed  # another file of that name
+def _digest(path: Path, _changed: int) -> str:  # when: another file may have that name
     with path.open("rb") as file:
         return hashlib.file_digest(file, "md5").hexdigest()
 

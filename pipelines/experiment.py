@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -12,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pipelines.data import Source
-from pipelines.toml import errors_of, read_toml
+from pipelines.data import Source, errors_of
+from sparsegp.errors import SettingsError
 from sparsegp.settings import settings_given
 
 Table = Mapping[str, Any]
@@ -104,6 +105,8 @@ class Experiment:
 
     Attributes
     ----------
+    name, heading : str
+        Folder and name of the file; title and paper.
     cells : list of Cell
     baselines : mapping of (data, method) to str
         Of each row of the table.
@@ -124,10 +127,12 @@ class Experiment:
     goals: Any = ()
     grid: Any = None  # becomes a `Grid`
     process: Table | None = None  # threads and memory of processes in which cells are measured
-    picture: str = ""  # "curves" against the active rows, "reject", or "ranks": see `ranks`
+    picture: str = ""  # "curves" against the active rows, "reject", or "ranks", see `comparison`
     rivals: Sequence[str] = ()  # methods with the better of which all are compared, with "ranks"
 
     def __post_init__(self) -> None:
+        self.name = f"{self.path.absolute().parent.name}-{self.path.stem}"
+        self.heading = ". ".join(filter(None, (self.title, self.paper)))
         self.grid = None if self.grid is None else Grid(**self.grid)
         names = [self.data] if isinstance(self.data, str) else self.data
         tables = names if isinstance(names, dict) else {name: {} for name in names}
@@ -160,22 +165,52 @@ class Experiment:
         for seed, (point, kernel) in product(keys, points):
             self.cells.append(Cell(name, method, seed, source, spec | kernel, point))
 
-    @property
-    def name(self) -> str:
-        """Folder and name of the file."""
-        return f"{self.path.absolute().parent.name}-{self.path.stem}"
-
-    @property
-    def heading(self) -> str:
-        """Title and paper."""
-        return ". ".join(filter(None, (self.title, self.paper)))
-
 
 def read_experiment(path: Path, changes: Sequence[str] = ()) -> Experiment:
-    """Read and check a pipeline file; parameters and errors are those of `read_toml`."""
-    content = read_toml(path, changes)
+    """Read and check a pipeline file.
+
+    Parameters
+    ----------
+    path : Path
+    changes : sequence of str
+        ``key=value``, such as ``seeds=1``, ``settings.n_active=20`` or ``methods.*.n_active=20``.
+        The tables must be there. A star stands for every one in a table, and then the value must
+        be there too.
+
+    Raises
+    ------
+    SettingsError
+        If there is no such file, it is no TOML or no pipeline, or a change cannot be made.
+    """
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise SettingsError(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:  # also of numbers too long, and brackets
+        raise SettingsError(f"{path} is not valid TOML: {error}") from None
+    for change in changes:
+        key, equals, text = change.partition("=")
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        if not equals or not _change(content, key.strip().split("."), value):
+            raise SettingsError(f"--set takes KEY=VALUE with a key of {path}, got {change!r}")
     with errors_of(str(path)):
         return Experiment(path, **content)
+
+
+def _change(table: Any, keys: Sequence[str], value: Any, present: bool = False) -> bool:
+    """Set a value deep in a table; return whether there was a place for it."""
+    key, *rest = keys
+    if not isinstance(table, dict) or (present and not rest and key not in table):
+        return False
+    if key == "*":
+        return sum(_change(inner, rest, value, present=True) for inner in table.values()) > 0
+    if rest:
+        return _change(table.get(key), rest, value, present)
+    table[key] = value
+    return True
 
 
 def _spec(data: str, content: Table, common: Table) -> dict[str, Any]:
@@ -192,9 +227,7 @@ def _spec(data: str, content: Table, common: Table) -> dict[str, Any]:
     return spec
 
 
-def _claims(
-    tables: Sequence[Table], own: list[str], rows: Sequence[tuple[str, str]]
-) -> pd.DataFrame:
+def _claims(tables: Any, own: list[str], rows: Sequence[tuple[str, str]]) -> pd.DataFrame:
     """Return published figures or goals as lines."""
     lines = [{"data": rows[0][0], "n_active": FINAL, **table} for table in tables]
     for line in lines:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from pipelines.views import Data
+from pipelines.data import Data
 from sparsegp.data import encode, encode_with
 from sparsegp.dense import Problem
 from sparsegp.dense.annealing import Bridge, Ladder
@@ -21,8 +21,7 @@ Figures = dict[str, float]
 VECTORS = {"AVX512": 512, "X86_V4": 512, "AVX2": 256, "X86_V3": 256}
 """Bits in a vector register by the instruction set's name in numpy; else 128."""
 PASSED = 24
-"""Bytes to and from memory, of one difference of floats, without tiles: it is put down, its sign
-is dropped in place, and it is added to a sum."""
+"""Bytes moved for a float difference without tiles: it is put down, loses its sign, is added."""
 
 WIDTH, ROWS = 512, 8192
 """Columns of the right factor of a product, and at most so many rows of the left one."""

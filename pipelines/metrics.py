@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from pipelines.views import Data
+from pipelines.data import Data
 from sparsegp.data import encode_with
 from sparsegp.report import evaluate, rejecting
 from sparsegp.types import Doubles, Integers, Labels
@@ -38,13 +39,12 @@ class Predictions:
         found = {"test error %": float(np.mean(rows["wrong"]))}
         if logs is not None:
             evaluation = evaluate(logs, self._target(data), self.classes)
-            share = float(np.log(data.label_shares).mean())
             found |= of_nlpp(evaluation.nlpp) | {
                 "test NLPP, bounded": float(np.nanmean(rows["nlpp"])),
                 "test log likelihood, all rows": -evaluation.nlpp * len(logs),
                 "test Brier score": evaluation.brier,
                 "test ECE": evaluation.ece,
-                "test information bits": -(share + evaluation.nlpp) / math.log(2.0),
+                "test information bits": float(np.nanmean(rows["information"])),
             }
         for what, (rejected, means) in reject_curves(rows).items():
             for share in REJECTED:
@@ -62,7 +62,8 @@ class Predictions:
         known, gains, nlpp = target >= 0, *np.full((2, len(target)), np.nan)
         if logs is not None:
             own = np.take_along_axis(logs[known], target[known, np.newaxis], axis=1)[:, 0]
-            gains[known] = (own - np.log(data.label_shares).mean()) / math.log(2.0)
+            shares = pd.Series(data.y_train).value_counts(normalize=True).reindex(data.y_test)
+            gains[known] = (own - np.log(shares).mean()) / math.log(2.0)
             nlpp[known] = -np.maximum(own, math.log(LEAST))
         if certainty is None:
             certainty = np.ones(len(target)) if logs is None else np.exp(logs.max(axis=1))

@@ -51,8 +51,7 @@ class Mixture:
         squared = ((t[:, np.newaxis] - means) ** 2).sum(axis=2)
         logs = -0.5 * squared / (SPREAD**2 + scale * NOISE**2)
         of_class = logs.reshape(len(X), PER_CLASS, N_CLASSES)  # component c is of class c mod K
-        found: Doubles = log_softmax(logsumexp(of_class, axis=1), axis=1)
-        return found
+        return np.asarray(log_softmax(logsumexp(of_class, axis=1), axis=1))
 
     def write(self, path: Path, n_train: int, n_test: int) -> None:
         """Write a zarr group of rows and classes, which never are in memory together."""

@@ -11,11 +11,10 @@ import numpy as np
 from scipy.special import log_softmax
 
 import sparsegp
+from pipelines.data import Data, against_rest, errors_of
 from pipelines.experiment import MORE, Cell
 from pipelines.metrics import Predictions, of_nlpp, of_record
 from pipelines.place import Place
-from pipelines.views import Data, against_rest
-from sparsegp.errors import SettingsError
 from sparsegp.model import Model
 from sparsegp.report import evaluate_regression
 from sparsegp.types import Doubles
@@ -51,8 +50,9 @@ def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
         figures["log evidence"] = model.report["log_evidence"]
     figures |= place.costs
     if "extra" in cell.spec:
-        function, options = imported(cell.spec["extra"]), cell.spec.get("options", {})
-        figures |= function(model, data, figures, cell.seed, **options)
+        with errors_of(cell.spec["extra"]):
+            function = resolve_name(cell.spec["extra"])
+        figures |= function(model, data, figures, cell.seed, **cell.spec.get("options", {}))
     rows = _predictions(model, data).kept(data, cell.spec) if "keep_rows" in cell.spec else {}
     curve = [] if cell.is_small else curve
     return {"figures": figures, "curve": curve, "rows": rows, "kernels": kernels}
@@ -149,17 +149,8 @@ def _predictions(model: Model, data: Data) -> Predictions:
 def _figures(model: Model, data: Data, place: Place) -> dict[str, float]:
     """Return the metrics of a model on the test rows."""
     if not model.is_regression:
-        n_test = len(data.y_test)
-        said: Predictions = place.predicted(lambda: _predictions(model, data), n_test)
+        said: Predictions = place.predicted(lambda: _predictions(model, data), len(data.y_test))
         return said.figures(data)
     moments = model.predictive_mean_and_variance(np.asarray(data.X_test))
     found = evaluate_regression(*moments, np.asarray(data.y_test, np.float64))
     return {"test MSE": found.mse, **of_nlpp(found.nlpp)}
-
-
-def imported(path: str) -> Any:
-    """Return what an import path such as ``sklearn.svm.SVC`` names."""
-    try:
-        return resolve_name(path)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise SettingsError(f"{path} cannot be imported: {error}") from None

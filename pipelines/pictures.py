@@ -1,4 +1,4 @@
-"""Pictures of a pipeline. They need matplotlib, the extra ``plot``."""
+"""Pictures of a pipeline."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
-from pipelines import ranks
 from pipelines.experiment import AXES, FINAL, Experiment
 from pipelines.metrics import reject_curves
 from pipelines.run import Work
+from pipelines.table import ROWS, compared, critical_difference, scores_of, summarise
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Colours of Okabe and Ito, which colour-blind readers tell apart."""
@@ -20,29 +21,21 @@ LEAST_KEPT = 20
 
 
 def draw(work: Work, frame: pd.DataFrame) -> list[Path]:
-    """Draw what the pipeline has to show, of `tidy` lines too; without matplotlib, nothing.
-
-    Pictures are written as .png and .svg; those of the former kind are returned.
-    """
+    """Draw what the pipeline has to show, of `tidy` lines too, as .svg and .png; return those."""
     experiment, paths = work.experiment, []
     kind = experiment.picture if experiment.grid is None else "grid"
     drawn: Any = work.finished() if kind in {"reject", "ranks"} else frame
-    try:
-        for name, figure in KINDS[kind](experiment, drawn) if kind else ():
-            paths.append(work.out / f"{name}.png")
-            if figure.get_suptitle() == "":
-                figure.suptitle(experiment.heading, fontsize="medium", wrap=True)
-            figure.savefig(paths[-1])
-            figure.savefig(paths[-1].with_suffix(".svg"), metadata={"Date": None})
-    except ImportError:
-        return []
+    for name, figure in KINDS[kind](experiment, drawn) if kind else ():
+        paths.append(work.out / f"{name}.png")
+        if figure.get_suptitle() == "":
+            figure.suptitle(experiment.heading, fontsize="medium", wrap=True)
+        figure.savefig(paths[-1])
+        figure.savefig(paths[-1].with_suffix(".svg"), metadata={"Date": None})
     return paths
 
 
 def _panels(count: int) -> tuple[Any, Any]:
     """Return a figure, and axes beside each other."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
-
     figure = Figure(figsize=(5.4 * count, 4.2), dpi=150, layout="constrained")
     return figure, figure.subplots(1, count, squeeze=False)[0]
 
@@ -99,12 +92,12 @@ def _reject(experiment: Experiment, results: Mapping[str, Any]) -> Iterator[tupl
 
 def _ranks(experiment: Experiment, results: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield mean ranks of methods: those differ whose bars, a critical difference, are apart."""
-    figure, panels = _panels(len(ranks.ROWS))
-    for axes, metric in zip(panels, ranks.ROWS, strict=True):
-        scores = ranks.compared(ranks.scores_of(experiment, results, metric))
-        means = ranks.summarise(scores, ())["mean rank"][::-1] if scores else pd.Series()
+    figure, panels = _panels(len(ROWS))
+    for axes, metric in zip(panels, ROWS, strict=True):
+        scores = compared(scores_of(experiment, results, metric))
+        means = summarise(scores, ())["mean rank"][::-1] if scores else pd.Series()
         if len(means) > 1:
-            half = ranks.critical_difference(len(means), len(scores)) / 2.0
+            half = critical_difference(len(means), len(scores)) / 2.0
             names = [f"{name}  {mean:.2f}" for name, mean in means.items()]
             axes.errorbar(means, names, xerr=half, fmt="D", color=COLOURS[0], capsize=4)
         axes.set(xlabel=f"mean rank by {metric}, {len(scores)} data sets")

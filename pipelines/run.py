@@ -59,9 +59,8 @@ class Work:
 
     def _save(self, cell: Cell, result: Mapping[str, Any]) -> None:
         """Keep the result of a cell with the digests of its data files."""
-        files = cell.source.digests(self.folder)
         made = {"date": str(datetime.now(UTC))[:19], **maker(), "seed": str(cell.seed)}
-        line = {"key": cell.key, "cell": cell.name, "files": files}
+        line = {"key": cell.key, "cell": cell.name, "files": cell.source.digests(self.folder)}
         line["result"] = {**result, "made": made}
         with self.path.open("a") as file:  # after a line that a kill cut short
             file.write(f"\n{json.dumps(line, default=np.ndarray.tolist)}\n")
@@ -129,21 +128,18 @@ class Work:
                     for child in active_children() if stop.requested else []:
                         child.terminate()
             stop.check()
-            try:
-                result = future.result()
-            except Exception as error:  # a library is missing, or fails: the other cells go on
+            if error := future.exception():  # a library is missing, or fails: other cells go on
                 place.progress.message(f"{cell.name} failed: {error}")
             else:
-                yield cell, result
+                yield cell, future.result()
 
 
 def _measure(cell: Cell, folder: Path | None, limits: Mapping[str, Any]) -> dict[str, Any]:
     """Return the result of a cell, with its time and memory in this process."""
     if "memory" in limits:
         resource.setrlimit(resource.RLIMIT_DATA, (parse_bytes(limits["memory"]),) * 2)
-    where = f"threads={limits.get('threads', 1)}"
-    if "workers" in cell.spec:
-        where = f"workers={cell.spec['workers']}"
+    workers, threads = cell.spec.get("workers"), limits.get("threads", 1)
+    where = f"workers={workers}" if workers else f"threads={threads}"
     with TerminalProgress() as progress:
         return perform(cell, Place(folder, None, where, progress))
 

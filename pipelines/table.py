@@ -1,34 +1,45 @@
-"""The table of a pipeline: our figures beside the published ones."""
+"""The tables of a pipeline: our figures beside the published ones, and methods compared."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import studentized_range
 
 from pipelines.experiment import AXES, FINAL, KEYS, Experiment
 
 ALL = ["data", "method", "seed", "n_active", "metric", "value"]
 GOAL = ["ours", "at_most", "near", "within", "complete"]
 
+COLUMNS = [*KEYS, "ours", "se", "seeds", "value", "where", "goal", "met"]
+NAMES = {"n_active": "active rows", "ours": "mean", "se": "standard error", "value": "published"}
+"""Of a table that `tabulate` makes, what is kept in a small one, and how it is named there."""
+
 INCOMPLETE = "incomplete"
 """What is said of a figure while cells of it are not finished."""
 
+Results = Mapping[str, Mapping[str, Any]]
 
-def tidy(experiment: Experiment, results: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+Scores = dict[str, pd.DataFrame]
+"""By data set: a column for each method that is finished there; lines are the means of splits, or
+the test rows where there is one split, so that both tell the standard error of a mean."""
+
+ROWS = {"test NLPP, bounded": "nlpp", "test error %": "wrong"}
+"""Metrics that are compared, means of what is kept of the test rows."""
+
+
+def tidy(experiment: Experiment, results: Results) -> pd.DataFrame:
     """Return every metric of every finished cell, and beside its baseline, a line each."""
     lines = []
-    for cell in experiment.cells:
-        result = results.get(cell.key, {"figures": {}, "curve": []})
+    for cell in (cell for cell in experiment.cells if cell.key in results):
+        result, row = results[cell.key], [cell.data, cell.method, cell.seed]
         own = {**result["figures"], **cell.point}
         steps = [(FINAL, own), *((record["n_active"], record) for record in result["curve"])]
         if result["curve"]:
             steps[-1] = (steps[-1][0], own)
-        lines += [
-            [cell.data, cell.method, cell.seed, n, name, figures[name], *cell.point.values()]
-            for n, figures in steps
-            for name in figures
-        ]
+        for n, figures in steps:
+            lines += [[*row, n, name, figures[name], *cell.point.values()] for name in figures]
     axes = AXES if experiment.grid else ()
     frame = pd.DataFrame(lines, columns=[*ALL, *axes]).astype({"value": float})
     baselines = pd.Series(experiment.baselines, name="baseline").rename_axis(ALL[:2])
@@ -58,16 +69,15 @@ def _of_grid(frame: pd.DataFrame, by: str) -> pd.DataFrame:
 
 def tabulate(experiment: Experiment, frame: pd.DataFrame) -> pd.DataFrame:
     """Return a line for every figure of the table, of `tidy` lines: means, published, and goals."""
-    published, goals, table = experiment.published, experiment.goals, experiment.wanted
     keys = ["data", "method", "seed", *(AXES if experiment.grid else ())]
     finished = set(frame[keys].itertuples(index=False, name=None))
     cells = {(cell.data, cell.method, cell.seed, *cell.point.values()) for cell in experiment.cells}
     lacking = {row[:2] for row in cells - finished}
     if experiment.grid is not None:
         frame = _of_grid(frame, experiment.grid.by)
-    found = frame.groupby(KEYS)["value"].agg(["mean", "count", "std"])
-    table = table.join(found.set_axis(["ours", "seeds", "sd"], axis=1), on=KEYS)
-    for claims in (published, goals):
+    found = frame.groupby(KEYS)["value"].agg(ours="mean", seeds="count", sd="std")
+    table = experiment.wanted.join(found, on=KEYS)
+    for claims in (experiment.published, experiment.goals):
         table = table.merge(claims, how="left", on=KEYS)
     order = table[KEYS[:2]].apply(lambda row: list(experiment.baselines).index(tuple(row)), axis=1)
     table = table.iloc[np.lexsort([table["n_active"] % 10**9, order])].reset_index(drop=True)
@@ -79,10 +89,9 @@ def tabulate(experiment: Experiment, frame: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _goal(
-    ours: float, at_most: float, near: float, within: float, complete: bool
-) -> tuple[str, bool | None]:
-    """Return a goal in words, and whether it is met, None where that is not known."""
+def _goal(*values: float) -> tuple[str, bool | None]:
+    """Return a goal, of values of `GOAL`, in words, and whether it is met; None if not known."""
+    ours, at_most, near, within, complete = values
     if np.isnan(at_most) and np.isnan(near):
         return "", None
     words = f"≤ {at_most:g}" if np.isnan(near) else f"{near:g} ± {within:g}"
@@ -116,6 +125,129 @@ def published(value: float, below: Any) -> str | None:
 
 def number(value: float) -> str:
     """Write a figure with three digits, or all of those before the point."""
-    if np.isnan(value):
-        return "-"
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:#.3g}"
+    digits = ".0f" if abs(value) >= 100 else "#.3g"
+    return "-" if np.isnan(value) else format(value, digits)
+
+
+def scores_of(experiment: Experiment, results: Results, metric: str) -> Scores:
+    """Return the scores of finished cells, whose results are known by their keys."""
+    cells: dict[tuple[str, str], list[Any]] = {}
+    for cell in experiment.cells:
+        cells.setdefault((cell.data, cell.method), []).append(results.get(cell.key))
+    found: dict[str, dict[str, Any]] = {data: {} for data, _ in cells}
+    for (data, method), of_seeds in cells.items():
+        if None not in of_seeds:
+            rows = [np.asarray(result["rows"][ROWS[metric]], float) for result in of_seeds]
+            found[data][method] = rows[0] if len(rows) == 1 else [np.nanmean(row) for row in rows]
+    return {data: pd.DataFrame(columns) for data, columns in found.items()}
+
+
+def compared(scores: Scores) -> Scores:
+    """Return the data sets that are finished by all methods that have finished any."""
+    methods = {method for frame in scores.values() for method in frame}
+    return {data: frame for data, frame in scores.items() if methods and set(frame) == methods}
+
+
+def critical_difference(n_methods: int, n_data: int, level: float = 0.05) -> float:
+    """Return by how much mean ranks must differ: Nemenyi's test, Demsar (2006), section 3.2.2."""
+    q = studentized_range.ppf(1.0 - level, n_methods, np.inf)
+    return float(q * np.sqrt(n_methods * (n_methods + 1) / (12.0 * n_data)))
+
+
+def summarise(scores: Scores, rivals: Sequence[str]) -> pd.DataFrame:
+    """Return a line for each method, the best mean rank first.
+
+    It has the number of data sets on which the method is the best, that of those on which it is
+    behind the best of the rivals by more than two standard errors of the paired difference, and
+    geometric means of the ratios of its scores, of which less is better, to those of each method,
+    if none is zero.
+    """
+    means = pd.DataFrame({data: frame.mean() for data, frame in scores.items()}).T
+    wins = means.eq(means.min(axis=1), axis=0).sum()
+    found = pd.DataFrame({"mean rank": means.rank(axis=1).mean(), "wins": wins})
+    others = {name: means[name] for name in means}
+    if known := [name for name in rivals if name in means]:
+        behind, best, name = [], means[known].idxmin(axis=1), f"best of {', '.join(known)}"
+        for data, frame in scores.items():
+            less = frame.sub(frame[best[data]], axis=0)
+            behind.append(less.mean() > 2.0 * less.sem())
+        found[f"behind {name}"] = pd.DataFrame(behind).sum()
+        others[name] = means[known].min(axis=1)
+    if (means > 0.0).all(axis=None):
+        for name, other in others.items():
+            found[f"/ {name}"] = np.exp(np.log(means.div(other, axis=0)).mean())
+    return found.sort_values("mean rank")
+
+
+def comparison(experiment: Experiment, results: Results) -> dict[str, pd.DataFrame]:
+    """Return the tables of a comparison over data sets, as text, by their headings."""
+    tables = {}
+    for metric in ROWS if experiment.picture == "ranks" else ():
+        scores = scores_of(experiment, results, metric)
+        if counted := compared(scores):
+            found = summarise(counted, experiment.rivals)
+            text = found.apply(lambda column: column.map(str if column.dtype == int else number))
+            tables[f"{metric}: on {len(counted)} of {len(scores)} data sets"] = text
+        text = {
+            data: frame.apply(lambda own: f"{own.mean():.3f} ± {own.sem():.3f}")
+            for data, frame in scores.items()
+        }
+        methods = list(dict.fromkeys(cell.method for cell in experiment.cells))
+        shown = pd.DataFrame(text, index=methods).T.fillna("-")
+        tables[f"{metric}: means ± standard errors"] = shown
+    return tables
+
+
+def standard_errors(experiment: Experiment, results: Results) -> dict[tuple[str, ...], float]:
+    """Return the standard error of each mean that is compared, by data, method and metric."""
+    scores = {metric: scores_of(experiment, results, metric) for metric in ROWS}
+    frames = [(data, metric, frame) for metric in ROWS for data, frame in scores[metric].items()]
+    return {(data, method, metric): f[method].sem() for data, metric, f in frames for method in f}
+
+
+def origin(experiment: Experiment, results: Results, table: pd.DataFrame) -> dict[str, str]:
+    """Return when, where and by what cells were run, their cost, the goals met, what is missing."""
+    made = pd.DataFrame([result["made"] for result in results.values() if "made" in result])
+    known = {}
+    if len(made):
+        days = made.pop("date").str[:10]
+        known["date"] = " to ".join(dict.fromkeys((days.min(), days.max())))
+        seeds = sorted(map(int, made.pop("seed").unique()))
+        known |= {name: "; ".join(values.unique()) for name, values in made.items()}
+        run = f"{seeds[0]} to {seeds[-1]}" if len(seeds) == seeds[-1] - seeds[0] + 1 > 1 else ""
+        known["seeds"] = run or ", ".join(map(str, seeds))
+    met = table.loc[table["goal"] != "", "met"]
+    if len(met):
+        left = f"; {met.isna().sum()} not known yet" if met.isna().any() else ""
+        known["goals"] = f"{(met == True).sum()} of {len(met)} met{left}"  # noqa: E712 - or None
+    if spent := [result["seconds"] for result in results.values() if "seconds" in result]:
+        known["cost"] = f"{sum(spent) / 60:.3g} minutes, the longest cell {max(spent):.3g} seconds"
+    known["cells"] = f"{len(results)} of {len(experiment.cells)} cells finished"
+    rest = [(cell.data, cell.method) for cell in experiment.cells if cell.key not in results]
+    if rest:
+        names = pd.DataFrame(rest).drop_duplicates()
+        lacking = names.groupby(0, sort=False)[1].agg(", ".join)  # by data set: methods
+        parts = lacking.groupby(lacking, sort=False).groups.items()
+        known["not finished"] = "; ".join(f"{one} ({', '.join(data)})" for one, data in parts)
+    return known
+
+
+def small_table(experiment: Experiment, results: Results, table: pd.DataFrame) -> str:
+    """Return the figures of a table as CSV, after lines that say where they are from.
+
+    A mean has five digits. The standard error is that over seeds or, where one split was compared
+    with others by rows, over its test rows.
+    """
+    file = "/".join(experiment.path.absolute().parts[-2:])
+    head = {"title": experiment.heading, "file": f"pipelines/{file}"}
+    head |= origin(experiment, results, table)
+    counts = table[["n_active", "seeds"]].replace(FINAL, np.nan).astype("Int64")
+    found = table.assign(**counts)
+    if experiment.picture == "ranks":
+        keys = found[["data", "method", "metric"]].apply(tuple, axis=1)
+        found["se"] = found["se"].fillna(keys.map(standard_errors(experiment, results)))
+    found = found[found["ours"].notna() | found["value"].notna() | (found["goal"] != "")]
+    found["value"] = [published(*line) for line in found[["value", "below"]].values]
+    text = found[COLUMNS].rename(columns=NAMES).dropna(axis=1, how="all")
+    lines = "".join(f"# {name}: {value}\n" for name, value in head.items())
+    return lines + str(text.to_csv(index=False, float_format="%.5g"))

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from pipelines.data import Source
+from pipelines.data import VIEWS, Data, Source
 from pipelines.mixture import CHUNK_ROWS, Mixture, Truth
-from pipelines.views import VIEWS, Data
 from sparsegp.errors import DataError
 
 rng = np.random.default_rng(4)

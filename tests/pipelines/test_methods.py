@@ -6,10 +6,9 @@ from sklearn.datasets import load_iris
 
 import sparsegp
 from pipelines import baselines, ours
-from pipelines.data import Source
+from pipelines.data import Data, Source, against_rest
 from pipelines.experiment import Cell
 from pipelines.place import Place
-from pipelines.views import Data, against_rest
 from sparsegp.errors import SettingsError, SparseGPError
 
 X, Y = load_iris(return_X_y=True)

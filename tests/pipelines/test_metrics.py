@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import log_loss
 
+from pipelines.data import Data
 from pipelines.metrics import Predictions, of_record, reject_curves
-from pipelines.views import Data
 
 CLASSES = np.array(["a", "b", "c"])
 P = np.array([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.5, 0.4, 0.1], [0.2, 0.2, 0.6], [0.9, 0.1, 0.0]])

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from pipelines import ranks
 from pipelines.__main__ import main
-from pipelines.views import Data, sample
+from pipelines.data import Data, sample
+from pipelines.table import compared, critical_difference, summarise
 
 FEW = """
 title = "Few tables"
@@ -60,7 +60,7 @@ def test_summary_of_a_comparison():
     for k in range(3):
         base = rng.uniform(1.0, 2.0, 50)
         scores[f"d{k}"] = pd.DataFrame({"a": base, "b": 2 * base, "c": base * (4 if k else 0.5)})
-    found = ranks.summarise(scores, ["b", "c"])
+    found = summarise(scores, ["b", "c"])
     assert found["mean rank"].to_dict() == pytest.approx({"a": 4 / 3, "b": 7 / 3, "c": 7 / 3})
     assert found["wins"].to_dict() == {"a": 2, "b": 0, "c": 1}
     assert found["behind best of b, c"].to_dict() == {"a": 1, "b": 1, "c": 2}
@@ -68,11 +68,11 @@ def test_summary_of_a_comparison():
     assert found.loc["c", "/ a"] == pytest.approx(2.0)  # (.5 * 4 * 4)^(1/3)
     assert found.loc["a", "/ best of b, c"] == pytest.approx(0.5 ** (1 / 3))
     scores["d2"] = scores["d2"][["a"]]
-    assert set(ranks.compared(scores)) == {"d0", "d1"}
+    assert set(compared(scores)) == {"d0", "d1"}
 
 
 def test_critical_difference_is_that_of_demsar():
-    assert ranks.critical_difference(4, 14) == pytest.approx(2.569 * np.sqrt(20 / 84), abs=1e-3)
+    assert critical_difference(4, 14) == pytest.approx(2.569 * np.sqrt(20 / 84), abs=1e-3)
 
 
 def test_sample_keeps_the_test_rows():

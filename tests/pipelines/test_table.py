@@ -7,8 +7,7 @@ import pytest
 
 from pipelines.experiment import FINAL
 from pipelines.pictures import draw
-from pipelines.report import small_table
-from pipelines.table import layout, tabulate, tidy
+from pipelines.table import layout, small_table, tabulate, tidy
 
 
 def results_of(experiment, value):
@@ -119,6 +118,9 @@ def test_best_kernels_of_a_grid(work):
     found = {name[-1]: line.ours for name, line in lines.items() if name[1] == "laplace"}
     assert list(found.values()) == pytest.approx([9.5, 1.0, 11.0, 0.0, 3.0])
     assert lines["toy", "ep", FINAL, "highest test NLPP"].ours == pytest.approx(6.5)
+    del results[made.experiment.cells[0].key]
+    table = tabulate(made.experiment, tidy(made.experiment, results))
+    assert table.groupby("method")["complete"].all().to_dict() == {"ep": True, "laplace": False}
     made.out.mkdir()
     pictures = draw(made, frame)
     assert len(pictures) == 4
