@@ -22,7 +22,8 @@ from sparsegp.learning.by_column import learn_by_column
 from sparsegp.learning.metric import NONE, Metric, Part, learn_mixing
 from sparsegp.learning.numbers import are_numbers, log_p_of
 from sparsegp.learning.quick import Fitted, QuickFit, fitted
-from sparsegp.learning.search import MOST_HELD_OUT, Outcome, Trial
+from sparsegp.learning.rungs import MOST_HELD_OUT
+from sparsegp.learning.search import Outcome, Trial
 from sparsegp.report.metrics import calibration_error
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Doubles, Floats, Integers

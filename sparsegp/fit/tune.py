@@ -28,19 +28,8 @@ from sparsegp.fit.run import Run
 from sparsegp.fit.trial import draw_sample, run_trial
 from sparsegp.kernels import brief
 from sparsegp.learning.metric import NONE
-from sparsegp.learning.search import (
-    ALL_RUNGS,
-    GROWN,
-    LEAST_FOR_SEARCH,
-    MOST_ROWS,
-    OUT_OF_TIME,
-    PIXELS,
-    Choice,
-    Outcome,
-    Plan,
-    Trial,
-    search,
-)
+from sparsegp.learning.rungs import GROWN, LEAST_FOR_SEARCH, MOST_ROWS, PIXELS, Plan
+from sparsegp.learning.search import ALL_RUNGS, OUT_OF_TIME, Choice, Outcome, Trial, search
 from sparsegp.learning.space import MOST_COLUMNS, Candidates
 from sparsegp.settings import AUTO, SPARSE, TrainSettings
 from sparsegp.settings.sparse import KERNEL_OF_NUMBERS

@@ -16,8 +16,8 @@ from sparsegp.ivm.criteria import CRITERIA
 from sparsegp.ivm.greedy import MANY_ROWS
 from sparsegp.ivm.pairs import PANEL
 from sparsegp.ivm.rows import GROUP, NARROW
-from sparsegp.learning.search import GROWN, MOST_ACTIVE, MOST_HELD_OUT
-from sparsegp.learning.search import MOST_ROWS as TRIAL_ROWS
+from sparsegp.learning.rungs import GROWN, MOST_ACTIVE, MOST_HELD_OUT
+from sparsegp.learning.rungs import MOST_ROWS as TRIAL_ROWS
 from sparsegp.math.products import TILE
 from sparsegp.posterior.all_data import columns_of_part
 from sparsegp.runtime import Runtime

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparsegp.learning import search as module
-from sparsegp.learning.search import Choice, Outcome, Plan, Rung, Trial, counts, search
+from sparsegp.learning import rungs as module
+from sparsegp.learning.rungs import Plan, Rung, counts
+from sparsegp.learning.search import LEAST_FOR_SUM, Choice, Outcome, Trial, search
 from sparsegp.learning.space import Candidates
 
 RULES = {"auto": np.ones(2)}
@@ -205,7 +206,7 @@ def test_a_sum_must_lead_all_others(noise: float) -> None:
     assert both in [trial.kernel for trial in nature.trials if trial.by_column]
     assert (found.kernel == f"ard of {both}") == (noise == 0.0)
     few = Nature(nature.nlpp)
-    outcome(few, None, n=module.LEAST_FOR_SUM - 1)
+    outcome(few, None, n=LEAST_FOR_SUM - 1)
     assert both not in [trial.kernel for trial in few.trials]
 
 
