@@ -85,6 +85,6 @@ def unscaled(p: int) -> Scaling:
 def _small(settings: TrainSettings, n: int) -> TrainSettings:
     """Return the settings of the fits to n rows."""
     most = min(ACTIVE, settings.n_active or ACTIVE)
-    small = replace(settings, metric=NONE, n_active=most, report_every=most)
-    small = replace(small, stub_entries=None, candidates=None)
+    open_ = replace(settings, metric=NONE, stub_entries=None, candidates=None)
+    small = replace(open_, n_active=most, report_every=most)
     return replace(small, n_active=min(most, n - small.n_validation(n)))

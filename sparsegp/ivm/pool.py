@@ -88,8 +88,8 @@ class Pool:
         for first in range(0, count, part):
             if first:
                 index, score = self.scores.top(self._marginals(), open_, CHOICE * part)
-            taken = self.columns[:, : len(self.picked), index].reshape(-1, len(index))
-            left = residual[np.ix_(index, index)] - taken.T @ taken
+            taken = self.columns[:, : len(self.picked), index]
+            left = residual[np.ix_(index, index)] - np.tensordot(taken, taken, ((0, 1), (0, 1)))
             for pivot in _pivots(left, min(part, count - first)):
                 self._include(int(index[pivot]), float(score[pivot]))
                 open_[index[pivot]] = False
