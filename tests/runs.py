@@ -1,13 +1,19 @@
 """The kinds of runs there are, data for them, and what it means that two models are the same."""
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.testing import assert_array_equal
 
 import sparsegp
+from sparsegp.data import Table, table_from_arrays
+from sparsegp.fit import Training
 from sparsegp.progress import Progress
+from sparsegp.runtime import open_runtime
+from sparsegp.settings import TrainSettings
 
 PLAIN: dict[str, Any] = {"posterior": "adf", "kernel": "10*rbf", "n_active": 60}
 BOUND: dict[str, Any] = {"n_active": 60, "stub_entries": 24_000, "shrink_every": 15}
@@ -76,6 +82,19 @@ def data_for(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def train(kind: str, X: Any, y: np.ndarray, **how: Any) -> sparsegp.Model:
     settings = {} if "method" in KINDS[kind] else {"report_every": 10}
     return sparsegp.train(X, y, **{**KINDS[kind], **settings, **how})
+
+
+@contextmanager
+def selected(rows: Any, settings: TrainSettings, **how: Any) -> Iterator[Training]:
+    """Yield a run on a table, or arrays X and y, whose active rows are chosen."""
+    table = rows if isinstance(rows, Table) else table_from_arrays(*rows)
+    with (
+        open_runtime("threads=2") as runtime,
+        Training(table, settings, runtime=runtime, **how) as run,
+    ):
+        run.build()
+        run.select()
+        yield run
 
 
 def assert_same(model: sparsegp.Model, expected: sparsegp.Model, X: np.ndarray) -> None:

@@ -8,14 +8,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import sparsegp
-from sparsegp.data import open_dataset, table_from_arrays
+from sparsegp.data import open_dataset
 from sparsegp.errors import Interrupted, SettingsError, StoreError
-from sparsegp.fit import Training
 from sparsegp.progress import Progress
-from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
 from sparsegp.store import CHECKPOINT, folder_of, read_file, write_file
-from tests.runs import KINDS, Stopper, assert_same, data_for, train
+from tests.runs import KINDS, Stopper, assert_same, data_for, selected, train
 
 Arrays = tuple[np.ndarray, np.ndarray]
 ADF: dict[str, Any] = {"posterior": "adf", "kernel": "10*rbf"}
@@ -95,14 +93,7 @@ def test_state_is_shown_as_dask_arrays(digits: Arrays) -> None:
     settings = TrainSettings(
         n_active=30, posterior="adf", precision="float64", kernel="2*rbf(3)", scaling="none"
     )
-    with (
-        open_runtime() as runtime,
-        sparsegp.Training(
-            table_from_arrays(X / 16, y), settings, runtime=runtime, block_rows=512
-        ) as run,
-    ):
-        run.build()
-        run.select()
+    with selected((X / 16, y), settings, block_rows=512) as run:
         stub, means, variances = run.stub(), run.means(), run.variances()
         assert stub.chunks == ((30,), (512, 512, 413))
         assert means.chunks == ((512, 512, 413), (10,))
@@ -143,13 +134,8 @@ def test_active_posterior_is_the_fixed_point_of_eq_4_6(digits: Arrays) -> None:
 @pytest.mark.parametrize("kind", ["bound", "bound, active", "bound, pairs", "bound, regression"])
 def test_candidates_keep_to_the_bound(kind: str) -> None:
     X, y, _ = data_for(kind)
-    table, settings = table_from_arrays(X, y), TrainSettings.given(**KINDS[kind])
-    with (
-        open_runtime("threads=2") as runtime,
-        sparsegp.Training(table, settings, runtime=runtime, block_rows=256) as run,
-    ):
-        run.build()
-        run.select()
+    settings = TrainSettings.given(**KINDS[kind])
+    with selected((X, y), settings, block_rows=256) as run:
         held = np.isfinite(run.means().compute()).all(axis=1).sum()
     assert settings.n_active is not None
     assert held == (settings.stub_entries or 0) // settings.n_active < len(X)
@@ -247,16 +233,8 @@ def test_active_rows_are_some_of_the_candidates_and_rare_classes_have_theirs() -
     X, y = rng.normal(size=(5000, 3)), rng.integers(0, 2, 5000)
     rare = np.array([700, 2900, 4400])
     y[rare] = 2
-    with (
-        open_runtime() as runtime,
-        Training(
-            table_from_arrays(X, y),
-            TrainSettings(n_active=20, kernel="10*rbf", seed=5),
-            runtime=runtime,
-        ) as run,
-    ):
-        candidates = run.block_settings.candidates
-        model = run.fit()
+    with selected((X, y), TrainSettings(n_active=20, kernel="10*rbf", seed=5)) as run:
+        candidates, model = run.block_settings.candidates, run.finish()
     assert candidates is not None
     assert 400 <= len(candidates) <= 400 + 3 + 2 * 67
     assert not run.validation[candidates].any()

@@ -19,7 +19,6 @@ from sparsegp.data.weights import LEAST_SHARE, effective_rows
 from sparsegp.errors import DataError, Interrupted, NumericalError, SettingsError
 from sparsegp.interrupt import StopRequest
 from tests.processes import invoke
-from tests.runs import Stopper
 
 N = 400
 SETTINGS = {
@@ -174,17 +173,6 @@ def test_a_regression_learns_from_weighted_rows():
         found.latent_mean_and_variance(X), again.model_.latent_mean_and_variance(X), strict=True
     ):
         np.testing.assert_array_equal(mine, its)
-
-
-@pytest.mark.parametrize("criterion", ["predictive", "residual"])
-def test_what_was_stopped_goes_on_to_the_same_bits(digits, tmp_path, criterion):
-    X, y, w = digits
-    settings = {"n_active": 60, "sample_weight": w, "criterion": criterion, "panel": 16}
-    for reports in (3, 4, 9):
-        with pytest.raises(Interrupted):
-            train(X, y, **settings, out=tmp_path, resume=True, progress=Stopper(reports))
-    found = train(X, y, **settings, out=tmp_path, resume=True)
-    same(found, train(X, y, **settings), X[:30])
 
 
 def test_a_run_with_other_weights_is_of_other_data(digits, tmp_path, monkeypatch):

@@ -38,6 +38,11 @@ class Biased(Likelihood):
         return self.with_parameters(self.parameters() / temperature)
 
     @property
+    def bounded(self) -> bool:
+        """Whether Z depends on means and shared variance by their ratio alone."""
+        return not any(self.biases)
+
+    @property
     def parameter_names(self) -> tuple[str, ...]:
         """The biases."""
         return tuple(f"bias_{k}" for k in range(len(self.biases)))

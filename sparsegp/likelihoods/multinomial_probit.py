@@ -85,11 +85,6 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         require_classes(cls.name, n_classes)
         return cls(n_nodes, (0.0,) * n_classes)
 
-    @property
-    def bounded(self) -> bool:
-        """Whether Z depends on means and shared variance by their ratio alone."""
-        return not any(self.biases)
-
     def log_density(self, latent: Doubles, target: Any) -> Doubles:
         """Return log p(y|u) = log Z without latent variance; see `Likelihood`."""
         codes = np.broadcast_to(target, latent.shape[:-1])

@@ -81,11 +81,6 @@ class Softmax(Biased, name="softmax"):
         require_classes(cls.name, n_classes)
         return cls(biases=(0.0,) * n_classes)
 
-    @property
-    def bounded(self) -> bool:
-        """Whether Z depends on means and shared variance by their ratio alone."""
-        return not any(self.biases)
-
     def log_density(self, latent: Doubles, target: Any) -> Doubles:
         """Return log p(y|u); see `Likelihood`."""
         log_p = self.log_densities(latent)

@@ -8,7 +8,6 @@ because a runtime that loses a worker rebuilds its blocks and sends the interrup
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from types import TracebackType
 from typing import Any, NoReturn, Self, TypeAlias
 
 Message: TypeAlias = tuple[str, tuple[Any, ...]]
@@ -133,12 +132,7 @@ class Runtime(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __reduce__(self) -> NoReturn:

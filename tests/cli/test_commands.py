@@ -10,6 +10,7 @@ from sklearn.datasets import load_iris
 
 import sparsegp
 from sparsegp.memory.room import Room
+from tests.runs import assert_same
 
 
 def test_json_of_train(invoke, files, tmp_path, last_json):
@@ -180,10 +181,7 @@ def test_a_regression_is_that_of_python(invoke, files, tmp_path, searching):
     found = sparsegp.load(run)
     assert found.settings == expected.settings
     assert found.settings["posterior"] == "all"
-    for each, wanted in zip(
-        *(m.predictive_mean_and_variance(X) for m in (found, expected)), strict=True
-    ):
-        np.testing.assert_array_equal(each, wanted)
+    assert_same(found, expected, X)
 
 
 def test_pictures_of_a_regression_need_relevances(invoke, files, tmp_path):

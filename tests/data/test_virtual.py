@@ -13,11 +13,10 @@ import sparsegp
 from sparsegp.data import Table, table_from_arrays
 from sparsegp.data.virtual import shift
 from sparsegp.errors import DataError, SettingsError, UnknownNameError
-from sparsegp.fit import Training
 from sparsegp.likelihoods import Probit
-from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Doubles, Integers
+from tests.runs import selected
 
 Data = tuple[Doubles, Integers]
 
@@ -118,9 +117,7 @@ def test_validation_rows_have_no_copies_among_the_others(data: Data, first: spar
     table = sparsegp.virtual_rows(first, data, lambda X: [1.01 * X] * 11)
     assert table.origin is not None
     settings = TrainSettings.given(**sparsegp.same_settings(first, n_active=40))
-    with open_runtime("threads=1") as runtime, Training(table, settings, runtime=runtime) as run:
-        run.build()
-        run.select()
+    with selected(table, settings) as run:
         chosen, active = run.validation, run.active.rows
     assert not set(table.origin[chosen]) & set(table.origin[~chosen])
     assert not chosen[active].any()

@@ -21,6 +21,7 @@ from sparsegp.posterior.objective import Problem
 from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
 from sparsegp.store import RunDirectory
+from tests.runs import selected
 
 Arrays = tuple[np.ndarray, np.ndarray]
 all_data_module = sys.modules["sparsegp.posterior.all_data"]  # the package has the function
@@ -90,12 +91,7 @@ def test_with_all_rows_active_it_is_dense_variational_inference(
 def problem(rows: Arrays, **settings: Any) -> Iterator[tuple[Problem, Training]]:
     """Yield the objective after a selection, and the run that holds its rows."""
     chosen = TrainSettings(n_active=12, kernel="2*rbf(2)", **EXACT, **settings)
-    with (
-        open_runtime() as runtime,
-        Training(table_from_arrays(*rows), chosen, runtime=runtime) as run,
-    ):
-        run.build()
-        run.select()
+    with selected(rows, chosen) as run:
         yield Problem(ActiveRows.of(run.block_settings, run.active), run, joined=True), run
 
 
@@ -126,12 +122,7 @@ def test_weights_do_not_depend_on_prior_scales_seen_before() -> None:
     X = rng.normal(size=(600, 1))
     y = (np.sin(3.0 * X[:, 0]) + 0.3 * rng.normal(size=600) > 0.0).astype(int)
     settings = TrainSettings(n_active=60, kernel="50*rbf")
-    with (
-        open_runtime() as runtime,
-        Training(table_from_arrays(X, y), settings, runtime=runtime) as run,
-    ):
-        run.build()
-        run.select()
+    with selected((X, y), settings) as run:
         found, jitters = [], []
         for scales in ((0.1,), (10.0, 0.1)):
             objective = Problem(ActiveRows.of(run.block_settings, run.active), run)
@@ -165,9 +156,7 @@ def test_a_part_of_the_rows_has_their_objective_and_all_validation_rows(
     columns, weights = 100, np.linspace(0.5, 1.5, 700) if weighted else None
     settings = TrainSettings(n_active=20, kernel="2*rbf(2)", precision="float64", scaling="none")
     table = replace(table_from_arrays(X, y), weights=weights)
-    with open_runtime() as runtime, Training(table, settings, runtime=runtime) as run:
-        run.build()
-        run.select()
+    with selected(table, settings) as run:
         objective = Problem(ActiveRows.of(run.block_settings, run.active), run)
         c = np.random.default_rng(0).normal(size=objective.zero().shape)
         objective.fit(c)

@@ -9,15 +9,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_iris, make_classification
 
 import sparsegp
-from sparsegp.data import table_from_arrays
 from sparsegp.errors import Interrupted
-from sparsegp.fit import Training
 from sparsegp.fit.prepare import choose_folds
 from sparsegp.posterior import ActiveRows
 from sparsegp.posterior.folds import Folds
-from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
-from tests.runs import Stopper, assert_same
+from tests.runs import Stopper, assert_same, selected
 
 Arrays = tuple[np.ndarray, np.ndarray]
 
@@ -103,12 +100,7 @@ def test_the_objective_of_a_fold_is_that_of_the_other_rows(per_class: bool) -> N
     settings = TrainSettings(
         n_active=40, kernel="10*rbf", kernel_per_class=per_class, precision="float64", n_nodes=24
     )
-    with (
-        open_runtime() as runtime,
-        Training(table_from_arrays(X, y), settings, runtime=runtime) as run,
-    ):
-        run.build()
-        run.select()
+    with selected((X, y), settings) as run:
         folds = Folds(ActiveRows.of(run.block_settings, run.active), run)
         stubs = [run.stub(k).compute() for k in range(len(folds.features))]
     rng, step = np.random.default_rng(0), 1e-4

@@ -11,14 +11,12 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 import sparsegp
-from sparsegp.data import table_from_arrays
-from sparsegp.fit import Training
 from sparsegp.posterior import ActiveRows
 from sparsegp.posterior.numbers import LeftOut, Spectrum, _sums
 from sparsegp.posterior.past import PastRows
-from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Doubles
+from tests.runs import selected
 
 N = 120
 SETTINGS: dict[str, Any] = {
@@ -119,20 +117,16 @@ def test_left_out_rows_are_those_of_fits_without_them(
     X, y = rows[0][:N], (rows[1][:N] - rows[1][:N].mean()) / rows[1][:N].std()
     weights = np.linspace(0.5, 2.0, N)
     settings = TrainSettings.given(**SETTINGS, n_active=25)
-    table = table_from_arrays(X, y)
-    with open_runtime() as runtime:
-        run: Any = Training(table, settings, runtime=runtime)
-        with run:
-            run.build()
-            run.select()
-            active = ActiveRows.of(run.block_settings, run.active)
-            (factor,), target = active.factors(), run.data.target
-            (penalty,), (gram, pull, error) = active.penalties([factor]), _sums(active, run)
-            M = np.linalg.solve(factor, active.kernels[0](active.x, X))
-            assert np.linalg.norm(gram - M @ M.T, 2) < error
-            if weighted:  # the sums that blocks make of rows with weights
-                gram, pull, run.weights = (M * weights) @ M.T, (M * weights) @ target, weights
-            judges = LeftOut.of(active, run, factor, Spectrum(penalty, gram, pull))
+    with selected((X, y), settings) as chosen:
+        run: Any = chosen
+        active = ActiveRows.of(run.block_settings, run.active)
+        (factor,), target = active.factors(), run.data.target
+        (penalty,), (gram, pull, error) = active.penalties([factor]), _sums(active, run)
+        M = np.linalg.solve(factor, active.kernels[0](active.x, X))
+        assert np.linalg.norm(gram - M @ M.T, 2) < error
+        if weighted:  # the sums that blocks make of rows with weights
+            gram, pull, run.weights = (M * weights) @ M.T, (M * weights) @ target, weights
+        judges = LeftOut.of(active, run, factor, Spectrum(penalty, gram, pull))
     w, kernel, ratio = weights if weighted else np.ones(N), active.kernels[0], 0.02
     nlpp, noise = judges.judged(np.log(ratio))
     K, cross = kernel(active.x, active.x), kernel(active.x, X)

@@ -5,7 +5,6 @@ import signal
 import subprocess
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from distributed import Client
@@ -37,12 +36,7 @@ class Cluster:
         self.client.wait_for_workers(self.n_workers, timeout=PATIENCE)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.client.close(timeout=0.5)
         for process in [*self.workers.values(), self.scheduler]:
             process.kill()

@@ -18,6 +18,7 @@ import sparsegp
 from sparsegp.errors import ClusterError
 from sparsegp.progress import Progress
 from tests.processes import PATIENCE
+from tests.runs import assert_same
 from tests.runtime.by_hand import Cluster
 
 SETTINGS: dict[str, Any] = {"n_active": 200, "kernel": "20*rbf(3)", "block_rows": 1024}
@@ -74,11 +75,6 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture(scope="module")
 def expected(data: tuple[np.ndarray, np.ndarray]) -> sparsegp.Model:
     return sparsegp.train(*data, runtime="threads=2", **SETTINGS)
-
-
-def assert_same(model: sparsegp.Model, expected: sparsegp.Model, X: np.ndarray) -> None:
-    np.testing.assert_array_equal(model.rows, expected.rows)
-    assert model.predict_log_proba(X).tobytes() == expected.predict_log_proba(X).tobytes()
 
 
 SLOW = [(harm, stage) for harm in HARMS for stage in STAGES if (harm, stage) != ("kill", "select")]
