@@ -22,13 +22,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_solve, solve_triangular
+from scipy.linalg import solve_triangular
 
 from sparsegp.kernels import ARD, RBF, ByColumn, Kernel, Product, Sum, parse, six_digits
 from sparsegp.learning.numbers import rows_of
 from sparsegp.learning.softmax import Softmax
 from sparsegp.math.lbfgs import Ascent
-from sparsegp.math.linalg import jittered_cholesky, lower_cholesky, solve_lower
+from sparsegp.math.linalg import (
+    inverse_of_factored,
+    jittered_cholesky,
+    lower_cholesky,
+    solve_lower,
+)
+from sparsegp.math.products import times_few
 from sparsegp.types import Doubles, Floats, Integers
 
 MOST_ACTIVE = 300
@@ -180,7 +186,7 @@ class HeldOut:
             fit, judge = self._fit(half, features[:, others]), self._rows(held, features[:, held])
             log_p, rest = judge.judged(judge.latent(fit.point))
             slope = judge.weighted(rest)
-            back = fit.solve(np.asarray(judge.features @ slope, np.float64))
+            back = fit.solve(judge.pulled(slope))
             total += float(judge.weighted(log_p).sum(dtype=np.float64))
             total += float(np.vdot(back, fit.gradient))
             bent = fit.bend(fit.rows.latent(back))
@@ -219,8 +225,8 @@ class Fit:
 
     Attributes
     ----------
-    factor : Doubles (m, m)
-        Of the metric.
+    inverse : Doubles (m, m)
+        Of the metric: its products take less time than solutions by a factor.
     point, gradient : Doubles (m, K)
     latent, slope, probability : Floats (n, K)
         Latent values there, slope of the log likelihood in them, and probabilities.
@@ -231,15 +237,14 @@ class Fit:
         rest = rows.log_p_and_rest(near)[1]
         p = rows.probability(rest)
         curvature = rows.curvature(p)
-        self.factor = self._metric(rows.weighted(curvature))
-        newton = rows.features @ rows.weighted(curvature[:, np.newaxis] * near + rest)
-        start = cho_solve((self.factor, True), newton.astype(np.float64), check_finite=False)
+        self.inverse = self._inverse(rows.weighted(curvature))
+        newton = rows.pulled(rows.weighted(curvature[:, np.newaxis] * near + rest))
 
         def function(c: Doubles) -> tuple[float, Doubles]:
             return rows.value_and_gradient(c, c)
 
-        ascent = Ascent.at(start, function)
-        rows.climb(ascent, function, self.factor, GAIN)
+        ascent = Ascent.at(self._near(newton), function)
+        rows.climb(ascent, function, self._near, GAIN)
         self.point, self.gradient = ascent.point, ascent.gradient
         self.latent = rows.latent(self.point)
         rest = rows.log_p_and_rest(self.latent)[1]
@@ -255,7 +260,7 @@ class Fit:
         The error is at most `ACCURACY` of the whole, in the norm of the metric.
         """
         x, rest = np.zeros_like(right), right.copy()
-        near = cho_solve((self.factor, True), rest, check_finite=False)
+        near = self._near(rest)
         direction, size = near, float(np.vdot(rest, near))
         small = ACCURACY**2 * size
         for _ in range(CONJUGATE):
@@ -265,17 +270,22 @@ class Fit:
             length = size / float(np.vdot(direction, image))
             x += length * direction
             rest -= length * image
-            near = cho_solve((self.factor, True), rest, check_finite=False)
+            near = self._near(rest)
             former, size = size, float(np.vdot(rest, near))
             direction = near + (size / former) * direction
         return x
 
     def _times(self, x: Doubles) -> Doubles:
-        return self.rows.features @ self.bend(self.rows.latent(x)) + x
+        return self.rows.pulled(self.bend(self.rows.latent(x))) + x
 
-    def _metric(self, curvature: Floats) -> Doubles:
-        """Factor I + F W F^T with curvatures W of the rows, (n,)."""
+    def _near(self, right: Doubles) -> Doubles:
+        """Return what the metric would have for A, (m, K)."""
+        return np.asarray(times_few(self.inverse, right), np.float64)
+
+    def _inverse(self, curvature: Floats) -> Doubles:
+        """Return (I + F W F^T)^-1 with curvatures W of the rows, (n,)."""
         scaled = self.rows.features * np.sqrt(curvature)
         metric = (scaled @ scaled.T).astype(np.float64)
         metric[np.diag_indices_from(metric)] += 1.0
-        return lower_cholesky(metric, "the curvature of a small fit")
+        factor = lower_cholesky(metric, "the curvature of a small fit", in_place=True)
+        return inverse_of_factored(factor)

@@ -14,6 +14,7 @@ w . c, and the penalty is c^T P c / (2 s) with P = I - L^-1 L^-T.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from sparsegp.math.linalg import (
     inverse_triangle,
     jittered_cholesky,
     lower_cholesky,
+    solve_factored,
     solve_lower,
     solved_in_place,
 )
@@ -106,7 +108,8 @@ class QuickFit:
         else:
             weight = 1.0 / scale - 1.0 / former
             self.ascent = self.ascent.less_quadratic(lambda c: weight * (self.penalty @ c))
-        self.rows.climb(self.ascent, self._value_and_gradient, metric, TOLERANCE)
+        solve = partial(solve_factored, metric)
+        self.rows.climb(self.ascent, self._value_and_gradient, solve, TOLERANCE)
         mean = self.held_features.T @ self.ascent.point.astype(self.features.dtype)
         return np.asarray(mean, dtype=np.float64)
 

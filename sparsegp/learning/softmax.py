@@ -5,6 +5,7 @@ and needs no quadrature. With p the probabilities of a row, its curvature in the
 diag(p) - p p^T, at most (I - 1 1^T / K) / 2 (Böhning 1992, Ann. Inst. Statist. Math. 44).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -13,7 +14,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from sparsegp.math.lbfgs import Ascent, Function
-from sparsegp.math.linalg import solve_factored
+from sparsegp.math.products import times_few
 from sparsegp.types import Doubles, Floats
 
 MAX_ROUNDS = 30
@@ -58,8 +59,11 @@ class Softmax:
 
     def latent(self, c: Doubles) -> Floats:
         """Return the latent values (n, K) of coefficients (d, K)."""
-        mean: Floats = self.features.T @ c.astype(self.features.dtype)
-        return mean
+        return times_few(self.features.T, c.astype(self.features.dtype))
+
+    def pulled(self, slope: Floats) -> Doubles:
+        """Return the slope in the coefficients, (d, K), by that in the latent values, (n, K)."""
+        return np.asarray(times_few(self.features, slope), np.float64)
 
     def log_p_and_rest(self, latent: Floats) -> tuple[Floats, Floats]:
         """Return log p of the class of each row (n,), and by how much all p miss 0 or 1, (n, K).
@@ -106,9 +110,15 @@ class Softmax:
         """Return the log likelihood less c . pull / 2, and its gradient, (d, K), for pull = P c."""
         log_p, rest = self.log_p_and_rest(self.latent(c))
         value = float(self.weighted(log_p).sum(dtype=np.float64)) - 0.5 * float(np.vdot(c, pull))
-        return value, (self.features @ self.weighted(rest)).astype(np.float64) - pull
+        return value, self.pulled(self.weighted(rest)) - pull
 
-    def climb(self, ascent: Ascent, function: Function, metric: Doubles, small: float) -> None:
+    def climb(
+        self,
+        ascent: Ascent,
+        function: Function,
+        solve: Callable[[Doubles], Doubles],
+        small: float,
+    ) -> None:
         """Go to the maximum of a function, until a round gains little.
 
         Parameters
@@ -116,17 +126,13 @@ class Softmax:
         ascent : Ascent
             Where to start; the end is left there.
         function : callable
-        metric : Doubles (d, d)
-            Triangular factor of that of the ascent.
+        solve : callable
+            Applies the inverse of the metric of the ascent.
         small : float
             Nats a row.
         """
         for _ in range(MAX_ROUNDS):
-            gain = ascent.step(
-                function,
-                lambda c: solve_factored(metric, c),
-                RESOLUTION * self.total,
-            )
+            gain = ascent.step(function, solve, RESOLUTION * self.total)
             if gain <= small * self.total:
                 break
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sparsegp.math.products import times_thin
+from sparsegp.math.products import times_few, times_thin
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -16,3 +16,14 @@ def test_tall_times_thin(dtype, rows, depth, thin):
     np.testing.assert_allclose(found, A @ B, atol=1e-5 * depth if dtype == np.float32 else 1e-11)
     alone = times_thin(A[1:2].astype(dtype), B.astype(dtype))
     assert np.array_equal(alone[0], found[1])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("few", range(1, 10))
+def test_few_columns(dtype, few):
+    rng = np.random.default_rng(0)
+    A, B = rng.normal(size=(30, 200)).T.astype(dtype), rng.normal(size=(30, few)).astype(dtype)
+    found = times_few(A, B)
+    assert found.dtype == dtype
+    assert found.flags.c_contiguous
+    np.testing.assert_allclose(found, A @ B, atol=1e-4 if dtype == np.float32 else 1e-12)
