@@ -14,9 +14,6 @@ LONGEST_MESSAGE = 2000
 
 _CREDENTIALS = re.compile(r"(?<=://)\S+(?=@)|(?<=\?)[^\s,;'\"]*=[^\s,;'\"]*")
 
-MOST_QUOTED = 120
-"""Characters of a value that a message repeats."""
-
 
 def quoted(value: object) -> str:
     """Return a value as a message shows it: as Python writes it, cut where it is long."""
@@ -24,7 +21,7 @@ def quoted(value: object) -> str:
         text = repr(value)
     except ValueError:  # whole numbers of thousands of digits
         text = f"a very large {type(value).__name__}"
-    return text if len(text) <= MOST_QUOTED else f"{text[: MOST_QUOTED - 3]}..."
+    return short(text)
 
 
 def masked(text: str) -> str:
@@ -34,8 +31,8 @@ def masked(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Return a text in one printable line, without credentials."""
-    shown = "".join(mark if mark.isprintable() else " " for mark in masked(text))
-    return shown if len(shown) <= LONGEST_MESSAGE else f"{shown[: LONGEST_MESSAGE - 3]}..."
+    shown = (mark if mark.isprintable() else " " for mark in masked(text))
+    return short("".join(shown), LONGEST_MESSAGE)
 
 
 def visible(text: str) -> str:

@@ -3,15 +3,15 @@
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import fields
-from typing import Any, Generic, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from sparsegp.errors import UnknownNameError, quoted
 
 T = TypeVar("T")
 
 
-class Registry(Generic[T]):
-    """Members of one family by name.
+class Registry(dict[str, T]):
+    """Members of one family by name, in the order of the names.
 
     Parameters
     ----------
@@ -20,8 +20,8 @@ class Registry(Generic[T]):
     """
 
     def __init__(self, family: str) -> None:
+        super().__init__()
         self.family = family
-        self._members: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
         """Return a decorator that adds its argument under `name`.
@@ -33,29 +33,19 @@ class Registry(Generic[T]):
         """
 
         def add(member: T) -> T:
-            if name in self._members:
+            if name in self:
                 raise ValueError(f"{self.family} {name!r} is registered already")
-            self._members[name] = member
+            self[name] = member
             return member
 
         return add
 
-    def __getitem__(self, name: str) -> T:
-        try:
-            return self._members[name]
-        except KeyError:
-            known = ", ".join(sorted(self._members))
-            text = f"unknown {self.family} {quoted(name)}; known: {known}"
-            raise UnknownNameError(text) from None
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._members
+    def __missing__(self, name: str) -> NoReturn:
+        known = ", ".join(self)
+        raise UnknownNameError(f"unknown {self.family} {quoted(name)}; known: {known}")
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._members))
-
-    def __len__(self) -> int:
-        return len(self._members)
+        return iter(sorted(self.keys()))
 
 
 def call_text(member: Any) -> str:

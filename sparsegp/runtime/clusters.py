@@ -30,7 +30,7 @@ import yaml
 from distributed.comm.addressing import get_address_host
 from distributed.utils import silence_logging_cmgr
 
-from sparsegp.errors import ClusterError, SettingsError
+from sparsegp.errors import ClusterError, SettingsError, short
 from sparsegp.runtime.dask import DaskRuntime
 
 # distributed is typed in part: its objects are taken as they come
@@ -317,7 +317,7 @@ def _short(found: object) -> str:
     while isinstance(found, BaseException) and found.__cause__ is not None:
         found = found.__cause__
     text = " ".join(str(found)[: 2 * MOST_LETTERS].split()) or type(found).__name__
-    return text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 3] + "..."
+    return short(text, MOST_LETTERS)
 
 
 class IgnoreInterrupts(distributed.WorkerPlugin):
