@@ -23,7 +23,7 @@ Numbers take no rounds, but twice the factors, for their eigenvectors; from thre
 PARTS = 3
 """Of the memory of a process that are shown."""
 
-TRIED_SECONDS = 0.05
+TRIED_SECONDS = 0.2
 """For which products of matrices are tried."""
 
 
@@ -45,7 +45,7 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
 
     The time is a rough estimate, from a short benchmark of matrix products on one thread of this
     machine. It is that of the final fit: if no kernel is given, the search for one takes one to
-    three times as long in addition.
+    three times as long in addition, and may choose more active rows, which are shown too.
 
     The options are those of `train`. With --workers, memory is that of processes on this machine.
     With --cluster, the number of workers is read from the file; nothing is started.
@@ -77,12 +77,31 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     if not found["fits"]:
         would = memory.remedies(shape, lambda other: bool(memory.estimate(other)[need] <= free))
         found["would_fit"] = [shared.as_typed(each) for each in would]
-    found["seconds"] = seconds(found, settings, shape.n_workers or shape.n_threads)
+    threads, speed = shape.n_workers or shape.n_threads, operations_per_second()
+    found["seconds"] = seconds(found, settings, threads, speed)
     found["searches"] = settings.kernel == AUTO
+    is_open = found["searches"] and named.get("n_active") is None
+    if is_open and (larger := largest_choice(shape, free, need)):
+        most = {name: larger[name] for name in ("n_active", "total_bytes")}
+        found["at_most"] = most | {"seconds": seconds(larger, settings, threads, speed)}
     show([json_line(found)] if as_json else pairs(words(found)))
 
 
-def seconds(found: dict[str, Any], settings: Any, threads: int) -> float:
+def largest_choice(shape: Any, free: int, need: str) -> dict[str, Any] | None:
+    """Return the estimate for the most active rows that a search may choose, if more than usual."""
+    from sparsegp import memory
+    from sparsegp.fit.trial import PART
+    from sparsegp.learning.rungs import GROWN, MOST_HELD_OUT, Plan
+
+    n = shape.n - min(-(-shape.n // PART), MOST_HELD_OUT)
+    validation = shape.settings.n_validation
+    plan = Plan.of((n, shape.p), shape.n_active, None, sizes=GROWN, validation=validation)
+    larger = [replace(shape, n_active=d) for d in plan.sizes if d > shape.n_active]
+    found = map(memory.estimate, larger[::-1])
+    return next((each for each in found if each[need] <= free), None)
+
+
+def seconds(found: dict[str, Any], settings: Any, threads: int, speed: float) -> float:
     """Return roughly the seconds of a run; of a dense method those of one factorisation.
 
     Parameters
@@ -92,8 +111,9 @@ def seconds(found: dict[str, Any], settings: Any, threads: int) -> float:
     settings : TrainSettings or DenseSettings
     threads : int
         Threads or workers that compute at a time.
+    speed : float
+        Operations of one of them in a second.
     """
-    speed = operations_per_second()
     if "flops" in found:
         return float(found["flops"] / speed)
     n, d, latent = found["rows"], found["n_active"], max(found["classes"], 1)
@@ -160,6 +180,11 @@ def largest(parts: dict[str, int]) -> str:
     return ": " + ", ".join(f"{name} {size(parts[name])}" for name in some if parts[name] > 1)
 
 
+def two_digits(seconds: float) -> str:
+    """Return a number of seconds with two digits that count, and no exponent."""
+    return f"{float(f'{seconds:.2g}'):,.12g}"
+
+
 def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield names and values of an estimate."""
     held_out = f" and {found['held_out']} held out" if found.get("held_out") else ""
@@ -185,7 +210,10 @@ def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     time_of = " for one factorisation" if "flops" in found else ""
     if found["searches"]:
         time_of = ", and 1 to 3 times that to choose the kernel"
-    yield "time", f"roughly {found['seconds']:.2g} s here{time_of}"
+    yield "time", f"roughly {two_digits(found['seconds'])} s here{time_of}"
+    if most := found.get("at_most"):
+        need = f"roughly {two_digits(most['seconds'])} s and {size(most['total_bytes'])}"
+        yield f"  with {most['n_active']}", f"{need}, if the search chooses so many active rows"
     free = f"the {size(found['available_bytes'])} that are free on this machine"
     would = ", or ".join(found.get("would_fit", ())) or "not even one active row"
     yield "fits", f"yes, in {free}" if found["fits"] else f"no: more than {free}; {would} would fit"

@@ -6,7 +6,7 @@ import click
 
 from sparsegp.cli import options as shared
 from sparsegp.cli.output import json_line, listed, pairs, percent, show, table
-from sparsegp.errors import SettingsError
+from sparsegp.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
     from sparsegp.model import Model
@@ -58,14 +58,19 @@ def evaluate(
     model = load(run)
     of_two = shared.given({"positive": positive, "threshold": threshold}, ("positive", "threshold"))
     if (of_two and len(model.classes) != 2) or (coverage is not None and model.is_regression):
-        name = shared.in_words(of_two or ["set"])
-        raise SettingsError(f"{name} is for {'two classes' if of_two else 'classes'}; leave it out")
+        name, few = shared.in_words(of_two or ["set"]), "two " if of_two else ""
+        raise SettingsError(f"leave out {name}; only a model of {few}classes takes such an option")
     if plots is not None and weight_column is not None:
         raise SettingsError("--plots counts each row once; leave it or --weight-column out")
     known = shared.given(options, shared.COLUMNS)
     rows = table_for(model, data, known, weight_column=weight_column)
     evaluation, unseen, logs, codes = score(model, rows)
     if unseen:
+        if (codes < 0).all():
+            raise DataError(
+                f"labels of {rows.source} must be among {listed(model.classes.tolist())}, found "
+                f"none of them but {listed(unseen)}; give their --label-column, or a model of them"
+            )
         warning = f"warning: {rows.source} has labels that the model does not know"
         show([f"{warning}: {listed(unseen)}; they count as errors"], err=True)
     judged, ranked = evaluation if isinstance(evaluation, Evaluation) else None, relevances(model)

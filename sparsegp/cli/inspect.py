@@ -203,6 +203,7 @@ def facts_in_words(record: Mapping[str, Any]) -> dict[str, Any]:
     }
     nlpp = record.get("validation_nlpp")
     extent = "{done} of {total}" if progress.get("total") else "{done}"
+    selecting = "" if "method" in settings else ", until its active rows were selected"
     if record["holder"]:
         state = f"under way in {record['holder']}"
     return {
@@ -220,7 +221,7 @@ def facts_in_words(record: Mapping[str, Any]) -> dict[str, Any]:
         "validation": nlpp and f"nlpp {nlpp:.4f} nats",
         "calibration": numbers_in_words(calibration),
         **{name: size(count) for name, count in record["sizes"].items()},
-        "time": "" if record["seconds"] is None else f"{record['seconds']:.1f} s",
+        "time": "" if record["seconds"] is None else f"{record['seconds']:.1f} s{selecting}",
     }
 
 

@@ -60,9 +60,8 @@ def train(
     """Train a classifier or a regression model on DATA.
 
     DATA is `digits`, `iris`, `toy` or `wine`, or a file: .npz with X, y or X_train, y_train,
-    X_test, y_test; "X.npy,y.npy"; text with the label in the last column (.csv, .data, .txt, or
-    .gz); IDX; zarr; parquet. Stopped or killed runs can be resumed from their output
-    directory.
+    X_test, y_test; "X.npy,y.npy"; text with the label in the last column (.csv, .tsv, .data, .txt,
+    or .gz); IDX; zarr; parquet. Stopped or killed runs can be resumed from their output directory.
     """
     if not quiet:  # before what is slow to import
         show([f"reading {data}"], err=True)

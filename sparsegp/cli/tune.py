@@ -1,7 +1,7 @@
 """`sparsegp tune`, and the table of trials that `inspect` shows too."""
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -84,6 +84,7 @@ def tune(
         "tuned on": f"{table.source}: {rows}, {columns}",
         "trials": extent(len(tuned.trials), tuned.ended),
         "kernel": brief(tuned.kernel),
+        "  kept": kept_by_guard(tuned.trials, tuned.chosen),
         "scaling": tuned.scaling,
         "metric": None if tuned.metric == "none" else tuned.metric,
         "active rows": None if tuned.n_active is None else str(tuned.n_active),
@@ -106,6 +107,16 @@ def train_command(data: str, given: Mapping[str, Any]) -> str:
             name = ((value is False and option.secondary_opts) or option.opts)[0]
             words += [name] if isinstance(value, bool) else [name, str(value)]
     return shlex.join(words)
+
+
+def kept_by_guard(trials: Sequence[Mapping[str, Any]], chosen: Mapping[str, Any]) -> str | None:
+    """Return why the first kernel was chosen although another trial had a lower nlpp, if so."""
+    first = min(trials, key=lambda trial: int(trial["number"]), default=chosen)
+    if any(value != first.get(name) for name, value in chosen.items() if name in CHOICE):
+        return None
+    known = [trial["nlpp"] for trial in trials if trial["nlpp"] is not None]
+    behind = first.get("nlpp") is not None and min(known) < first["nlpp"]
+    return "no other leads it by two standard errors" if behind else None
 
 
 def extent(trials: int, ended: str) -> str:

@@ -194,8 +194,8 @@ def _fault(name: str, kind: str, tally: Tally) -> str:
     levels, n = tally.levels, tally.n - tally.missing
     if levels is None or (len(levels) > MOST and 2 * len(levels) > n):
         return (
-            f"{quoted(name)} has a different value in nearly every row, {such}: `drop` it, or "
-            "give it as id_column"
+            f"{quoted(name)} has a different value in nearly every row, {such}: leave it out, "
+            "of a file by `drop` or as id_column"
         )
     words = sum(len(level.split()) for level in levels) / max(len(levels), 1)
     if words >= WORDS and len(levels) > MOST and REPEATS * len(levels) > n:

@@ -83,8 +83,8 @@ def image_shape(p: int, image: tuple[int, int] | None = None) -> tuple[int, int]
     height, width = image or (round(p**0.5),) * 2
     if height < 1 or width < 1 or height * width != p:
         raise SettingsError(
-            f"{p} columns do not make an image of {height}x{width}; give its height and "
-            "width as `image`, such as 16x16"
+            f"{p} columns do not make an image of {height}x{width}; if rows are images, give "
+            "their height and width as `image`, such as 16x16"
         )
     return height, width
 

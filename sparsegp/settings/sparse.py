@@ -55,7 +55,7 @@ class TrainSettings(Settings):
         None,
         "Number of active rows (inducing points); with active_per_class, of (row, class) pairs.",
         least=1,
-        unset=f"all but validation rows, at most {DEFAULT_N_ACTIVE}",
+        unset=f"chosen with the kernel, else all but validation rows, at most {DEFAULT_N_ACTIVE}",
     )
     kernel: str | None = setting(
         None,
@@ -88,7 +88,7 @@ class TrainSettings(Settings):
         "all",
         "Rows on which the posterior is conditioned. all: every training row; active: the active "
         "rows, iterated to convergence; adf: the active rows, each approximated once, when it is "
-        "included. The first two need sites=variational, or all a regression.",
+        "included. all and active need sites=variational, but in a regression all does not.",
         choices="sparsegp.posterior:POSTERIORS",
     )
     likelihood: str = setting(

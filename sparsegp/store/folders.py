@@ -27,7 +27,7 @@ _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")
 _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 """Flags by which no link is followed and no FIFO waited for."""
 _REASONS = {errno.ELOOP: "it is a link"} | dict.fromkeys(
-    (errno.ENOTDIR, errno.EEXIST), "what should hold it is not a directory"
+    (errno.ENOTDIR, errno.EEXIST), "it, or what should hold it, is not a directory"
 )
 
 
@@ -91,7 +91,7 @@ class Directory:
         import fcntl  # noqa: PLC0415 - not on every system, and only needed to train
 
         path = self.path / "lock"
-        with _failing("lock", path):
+        with _failing("write", path, remedy="use another directory"):
             self.path.mkdir(parents=True, exist_ok=True)
             _sync(self.path.parent)
             handle = _open_regular(path, os.O_RDWR | os.O_CREAT)
@@ -227,7 +227,11 @@ def file_of(path: str | os.PathLike[str], name: str) -> tuple[Folder, str]:
 
 @contextmanager
 def _failing(
-    verb: str, place: object, *passing: type[Exception], kind: type[Exception] = OSError
+    verb: str,
+    place: object,
+    *passing: type[Exception],
+    kind: type[Exception] = OSError,
+    remedy: str = "",
 ) -> Iterator[None]:
     """Turn errors into one line; the libraries behind fsspec have some without a base in common."""
     try:
@@ -240,7 +244,8 @@ def _failing(
             reason = _REASONS.get(error.errno) or error.strerror or reason
         elif not isinstance(error, DataError):
             reason = f"its store failed ({type(error).__name__}: {reason})"
-        raise StoreError(f"cannot {verb} {place}: {reason}") from None
+        advice = f"; {remedy}" if remedy else ""
+        raise StoreError(f"cannot {verb} {place}: {reason}{advice}") from None
 
 
 def _open_regular(path: Path, flags: int) -> int:

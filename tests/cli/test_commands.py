@@ -79,6 +79,12 @@ class TestEvaluate:
         assert (figures["unseen"], figures["n_unseen"]) == ([7], round(100 * share))
         assert figures["error"] >= share
 
+    def test_labels_of_another_kind_are_refused(self, trained, files, invoke, tmp_path):
+        rows = np.load(files / "unseen.npz")
+        np.savez(tmp_path / "others.npz", X=rows["X"], y=rows["y"] + 100)
+        refused = invoke("evaluate", trained, tmp_path / "others.npz", code=2).stderr
+        assert "must be among 0, 1, 2, found none of them but 100, " in refused
+
     def test_unseen_labels_while_training(self, files, invoke, tmp_path):
         arguments = ("--test", files / "unseen.npz", "--out", tmp_path / "my run", "--n-active", 9)
         result = invoke("train", files / "pair.npz", *arguments, "--quiet")
@@ -204,6 +210,17 @@ class TestEstimate:
         assert re.search("time +roughly .* s here, and .* to choose the kernel", text)
         assert "worker" not in text
         assert "to choose" not in invoke("estimate", "digits", "--kernel", "auto").stdout
+
+    def test_more_active_rows_that_a_search_may_choose(self, invoke, tmp_path, last_json):
+        data, rng = tmp_path / "many.npz", np.random.default_rng(0)
+        np.savez(data, X=rng.normal(size=(3000, 2)), y=np.arange(3000) % 2)
+        record = last_json(invoke("estimate", data, "--kernel", "auto", "--json").stdout)
+        # of 2400 rows that the search fits to, 280 are for validation; at most 4/5 become active
+        assert (record["n_active"], record["at_most"]["n_active"]) == (1000, 1696)
+        assert record["at_most"]["seconds"] > record["seconds"]
+        assert "  with 1696   roughly" in invoke("estimate", data, "--kernel", "auto").stdout
+        given = invoke("estimate", data, "--kernel", "auto", "--n-active", 500).stdout
+        assert "if the search" not in given
 
     def test_what_would_fit(self, files, invoke, monkeypatch):
         room = Room("this process", "here", 10**6)

@@ -56,7 +56,7 @@ def test_pictures_of_rows(trained, files, invoke, tmp_path):
         ),
         (("predict", "--out", "p.csv", "--reject-novel", "2"), "--reject-novel must be above 0"),
         (("evaluate", "--set", "1.5"), "must be between 0 and 1, got 1.5"),
-        (("evaluate", "--threshold", "0.3"), "--threshold is for two classes"),
+        (("evaluate", "--threshold", "0.3"), "leave out --threshold; only a model of two classes"),
     ],
     ids=str,
 )

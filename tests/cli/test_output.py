@@ -68,7 +68,7 @@ def test_control_characters_of_labels_do_not_reach_the_terminal(hostile, invoke)
     shown = [
         trained,
         invoke("evaluate", run, rows),
-        invoke("evaluate", run, folder / "other.npz"),
+        invoke("evaluate", run, folder / "other.npz", code=2),
         invoke("inspect", run),
         invoke("inspect", run, "--json"),
         invoke("predict", run, rows, "--out", folder / "p.csv"),

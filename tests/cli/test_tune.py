@@ -9,7 +9,7 @@ import time
 import pytest
 
 import sparsegp
-from sparsegp.cli.tune import SHOWN, trials_table
+from sparsegp.cli.tune import SHOWN, kept_by_guard, trials_table
 from sparsegp.fit.records import read_records
 from sparsegp.kernels import brief
 
@@ -79,6 +79,16 @@ def test_table(files, invoke, tmp_path, monkeypatch):
     assert all(re.search(rf" {scaling} +{re.escape(kernel)}$", line) for line in starred)
     assert lines[-1].startswith("next          sparsegp train ")
     assert (tmp_path / "sparsegp-tune-pair" / "tuning" / "run.json").is_file()
+
+
+def test_a_first_kernel_that_stays_behind_a_better_one_is_explained():
+    first = {"number": 0, "kernel": "rbf(1)", "scaling": "auto", "nlpp": 0.5}
+    failed = {**first, "number": 1, "nlpp": None}
+    better = {"number": 2, "kernel": "rbf(2)", "scaling": "auto", "nlpp": 0.4}
+    kept = {"kernel": "rbf(1)", "scaling": "auto", "n_active": 1000}
+    assert "two standard errors" in str(kept_by_guard([better, failed, first], kept))
+    assert kept_by_guard([first, failed], kept) is None
+    assert kept_by_guard([first, better], {**kept, "kernel": "rbf(2)"}) is None
 
 
 def test_failed_trials_are_shown():

@@ -165,7 +165,7 @@ def test_all_unfit_columns_are_named_at_once(frame):
         "'age' has inf in row 7, where a finite number must be: mend it",
         "'city' has 'Nice' in row 0, where a date must be",
         "'children' has 0 in row",
-        "'code' has a different value in nearly every row, such as 'n0' in row 0: `drop` it",
+        "'code' has a different value in nearly every row, such as 'n0' in row 0: leave it out",
         "'text' has a different value",
         "'took' has values of type Timedelta",
     ):

@@ -72,6 +72,12 @@ def test_texts(text, tmp_path):
         ("a,b,y\n1,2,0\n", {"label_column": -4}, "label column -4; its columns: a, b, y"),
         ("a,b,y\n1,2,0\n", {"label_column": "Y"}, "its columns: a, b, y .did you mean 'y'"),
         (
+            "mean a,c,y\n1,2,0\n",
+            {"drop": ["mean_a"]},
+            "'mean_a'; its columns: mean a, c, y .did you mean 'mean a'",
+        ),
+        ("a;b;y\n1;2;0\n", {"delimiter": ","}, "none is left as an input; .* `delimiter`"),
+        (
             f"a{',a'.join(map(str, range(24)))}\n",
             {"label_column": "z"},
             r"a19, \.\.\. \(4 more\); give",

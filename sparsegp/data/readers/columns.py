@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -198,7 +199,8 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
         inputs = [each for each in rest if each != label]
     if not inputs:
         count = f"{len(names)} column{'s' if len(names) > 1 else ''}"
-        raise DataError(f"{source} has {count}, and none is left as an input")
+        more = "; if it has more, give their `delimiter`" if len(names) == 1 else ""
+        raise DataError(f"{source} has {count}, and none is left as an input{more}")
     found = Places(inputs, label if columns.labels else None, ids, {}, named, columns.names)
     for column, name in zip(inputs, found.called(names), strict=True):
         if name in columns.known_kinds:
@@ -230,8 +232,9 @@ def _place(wanted: str | int, names: Sequence[str], source: str, named: bool, ro
     except ValueError:
         place = width
     if not -width <= place < width:
-        alike = [name for name in names if name.casefold() == str(wanted).casefold()]
-        near = f" (did you mean {alike[0][:40]!r}?)" if named and alike else ""
+        folded = {name.casefold(): name for name in names}
+        alike = get_close_matches(str(wanted).casefold(), folded, 1, 0.8)
+        near = f" (did you mean {folded[alike[0]][:40]!r}?)" if named and alike else ""
         found = f"its columns: {listed(names)}{near}" if named else "it has no header"
         raise DataError(
             f"{source} has no {role} {wanted!r}; {found}; give a name of its header, or a "

@@ -227,12 +227,14 @@ class Text:
         bad = np.array([word in none or len(word) > LONGEST for word in words])
         if len(rows := np.flatnonzero(bad[codes])):
             word, row = words[codes[rows[0]]], int(rows[0])
-            fault = f"has {len(word)} characters" if len(word) > LONGEST else f"is {word!r}"
+            fault = f"is {word!r}"
+            if len(word) > LONGEST:
+                fault = f"has {len(word)} characters, more than {LONGEST}"
             raise DataError(
                 f"{self.name}, line {self._line(row)}: the {option[:-7]} in column "
                 f"{short(self.layout.names[place], 40)!r} {fault if word else 'is empty'}; every "
-                f"row needs one of at most {LONGEST} characters ({len(rows)} have none): give "
-                f"another {option}, or leave out such rows"
+                f"row needs one: give another {option}, or leave out such rows, "
+                f"{len(rows)} of {len(codes)}"
             )
         is_id = option == "id_column"
         return (np.array(words) if is_id else labels_from_text(words, self.name))[codes]
