@@ -66,7 +66,8 @@ class Plan:
     by_column : bool
         Whether length scales for every column, and a metric, are learnt.
     grown : sequence of Rung
-        More active rows: half of the least of `sizes`, and those that are not too many to try.
+        More active rows: a quarter and half of the least of `sizes`, of numbers half of it alone,
+        and those that are not too many to try.
     sizes : sequence of int
         Numbers of active rows that may be chosen, rising; none if theirs was given.
     ends_early : bool
@@ -138,8 +139,9 @@ class Plan:
         if sizes and most < sizes[0]:  # all rows become active
             sizes = ()
         sizes = list(dict.fromkeys(min(d, most) for d in sizes))
-        tried = [sizes[0] // 2, *(d for d in sizes if d <= MOST_ACTIVE)] if sizes[1:] else []
-        grown = [Rung(last, d, None) for d in tried]
+        tried = [d // k for d in sizes[:1] for k in ((2,) if of_numbers else (4, 2))]
+        tried += [d for d in sizes if d <= MOST_ACTIVE]
+        grown = [Rung(last, d, None) for d in tried] if sizes[1:] else []
         how: dict[str, Any] = {"ends_early": n < FEW_ROWS}
         if max_trials is not None:
             how = {"errors": SURE, "in_full": n < FEW_TO_TUNE}

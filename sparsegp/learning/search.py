@@ -35,7 +35,7 @@ tells more than a class."""
 NEAR = 2.0
 """Standard errors within which a kernel is nearly as good as the best."""
 FINALISTS = 2
-"""How many candidates take part in the first size of more active rows."""
+"""How many candidates take part in the first sizes of more active rows."""
 PRICE, DECLINE = 0.01, 0.5
 """Share of the nlpp that twice as many active rows must be worth, as their fit takes four times as
 long; and what is expected of a doubling, relative to the gain of the one before."""
@@ -292,22 +292,24 @@ class Search:
     def grow(self) -> bool:
         """Double the number of active rows as long as that promises enough.
 
-        All that are nearly as good as the best take part in the first two sizes, as few active rows
-        favour smooth kernels. The gain between them tells what to expect of the next, which is
-        taken if that is `PRICE` or more. Its trial would take half as long as the run itself: of
-        classes it is made only where twice that is expected and a still greater number is open,
-        which is taken if it still is. A few numbers far from all others make gains less certain.
+        All that are nearly as good as the best take part in sizes up to the least that may be
+        chosen, as few active rows favour smooth kernels. The gain between two sizes tells what to
+        expect of the next, which is tried if that is `PRICE` or more. A trial of more than the
+        least would take half as long as the run itself: of classes it is made only where twice that
+        is expected and a still greater number is open, which is taken if it still is; else the
+        size is taken without one. A few numbers far from all others make gains less certain.
         """
         gain = math.inf
         for place, rung in enumerate(self.plan.grown):
             promise = DECLINE * gain
             if promise < PRICE:
                 return True
+            is_more = rung.n_active > self.plan.sizes[0]
             is_last = promise < 2.0 * PRICE or rung.n_active == self.plan.sizes[-1]
-            if place > 1 and is_last and not self.plan.of_numbers:
+            if is_more and is_last and not self.plan.of_numbers:
                 self.n_active = rung.n_active
                 return True
-            numbers = self._finalists() if place < 2 else [self.winner]
+            numbers = [self.winner] if is_more else self._finalists()
             trials = [self._again(n, 2 + place, rung) for n in numbers]
             found = self.try_out(trials, f"{rung.n_active} active rows")
             if len(found) < len(trials):
@@ -317,7 +319,7 @@ class Search:
             if place > 0:
                 both = found[self.winner], before[self.winner]
                 gain = gain_of(*both, self.plan.of_numbers)
-            if place > 1 and gain >= PRICE:
+            if is_more and gain >= PRICE:
                 self.n_active = rung.n_active
         if self.plan.grown and DECLINE * gain >= 2.0 * PRICE:
             self.n_active = self.plan.sizes[-1]

@@ -68,11 +68,11 @@ def test_a_brief_search() -> None:
     for n, rows in ((400, 400), (1500, 1500), (1900, 1500), (2400, 1800), (5000, 3000)):
         assert [rung.rows for rung in Plan.of((n, 20), 1000, None).rungs] == [rows]
     assert plan.sizes == list(module.GROWN)
-    assert [rung.n_active for rung in plan.grown] == [500, 1000, 2000]
+    assert [rung.n_active for rung in plan.grown] == [250, 500, 1000, 2000]
     assert {rung.rows for rung in plan.grown} == {module.MOST_ROWS}
     assert Plan.of((60000, 20), 200, None).sizes == []  # the number was given
     small = Plan.of((1800, 20), 1000, None, sizes=module.GROWN)
-    assert small.grown == [Rung(1800, d, None) for d in (500, 1000, 1440)]
+    assert small.grown == [Rung(1800, d, None) for d in (250, 500, 1000, 1440)]
     assert small.sizes == [1000, 1440]
     assert Plan.of((1240, 20), 1000, None, sizes=module.GROWN).sizes == []  # nearly all are active
 
@@ -275,6 +275,8 @@ def test_failures_come_last_and_the_first_of_equals_first() -> None:
         ({"500": 0.515, "1000": 0.5}, 0.0, [500, 1000], 2000),
         ({"500": 0.505, "1000": 0.5}, 0.0, [500, 1000], 1000),
         ({"500": 0.5, "1000": 0.6}, 0.0, [500, 1000], 1000),
+        ({"250": 0.515, "500": 0.5, "1000": 0.499}, 0.0, [500, 1000], 1000),
+        ({"250": 0.505, "500": 0.5, "1000": 0.4}, 0.0, [500], 1000),
     ],
 )
 def test_more_active_rows_are_tried_and_taken_where_they_promise_enough(
@@ -301,7 +303,8 @@ def test_of_numbers_more_active_rows_are_taken_after_a_trial_alone(
 
 def test_all_that_may_be_best_have_the_first_of_them() -> None:
     rough = "30.0*laplace(1.6)"
-    nlpp = {f"ard of {GIVEN}": 0.599, rough: 0.9, f"ard of {rough}": 0.6, "1000": 0.5}
+    nlpp = {f"ard of {GIVEN}": 0.599, rough: 0.9, f"ard of {rough}": 0.6}
+    nlpp |= {"500": 0.55, "1000": 0.5}
     for noise, finalists in ((0.0, 1), (0.1, 2)):
         nature = Nature(nlpp)
         nature.noise = noise
