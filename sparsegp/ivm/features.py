@@ -44,8 +44,10 @@ def gram(
             if weights is not None:
                 flat *= np.sqrt(weights[start * tile : (start + unit) * tile], dtype=flat.dtype)
             for first in range(0, d, BLOCK):  # all that is below the diagonal
-                some = slice(first, first + BLOCK)
-                total[c, some, : some.stop] += snap(flat[some] @ flat[: some.stop].T, quantum)
+                own = flat[first : first + BLOCK]
+                rows = total[c, first : first + BLOCK]
+                rows[:, :first] += snap(own @ flat[:first].T, quantum)
+                rows[:, first : first + BLOCK] += snap(own @ own.T, quantum)  # half the work
     for each in total:
         mirrored(each)
     return total
