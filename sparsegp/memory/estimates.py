@@ -217,7 +217,7 @@ class _Layout:
         """Return bytes of the driver."""
         shape, settings, square = self.shape, self.settings, self.square
         n, p, d, kernels = shape.n, shape.p, shape.n_active, self.kernels
-        own = (11 + min(self.hosts, 32)) * kernels if self.refits else kernels + 2
+        own = (6 + min(self.hosts, 32)) * kernels if self.refits else kernels + 2
         a_row = p * self.item + 3 * DOUBLE * self.latent
         sent = self.hosts * self.loading() if shape.n_workers and shape.source_bytes else 0
         return {
