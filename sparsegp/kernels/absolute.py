@@ -14,7 +14,7 @@ from sparsegp.errors import SettingsError
 from sparsegp.kernels.checks import positive, readable, within
 from sparsegp.kernels.columns import ByColumn
 from sparsegp.kernels.pair import Pair
-from sparsegp.math.differences import summed_differences, weighted_differences
+from sparsegp.math.differences import summed_differences, weighted_differences, weighted_rises
 from sparsegp.types import Doubles, Floats
 
 WIDTH = 0.8
@@ -24,8 +24,20 @@ ADDITIVE_WIDTH = 3.0
 """Length scale of `Additive` in mean standard deviations of columns that are not constant."""
 
 
+KNOTS = (-0.6745, 0.0, 0.6745)
+"""Between the stretches of a scaled column: quartiles of a standard normal distribution."""
+STRETCHES = len(KNOTS) + 1
+
+
 class Absolute(ByColumn):
-    """k(x, z) = g(sum_j f(|x_j - z_j| / l_j)), with one length scale, or one for every column."""
+    """k(x, z) = g(sum_j f(|x_j - z_j| / l_j)), with one length scale, or one for every column.
+
+    Or with four for each: then f is that of |w_j(x_j) - w_j(z_j)|, where w_j is continuous and
+    rises by 1 / l on each of four stretches between the quartiles of a normal distribution. Such
+    functions change fast on one stretch of a column and slowly on another, as trees put many
+    thresholds where they are needed. Inputs were warped for Gaussian processes by Snoek, Swersky,
+    Zemel & Adams (2014).
+    """
 
     _transform: Callable[[Floats], object] | None = None
     """What puts f in the place of its argument; None where it is the identity."""
@@ -49,9 +61,28 @@ class Absolute(ByColumn):
     def _outer_decline(self, K: Floats, p: int) -> Floats | float:
         """Return |g'|, (n, m) or one number, from the matrix, for p columns."""
 
+    def has_scale_of_each(self, n_features: int) -> bool:
+        """Whether every column has its own, or four."""
+        return self.complete and len(self.scales) in {n_features, STRETCHES * n_features}
+
     def _check_columns(self, n_features: int) -> None:
         if self.length_scales is None or len(self.length_scales) > 1:
             super()._check_columns(n_features)
+
+    def _has_stretches(self, n_features: int) -> bool:
+        return len(self.scales) == STRETCHES * n_features
+
+    def stretched(self, n_features: int) -> Self:
+        """Return the same function with four length scales for every column."""
+        if self._has_stretches(n_features):
+            return self
+        each = np.broadcast_to(self.scales, n_features)
+        return self.with_length_scales(np.repeat(each, STRETCHES).tolist())
+
+    def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
+        """Return 1 and (deviation / l_j)^2, with 1 / l_j the mean of those of the stretches."""
+        rates = self._rates(len(deviations)).mean(axis=1)
+        return 1.0, (deviations * rates) ** 2
 
     def _filled(self, variances: Doubles, scale: float) -> Self:
         """Return the kernel with this length scale, or 1 in place of 0, if none was given."""
@@ -63,19 +94,51 @@ class Absolute(ByColumn):
     def _sums(self, pair: Pair) -> Floats:
         """Return the argument of g, (..., n, m)."""
         within(1 / self.scales.min(), pair.X.dtype, self)
-        weights = np.broadcast_to(1 / self.scales, pair.X.shape[-1:])
+        X, Z, weights = pair.X, pair.Z, 1 / self.scales
         with np.errstate(over="ignore"):  # too far for the precision
-            return summed_differences(pair.X, pair.Z, weights, self._transform)
+            if self._has_stretches(X.shape[-1]):
+                X, Z, weights = self._warped(X), self._warped(Z), np.ones(1)
+            weights = np.broadcast_to(weights, X.shape[-1])
+            return summed_differences(X, Z, weights, self._transform)
+
+    def _rates(self, p: int) -> Doubles:
+        """Return 1 / l of the stretches of p columns, (p, 1 or 4)."""
+        return np.broadcast_to(1 / self.scales, max(p, len(self.scales))).reshape(p, -1)
+
+    def _rises(self, X: Floats) -> Iterator[Floats]:
+        """Yield by how much each w_j rises on one stretch after the other, (..., n, p)."""
+        ends = (-np.inf, *KNOTS, np.inf)
+        for s, rates in enumerate(self._rates(X.shape[-1]).T.astype(X.dtype)):
+            rise = np.clip(X, ends[s], ends[s + 1])
+            rise -= KNOTS[max(s - 1, 0)]
+            rise *= rates
+            yield rise
+
+    def _warped(self, X: Floats) -> Floats:
+        """Return w_j(x_j), (..., n, p)."""
+        total = np.zeros_like(X)
+        for rise in self._rises(X):
+            total += rise
+        return total
 
     def _ratios(self, X: Doubles, Z: Doubles) -> Iterator[Doubles]:
-        """Yield (x_j - z_j) / l_j column by column, (n, m)."""
-        scales = np.broadcast_to(self.scales, X.shape[1:])
-        for x, z, scale in zip(X.T, Z.T, scales, strict=True):
+        """Yield (x_j - z_j) / l_j, or w_j(x_j) - w_j(z_j), column by column, (n, m)."""
+        if self._has_stretches(X.shape[1]):
+            scales: Doubles = np.ones(X.shape[1])
+            columns, others = self._warped(X).T, self._warped(Z).T
+        else:
+            scales = np.broadcast_to(self.scales, X.shape[1:])
+            columns, others = X.T, Z.T
+        for x, z, scale in zip(columns, others, scales, strict=True):
             yield np.subtract.outer(x, z) / scale
 
     def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> tuple[float, Doubles]:
         K, scales = self._matrix(Pair(X, Z)), self.scales.astype(X.dtype)
         q = weights * self._outer_decline(K, X.shape[1])
+        if self._has_stretches(X.shape[1]):
+            of_X, of_Z = (np.stack(list(self._rises(rows)), axis=-1) for rows in (X, Z))
+            decline = None if self._transform is None else self._decline
+            return float(np.vdot(weights, K)), weighted_rises(of_X, of_Z, q, decline).ravel()
         by_column = weighted_differences(X / scales, Z / scales, q, self._growth)
         slopes = by_column if len(scales) > 1 else by_column.sum(keepdims=True)
         return float(np.vdot(weights, K)), slopes
@@ -87,7 +150,9 @@ class Absolute(ByColumn):
             steep *= self._decline(np.abs(t, out=t))
             steep *= q
             columns.append((steep @ weights).T)
-        return np.asarray(-np.stack(columns, axis=2) / self.scales)
+        rates = self._rates(X.shape[1])
+        where = np.searchsorted(KNOTS, X) if rates.shape[1] > 1 else np.zeros(X.shape, int)
+        return np.asarray(-np.stack(columns, axis=2) * rates[np.arange(X.shape[1]), where])
 
 
 class Exponential(Absolute):
@@ -188,8 +253,9 @@ class Additive(Absolute, name="additive"):
         return self._filled(variances, ADDITIVE_WIDTH * mean)
 
     def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
-        """Return 1 and (deviation / l_j)^2 / p; see `Kernel.slope_variances`."""
-        return 1.0, (deviations / self.scales) ** 2 / len(deviations)
+        """Return those of a sum, divided by p; see `Kernel.slope_variances`."""
+        variance, of_slopes = super().slope_variances(deviations)
+        return variance, of_slopes / len(deviations)
 
     def _matrix(self, pair: Pair) -> Floats:
         K = self._sums(pair)

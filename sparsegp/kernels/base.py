@@ -210,7 +210,7 @@ class Kernel(ABC):
             )
 
     def _check_columns(self, n_features: int) -> None:
-        if self.variadic and self.complete and len(self.parameter_names) != n_features:
+        if self.variadic and self.complete and not self.has_scale_of_each(n_features):
             raise SettingsError(
                 f"{self.name} has {len(self.parameter_names)} length scales but the inputs have "
                 f"{n_features} columns; give one per column or leave them out"

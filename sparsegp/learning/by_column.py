@@ -18,13 +18,14 @@ each half, and one look at the kernel matrix. Where a is not quite at the maximu
 more Newton step to first order: Q + <l, dJ/da>.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from sparsegp.kernels import ARD, RBF, ByColumn, Kernel, Product, Sum, parse, six_digits
+from sparsegp.kernels import ARD, RBF, ByColumn, Kernel, Laplace, Product, Sum, parse, six_digits
 from sparsegp.learning.numbers import rows_of
 from sparsegp.learning.softmax import Softmax
 from sparsegp.math.lbfgs import Ascent
@@ -111,12 +112,24 @@ def learn_by_column(
 
 def _shared(kernel: Kernel, groups: Integers) -> Integers:
     """Return numbers of the parameters (q,), the same for length scales of one group."""
-    names, p = kernel.parameter_names, len(groups)
-    numbers = np.arange(len(names))
-    places = np.flatnonzero([name.endswith("length_scales") for name in names])
-    part, column = np.divmod(np.arange(len(places)), p)
-    numbers[places] = len(names) + part * p + groups[column]
-    return np.unique(numbers, return_inverse=True)[1]
+    numbers, total = [], 0
+    for part in _parts(kernel):
+        own = np.arange(len(part.parameters()))
+        if isinstance(part, ByColumn):
+            stretches = len(own) // len(groups)
+            own = (groups[:, np.newaxis] * stretches + np.arange(stretches)).ravel()
+        numbers.append(own + total)
+        total = int(numbers[-1].max()) + 1
+    return np.unique(np.concatenate(numbers), return_inverse=True)[1]
+
+
+def _parts(kernel: Kernel) -> Iterator[Kernel]:
+    """Yield what sums and products are made of."""
+    if isinstance(kernel, (Sum, Product)):
+        for part in kernel.parts:
+            yield from _parts(part)
+    else:
+        yield kernel
 
 
 def with_scale_of_each(kernel: Kernel, p: int) -> Kernel:
@@ -128,9 +141,16 @@ def with_scale_of_each(kernel: Kernel, p: int) -> Kernel:
         return type(kernel)(tuple(with_scale_of_each(part, p) for part in kernel.parts))
     if isinstance(kernel, RBF):
         return ARD((kernel.length_scale or 1.0,) * p)
-    if isinstance(kernel, ByColumn):
+    if isinstance(kernel, ByColumn) and not kernel.has_scale_of_each(p):
         return kernel.with_length_scales(np.broadcast_to(kernel.scales, p).tolist())
     return kernel
+
+
+def stretched(kernel: Kernel, p: int) -> Kernel:
+    """Return the same function with four length scales for every column of a `Laplace`."""
+    if isinstance(kernel, (Sum, Product)):
+        return type(kernel)(tuple(stretched(part, p) for part in kernel.parts))
+    return kernel.stretched(p) if isinstance(kernel, Laplace) else kernel
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sparsegp.kernels import STRETCHES
 from sparsegp.learning.space import MOST_COLUMNS
 
 ETA = 3
@@ -18,9 +19,6 @@ BRIEF_ROWS, BRIEF_ACTIVE = 3000, 300
 """The same of a brief search."""
 BRIEF_OF_NUMBERS = 30
 """Candidates of a brief search where labels are numbers, whose quick fits take next to no time."""
-ENOUGH_ROWS = 1500
-"""A brief search takes three quarters of the rows, or so many where that is more: of tables of some
-hundred rows with a part held out, the best kernel of three quarters is often not that of all."""
 SHARES = (4, 2, 1, 1)
 """Of the trials of a tuning, for each rung."""
 ROWS_A_COLUMN, LEAST_FOR_COLUMNS = 2, 100
@@ -36,8 +34,12 @@ SURE = 2.0
 chance."""
 FEW_TO_TUNE = 2000
 """With fewer rows a draw of active rows favours kernels by more than held-out rows tell."""
-REFINED = 4
-"""How many candidates are given a length scale for every column, or a metric."""
+LEAST_FOR_STRETCHES, ROWS_A_STRETCH = 1500, 20
+"""With fewer rows in all every part of them is held out once: what is learnt for stretches would
+begin with what all parts have learnt. With fewer for each stretch of a column it is chance."""
+REFINED, FOR_STRETCHES = 4, 2
+"""How many candidates are given a length scale for every column, or a metric; and those that follow
+where columns have stretches."""
 LEAST_TRIALS = 2 * len(SHARES) + REFINED
 """Of a tuning: with fewer none is spent on columns."""
 GROWN = (1000, 2000, 4000)
@@ -65,6 +67,8 @@ class Plan:
     rungs : sequence of Rung
     by_column : bool
         Whether length scales for every column, and a metric, are learnt.
+    by_stretch : bool
+        Whether four for every column are learnt from those.
     grown : sequence of Rung
         More active rows: a quarter and half of the least of `sizes`, of numbers half of it alone,
         and those that are not too many to try.
@@ -82,10 +86,11 @@ class Plan:
 
     rungs: Sequence[Rung]
     by_column: bool
+    by_stretch: bool = False
     grown: Sequence[Rung] = ()
     sizes: Sequence[int] = ()
     ends_early: bool = False
-    errors: float = 1.0
+    errors: float = 0.0
     in_full: bool = False
     of_numbers: bool = False
 
@@ -122,14 +127,17 @@ class Plan:
         """
         n, p = shape
         by_column = p <= MOST_COLUMNS and n >= max(LEAST_FOR_COLUMNS, ROWS_A_COLUMN * p)
+        enough = max(LEAST_FOR_STRETCHES, ROWS_A_STRETCH * STRETCHES * p)
+        by_stretch = by_column and min(n, BRIEF_ROWS) >= enough
         last, wanted, rungs = min(n, MOST_ROWS), min(n_active, MOST_ACTIVE), []
         if max_trials is None:
-            rows = min(n, max(3 * n // 4, ENOUGH_ROWS), BRIEF_ROWS)
+            rows = min(n, BRIEF_ROWS)
             d = min(n_active, BRIEF_ACTIVE, rows - validation(rows))
             rungs.append(Rung(rows, d, BRIEF_OF_NUMBERS if of_numbers else None))
         else:
             by_column = by_column and max_trials >= LEAST_TRIALS
-            numbers = counts(max_trials - REFINED * by_column)
+            by_stretch = by_stretch and max_trials >= LEAST_TRIALS + FOR_STRETCHES
+            numbers = counts(max_trials - REFINED * by_column - FOR_STRETCHES * by_stretch)
             for place, count in enumerate(numbers):
                 steps = max(0, len(numbers) - 2 - place)
                 rows = min(last, max(LEAST_ROWS, last // ETA**steps))
@@ -145,7 +153,7 @@ class Plan:
         how: dict[str, Any] = {"ends_early": n < FEW_ROWS}
         if max_trials is not None:
             how = {"errors": SURE, "in_full": n < FEW_TO_TUNE}
-        return cls(rungs, by_column, grown, sizes, of_numbers=of_numbers, **how)
+        return cls(rungs, by_column, by_stretch, grown, sizes, of_numbers=of_numbers, **how)
 
 
 def counts(max_trials: int) -> list[int]:

@@ -5,10 +5,11 @@
    size serves twice.
 2. The best that allow it get a length scale for every column (learning/by_column.py), also the
    sum of a rough kernel, which learns corners, and a smooth one, which learns trends; and the
-   best that sees distances alone, a metric (learning/metric.py).
-3. What is best now has to lead the kernel of the settings by more than a standard error, by two
-   in a tuning; and a sum or one with a metric, whose fits take longer, all others. A tuning on few
-   rows then compares the two by fits like that of the run.
+   best that sees distances alone, a metric (learning/metric.py). The best product over columns
+   then gets four length scales for each.
+3. What is best now is taken; in a tuning it has to lead the kernel of the settings by two standard
+   errors. A sum or one with a metric, whose fits take longer, must lead all others by one. A tuning
+   on few rows then compares the two by fits like that of the run.
 4. Where the number of active rows is open, it is doubled as long as that promises enough.
 
 All are judged by the same held-out rows, which no fit has seen. Decisions are taken at the end of a
@@ -22,9 +23,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from sparsegp.kernels import parse
+from sparsegp.kernels import Kernel, parse
+from sparsegp.learning.by_column import stretched
 from sparsegp.learning.metric import FULL, NONE, sees_columns
-from sparsegp.learning.rungs import REFINED, Plan, Rung
+from sparsegp.learning.rungs import Plan, Rung
 from sparsegp.learning.space import Candidate, Candidates
 from sparsegp.posterior.early_stopping import paired_difference
 from sparsegp.types import Doubles
@@ -237,8 +239,9 @@ class Search:
         """Learn a length scale for every column, from the best smooth and rough kernels.
 
         From one of each and from their sum, or of fewer rows from a second rough one that is nearly
-        as good; and a metric, from the best that sees distances alone, if that is nearly as good as
-        the best of all.
+        as good. Where a mean over columns is the best rough one, also from the best product over
+        columns, which often gains more. And a metric, from the best that sees distances alone, if
+        that is nearly as good as the best of all.
         """
         if not self.plan.by_column or (self.plan.ends_early and not self._leads()):
             return True
@@ -255,22 +258,45 @@ class Search:
             for other in smooth
             if known[other].scaling == known[n].scaling and rung.rows >= least
         ][:1]
-        kept = [*rough[:1], *smooth[:1]]
+        kept = {*rough[:1], *smooth[:1]}
         if not pairs:
-            kept += [n for n in rough[1:2] if self._near(n, rough[0])]
+            kept.update(n for n in rough[1:2] if self._near(n, rough[0]))
+        kept.update([n for n in rough if self._stretched(kernels[n]) is not None][:1])
         starts = [known[n] for n in sorted(kept, key=able.index)] + pairs
-        self.slower.update(range(len(known) + len(kept), len(known) + REFINED))
         alike = [n for n, kernel in kernels.items() if not sees_columns(kernel)][:1]
         starts += [known[n]._replace(metric=FULL) for n in alike if self._near(n, ranking[0])]
+        self.slower.update(range(len(known) + len(kept), len(known) + len(starts)))
+        learnt = self._learn(starts, "trials of learnt scales")
+        return len(learnt) == len(starts) and self.stretch(learnt)
+
+    def stretch(self, learnt: Mapping[int, Outcome]) -> bool:
+        """Learn four length scales for every column, from the best of what has one for each."""
+        found = {n: self._stretched(parse(outcome.kernel)) for n, outcome in learnt.items()}
+        able = [n for n in self._ranking() if found.get(n) is not None]
+        if not able:
+            return True
+        if able[0] in self.slower:
+            self.slower.add(len(self.candidates.known))
+        start = self.candidates.known[able[0]]._replace(kernel=str(found[able[0]]))
+        return len(self._learn([start], "trials of four scales for each column")) == 1
+
+    def _stretched(self, kernel: Kernel) -> Kernel | None:
+        """Return the same function with four length scales a column; None if it cannot be."""
+        found = stretched(kernel, self.candidates.n_columns)
+        return found if self.plan.by_stretch and found != kernel else None
+
+    def _learn(self, starts: Sequence[Candidate], what: str) -> Mapping[int, Outcome]:
+        """Try new candidates, for which length scales or a metric are learnt."""
+        known, rung = self.candidates.known, self.plan.rungs[-1]
         size = (len(self.plan.rungs), rung.rows, rung.n_active)
         trials = [
             Trial.of(len(known) + i, each, size, each.metric == NONE)
             for i, each in enumerate(starts)
         ]
-        found = self.try_out(trials, "trials of learnt scales")
+        found = self.try_out(trials, what)
         known.extend(starts)
         self.outcomes.update(found)
-        return len(found) == len(trials)
+        return found
 
     def decide(self) -> bool:
         """Take the best, or the kernel of the settings where it leads that by chance only."""

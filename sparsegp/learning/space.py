@@ -106,11 +106,13 @@ class Candidates:
     Attributes
     ----------
     known : list of Candidate
+    n_columns : int
     """
 
     def __init__(self, kernel: str, variances: Mapping[str, Doubles], seed: int) -> None:
         rules = list(variances)
-        few = len(variances[rules[0]]) <= MOST_COLUMNS
+        self.n_columns = len(variances[rules[0]])
+        few = self.n_columns <= MOST_COLUMNS
         n_families = len(FAMILIES) if few else FAMILIES.index("laplace")
         self.sizes = (n_families, len(FACTORS), len(VARIANCES), len(rules))
         self._variances, self._seed = variances, seed

@@ -69,6 +69,36 @@ def weighted_differences(
     return total
 
 
+def weighted_rises(
+    X: Floats,
+    Z: Floats,
+    weights: Doubles,
+    decline: Callable[[Doubles], Doubles | float] | None = None,
+) -> Doubles:
+    """Return sum_ik w_ik g(sum_s |x_ijs - z_kjs|) |x_ijs - z_kjs| for all j and s, (p, s).
+
+    Parameters
+    ----------
+    X : Floats (n, p, s)
+    Z : Floats (m, p, s)
+    weights : Doubles (n, m)
+    decline : callable, optional
+        Returns g, entry by entry; one if left out.
+    """
+    columns, others = (np.ascontiguousarray(rows.transpose(1, 2, 0)) for rows in (X, Z))
+    total, height = np.zeros(X.shape[1:]), max(1, ENTRIES // 2 // max(1, len(Z)))
+    for start in range(0, len(X), height):
+        tile = np.ascontiguousarray(weights[start : start + height])
+        rises = np.empty((X.shape[2], *tile.shape), tile.dtype)
+        for j, (x, z) in enumerate(zip(columns[..., start : start + height], others, strict=True)):
+            for rise, of_x, of_z in zip(rises, x, z, strict=True):
+                np.subtract(of_x[:, np.newaxis], of_z, out=rise)
+                np.abs(rise, out=rise)
+            weighted = tile if decline is None else tile * decline(rises.sum(axis=0))
+            total[j] += [np.vdot(weighted, rise) for rise in rises]
+    return total
+
+
 def _flat(
     X: Floats, Z: Floats, weights: Doubles, each: Callable[[Floats], object] | None
 ) -> Floats:

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
+from scipy.stats import norm
 from sklearn.gaussian_process import kernels as reference
 from sklearn.metrics.pairwise import laplacian_kernel
 
@@ -36,6 +37,10 @@ NUMBER = r"(?<![a-z])\d+\.\d*(?:e[+-]?\d+)?"
 SCALES = (0.7, 1.3, 2.0, 4.5, 0.9)
 
 
+STRETCHES = tuple(np.linspace(0.4, 3.1, 4 * P)[::-1].tolist())
+QUARTILES = [norm.ppf(q).round(4) for q in (0.25, 0.5, 0.75)]
+
+
 def by_loops(k: Callable) -> Callable:
     """A covariance matrix entry by entry from a function of two vectors."""
     return lambda X, Z: np.array([[k(x, z) for z in Z] for x in X])
@@ -59,6 +64,19 @@ def additive_by_loops(scales):
     return by_loops(lambda x, z: np.exp(-np.abs((x - z) / scales)).mean())
 
 
+def warped_differences(X, Z):
+    """|w_j(x_j) - w_j(z_j)|, (n, m, P), by integrals of the steps 1 / l."""
+    scales = np.reshape(STRETCHES, (P, 4))
+    ends = [-50.0, *QUARTILES, 50.0]
+    differences = np.zeros((len(X), len(Z), P))
+    low = np.minimum(X[:, np.newaxis], Z)
+    high = np.maximum(X[:, np.newaxis], Z)
+    for s in range(4):
+        within = np.minimum(high, ends[s + 1]) - np.maximum(low, ends[s])
+        differences += np.maximum(within, 0.0) / scales[:, s]
+    return differences
+
+
 # (kernel, second formula)
 CONTRACT: list[tuple[Kernel, Callable]] = [
     (RBF(1.7), squared_exponential(1.7)),
@@ -72,6 +90,13 @@ CONTRACT: list[tuple[Kernel, Callable]] = [
     (Power(0.7, SCALES), power_by_loops(0.7, SCALES)),
     (Additive((1.5,)), additive_by_loops([1.5] * P)),
     (Additive(SCALES), additive_by_loops(SCALES)),
+    (Laplace(STRETCHES), lambda X, Z: np.exp(-warped_differences(X, Z).sum(2))),
+    (Power(0.7, STRETCHES), lambda X, Z: np.exp(-(warped_differences(X, Z) ** 0.7).sum(2))),
+    (Additive(STRETCHES), lambda X, Z: np.exp(-warped_differences(X, Z)).mean(2)),
+    (
+        2 * Laplace(STRETCHES) + RBF(1.7),
+        lambda X, Z: 2 * np.exp(-warped_differences(X, Z).sum(2)) + squared_exponential(1.7)(X, Z),
+    ),
     (Linear(), by_loops(lambda x, z: sum(a * b for a, b in zip(x, z, strict=True)))),
     (Linear(0.3), lambda X, Z: 0.3 * reference.DotProduct(0.0)(X, Z)),
     (Constant(2.5), reference.ConstantKernel(2.5)),

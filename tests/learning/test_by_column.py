@@ -13,7 +13,7 @@ from sparsegp.data import Scaling
 from sparsegp.fit.trial import Sample, run_trial
 from sparsegp.kernels import Kernel, parse
 from sparsegp.learning import by_column, softmax
-from sparsegp.learning.by_column import HeldOut, learn_by_column, with_scale_of_each
+from sparsegp.learning.by_column import HeldOut, learn_by_column, stretched, with_scale_of_each
 from sparsegp.learning.search import Outcome, Trial
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Doubles
@@ -43,7 +43,12 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("n_classes", [0, 2, 3])
 @pytest.mark.parametrize(
-    "text", ["10*laplace(3, 4, 5)", "5*ard(3, 1, 2) + 4*additive(1, 2, 3) + 3*power(0.5, 2, 2, 9)"]
+    "text",
+    [
+        "10*laplace(3, 4, 5)",
+        "4*laplace(3, 1, 2, 4, 4, 5, 5, 3, 2, 3, 4, 5) + 2*rbf(3)",
+        "5*ard(3, 1, 2) + 4*additive(1, 2, 3) + 3*power(0.5, 2, 2, 9)",
+    ],
 )
 def test_slopes_are_those_of_finite_differences(n_classes: int, text: str, exact: None) -> None:
     kernel, held_out = parse(text), rows_of(n_classes)
@@ -142,6 +147,37 @@ def test_the_same_function_with_a_scale_of_each(text: str, expected: str) -> Non
     assert str(wide) == expected
     X = np.random.default_rng(0).normal(size=(5, 2))
     assert_allclose(wide(X, X), parse(text)(X, X), rtol=1e-12)
+
+
+def test_the_same_function_with_four_scales_for_each() -> None:
+    kernel = parse("2*laplace(1, 2) + additive(1, 2) * rbf(3)")
+    found = stretched(kernel, 2)
+    laplace = "laplace(1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0)"
+    assert str(found) == f"2.0*{laplace} + additive(1.0, 2.0)*rbf(3.0)"
+    X = np.random.default_rng(0).normal(size=(5, 2))
+    assert_allclose(found(X, X), kernel(X, X), rtol=1e-12)
+    assert stretched(parse("laplace(1)"), 2) == parse("laplace(1, 1, 1, 1, 1, 1, 1, 1)")
+    assert stretched(found, 2) == found
+    assert with_scale_of_each(found, 2) == parse(f"2*{laplace} + additive(1, 2)*ard(3, 3)")
+
+
+def test_columns_of_a_group_share_their_four_length_scales() -> None:
+    held_out = rows_of(3)
+    known = held_out.X, held_out.target, held_out.weights
+    learnt = learn_by_column(stretched(parse("10*laplace(3)"), 3), *known, np.array([0, 1, 1]))
+    scales = scales_of(str(learnt)).reshape(3, 4)
+    assert_array_equal(scales[1], scales[2])
+    assert len(np.unique(scales)) == 8
+
+
+def test_a_stretch_where_functions_change_fast_has_a_short_length_scale() -> None:
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(2000, 2))
+    target = ((np.sin(12.0 * X[:, 0]) > 0.0) & (X[:, 0] > 0.67)).astype(int)
+    kernel = stretched(parse("20*laplace(2)"), 2)
+    fast, slow = scales_of(str(learn_by_column(kernel, X, target, np.ones(2000)))).reshape(2, 4)
+    assert fast[3] < 0.3 * fast[:2].min()
+    assert fast[3] < 0.3 * slow.min()
 
 
 @pytest.fixture(scope="module")

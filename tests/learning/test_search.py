@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sparsegp.kernels import parse
 from sparsegp.learning import rungs as module
+from sparsegp.learning.by_column import stretched, with_scale_of_each
 from sparsegp.learning.rungs import Plan, Rung, counts
 from sparsegp.learning.search import LEAST_FOR_SUM, Choice, Outcome, Trial, search
 from sparsegp.learning.space import Candidates
@@ -65,7 +67,7 @@ def test_columns_that_can_have_their_own_length_scales(n: int, p: int, able: boo
 def test_a_brief_search() -> None:
     plan = Plan.of((60000, 20), 1000, None, sizes=module.GROWN)
     assert plan.rungs == [Rung(module.BRIEF_ROWS, module.BRIEF_ACTIVE, None)]
-    for n, rows in ((400, 400), (1500, 1500), (1900, 1500), (2400, 1800), (5000, 3000)):
+    for n, rows in ((400, 400), (1900, 1900), (5000, 3000)):
         assert [rung.rows for rung in Plan.of((n, 20), 1000, None).rungs] == [rows]
     assert plan.sizes == list(module.GROWN)
     assert [rung.n_active for rung in plan.grown] == [250, 500, 1000, 2000]
@@ -83,8 +85,10 @@ def test_a_brief_search() -> None:
 class Nature:
     """Nlpp of what is tried; trials in order, as many as there is time for."""
 
-    def __init__(self, nlpp: Mapping[str, float] | None = None, time: int = 10**9) -> None:
-        self.nlpp, self.time = nlpp or {}, time
+    def __init__(
+        self, nlpp: Mapping[str, float] | None = None, time: int = 10**9, n_columns: int = 2
+    ) -> None:
+        self.nlpp, self.time, self.p = nlpp or {}, time, n_columns
         self.trials: list[Trial] = []
         self.noise = 0.0
         """Standard deviation of the log probabilities of a row, independent for every trial."""
@@ -97,17 +101,22 @@ class Nature:
         found = {}
         for trial in trials[: max(0, self.time - len(self.trials))]:
             self.trials.append(trial)
-            kernel = f"ard of {trial.kernel}" if trial.by_column else trial.kernel
-            nlpp = self.of(made_of(trial), trial.n_active)
+            kernel = learnt(trial.kernel, self.p) if trial.by_column else trial.kernel
+            nlpp = self.of(made_of(trial, self.p), trial.n_active)
             noise = self.noise * unit(len(self.trials))
             figures = (nlpp, 0.0, 0.0, 0.0, "")
             found[trial.number] = Outcome(kernel, *figures, log_p=noise - nlpp)
         return found
 
 
-def made_of(trial: Trial) -> str:
+def learnt(kernel: str, p: int = 2) -> str:
+    """Return what stands for a kernel with a length scale for each of p columns."""
+    return str(with_scale_of_each(parse(kernel), p))
+
+
+def made_of(trial: Trial, p: int = 2) -> str:
     """Return the kernel that a trial makes, or what stands for it under a metric."""
-    kernel = f"ard of {trial.kernel}" if trial.by_column else trial.kernel
+    kernel = learnt(trial.kernel, p) if trial.by_column else trial.kernel
     kernel = kernel if trial.metric == "none" else f"{trial.metric} of {kernel}"
     return f"{kernel} in full" if trial.full else kernel
 
@@ -199,15 +208,33 @@ def test_a_metric_must_lead_all_others(noise: float, metric: str) -> None:
 def test_a_sum_must_lead_all_others(noise: float) -> None:
     rough = "30.0*laplace(1.6)"
     both = f"{rough} + {GIVEN}"
-    nature = Nature({GIVEN: 0.9, rough: 0.1, f"ard of {rough}": 0.05, f"ard of {both}": 0.01})
+    nature = Nature({GIVEN: 0.9, rough: 0.1, learnt(rough): 0.05, learnt(both): 0.01})
     nature.noise = noise
     found = outcome(nature, None, n=50000)
     assert found.nlpp is not None
     assert both in [trial.kernel for trial in nature.trials if trial.by_column]
-    assert (found.kernel == f"ard of {both}") == (noise == 0.0)
+    assert (found.kernel == learnt(both)) == (noise == 0.0)
     few = Nature(nature.nlpp)
     outcome(few, None, n=LEAST_FOR_SUM - 1)
     assert both not in [trial.kernel for trial in few.trials]
+
+
+@pytest.mark.parametrize(("n", "p", "tried"), [(1499, 2, 0), (1500, 2, 1), (1500, 19, 0)])
+def test_four_length_scales_for_a_column_follow_one(n: int, p: int, tried: int) -> None:
+    """From what is learnt of a product over columns, also where a mean over them leads at first."""
+    rules = {"auto": np.ones(p)}
+    candidates = Candidates("50*rbf", rules, 0)
+    given, rough, mean = (candidates.known[k].kernel for k in (0, 1, 3))
+    one = learnt(rough, p)
+    four = str(stretched(parse(one), p))
+    nature = Nature(
+        {given: 0.9, mean: 0.1, learnt(mean, p): 0.05, rough: 0.2, one: 0.06, four: 0.01},
+        n_columns=p,
+    )
+    found = search(candidates, Plan.of((n, p), 60, None), nature.try_out)
+    assert [t.kernel for t in nature.trials].count(four) == tried
+    assert [t.kernel for t in nature.trials if t.by_column].count(rough) == tried
+    assert found.kernel == (four if tried else learnt(mean, p))
 
 
 @pytest.mark.parametrize(("nlpp", "learnt"), [(0.1002, True), (0.2, False)])
@@ -303,8 +330,7 @@ def test_of_numbers_more_active_rows_are_taken_after_a_trial_alone(
 
 def test_all_that_may_be_best_have_the_first_of_them() -> None:
     rough = "30.0*laplace(1.6)"
-    nlpp = {f"ard of {GIVEN}": 0.599, rough: 0.9, f"ard of {rough}": 0.6}
-    nlpp |= {"500": 0.55, "1000": 0.5}
+    nlpp = {learnt(GIVEN): 0.599, rough: 0.9, learnt(rough): 0.6, "500": 0.55, "1000": 0.5}
     for noise, finalists in ((0.0, 1), (0.1, 2)):
         nature = Nature(nlpp)
         nature.noise = noise
