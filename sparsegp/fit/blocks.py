@@ -119,7 +119,6 @@ class SparseRun(Run[SparseModel]):
             self.validation_weights = own / own.mean() if len(own) else own
         wanted = settings.n_active if self.past is not None else None  # more than new rows, perhaps
         self.n_active = wanted or settings.rows_to_include(n)
-        self.order = settings.order(n)
         self.block_type = PairBlock if settings.active_per_class else RowBlock
         self.active: ActiveSet | PairSet = PairSet() if settings.active_per_class else ActiveSet()
         self.parameters: Doubles | None = None
@@ -132,7 +131,7 @@ class SparseRun(Run[SparseModel]):
         kernels: Sequence[Kernel] = settings.kernels(n_latent, data.scaled_variances)
         if self.past is not None:
             kernels = self.past.active.kernels
-            self.active = self.past.active_set(self.order.slots, settings.dtype)
+            self.active = self.past.active_set(settings.order.slots, settings.dtype)
         bound = settings.bound(n, self.n_active, len(kernels))
         self.block_settings = BlockSettings(
             kernels=kernels,
@@ -249,7 +248,7 @@ class SparseRun(Run[SparseModel]):
         if "rows" in arrays:
             d, n_kernels = len(arrays["rows"]), len(of.kernels)
             require_shapes(arrays, self.active.shapes(d, p, n_kernels, of.n_latent))
-            self.active = type(self.active).from_arrays(arrays, self.order.slots)
+            self.active = type(self.active).from_arrays(arrays, self.settings.order.slots)
 
     def _replay(self, messages: list[Message]) -> None:
         seconds = self.seconds()
@@ -297,7 +296,7 @@ class SparseRun(Run[SparseModel]):
         cost nearly as much. Yields how many rows are active after each; a checkpoint is written
         when the next one is asked for, if one is due.
         """
-        of, order, active = self.block_settings, self.order, self.active
+        of, order, active = self.block_settings, self.settings.order, self.active
         selection = (
             PairSelection(self.runtime, of, active)
             if isinstance(active, PairSet)

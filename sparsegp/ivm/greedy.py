@@ -5,8 +5,7 @@ includes from it in greedy order as long as the pool is likely to hold the winne
 check afterwards that no other row would have won (ivm/verify.py). What was overtaken is discarded,
 so the order is that of one row a round, at the price of large matrix products and few messages.
 
-In panels, the driver takes the most different of the best candidates, without a check. Wide ones
-are for large products; the driver scores its pool again every few rows of them.
+In panels, the driver takes the most different of the best candidates, without a check.
 
 Where stub entries are bounded, candidates get fewer between the rounds (ivm/shrink.py).
 """
@@ -18,9 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from sparsegp.ivm.active_set import ActiveSet, History
-from sparsegp.ivm.criteria import Criterion
 from sparsegp.ivm.inclusions import merge
-from sparsegp.ivm.pool import CHOICE, Pool
+from sparsegp.ivm.pool import Pool
 from sparsegp.ivm.rows import BlockSettings
 from sparsegp.ivm.shrink import Keep, Ranking
 from sparsegp.types import Doubles, Integers
@@ -31,8 +29,8 @@ many, a batch that is cut short wastes more than scores do."""
 MANY_ROWS = 32768
 """Blocks of so many rows are made of groups of tiles."""
 
-PART = 16
-"""Rows of a panel that are chosen by the same scores: the driver renews those of its pool."""
+PANEL_CHOICE = 4
+"""Candidates among which each row of a panel is chosen."""
 
 
 class Blocks(Protocol):
@@ -64,17 +62,12 @@ class Order:
         """Rows that a batch has room for."""
         return self.panel if self.panel > 1 else self.lookahead
 
-    def part(self, criterion: Criterion) -> int:
-        """Return how many rows of a panel are chosen by the same scores."""
-        as_they_are = criterion.static or criterion.refitted
-        return self.panel if as_they_are else min(self.panel, PART)
-
-    def pool_size(self, criterion: Criterion, n_rows: int) -> int:
+    def pool_size(self, static: bool, n_rows: int) -> int:
         """Return how many candidates of so many rows a round asks for."""
-        if criterion.static:
+        if static:
             return self.slots
-        if self.panel > 1:  # rows that score well later may not be among the best at first
-            return CHOICE * (2 * self.panel - self.part(criterion))
+        if self.panel > 1:
+            return PANEL_CHOICE * self.panel
         return POOL_PER_SLOT[n_rows >= MANY_ROWS] * self.lookahead if self.lookahead > 1 else 1
 
 
@@ -134,7 +127,7 @@ class Selection:
         first: Integers | None = None,
     ) -> None:
         self.blocks, self.settings, self.order, self.active = blocks, settings, order, active
-        self.n_candidates = order.pool_size(settings.criterion, n_rows)
+        self.n_candidates = order.pool_size(settings.criterion.static, n_rows)
         self._best: list[tuple[Integers, Doubles]] | None = None
         first = np.empty(0, dtype=np.int64) if first is None else first
         known = np.flatnonzero(np.isin(first, active.rows))
@@ -149,10 +142,7 @@ class Selection:
             return True
         pool = self._pool()
         wanted = min(order.slots, stop - len(active), room - len(active))
-        if order.panel > 1:
-            batch = pool.take_diverse(wanted, order.part(settings.criterion))
-        else:
-            batch = pool.take_best(wanted)
+        batch = pool.take_diverse(wanted) if order.panel > 1 else pool.take_best(wanted)
         if batch.count == 0:
             return False
         if order.panel == 1 and batch.count > 1 and not settings.criterion.static:

@@ -15,10 +15,6 @@ from sparsegp.ivm.inclusions import Candidates, Inclusions
 from sparsegp.ivm.scores import Scores
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods.sites import SiteRule
-from sparsegp.types import Doubles
-
-CHOICE = 4
-"""Candidates among which each row of a part of a panel is chosen."""
 
 
 class Pool:
@@ -76,23 +72,23 @@ class Pool:
             open_[index] = False
         return self._batch()
 
-    def take_diverse(self, count: int, part: int) -> Inclusions:
-        """Return a batch of rows that differ, so many rows at a time by the same scores.
+    def take_diverse(self, count: int) -> Inclusions:
+        """Return a batch of the rows that differ most: pivoted Cholesky of their covariance.
 
-        Each part is those of the `CHOICE * part` best rows that differ most, given the rows before.
         A row that may not be included any more, after others of the batch, is left out.
         """
-        residual, score = self.covariance.sum(axis=0), self.candidates.score
+        residual = self.covariance.sum(axis=0)
         open_ = np.ones(len(residual), dtype=bool)
-        index = np.arange(len(residual))[: CHOICE * part]
-        for first in range(0, count, part):
-            if first:
-                index, score = self.scores.top(self._marginals(), open_, CHOICE * part)
-            taken = self.columns[:, : len(self.picked), index]
-            left = residual[np.ix_(index, index)] - np.tensordot(taken, taken, ((0, 1), (0, 1)))
-            for pivot in _pivots(left, min(part, count - first)):
-                self._include(int(index[pivot]), float(score[pivot]))
-                open_[index[pivot]] = False
+        diagonal = residual.diagonal().copy()
+        factor = np.zeros((min(count, len(residual)), len(residual)))
+        for j in range(len(factor)):
+            pivot = int(np.where(open_, diagonal, -np.inf).argmax())
+            open_[pivot] = False
+            if diagonal[pivot] > 0.0:
+                factor[j] = residual[pivot] - factor[:j, pivot] @ factor[:j]
+                factor[j] /= np.sqrt(diagonal[pivot])
+                diagonal -= factor[j] ** 2
+            self._include(pivot, float(self.candidates.score[pivot]))
         return self._batch()
 
     def take_all(self) -> Inclusions:
@@ -146,18 +142,3 @@ class Pool:
     def _marginals(self) -> Marginals:
         of = self.candidates
         return Marginals(of.rows, of.target, self.mean, self.variance, of.weight)
-
-
-def _pivots(covariance: Doubles, count: int) -> list[int]:
-    """Return the first pivots of the Cholesky factor of a covariance (n, n), at most n."""
-    diagonal, found = covariance.diagonal().copy(), list[int]()
-    factor = np.zeros((min(count, len(covariance)), len(covariance)))
-    for j in range(len(factor)):
-        pivot = int(diagonal.argmax())
-        found.append(pivot)
-        if diagonal[pivot] > 0.0:
-            factor[j] = covariance[pivot] - factor[:j, pivot] @ factor[:j]
-            factor[j] /= np.sqrt(diagonal[pivot])
-            diagonal -= factor[j] ** 2
-        diagonal[pivot] = -np.inf
-    return found

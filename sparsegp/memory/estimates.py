@@ -159,7 +159,7 @@ class _Layout:
         self.shape, self.settings, self.item = shape, settings, settings.dtype.itemsize
         self.latent = settings.start_likelihood(shape.n_classes).n_latent(shape.n_classes)
         self.kernels = self.latent if settings.kernel_per_class else 1
-        self.columns, self.slots = (1, 1) if pairs else (self.kernels, settings.order(n).slots)
+        self.columns, self.slots = (1, 1) if pairs else (self.kernels, settings.order.slots)
         # bytes of (d, d) doubles; classes with active rows of their own differ by half in numbers
         self.square = DOUBLE * (min(d**2, int(1.5 * (d / self.kernels) ** 2)) if pairs else d**2)
         # inclusions from and to, training rows held meanwhile

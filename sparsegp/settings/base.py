@@ -29,7 +29,7 @@ have to suit the labels, and no numbers suit all. The prior keeps noise that is 
 vanishing, which double precision could not stand."""
 
 
-DEFAULT_PANEL = 16
+DEFAULT_PANEL, WIDEST_PANEL = 16, 64
 AUTO = "auto"
 """The kernel that is to be chosen by held-out rows, and the rule of scaling that leaves it open."""
 

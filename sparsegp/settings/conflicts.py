@@ -132,7 +132,7 @@ def _of_criterion(settings: "TrainSettings") -> Iterator[str]:
             "active_per_class needs a criterion that scores single classes, got "
             f"{settings.criterion}; use one of {', '.join(single)}"
         )
-    if CRITERIA[settings.criterion].refitted and settings.order(0).panel == 1:
+    if CRITERIA[settings.criterion].refitted and settings.order.panel == 1:
         yield (
             f"criterion={settings.criterion} works in panels of 2 rows or more, got panel=1; give "
             f"panel={DEFAULT_PANEL}, or criterion=predictive for one by one"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from sparsegp.errors import SettingsError
 from sparsegp.fields import documented, setting
-from sparsegp.settings.base import AUTO, DEFAULT_PANEL, KERNEL, LEARNT, Settings
+from sparsegp.settings.base import AUTO, DEFAULT_PANEL, KERNEL, LEARNT, WIDEST_PANEL, Settings
 from sparsegp.settings.conflicts import conflicts, with_a_search
 
 if TYPE_CHECKING:
@@ -22,9 +22,6 @@ USUAL_KERNEL = AUTO
 KERNEL_OF_NUMBERS = "30*rbf"
 """The same of a regression, whose noise and prior scale are learnt."""
 DEFAULT_N_ACTIVE = 1000
-WIDE_PANEL, WIDE_FROM = 64, 10_000
-"""Rows of a panel where large products pay, and of how many rows that is. Six thousand spoken
-letters were told a little less well by wide ones."""
 CANDIDATES = 20
 """For each active row. Of more rows the most extreme would be taken, which tell less of others."""
 LEAST_VALIDATION, ENOUGH_VALIDATION, MOST_VALIDATION = 30, 1500, 4000
@@ -160,8 +157,8 @@ class TrainSettings(Settings):
         None,
         "Rows included per scoring round; 1 is the order of the paper.",
         least=1,
-        unset=f"for posterior=all or criterion=residual {DEFAULT_PANEL}, of {WIDE_FROM} rows and "
-        f"more {WIDE_PANEL} from 1000 active rows on, {2 * WIDE_PANEL} from 4000 on; else 1",
+        unset=f"for posterior=all or criterion=residual {DEFAULT_PANEL}, and {DEFAULT_PANEL} more "
+        f"for every 2000 active rows up to {WIDEST_PANEL}; else 1",
     )
     lookahead: int = setting(
         56, "Inclusions computed in advance with panel=1; affects speed, not the result.", least=1
@@ -239,8 +236,9 @@ class TrainSettings(Settings):
         """Return the likelihood before anything is learnt."""
         return self.wanted_likelihood.start(n_classes, self.n_nodes)
 
-    def order(self, n: int) -> "Order":
-        """Return the order of inclusion for so many training rows."""
+    @property
+    def order(self) -> "Order":
+        """The order of inclusion."""
         from sparsegp.ivm.criteria import CRITERIA
         from sparsegp.ivm.greedy import Order
 
@@ -248,9 +246,8 @@ class TrainSettings(Settings):
         if panel is None:
             in_panels = self.posterior == "all" or CRITERIA[self.criterion].refitted
             wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
-            wide = n >= WIDE_FROM and wanted >= 1000
-            panel = WIDE_PANEL * (1 + (wanted >= 4000)) if wide else DEFAULT_PANEL
-            panel = panel if in_panels else 1
+            wide = min(DEFAULT_PANEL * (1 + wanted // 2000), WIDEST_PANEL)
+            panel = wide if in_panels else 1
         return Order(self.lookahead, panel)
 
     @property
