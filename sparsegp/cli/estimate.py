@@ -91,11 +91,12 @@ def largest_choice(shape: Any, free: int, need: str) -> dict[str, Any] | None:
     """Return the estimate for the most active rows that a search may choose, if more than usual."""
     from sparsegp import memory
     from sparsegp.fit.trial import PART
-    from sparsegp.learning.rungs import GROWN, MOST_HELD_OUT, Plan
+    from sparsegp.fit.tune import open_sizes
+    from sparsegp.learning.rungs import MOST_HELD_OUT, Plan
 
     n = shape.n - min(-(-shape.n // PART), MOST_HELD_OUT)
-    validation = shape.settings.n_validation
-    plan = Plan.of((n, shape.p), shape.n_active, None, sizes=GROWN, validation=validation)
+    sizes, validation = open_sizes(shape.settings, shape.n), shape.settings.n_validation
+    plan = Plan.of((n, shape.p), shape.n_active, None, sizes=sizes, validation=validation)
     larger = [replace(shape, n_active=d) for d in plan.sizes if d > shape.n_active]
     found = map(memory.estimate, larger[::-1])
     return next((each for each in found if each[need] <= free), None)

@@ -105,8 +105,9 @@ def tune(
     **settings
         Fields of `TrainSettings` for the run that will use the kernel. The kernel given there is
         tried on every subsample, and kept unless another is better by two standard errors on
-        held-out rows (with fewer than 2000 to fit, in fits like that of the run too), or by one if
-        `max_trials` is None. Settings that trials cannot respect are rejected; see `tunable`.
+        held-out rows (with fewer than 2000 to fit, in fits like that of the run too); if
+        `max_trials` is None, the best is taken. Settings that trials cannot respect are rejected;
+        see `tunable`.
 
     Returns
     -------
@@ -161,6 +162,19 @@ def declines(rows: Table, summary: Summary, scaling: str, settings: TrainSetting
     few = summary.n < LEAST_FOR_SEARCH or summary.p > MOST_COLUMNS
     virtual = rows.origin is not None and rows.weights is None
     return bool(few or pixels or virtual)
+
+
+def open_sizes(settings: TrainSettings, n: int) -> list[int]:
+    """Return the numbers of active rows among which a search for n rows chooses, in any memory."""
+    if settings.n_active is not None:
+        return []
+
+    def is_open(d: int) -> bool:
+        if d > (settings.candidates or n):
+            return False
+        return d <= n - replace(settings, n_active=d).n_validation(n)
+
+    return [d for d in GROWN if is_open(d)]
 
 
 @dataclass(eq=False)
@@ -269,21 +283,15 @@ class Tuning(Run[Tuned]):
 
     def _sizes(self) -> list[int]:
         """Return the numbers of active rows that may be chosen, and fit the memory of the run."""
-        if self.settings.n_active is not None:
-            return []
         rows, n_classes = self.data.train, len(self.data.classes)
         where: dict[str, Any] = memory.where(rows, self.runtime)
 
         def fits(n_active: int) -> bool:
-            if n_active > (self.settings.candidates or n_active):
-                return False
             settings = replace(self.settings, n_active=n_active)
-            if self.data.summary.n - settings.n_validation(self.data.summary.n) < n_active:
-                return False
             shape = memory.shape_of(rows, None, n_classes, settings, **where)
             return memory.fits(shape, self.runtime)
 
-        return [n_active for n_active in GROWN if fits(n_active)]
+        return [d for d in open_sizes(self.settings, self.data.summary.n) if fits(d)]
 
     def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what a checkpoint holds."""

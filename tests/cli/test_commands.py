@@ -222,6 +222,18 @@ class TestEstimate:
         given = invoke("estimate", data, "--kernel", "auto", "--n-active", 500).stdout
         assert "if the search" not in given
 
+    @pytest.mark.parametrize(
+        ("n", "options", "most"),
+        [(3000, ["--candidates", 500], None), (2100, [], None), (4200, [], 2000)],
+    )
+    def test_active_rows_that_a_search_cannot_choose(
+        self, n, options, most, invoke, tmp_path, last_json
+    ):
+        data, rng = tmp_path / "many.npz", np.random.default_rng(0)
+        np.savez(data, X=rng.normal(size=(n, 2)), y=np.arange(n) % 2)
+        found = last_json(invoke("estimate", data, "--kernel", "auto", *options, "--json").stdout)
+        assert found.get("at_most", {"n_active": None})["n_active"] == most
+
     def test_what_would_fit(self, files, invoke, monkeypatch):
         room = Room("this process", "here", 10**6)
         monkeypatch.setattr("sparsegp.memory.room", lambda: room)
