@@ -182,9 +182,7 @@ class Block(ABC):
         self.open = self.real & ~self.validation & (not self.held_out)
         if settings.candidates is not None:
             ends = np.searchsorted(settings.candidates, [self.first_row, self.rows[-1] + 1])
-            others = np.ones(padded, dtype=bool)
-            others[settings.candidates[slice(*ends)] - self.first_row] = False
-            self.open &= ~others
+            self.open &= np.isin(self.rows, settings.candidates[slice(*ends)])
         self.mean = np.zeros((padded, settings.n_latent))
         diagonals = [kernel.diag(self.X) for kernel in settings.kernels]
         self.variance = np.stack(diagonals, axis=1).astype(np.float64)

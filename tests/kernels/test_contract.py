@@ -1,5 +1,6 @@
 """What every kernel promises, over one list of instances."""
 
+import itertools
 import math
 import pickle
 import re
@@ -66,15 +67,11 @@ def additive_by_loops(scales):
 
 def warped_differences(X, Z):
     """|w_j(x_j) - w_j(z_j)|, (n, m, P), by integrals of the steps 1 / l."""
-    scales = np.reshape(STRETCHES, (P, 4))
-    ends = [-50.0, *QUARTILES, 50.0]
-    differences = np.zeros((len(X), len(Z), P))
-    low = np.minimum(X[:, np.newaxis], Z)
-    high = np.maximum(X[:, np.newaxis], Z)
-    for s in range(4):
-        within = np.minimum(high, ends[s + 1]) - np.maximum(low, ends[s])
-        differences += np.maximum(within, 0.0) / scales[:, s]
-    return differences
+    low, high = np.minimum(X[:, np.newaxis], Z), np.maximum(X[:, np.newaxis], Z)
+    ends = itertools.pairwise([-50.0, *QUARTILES, 50.0])
+    within = [np.minimum(high, last) - np.maximum(low, first) for first, last in ends]
+    scales = np.reshape(STRETCHES, (P, 4)).T[:, np.newaxis, np.newaxis]
+    return (np.maximum(within, 0.0) / scales).sum(axis=0)
 
 
 # (kernel, second formula)
@@ -93,10 +90,6 @@ CONTRACT: list[tuple[Kernel, Callable]] = [
     (Laplace(STRETCHES), lambda X, Z: np.exp(-warped_differences(X, Z).sum(2))),
     (Power(0.7, STRETCHES), lambda X, Z: np.exp(-(warped_differences(X, Z) ** 0.7).sum(2))),
     (Additive(STRETCHES), lambda X, Z: np.exp(-warped_differences(X, Z)).mean(2)),
-    (
-        2 * Laplace(STRETCHES) + RBF(1.7),
-        lambda X, Z: 2 * np.exp(-warped_differences(X, Z).sum(2)) + squared_exponential(1.7)(X, Z),
-    ),
     (Linear(), by_loops(lambda x, z: sum(a * b for a, b in zip(x, z, strict=True)))),
     (Linear(0.3), lambda X, Z: 0.3 * reference.DotProduct(0.0)(X, Z)),
     (Constant(2.5), reference.ConstantKernel(2.5)),
