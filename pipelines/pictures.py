@@ -25,7 +25,7 @@ def draw(work: Work, frame: pd.DataFrame) -> list[Path]:
     experiment, paths = work.experiment, []
     kind = experiment.picture if experiment.grid is None else "grid"
     drawn: Any = work.finished() if kind in {"reject", "ranks"} else frame
-    for name, figure in KINDS[kind](experiment, drawn) if kind else ():
+    for name, figure in KINDS[kind](experiment, drawn) if kind and len(drawn) else ():
         paths.append(work.out / f"{name}.png")
         if figure.get_suptitle() == "":
             figure.suptitle(experiment.heading, fontsize="medium", wrap=True)

@@ -248,3 +248,9 @@ def test_shipped_pipelines_run(path, tmp_path):
     assert found.groupby("metric")["ours"].count().all()
     assert layout(table).to_string()
     draw(made, frame)
+
+
+@pytest.mark.parametrize("picture", ["curves", "ranks", "reject"])
+def test_nothing_is_drawn_where_nothing_is_finished(picture, written, tmp_path):
+    experiment = read_experiment(written(), [f"picture={picture}"])
+    assert draw(Work(experiment, None, tmp_path), tidy(experiment, {})) == []
