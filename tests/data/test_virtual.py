@@ -65,7 +65,7 @@ def test_shifts_are_those_of_scipy(pixels: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "not make an image of 5x5; give its height and width"),
+        ({}, "not make an image of 5x5; if rows are images, give their height"),
         ({"image": (-5, -6)}, "an image of -5x-6"),
         ({"image": (6, 5), "pixels": 5}, "by 1 to 4 pixels for images of 6x5, got 5"),
         ({"image": (6, 5), "pixels": 0}, "got 0"),
