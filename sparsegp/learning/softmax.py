@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import log_softmax
 
 from sparsegp.math.lbfgs import Ascent, Function
 from sparsegp.math.products import times_few
@@ -141,8 +141,7 @@ class Logistic(Softmax):
     """Rows of two classes, whose latent values are h and -h over the root of two; see `Softmax`.
 
     At the maximum those of the softmax are so too. Here only h is worked out: the penalty of its
-    coefficients is that of both together, and products of one column take a quarter of the time
-    that those of two do.
+    coefficients is that of both together, and products have one column in place of two.
     """
 
     @property
@@ -175,4 +174,4 @@ def log_probabilities(mean: Doubles) -> Doubles:
     """Return those of the classes, (n, K), for latent means (n, K); or (n, 1), see `Logistic`."""
     if mean.shape[1] == 1:
         mean = np.hstack([mean, -mean]) / ROOT
-    return np.asarray(mean - logsumexp(mean, axis=1, keepdims=True))
+    return np.asarray(log_softmax(mean, axis=1))
