@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from pipelines.data import Data
 from sparsegp.data import encode, encode_with
 from sparsegp.dense import Problem
-from sparsegp.dense.annealing import Bridge, Ladder
+from sparsegp.dense.annealing import Bridge, log_marginal
 
 Figures = dict[str, float]
 
@@ -31,14 +31,14 @@ def annealed(model: Any, data: Data, figures: Figures, seed: int, **ladder: int)
     """Return the log evidence by annealed importance sampling, and its standard error.
 
     As in figure 3.12 of Rasmussen & Williams (2006); the runs set out from the posterior of a
-    dense method. `ladder` has `runs` and `temperatures` of `sparsegp.dense.annealing.Ladder`.
+    dense method. `ladder` has `runs` and `temperatures` of `sparsegp.dense.annealing`.
     """
     del figures
     component, target = model.mixture.components[0], encode(data.y_train, data.name)[1]
     x, kernels, likelihood = model.mixture.x, component.kernels, component.likelihood
     bridge = Bridge(Problem(x, target, kernels, likelihood, model.n_latent, seed), component)
     with threadpool_limits(1):
-        found = Ladder(**ladder).fit(bridge)
+        found = log_marginal(bridge, **ladder)
     return {"log evidence": found.value, "standard error": found.error}
 
 

@@ -12,26 +12,26 @@ of a dense method for q, q(u) = p(u) prod s_i(u_i) / Z_q, r is Z_q prod p(y_i|u_
 function of single rows that hardly varies. The estimate is unbiased whatever q is.
 
 The transitions are elliptical slices (Murray, Adams & MacKay 2010) with q in the place of the
-prior: there is nothing to tune, and every one of them moves. Runs go side by side, `ROUND`
-temperatures at a time. What is drawn is keyed by the seed, the run and the temperature.
+prior: there is nothing to tune, and every one of them moves. What is drawn is keyed by the seed,
+the run and the temperature.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
+from typing import Self
 
 import numpy as np
 
 from sparsegp.dense.base import Problem
-from sparsegp.dense.driver import Iterative, RunTasks, Status
 from sparsegp.dense.mixture import Component
 from sparsegp.dense.precisions import FORMS, Full, of_latent
-from sparsegp.fields import Checked, setting
+from sparsegp.errors import SettingsError
 from sparsegp.math.linalg import jittered_cholesky, solve_factored
 from sparsegp.math.quadrature import log_sum_exp
 from sparsegp.types import Doubles
 
-KEY, ROUND = 47, 100
+KEY = 47
 
 
 class Bridge:
@@ -119,84 +119,56 @@ class LogMarginal:
     effective_runs : float
         (sum w)^2 / sum w^2 of the weights: near one, a single run decides and `error` is no guide.
     log_weights : Doubles (runs,)
-    jitter : float
-        What was added to the diagonal of a covariance at most, relative to its mean.
     """
 
     value: float
     error: float
     effective_runs: float
     log_weights: Doubles
-    jitter: float
+
+    @classmethod
+    def of(cls, log_weights: Doubles) -> Self:
+        """Return the estimate of independent runs."""
+        count = len(log_weights)
+        value = float(log_sum_exp(log_weights) - np.log(count))
+        relative = np.exp(log_weights - value)
+        error = float(relative.std(ddof=1) / np.sqrt(count))
+        return cls(value, error, count**2 / float(np.square(relative).sum()), log_weights)
 
 
-@dataclass(frozen=True)
-class Runs:
-    """Latent values (runs, n, R), log weights (runs,), and how many temperatures are done."""
-
-    latent: Doubles
-    log_weights: Doubles
-    done: int = 0
-
-
-@dataclass(frozen=True)
-class Ladder(Checked, Iterative[Bridge, LogMarginal]):
-    """How the temperature falls; `fit` takes a `Bridge` to an estimate of its log marginal.
+def log_marginal(bridge: Bridge, runs: int = 8, temperatures: int = 2000) -> LogMarginal:
+    """Return an estimate of the log marginal likelihood.
 
     Parameters
     ----------
+    bridge : Bridge
     runs : int
-        Independent ones.
+        Independent ones, two or more.
     temperatures : int
         T.
+
+    Raises
+    ------
+    SettingsError
+        If they are too few.
     """
-
-    State: ClassVar[type] = Runs
-
-    runs: int = setting(8, least=2)
-    temperatures: int = setting(2000, least=1)
-
-    def start(self, problem: Bridge) -> Runs:
-        """Draw from the Gaussian."""
-        every = (problem.generator(number, 0) for number in range(self.runs))
-        latent = np.array([problem.mean + problem.deviation(rng) for rng in every])
-        return Runs(latent, np.zeros(self.runs))
-
-    def step(self, problem: Bridge, state: Runs, run_tasks: RunTasks) -> Runs:
-        """Take all runs through some more temperatures."""
-        last = min(state.done + ROUND, self.temperatures)
-        inverse = [(t / self.temperatures) ** 4.0 for t in range(state.done, last + 1)]
-        tasks = list(zip(range(self.runs), state.latent, state.log_weights, strict=True))
-        found = run_tasks(_advance, (problem, state.done, inverse), tasks)
-        latent, log_weights = (np.array(column) for column in zip(*found, strict=True))
-        return Runs(latent, log_weights, last)
-
-    def status(self, state: Runs) -> Status:
-        """Return the progress: the end is at b = 1."""
-        total = self.runs * self.temperatures
-        return Status(self.runs * state.done, total, state.done == self.temperatures)
-
-    def finish(self, problem: Bridge, state: Runs, run_tasks: RunTasks) -> LogMarginal:
-        """Return the estimate."""
-        log_weights = state.log_weights + problem.log_integral
-        value = float(log_sum_exp(log_weights) - np.log(self.runs))
-        relative = np.exp(log_weights - value)
-        error = float(relative.std(ddof=1) / np.sqrt(self.runs))
-        effective = self.runs**2 / float(np.square(relative).sum())
-        return LogMarginal(value, error, effective, log_weights, problem.jitter)
+    if runs < 2 or temperatures < 1:
+        raise SettingsError(
+            f"annealing needs 2 runs and 1 temperature at least, got {runs} and {temperatures}"
+        )
+    inverse = [(t / temperatures) ** 4.0 for t in range(temperatures + 1)]
+    log_weights = np.array([_log_weight(bridge, number, inverse) for number in range(runs)])
+    return LogMarginal.of(log_weights + bridge.log_integral)
 
 
-def _advance(
-    shared: tuple[Bridge, int, list[float]], task: tuple[int, Doubles, float]
-) -> tuple[Doubles, float]:
-    """Return latent values and log weight of a run after some more temperatures."""
-    (bridge, done, inverse), (number, latent, log_weight) = shared, task
-    log_ratio = bridge.log_ratio(latent)
-    for k, (former, new) in enumerate(pairwise(inverse), 1):
+def _log_weight(bridge: Bridge, number: int, inverse: Sequence[float]) -> float:
+    """Return the log weight of a run through these inverse temperatures, but for log Z_q."""
+    latent = bridge.mean + bridge.deviation(bridge.generator(number, 0))
+    log_weight, log_ratio = 0.0, bridge.log_ratio(latent)
+    for t, (former, new) in enumerate(pairwise(inverse), 1):
         log_weight += (new - former) * log_ratio
-        rng = bridge.generator(number, done + k)
-        latent, log_ratio = _slice(bridge, latent, log_ratio, new, rng)
-    return latent, log_weight
+        latent, log_ratio = _slice(bridge, latent, log_ratio, new, bridge.generator(number, t))
+    return log_weight
 
 
 def _slice(

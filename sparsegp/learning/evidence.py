@@ -264,14 +264,11 @@ def evidence(
     parts = [ActivePart.of(kernel, members.x, own, places) for kernel, own, places in triples]
     cavities = [part.cavity() for part in parts]
     mean, variance = (np.stack(columns, axis=1) for columns in zip(*cavities, strict=True))
-    at_cavity, weight = (mean, variance, members.target), members.weight
-    if weight is None:
-        found, own = likelihood.moments(*at_cavity), likelihood.parameter_gradient(*at_cavity)
-    else:
+    at_cavity: list[Any] = [mean, variance, members.target]
+    if members.weight is not None:
         assert isinstance(likelihood, Gaussian)  # of which it is exact
-        found = likelihood.moments_by_weight(*at_cavity, weight)
-        own = likelihood.parameter_gradient_by_weight(*at_cavity, weight)
-
+        at_cavity.append(members.weight)
+    found, own = likelihood.moments(*at_cavity), likelihood.parameter_gradient(*at_cavity)
     processes = [part.process for part in parts]
     rows = _joined(sum_rows(processes, likelihood))
     phi = sum(part.own() for part in parts)

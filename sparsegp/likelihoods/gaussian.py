@@ -48,30 +48,20 @@ class Gaussian(Likelihood, name="gaussian"):
         """Return d log p(y|u) / du, (n, 1)."""
         return np.asarray((target[:, np.newaxis] - latent) / self.noise_variance)
 
-    def moments(self, mean: Doubles, variance: Doubles, target: Any) -> Moments:
-        """Return log Z and its derivatives; see `Likelihood`."""
-        total = variance + self.noise_variance
-        slope = (target[:, np.newaxis] - mean) / total
-        return Moments(self.log_z(mean, variance, target), slope, 1.0 / total)
-
-    def log_z(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
-        """Return log N(y | mean, variance + sigma^2), (n,)."""
-        return _log_normal(target - mean[:, 0], variance[:, 0] + self.noise_variance)
-
-    def moments_by_weight(
-        self, mean: Doubles, variance: Doubles, target: Any, weight: Doubles
+    def moments(
+        self, mean: Doubles, variance: Doubles, target: Any, weight: Doubles | float = 1.0
     ) -> Moments:
-        """Return log Z of p(y|u)^w and its derivatives, for weights (n,); else as `moments`.
+        """Return log Z of p(y|u)^w and its derivatives, for weights (n,); see `Likelihood`.
 
         With sigma^2 / w = rho, p(y|u)^w = N(y | u, rho) (2 pi rho)^(1/2) (2 pi sigma^2)^(-w/2).
         """
+        weight = np.reshape(weight, (-1, 1))
         noise = self.noise_variance / weight
-        total = variance + noise[:, np.newaxis]
-        residual = target[:, np.newaxis] - mean
+        total, residual = variance + noise, target[:, np.newaxis] - mean
         constant = 0.5 * np.log(2.0 * np.pi * noise)
-        constant -= 0.5 * weight * np.log(2.0 * np.pi * self.noise_variance)
-        log_z = _log_normal(residual[:, 0], total[:, 0]) + constant
-        return Moments(log_z, residual / total, 1.0 / total)
+        constant = constant - 0.5 * weight * np.log(2.0 * np.pi * self.noise_variance)
+        log_z = _log_normal(residual, total) + constant
+        return Moments(log_z[:, 0], residual / total, 1.0 / total)
 
     def predictive(self, mean: Doubles, variance: Doubles) -> tuple[Doubles, Doubles]:
         """Return mean and variance of the label, (n,) each, from those of the latent, (n, 1)."""
@@ -96,24 +86,15 @@ class Gaussian(Likelihood, name="gaussian"):
         with np.errstate(over="ignore"):  # refused by its own message
             return replace(self, noise_variance=float(np.exp(values[0])))
 
-    def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
-        """Return d log Z / d log sigma^2, (n, 1)."""
-        return self._by_noise(mean, variance, target, self.noise_variance)
-
-    def parameter_gradient_by_weight(
-        self, mean: Doubles, variance: Doubles, target: Any, weight: Doubles
+    def parameter_gradient(
+        self, mean: Doubles, variance: Doubles, target: Any, weight: Doubles | float = 1.0
     ) -> Doubles:
-        """Return the same of log Z of p(y|u)^w; see `moments_by_weight`."""
-        noise = (self.noise_variance / weight)[:, np.newaxis]
-        change = 0.5 - 0.5 * weight[:, np.newaxis]
-        return np.asarray(self._by_noise(mean, variance, target, noise) + change)
-
-    def _by_noise(
-        self, mean: Doubles, variance: Doubles, target: Any, noise: Doubles | float
-    ) -> Doubles:
-        total = variance + noise
-        square = (target[:, np.newaxis] - mean) ** 2
-        return np.asarray(0.5 * noise * (square / total - 1.0) / total)
+        """Return d log Z / d log sigma^2, (n, 1), of p(y|u)^w; see `moments`."""
+        weight = np.reshape(weight, (-1, 1))
+        noise = self.noise_variance / weight
+        total, square = variance + noise, (target[:, np.newaxis] - mean) ** 2
+        change = 0.5 - 0.5 * weight
+        return np.asarray(0.5 * noise * (square / total - 1.0) / total + change)
 
 
 def _log_normal(residual: Doubles, variance: Doubles | float) -> Doubles:

@@ -20,17 +20,13 @@ import numpy as np
 from sparsegp.errors import SettingsError
 from sparsegp.likelihoods.base import Moments, require_classes
 from sparsegp.likelihoods.biased import Biased
+from sparsegp.likelihoods.softmax_sites import Terms, mode
 from sparsegp.math.gaussian_quadrature import product_rule
 from sparsegp.math.quadrature import log_sum_exp, ordered_sum, pieces
 from sparsegp.types import Doubles, Floats, Integers
 
 MAX_POINTS = 20_000
 """Points a row that are taken to be bearable: 3 nodes for up to 9 classes."""
-NEWTON_STEPS = 50
-HALVINGS = 24
-"""Down to steps of 1e-7: variances of 1e6 need them where a label is far off."""
-SETTLED = 1e-6
-"""Step, in units of the prior scale, that is the last one: it leaves an error of its square."""
 CHUNK = 1 << 16
 
 
@@ -192,22 +188,27 @@ def _tilted(
     Points come last in all arrays, and sums over them are of the same shape for every row: the
     bits of a row do not depend on its neighbours.
     """
-    modes = _mode(mean.T, scale.T, target)
-    roots, log_volumes = _root(_log_softmax(mean.T + scale.T * modes), scale.T)
+    terms = Terms(mean, scale[..., np.newaxis] * np.eye(mean.shape[1]), target)
+    modes, log_p = mode(terms)
+    values, vectors = np.linalg.eigh(np.eye(mean.shape[1]) + terms.derivatives(np.exp(log_p))[1])
+    values = np.maximum(values, 1.0)  # the identity is part of it: below one lies rounding
+    # the symmetric root of the inverse, so that the rule does not depend on the order of classes
+    roots = vectors * values[:, np.newaxis] ** -0.5 @ vectors.swapaxes(1, 2)
+    log_volumes = -0.5 * ordered_sum(np.log(values), axis=1)
     log_weights = log_weights + 0.5 * np.square(points).sum(axis=1)
     for rows in pieces(len(mean), CHUNK // points.size, least=1):
         m, s, y = mean[rows], scale[rows], target[rows]
         index = np.arange(len(m))
-        x = modes.T[rows, :, np.newaxis] + roots[rows] @ points.T
+        x = modes[rows, :, np.newaxis] + roots[rows] @ points.T
         u = m[..., np.newaxis] + s[..., np.newaxis] * x
         u -= u.max(axis=1, keepdims=True)
         own = u[index, y]
         p = np.exp(u, out=u)
         total = p.sum(axis=1)
         p /= total[:, np.newaxis]
-        terms = own - np.log(total) - 0.5 * np.einsum("nkq,nkq->nq", x, x) + log_weights
-        top = terms.max(axis=1, keepdims=True)
-        weight = np.exp(terms - top)
+        log_terms = own - np.log(total) - 0.5 * np.einsum("nkq,nkq->nq", x, x) + log_weights
+        top = log_terms.max(axis=1, keepdims=True)
+        weight = np.exp(log_terms - top)
         whole = weight.sum(axis=1, keepdims=True)
         weight /= whole
         slope = -(p @ weight[..., np.newaxis])[..., 0]
@@ -225,62 +226,3 @@ def _tilted(
 def _log_softmax(u: Doubles) -> Doubles:
     """Return the log probabilities (K, ...) from latent values (K, ...)."""
     return u - log_sum_exp(u)
-
-
-def _own(values: Doubles, target: Integers) -> Doubles:
-    """Return, of values (K, q, n), those of the targets, (q, n)."""
-    return values[target, :, np.arange(len(target))].T
-
-
-def _precision(log_p: Doubles, scale: Doubles) -> Doubles:
-    """Return minus the second derivatives of the tilted log density in x, (n, K, K).
-
-    I + S (diag(p) - p p^T) S.
-    """
-    p = np.exp(log_p)
-    every = np.arange(len(p))
-    matrix = -(scale * p).T[:, :, np.newaxis] * (scale * p).T[:, np.newaxis]
-    # a row of diag(p) - p p^T sums to zero: p (1 - p) keeps no digits where p is almost one
-    rest = ordered_sum(np.where(np.eye(len(p), dtype=bool)[:, :, np.newaxis], 0.0, p), axis=1)
-    matrix[:, every, every] = 1.0 + (scale * scale * p * rest).T
-    return matrix
-
-
-def _root(log_p: Doubles, scale: Doubles) -> tuple[Floats, Floats]:
-    """Return the symmetric root (n, K, K) of the inverse precision and its log determinant (n,).
-
-    The symmetric one, so that the rule does not depend on the order of the classes.
-    """
-    values, vectors = np.linalg.eigh(_precision(log_p, scale))
-    values = np.maximum(values, 1.0)  # the identity is part of it: below one lies rounding
-    scaled = vectors * values[:, np.newaxis] ** -0.25
-    root = ordered_sum(
-        scaled.transpose(2, 0, 1)[..., np.newaxis] * scaled.transpose(2, 0, 1)[:, :, np.newaxis]
-    )
-    return root, -0.5 * ordered_sum(np.log(values).T)
-
-
-def _mode(mean: Doubles, scale: Doubles, target: Integers) -> Doubles:
-    """Return the mode of the tilted density in x, (K, n), by Newton's method with halved steps.
-
-    Of the steps 1, 1/2, 1/4, ... each row takes the one that leads highest; rows are on their own.
-    """
-    x, rows = np.zeros_like(mean), np.arange(len(target))
-    lengths = 0.5 ** np.arange(HALVINGS)[:, np.newaxis]
-    for _ in range(NEWTON_STEPS):
-        if not rows.size:
-            break
-        start, s, m, y = x[:, rows], scale[:, rows], mean[:, rows], target[rows]
-        log_p = _log_softmax(m + s * start)
-        pull = -np.exp(log_p)
-        pull[y, np.arange(len(y))] += 1.0
-        gradient = (s * pull - start).T[:, :, np.newaxis]
-        step = np.linalg.solve(_precision(log_p, s), gradient)[:, :, 0].T
-        tried = start[:, np.newaxis] + lengths * step[:, np.newaxis]
-        height = _own(_log_softmax(m[:, np.newaxis] + s[:, np.newaxis] * tried), y)
-        settled = np.abs(step).max(axis=0) <= SETTLED
-        best = (height - 0.5 * ordered_sum(tried * tried)).argmax(axis=0)
-        best[settled] = 0  # heights differ by rounding only
-        x[:, rows] = tried[:, best, np.arange(len(y))]
-        rows = rows[~settled]
-    return x

@@ -110,7 +110,7 @@ def matched(
     """
     root, others = _root(covariance), contrasts(target, len(biases)).clip(min=0.0)  # u - u_y from z
     terms = Terms(np.einsum("nrd,nd->nr", others, mean) + biases, others @ root, target)
-    x, log_p = _mode(terms)
+    x, log_p = mode(terms)
     rise, bend = terms.derivatives(np.exp(log_p))
     bent = np.eye(mean.shape[1]) + bend
     if n_nodes:
@@ -159,7 +159,7 @@ def _by_rule(
     return log_z, centre, vectors * gain[:, np.newaxis] @ vectors.swapaxes(1, 2)
 
 
-def _mode(terms: Terms) -> tuple[Doubles, Doubles]:
+def mode(terms: Terms) -> tuple[Doubles, Doubles]:
     """Return modes of the tilted densities, (n, d), and the log probabilities there, (n, R).
 
     By Newton's method: of the steps 1, 1/2, 1/4, ... each row takes the one that leads highest.

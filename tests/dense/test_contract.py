@@ -8,7 +8,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sparsegp.dense import METHODS, Fit, Mixture, Problem, Session, likelihood_for, parse_method
-from sparsegp.dense.annealing import Bridge, Ladder
 from sparsegp.dense.learning import maximise
 from sparsegp.dense.sampling import Schedule, Target, kernel_prior
 from sparsegp.errors import SettingsError
@@ -177,13 +176,6 @@ def test_chains_over_kernels_go_on_with_the_same_bits(method: str) -> None:
     prior = kernel_prior("v: lognormal(0, 1); l: lognormal(0, 0.3)", some)
     plan = Schedule(chains=3, burn_in=12, draws=13, kept=7, leapfrogs=3)
     check_resumed(lambda session: plan.fit(Target(METHODS[method](), some, prior), session), 2)
-
-
-def test_annealing_goes_on_with_the_same_bits() -> None:
-    some, ladder = problem("probit", "ep", n=6), Ladder(runs=3, temperatures=330)
-    bridge = Bridge(some)
-    assert len(set(ladder.fit(bridge).log_weights)) == 3
-    check_resumed(lambda session: ladder.fit(bridge, session).log_weights.tolist(), 3)
 
 
 @pytest.mark.parametrize(
