@@ -12,8 +12,7 @@
 """
 
 import logging
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -103,28 +102,22 @@ class Column:
         encoded[row[found >= 0], found[found >= 0]] = 1.0
         return encoded
 
-    def new_gaps(self, series: Any) -> int:
-        """Return how many rows are filled by the median, where no training row was."""
-        from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
+    def news(self, series: Any) -> tuple[int, str, int]:
+        """Return what training has not seen: rows of such levels, one of these, and rows filled.
 
-        if self.missing or self.kind == "category":
-            return 0
-        return int(kinds.is_missing(series).sum())
-
-    def unknown(self, series: Any) -> tuple[int, str]:
-        """Return how many rows have levels that training has not seen, and one of them.
-
-        A gap is such a level, an empty text.
+        A gap in a category is such a level, an empty text; others are filled by the median.
         """
         from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
 
-        if self.kind != "category" or self.rare is None:
-            return 0, ""
+        if self.kind != "category":
+            return 0, "", 0 if self.missing else int(kinds.is_missing(series).sum())
+        if self.rare is None:
+            return 0, "", 0
         codes, texts = kinds.texts(series)
         known = {*self.levels, *self.rare}
         new = [number for number, text in enumerate(texts) if text not in known]
         gaps = [] if self.missing else [-1]
-        return int(np.isin(codes, [*new, *gaps]).sum()), texts[new[0]] if new else ""
+        return int(np.isin(codes, [*new, *gaps]).sum()), texts[new[0]] if new else "", 0
 
 
 @dataclass(frozen=True)
@@ -176,8 +169,7 @@ class Encoding:
         """
         from sparsegp.data.study import study  # noqa: PLC0415 - loads pandas
 
-        frame = frame if isinstance(frame, Frame) else Frame.of(frame, source, scheduler)
-        return cls(study(frame, source, kinds or {}, scheduler))
+        return cls(study(Frame.of(frame, source, scheduler), source, kinds or {}, scheduler))
 
     @classmethod
     def of_numbers(cls, names: Sequence[str], medians: Doubles) -> "Encoding":
@@ -240,8 +232,10 @@ class Encoding:
         """Whether all columns are numbers without missing values, which need no encoding."""
         return all(c.kind in NUMBERS and not c.missing for c in self.columns)
 
-    def apply(self, frame: Any, source: str, start: int = 0) -> Any:
+    def apply(self, frame: Any, source: str) -> Any:
         """Encode rows: immediately for a frame in memory, lazily for a dask data frame.
+
+        Levels and missing values that training had not are warned of, unless the rows are lazy.
 
         Parameters
         ----------
@@ -249,8 +243,6 @@ class Encoding:
             Must have the columns `inputs`, in any order; others are ignored.
         source : str
             Where the rows come from, for messages.
-        start : int
-            Number of the first row, for messages.
 
         Returns
         -------
@@ -261,45 +253,45 @@ class Encoding:
         DataError
             If columns are missing or hold unreadable values; all are named.
         """
-        if not isinstance(frame, Frame):
-            frame = as_pandas(frame)
-            if not hasattr(frame, "dask"):
-                return _encoded(frame, start, self, source)
-            frame = Frame.of(frame, source)
+        frame = as_pandas(frame)
+        if not isinstance(frame, Frame) and not hasattr(frame, "dask"):
+            self._warn_of_news([frame], source)
+            return _encoded(frame, 0, self, source)
+        frame = Frame.of(frame, source)
+        if not any(hasattr(part, "dask") for part in frame.parts):
+            self._warn_of_news(frame.parts or [frame.empty], source)
         rows = partial(_encoded, encoding=self, source=source)
         return frame.rows(rows, len(self.names), np.float64)
 
-    def warn_of_news(self, frame: Any, source: str) -> None:
-        """Warn of levels and missing values new since training, unless the rows are lazy."""
-        parts = frame.parts if isinstance(frame, Frame) else [frame]
-        found, gaps = dict[str, tuple[int, str]](), Counter[str]()
-        for part in parts:
-            if hasattr(part, "dask"):
-                return
-            places = {name: place for place, name in enumerate(frame_names(part))}
-            for column in self.columns:
-                if column.name in places and column.parts:
-                    series = part.iloc[:, places[column.name]]
-                    n, one = column.unknown(series)
-                    before, first = found.get(column.name, (0, ""))
-                    found[column.name] = before + n, first or one
-                    gaps[column.name] += column.new_gaps(series)
-        if some := [f"{in_quotes(name)} in {n} rows" for name, n in gaps.items() if n]:
+    def _warn_of_news(self, parts: Sequence[Any], source: str) -> None:
+        """Warn of levels and missing values new since training."""
+        each = [[c.news(series) for c, series in self._columns_of(part, source)] for part in parts]
+        gaps, levels = list[str](), list[str]()
+        for name, news in zip(self.inputs, zip(*each, strict=True), strict=True):
+            unknown, ones, filled = zip(*news, strict=True)
+            if n := sum(filled):
+                gaps.append(f"{in_quotes(name)} in {n} rows")
+            if n := sum(unknown):
+                one = next(filter(None, ones), "")
+                levels.append(f"{in_quotes(name)} in {n} rows, such as {one!r}")
+        if gaps:
             logger.warning(
                 "%s has gaps where training had none, filled by the median: %s",
                 source,
-                first_of(some, MOST),
+                first_of(gaps, MOST),
             )
-        if news := [
-            f"{in_quotes(name)} in {n} rows, such as {one!r}"
-            for name, (n, one) in found.items()
-            if n
-        ]:
+        if levels:
             logger.warning(
                 "%s has levels that training has not seen, which count as rare: %s",
                 source,
-                "; ".join(news),
+                "; ".join(levels),
             )
+
+    def _columns_of(self, frame: Any, source: str) -> Iterator[tuple[Column, Any]]:
+        """Yield the columns that are used, and the series of some rows."""
+        used = [column for column in self.columns if column.parts]
+        places = column_places(self.inputs, frame_names(frame), source)
+        return ((column, frame.iloc[:, at]) for column, at in zip(used, places, strict=True))
 
 
 def encoding_for(
@@ -325,12 +317,8 @@ def encoding_for(
 
 def _encoded(frame: Any, start: int, encoding: Encoding, source: str) -> Doubles:
     """Encode some rows, of which the first has this number (n, p)."""
-    found = frame_names(frame)
-    places = column_places(encoding.inputs, found, source)
-    used = [column for column in encoding.columns if column.parts]
     encoded, faults = [], []
-    for column, place in zip(used, places, strict=True):
-        series = frame.iloc[:, place]
+    for column, series in encoding._columns_of(frame, source):
         values = column.encode(series)
         encoded.append(values)
         bad = ~np.isfinite(values).all(axis=1)

@@ -150,6 +150,8 @@ class Frame:
             If a name stands for two columns.
         """
         X = as_pandas(X)
+        if isinstance(X, Frame):
+            return X
         names = frame_names(X)
         require_distinct(names, source)
         if not hasattr(X, "dask"):
@@ -183,11 +185,6 @@ class Frame:
         """Return the frame with the columns at these places, in their order."""
         take = partial(_columns, places=places)
         return Frame(take(self.empty), [_later(take, part) for part in self.parts], self.lengths)
-
-    @property
-    def values(self) -> "da.Array":
-        """The values of all columns as objects, (n, p)."""
-        return self.rows(_objects, len(self.names), object)
 
     def numbers(self, source: str) -> "da.Array":
         """Return the values of all columns as numbers, (n, p); NaN where one is missing.
@@ -242,11 +239,6 @@ def _later(function: Callable[[Any], Any], part: Any) -> Any:
     from dask.delayed import delayed  # noqa: PLC0415 - slow to import
 
     return delayed(function, pure=True)(part)
-
-
-def _objects(part: Any, _start: int) -> NDArray[Any]:
-    found: NDArray[Any] = part.to_numpy(object)
-    return found
 
 
 def _numbers(part: Any, start: int, source: str, dtype: np.dtype[Any]) -> NDArray[Any]:

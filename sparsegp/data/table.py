@@ -40,7 +40,8 @@ class Table:
     Parameters
     ----------
     X : dask array (n, p)
-        Real numbers, chunked by rows only. For a frame not yet encoded, its values of any kind.
+        Real numbers, chunked by rows only. A frame not yet encoded may hold other values, which
+        are errors when they are computed.
     y : array (n,) or None
         Labels as given, integers or strings; None if there are none.
     source : str
@@ -94,7 +95,7 @@ class Table:
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", one_line(self.source))
         require_two_dimensions(self.X, self.source)
-        if self.X.dtype.kind not in REAL_KINDS and self.frame is None:
+        if self.X.dtype.kind not in REAL_KINDS:
             raise DataError(f"X must hold real numbers; {self.source} holds {self.X.dtype}")
         n, p = self.X.shape
         if n == 0 or p == 0:
@@ -148,12 +149,10 @@ class Table:
                     f"{listed(encoding.inputs)}; it is an array of {self.X.shape[1]} columns"
                 )
             return self
-        if encoding is not None:
-            encoding.warn_of_news(self.frame, self.source)
-            X, names = encoding.apply(self.frame, self.source), encoding.names
-            return replace(self, X=X, names=names, frame=None, encoding=encoding)
-        X = self.X if self.X.dtype.kind in REAL_KINDS else self.frame.numbers(self.source)
-        return replace(self, X=X, frame=None)
+        if encoding is None:
+            return replace(self, frame=None)
+        X, names = encoding.apply(self.frame, self.source), encoding.names
+        return replace(self, X=X, names=names, frame=None, encoding=encoding)
 
     def encoded_for(
         self, encoding: Encoding | None, names: Sequence[str] | None, medians: Doubles | None
@@ -175,9 +174,15 @@ class Table:
         """
         if names is None or self.names is None or tuple(names) == self.names:
             return self
-        places = column_places(names, self.names, self.source)
-        frame = None if self.frame is None else self.frame.select(places)
-        return replace(self, X=self.X[:, places], names=tuple(names), frame=frame)
+        return self.columns(column_places(names, self.names, self.source))
+
+    def columns(self, places: Sequence[int]) -> "Table":
+        """Return the table with the columns at these places, in their order."""
+        names = None if self.names is None else tuple(self.names[place] for place in places)
+        if self.frame is None:
+            return replace(self, X=self.X[:, places], names=names)
+        frame = self.frame.select(places)
+        return replace(self, X=frame.numbers(self.source), names=names, frame=frame)
 
 
 @dataclass(frozen=True)
@@ -285,7 +290,7 @@ def table_from_frame(
     if parts.is_numeric and not hasattr(frame, "dask"):
         X = from_memory(real_numbers(frame, source), source)
     else:
-        X = parts.numbers(source) if parts.is_numeric else parts.values
+        X = parts.numbers(source)
     names = column_names(frame.columns)
     return Table(X, labels, source, names=names, label=label, frame=parts, kinds=kinds)
 

@@ -188,13 +188,7 @@ def without_weights(table: Table, column: str) -> Table:
         )
     place = known.index(column)
     others = [number for number in range(p) if number != place]
-    return replace(
-        table,
-        X=table.X[:, others],
-        weights=np.asarray(table.X[:, place]),
-        names=None if names is None else tuple(names[number] for number in others),
-        frame=None if table.frame is None else table.frame.select(others),
-    )
+    return replace(table.columns(others), weights=np.asarray(table.columns([place]).X)[:, 0])
 
 
 def _of_classes(table: Table, weights: Doubles, class_weight: str) -> Doubles:

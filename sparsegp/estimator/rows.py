@@ -83,9 +83,7 @@ def rows_to_predict(estimator: Any, X: Any) -> Any:
                 "X must be a data frame with the columns of the fit, which were not numbers alone: "
                 f"{listed(encoding.inputs)}"
             )
-        X = _named(estimator, X, reset=False)
-        encoding.warn_of_news(X, "X")
-        return encoding.apply(X, "X")
+        return encoding.apply(_named(estimator, X, reset=False), "X")
     if is_lazy(X):
         return _lazy_rows(estimator, X, reset=False)
     return validate_data(estimator, X, reset=False, ensure_min_samples=0, accept_sparse=SPARSE)

@@ -36,7 +36,6 @@ def map_rows(model: "Model", method: str, X: Any, columns: int) -> Any:
         X = as_pandas(X)
         encoding = encoding_for(frame_names(X), encoding, model.names, model.medians)
         if encoding is not None:
-            encoding.warn_of_news(X, "X")
             X = encoding.apply(X, "X")
     elif encoding is not None and np.shape(X)[1:] != (model.n_features,):
         raise DataError(

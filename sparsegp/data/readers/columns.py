@@ -291,5 +291,4 @@ def table_of(
         return Table(X, names=called if places.named else None, **known)
     pairs = zip(called, places.inputs, strict=True)
     kinds = {name: places.kinds[each] for name, each in pairs if each in places.kinds}
-    values = X.numbers(source) if X.is_numeric else X.values
-    return Table(values, names=called, frame=X, kinds=kinds, **known)
+    return Table(X.numbers(source), names=called, frame=X, kinds=kinds, **known)
