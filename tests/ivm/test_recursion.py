@@ -4,15 +4,8 @@ import numpy as np
 import pytest
 
 from sparsegp.ivm.block import RowBlock
-from sparsegp.kernels import parse
 from sparsegp.math.products import TILE
-from tests.ivm.problems import LocalBlocks, Problem, gather, rings
-
-KERNELS = {
-    "shared": ["2*rbf(1.5) + 0.5"],
-    "per class": ["rbf(1.5)", "3*matern32(2.0)", "0.5*linear + 0.1"],
-}
-kinds = pytest.mark.parametrize("texts", KERNELS.values(), ids=KERNELS)
+from tests.ivm.problems import LocalBlocks, Problem, gather, kinds, on_rings, rings
 
 
 def assert_dense(found, kernels, x, site, Z):
@@ -30,13 +23,12 @@ def assert_dense(found, kernels, x, site, Z):
 @kinds
 @pytest.mark.parametrize(("lookahead", "panel"), [(1, 1), (32, 1), (1, 7)])
 def test_stub_factor_mean_and_variance_are_those_of_the_dense_formula(texts, lookahead, panel):
-    X, target = rings(400)
-    kernels = [parse(text) for text in texts]
-    selection = Problem(X, target, kernels, 45, lookahead, panel).finish()
+    run = on_rings(400, texts, 45, lookahead, panel)
+    X, kernels, selection = run.X, run.kernels, run.finish()
     active = selection.active
     assert len(set(active.rows.tolist())) == 45
     np.testing.assert_array_equal(active.x, X[active.rows])
-    np.testing.assert_array_equal(active.target, target[active.rows])
+    np.testing.assert_array_equal(active.target, run.target[active.rows])
     found = gather(selection, "mean"), gather(selection, "variance")
     assert_dense(found, kernels, active.x, active.sites(3)[0], X)
     factors = active.arrays()["factor"]
@@ -51,9 +43,8 @@ def test_stub_factor_mean_and_variance_are_those_of_the_dense_formula(texts, loo
 @pytest.mark.parametrize(("lookahead", "panel"), [(8, 1), (1, 6)])
 def test_held_out_rows_follow(texts, lookahead, panel):
     X, target = rings(600)
-    kernels = [parse(text) for text in texts]
     labels = np.where(np.arange(200) % 9 == 0, -1, target[400:])
-    run = Problem(X[:400], target[:400], kernels, 24, lookahead, panel)
+    run = Problem(X[:400], target[:400], texts, 24, lookahead, panel)
     alone = run.finish()
     held_out = RowBlock(run.settings, X[400:], labels, 2 * TILE, held_out=True)
     overlapping = RowBlock(run.settings, X[400:], labels, 0, held_out=True)
@@ -64,7 +55,7 @@ def test_held_out_rows_follow(texts, lookahead, panel):
     assert active.rows.tolist() == alone.active.rows.tolist()
 
     mean, variance = held_out.array("mean"), held_out.array("variance")
-    assert_dense((mean, variance), kernels, active.x, active.sites(3)[0], X[400:])
+    assert_dense((mean, variance), run.kernels, active.x, active.sites(3)[0], X[400:])
     np.testing.assert_array_equal(mean, overlapping.array("mean"))
 
     metrics, known = held_out.marginal_metrics(), labels >= 0
@@ -75,16 +66,15 @@ def test_held_out_rows_follow(texts, lookahead, panel):
 
 
 def test_marginal_metrics_of_training_rows_count_errors():
-    X, target = rings(300)
-    selection = Problem(X, target, [parse("rbf(0.7)")], 60).finish()
+    run = on_rings(300, ["rbf(0.7)"], 60)
+    selection = run.finish()
     metrics = selection.blocks.blocks[0].marginal_metrics()
-    wrong = gather(selection, "mean").argmax(axis=1) != target
+    wrong = gather(selection, "mean").argmax(axis=1) != run.target
     assert (metrics.rows, metrics.loss, metrics.log_z) == (300, int(wrong.sum()), 0.0)
     assert metrics.loss < 30
 
 
 def test_blocks_start_at_whole_tiles():
-    X, target = rings(10)
-    run = Problem(X, target, [parse("rbf(1.0)")], 2)
+    run = on_rings(10, ["rbf(1.0)"], 2)
     with pytest.raises(ValueError, match="multiple of 256, got 100"):
-        RowBlock(run.settings, X, target, 100)
+        RowBlock(run.settings, run.X, run.target, 100)

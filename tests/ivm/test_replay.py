@@ -14,9 +14,8 @@ from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.criteria import Random
 from sparsegp.ivm.pairs import PairSet
-from sparsegp.kernels import parse
 from sparsegp.runtime.threads import ThreadRuntime
-from tests.ivm.problems import CASES, N_ACTIVE, N, Problem, bits, candidates, case, rings
+from tests.ivm.problems import CASES, N_ACTIVE, N, bits, candidates, case, on_rings
 
 cases = pytest.mark.parametrize("name", CASES)
 
@@ -205,10 +204,8 @@ def test_arrays_that_do_not_fit_are_refused(whole):
 
 
 def test_random_rows_are_the_same_whatever_the_order_of_inclusion():
-    X, target = rings(N, seed=1)
-    kernels = [parse("rbf(1.0)")]
     one, ahead, panel, other = (
-        Problem(X, target, kernels, 64, lookahead, panel, Random(seed)).finish().active.rows
+        on_rings(N, ["rbf(1.0)"], 64, lookahead, panel, Random(seed)).finish().active.rows
         for lookahead, panel, seed in ((1, 1, 2), (8, 1, 2), (1, 16, 2), (8, 1, 3))
     )
     assert one.tolist() == ahead.tolist()

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparsegp.ivm.criteria import Marginals, Predictive, Random, Residual
-from sparsegp.ivm.scores import ROUNDING_UNIT, SLACK, Scores, quantise
+from sparsegp.ivm.scores import SLACK, Scores
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.likelihoods.sites import SiteRule
 
@@ -83,13 +83,6 @@ def test_bounds_hold_for_exact_probabilities_too():
         now = changed(rng, now, step)
 
 
-def test_without_bounds_everything_is_possible():
-    now = marginals(np.random.default_rng(0), 5, 3, 1.0)
-    for scores in (scores_of(now, lazy=False), scores_of(now, True, Random())):
-        assert not scores.lazy
-        assert (scores.upper_bounds(now) == np.inf).all()
-
-
 @pytest.mark.parametrize("criterion", [Predictive(), Random(3)], ids=["predictive", "random"])
 @pytest.mark.parametrize("lazy", [True, False])
 @pytest.mark.parametrize("n_classes", [2, 5])
@@ -137,11 +130,6 @@ def test_lazy_evaluation_skips_most_rows():
     index, _ = scores.top(now, everywhere, 1)
     assert index.tolist() == [brute_force(now, everywhere, 1)[0][2]]
     assert sum(evaluated) < 400
-
-
-def test_quantise_counts_grains():
-    scores = np.array([0.0, 0.4, 0.6, 1.0, -3.4]) * ROUNDING_UNIT
-    assert quantise(scores).tolist() == [0.0, 0.0, 1.0, 1.0, -3.0]
 
 
 def test_frozen_scores_stay_whatever_becomes_of_the_marginals():

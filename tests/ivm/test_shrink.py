@@ -8,13 +8,21 @@ from sparsegp.errors import SettingsError
 from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.criteria import Marginals
 from sparsegp.ivm.greedy import make_room
+from sparsegp.ivm.pairs import NARROW_PANEL
 from sparsegp.ivm.rows import NARROW
 from sparsegp.ivm.scores import quantise
 from sparsegp.ivm.shrink import Bound, Keep, Ranking, move, ordered, pack
 from sparsegp.math.products import TILE
 from tests.ivm.problems import BOUND, EVERY, N_ACTIVE, N, candidates, case, gather
 
-cases = pytest.mark.parametrize("name", ["bounded", "bounded, panel", "bounded, per class"])
+BOUNDED = ["bounded", "bounded, panel", "bounded, per class", "bounded, pairs"]
+cases = pytest.mark.parametrize("name", BOUNDED)
+
+
+def n_processes(run):
+    """How many stub columns an inclusion makes."""
+    return 1 if run.pairs else len(run.kernels)
+
 
 # -- who is kept -------------------------------------------------------------------------------
 
@@ -62,33 +70,38 @@ def test_random_words_are_even_and_differ_from_time_to_time():
 def test_who_is_kept_is_what_the_paper_says(name):
     """J loses I; of m' = B // d the share rho is the best by score, the others are drawn."""
     run = case(name, n_blocks=3)
-    selection = run.begin()
+    selection, again = run.begin(), set()
     while len(selection.active) < N_ACTIVE:
         d, before = len(selection.active), candidates(selection)
         thinning = d == selection.active.room
-        scores = quantise(run.criterion.scores(run.rule, marginals(selection, before)))
-        make_room(selection.blocks, selection.settings, selection.active, len(run.kernels))
+        scores = quantise(scores_of(run, selection, before))
+        make_room(selection.blocks, selection.settings, selection.active, n_processes(run))
         if thinning:
             assert_chosen(run, d, before, scores, candidates(selection))
         selection.round(N_ACTIVE)
-        entries = len(candidates(selection)) * len(selection.active) * len(run.kernels)
+        entries = len(candidates(selection)) * len(selection.active) * n_processes(run)
         assert entries <= run.bound.entries
-        assert not set(candidates(selection)) & set(selection.active.rows)
+        again |= set(candidates(selection)) & set(selection.active.rows)
+    assert bool(again) == run.pairs  # active for one class, and a candidate for others
     expected = BOUND.sizes(N, N_ACTIVE, 1)
     assert expected == [(0, 10, 800), (10, 20, 400), (20, 30, 266), (30, 40, 200)]
     assert [(k.start, k.room) for k in selection.active.kept] == [each[:2] for each in expected]
 
 
-def marginals(selection, rows):
-    state = {"mean": selection.blocks.map_blocks("array", "mean")}
-    state["variance"] = selection.blocks.map_blocks("array", "variance")
-    mean, variance = (np.concatenate(parts)[rows] for parts in state.values())
-    target = np.concatenate([b.labels[: b.n_rows] for b in selection.blocks.blocks])
-    return Marginals(rows, target[rows], mean, variance)
+def scores_of(run, selection, rows):
+    """The scores of some rows; of pairs, the best that is not included."""
+    mean, variance = (gather(selection, name)[rows] for name in ("mean", "variance"))
+    now = Marginals(rows, run.target[rows], mean, variance)
+    if not run.pairs:
+        return run.criterion.scores(run.rule, now)
+    scores = run.criterion.scores_by_value(run.rule, now)
+    for pair in selection.active.included:
+        scores[rows == pair.row, pair.process] = -np.inf
+    return scores.max(axis=1)
 
 
 def assert_chosen(run, d, before, scores, kept):
-    most = min(run.bound.entries // (len(run.kernels) * (d + EVERY)), len(before))
+    most = min(run.bound.entries // (n_processes(run) * (d + EVERY)), len(before))
     assert len(kept) == most
     order = np.argsort(-scores, kind="stable")
     worst = scores[order[most // 2 - 1]]
@@ -129,7 +142,8 @@ def test_those_that_are_kept_are_what_they_would_be_among_all(name):
         if of[0] == "stub":
             mine, other = mine.T, other.T
         assert_allclose(mine[rows], other[rows], rtol=1e-3, atol=1e-3)
-        assert np.isnan(mine).all(axis=1).sum() == N - len(rows) - EVERY
+        dropped = np.isnan(mine).all(axis=1).sum()
+        assert dropped == N - len(rows) - EVERY or "pairs" in name
 
 
 def test_random_rows_are_the_same_as_without_a_bound():
@@ -181,8 +195,9 @@ def test_memory_falls(name):
         selection.round(N_ACTIVE)
         (block,) = selection.blocks.blocks
         entries = sum(panel.size for panels in block.stubs for panel in panels)
-        filling = 4 * (NARROW - 1) * block.room  # of four groups
-        assert entries <= run.bound.entries + filling * len(run.kernels)
+        spare = len(run.kernels) * NARROW_PANEL if run.pairs else 0
+        rows = run.bound.size(block.room, n_processes(run)) + 4 * (NARROW - 1)  # of four groups
+        assert entries <= rows * (block.room * n_processes(run) + spare)
         sizes.append(block.mean.nbytes + block.variance.nbytes)
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] < 0.5 * sizes[0]

@@ -1,41 +1,67 @@
-"""Batches are cut exactly where the first row outside the pool would have won."""
+"""Batches: who is chosen from a pool, and that they end where a row outside would have won."""
 
 from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.linalg.lapack import dpstrf
 
-from sparsegp.ivm import verify
-from sparsegp.ivm.criteria import Marginals, Predictive
-from sparsegp.ivm.inclusions import Inclusions, merge
+from sparsegp.errors import NumericalError
+from sparsegp.ivm.inclusions import merge
 from sparsegp.ivm.pool import Pool
-from sparsegp.ivm.scores import Scores
-from sparsegp.kernels import parse
-from sparsegp.likelihoods.sites import SiteRule
-from sparsegp.math.products import TILE
-from tests.ivm.problems import Problem, rings
-
-KERNELS = {
-    "shared": ["3*rbf(1.2) + 0.2*linear"],
-    "per class": ["3*rbf(1.2)", "matern32(1.0) + 0.2", "2*rbf(2.0) + 0.1*linear"],
-}
+from tests.ivm.problems import KINDS, kinds, on_rings
 
 
-def offered(blocks, n_active, count):
-    """The best `count` rows of all blocks, as the driver gathers them."""
-    best = [block.advance(None, n_active, count) for block in blocks]
+def offered(selection, count):
+    """The best rows of all blocks, so many, as the driver gathers them."""
+    blocks = selection.blocks.blocks
+    best = [block.advance(None, len(selection.active), count) for block in blocks]
     rows, scores = (np.concatenate(parts) for parts in zip(*best, strict=True))
     order = np.lexsort((rows, -scores))[:count]
     return merge([block.gather(rows[order], scores[order]) for block in blocks])
 
 
-def chosen(run, candidates, slots):
-    """A batch from the pool alone, which does not stop where the pool is poor."""
-    low = candidates.score.copy()
-    low[-1] = -1e12
-    low = replace(candidates, score=low)
-    return Pool(low, run.kernels, run.rule, run.criterion, slots).take_best(slots)
+def pool_of(run, candidates, slots):
+    return Pool(candidates, run.kernels, run.rule, run.criterion, slots)
+
+
+def after(texts, stop, **options):
+    """A problem, and its selection after some inclusions."""
+    run = on_rings(400, texts, 60, **options)
+    return run, run.finish(least=stop)
+
+
+@kinds
+@pytest.mark.parametrize("count", [4, 16])
+def test_diverse_rows_are_the_pivots_of_lapack(texts, count):
+    run, selection = after(texts, 15)
+    candidates, (block,) = offered(selection, 4 * count), selection.blocks.blocks
+    residual, x = 0.0, candidates.x
+    for c, kernel in enumerate(run.kernels):
+        stub = block.array("stub", c)[:, candidates.rows]
+        residual = residual + kernel(x, x) - stub.T @ stub
+    _, pivots, _, _ = dpstrf(residual, lower=1)
+    batch = pool_of(run, candidates, count).take_diverse(count)
+    assert batch.rows.tolist() == candidates.rows[pivots[:count] - 1].tolist()
+    assert batch.score.tolist() == candidates.score[pivots[:count] - 1].tolist()
+
+
+@pytest.mark.parametrize("take", ["take_best", "take_diverse"])
+def test_a_variance_lost_to_rounding_is_an_error(take):
+    run, selection = after(KINDS["shared"], 15)
+    candidates = offered(selection, 5)
+    lost = replace(candidates, variance=candidates.variance * 0.0 - 1.5)
+    with np.errstate(invalid="ignore"), pytest.raises(NumericalError, match=r"variance -1\.5"):
+        getattr(pool_of(run, lost, 2), take)(2)
+
+
+def test_the_best_end_where_the_pool_is_poor():
+    run, selection = after(KINDS["shared"], 15)
+    candidates = offered(selection, 12)
+    batch = pool_of(run, candidates, 12).take_best(12)
+    assert 1 <= batch.count < 12
+    assert (batch.score[: batch.count] >= candidates.score[-1]).all()
 
 
 def first_overtaken(run, blocks, batch, pool):
@@ -52,25 +78,23 @@ def first_overtaken(run, blocks, batch, pool):
     return batch.count
 
 
-@pytest.mark.parametrize("texts", KERNELS.values(), ids=KERNELS)
+@kinds
 @pytest.mark.parametrize(("lazy", "group"), [(True, 1), (False, 16)], ids=["lazy", "all"])
 def test_a_batch_is_cut_at_the_first_row_that_would_have_won(monkeypatch, texts, lazy, group):
     monkeypatch.setattr("sparsegp.ivm.rows.GROUP", group)
-    kept = []
-    X, target = rings(400)
-    kernels = [parse(text) for text in texts]
-    run = Problem(X, target, kernels, 60, n_blocks=2, lazy=lazy)
+    run, kept = on_rings(400, texts, 60, n_blocks=2, lazy=lazy), []
     selection = run.begin()
     for stop in (1, 5, 20):
         while len(selection.active) < stop:
             selection.round(stop)
         blocks = selection.blocks.blocks
         for count in (8, 20, 300):
-            candidates = offered(blocks, stop, count)
-            batch = chosen(run, candidates, 8)
+            candidates = offered(selection, count)
+            low = candidates.score.copy()
+            low[-1] = -1e12  # it does not stop where the pool is poor
+            batch = pool_of(run, replace(candidates, score=low), 8).take_best(8)
             expected = first_overtaken(run, blocks, batch, candidates.rows)
-            found = [block.propose(batch, candidates.rows) for block in blocks]
-            assert min(found) == expected
+            assert min(block.propose(batch, candidates.rows) for block in blocks) == expected
             kept.append(expected)
             assert {block.n_active for block in blocks} == {stop}  # a proposal changes nothing
     assert len(set(kept)) > 3
@@ -78,82 +102,9 @@ def test_a_batch_is_cut_at_the_first_row_that_would_have_won(monkeypatch, texts,
     assert max(kept) == 8
 
 
-@pytest.mark.parametrize("n_processes", [1, 3])
-@pytest.mark.parametrize("lazy", [True, False], ids=["lazy", "all"])
-def test_rows_whose_scores_rise_and_fall(n_processes, lazy):
-    """Made-up columns and steps, thresholds that single rows exceed at single moments."""
-    rule, criterion = SiteRule(), Predictive()
-    found = []
-    for seed in range(30):
-        rng = np.random.default_rng([seed, n_processes])
-        n, q, n_classes = 2 * TILE, 8, 3
-        columns = 0.3 * rng.normal(size=(n_processes, 2, q, TILE))
-        mu = columns.transpose(0, 2, 1, 3).reshape(n_processes, q, n)
-        step = rng.normal(size=(n_processes, q, n_classes // n_processes))
-        before = Marginals(
-            np.arange(n),
-            rng.integers(n_classes, size=n),
-            rng.normal(size=(n, n_classes)),
-            rng.uniform(6.0, 9.0, size=(n, n_processes)),
-        )
-        mean, variance, exact = before.mean.copy(), before.variance.copy(), []
-        for j in range(q):
-            now = Marginals(before.rows, before.target, mean, variance)
-            exact.append(np.rint(criterion.scores(rule, now) * 2.0**14))
-            mean = mean + np.einsum("cn,cr->ncr", mu[:, j], step[:, j]).reshape(mean.shape)
-            variance = variance - mu[:, j].T ** 2
-        open_ = rng.uniform(size=n) < 0.9
-        best = np.where(open_, exact, -np.inf).max(axis=1)
-        score = best + rng.choice([-1.0, 1.0, 1.0, 1.0, 200.0], size=q)
-        overtaken = np.flatnonzero((best > score)[1:])
-        expected = int(overtaken[0]) + 1 if len(overtaken) else q
-        batch = Inclusions(
-            start=0,
-            count=q,
-            rows=np.arange(n, n + q),
-            target=np.zeros(q, np.int64),
-            x=np.zeros((q, 1)),
-            factor=np.zeros((n_processes, q, q)),
-            step=step,
-            site=np.zeros((q, n_classes)),
-            precision=np.ones((q, n_processes)),
-            score=score,
-        )
-        scores = Scores(criterion, rule, before.target, n_classes, lazy and n_processes == 1)
-        got = verify.first_overtaken(batch, before, scores, open_, list(columns), 1)
-        assert got == expected
-        found.append(expected)
-    assert len(set(found)) > 6
-
-
-def test_a_pool_of_all_rows_is_never_overtaken():
-    X, target = rings(300)
-    run = Problem(X, target, [parse("2*rbf(1.0)")], 40)
-    blocks = run.begin().blocks.blocks
-    candidates = offered(blocks, 0, 300)
-    batch = chosen(run, candidates, 20)
-    assert blocks[0].propose(batch, candidates.rows) == batch.count == 20
-    one_by_one = Problem(X, target, [parse("2*rbf(1.0)")], 20, lookahead=1).finish()
-    assert batch.rows.tolist() == one_by_one.active.rows.tolist()
-
-
-def test_ties_overtake_where_the_row_is_smaller():
-    """The copy of the pool's rows that is earlier in the data set wins every tie."""
-    X, target = rings(256)
-    run = Problem(np.vstack([X, X]), np.tile(target, 2), [parse("2*rbf(1.0)")], 40, n_blocks=2)
-    first, second = run.begin().blocks.blocks
-    for block in (first, second):
-        block.advance(None, 0, 1)
-    candidates = merge([second.gather(second.rows, np.zeros(256))])
-    batch = chosen(run, candidates, 4)
-    assert second.propose(batch, candidates.rows) == 4
-    assert first.propose(batch, candidates.rows) == 1
-
-
 def test_looking_further_ahead_changes_nothing():
-    X, target = rings(400)
     found = {
-        lookahead: Problem(X, target, [parse("3*rbf(1.2)")], 40, lookahead).finish().active
+        lookahead: on_rings(400, ["3*rbf(1.2)"], 40, lookahead).finish().active
         for lookahead in (1, 2, 16, 40)
     }
     assert len(found[40].included) < len(found[2].included) < len(found[1].included) == 40

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-import sparsegp
 from sparsegp.ivm.criteria import CRITERIA, Marginals
-from sparsegp.kernels import parse
 from sparsegp.likelihoods import LIKELIHOODS, Gaussian, MultinomialProbit, SiteRule
 
 N = 6
@@ -33,21 +31,6 @@ def test_gaussian_noise_is_divided():
             np.testing.assert_allclose(
                 getattr(found, name)[row], getattr(exact, name)[row], rtol=1e-10
             )
-
-
-@pytest.mark.parametrize("w", [2, 3])
-def test_gaussian_copies_are_a_weight(w):
-    """w inclusions of a row, one after the other, end where the weighted one does."""
-    rule, of = SiteRule(Gaussian(0.3), "moments"), marginals(Gaussian(0.3))
-    mean, variance = of.mean, of.variance
-    for _ in range(w):
-        site = rule.sites(mean, variance, of.target)
-        ratio = variance / site.length
-        mean, variance = mean + ratio * site.step, variance - ratio**2
-    site = rule.sites(of.mean, of.variance, of.target, np.full(N, float(w)))
-    ratio = of.variance / site.length
-    np.testing.assert_allclose(of.mean + ratio * site.step, mean)
-    np.testing.assert_allclose(of.variance - ratio**2, variance)
 
 
 @pytest.mark.parametrize("name", ["probit", "logistic"])
@@ -91,19 +74,3 @@ def test_information_gain_of_the_weighted_row():
     ratio = variance / of.variance
     gain = 0.5 * (ratio - 1.0 - np.log(ratio) + (mean - of.mean) ** 2 / of.variance)
     np.testing.assert_allclose(np.exp(CRITERIA["information"]().scores(rule, of)), gain[:, 0])
-
-
-def test_selected_rows_reach_the_dense_regression():
-    """Stub, means and variances after all inclusions are those of noise sigma^2 / w."""
-    rng = np.random.default_rng(0)
-    X, y, w = rng.normal(size=(40, 2)), rng.normal(size=40), rng.uniform(0.1, 4.0, 40)
-    settings = {"kernel": "2*rbf(1)", "scaling": "none", "precision": "float64"}
-    model = sparsegp.train(
-        X, y, sample_weight=w, likelihood="gaussian(0.3)", n_active=40, **settings
-    )
-    K, target = parse("2*rbf(1)")(X, X), (y - y.mean()) / y.std()
-    inverse = np.linalg.inv(K + np.diag(0.3 / w))
-    mean, variance = model.latent_mean_and_variance(X)
-    np.testing.assert_allclose(mean[:, 0], y.mean() + y.std() * (K @ inverse @ target), rtol=1e-9)
-    exact = np.diag(K - K @ inverse @ K) * y.std() ** 2
-    np.testing.assert_allclose(variance[:, 0], exact, rtol=1e-9)

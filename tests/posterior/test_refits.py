@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 
 from sparsegp.ivm.criteria import CRITERIA
-from sparsegp.kernels import parse
 from sparsegp.posterior import refits
 from sparsegp.posterior.refits import keep_up
 from sparsegp.types import Doubles
@@ -46,10 +45,10 @@ class Run:
         rng = np.random.default_rng(0)
         target = rng.integers(3, size=N)
         centers = np.array([[0.0, 0.0], [1.5, 0.0], [0.0, 1.5]])
-        X, kernels = centers[target] + 0.8 * rng.normal(size=(N, 2)), list(map(parse, texts))
+        X = centers[target] + 0.8 * rng.normal(size=(N, 2))
         options = {"panel": PANEL, "n_blocks": 2, "runtime": Rows, "target": target, **options}
         chosen = CRITERIA[criterion]()
-        self.problem = Problem(X, kernels=kernels, n_active=80, criterion=chosen, **options)
+        self.problem = Problem(X, texts=texts, n_active=80, criterion=chosen, **options)
         self.selection = self.problem.begin()
         self.rows, self.active = self.selection.blocks, self.selection.active
         self.coefficients: Doubles | None = None
