@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process import kernels as reference
 
 from sparsegp.kernels import ARD, RBF, Linear, Matern52
 from sparsegp.learning import hyperpriors
@@ -12,6 +10,7 @@ from sparsegp.learning.sites import noise_sites, sites_in_order
 from sparsegp.likelihoods.gaussian import Gaussian
 from sparsegp.likelihoods.logistic import Logistic
 from sparsegp.likelihoods.probit import Probit
+from tests.learning.rows import central, make_rows
 
 LIKELIHOODS = [Probit(0.3), Gaussian(0.2), Logistic(-0.5)]
 KERNEL = 1.5 * ARD((1.0, 2.0, 0.5)) + 0.1 * Linear()
@@ -19,7 +18,7 @@ KERNEL = 1.5 * ARD((1.0, 2.0, 0.5)) + 0.1 * Linear()
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda x: x.name)
 @pytest.mark.parametrize("kernel", [KERNEL, 20.0 * Matern52(0.8) + 0.3], ids=str)
-def test_gradients_against_differences(likelihood, kernel, make_rows, central):
+def test_gradients_against_differences(likelihood, kernel):
     """With sites that stay, and with sites that follow the parameters."""
     rows = make_rows(likelihood.numeric, d=15)
     name = "noise: gamma(1, 3)" if likelihood.numeric else "bias: normal(0, 25)"
@@ -42,7 +41,7 @@ def test_gradients_against_differences(likelihood, kernel, make_rows, central):
     assert likelihood.numeric or np.abs(gradient - by_held).max() > 0.1
 
 
-def test_whole_gradient_of_a_single_active_row(make_rows, central):
+def test_whole_gradient_of_a_single_active_row():
     rows = make_rows(False, d=1)
     objective = rows.objective(KERNEL, Probit(0.3))
     _, gradient = objective.follow(objective.start)
@@ -50,7 +49,7 @@ def test_whole_gradient_of_a_single_active_row(make_rows, central):
     np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-6)
 
 
-def test_sites_of_gaussian_noise_follow_its_variance(make_rows):
+def test_sites_of_gaussian_noise_follow_its_variance():
     rows, kernel = make_rows(True), 2.0 * RBF(1.2)
     objective = rows.objective(kernel, Gaussian(0.2))
     at = objective.start + np.array([0.0, 0.0, 0.7])
@@ -58,23 +57,8 @@ def test_sites_of_gaussian_noise_follow_its_variance(make_rows):
     assert value == objective.evaluate(at, objective.resite(at))[0]
 
 
-def test_full_regression_equals_the_reference(make_rows):
-    """With every row active it is the log marginal likelihood, gradient and all."""
-    rows = make_rows(True, n=40, d=40)
-    objective = rows.objective(2.0 * RBF(1.2), Gaussian(0.2))
-    kernel = reference.ConstantKernel(2.0) * reference.RBF(1.2) + reference.WhiteKernel(0.2)
-    regressor = GaussianProcessRegressor(kernel, alpha=0.0, optimizer=None)
-    regressor.fit(rows.X[rows.active], rows.target[rows.active])
-    for shift in (0.0, 0.3, -0.5):
-        at = objective.start + shift
-        expected, by_theta = regressor.log_marginal_likelihood(at, eval_gradient=True)
-        value, gradient = objective.evaluate(at, np.empty((2, 40)))
-        assert value == pytest.approx(-expected, rel=1e-10)
-        np.testing.assert_allclose(gradient, -by_theta, rtol=1e-7)
-
-
 @pytest.mark.parametrize("likelihood", [Probit(0.3), Gaussian(0.2)], ids=lambda x: x.name)
-def test_sites_in_order_equal_dense_updates(likelihood, make_rows):
+def test_sites_in_order_equal_dense_updates(likelihood):
     rows = make_rows(likelihood.numeric, d=12)
     x, target = rows.X[rows.active], rows.target[rows.active]
     K, expected = KERNEL(x, x), np.zeros((2, 12))
@@ -92,7 +76,7 @@ def test_sites_in_order_equal_dense_updates(likelihood, make_rows):
         np.testing.assert_array_equal(one, np.stack([np.ones(12), target]))
 
 
-def test_rows_that_say_nothing_keep_no_site(make_rows):
+def test_rows_that_say_nothing_keep_no_site():
     rows = make_rows(False)
     objective = rows.objective(2.0 * RBF(1.2), Probit())
     at = objective.start + np.array([0.0, 0.0, 150.0])  # sure of one class

@@ -7,10 +7,7 @@ import pytest
 from scipy.optimize import lsq_linear
 
 from sparsegp.errors import NumericalError, SettingsError
-from sparsegp.kernels import RBF
 from sparsegp.learning.optimise import STRATEGIES, descend
-from sparsegp.likelihoods.gaussian import Gaussian
-from sparsegp.likelihoods.probit import Probit
 
 every_strategy = pytest.mark.parametrize("strategy", list(STRATEGIES))
 
@@ -112,17 +109,6 @@ def test_a_start_without_slope_is_the_end(strategy):
     path = descend(problem, problem.m, np.zeros(2), strategy)
     assert set(map(tuple, path.points)) == {tuple(problem.m)}
     assert path.values[-1] == 0.0
-
-
-@pytest.mark.parametrize("likelihood", [Probit(), Gaussian(0.3)], ids=lambda x: x.name)
-@every_strategy
-def test_the_evidence_goes_down(likelihood, strategy, make_rows):
-    rows = make_rows(likelihood.numeric, n=150, d=15)
-    objective = rows.objective(10.0 * RBF(0.5), likelihood)
-    path = descend(objective, objective.start, objective.resite(objective.start), strategy)
-    assert path.values[-1] < path.values[0] - 5.0
-    value, _ = objective.evaluate(path.parameters, path.sites)
-    assert path.values[-1] == pytest.approx(value, rel=1e-12)
 
 
 def test_errors():

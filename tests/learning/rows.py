@@ -1,19 +1,15 @@
-"""Rows dealt to blocks, the smallest runtime there is."""
+"""Rows of which some are active, and what the evidence needs of them."""
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pytest
 
 from sparsegp.ivm.evidence_rows import RowSums, pieces, row_sums
 from sparsegp.kernels import Kernel
 from sparsegp.learning.evidence import Evidence, Members, evidence
 from sparsegp.learning.objective import Objective
 from sparsegp.likelihoods.base import Likelihood
-
-TILE = 16
 
 
 @dataclass
@@ -24,31 +20,20 @@ class Rows:
     target: np.ndarray
     active: np.ndarray
     counts: np.ndarray
-    unit: int = 2
-    cuts: tuple[int, ...] = ()
-    """Where blocks begin, in groups."""
-
-    def padded(self, values: np.ndarray) -> np.ndarray:
-        n_tiles = -(-len(values) // TILE)
-        full = np.zeros((n_tiles * TILE, *values.shape[1:]), values.dtype)
-        full[: len(values)] = values
-        return full
+    weights: np.ndarray | None = None
 
     def sum_rows(self, processes: Any, likelihood: Likelihood) -> list[RowSums]:
-        X, target, counts = map(self.padded, (self.X, self.target, self.counts))
+        counts, group = self.counts.copy(), 32
         counts[self.active] = False
-        group = self.unit * TILE
-        ends = [0, *(cut * group for cut in self.cuts), len(X)]
         spare = pieces(len(self.X), group).bit_length()
-        return [
-            row_sums(X[some], target[some], counts[some], group, processes, likelihood, spare)
-            for some in (slice(*pair) for pair in pairwise(ends))
-        ]
+        rows = self.X, self.target, counts, group
+        return [row_sums(*rows, processes, likelihood, spare, self.weights)]
 
     @property
     def members(self) -> Members:
         every = np.arange(len(self.active))
-        return Members(self.X[self.active], self.target[self.active], [every])
+        own = None if self.weights is None else self.weights[self.active]
+        return Members(self.X[self.active], self.target[self.active], [every], own)
 
     def evidence(
         self, kernel: Kernel, likelihood: Likelihood, sites: np.ndarray, by_sites: bool = True
@@ -76,13 +61,3 @@ def central(function: Any, at: np.ndarray, step: float = 1e-5) -> np.ndarray:
     units = np.eye(at.size).reshape(-1, *at.shape)
     ends = [(function(at + step * unit), function(at - step * unit)) for unit in units]
     return np.array([(up - down) / (2.0 * step) for up, down in ends]).reshape(at.shape)
-
-
-@pytest.fixture(name="make_rows", scope="session")
-def _make_rows() -> Any:
-    return make_rows
-
-
-@pytest.fixture(name="central", scope="session")
-def _central() -> Any:
-    return central
