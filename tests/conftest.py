@@ -3,17 +3,15 @@
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: matrices of tests are small
 
 import numpy as np
 import pytest
 
-from sparsegp.interrupt import StopRequest
 from sparsegp.settings import sparse
 from tests import processes
 from tests.s3 import s3, s3_keys, s3_server  # noqa: F401 - fixtures
@@ -33,25 +31,6 @@ the fixture `searching`."""
 def searching(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no kernel is named it is searched for, as for everybody."""
     monkeypatch.setattr(sparse, "USUAL_KERNEL", USUAL_KERNEL)
-
-
-class StopAfter(StopRequest):
-    """A stop that is requested when it has been looked at so many times."""
-
-    def __init__(self, looks: int) -> None:
-        super().__init__()
-        self.looks = looks
-
-    def __getattribute__(self, name: str) -> Any:
-        if name == "requested":
-            self.looks -= 1
-            return "" if self.looks > 0 else "SIGTERM"
-        return super().__getattribute__(name)
-
-
-@pytest.fixture(scope="session")
-def stop_after() -> Callable[[int], StopRequest]:
-    return StopAfter
 
 
 @pytest.fixture(scope="session")

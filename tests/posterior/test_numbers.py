@@ -1,6 +1,5 @@
 """The all-data posterior of numbers beside scikit-learn's exact one, and rows that are left out."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,7 +56,7 @@ def test_with_all_rows_active_it_is_exact(rows: tuple[Doubles, Doubles], likelih
 @pytest.mark.parametrize("kernel", ["30*rbf(1)", "1000*rbf(3)", "30*matern52(1)"])
 @pytest.mark.parametrize("noise", [1e-2, 1e-5, 1e-8])
 def test_with_all_rows_active_no_digits_are_lost(
-    rows: tuple[Doubles, Doubles], kernel: str, noise: float, tmp_path: Path
+    rows: tuple[Doubles, Doubles], kernel: str, noise: float
 ) -> None:
     """Beside the dense solution; labels are as smooth as the kernel."""
     X, (train, new) = rows[0], (slice(N), slice(N, None))
@@ -76,11 +75,6 @@ def test_with_all_rows_active_no_digits_are_lost(
     found = model.predictive_mean_and_variance(X[new])
     assert_allclose(found[1] / scale**2, variance, rtol=0.01)
     assert (np.abs((found[0] - offset) / scale - mean) < 0.01 * np.sqrt(variance)).all()
-    model.save(tmp_path / "model")
-    for now, then in zip(
-        sparsegp.load(tmp_path / "model").predictive_mean_and_variance(X[new]), found, strict=True
-    ):
-        np.testing.assert_array_equal(now, then)
 
 
 @pytest.mark.parametrize(("n_active", "rtol"), [(30, 1e-3), (N - 1, 0.01), (N, 1e-3)])
