@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 import sparsegp
 from sparsegp.data import open_dataset
@@ -108,46 +108,7 @@ def test_state_is_shown_as_dask_arrays(digits: Arrays) -> None:
     assert_allclose(variances[:, 0], 2.0 - (cross.T * gain).sum(axis=0), atol=1e-10)
 
 
-def test_duplicate_rows_and_constant_columns_are_harmless(digits: Arrays) -> None:
-    X, y = np.tile(digits[0], (2, 1)), np.tile(digits[1], 2)
-    padded = np.concatenate([X, np.full((len(X), 2), 7.0)], axis=1)
-    model = sparsegp.train(padded, y, n_active=60, scaling="standard", **ADF)
-    assert np.isfinite(model.predict_log_proba(padded)).all()
-    assert len(set(model.rows)) == 60
-
-
-def test_active_posterior_is_the_fixed_point_of_eq_4_6(digits: Arrays) -> None:
-    X, y = digits[0] / 16, digits[1]
-    model = sparsegp.train(X, y, n_active=60, posterior="active", kernel="2*rbf(3)", scaling="none")
-    x, target = X[model.rows], y[model.rows]
-    covariance = model.kernels[0](x, x)
-    smoother = covariance @ np.linalg.inv(covariance + np.eye(60))
-    mean = np.zeros((60, 10))
-    for _ in range(2000):
-        mean = smoother @ (mean + model.likelihood.gradient(mean, np.zeros((60, 1)), target)[1])
-    assert_allclose(model.latent_mean_and_variance(x)[0], mean, atol=2e-6)
-
-
 # -- a bound on stub entries -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["bound", "bound, active", "bound, pairs", "bound, regression"])
-def test_candidates_keep_to_the_bound(kind: str) -> None:
-    X, y, _ = data_for(kind)
-    settings = TrainSettings.given(**KINDS[kind])
-    with selected((X, y), settings, block_rows=256) as run:
-        held = np.isfinite(run.means().compute()).all(axis=1).sum()
-    assert settings.n_active is not None
-    assert held == (settings.stub_entries or 0) // settings.n_active < len(X)
-
-
-@pytest.mark.parametrize("entries", [800 * 60, 10**12])
-def test_a_bound_that_is_not_felt_changes_nothing(entries: int) -> None:
-    X, y, X_test = data_for("bound")
-    free = sparsegp.train(X, y, n_active=60, **ADF)
-    bounded = sparsegp.train(X, y, n_active=60, stub_entries=entries, **ADF)
-    assert_array_equal(bounded.rows, free.rows)
-    assert_array_equal(bounded.predict_proba(X_test), free.predict_proba(X_test))
 
 
 def test_the_curve_leaves_out_what_is_not_known() -> None:

@@ -21,25 +21,6 @@ def assert_dense(found, kernels, x, site, Z):
 
 
 @kinds
-@pytest.mark.parametrize(("lookahead", "panel"), [(1, 1), (32, 1), (1, 7)])
-def test_stub_factor_mean_and_variance_are_those_of_the_dense_formula(texts, lookahead, panel):
-    run = on_rings(400, texts, 45, lookahead, panel)
-    X, kernels, selection = run.X, run.kernels, run.finish()
-    active = selection.active
-    assert len(set(active.rows.tolist())) == 45
-    np.testing.assert_array_equal(active.x, X[active.rows])
-    np.testing.assert_array_equal(active.target, run.target[active.rows])
-    found = gather(selection, "mean"), gather(selection, "variance")
-    assert_dense(found, kernels, active.x, active.sites(3)[0], X)
-    factors = active.arrays()["factor"]
-    for c, kernel in enumerate(kernels):
-        expected = np.linalg.cholesky(np.eye(45) + kernel(active.x, active.x))
-        np.testing.assert_allclose(factors[c], expected[np.tril_indices(45)], atol=1e-10)
-        stub = np.linalg.solve(expected, kernel(active.x, X))
-        np.testing.assert_allclose(gather(selection, "stub", c), stub, atol=1e-9)
-
-
-@kinds
 @pytest.mark.parametrize(("lookahead", "panel"), [(8, 1), (1, 6)])
 def test_held_out_rows_follow(texts, lookahead, panel):
     X, target = rings(600)

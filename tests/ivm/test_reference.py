@@ -50,14 +50,3 @@ def test_permuting_the_rows_permutes_the_active_set(lookahead):
     plain = Problem(X, target, kernels, 30, lookahead).finish().active.rows
     permuted = Problem(X[order], target[order], kernels, 30, lookahead).finish().active.rows
     assert order[permuted].tolist() == plain.tolist()
-
-
-@pytest.mark.parametrize("texts", [["3*rbf(2.0)"], ["rbf(0.6)", "2*rbf(0.9)", "1.5*matern52(1.2)"]])
-def test_permuting_the_classes_with_their_kernels(texts):
-    X, target = rings(400, seed=5) if len(texts) > 1 else digits(500)
-    names = np.random.default_rng(2).permutation(target.max() + 1)
-    moved = [texts[k] for k in np.argsort(names)] if len(texts) > 1 else texts
-    plain = Problem(X, target, texts, 40).finish().active
-    other = Problem(X, names[target], moved, 40).finish().active
-    assert other.rows.tolist() == plain.rows.tolist()
-    np.testing.assert_allclose(other.sites(3)[0][:, names], plain.sites(3)[0], atol=1e-9)

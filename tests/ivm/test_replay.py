@@ -14,7 +14,6 @@ from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.criteria import Random
 from sparsegp.ivm.pairs import PairSet
-from sparsegp.runtime.threads import ThreadRuntime
 from tests.ivm.problems import CASES, N_ACTIVE, N, bits, candidates, case, on_rings
 
 cases = pytest.mark.parametrize("name", CASES)
@@ -34,12 +33,6 @@ def whole():
     return selection
 
 
-def stored(run, active):
-    """Return the active set as it comes back from a checkpoint."""
-    arrays = {name: values.copy() for name, values in active.arrays().items()}
-    return type(active).from_arrays(arrays, run.order.slots)
-
-
 def assert_same(selection, other):
     """Also batches, with their empty slots."""
     assert pickle.dumps(selection.active.arrays()) == pickle.dumps(other.active.arrays())
@@ -50,18 +43,6 @@ def assert_same(selection, other):
 @cases
 def test_the_number_of_blocks_changes_no_bit(whole, name):
     assert_same(case(name, n_blocks=4).finish(), whole(name))
-
-
-def test_threads_change_no_bit(whole):
-    with ThreadRuntime(2) as runtime:
-
-        def threads(blocks):
-            parts = [{"block": block} for block in blocks]
-            runtime.build(lambda block: block, parts)
-            return runtime
-
-        selection = case("bounded", n_blocks=4, runtime=threads).finish()
-        assert bits(selection) == bits(whole("bounded"))
 
 
 OTHER_PROCESSOR = """
@@ -85,18 +66,6 @@ def test_blocks_change_no_bit_on_other_processors(processor):
     if done.returncode < 0:
         pytest.skip(f"this machine cannot do what {processor} can")
     assert done.returncode == 0, done.stderr
-
-
-@cases
-def test_a_resumed_selection_is_the_one_that_never_stopped(whole, name):
-    """By new blocks, which the messages of recovery bring to the present."""
-    for stop in (1, 33) if name in {"one by one", "bounded", "bounded, pairs"} else (20,):
-        run = case(name, n_blocks=2)
-        begun = run.finish(least=stop)
-        resumed = case(name, n_blocks=3).begin(stored(run, begun.active))
-        assert stop <= len(resumed.active) < N_ACTIVE
-        assert_same(resumed, begun)
-        assert_same(run.finish(resumed), whole(name))
 
 
 class Twice:

@@ -11,7 +11,7 @@ from sparsegp.ivm.greedy import make_room
 from sparsegp.ivm.pairs import NARROW_PANEL
 from sparsegp.ivm.rows import NARROW
 from sparsegp.ivm.scores import quantise
-from sparsegp.ivm.shrink import Bound, Keep, Ranking, move, ordered, pack
+from sparsegp.ivm.shrink import Bound, Keep, Ranking
 from sparsegp.math.products import TILE
 from tests.ivm.problems import BOUND, EVERY, N_ACTIVE, N, candidates, case, gather
 
@@ -45,12 +45,6 @@ def test_thresholds_are_those_of_sorting_everything(rho, quantum):
         keep = Keep(20, 30, *whole.thresholds(most, best))
         kept = np.concatenate([block.kept(keep) for block in blocks])
         assert set(np.flatnonzero(kept)) == expected
-
-
-def test_words_compare_as_the_numbers_do():
-    x = np.array([-np.inf, -1e300, -2.5, -1e-300, 0.0, 1e-300, 1.0, 2.0**60, np.inf, np.nan])
-    assert (np.diff(ordered(x).astype(object)) > 0).all()
-    assert ordered(np.array([-0.0])) == ordered(np.array([0.0]))
 
 
 def test_random_words_are_even_and_differ_from_time_to_time():
@@ -218,26 +212,6 @@ def test_a_block_may_lose_all_its_rows():
     block.include(batch)
     assert np.isnan(block.array("mean")).all()
     assert block.array("stub").shape == (batch.stop, TILE)
-
-
-def test_pack_and_move():
-    rng = np.random.default_rng(0)
-    kept, group = rng.random(10 * 64) < 0.3, np.repeat([0, 1, 4, 5, 9], 128)
-    kept[128:256] = False
-    places, real = pack(kept, group, 64)
-    assert_array_equal(places[real], np.flatnonzero(kept))
-    assert (np.diff(places) >= 0).all()
-    for start in range(0, len(places), 64):  # a tile is of one group
-        assert len(set(group[places[start : start + 64]])) == 1
-    for some in (0, 4, 5, 9):  # whichever groups a block holds
-        own, filled = pack(kept[group == some], group[group == some], 64)
-        mine = group[places] == some
-        assert_array_equal(own + np.searchsorted(group, some), places[mine])
-        assert_array_equal(filled, real[mine])
-    old, new = rng.normal(size=(10, 5, 64)), np.zeros((len(places) // 64, 5, 64))
-    move(old, new, places, step=2)
-    flat = [M.swapaxes(0, 1).reshape(5, -1) for M in (old, new)]
-    assert_array_equal(flat[1], flat[0][:, places])
 
 
 # -- the bound ---------------------------------------------------------------------------------

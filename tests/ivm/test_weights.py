@@ -17,22 +17,6 @@ def marginals(likelihood, weight=None):
     return Marginals(np.arange(N), target, mean, variance, weight)
 
 
-def sites(rule, of):
-    return rule.sites(of.mean, of.variance, of.target, of.weight)
-
-
-def test_gaussian_noise_is_divided():
-    """The site of a weighted row is exact: that of noise sigma^2 / w."""
-    found = sites(SiteRule(Gaussian(0.3), "moments"), marginals(Gaussian(0.3), WEIGHT))
-    for row, weight in enumerate(WEIGHT):
-        noise = Gaussian(0.3 / weight)
-        exact = sites(SiteRule(noise, "moments"), marginals(noise))
-        for name in ("mean", "precision", "length", "step"):
-            np.testing.assert_allclose(
-                getattr(found, name)[row], getattr(exact, name)[row], rtol=1e-10
-            )
-
-
 @pytest.mark.parametrize("name", ["probit", "logistic"])
 def test_a_weight_is_copies_where_expectation_propagation_converged(name):
     """Each of w copies has the others in its cavity; the power of one site is not far from that."""

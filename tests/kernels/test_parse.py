@@ -2,10 +2,7 @@
 
 import re
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sparsegp.errors import KernelSyntaxError, SettingsError
 from sparsegp.kernels import (
@@ -117,37 +114,6 @@ def test_refuses_in_one_line(text, message):
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 500
     assert isinstance(caught.value, SettingsError)
-
-
-positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False, allow_nan=False)
-left_out = st.none() | positive
-leaves = st.one_of(
-    st.builds(RBF, left_out),
-    st.builds(ARD, st.none() | st.lists(positive, min_size=1, max_size=4).map(tuple)),
-    st.builds(Matern32, left_out),
-    st.builds(Matern52, left_out),
-    st.builds(Linear, positive),
-    st.builds(Constant, positive),
-)
-
-
-def joined(parts):
-    several = st.lists(parts, min_size=2, max_size=4).map(tuple)
-    return st.builds(Sum, several) | st.builds(Product, several)
-
-
-@settings(deadline=None)
-@given(st.recursive(leaves, joined, max_leaves=12))
-def test_text_round_trip_is_exact(kernel):
-    assert parse(str(kernel)) == kernel
-    assert str(parse(str(kernel))) == str(kernel)
-
-
-@settings(deadline=None)
-@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=6))
-def test_filled_kernels_round_trip(variances):
-    kernel = (RBF() + 2 * ARD()).fill(np.array(variances))
-    assert parse(str(kernel)) == kernel
 
 
 def test_many_texts():

@@ -24,7 +24,7 @@ def log_density(z):
     return -0.5 * z**2 - 0.5 * math.log(2.0 * math.pi)
 
 
-def test_log_cdf_in_the_far_tails():
+def test_log_cdf():
     np.testing.assert_allclose(log_cdf(TAIL), log_density(TAIL) + np.log(mills(TAIL)), rtol=1e-14)
     np.testing.assert_allclose(log_cdf(MIDDLE), norm.logcdf(MIDDLE), rtol=1e-13)
 
@@ -32,26 +32,13 @@ def test_log_cdf_in_the_far_tails():
 def test_hazard_is_density_over_probability():
     expected = np.exp(norm.logpdf(MIDDLE) - norm.logcdf(MIDDLE))
     np.testing.assert_allclose(hazard(MIDDLE), expected, rtol=1e-12)
-
-
-def test_hazard_in_the_far_tails():
     np.testing.assert_allclose(hazard(TAIL), 1.0 / mills(TAIL), rtol=3e-14)
     z = np.array([-1e4, -1e6, -1e8])
     np.testing.assert_allclose(hazard(z), -z - 1.0 / z, rtol=3e-14)
-    np.testing.assert_allclose(hazard(np.array([30.0])), norm.pdf(30.0), rtol=1e-12)
     assert (hazard(np.array([40.0, 1e3, 1e8])) < 1e-300).all()
 
 
-def test_both_at_once():
-    z = np.concatenate([TAIL, MIDDLE, [30.0, 40.0, 1e3, 1e8]])
-    log_phi, h = log_cdf_and_hazard(z)
-    np.testing.assert_array_less(
-        np.abs(log_phi - log_cdf(z)), 3e-14 + 1e-15 * np.minimum(z, 30.0) ** 2
-    )
-    np.testing.assert_allclose(h, hazard(z), rtol=2e-13, atol=1e-190)
-
-
-@pytest.mark.parametrize("shape", [(), (3,), (2, 3, 4)])
+@pytest.mark.parametrize("shape", [(), (2, 3, 4)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_any_shape_and_precision(shape, dtype):
     z = np.full(shape, 0.5, dtype=dtype)
@@ -59,6 +46,14 @@ def test_any_shape_and_precision(shape, dtype):
         assert value.shape == shape
     assert log_cdf(z).dtype == np.float64
     assert hazard(z).dtype == dtype
+
+
+def test_both_at_once():
+    z = np.concatenate([TAIL, MIDDLE, [30.0, 40.0, 1e3, 1e8]])
+    log_phi, h = log_cdf_and_hazard(z)
+    bound = 3e-14 + 1e-15 * np.minimum(z, 30.0) ** 2
+    np.testing.assert_array_less(np.abs(log_phi - log_cdf(z)), bound)
+    np.testing.assert_allclose(h, hazard(z), rtol=2e-13, atol=1e-190)
 
 
 def test_single_precision_agrees_with_double():

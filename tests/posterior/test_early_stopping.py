@@ -115,20 +115,6 @@ def test_a_larger_variance_must_be_better_by_what_is_worth_its_rounds(
     assert not base.is_better_than(base)
 
 
-@pytest.mark.parametrize("stop", [0, 1, 8, 10_000])
-def test_a_search_restored_goes_on_as_if_never_stopped(stop: int) -> None:
-    whole = run(valley(2, 5))
-    half = run(valley(2, 5), stop=stop)
-    again = from_arrays(Search, to_arrays(half))
-    assert isinstance(again.ascent, Ascent) is (half.ascent is not None)
-    end = run(valley(2, 5), again)
-    assert (dict(end.tried), end.over) == (dict(whole.tried), True)
-    assert end.best is not None
-    assert whole.best is not None
-    assert (end.best.step, end.best.rounds) == (whole.best.step, whole.best.rounds)
-    assert np.array_equal(end.best.log_z, whole.best.log_z)
-
-
 def test_validation_rows_agree_with_rows_never_seen() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(12_000, 2))

@@ -132,16 +132,6 @@ def test_a_fit_goes_on_from_the_former_one(monkeypatch: pytest.MonkeyPatch) -> N
     assert np.abs(means).max() > 1.0
 
 
-@kinds
-def test_new_blocks_are_brought_to_the_present(texts: list[str]) -> None:
-    run = Run(texts).select(44)  # past the fit with 32 rows
-    rows = run.problem.begin(run.active).blocks
-    rows.map_blocks("rescore", run.coefficients)
-    assert run.scores(rows) == run.scores()
-    with pytest.raises(RuntimeError, match="holds 44 inclusions, not 45"):
-        rows.map_blocks("rescore", np.zeros((len(texts), 45, 3 // len(texts))))
-
-
 def test_scores_stay_between_fits() -> None:
     run = Run(KERNELS["shared"]).select(40)
     before = run.scores()
