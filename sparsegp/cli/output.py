@@ -1,14 +1,18 @@
 """Words and JSON for standard output."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sparsegp.errors import masked, visible
 from sparsegp.lists import first_of, in_quotes
+
+if TYPE_CHECKING:
+    from sparsegp.report import TerminalProgress
 
 LEAST_WIDTH = 12
 """Of the names before values."""
@@ -19,6 +23,18 @@ ROOM = 64
 def show(lines: Iterable[str], err: bool = False) -> None:
     """Write lines to standard output, or to standard error, all at a time, without credentials."""
     click.echo("\n".join(visible(masked(line)) for line in lines), err=err)
+
+
+@contextmanager
+def working(sources: str, quiet: bool) -> "Iterator[TerminalProgress]":
+    """Say what is read, before what is slow to import, and yield what shows the progress."""
+    if not quiet:
+        show([f"reading {sources}"], err=True)
+    from sparsegp.report import TerminalProgress
+
+    with TerminalProgress(quiet=quiet) as progress:
+        yield progress
+        progress.begin("")
 
 
 def json_line(record: Mapping[str, Any]) -> str:

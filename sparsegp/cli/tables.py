@@ -30,24 +30,25 @@ def stem(data: str) -> str:
 
 
 def training_tables(
-    data: str, test: str | None, columns: Mapping[str, Any]
+    data: str, test: str | None, columns: Mapping[str, Any], weight_column: str | None = None
 ) -> tuple[Table, Table | None]:
     """Return the training table and, where there is one, the held-out table."""
     dataset = open_dataset(data, **columns)
-    if test is None:
-        return dataset.train, dataset.test
-    train, frame = dataset.train, dataset.train.frame
-    known: dict[str, Any] = {"names": train.names, "known": train.label}
-    if frame is not None:
-        from sparsegp.data.kinds import kind_of
+    train, held_out, frame = dataset.train, dataset.test, dataset.train.frame
+    if test is not None:
+        known: dict[str, Any] = {"names": train.names, "known": train.label}
+        if frame is not None:
+            from sparsegp.data.kinds import kind_of
 
-        kinds = {str(name): kind_of(dtype) for name, dtype in frame.empty.dtypes.items()}
-        known["known_kinds"] = {**kinds, **(train.kinds or {})}
-    other = open_dataset(test, **known, **columns)
-    return train, other.test or other.train
+            kinds = {str(name): kind_of(dtype) for name, dtype in frame.empty.dtypes.items()}
+            known["known_kinds"] = {**kinds, **(train.kinds or {})}
+        other = open_dataset(test, **known, **columns)
+        held_out = other.test or other.train
+    held_out = None if held_out is None else weighed(held_out, weight_column)
+    return weighed(train, weight_column), held_out
 
 
-def weighed(table: Table, weight_column: str | None = None) -> Table:
+def weighed(table: Table, weight_column: str | None) -> Table:
     """Return the table with a column as weights of its rows and no input, if one is named."""
     return table if weight_column is None else without_weights(table, weight_column)
 

@@ -4,7 +4,6 @@ import csv
 import io
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,17 +11,16 @@ import click
 from sparsegp.cli import options as shared
 from sparsegp.cli import virtual
 from sparsegp.cli.grouped import GroupedCommand
-from sparsegp.cli.output import json_line, pairs, percent, plural, seconds_of, show
+from sparsegp.cli.output import json_line, pairs, percent, plural, seconds_of, show, working
 from sparsegp.errors import SettingsError, size
 
 if TYPE_CHECKING:
     from sparsegp.data import Table
-    from sparsegp.fit.tune import Tuned
     from sparsegp.model import Model
     from sparsegp.report import Evaluation, RegressionEvaluation
     from sparsegp.store.folders import Folder
 
-RUN = ("block_rows", "scratch", "checkpoint_every", "keep_last")
+ROOM, KEPT = ("block_rows", "scratch"), ("checkpoint_every", "keep_last")
 
 
 @click.command(cls=GroupedCommand)
@@ -63,73 +61,43 @@ def train(
     X_test, y_test; "X.npy,y.npy"; text with the label in the last column (.csv, .tsv, .data, .txt,
     or .gz); IDX; zarr; parquet. Stopped or killed runs can be resumed from their output directory.
     """
-    if not quiet:  # before what is slow to import
-        show([f"reading {data}"], err=True)
-    import sparsegp
-    from sparsegp.cli.tables import score, stem, training_tables, weighed
-    from sparsegp.fit.api import settled
-    from sparsegp.fit.tune import tunable
-    from sparsegp.report import TerminalProgress
-    from sparsegp.runtime import open_runtime
-    from sparsegp.settings import TrainSettings, settings_given
-    from sparsegp.store import folder_of
+    with working(data, quiet) as progress:
+        from sparsegp.cli.tables import score, stem, training_tables
+        from sparsegp.fit.api import fit
+        from sparsegp.fit.options import RunOptions
+        from sparsegp.fit.tune import tunable
+        from sparsegp.runtime import open_runtime
+        from sparsegp.settings import settings_given
+        from sparsegp.store import folder_of
 
-    typed = shared.settings_of(options)
-    enlarge, settings = virtual.prepare(options, typed, tuned)
-    chosen = (tunable if tuned else settings_given)(**settings)
-    chosen.require_used(typed)  # before data are read
-    limits = limits_of_search(tuned, chosen.kernel, shared.given(options, shared.LIMITS))
-    place = shared.place(options)
-    directory = out or f"sparsegp-run-{stem(data)}"
-    with ExitStack() as stack:
-        progress = stack.enter_context(TerminalProgress(quiet=quiet))
+        typed, place = shared.settings_of(options), shared.place(options)
+        enlarge, named = virtual.prepare(options, typed, tuned)
+        settings = (tunable if tuned else settings_given)(**named)
+        settings.require_used(typed)  # before data are read
+        limits = limits_of_search(tuned, settings.kernel, shared.given(options, shared.LIMITS))
+        out, columns = out or f"sparsegp-run-{stem(data)}", shared.given(options, shared.COLUMNS)
+        kept, room = (shared.given(options, names) for names in (KEPT, ROOM))
         progress.begin("read")
-        table, held_out = training_tables(data, test, shared.given(options, shared.COLUMNS))
-        table = enlarge(weighed(table, options["weight_column"]))
-        held_out = None if held_out is None else weighed(held_out, options["weight_column"])
+        table, held_out = training_tables(data, test, columns, options["weight_column"])
+        table, evaluation = enlarge(table), None
         progress.begin("prepare")
-        run: dict[str, Any] = {"out": directory, "resume": resume, "progress": progress}
-        run["runtime"] = stack.enter_context(open_runtime(**place))
-        choice = None
-        if limits is not None:
-            how = {**limits, **run, "overwrite": overwrite}
-            found = searched((table, held_out), settings, options, how)
-            assert isinstance(chosen, TrainSettings)  # the one method with a search
-            settings = settled(chosen, found).to_json()
-            choice = {**found.to_json(), "trials": len(found.trials)}
-            progress.begin("prepare")
-        run |= {"overwrite": overwrite and limits is None, **shared.given(options, RUN)}
-        model = sparsegp.train(table, test=held_out, **run, **settings)
-        folder = folder_of(directory)
-        write_history(folder, model.history)
-        progress.begin("evaluate")
-        evaluation = None if held_out is None else score(model, held_out)[0]
-        progress.begin("")
+        with open_runtime(**place) as runtime:
+            kept |= {"resume": resume, "overwrite": overwrite, "progress": progress}
+            run = RunOptions(out=out, runtime=runtime, **kept)
+            model, search = fit(table, held_out, settings, run, limits, **room)
+            write_history(folder_of(out), model.history)
+            progress.begin("evaluate")
+            if held_out is not None:
+                evaluation = score(model, held_out)[0]
     record = {
-        **outcome(model, table, folder),
+        **outcome(model, table, folder_of(out)),
         "held_out": None if held_out is None else held_out.source,
         **figures_of(evaluation, model.is_regression),
-        "tuning": choice,
+        "tuning": None if search is None else {**search.to_json(), "trials": len(search.trials)},
         "seconds": progress.seconds,
     }
     lines = [headline(record, evaluation), "", *pairs(summary(record, evaluation))]
     show([json_line(record)] if as_json else lines)
-
-
-def searched(
-    tables: "tuple[Table, Table | None]",
-    settings: dict[str, Any],
-    options: dict[str, Any],
-    how: dict[str, Any],
-) -> "Tuned":
-    """Return what a search for the kernel has found on training rows, beside those held out."""
-    from sparsegp.fit.api import search
-    from sparsegp.fit.tune import tunable
-    from sparsegp.store import RunDirectory
-
-    store = RunDirectory(how["out"], 1, how["progress"].message, how.pop("overwrite"))
-    room = options["block_rows"], options["scratch"] is not None
-    return search(*tables, tunable(**settings), room, store, **how)
 
 
 def limits_of_search(

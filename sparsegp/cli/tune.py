@@ -2,13 +2,26 @@
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sparsegp.cli import options as shared
 from sparsegp.cli.grouped import GroupedCommand
-from sparsegp.cli.output import json_line, pairs, percent, plural, records_table, seconds_of, show
+from sparsegp.cli.output import (
+    json_line,
+    pairs,
+    percent,
+    plural,
+    records_table,
+    seconds_of,
+    show,
+    working,
+)
+
+if TYPE_CHECKING:
+    from sparsegp.data import Table
+    from sparsegp.fit.tune import Tuned
 
 SHOWN = ("best", "stage", "rows", "n_active", "nlpp", "error", "scaling", "metric", "kernel")
 """Of a trial in a table, and why it failed."""
@@ -41,59 +54,59 @@ def tune(
     `train`; a given --kernel is tried on every subsample, a given --scaling or --n-active is kept.
     Stopped or killed searches can be resumed from their output directory. Test rows are not used.
     """
-    if not quiet:  # before what is slow to import
-        show([f"reading {data}"], err=True)
-    import sparsegp
-    from sparsegp.cli.tables import stem, training_tables, weighed
-    from sparsegp.fit.tune import tunable
-    from sparsegp.kernels import brief
-    from sparsegp.report import TerminalProgress
-    from sparsegp.runtime import open_runtime
-    from sparsegp.settings.sparse import SEARCHED
+    with working(data, quiet) as progress:
+        import sparsegp
+        from sparsegp.cli.tables import stem, training_tables
+        from sparsegp.fit.tune import tunable
+        from sparsegp.runtime import open_runtime
+        from sparsegp.settings.sparse import SEARCHED
+
+        settings, place = shared.settings_of(options), shared.place(options)
+        wanted = tunable(**settings)
+        wanted.require_used(settings)  # before anything is read
+        limits, layout = (shared.given(options, names) for names in (shared.LIMITS, shared.COLUMNS))
+        weighing = shared.given(options, ("weight_column",))
+        out = out or f"sparsegp-tune-{stem(data)}"
+        progress.begin("read")
+        table, _ = training_tables(data, None, layout, **weighing)
+        progress.begin("prepare")
+        with open_runtime(**place) as runtime:
+            run: dict[str, Any] = {"out": out, "resume": resume, "overwrite": overwrite}
+            run |= {"runtime": runtime, "progress": progress}
+            tuned = sparsegp.tune(table, **run, **limits, **settings)
+    kept = {name: getattr(wanted, name) for name in SEARCHED} if wanted.is_regression else {}
+    train = train_command(data, {**layout, **weighing, **settings, **kept, **tuned.chosen})
+    record = outcome(tuned, table, out) | {"train": train, "seconds": progress.seconds}
+    lines = [*trials_table(tuned.trials, record), *pairs(in_words(record, tuned.chosen))]
+    show([json_line(record)] if as_json else lines)
+
+
+def outcome(tuned: "Tuned", table: "Table", out: str) -> dict[str, Any]:
+    """Return what was chosen, on which rows, and where the records are."""
     from sparsegp.store import folder_of
 
-    settings = shared.settings_of(options)
-    wanted = tunable(**settings)
-    wanted.require_used(settings)  # before anything is read
-    place, limits = shared.place(options), shared.given(options, shared.LIMITS)
-    layout = shared.given(options, shared.COLUMNS)
-    directory = out or f"sparsegp-tune-{stem(data)}"
-    with TerminalProgress(quiet=quiet) as progress:
-        progress.begin("read")
-        table, _ = training_tables(data, None, layout)
-        weighing = shared.given(options, ("weight_column",))
-        table = weighed(table, **weighing)
-        progress.begin("prepare")
-        run: dict[str, Any] = {"out": directory, "resume": resume, "progress": progress}
-        run["overwrite"] = overwrite
-        with open_runtime(**place) as runtime:
-            tuned = sparsegp.tune(table, runtime=runtime, **run, **limits, **settings)
-        progress.begin("")
-    kept = {name: getattr(wanted, name) for name in SEARCHED} if wanted.is_regression else {}
-    record = {
-        "source": table.source,
-        "rows": int(table.X.shape[0]),
-        "columns": int(table.X.shape[1]),
-        **tuned.to_json(),
-        "run": str(folder_of(directory)),
-        "train": train_command(data, {**layout, **weighing, **settings, **kept, **tuned.chosen}),
-        "seconds": progress.seconds,
-    }
+    n, p = map(int, table.X.shape)
+    rows = {"source": table.source, "rows": n, "columns": p}
+    return {**rows, **tuned.to_json(), "run": str(folder_of(out))}
+
+
+def in_words(record: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return the record in words."""
+    from sparsegp.kernels import brief
+
     rows, columns = plural(record["rows"], "row"), plural(record["columns"], "column")
-    summary = {
-        "tuned on": f"{table.source}: {rows}, {columns}",
-        "trials": extent(len(tuned.trials), tuned.ended),
-        "kernel": brief(tuned.kernel),
-        "  kept": kept_by_guard(tuned.trials, tuned.chosen),
-        "scaling": tuned.scaling,
-        "metric": None if tuned.metric == "none" else tuned.metric,
-        "active rows": None if tuned.n_active is None else str(tuned.n_active),
-        "time": seconds_of(progress.seconds),
+    return {
+        "tuned on": f"{record['source']}: {rows}, {columns}",
+        "trials": extent(len(record["trials"]), record["ended"]),
+        "kernel": brief(record["kernel"]),
+        "  kept": kept_by_guard(record["trials"], chosen),
+        "scaling": record["scaling"],
+        "metric": None if record["metric"] == "none" else record["metric"],
+        "active rows": record["n_active"] and str(record["n_active"]),
+        "time": seconds_of(record["seconds"]),
         "records": record["run"],
         "next": record["train"],
     }
-    lines = [*trials_table(tuned.trials, record), *pairs(summary)]
-    show([json_line(record)] if as_json else lines)
 
 
 def train_command(data: str, given: Mapping[str, Any]) -> str:

@@ -1,17 +1,13 @@
 """`sparsegp update`."""
 
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from sparsegp.cli import options as shared
 from sparsegp.cli.grouped import GroupedCommand
-from sparsegp.cli.output import json_line, pairs, plural, seconds_of, show
+from sparsegp.cli.output import json_line, pairs, plural, seconds_of, show, working
 from sparsegp.errors import SettingsError
-
-if TYPE_CHECKING:
-    from sparsegp.data import Table
 
 
 @click.command(cls=GroupedCommand)
@@ -31,42 +27,38 @@ def update(run: str, data: str, quiet: bool, as_json: bool, **options: Any) -> N
     least to the posterior are replaced, and the posterior is that of all rows. Old rows that are
     not given are represented by the posterior of the model.
     """
-    if not quiet:  # before what is slow to import
-        show([f"reading {run} and {data}"], err=True)
-    import sparsegp
-    from sparsegp.cli.tables import facts, rows_to_learn, score, table_for
-    from sparsegp.report import TerminalProgress
-    from sparsegp.runtime import open_runtime
-    from sparsegp.store import MODEL_FILE, folder_of
-
     columns, old, test = shared.given(options, shared.COLUMNS), options["old"], options["test"]
-    weight_column = options["weight_column"]
-    directory = options["out"] or f"{run.rstrip('/')}-updated"
-    if str(folder_of(directory)) == str(folder_of(run)):
-        raise SettingsError("--out must be another directory than RUN, which is not changed")
-    with ExitStack() as stack:
-        progress = stack.enter_context(TerminalProgress(quiet=quiet))
+    weight_column, out = options["weight_column"], options["out"] or f"{run.rstrip('/')}-updated"
+    with working(f"{run} and {data}", quiet) as progress:
+        import sparsegp
+        from sparsegp.cli.tables import facts, rows_to_learn, score, table_for
+        from sparsegp.runtime import open_runtime
+        from sparsegp.store import MODEL_FILE, folder_of
+
+        folder, place = folder_of(out), shared.place(options)
+        if str(folder) == str(folder_of(run)):
+            raise SettingsError("--out must be another directory than RUN, which is not changed")
         progress.begin("read")
         model = sparsegp.load(run)
         new = rows_to_learn(model, data, columns, weight_column)
         before = None if old is None else rows_to_learn(model, old, columns, weight_column)
-        held_out = (
-            None if test is None else table_for(model, test, columns, weight_column=weight_column)
-        )
+        held_out, judged = None, {}
+        if test is not None:
+            held_out = table_for(model, test, columns, weight_column=weight_column)
         progress.begin("prepare")
-        how = {name: options[name] for name in ("n_active", "resume", "overwrite")}
-        runtime = stack.enter_context(open_runtime(**shared.place(options)))
-        how |= {"out": directory, "runtime": runtime, "progress": progress}
-        updated = sparsegp.update(model, new, old=before, **how)
-        progress.begin("evaluate")
-        judged = {}
-        if held_out is not None:
-            models = {"before": model, "after": updated}
-            judged = {name: score(each, held_out)[0] for name, each in models.items()}
-        progress.begin("")
-    folder = folder_of(directory)
+        with open_runtime(**place) as runtime:
+            how = {name: options[name] for name in ("n_active", "resume", "overwrite")}
+            how |= {"out": out, "runtime": runtime, "progress": progress}
+            updated = sparsegp.update(model, new, old=before, **how)
+            progress.begin("evaluate")
+            if held_out is not None:
+                models = {"before": model, "after": updated}
+                judged = {name: score(each, held_out)[0] for name, each in models.items()}
     record = {
-        **_of_rows(new, before, updated.report["rows"]),
+        "source": new.source,
+        "rows": updated.report["rows"],
+        "new_rows": len(new.X),
+        "old": None if before is None else before.source,
         **facts(updated),
         "run": str(folder),
         "model": f"{folder}/{MODEL_FILE}",
@@ -75,12 +67,6 @@ def update(run: str, data: str, quiet: bool, as_json: bool, **options: Any) -> N
         "seconds": progress.seconds,
     }
     show([json_line(record)] if as_json else pairs(_lines(record, judged)))
-
-
-def _of_rows(new: "Table", before: "Table | None", rows: int) -> dict[str, Any]:
-    """Return what is known of the rows, of so many in all."""
-    known = {"source": new.source, "rows": rows, "new_rows": len(new.X)}
-    return {**known, "old": None if before is None else before.source}
 
 
 def _lines(record: dict[str, Any], judged: dict[str, Any]) -> dict[str, str]:

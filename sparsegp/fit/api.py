@@ -1,6 +1,7 @@
 """Train a model with one call."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,6 @@ from sparsegp.fit.tune import Tuned, tune
 from sparsegp.model import Model
 from sparsegp.settings import AUTO, DenseSettings, TrainSettings, settings_given
 from sparsegp.settings.sparse import BY_EVIDENCE
-from sparsegp.store import RunDirectory
 
 
 def train(
@@ -92,55 +92,52 @@ def train(
             raise SettingsError(f"test must be a pair of inputs and labels, got {quoted(test)}")
         test = table_from_arrays(*test, source="test")
     run, named = RunOptions.among(options)
-    chosen, store = settings_given(**named), run.folder()
-    with run.opened() as how:
-        table = table.learnt(how["runtime"].scheduler())
-        if isinstance(chosen, DenseSettings):
-            return DenseRun(table, chosen, test, store=store, **how).fit()
-        if chosen.kernel == AUTO:
-            where: dict[str, Any] = {"out": run.out, "resume": run.resume, "max_trials": None}
-            where |= {"runtime": how["runtime"], "progress": run.shown}
-            room = block_rows, scratch is not None
-            found = search(table, test, chosen, room, store, **where)
-            chosen = settled(chosen, found)
-        folder = None if scratch is None else path_text("scratch", scratch)
-        how |= {"store": store, "block_rows": block_rows, "scratch": folder}
-        return Training(table, chosen, test, **how).fit()
+    return fit(table, test, settings_given(**named), run, None, block_rows, scratch)[0]
 
 
-def search(
+def fit(
     table: Table,
     test: Table | None,
-    settings: TrainSettings,
-    room: tuple[int | None, bool],
-    store: RunDirectory | None,
-    **how: Any,
-) -> Tuned:
-    """Search for the kernel of a run that fits the memory, and can have its folder afterwards.
+    settings: TrainSettings | DenseSettings,
+    run: RunOptions,
+    limits: Mapping[str, Any] | None = None,
+    block_rows: int | None = None,
+    scratch: str | os.PathLike[str] | None = None,
+) -> tuple[Model, Tuned | None]:
+    """Return the model of a table, and the search for its kernel, if there was one.
 
     Parameters
     ----------
     table, test : Table
         Training rows, and those held out.
-    settings : TrainSettings
-    room : int or None, bool
-        Rows in a block, and whether large arrays are in files.
-    store : RunDirectory, optional
-        What it is to overwrite is deleted.
-    **how
-        Arguments of `tune`.
+    settings : TrainSettings or DenseSettings
+    run : RunOptions
+    limits : mapping, optional
+        Of a search, as `tune` takes them; without any there is one for the kernel "auto".
+    block_rows, scratch
+        As in `train`.
     """
-    n_classes = 0 if settings.is_regression else len(encode_labels(table)[0])
-    require_room(table, test, n_classes, settings, how["runtime"], *room)
-    if store is not None:
-        store.check_free(how["resume"])
-        if store.overwrite:  # what is wrong with rows or settings is found before that
-            prepare(table, test, settings, how["runtime"])
-        store.clear()
-    return tune(table, **how, **settings.to_json())
-
-
-def settled(settings: TrainSettings, found: Tuned) -> TrainSettings:
-    """Return the settings of a run after its search; without trials a regression learns its own."""
-    learnt = settings.is_regression and not found.trials
-    return replace(settings, **(BY_EVIDENCE if learnt else found.chosen))
+    store = run.folder()
+    with run.opened() as how:
+        table, found = table.learnt(how["runtime"].scheduler()), None
+        if isinstance(settings, DenseSettings):
+            return DenseRun(table, settings, test, store=store, **how).fit(), None
+        if limits is not None or settings.kernel == AUTO:
+            n_classes = 0 if settings.is_regression else len(encode_labels(table)[0])
+            room = block_rows, scratch is not None
+            require_room(table, test, n_classes, settings, how["runtime"], *room)
+            if store is not None:
+                if store.overwrite:  # what is wrong with rows or settings is found before that
+                    prepare(table, test, settings, how["runtime"])
+                store.clear()
+            where: dict[str, Any] = {"out": run.out, "resume": run.resume, "progress": run.shown}
+            where |= {
+                "runtime": how["runtime"],
+                **({"max_trials": None} if limits is None else limits),
+            }
+            found = tune(table, **where, **settings.to_json())
+            learnt = settings.is_regression and not found.trials  # which it then does by itself
+            settings = replace(settings, **(BY_EVIDENCE if learnt else found.chosen))
+        folder = None if scratch is None else path_text("scratch", scratch)
+        how |= {"store": store, "block_rows": block_rows, "scratch": folder}
+        return Training(table, settings, test, **how).fit(), found

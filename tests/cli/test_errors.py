@@ -290,6 +290,6 @@ def test_full_memory(files, invoke, monkeypatch, tmp_path):
     def full(*_, **__):
         raise MemoryError("Unable to allocate 7 TiB")
 
-    monkeypatch.setattr("sparsegp.fit.train", full)
+    monkeypatch.setattr("sparsegp.fit.api.fit", full)
     result = invoke("train", files / "pair.npz", "--out", tmp_path / "run", "--quiet", code=2)
     one_line(result, r"memory is full \(Unable to allocate 7 TiB\); lower --n-active")

@@ -127,7 +127,7 @@ def test_interrupted_at_once(invoke, clusters, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sparsegp.fit.train", interrupted)
+    monkeypatch.setattr("sparsegp.fit.api.fit", interrupted)
     result = invoke("train", clusters, "--out", tmp_path / "run", code=130)
     assert result.stderr.splitlines()[-1] == "interrupted"
 
