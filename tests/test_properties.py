@@ -12,7 +12,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 import sparsegp
 from sparsegp.ivm.criteria import CRITERIA, Change, Marginals
-from sparsegp.likelihoods import parse_likelihood
+from sparsegp.likelihoods.parse import parse as parse_likelihood
 from sparsegp.likelihoods.sites import SiteRule
 
 few = settings(max_examples=5, deadline=None, derandomize=True)

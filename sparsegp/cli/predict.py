@@ -4,7 +4,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 @shared.columns
 @shared.weight_column
 def predict(
-    run: str, data: str, out: str, force: bool, weight_column: str | None, **more: Any
+    run: str, data: str, out: str, force: bool, weight_column: str | None, **wanted: Any
 ) -> None:
     """Predict the rows of DATA with the model in RUN.
 
@@ -56,12 +55,11 @@ def predict(
     = + - or @, is preceded by an apostrophe. If DATA is -, .csv text is read from standard input
     and predicted a few thousand lines at a time.
     """
-    columns = shared.given(more, shared.COLUMNS)
-    wanted = More(**{name: value for name, value in more.items() if name not in shared.COLUMNS})
+    columns = shared.given(wanted, shared.COLUMNS)
     for name in ("reject_below", "reject_novel"):
-        if more[name] is not None and not 0.0 < more[name] <= 1.0:
+        if wanted[name] is not None and not 0.0 < wanted[name] <= 1.0:
             option = shared.in_words([name])
-            raise SettingsError(f"{option} must be above 0 and at most 1, got {more[name]:g}")
+            raise SettingsError(f"{option} must be above 0 and at most 1, got {wanted[name]:g}")
     from sparsegp.cli.predictions import check_target, write, write_lines
     from sparsegp.cli.tables import STANDARD_INPUT, table_for, tables_from
     from sparsegp.model import load
@@ -70,7 +68,7 @@ def predict(
     if path is not None:
         check_target(path, force)
     model = load(run)
-    of_classes = {"reject_below": wanted.reject_below, "set": wanted.coverage}
+    of_classes = {"reject_below": wanted["reject_below"], "set": wanted["coverage"]}
     if model.is_regression and (named := shared.given(of_classes, of_classes)):
         raise SettingsError(f"{shared.in_words(named)} is for classifiers; leave it out")
     # where columns are known by name, all others are left out
@@ -87,58 +85,48 @@ def predict(
         write_lines(sys.stdout, model.classes, batches)
     else:
         write(path, model.classes, batches)
-    rejected = f", {count['rejected']} of them rejected ({' or '.join(wanted.reasons())})"
+    rejected = f", {count['rejected']} of them rejected ({' or '.join(reasons(wanted))})"
     done = f"{plural(count['rows'], 'row')} of {source} predicted"
-    show([f"{done}{rejected if wanted.reasons() else ''}: {out}"], err=path is None)
+    show([f"{done}{rejected if reasons(wanted) else ''}: {out}"], err=path is None)
     if sys.stderr.isatty():
         rate = count["rows"] / (time.perf_counter() - began)
         show([f"{float(f'{rate:.2g}'):.0f} rows a second, with reading and writing"], err=True)
 
 
-@dataclass(frozen=True)
-class More:
-    """What is written besides predictions; see the options of the command."""
+def reasons(wanted: dict[str, Any]) -> list[str]:
+    """Return why rows are rejected, in words."""
+    below, novel = wanted["reject_below"], wanted["reject_novel"]
+    words = [] if below is None else [f"probability below {below}"]
+    return words if novel is None else [*words, f"novelty {novel} or more"]
 
-    latent: bool = False
-    reject_below: float | None = None
-    novelty: bool = False
-    reject_novel: float | None = None
-    coverage: float | None = None
 
-    def reasons(self) -> list[str]:
-        """Return why rows are rejected, in words."""
-        below, novel = self.reject_below, self.reject_novel
-        words = [] if below is None else [f"probability below {below}"]
-        return words if novel is None else [*words, f"novelty {novel} or more"]
-
-    def of(self, model: "Model", X: Any, found: dict[str, Any]) -> dict[str, Any]:
-        """Return it for rows (m, p) of which these predictions were found."""
-        more: dict[str, Any] = {}
-        if self.latent:
-            more["latent_mean"], more["latent_variance"] = model.latent_mean_and_variance(X)
-        if self.coverage is not None:
-            more["set"] = model.predict_set(X, self.coverage)
-        reasons: list[Any] = []
-        if self.reject_below is not None:
-            reasons.append(found["probabilities"].max(axis=1) < self.reject_below)
-        if self.novelty or self.reject_novel is not None:
-            novelty = model.novelty(X)
-            more |= {"novelty": novelty} if self.novelty else {}
-            reasons += [] if self.reject_novel is None else [novelty >= self.reject_novel]
-        if reasons:
-            more["rejected"] = sum(reasons) > 0
-        return more
+def beside(model: "Model", X: Any, found: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    """Return what is written beside these predictions for rows (m, p), by the command's options."""
+    more, rejected = dict[str, Any](), list[Any]()
+    if wanted["latent"]:
+        more["latent_mean"], more["latent_variance"] = model.latent_mean_and_variance(X)
+    if wanted["coverage"] is not None:
+        more["set"] = model.predict_set(X, wanted["coverage"])
+    if wanted["reject_below"] is not None:
+        rejected.append(found["probabilities"].max(axis=1) < wanted["reject_below"])
+    if wanted["novelty"] or wanted["reject_novel"] is not None:
+        novelty = model.novelty(X)
+        more |= {"novelty": novelty} if wanted["novelty"] else {}
+        rejected += [] if wanted["reject_novel"] is None else [novelty >= wanted["reject_novel"]]
+    if rejected:
+        more["rejected"] = sum(rejected) > 0
+    return more
 
 
 def predictions(
-    model: "Model", tables: Iterable["Table"], more: More, count: Counter[str]
+    model: "Model", tables: Iterable["Table"], wanted: dict[str, Any], count: Counter[str]
 ) -> Iterator[dict[str, Any]]:
     """Yield what is written for one batch of rows after another, and count them."""
     import numpy as np
 
     from sparsegp.cli.tables import batches
 
-    for X, beside in chain.from_iterable(map(batches, tables)):
+    for X, kept in chain.from_iterable(map(batches, tables)):
         count["rows"] += len(X)
         if model.is_regression:
             mean, variance = model.predictive_mean_and_variance(X)
@@ -146,8 +134,8 @@ def predictions(
         else:
             logs = model.predict_log_proba(X)
             found = {"labels": model.classes[logs.argmax(axis=1)], "probabilities": np.exp(logs)}
-        found = beside | found
-        found |= more.of(model, X, found)
+        found = kept | found
+        found |= beside(model, X, found, wanted)
         if "rejected" in found:
             count["rejected"] += int(found["rejected"].sum())
         yield found

@@ -26,7 +26,7 @@ from numpy.random import Generator
 
 from sparsegp.dense.base import Fit, Method, Problem
 from sparsegp.dense.driver import RunTasks, Status
-from sparsegp.dense.length_scales import Weighing
+from sparsegp.dense.length_scales import log_weights
 from sparsegp.dense.mixture import covariances
 from sparsegp.dense.orthant import labelled, log_evidence
 from sparsegp.dense.precisions import of_latent
@@ -244,7 +244,7 @@ def _move(
     both = np.array([chain.logs, proposed])
     penalty, rival = np.square((both - problem.parameters()) / method.spread).sum(axis=1)
     present = -0.5 * (spectrum.quadratic(chain.y) + spectrum.log_det + penalty)
-    weights = Weighing(problem, chain.y).log_weights(proposed[np.newaxis])
+    weights = log_weights((problem, chain.y, True), proposed[np.newaxis])
     proposal = weights.sum() - 0.5 * rival
     share = float(np.exp(min(0.0, proposal - present)))
     if sweep <= method.burn_in:

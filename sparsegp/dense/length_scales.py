@@ -72,46 +72,47 @@ class LengthScales:
         return out
 
     def mean(
-        self, weighing: "Weighing", phi: Doubles, run_tasks: RunTasks
+        self, problem: Problem, latent: Doubles, phi: Doubles, run_tasks: RunTasks
     ) -> tuple[Doubles, float]:
         """Return the posterior mean of phi, (q,), and the effective number of draws.
 
         Parameters
         ----------
-        weighing : Weighing
+        problem : Problem
+        latent : Doubles (n, R)
+            m~.
         phi : Doubles (S, q)
             Draws.
         run_tasks : RunTasks
         """
-        logs = self.put(weighing.problem.parameters(), phi)
+        logs = self.put(problem.parameters(), phi)
         parts = np.split(logs, range(CHUNK, len(logs), CHUNK))
-        log_weight = np.concatenate(run_tasks(Weighing.log_weights, weighing, parts))  # (S, C)
+        shared = problem, latent, False
+        log_weight = np.concatenate(run_tasks(log_weights, shared, parts))  # (S, C)
         weight = np.exp(log_weight - log_weight.max(axis=0))
         weight /= weight.sum(axis=0)
         effective = 1.0 / np.square(weight).sum(axis=0)
         return (weight[:, self.owner] * phi).sum(axis=0), float(effective.min())
 
 
-@dataclass(frozen=True)
-class Weighing:
-    """Draws of the parameters of a problem, weighed by how well they explain m~, or y, (n, R).
+def log_weights(shared: tuple[Problem, Doubles, bool], logs: Doubles) -> Doubles:
+    """Return the log weights of draws of parameters for each kernel, up to a constant, (S, C).
 
-    By N(0, I + K), with or without the determinant of I + K.
+    Parameters
+    ----------
+    shared : (Problem, Doubles (n, R), bool)
+        The problem, what is to be explained, m~ or y, by N(0, I + K), and whether the determinant
+        of I + K counts.
+    logs : Doubles (S, all)
     """
-
-    problem: Problem
-    explained: Doubles
-    determinant: bool = True
-
-    def log_weights(self, logs: Doubles) -> Doubles:
-        """Return the log weights of draws (S, all) for each kernel, up to a constant, (S, C)."""
-        out = np.empty((len(logs), len(self.problem.kernels)))
-        for row, some in zip(out, logs, strict=True):
-            for c, covariance in enumerate(self.problem.with_parameters(some).covariances()):
-                own = self.explained if len(row) == 1 else self.explained[:, c : c + 1]
-                covariance[np.diag_indices_from(covariance)] += 1.0
-                factor = lower_cholesky(covariance, NAME)
-                row[c] = -0.5 * float(np.square(solve_lower(factor, own)).sum())
-                if self.determinant:
-                    row[c] -= own.shape[1] * float(np.log(np.diag(factor)).sum())
-        return out
+    problem, explained, determinant = shared
+    out = np.empty((len(logs), len(problem.kernels)))
+    for row, some in zip(out, logs, strict=True):
+        for c, covariance in enumerate(problem.with_parameters(some).covariances()):
+            own = explained if len(row) == 1 else explained[:, c : c + 1]
+            covariance[np.diag_indices_from(covariance)] += 1.0
+            factor = lower_cholesky(covariance, NAME)
+            row[c] = -0.5 * float(np.square(solve_lower(factor, own)).sum())
+            if determinant:
+                row[c] -= own.shape[1] * float(np.log(np.diag(factor)).sum())
+    return out

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from sparsegp.dense.base import Fit, LogEvidence, Method, Problem
 from sparsegp.dense.driver import RunTasks, Status
-from sparsegp.dense.length_scales import KEY, LengthScales, Weighing
+from sparsegp.dense.length_scales import KEY, LengthScales
 from sparsegp.dense.spectrum import Spectrum
 from sparsegp.errors import NumericalError
 from sparsegp.fields import setting
@@ -179,12 +179,12 @@ class Variational(Method, name="variational"):
         scales, number = LengthScales.of(problem), len(state.rounds)
         logs, effective = state.logs, 0.0
         if number:
-            weighing = Weighing(problem.with_parameters(logs), state.latent, determinant=False)
+            former = problem.with_parameters(logs)
             # the mean of psi given phi (GR eq. 4.8), and draws of phi given that
             rates = (self.shape + 1.0) / (self.rate + scales.inverse(logs))
             rng = np.random.default_rng([problem.seed, KEY, number])
             draws = rng.standard_exponential((self.importance, len(rates))) / rates
-            phi, effective = scales.mean(weighing, draws, run_tasks)
+            phi, effective = scales.mean(former, state.latent, draws, run_tasks)
             logs = scales.put(logs, phi)
         bound = Bound(problem.with_parameters(logs))
         if self.updates:

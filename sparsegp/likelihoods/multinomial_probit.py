@@ -18,6 +18,7 @@ import numpy as np
 from sparsegp.errors import SettingsError
 from sparsegp.likelihoods.base import Moments, require_classes
 from sparsegp.likelihoods.biased import Biased
+from sparsegp.likelihoods.softmax_sites import contrasts
 from sparsegp.math.normal import log_cdf_and_hazard
 from sparsegp.math.quadrature import (
     FARTHEST,
@@ -218,7 +219,8 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
             spread = (np.sqrt(weight) * spread).transpose(2, 0, 1)  # (n, K - 1, q)
             others = -spread @ spread.transpose(0, 2, 1)
             others[:, every, every] += ordered_sum(own, axis=1).T
-            out[rows] = _spread_twice(others, target[rows])
+            across = contrasts(target[rows], mean.shape[1])
+            out[rows] = across @ others @ across.swapaxes(1, 2)
         return out
 
     def curvature_gradient(self, mean: Doubles, target: Integers, weights: Doubles) -> Doubles:
@@ -239,7 +241,9 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         """
         fall = np.empty((mean.shape[1] - 1, len(target)))
         for rows, gap, _, terms in self._quadrature(self._biased(mean), None, target):
-            fall[:, rows] = _third(terms, gap, _gap_weights(weights[rows], target[rows]))
+            across = contrasts(target[rows], mean.shape[1])
+            of_gaps = across.swapaxes(1, 2) @ weights[rows] @ across
+            fall[:, rows] = _third(terms, gap, of_gaps)
         return _spread(fall, None, target)
 
     def _rivals(self, gap: Floats) -> tuple[Doubles, Floats]:
@@ -302,17 +306,6 @@ def _bends(terms: ProductTerms, ratio: Doubles) -> tuple[Floats, Floats, Floats]
     return -mean_h, bend, np.clip(own, 0.0, 1.0)
 
 
-def _gap_weights(weights: Doubles, target: Integers) -> Doubles:
-    """Return J W J' (n, K - 1, K - 1) for W (n, K, K), J the derivatives of the gaps."""
-    n, n_classes = len(target), weights.shape[-1]
-    others, every = _others(target, n_classes), np.arange(n)
-    pairs = others[:, :, np.newaxis] & others[:, np.newaxis]
-    block = weights[pairs].reshape(n, n_classes - 1, n_classes - 1)
-    side = weights[every, target][others].reshape(n, -1)
-    own = weights[every, target, target][:, np.newaxis, np.newaxis]
-    return np.asarray(own - side[:, :, np.newaxis] - side[:, np.newaxis] + block)
-
-
 def _third(terms: ProductTerms, gap: Doubles, of_gaps: Doubles) -> Floats:
     """Return the third derivatives of log Z by the gaps, contracted with weights, (K - 1, n)."""
     weight, h, z = terms.weight, terms.hazard, terms.node + gap[:, np.newaxis]
@@ -353,15 +346,3 @@ def _gaps(mean: Doubles, variance: Doubles | None, target: Integers) -> tuple[Do
     rival = scale[others].reshape(n, -1)
     ratio = scale[every, target][:, np.newaxis] / rival
     return np.ascontiguousarray((gap / rival).T), np.ascontiguousarray(ratio.T)
-
-
-def _spread_twice(curvature: Doubles, target: Integers) -> Doubles:
-    """Return the matrices (n, K, K) from those of the gaps (n, K - 1, K - 1); rows sum to zero."""
-    n, n_classes = len(target), curvature.shape[1] + 1
-    others, every = _others(target, n_classes), np.arange(n)
-    out = np.zeros((n, n_classes, n_classes))
-    out[others[:, :, np.newaxis] & others[:, np.newaxis]] = curvature.reshape(-1)
-    side = ordered_sum(out.transpose(2, 0, 1))
-    out[every, :, target] = out[every, target] = -side
-    out[every, target, target] = ordered_sum(side, axis=1)
-    return out

@@ -59,33 +59,32 @@ def by_adaptive_quadrature(density):
     return moments
 
 
+def orthant(m, v, i, weight=lambda u: 1.0, j=None):
+    """GR eq. 5.5 of means and scales (K,), or with the density of class j in place of its share."""
+    others = [k for k in range(len(m)) if k not in (i, j)]
+
+    def integrand(u):
+        z = (u * v[i] + m[i] - m) / v
+        value = weight(u) * norm.pdf(u) * ndtr(z[others]).prod()
+        return value if j is None else value * norm.pdf(z[j])
+
+    jumps = np.clip((m - m[i]) / v[i], -9.0, 9.0)
+    return quad(integrand, -10, 10, points=jumps, epsabs=1e-13, epsrel=1e-11, limit=500)[0]
+
+
 def multinomial(mean, variance, i):
     """Derivatives of GR eq. 5.5 under the integral sign."""
     m, v = np.add(mean, BIASES), np.sqrt(1.0 + variance)
-
-    def integral(weight, j=None):
-        def integrand(u):
-            value = weight(u) * norm.pdf(u)
-            for k in range(len(m)):
-                z = (u * v[i] + m[i] - m[k]) / v[k]
-                if k == j:
-                    value *= norm.pdf(z)
-                elif k != i:
-                    value *= ndtr(z)
-            return value
-
-        jumps = np.clip((m - m[i]) / v[i], -9.0, 9.0)
-        return quad(integrand, -10, 10, points=jumps, epsabs=1e-13, epsrel=1e-11, limit=500)[0]
-
-    z = integral(lambda u: 1.0)
+    z = orthant(m, v, i)
     first, second = np.empty(len(m)), np.empty(len(m))
     for j in range(len(m)):
         if j == i:
-            first[j] = integral(lambda u: u) / v[i]
-            second[j] = integral(lambda u: u * u - 1) / v[i] ** 2
+            first[j] = orthant(m, v, i, lambda u: u) / v[i]
+            second[j] = orthant(m, v, i, lambda u: u * u - 1) / v[i] ** 2
         else:
-            first[j] = -integral(lambda u: 1.0, j) / v[j]
-            second[j] = -integral(lambda u, j=j: (u * v[i] + m[i] - m[j]) / v[j], j) / v[j] ** 2
+            gap = lambda u, j=j: (u * v[i] + m[i] - m[j]) / v[j]  # noqa: E731
+            first[j] = -orthant(m, v, i, j=j) / v[j]
+            second[j] = -orthant(m, v, i, gap, j) / v[j] ** 2
     return math.log(z), first / z, (first / z) ** 2 - second / z
 
 

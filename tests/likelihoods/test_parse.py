@@ -11,8 +11,8 @@ from sparsegp.likelihoods import (
     OrderedProbit,
     Probit,
     Softmax,
-    parse_likelihood,
 )
+from sparsegp.likelihoods.parse import parse
 from sparsegp.settings import TrainSettings
 from tests.likelihoods.references import CASES
 
@@ -31,7 +31,7 @@ TEXTS: dict[str, Likelihood] = {
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_numbers_are_fields_in_their_order(text: str) -> None:
-    found = parse_likelihood(text)
+    found = parse(text)
     assert found.given == TEXTS[text]
     assert found.family is type(TEXTS[text])
     assert found.given.to_json() == TEXTS[text].to_json()  # 2 and 2.0 are equal, but not there
@@ -45,9 +45,9 @@ def test_numbers_are_fields_in_their_order(text: str) -> None:
 def test_a_text_comes_back_the_same(likelihood: Likelihood) -> None:
     text = str(likelihood)
     if "(" in text:
-        assert parse_likelihood(text).given == likelihood
+        assert parse(text).given == likelihood
     else:
-        assert parse_likelihood(text).family() == likelihood
+        assert parse(text).family() == likelihood
     assert str(type(likelihood)()) == likelihood.name
 
 
