@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sparsegp.dense.base import Fit, LogEvidence, Method, Problem
 from sparsegp.dense.driver import Status
 from sparsegp.dense.precisions import SitePosterior
-from sparsegp.errors import NumericalError, SettingsError
+from sparsegp.errors import NumericalError
 from sparsegp.fields import setting
 from sparsegp.types import Doubles
 
@@ -59,11 +59,6 @@ class EP(Method, name="ep"):
 
     def start(self, problem: Problem, near: NDArray[Any] | None = None) -> EPState:
         """Return sites of zero, or those nearby; see `Method`."""
-        if problem.n_latent != 1:
-            raise SettingsError(
-                f"method=ep is for one latent value a row, got {problem.n_latent} with "
-                f"likelihood={problem.likelihood.name}; use laplace"
-            )
         none = np.zeros((2, len(problem.x)))
         return EPState(none if near is None or near.shape != none.shape else near)
 

@@ -26,7 +26,7 @@ from sparsegp.dense.base import Fit, LogEvidence, Method, Problem
 from sparsegp.dense.driver import Status
 from sparsegp.dense.mixture import TILE
 from sparsegp.dense.precisions import FORMS, Precisions, times
-from sparsegp.errors import NumericalError, SettingsError
+from sparsegp.errors import NumericalError
 from sparsegp.fields import setting
 from sparsegp.state import UNSAVED
 from sparsegp.types import Doubles
@@ -102,7 +102,8 @@ class Laplace(Method, name="laplace"):
                 f"found log p(y|u) - a'u/2 = {state.height:g} still rising; allow more, or use a "
                 "kernel of smaller variance"
             )
-        likelihood, a, prior = _expanded(problem), state.coefficients, problem.prior
+        likelihood: Any = problem.likelihood
+        a, prior = state.coefficients, problem.prior
         latent = times(prior, a)
         curvature = likelihood.curvature(latent, problem.target)
         sites = FORMS[likelihood.curvature_form](curvature, prior, problem.n_latent)
@@ -132,9 +133,10 @@ class Laplace(Method, name="laplace"):
 
     def gradient(self, problem: Problem, state: LaplaceState) -> LogEvidence:
         """Return the log marginal likelihood and its gradient; see `Method`."""
+        likelihood: Any = problem.likelihood
         a, sites, prior = state.coefficients, state.sites, problem.prior
         spread = _row_covariances(sites, prior, a.shape[1])
-        s = -0.5 * _expanded(problem).curvature_gradient(times(prior, a), problem.target, spread)
+        s = -0.5 * likelihood.curvature_gradient(times(prior, a), problem.target, spread)
         pull = s - _apply(sites, times(prior, s))  # (I - V K) s
 
         def parts() -> Iterator[tuple[int, Doubles]]:
@@ -191,13 +193,3 @@ def _row_covariances(sites: Precisions, covariances: Doubles, n_latent: int) -> 
 def _apply(sites: Precisions, right: Doubles) -> Doubles:
     """Return V applied to one (n, R)."""
     return sites.apply(right[:, :, np.newaxis])[:, :, 0]
-
-
-def _expanded(problem: Problem) -> Any:
-    """Return the likelihood, of which there must be a second-order expansion."""
-    if not problem.likelihood.curvature_form:
-        raise SettingsError(
-            f"method=laplace is for likelihood={' or '.join(Laplace.likelihoods)}, got "
-            f"{problem.likelihood.name}; use ep"
-        )
-    return problem.likelihood

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import shutil
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -286,10 +287,14 @@ def test_what_a_killed_start_left_holds_no_run(files, invoke, tmp_path):
         invoke("train", files / "pair.npz", *arguments, *resume)
 
 
-def test_full_memory(files, invoke, monkeypatch, tmp_path):
-    def full(*_, **__):
-        raise MemoryError("Unable to allocate 7 TiB")
-
-    monkeypatch.setattr("sparsegp.fit.api.fit", full)
-    result = invoke("train", files / "pair.npz", "--out", tmp_path / "run", "--quiet", code=2)
-    one_line(result, r"memory is full \(Unable to allocate 7 TiB\); lower --n-active")
+@pytest.mark.parametrize(
+    ("error", "code", "last"),
+    [
+        (MemoryError("no 7 TiB"), 2, r"error: memory is full \(no 7 TiB\); lower --n-active, .*"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_what_may_happen_at_any_time(error, code, last, files, invoke, monkeypatch, tmp_path):
+    monkeypatch.setattr("sparsegp.fit.api.fit", Mock(side_effect=error))
+    result = invoke("train", files / "pair.npz", "--out", tmp_path / "run", "--quiet", code=code)
+    assert re.fullmatch(last, result.stderr.splitlines()[-1])

@@ -123,15 +123,6 @@ def test_interrupted_twice(start, clusters, invoke, tmp_path):
     assert "n_active" in invoke("inspect", run, "--json").stdout
 
 
-def test_interrupted_at_once(invoke, clusters, tmp_path, monkeypatch):
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("sparsegp.fit.api.fit", interrupted)
-    result = invoke("train", clusters, "--out", tmp_path / "run", code=130)
-    assert result.stderr.splitlines()[-1] == "interrupted"
-
-
 def test_second_run_in_the_same_directory(start, clusters, invoke, tmp_path):
     with paused(start, clusters, tmp_path, "--quiet") as (process, run):
         shown = invoke("inspect", run).stdout.splitlines()[0]

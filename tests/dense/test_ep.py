@@ -8,9 +8,9 @@ from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 
 from sparsegp.dense import EP, Exact, Laplace, Mixture, Problem
-from sparsegp.errors import NumericalError, SettingsError
+from sparsegp.errors import NumericalError
 from sparsegp.kernels import RBF
-from sparsegp.likelihoods import Gaussian, Likelihood, Logistic, OrderedProbit, Probit, Softmax
+from sparsegp.likelihoods import Gaussian, Likelihood, Logistic, OrderedProbit, Probit
 from sparsegp.types import Doubles
 
 SMALL: list[Likelihood] = [Probit(0.3), Logistic(-0.2), OrderedProbit((-0.7, 0.5))]
@@ -88,9 +88,3 @@ def test_start_changes_the_way_not_the_end() -> None:
     assert warm.value == pytest.approx(cold.value, abs=1e-7)
     with pytest.raises(NumericalError, match="converge in max_sweeps=6 sweeps, found marginals"):
         few.evidence(near)
-
-
-def test_refusals() -> None:
-    three = Problem(np.zeros((3, 1)), np.arange(3), [RBF(1.0)], Softmax(), 3)
-    with pytest.raises(SettingsError, match="one latent value a row, got 3"):
-        EP().fit(three)

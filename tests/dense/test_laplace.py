@@ -10,11 +10,10 @@ from scipy.optimize import minimize
 from sklearn.gaussian_process import GaussianProcessClassifier, kernels
 
 from sparsegp.dense import Laplace, Mixture, Problem
-from sparsegp.errors import NumericalError, SettingsError
+from sparsegp.errors import NumericalError
 from sparsegp.kernels import RBF
 from sparsegp.likelihoods import (
     LIKELIHOODS,
-    Gaussian,
     Likelihood,
     Logistic,
     MultinomialProbit,
@@ -193,13 +192,6 @@ def test_huge_variances_need_shorter_steps(name: str) -> None:
     assert np.isfinite(found.log_evidence)
     slope = likelihood.density_gradient(latent, target)
     assert_allclose(slope, found.components[0].coefficients[0], atol=2e-5)
-
-
-def test_refusals() -> None:
-    some = problem("probit")
-    gaussian = Problem(some.x, some.target, some.kernels, Gaussian(0.1), 1)
-    with pytest.raises(SettingsError, match="method=laplace is for likelihood=logistic or"):
-        Laplace().fit(gaussian)
 
 
 @pytest.mark.parametrize(

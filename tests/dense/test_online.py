@@ -129,6 +129,7 @@ def test_projected_sites_by_full_matrices() -> None:
     assert_allclose(
         latent.ravel(), q @ np.linalg.solve(np.eye(27) + p @ q, natural.ravel()), atol=1e-9
     )
+    assert_allclose(sites.weigh(natural).ravel(), p @ natural.ravel(), atol=1e-12)
     # of the rows themselves: what the basis leaves, and the posterior of the projections
     variances = np.stack([kernel.diag(some.x) for kernel in some.kernels])
     posterior = (q - q @ v @ q).reshape(9, 3, 9, 3)

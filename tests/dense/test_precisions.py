@@ -1,9 +1,8 @@
-"""Every form of site precisions against the inverse of a full matrix."""
+"""Forms of site precisions against the inverse of a full matrix."""
 
 import numpy as np
 import pytest
 
-from sparsegp.dense.online import marked
 from sparsegp.dense.precisions import FORMS
 from sparsegp.kernels import RBF
 from sparsegp.types import Doubles
@@ -15,23 +14,20 @@ def blocks(form: str, precision: Doubles) -> Doubles:
     """Return site precisions as (n, R, R)."""
     if form == "full":
         return precision
-    if form == "projected":  # with all rows in the basis
-        return precision[:, :R]
     if form == "independent":
         return np.stack([np.diag(np.broadcast_to(row, (R,))) for row in precision])
     return np.stack([np.diag(row) - np.outer(row, row) / row.sum() for row in precision])
 
 
 def precisions(form: str, columns: int, rng: np.random.Generator) -> Doubles:
-    if form in {"full", "projected"}:
+    if form == "full":
         half = rng.normal(size=(N, R, R))
-        full = np.asarray(half @ half.transpose(0, 2, 1))
-        return full if form == "full" else marked(full, np.arange(N))
+        return np.asarray(half @ half.transpose(0, 2, 1))
     return rng.uniform(0.1, 2.0, size=(N, R if form == "simplex" else columns))
 
 
 @pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("form", list(FORMS))
+@pytest.mark.parametrize("form", sorted(FORMS.keys() - {"projected"}))  # see test_online.py
 def test_against_the_inverse_of_everything(form: str, shared: bool) -> None:
     rng = np.random.default_rng(5)
     kernels = [3.0 * RBF(1.0)] if shared else [v * RBF(1.0 + v) for v in (1.0, 2.0, 0.5)]
@@ -52,13 +48,12 @@ def test_against_the_inverse_of_everything(form: str, shared: bool) -> None:
     v = p @ np.linalg.inv(np.eye(N * R) + prior @ p)  # (K + P^-1)^-1, also where P is singular
 
     right = rng.normal(size=(N, R, 2))
-    if form != "projected":  # which is asked for covariances alone
-        assert sites.log_det == pytest.approx(np.linalg.slogdet(np.eye(N * R) + prior @ p)[1])
-        expected = (v @ right.reshape(N * R, 2)).reshape(right.shape)
-        np.testing.assert_allclose(sites.apply(right), expected, atol=1e-10)
-        for r in range(R):
-            block = v.reshape(N, R, N, R)[:, r, :, r]
-            np.testing.assert_allclose(sites.block(r), block, atol=1e-10)
+    assert sites.log_det == pytest.approx(np.linalg.slogdet(np.eye(N * R) + prior @ p)[1])
+    expected = (v @ right.reshape(N * R, 2)).reshape(right.shape)
+    np.testing.assert_allclose(sites.apply(right), expected, atol=1e-10)
+    for r in range(R):
+        block = v.reshape(N, R, N, R)[:, r, :, r]
+        np.testing.assert_allclose(sites.block(r), block, atol=1e-10)
     weighed = (p @ right[:, :, 0].ravel()).reshape(N, R)
     np.testing.assert_allclose(sites.weigh(right[:, :, 0]), weighed, atol=1e-12)
 

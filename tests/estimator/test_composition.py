@@ -6,18 +6,8 @@ from joblib import parallel_config
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from sparsegp import SparseGPClassifier
-
-
-def test_pipeline(iris, words):
-    pipeline = make_pipeline(StandardScaler(), SparseGPClassifier(n_active=20, scaling="none"))
-    pipeline.fit(iris[0], words)
-    assert pipeline.score(iris[0], words) > 0.9
-    assert list(pipeline.classes_) == ["setosa", "versicolor", "virginica"]
-    assert pipeline.predict_proba(iris[0][:3]).shape == (3, 3)
 
 
 @pytest.mark.parametrize("n_jobs", [None, 2])

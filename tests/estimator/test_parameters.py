@@ -1,5 +1,7 @@
 """What the constructors take, and what fit makes of it."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
@@ -13,21 +15,14 @@ from sparsegp import (
     train,
 )
 from sparsegp.errors import Interrupted, SettingsError
+from sparsegp.estimator.base import GPEstimator
 from sparsegp.estimator.parameters import n_threads
 from sparsegp.fields import declared
 from sparsegp.kernels import parse
 from sparsegp.runtime.threads import usable_cpus
 from sparsegp.settings import DenseSettings, TrainSettings
 
-NO_SETTINGS = {
-    "settings",
-    "n_jobs",
-    "client",
-    "checkpoint_dir",
-    "resume",
-    "verbose",
-    "random_state",
-}
+NO_SETTINGS = {"settings", *(each.name for each in fields(GPEstimator))}
 SETTINGS = {
     SparseGPClassifier: TrainSettings,
     SparseGPRegressor: TrainSettings,

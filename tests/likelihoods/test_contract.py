@@ -18,7 +18,7 @@ from sparsegp.likelihoods import (
     Probit,
     Softmax,
 )
-from tests.likelihoods.references import BIASES, CASES, Case
+from tests.likelihoods.references import BIASES, CASES, THRESHOLDS, Case
 
 every_case = pytest.mark.parametrize("case", CASES, ids=[c.likelihood.name for c in CASES])
 one_latent = pytest.mark.parametrize(
@@ -212,6 +212,19 @@ def test_parameters_and_json_round_trip(case: Case):
     assert likelihood.tempered(1.0) == likelihood
     with pytest.raises(SettingsError, match=f"likelihood={likelihood.name} has"):
         likelihood.with_parameters(np.zeros(17))
+
+
+@pytest.mark.parametrize("temperature", [0.6, 3.0])
+def test_a_temperature_divides_what_is_added_to_latent_values(temperature: float):
+    biases, thresholds = (tuple(b / temperature for b in some) for some in (BIASES, THRESHOLDS))
+    expected = [
+        *(Probit(0.4 / temperature), Logistic(-0.3 / temperature), Gaussian(0.3)),
+        *(OrderedProbit(thresholds), MultinomialProbit(12, biases), Softmax(15, biases)),
+    ]
+    for case, wanted in zip(CASES, expected, strict=True):
+        found = case.likelihood.tempered(temperature)
+        assert type(found) is type(wanted)
+        np.testing.assert_allclose(found.parameters(), wanted.parameters(), rtol=1e-14)
 
 
 @every_case
