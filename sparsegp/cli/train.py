@@ -3,13 +3,13 @@
 import csv
 import io
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from sparsegp.cli import options as shared
-from sparsegp.cli import virtual
 from sparsegp.cli.grouped import GroupedCommand
 from sparsegp.cli.output import json_line, pairs, percent, plural, seconds_of, show, working
 from sparsegp.errors import SettingsError, size
@@ -20,7 +20,22 @@ if TYPE_CHECKING:
     from sparsegp.report import Evaluation, RegressionEvaluation
     from sparsegp.store.folders import Folder
 
-ROOM, KEPT = ("block_rows", "scratch"), ("checkpoint_every", "keep_last")
+ROOM, KEPT = ("block_rows", "scratch"), ("resume", "overwrite", "checkpoint_every", "keep_last")
+
+copying = shared.together(
+    [
+        shared.text(
+            "--virtual",
+            "RUN",
+            "Add shifted copies of the active rows of this finished run on DATA, and use its "
+            "kernel and likelihood as learnt, and its settings unless given.",
+        ),
+        shared.number(
+            "--shift", "With --virtual: pixels by which copies are shifted in four directions.  [1]"
+        ),
+        shared.text("--image", "HxW", "With --virtual: height and width of images.  [square]"),
+    ]
+)
 
 
 @click.command(cls=GroupedCommand)
@@ -42,14 +57,12 @@ ROOM, KEPT = ("block_rows", "scratch"), ("checkpoint_every", "keep_last")
     "--tune", "tuned", is_flag=True, help="Choose the kernel first, as `sparsegp tune` does."
 )
 @shared.limits
-@virtual.options
+@copying
 @shared.running
 def train(
     data: str,
     test: str | None,
     out: str | None,
-    resume: bool,
-    overwrite: bool,
     tuned: bool,
     quiet: bool,
     as_json: bool,
@@ -71,7 +84,7 @@ def train(
         from sparsegp.store import folder_of
 
         typed, place = shared.settings_of(options), shared.place(options)
-        enlarge, named = virtual.prepare(options, typed, tuned)
+        enlarge, named = with_copies(options, typed, tuned)
         settings = (tunable if tuned else settings_given)(**named)
         settings.require_used(typed)  # before data are read
         limits = limits_of_search(tuned, settings.kernel, shared.given(options, shared.LIMITS))
@@ -82,8 +95,7 @@ def train(
         table, evaluation = enlarge(table), None
         progress.begin("prepare")
         with open_runtime(**place) as runtime:
-            kept |= {"resume": resume, "overwrite": overwrite, "progress": progress}
-            run = RunOptions(out=out, runtime=runtime, **kept)
+            run = RunOptions(out=out, runtime=runtime, progress=progress, **kept)
             model, search = fit(table, held_out, settings, run, limits, **room)
             write_history(folder_of(out), model.history)
             progress.begin("evaluate")
@@ -98,6 +110,47 @@ def train(
     }
     lines = [headline(record, evaluation), "", *pairs(summary(record, evaluation))]
     show([json_line(record)] if as_json else lines)
+
+
+def with_copies(
+    given: dict[str, Any], settings: dict[str, Any], tuned: bool
+) -> tuple["Callable[[Table], Table]", dict[str, Any]]:
+    """Return what enlarges the training rows, and the settings of the run.
+
+    Rows and settings are left unchanged where `--virtual` is not given.
+
+    Parameters
+    ----------
+    given : dict
+        All options of the command.
+    settings : dict
+        Settings that were given, and perhaps a task.
+    tuned : bool
+        Whether the kernel is to be tuned.
+
+    Raises
+    ------
+    SettingsError, StoreError
+        If options contradict each other or the run, or there is no finished run.
+    """
+    named = shared.given(given, ("shift", "image"))
+    if given["virtual"] is None:
+        if named:
+            names = shared.in_words(named)
+            raise SettingsError(f"{names} is for copies; give --virtual RUN too, or leave it out")
+        return lambda table: table, settings
+    if tuned:
+        raise SettingsError("--virtual takes the kernel of its run; leave --tune out")
+    import numpy as np
+
+    from sparsegp.data.virtual import same_settings, shift, virtual_rows
+    from sparsegp.model import Model
+
+    model = Model.load(given["virtual"])
+    how = {"pixels": named.get("shift", 1), "image": shared.image_size(named.get("image"))}
+    shift(np.zeros((1, model.n_features)), **how)  # refuses what does not fit, before data are read
+    enlarge = partial(virtual_rows, model, transform="shift", **how)
+    return enlarge, same_settings(model, **settings)
 
 
 def limits_of_search(

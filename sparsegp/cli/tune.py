@@ -37,15 +37,7 @@ CHOICE = ("kernel", "scaling", "metric", "nlpp")
 @shared.task
 @shared.settings
 @shared.running
-def tune(
-    data: str,
-    out: str | None,
-    resume: bool,
-    overwrite: bool,
-    quiet: bool,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def tune(data: str, out: str | None, quiet: bool, as_json: bool, **options: Any) -> None:
     """Choose the kernel for DATA on held-out training rows.
 
     Candidates are compared by predictive probability. Length scales, variances, kernel families and
@@ -71,8 +63,8 @@ def tune(
         table, _ = training_tables(data, None, layout, **weighing)
         progress.begin("prepare")
         with open_runtime(**place) as runtime:
-            run: dict[str, Any] = {"out": out, "resume": resume, "overwrite": overwrite}
-            run |= {"runtime": runtime, "progress": progress}
+            run: dict[str, Any] = {"out": out, "runtime": runtime, "progress": progress}
+            run |= shared.given(options, ("resume", "overwrite"))
             tuned = sparsegp.tune(table, **run, **limits, **settings)
     kept = {name: getattr(wanted, name) for name in SEARCHED} if wanted.is_regression else {}
     train = train_command(data, {**layout, **weighing, **settings, **kept, **tuned.chosen})
