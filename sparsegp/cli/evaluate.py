@@ -35,15 +35,7 @@ MOST = 10
 @shared.weight_column
 @shared.as_json
 def evaluate(
-    run: str,
-    data: str,
-    coverage: float | None,
-    positive: str | None,
-    threshold: float | None,
-    plots: str | None,
-    weight_column: str | None,
-    as_json: bool,
-    **options: Any,
+    run: str, data: str, coverage: float | None, plots: str | None, as_json: bool, **options: Any
 ) -> None:
     """Measure how well the model in RUN predicts DATA.
 
@@ -56,7 +48,10 @@ def evaluate(
     from sparsegp.report import Evaluation, evaluate_two_classes, evaluation_pictures
 
     model = load(run)
-    of_two = shared.given({"positive": positive, "threshold": threshold}, ("positive", "threshold"))
+    of_two, weight_column = (
+        shared.given(options, ("positive", "threshold")),
+        options["weight_column"],
+    )
     if (of_two and len(model.classes) != 2) or (coverage is not None and model.is_regression):
         name, few = shared.in_words(of_two or ["set"]), "two " if of_two else ""
         raise SettingsError(f"leave out {name}; only a model of {few}classes takes such an option")

@@ -105,7 +105,7 @@ class Likelihood(ABC):
         return False
 
     def density_gradient(self, latent: Doubles, target: Any) -> Doubles:
-        """Return d log p(y|u) / du, (n, R); only where there is a `curvature_bound`."""
+        """Return d log p(y|u) / du, (n, R), for `gradient`, where that is not defined anew."""
         raise NotImplementedError
 
     def gradient(

@@ -162,10 +162,6 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
             pull[:, rows] = -ordered_sum(terms.weight * terms.hazard, axis=1)
         return log_z, _spread(pull, variance, target)
 
-    def density_gradient(self, latent: Doubles, target: Integers) -> Doubles:
-        """Return d log p(y|u) / du, (n, K)."""
-        return self.gradient(latent, None, target)[1]
-
     def mean_gradient(self, mean: Floats, target: Integers) -> tuple[Doubles, Floats]:
         """Return log Z (n,) and its gradient (n, K) without latent variance, for many rows.
 

@@ -121,17 +121,13 @@ class Softmax(Biased, name="softmax"):
     def gradient(
         self, mean: Doubles, variance: Doubles | None, target: Any
     ) -> tuple[Doubles, Doubles]:
-        """Return log Z and its gradient; without variance e_y - p, with p the probabilities."""
+        """Return log Z and its gradient; without variance e_y - p (RW eq. 3.33)."""
         if variance is not None:
             return super().gradient(mean, variance, target)
         log_p, rows = self.log_densities(mean), np.arange(len(mean))
         own, slope = log_p[rows, target], -np.exp(log_p)
         slope[rows, target] = -np.expm1(own)
         return own, slope
-
-    def density_gradient(self, latent: Doubles, target: Any) -> Doubles:
-        """Return d log p(y|u) / du, (n, K) (RW eq. 3.33)."""
-        return self.gradient(latent, None, target)[1]
 
     def curvature(self, latent: Doubles, target: Integers) -> Doubles:
         """Return p, (n, K); minus the second derivatives are diag(p) - p p' (RW eq. 3.38)."""
