@@ -87,9 +87,8 @@ def maximise(
     prior: Hyperprior,
     session: Session | None = None,
     steps: int = 100,
-    reach: float = REACH,
 ) -> tuple[Problem, list[dict[str, Any]]]:
-    """Return the problem with the most probable kernels, as the method sees it.
+    """Return the problem with the most probable kernels within `REACH` of the start.
 
     Parameters
     ----------
@@ -102,8 +101,6 @@ def maximise(
     session : Session, optional
     steps : int
         Line searches, at most.
-    reach : float
-        How far a parameter, a logarithm, may go from the start.
 
     Returns
     -------
@@ -149,7 +146,7 @@ def maximise(
         return penalty - value, slope - gradient
 
     start = problem.parameters()
-    bounds = [(t - reach, t + reach) for t in start]
+    bounds = [(t - REACH, t + REACH) for t in start]
     minimize(
         objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps}
     )

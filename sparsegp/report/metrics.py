@@ -175,36 +175,30 @@ def _require_weight(weights: Doubles) -> None:
 
 
 def reliability(
-    confidence: Doubles,
-    right: Booleans,
-    n_bins: int = CALIBRATION_BINS,
-    weights: Doubles | None = None,
+    confidence: Doubles, right: Booleans, weights: Doubles | None = None
 ) -> tuple[Numbers, Doubles, Doubles]:
     """Compare confidence (n,) with right answers (n,), in bins of equal width (low, high].
 
     Returns
     -------
-    counts : array (n_bins,)
+    counts : array (CALIBRATION_BINS,)
         Rows in each bin, or the sum of their weights (n,).
-    confidence, accuracy : Doubles (n_bins,)
+    confidence, accuracy : Doubles (CALIBRATION_BINS,)
         Mean confidence and share of right answers in each bin; NaN where it is empty.
     """
-    bins = _bins(confidence, n_bins)
-    counts = np.bincount(bins, weights, minlength=n_bins)
+    bins = _bins(confidence)
+    counts = np.bincount(bins, weights, minlength=CALIBRATION_BINS)
     each = (confidence, right) if weights is None else (confidence * weights, right * weights)
-    sums = [np.bincount(bins, one, minlength=n_bins) for one in each]
+    sums = [np.bincount(bins, one, minlength=CALIBRATION_BINS) for one in each]
     with np.errstate(invalid="ignore"):
         return counts, sums[0] / counts, sums[1] / counts
 
 
 def calibration_error(
-    confidence: Doubles,
-    right: Booleans,
-    n_bins: int = CALIBRATION_BINS,
-    weights: Doubles | None = None,
+    confidence: Doubles, right: Booleans, weights: Doubles | None = None
 ) -> float:
     """Return the mean distance of confidence (n,) from the share of right answers (n,), by bins."""
-    counts, mean, accuracy = reliability(confidence, right, n_bins, weights)
+    counts, mean, accuracy = reliability(confidence, right, weights)
     return float(np.nansum(counts * np.abs(accuracy - mean)) / counts.sum())
 
 
@@ -216,12 +210,13 @@ def chance_error(confidence: Doubles, weights: Doubles | None = None) -> float:
     """
     w = np.ones(len(confidence)) if weights is None else weights
     spread = w**2 * confidence * (1.0 - confidence)
-    variances = np.bincount(_bins(confidence, CALIBRATION_BINS), np.maximum(spread, 0.0))
+    variances = np.bincount(_bins(confidence), np.maximum(spread, 0.0))
     return float(np.sqrt(2.0 / np.pi * variances).sum() / w.sum())
 
 
-def _bins(confidence: Doubles, n_bins: int) -> Integers:
-    return np.clip(np.ceil(confidence * n_bins).astype(np.int64) - 1, 0, n_bins - 1)
+def _bins(confidence: Doubles) -> Integers:
+    bins = np.ceil(confidence * CALIBRATION_BINS).astype(np.int64) - 1
+    return bins.clip(0, CALIBRATION_BINS - 1)
 
 
 def rejecting(certainty: Doubles, values: Doubles) -> tuple[Doubles, Doubles]:

@@ -1,4 +1,4 @@
-"""Laplace's approximation against optimisers, finite differences, quadrature and scikit-learn."""
+"""Laplace's approximation against optimisers, finite differences and quadrature."""
 
 import tracemalloc
 from typing import Any
@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
-from sklearn.gaussian_process import GaussianProcessClassifier, kernels
 
 from sparsegp.dense import Laplace, Mixture, Problem
 from sparsegp.errors import NumericalError
@@ -119,28 +118,6 @@ def test_definition_with_full_matrices(name: str) -> None:
     assert_allclose(mean.T.ravel(), mode, atol=2e-4)
     posterior = np.linalg.inv(np.linalg.inv(prior) + p)
     assert_allclose(variance.T.ravel(), np.diag(posterior), rtol=1e-4)
-
-
-def test_scikit_learn() -> None:
-    rng = np.random.default_rng(4)
-    x, new = rng.normal(size=(60, 3)), rng.normal(size=(20, 3))
-    target = (x[:, 0] + 0.5 * rng.normal(size=60) > 0).astype(np.int64)
-    theirs = GaussianProcessClassifier(
-        kernels.ConstantKernel(4.0) * kernels.RBF(1.5), optimizer=None, max_iter_predict=1000
-    ).fit(x, target)
-    value, gradient = theirs.log_marginal_likelihood(theirs.kernel_.theta, eval_gradient=True)
-
-    some = Problem(x, target, [4.0 * RBF(1.5)], Logistic(), 1)
-    found = Laplace().evidence(some)
-    assert found.value == pytest.approx(value, abs=1e-6)
-    assert_allclose(found.gradient, gradient, atol=1e-4)
-    mixture = Mixture(Laplace().fit(some).components, x)
-    mean, variance = theirs.latent_mean_and_variance(new)
-    assert_allclose(mixture.latent(new)[0][:, 0], mean, atol=1e-5)
-    assert_allclose(mixture.latent(new)[1][:, 0], variance, atol=1e-6)
-    # theirs are a sum of five error functions in place of the logistic one
-    expected = theirs.predict_proba(new)
-    assert_allclose(np.exp(mixture.log_probabilities(new, 2)), expected, atol=2e-3)
 
 
 def test_softmax_of_two_classes_is_logistic_of_their_difference() -> None:

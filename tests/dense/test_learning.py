@@ -51,9 +51,10 @@ def test_most_probable_kernels(method: Method, several: bool) -> None:
     assert best["log_evidence"] == pytest.approx(method.evidence(found).value, abs=1e-6)
 
 
-def test_bounds() -> None:
+def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     some = problem()
-    found, _ = maximise(Laplace(), some, Hyperprior(), reach=0.1)
+    monkeypatch.setattr("sparsegp.dense.learning.REACH", 0.1)
+    found, _ = maximise(Laplace(), some, Hyperprior())
     assert np.abs(found.parameters() - some.parameters()).max() == pytest.approx(0.1)
 
 
