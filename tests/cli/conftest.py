@@ -81,6 +81,9 @@ def files(tmp_path_factory):
     np.savez(folder / "one_class.npz", X=X, y=np.zeros(300, dtype=int))
     np.savez(folder / "narrow.npz", X=X_test[:, :3], y=y_test)
     np.savez(folder / "unseen.npz", X=X_test, y=np.where(y_test == 2, 7, y_test))
+    np.savez(folder / "others.npz", X=X_test, y=y_test + 100)
+    two, two_test = (np.array(["no", "yes"])[(code == 1).astype(int)] for code in (y, y_test))
+    np.savez(folder / "two.npz", X_train=X, y_train=two, X_test=X_test, y_test=two_test)
     rng = np.random.default_rng(2)  # a regression: two of four columns matter
     Z = rng.standard_normal((260, 4))
     z = 50.0 + 10.0 * np.sin(2.0 * Z[:, 0]) + 3.0 * Z[:, 2] + rng.standard_normal(260)
@@ -102,6 +105,15 @@ def trained(files, invoke, tmp_path_factory):
     run = tmp_path_factory.mktemp("trained") / "run"
     arguments = ("--n-active", 40, "--checkpoint-every", 10, "--quiet")
     invoke("train", files / "pair.npz", "--out", run, *arguments)
+    return run
+
+
+@pytest.fixture(scope="session")
+def regressed(files, invoke, tmp_path_factory):
+    """A finished run on `numbers.npz`."""
+    run = tmp_path_factory.mktemp("regressed") / "run"
+    arguments = ("--task", "regression", "--n-active", 30, "--quiet")
+    invoke("train", files / "numbers.npz", "--out", run, *arguments)
     return run
 
 

@@ -96,6 +96,10 @@ REFUSED = [
     ("evaluate trained nan.npz", r"nan\.npz .*row 17"),
     ("evaluate trained unlabelled.npz", "has no labels"),
     ("evaluate trained inputs.csv", "has no labels"),
+    ("evaluate trained others.npz", "must be among 0, 1, 2, found none of them but 100, "),
+    ("evaluate trained only.npz --set 1.5", "must be between 0 and 1, got 1.5"),
+    ("evaluate trained only.npz --threshold 0.3", "leave out --threshold; only a model of two cla"),
+    ("evaluate regressed numbers.npz --plots {out}", "relevances of kernels such as ard"),
     ("evaluate nothing toy", "nothing"),
     ("evaluate pair.npz toy", ""),
     ("evaluate memory://nothing toy", "no run or model at memory://nothing/model.zarr.zip"),
@@ -110,6 +114,15 @@ REFUSED = [
     ("predict trained only.npz --out {out}.csv --reject-below nan", "above 0 and at most 1, got"),
     ("predict trained only.npz --out p.xlsx", "cannot tell the format of 'p.xlsx'"),
     ("predict trained only.npz --out {out}/p.csv", "there is no directory"),
+    ("predict trained only.npz --out {out}.csv --reject-novel 2", "--reject-novel must be above 0"),
+    ("predict trained only.npz --out {out}.csv --set 0.998", "need 499 validation rows, the model"),
+    ("predict regressed numbers.npz --out {out}.csv --reject-below 0.5", "is for classifiers"),
+    ("explain trained only.npz --rows x", "--rows must be such as 0,5,7 or 0:10, among"),
+    ("explain trained only.npz --rows 0,100", "among the 100 rows, got '100'"),
+    ("explain trained only.npz --rows 5:5", "among the 100 rows, got '5:5'"),
+    ("explain trained only.npz --out a.txt", "must be a new file, .csv or .json"),
+    ("explain trained only.npz --image 2x2", "give --plots"),
+    ("explain trained only.npz --plots {out} --image 3x3", "4 columns do not make an image of 3x3"),
     # estimates
     ("estimate pair.npz --n-active 301", "--n-active 301 exceeds the 300 training rows"),
     ("estimate pair.npz --likelihood probit", "needs exactly 2 classes, got 3"),
@@ -128,12 +141,10 @@ def one_line(result, pattern):
 
 
 @pytest.mark.parametrize(("words", "pattern"), REFUSED)
-def test_refused(words, pattern, files, trained, invoke, tmp_path, monkeypatch):
+def test_refused(words, pattern, files, trained, regressed, invoke, tmp_path, monkeypatch):
     monkeypatch.chdir(files)
-    out = tmp_path / "out"
-    words = [
-        str(trained) if word == "trained" else word.format(out=out) for word in shlex.split(words)
-    ]
+    out, runs = tmp_path / "out", {"trained": trained, "regressed": regressed}
+    words = [str(runs.get(word, word.format(out=out))) for word in shlex.split(words)]
     if words[0:1] in (["train"], ["tune"]) and "--out" not in words:
         words += ["--out", out, "--quiet"]
     one_line(invoke(*words, code=2), pattern)

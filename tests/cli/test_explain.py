@@ -36,35 +36,6 @@ def test_pictures_of_rows(trained, files, invoke, tmp_path):
     invoke(*arguments)
     invoke(*arguments, "--image", "1x4")
     assert {path.name for path in (tmp_path / "p").iterdir()} == {"row-1.png", "row-1.svg"}
-    assert (
-        "4 columns do not make an image of 3x3"
-        in invoke(*arguments, "--image", "3x3", code=2).output
-    )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("explain", "--rows", "x"), "--rows must be such as 0,5,7 or 0:10, among"),
-        (("explain", "--rows", "0,100"), "among the 100 rows, got '100'"),
-        (("explain", "--rows", "5:5"), "among the 100 rows, got '5:5'"),
-        (("explain", "--out", "a.txt"), "must be a new file, .csv or .json"),
-        (("explain", "--image", "2x2"), "give --plots"),
-        (
-            ("predict", "--out", "p.csv", "--set", "0.998"),
-            "need 499 validation rows, the model had 300",
-        ),
-        (("predict", "--out", "p.csv", "--reject-novel", "2"), "--reject-novel must be above 0"),
-        (("evaluate", "--set", "1.5"), "must be between 0 and 1, got 1.5"),
-        (("evaluate", "--threshold", "0.3"), "leave out --threshold; only a model of two classes"),
-    ],
-    ids=str,
-)
-def test_what_is_refused(arguments, message, trained, files, invoke, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    command, *rest = arguments
-    assert message in invoke(command, trained, files / "only.npz", *rest, code=2).output
-    assert not list(tmp_path.iterdir())
 
 
 def test_novelty_and_label_sets_beside_predictions(trained, files, invoke, last_json, tmp_path):
@@ -98,16 +69,11 @@ def test_novelty_and_label_sets_beside_predictions(trained, files, invoke, last_
 
 
 def test_two_classes(files, invoke, last_json, tmp_path):
-    data = np.load(files / "pair.npz")
-    names = np.array(["no", "yes"])
-    y, y_test = (names[(data[part] == 1).astype(int)] for part in ("y_train", "y_test"))
-    arrays = {"X_train": data["X_train"], "y_train": y, "X_test": data["X_test"], "y_test": y_test}
-    np.savez(tmp_path / "two.npz", **arrays)
-    run = tmp_path / "run"
-    invoke("train", tmp_path / "two.npz", "--out", run, "--n-active", 40, "--quiet")
+    data, run = np.load(files / "two.npz"), tmp_path / "run"
+    invoke("train", files / "two.npz", "--out", run, "--n-active", 40, "--quiet")
     p = sparsegp.load(run).predict_proba(data["X_test"])[:, 1]
-    truth = y_test == "yes"
-    arguments = ("evaluate", run, tmp_path / "two.npz")
+    truth = data["y_test"] == "yes"
+    arguments = ("evaluate", run, files / "two.npz")
     record = last_json(invoke(*arguments, "--threshold", 0.3, "--json").stdout)
     two = record["two_classes"]
     assert two["positive"] == "yes"

@@ -73,12 +73,10 @@ def test_what_is_written(ending, data, trained, files, invoke, tmp_path, monkeyp
 
 @every_format
 def test_words_for_two_classes(ending, invoke, files, tmp_path):
-    data, run, out = np.load(files / "pair.npz"), tmp_path / "run", tmp_path / f"p.{ending}"
-    X, y = data["X_train"], np.array(["no", "yes"])[(data["y_train"] == 1).astype(int)]
-    np.savez(tmp_path / "two.npz", X=X, y=y)
+    run, out, X = tmp_path / "run", tmp_path / f"p.{ending}", np.load(files / "two.npz")["X_test"]
     arguments = ("--likelihood", "probit", "--n-active", 30, "--quiet")
-    invoke("train", tmp_path / "two.npz", "--out", run, *arguments)
-    invoke("predict", run, tmp_path / "two.npz", "--out", out, "--latent")
+    invoke("train", files / "two.npz", "--out", run, *arguments)
+    invoke("predict", run, files / "two.npz", "--out", out, "--latent")
     found = read(out)
     if ending == "csv":
         assert list(found) == ["row", "label", "p_no", "p_yes", "latent_mean", "latent_variance"]
@@ -87,14 +85,11 @@ def test_words_for_two_classes(ending, invoke, files, tmp_path):
 
 
 @every_format
-def test_mean_and_variance_of_a_regression(ending, invoke, files, tmp_path):
-    run, out = tmp_path / "run", tmp_path / f"p.{ending}"
-    options = ("--task", "regression", "--n-active", 30, "--quiet", "--out", run)
-    invoke("train", files / "numbers.npz", *options)
-    arguments = ("predict", run, files / "numbers.npz", "--out", out, "--latent")
-    invoke(*arguments)
+def test_mean_and_variance_of_a_regression(ending, regressed, invoke, files, tmp_path):
+    out = tmp_path / f"p.{ending}"
+    invoke("predict", regressed, files / "numbers.npz", "--out", out, "--latent")
     found = read(out)
-    model, X = sparsegp.load(run), np.load(files / "numbers.npz")["X_test"]
+    model, X = sparsegp.load(regressed), np.load(files / "numbers.npz")["X_test"]
     mean, variance = model.predictive_mean_and_variance(X)
     label = found["label" if ending == "csv" else "labels"].astype(float)
     np.testing.assert_array_equal(label, mean)
@@ -102,8 +97,6 @@ def test_mean_and_variance_of_a_regression(ending, invoke, files, tmp_path):
     assert "classes" not in found
     spread = found["latent_variance"].astype(float).ravel()
     assert (variance > spread).all()
-    refused = invoke(*arguments, "--force", "--reject-below", 0.5, code=2)
-    assert "--reject-below is for classifiers" in refused.stderr
 
 
 @every_format
