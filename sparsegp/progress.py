@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sparsegp.errors import SettingsError, quoted
-
 logger = logging.getLogger(__name__)
 
 
@@ -42,16 +40,6 @@ class Progress:
 
     def finish(self) -> None:
         """End the stage, if any."""
-
-
-def require_progress(given: object) -> Progress:
-    """Return the progress that was given, or one of the log alone; a `SettingsError` if none."""
-    if given is not None and not isinstance(given, Progress):
-        raise SettingsError(
-            f"progress must be an instance of sparsegp.progress.Progress, or left out, got "
-            f"{quoted(given)}"
-        )
-    return given or Progress()
 
 
 class Recorded(Progress):

@@ -14,8 +14,8 @@ from datetime import timedelta
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
-from sparsegp.errors import SettingsError, visible
-from sparsegp.progress import Progress, require_progress
+from sparsegp.errors import SettingsError, quoted, visible
+from sparsegp.progress import Progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -140,7 +140,12 @@ def progress_for(progress: object, verbose: bool) -> Progress:
     """
     if verbose and progress is not None:
         raise SettingsError("give only one of `progress` and `verbose`")
-    return TerminalProgress() if verbose else require_progress(progress)
+    if progress is not None and not isinstance(progress, Progress):
+        raise SettingsError(
+            "progress must be an instance of sparsegp.progress.Progress, or left out, got "
+            f"{quoted(progress)}"
+        )
+    return TerminalProgress() if verbose else progress or Progress()
 
 
 class _Lines:
