@@ -1,5 +1,7 @@
 """Integrals over the latent values of two or three rows, for dense methods to be compared with."""
 
+from typing import Any
+
 import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
@@ -35,3 +37,9 @@ def integrated(problem: Problem, new: Doubles, n_classes: int) -> tuple[float, D
     ]
     probabilities = np.einsum("s,csm->mc", weight, np.array(each))
     return float(log_sum_exp(log_p) - np.log(POINTS)), probabilities
+
+
+def interleaved(covariances: Any) -> Any:
+    """Return covariances (n R, m R), row by row, from those of each latent value, (R, n, m)."""
+    units = np.eye(len(covariances))
+    return sum(np.kron(each, np.diag(unit)) for each, unit in zip(covariances, units, strict=True))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.linalg import block_diag
 from scipy.optimize import minimize
 
 from sparsegp.dense import Laplace, Mixture, Problem
@@ -39,11 +40,8 @@ def problem(name: str, n: int = 20, n_kernels: int = 1, seed: int = 1) -> Proble
 
 def full_prior(some: Problem) -> Doubles:
     """Return the prior covariance of all latent values, (R n, R n)."""
-    n, covariances = len(some.x), some.covariances()
-    prior = np.zeros((some.n_latent * n, some.n_latent * n))
-    for r in range(some.n_latent):
-        prior[r * n : (r + 1) * n, r * n : (r + 1) * n] = covariances[r % len(covariances)]
-    return prior
+    covariances = some.covariances()
+    return block_diag(*(covariances[r % len(covariances)] for r in range(some.n_latent)))
 
 
 def curvature_by_differences(some: Problem, latent: Doubles, step: float = 1e-3) -> Doubles:

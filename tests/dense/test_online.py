@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.linalg import block_diag
 
 from sparsegp.dense import Mixture, Online, Problem, SoftmaxEP
 from sparsegp.dense.online import OnlineState, Projected, choose_basis, marked, order_of, posterior
 from sparsegp.kernels import RBF
 from sparsegp.likelihoods import Softmax
 from sparsegp.likelihoods.softmax_sites import contrasts, matched
-from sparsegp.types import Doubles
+from tests.dense.references import interleaved
 
 
 def problem(n: int, each: bool = False, seed: int = 0) -> Problem:
@@ -22,10 +23,7 @@ def problem(n: int, each: bool = False, seed: int = 0) -> Problem:
 
 def test_one_sweep_is_assumed_density_filtering() -> None:
     some = problem(14, each=True)
-    prior = np.zeros((14, 3, 14, 3))
-    for r, each in enumerate(some.covariances()):
-        prior[:, r, :, r] = each
-    covariance, mean = prior.reshape(42, 42), np.zeros(42)
+    covariance, mean = interleaved(some.covariances()), np.zeros(42)
     order = order_of(some)
     for i in order:
         rows, basis = slice(3 * i, 3 * i + 3), contrasts(some.target[i : i + 1], 3)[0]
@@ -102,25 +100,15 @@ def test_the_basis_is_what_the_rows_before_do_not_tell() -> None:
         before += [row] if row in basis else []
 
 
-def direct(some: Problem, basis: Doubles, blocks: Doubles) -> tuple[Doubles, Doubles]:
-    """Return the prior covariance of projections Q and P, both (n R, n R)."""
-    n = len(some.x)
-    q, p = np.zeros((n, 3, n, 3)), np.zeros((n, 3, n, 3))
-    for r, each in enumerate(some.covariances()):
-        own = each[:, basis]
-        q[:, r, :, r] = own @ np.linalg.solve(own[basis], own.T)
-    for i, block in enumerate(blocks):
-        p[i, :, i] = block
-    return q.reshape(3 * n, 3 * n), p.reshape(3 * n, 3 * n)
-
-
 def test_projected_sites_by_full_matrices() -> None:
     some, rng = problem(9, each=True), np.random.default_rng(3)
     half = rng.normal(size=(9, 3, 3))
     blocks = half @ half.transpose(0, 2, 1)
     basis = np.array([1, 4, 5, 8])
     sites = Projected(marked(blocks, basis), some.covariances(), 3)
-    q, p = direct(some, basis, blocks)
+    own = [each[:, basis] for each in some.covariances()]
+    q = interleaved([k @ np.linalg.solve(k[basis], k.T) for k in own])  # of projections
+    p = block_diag(*blocks)
     v = p @ np.linalg.inv(np.eye(27) + q @ p)
     natural = rng.normal(size=(9, 3))
     coefficients = sites.coefficients(sites.mean(natural))

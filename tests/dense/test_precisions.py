@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy.linalg import block_diag
 
 from sparsegp.dense.precisions import FORMS
 from sparsegp.kernels import RBF
 from sparsegp.types import Doubles
+from tests.dense.references import interleaved
 
 N, M, R = 7, 4, 3
 
@@ -37,14 +39,8 @@ def test_against_the_inverse_of_everything(form: str, shared: bool) -> None:
     sites = FORMS[form](precision, covariances, R)
 
     every = [kernels[r % len(kernels)] for r in range(R)]
-    prior, cross = np.zeros((N, R, N, R)), np.zeros((N, R, M, R))
-    for r, kernel in enumerate(every):
-        prior[:, r, :, r], cross[:, r, :, r] = kernel(x, x), kernel(x, new)
-    prior, cross = prior.reshape(N * R, N * R), cross.reshape(N * R, M * R)
-    p = np.zeros((N, R, N, R))
-    for i, block in enumerate(blocks(form, precision)):
-        p[i, :, i] = block
-    p = p.reshape(N * R, N * R)
+    prior, cross = (interleaved([kernel(x, z) for kernel in every]) for z in (x, new))
+    p = block_diag(*blocks(form, precision))
     v = p @ np.linalg.inv(np.eye(N * R) + prior @ p)  # (K + P^-1)^-1, also where P is singular
 
     right = rng.normal(size=(N, R, 2))
