@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.math.linalg import BLOCK, mirrored
+from sparsegp.math.products import few_times
 from sparsegp.math.summation import snap
 from sparsegp.types import Booleans, Doubles, Floats
 
@@ -80,18 +81,20 @@ def slope(
     """
     n_tiles, few = len(stub[0]), max(FEW_ROWS // stub[0].shape[2], 1)
     c = np.ascontiguousarray(coefficients.transpose(0, 2, 1), dtype=stub[0].dtype)
-    width, total = c.shape[1], np.zeros(coefficients.shape)
+    width, total = c.shape[1], np.zeros(c.shape)
     for start in range(0, n_tiles, few):
         tiles = slice(start, min(start + few, n_tiles))
-        parts = [np.matmul(c[k], M[tiles]) for k, M in enumerate(stub)]
+        parts = [few_times(c[k], M[tiles]) for k, M in enumerate(stub)]
         mean = np.ascontiguousarray(np.concatenate(parts, axis=1).transpose(0, 2, 1))
         p = gradient(mean.reshape(-1, mean.shape[2]), tiles).reshape(mean.shape)
+        p = np.ascontiguousarray(p.transpose(0, 2, 1))
         for k, M in enumerate(stub):
-            pulls = np.matmul(M[tiles], p[:, :, k * width : (k + 1) * width])
+            own = p[:, k * width : (k + 1) * width]
+            pulls = few_times(own, M[tiles].swapaxes(1, 2))  # not M p: BLAS is slower so
             for first in range(0, len(pulls), unit):
                 group = pulls[first : first + unit].sum(axis=0, dtype=np.float64)
                 total[k] += snap(group, quantum)
-    return total
+    return np.ascontiguousarray(total.transpose(0, 2, 1))
 
 
 def first_columns(values: NDArray[Any], unit: int, columns: int) -> NDArray[Any]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sparsegp.math.products import times_few, times_thin
+from sparsegp.math.products import few_times, times_few, times_thin
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -27,3 +27,16 @@ def test_few_columns(dtype, few):
     assert found.dtype == dtype
     assert found.flags.c_contiguous
     np.testing.assert_allclose(found, A @ B, atol=1e-4 if dtype == np.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("few", range(1, 10))
+def test_few_rows(dtype, few):
+    rng = np.random.default_rng(0)
+    A, B = rng.normal(size=(2, few, 30)).astype(dtype), rng.normal(size=(2, 200, 30)).astype(dtype)
+    found = few_times(A, B.swapaxes(1, 2))
+    assert found.dtype == dtype
+    np.testing.assert_allclose(
+        found, A @ B.swapaxes(1, 2), atol=1e-4 if dtype == np.float32 else 1e-12
+    )
+    assert np.array_equal(few_times(A[0], B.swapaxes(1, 2))[0], found[0])
