@@ -9,7 +9,7 @@ on the side of zero where Phi is small, of Mills' ratios, so that they keep thei
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import erf, erfcx, ndtr, ndtri
@@ -63,19 +63,19 @@ class OrderedProbit(Likelihood, name="ordered_probit"):
 
     def log_density(self, latent: Doubles, target: Any) -> Doubles:
         """Return log p(y|u); see `Likelihood`."""
-        return self._interval(latent[..., 0], np.zeros(1), target).log_z
+        return self._interval(latent[..., 0], np.zeros(1), target)[0]
 
     def log_z(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
         """Return log Z, (n,); see `Likelihood`."""
-        return self._interval(mean[:, 0], variance[:, 0], target).log_z
+        return self._interval(mean[:, 0], variance[:, 0], target)[0]
 
     def moments(self, mean: Doubles, variance: Doubles, target: Any) -> Moments:
         """Return log Z and its derivatives; see `Likelihood`."""
-        part, total = self._interval(mean[:, 0], variance[:, 0], target), 1.0 + variance
-        slope = part.shift[:, np.newaxis] / np.sqrt(total)
-        return Moments(part.log_z, slope, part.bend[:, np.newaxis] / total)
+        log_z, shift, bend = self._interval(mean[:, 0], variance[:, 0], target)
+        total = 1.0 + variance
+        return Moments(log_z, shift[:, np.newaxis] / np.sqrt(total), bend[:, np.newaxis] / total)
 
-    def _interval(self, mean: Doubles, variance: Doubles, target: Any) -> "Truncated":
+    def _interval(self, mean: Doubles, variance: Doubles, target: Any) -> tuple[Doubles, ...]:
         edges = np.concatenate([[-np.inf], self.thresholds, [np.inf]])
         scale = np.sqrt(1.0 + variance)
         low, high = edges[target], edges[np.asarray(target) + 1]
@@ -102,32 +102,23 @@ class OrderedProbit(Likelihood, name="ordered_probit"):
         return replace(self, thresholds=tuple(np.cumsum(steps).tolist()))
 
 
-class Truncated(NamedTuple):
-    """A standard normal value x that is known to lie between two bounds.
-
-    Attributes
-    ----------
-    log_z : Doubles (...)
-        Logarithm of the probability of that.
-    shift : Doubles (...)
-        Its mean: the density at the lower bound less that at the upper one.
-    bend : Doubles (...)
-        One less its variance.
-    """
-
-    log_z: Doubles
-    shift: Doubles
-    bend: Doubles
-
-
-def truncated(low: Doubles, high: Doubles, width: Doubles) -> Truncated:
-    """Return the truncated normal distribution; any shapes, bounds may be infinite.
+def truncated(low: Doubles, high: Doubles, width: Doubles) -> tuple[Doubles, ...]:
+    """Return what is known of a standard normal value between bounds, which may be infinite.
 
     Parameters
     ----------
     low, high : Doubles
     width : Doubles
         Their difference, which may be known to more digits.
+
+    Returns
+    -------
+    log_z : Doubles
+        Logarithm of the probability of that.
+    shift : Doubles
+        Its mean: the density at the lower bound less that at the upper one.
+    bend : Doubles
+        One less its variance.
     """
     mirrored = low + high < 0
     low, high = np.where(mirrored, -high, low), np.where(mirrored, -low, high)
@@ -142,7 +133,7 @@ def truncated(low: Doubles, high: Doubles, width: Doubles) -> Truncated:
     rim = rim - np.where(np.isinf(low), 0.0, low) * near
     # a truncated normal distribution is narrower than the whole: beyond 0 and 1 lies rounding
     bend = np.clip(shift * shift + rim, 0.0, 1.0)
-    return Truncated(log_z, np.where(mirrored, -shift, shift), bend)
+    return log_z, np.where(mirrored, -shift, shift), bend
 
 
 def _tail(low: Doubles, high: Doubles, width: Doubles) -> tuple[Doubles, ...]:
