@@ -102,25 +102,32 @@ def test_relevances_of_features(iris):
     assert not hasattr(estimator, "feature_relevances_")
 
 
+OF_NUMBERS = [
+    ({"likelihood": "probit"}, "likelihood=probit is not for task=regression"),
+    ({"likelihood": "gaussian(0.1, 2)"}, "gaussian takes at most 1"),
+    ({"hyperprior": "bias: normal(0, 1)"}, "must be of a parameter that is learnt"),
+]
+
+
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("kind", "given", "message"),
     [
-        ({"n_active": 0}, "n_active must be at least 1"),
-        ({"random_state": -1}, "seed must be at least 0"),
-        ({"n_jobs": 0}, "n_jobs must be"),
-        ({"settings": {"panel": "8"}}, "whole number"),
-        ({"settings": {"n_active": 5}}, "settings must be"),
-        ({"settings": {"seed": 3}}, "settings must be"),
-        ({"settings": {3: 4}}, "settings must be"),
-        ({"settings": 7}, "settings must be"),
-        ({"likelihood": "gaussian"}, "likelihood=gaussian is not for task=classification"),
+        (SparseGPClassifier, {"n_active": 0}, "n_active must be at least 1"),
+        (SparseGPClassifier, {"random_state": -1}, "seed must be at least 0"),
+        (SparseGPClassifier, {"n_jobs": 0}, "n_jobs must be"),
+        (SparseGPClassifier, {"settings": {"panel": "8"}}, "whole number"),
+        *(
+            (SparseGPClassifier, {"settings": wrong}, "settings must be")
+            for wrong in ({"n_active": 5}, {"seed": 3}, {3: 4}, 7)
+        ),
+        (SparseGPClassifier, {"likelihood": "gaussian"}, "gaussian is not for task=classification"),
+        *((kind, *each) for kind in (SparseGPRegressor, DenseGPRegressor) for each in OF_NUMBERS),
     ],
 )
-def test_what_is_wrong_is_refused_by_fit(iris, given, message):
+def test_what_is_wrong_is_refused_by_fit(iris, kind, given, message):
     X, y = iris
-    estimator = SparseGPClassifier().set_params(**given)
     with pytest.raises(SettingsError, match=message):
-        estimator.fit(X[y > 0], y[y > 0])
+        kind(**given).fit(X[y > 0], y[y > 0])
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from sklearn.preprocessing import StandardScaler
 import sparsegp
 from sparsegp import DenseGPRegressor, SparseGPRegressor
 from sparsegp.dense import Exact, Problem
-from sparsegp.errors import SettingsError
 from sparsegp.kernels import parse
 from sparsegp.likelihoods import Gaussian
 
@@ -158,20 +157,6 @@ def test_fits_as_train_does(diabetes):
         assert (len(few.active_indices_), few.n_active) == (40, n_active)
         assert [record["n_active"] for record in few.history_] == [40]
         assert few.history_[0]["train_mse"] > 0.0
-
-
-@both
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"likelihood": "probit"}, "likelihood=probit is not for task=regression"),
-        ({"likelihood": "gaussian(0.1, 2)"}, "gaussian takes at most 1"),
-        ({"hyperprior": "bias: normal(0, 1)"}, "must be of a parameter that is learnt"),
-    ],
-)
-def test_wrong_values_are_refused_by_fit(kind, diabetes, given, message):
-    with pytest.raises(SettingsError, match=message):
-        kind(**given).fit(*diabetes)
 
 
 def test_useless_labels_are_refused(diabetes):
