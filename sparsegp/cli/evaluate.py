@@ -48,16 +48,13 @@ def evaluate(
     from sparsegp.report import Evaluation, evaluate_two_classes, evaluation_pictures
 
     model = load(run)
-    of_two, weight_column = (
-        shared.given(options, ("positive", "threshold")),
-        options["weight_column"],
-    )
+    of_two = shared.given(options, ("positive", "threshold"))
+    weight_column, known = options["weight_column"], shared.given(options, shared.COLUMNS)
     if (of_two and len(model.classes) != 2) or (coverage is not None and model.is_regression):
         name, few = shared.in_words(of_two or ["set"]), "two " if of_two else ""
         raise SettingsError(f"leave out {name}; only a model of {few}classes takes such an option")
     if plots is not None and weight_column is not None:
         raise SettingsError("--plots counts each row once; leave it or --weight-column out")
-    known = shared.given(options, shared.COLUMNS)
     rows = table_for(model, data, known, weight_column=weight_column)
     evaluation, unseen, logs, codes = score(model, rows)
     if unseen:
