@@ -35,19 +35,12 @@ Settings = dict[str, Any]
 @cache
 def table(name: str) -> tuple[Arrays, np.ndarray]:
     """Return training rows (X, y) and the inputs of held-out rows."""
-    rows, binned = {"digits": 400, "cancer": 500}.get(name, 140), name == "levels"
-    load = {
-        "digits": datasets.load_digits,
-        "cancer": datasets.load_breast_cancer,
-        "iris": datasets.load_iris,
-        "wine": datasets.load_wine,
-        "diabetes": datasets.load_diabetes,
-        "levels": datasets.load_diabetes,
-    }[name]
-    X, y = load(return_X_y=True)
+    rows = {"digits": 400, "cancer": 500}.get(name, 140)
+    load = {"cancer": "breast_cancer", "levels": "diabetes"}.get(name, name)
+    X, y = getattr(datasets, f"load_{load}")(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(X))
     X, y = np.asarray(X)[order], np.asarray(y)[order]
-    if binned:
+    if name == "levels":
         y = np.digitize(y, [90.0, 140.0, 210.0])
     return (X[:rows], y[:rows]), X[rows : rows + N_SHOWN]
 

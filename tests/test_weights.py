@@ -5,17 +5,14 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_diabetes, load_digits
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as gp
-from sklearn.model_selection import cross_val_predict
-from sklearn.svm import SVC
 
 import sparsegp
 from sparsegp import SparseGPClassifier, SparseGPRegressor
 from sparsegp.data import table_from_arrays
-from sparsegp.data.weights import LEAST_SHARE, effective_rows
+from sparsegp.data.weights import effective_rows
 from sparsegp.errors import DataError, Interrupted, NumericalError, SettingsError
 from sparsegp.interrupt import StopRequest
 from tests.processes import invoke
@@ -82,12 +79,6 @@ def test_weights_of_one_are_none(digits):
     found = train(X, y, sample_weight=kept)
     same(found, train(X[kept], y[kept]), X[:30])
     assert w[found.rows].min() > 0
-
-
-def test_all_weights_times_two_are_all_rows_twice(digits):
-    X, y, w = digits
-    twice = train(np.tile(X, (2, 1)), np.tile(y, 2), sample_weight=np.tile(w, 2))
-    same(train(X, y, sample_weight=2 * w), twice, X[:30])
 
 
 def test_the_objective_is_that_of_the_model(digits):
@@ -198,30 +189,15 @@ def test_a_search_heeds_weights(digits):
     assert found.nlpp != sparsegp.tune(X, y, **settings).nlpp
 
 
-def test_learning_from_a_teacher():
-    """Labels that a support vector machine gives with probabilities to rows it has not learnt."""
-    X, y = load_digits(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(y))  # writers come one after the other
-    X, y = X[order], y[order]
-    names = np.array([f"digit {k}" for k in range(10)])
-    teacher, n = (
-        CalibratedClassifierCV(SVC(C=10.0), ensemble=False, cv=3, method="temperature"),
-        400,
-    )
-    P = cross_val_predict(teacher, X[:n], y[:n], cv=5, method="predict_proba")
-    table = sparsegp.soft_labels(X[:n], P, classes=names)
-    assert table.weights.min() >= LEAST_SHARE
-    np.testing.assert_allclose(np.bincount(table.rows, table.weights), 1.0)
-    model = train(table, None, n_active=150, precision="float32")
-    assert model.classes.tolist() == names.tolist()
-    student = model.predict(X[n:]) == names[y[n:]]
-    right = teacher.fit(X[:n], y[:n]).predict(X[n:]) == y[n:]
-    assert student.mean() > right.mean() - 0.04 > 0.9
-
-
-def test_certain_labels_are_labels(digits):
-    X, y, _ = digits
+def test_probable_labels_are_rows_with_weights(digits):
+    X, y, w = digits
+    names, P = np.array(list("abcd")), np.random.default_rng(2).multinomial(8, np.full(4, 0.25), N)
+    table = sparsegp.soft_labels(X, P, classes=names, sample_weight=w)
+    rows, codes = np.nonzero(P)
+    repeated = train(X[rows], names[codes], sample_weight=w[rows] * P[rows, codes] / 8)
+    same(train(table, None), repeated, X[:30])
     same(train(sparsegp.soft_labels(X, np.eye(4)[y]), None), train(X, y), X[:30])
+    assert sparsegp.soft_labels(X[:1], [[1.0, 0.009, 0.02]]).y.tolist() == [0, 2]
 
 
 @pytest.mark.parametrize(
