@@ -30,6 +30,7 @@ N_SHOWN = 3  # held-out rows whose predictions are kept
 
 Arrays = tuple[np.ndarray, np.ndarray]
 Settings = dict[str, Any]
+LEARN: Settings = {"learn": "evidence", "major_steps": 2}
 
 
 @cache
@@ -85,24 +86,17 @@ RUNS = {
     "pairs, candidates": moments(
         "digits", "multinomial_probit", active_per_class=True, stub_entries=40_000, shrink_every=10
     ),
-    "probit, learnt": moments("cancer", "probit", learn="evidence", major_steps=2, minor_steps=3),
+    "probit, learnt": moments("cancer", "probit", minor_steps=3, **LEARN),
     "gaussian, learnt": moments(
-        "diabetes",
-        "gaussian",
-        kernel="1*ard",
-        learn="evidence",
-        strategy="whole",
-        major_steps=2,
-        minor_steps=3,
+        "diabetes", "gaussian", kernel="1*ard", strategy="whole", minor_steps=3, **LEARN
     ),
     "pairs, learnt": moments(
         "wine",
         "multinomial_probit",
         active_per_class=True,
-        learn="evidence",
-        major_steps=2,
         minor_steps=2,
         hyperprior="v: lognormal(2, 1); bias: normal(0, 0.0001)",
+        **LEARN,
     ),
     "laplace": dense("cancer", "laplace", likelihood="logistic"),
     "laplace, softmax": dense("wine", "laplace", likelihood="softmax"),

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparsegp.ivm.criteria import Marginals, Predictive, Random, Residual
+from sparsegp.ivm.criteria import Marginals, Predictive, Random
 from sparsegp.ivm.scores import SLACK, Scores
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.likelihoods.sites import SiteRule
@@ -99,21 +99,6 @@ def test_top_is_the_head_of_the_sorted_scores(lazy, n_classes, criterion):
         now = changed(rng, now, 0.3)
 
 
-@pytest.mark.parametrize("lazy", [True, False])
-def test_ties_go_to_the_smaller_row(lazy):
-    rng = np.random.default_rng(7)
-    few = marginals(rng, 6, 4, 1.0)
-    again = rng.integers(6, size=200)
-    now = Marginals(
-        rng.permutation(10_000)[:200], few.target[again], few.mean[again], few.variance[again]
-    )
-    scores = scores_of(now, lazy)
-    for count in (1, 3, 40, 200):
-        index, _ = scores.top(now, np.ones(200, bool), count)
-        assert index.tolist() == [n for _, _, n in brute_force(now, np.ones(200, bool), count)]
-    assert scores.top(now, np.ones(200, bool), 200)[0].tolist() == index.tolist()
-
-
 def test_lazy_evaluation_skips_most_rows():
     rng = np.random.default_rng(2)
     now = marginals(rng, 2000, 5, 1.0)
@@ -130,16 +115,3 @@ def test_lazy_evaluation_skips_most_rows():
     index, _ = scores.top(now, everywhere, 1)
     assert index.tolist() == [brute_force(now, everywhere, 1)[0][2]]
     assert sum(evaluated) < 400
-
-
-def test_frozen_scores_stay_whatever_becomes_of_the_marginals():
-    rng = np.random.default_rng(8)
-    then, criterion = marginals(rng, 300, 4, 3.0), Residual()
-    scores, open_ = scores_of(then, criterion=criterion), rng.random(300) < 0.7
-    scores.freeze(then)
-    expected = brute_force(then, open_, 40, criterion)
-    now = Marginals(then.rows, then.target, -then.mean, then.variance)
-    index, found = scores.top(now, open_, 40)
-    assert index.tolist() == [n for _, _, n in expected]
-    assert found.tolist() == [-score for score, _, _ in expected]
-    assert index.tolist() != [n for _, _, n in brute_force(now, open_, 40, criterion)]
