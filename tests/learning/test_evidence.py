@@ -138,37 +138,6 @@ def test_gradients_against_differences(case):
         np.testing.assert_allclose(slopes, by_steps, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
-def test_sites_do_not_matter_where_expectation_propagation_has_converged():
-    """The fixed point conditions (SLH 3.3); then the gradient at fixed sites is the whole one."""
-    rows = make_rows(False)
-    rows.counts[:] = False
-    X, target = rows.X[rows.active], rows.target[rows.active]
-
-    def converged(kernel):
-        K, sites = kernel(X, X), np.zeros((2, len(X)))
-        for _ in range(60):
-            for i in range(len(X)):
-                A = np.linalg.inv(np.linalg.inv(K) + np.diag(sites[0]))
-                h, a = A[i] @ sites[1], A[i, i]
-                a_c = a / (1 - sites[0, i] * a)
-                h_c = h + a_c * (sites[0, i] * h - sites[1, i])
-                found = Probit(0.3).moments(np.array([[h_c]]), np.array([[a_c]]), target[i : i + 1])
-                alpha, nu = found.slope[0, 0], found.curvature[0, 0]
-                sites[:, i] = np.array([nu, h_c * nu + alpha]) / (1 - a_c * nu)
-        return sites
-
-    kernel = 2.0 * RBF(1.2)
-    found = rows.evidence(kernel, Probit(0.3), converged(kernel))
-    np.testing.assert_allclose(found.sites, 0.0, atol=1e-9)
-
-    def along(t):
-        other = kernel.with_parameters(t)
-        return rows.evidence(other, Probit(0.3), converged(other)).phi
-
-    whole = central(along, kernel.parameters(), step=1e-4)
-    np.testing.assert_allclose(found.kernels, whole, rtol=1e-6, atol=1e-6)
-
-
 @pytest.mark.parametrize("tiny", [0.0, 1e-310, 1e-30])
 def test_a_site_of_no_precision_is_no_site(tiny):
     """An active row whose site says nothing counts as a row outside the active set."""

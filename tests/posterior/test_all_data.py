@@ -202,17 +202,6 @@ def test_resumed_in_mid_posterior_equals_uninterrupted(
         assert_same(sparsegp.train(X, y, resume=True, **how), expected, X)
 
 
-def test_it_is_better_than_the_sites_alone() -> None:
-    data = open_dataset("digits")
-    assert data.test is not None
-    X, y = data.test.X.compute(), data.test.y
-    nlpp = {}
-    for name in ("adf", "active", "all"):
-        model = sparsegp.train(data.train, n_active=100, posterior=name)
-        nlpp[name] = -model.predict_log_proba(X)[np.arange(len(y)), y].mean()
-    assert nlpp["all"] < 0.5 * min(nlpp["adf"], nlpp["active"])
-
-
 def test_calibration_can_be_switched_off(digits: Arrays) -> None:
     X, y = digits
     plain = sparsegp.train(X, y, n_active=50, posterior="all", calibration="none")
