@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -59,19 +58,6 @@ def test_command_line(tmp_path: Path) -> None:
     assert told["total_bytes"] > 8 * told["matrices"] * 75**2
     refused = invoke("train", data, "--method", "ep", "--out", tmp_path / "other", code=2)
     assert "exactly 2 classes, got 3" in refused.stderr
-
-
-@pytest.mark.parametrize(
-    ("settings", "pattern"),
-    [
-        ({"method": "gibbs", "learn": "evidence"}, "needs the gradient of a marginal likelihood"),
-        ({"method": "exact", "likelihood": "probit"}, "is for likelihood=gaussian"),
-        ({"method": "laplace", "task": "regression"}, "is not for task=regression"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(settings: dict[str, Any], pattern: str) -> None:
-    with pytest.raises(SettingsError, match=pattern):
-        sparsegp.train(*load_iris(return_X_y=True), **settings)
 
 
 def test_sampled_kernels_are_a_mixture(tmp_path: Path) -> None:

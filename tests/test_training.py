@@ -234,6 +234,9 @@ REFUSED: dict[str, dict[str, Any]] = {
     "learning for other sites": {"learn": "evidence"},
     "strategy for one latent value": {**KINDS["learnt, pairs"], "strategy": "whole"},
     "hyperprior that cannot be read": {**KINDS["learnt, pairs"], "hyperprior": "v = 3"},
+    "learning without a marginal likelihood": {"method": "gibbs", "learn": "evidence"},
+    "method for another likelihood": {"method": "exact", "likelihood": "probit"},
+    "method for another task": {"method": "laplace", "task": "regression"},
 }
 
 

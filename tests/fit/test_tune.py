@@ -189,6 +189,11 @@ def test_directories_of_others_are_refused(data: Arrays, tmp_path: Path) -> None
     ("given", "pattern"),
     [
         ({"likelihood": "probit"}, "got likelihood=probit with sites=moments; give learn=evidence"),
+        ({"likelihood": "probit", "kernel": "auto"}, "held-out rows for likelihood=softmax"),
+        (
+            {"task": "regression", "likelihood": "gaussian", "kernel": "auto"},
+            "held-out rows for likelihood=softmax",
+        ),
         ({"method": "ep"}, "tuning is for method=ivm, got method=ep, which learns its kernel"),
         ({"resume": True}, "give out"),
         ({"n_active": 10**6}, "n_active=1000000 exceeds the 500 training rows"),
@@ -282,14 +287,6 @@ def test_it_declines_where_nothing_would_come_of_it(
 def test_weighted_rows_are_searched(steps_of_trees: Arrays, searching: None) -> None:
     X, y = (rows[:200] for rows in steps_of_trees)
     assert tune(X, y, sample_weight=np.full(200, 2.0), max_trials=None, runtime="threads=1").trials
-
-
-@pytest.mark.parametrize(
-    "given", [{"likelihood": "probit"}, {"task": "regression", "likelihood": "gaussian"}]
-)
-def test_auto_is_for_one_likelihood(given: dict[str, Any], data: Arrays) -> None:
-    with pytest.raises(SettingsError, match="chosen by held-out rows for likelihood=softmax"):
-        sparsegp.train(*data, kernel="auto", **given)
 
 
 def test_so_many_rows_become_active_as_fit_the_memory() -> None:

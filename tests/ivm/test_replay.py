@@ -190,3 +190,18 @@ def test_fingerprints_are_those_of_the_tiles():
     run.X[300, 2] += 1e-3
     changed = RowBlock(run.settings, run.X, run.target, 0).fingerprint()
     assert [k for k in range(4) if changed[k] != together[k]] == [1]
+
+
+def test_metrics_of_training_rows_count_errors():
+    run = on_rings(300, ["rbf(0.7)"], 60)
+    selection = run.finish()
+    (block,) = selection.blocks.blocks
+    metrics, wrong = block.marginal_metrics(), block.array("mean").argmax(axis=1) != run.target
+    assert (metrics.rows, metrics.loss, metrics.log_z) == (300, int(wrong.sum()), 0.0)
+    assert metrics.loss < 30
+
+
+def test_blocks_start_at_whole_tiles():
+    run = on_rings(10, ["rbf(1.0)"], 2)
+    with pytest.raises(ValueError, match="multiple of 256, got 100"):
+        RowBlock(run.settings, run.X, run.target, 100)

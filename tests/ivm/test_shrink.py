@@ -47,19 +47,6 @@ def test_thresholds_are_those_of_sorting_everything(rho, quantum):
         assert set(np.flatnonzero(kept)) == expected
 
 
-def test_random_words_are_even_and_differ_from_time_to_time():
-    rows = np.arange(20_000)
-    now, later, other = (
-        Ranking.of(np.zeros(20_000), rows, seed, d).random for seed, d in ((0, 0), (0, 100), (1, 0))
-    )
-    assert len(np.unique(now)) == 20_000
-    counts = np.bincount((now >> np.uint64(60)).astype(int), minlength=16)
-    # chi-squared, 15 degrees: one in a thousand
-    assert np.square(counts - 1250).sum() / 1250 < 37.7
-    for words in (later, other):
-        assert abs(np.corrcoef(now.astype(float), words.astype(float))[0, 1]) < 0.03
-
-
 @cases
 def test_who_is_kept_is_what_the_paper_says(name):
     """J loses I; of m' = B // d the share rho is the best by score, the others are drawn."""

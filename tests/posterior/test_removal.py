@@ -3,19 +3,10 @@
 import numpy as np
 import pytest
 
-from sparsegp.kernels import parse
-from sparsegp.likelihoods import MultinomialProbit
 from sparsegp.posterior import ActiveRows, PosteriorWeights
 from sparsegp.posterior.removal import least_missed
 from sparsegp.posterior.sites import regression
-
-
-def active_rows(x: np.ndarray, n_kernels: int = 1) -> ActiveRows:
-    rng = np.random.default_rng(3)
-    kernels = [parse(f"{c + 2}*rbf({c + 1})") for c in range(n_kernels)]
-    site = rng.normal(size=(len(x), 3))
-    precision = rng.uniform(0.5, 2.0, size=(len(x), n_kernels))
-    return ActiveRows(kernels, MultinomialProbit(), x, np.zeros(len(x), int), site, precision)
+from tests.posterior.test_past import active_rows
 
 
 def loss(active: ActiveRows, gone: list[int], gain: list[np.ndarray] | None) -> float:
