@@ -30,7 +30,7 @@ MODELS = {"binary": BINARY, "a set a class": PAIRS, "one set": SHARED}
 STRATEGIES = ("constant", "hybrid", "exact", "whole")
 
 
-def labelled(settings: dict[str, Any], n: int = 700) -> tuple[np.ndarray, np.ndarray]:
+def labelled(settings: dict[str, Any], n: int = 500) -> tuple[np.ndarray, np.ndarray]:
     """Rows of two classes, or of three, or with numbers, for which two of six columns matter."""
     rng = np.random.default_rng(8)
     X = rng.normal(size=(n, 6))
@@ -77,20 +77,20 @@ def test_major_steps_go_down_and_the_last_or_the_best_is_taken(
 @pytest.mark.parametrize(
     "settings",
     [
-        *({**BINARY, "strategy": name, "major_steps": 8} for name in STRATEGIES),
-        {**PAIRS, "n_active": 120, "major_steps": 4},
+        *({**BINARY, "strategy": name, "major_steps": 5} for name in STRATEGIES),
+        {**PAIRS, "n_active": 90, "major_steps": 3},
     ],
     ids=[*STRATEGIES, "several classes"],
 )
 def test_learning_helps(settings: dict[str, Any]) -> None:
     settings = {**settings, "kernel": "0.3*rbf(0.7)", "calibration": "none"}
-    X, y = labelled(settings, n=1400)
+    X, y = labelled(settings, n=1000)
     before, after = (
-        sparsegp.train(X[:700], y[:700], **{**settings, "learn": learn})
+        sparsegp.train(X[:500], y[:500], **{**settings, "learn": learn})
         for learn in ("none", "evidence")
     )
     nlpp = [
-        -model.predict_log_proba(X[700:])[np.arange(700), y[700:]].mean()
+        -model.predict_log_proba(X[500:])[np.arange(500), y[500:]].mean()
         for model in (before, after)
     ]
     assert nlpp[1] < nlpp[0] - 0.01
