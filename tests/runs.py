@@ -65,9 +65,9 @@ KINDS: dict[str, dict[str, Any]] = {
 BINARY = {"probit", "logistic", "bound, calibrated", "learnt, probit", "learnt, bound"}
 
 
-def data_for(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def data_for(kind: str, n: int = 800) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows of three noisy stripes, sorted by class; their numbers, or whether they are in one."""
-    n = 30 if "method" in KINDS[kind] else 800
+    n = 30 if "method" in KINDS[kind] else n
     rng = np.random.default_rng(4)
     X = rng.normal(size=(n + 100, 4))
     y: Any = np.digitize(X[:, 0] + 0.1 * rng.normal(size=len(X)), [-0.5, 0.5])

@@ -14,9 +14,7 @@ from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.criteria import Random
 from sparsegp.ivm.pairs import PairSet
-from tests.ivm.problems import CASES, N_ACTIVE, N, bits, candidates, case, on_rings
-
-cases = pytest.mark.parametrize("name", CASES)
+from tests.ivm.problems import N_ACTIVE, N, bits, candidates, case, on_rings
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +38,9 @@ def assert_same(selection, other):
     assert bits(selection) == bits(other)
 
 
-@cases
+@pytest.mark.parametrize("name", ["all scores", "information", "bounded, double", "bounded, panel"])
 def test_the_number_of_blocks_changes_no_bit(whole, name):
+    """Of what test_runs.py has no kind."""
     assert_same(case(name, n_blocks=4).finish(), whole(name))
 
 
