@@ -28,17 +28,6 @@ def test_a_model_from_disk_predicts_the_same(tmp_path: Path, method: str) -> Non
     assert_same(again, model, X)
 
 
-def test_averages_or_takes_the_mean() -> None:
-    X, y = load_breast_cancer(return_X_y=True)
-    X, y = X[:150], y[:150]
-    averaged, at_mean = (
-        sparsegp.train(X, y, method="ep", averaged=averaged).predict_proba(X)
-        for averaged in (True, False)
-    )
-    assert_array_equal(averaged.argmax(axis=1), at_mean.argmax(axis=1))  # RW section 3.4.2
-    assert (averaged.max(axis=1) < at_mean.max(axis=1)).mean() > 0.95
-
-
 def test_command_line(tmp_path: Path) -> None:
     X, y = load_iris(return_X_y=True)
     data = tmp_path / "iris.npz"

@@ -49,14 +49,6 @@ def test_whole_gradient_of_a_single_active_row():
     np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-6)
 
 
-def test_sites_of_gaussian_noise_follow_its_variance():
-    rows, kernel = make_rows(True), 2.0 * RBF(1.2)
-    objective = rows.objective(kernel, Gaussian(0.2))
-    at = objective.start + np.array([0.0, 0.0, 0.7])
-    value, _ = objective.evaluate(at, objective.resite(objective.start))
-    assert value == objective.evaluate(at, objective.resite(at))[0]
-
-
 @pytest.mark.parametrize("likelihood", [Probit(0.3), Gaussian(0.2)], ids=lambda x: x.name)
 def test_sites_in_order_equal_dense_updates(likelihood):
     rows = make_rows(likelihood.numeric, d=12)
