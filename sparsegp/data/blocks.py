@@ -1,7 +1,6 @@
 """Dask arrays chunked by rows only, made from arrays in memory or from a function of the rows."""
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
@@ -54,21 +53,16 @@ def row_blocks(n: int, p: int, source: str, multiple: int = 1) -> list[int]:
 def from_memory(X: Any, source: str = "X") -> "da.Array":
     """Chunk an array or a scipy sparse matrix in memory, X (n, p), by rows.
 
-    Blocks of a sparse matrix are made dense inside their tasks.
+    Blocks of a sparse matrix are made dense inside their tasks; others are views.
     """
     import dask.array as da  # noqa: PLC0415 - slow to import
-    from dask.delayed import delayed  # noqa: PLC0415
 
-    dense: Any = np.asarray
-    if hasattr(X, "tocsr"):
-        X, dense = X.tocsr(), methodcaller("toarray")
-    dense = delayed(dense, pure=True)
-    ends = np.cumsum([0, *row_blocks(X.shape[0], X.shape[1], source)])
-    parts = [X[start:stop] for start, stop in pairwise(ends)]  # views
-    whole: da.Array = da.concatenate(
-        [da.from_delayed(dense(part), part.shape, X.dtype) for part in parts]  # type: ignore[no-untyped-call]
-    )
-    return whole
+    X, is_sparse = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X), hasattr(X, "tocsr")
+    rows = tuple(row_blocks(X.shape[0], X.shape[1], source))
+    whole: Any = da.from_array(X, (rows, -1), name=False, asarray=not is_sparse)  # type: ignore[no-untyped-call]
+    dense, meta = methodcaller("toarray"), np.empty((0, 0), X.dtype)
+    found: da.Array = whole.map_blocks(dense, dtype=X.dtype, meta=meta) if is_sparse else whole
+    return found
 
 
 def from_function(

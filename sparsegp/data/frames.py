@@ -183,8 +183,8 @@ class Frame:
 
     def select(self, places: Sequence[int]) -> "Frame":
         """Return the frame with the columns at these places, in their order."""
-        take = partial(_columns, places=places)
-        return Frame(take(self.empty), [_later(take, part) for part in self.parts], self.lengths)
+        empty, *parts = (part.iloc[:, places] for part in (self.empty, *self.parts))
+        return Frame(empty, parts, self.lengths)
 
     def numbers(self, source: str) -> "da.Array":
         """Return the values of all columns as numbers, (n, p); NaN where one is missing.
@@ -199,46 +199,31 @@ class Frame:
         read = partial(_numbers, source=source, dtype=dtype)
         return self.rows(read, len(self.names), dtype)
 
-    @property
-    def starts(self) -> list[int]:
-        """Number of the first row of each part."""
-        return list(accumulate(self.lengths, initial=0))[:-1]
-
     def compute(self, function: Callable[..., Any], *args: Any, scheduler: Any = None) -> list[Any]:
         """Return what a function of a part, the number of its first row, and more, gives."""
         from dask.base import compute  # noqa: PLC0415 - slow to import
-        from dask.delayed import delayed  # noqa: PLC0415
 
-        task: Any = delayed(function, pure=False)
-        tasks = [task(*each, *args) for each in zip(self.parts, self.starts, strict=True)]
-        return list(compute(*tasks, scheduler=scheduler))  # type: ignore[no-untyped-call]
+        return list(compute(*self._tasks(function, *args), scheduler=scheduler))  # type: ignore[no-untyped-call]
 
     def rows(self, function: Callable[..., Any], p: int, dtype: DTypeLike) -> "da.Array":
         """Return the array (n, p) whose rows a function of a part and its first row gives."""
         import dask.array as da  # noqa: PLC0415 - slow to import
-        from dask.delayed import delayed  # noqa: PLC0415
 
-        task: Any = delayed(function, pure=False)
         blocks = [
-            da.from_delayed(task(part, start), (length, p), dtype, np.empty((0, 0), dtype))  # type: ignore[no-untyped-call]
-            for part, start, length in zip(self.parts, self.starts, self.lengths, strict=True)
+            da.from_delayed(task, (length, p), dtype, np.empty((0, 0), dtype))  # type: ignore[no-untyped-call]
+            for task, length in zip(self._tasks(function), self.lengths, strict=True)
         ]
         whole: da.Array
         whole = da.concatenate(blocks) if blocks else da.empty((0, p), dtype)  # type: ignore[no-untyped-call]
         return whole
 
+    def _tasks(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        """Return delayed calls of a function of each part, its first row, and more."""
+        from dask.delayed import delayed  # noqa: PLC0415 - slow to import
 
-def _columns(part: Any, places: Sequence[int]) -> Any:
-    return part.iloc[:, places]
-
-
-def _later(function: Callable[[Any], Any], part: Any) -> Any:
-    """Apply a function to a part: at once if it is in memory."""
-    if not hasattr(part, "dask"):
-        return function(part)
-    from dask.delayed import delayed  # noqa: PLC0415 - slow to import
-
-    return delayed(function, pure=True)(part)
+        task: Any = delayed(function, pure=False)
+        starts = accumulate(self.lengths, initial=0)
+        return [task(part, start, *args) for part, start in zip(self.parts, starts, strict=False)]
 
 
 def _numbers(part: Any, start: int, source: str, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pandas.api import types
 
 from sparsegp.data.encoding import NUMBERS
+from sparsegp.data.labels import plain_text
 from sparsegp.types import Booleans, Doubles, Integers
 
 OBJECTS = {
@@ -50,11 +51,6 @@ def kind_of(dtype: Any) -> str:
         if is_kind(dtype):
             return kind
     return ""
-
-
-def kinds_of_objects(series: Any) -> str:
-    """Return what pandas finds in a column of objects, a key of `OBJECTS` or another word."""
-    return str(types.infer_dtype(series, skipna=True))
 
 
 def kind_of_objects(found: set[str]) -> str:
@@ -115,9 +111,7 @@ def texts(series: Any) -> tuple[Integers, list[str]]:
 
 
 def _text(value: Any) -> str:
-    """Return the text of a level; that of a whole number is the same however it is stored."""
-    whole = isinstance(value, float | np.floating) and float(value).is_integer()
-    return re.sub(r"\s+", " ", str(int(value) if whole else value))
+    return re.sub(r"\s+", " ", plain_text(value))
 
 
 def is_missing(series: Any) -> Booleans:

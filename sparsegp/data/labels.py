@@ -224,6 +224,12 @@ def labels_from_text(texts: Sequence[str], source: str) -> Labels:
     return np.array([int(Decimal(text)) for text in texts], dtype=np.int64)
 
 
+def plain_text(label: Any) -> str:
+    """Return a label as text; that of a whole number is the same however it is stored."""
+    whole = isinstance(label, float | np.floating) and float(label).is_integer()
+    return str(int(label) if whole else label)
+
+
 def _unique(y: Labels | None, source: str) -> tuple[Labels, Integers]:
     """Return the distinct labels, sorted and of one type, and the place of the label of each row.
 

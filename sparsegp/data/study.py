@@ -8,6 +8,7 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from pandas.api.types import infer_dtype
 
 from sparsegp.data import kinds as values
 from sparsegp.data.encoding import DROP, KINDS, MISSING, RARE, Column, refuse, unreadable
@@ -126,7 +127,7 @@ def _kinds(frame: Frame, source: str, given: Mapping[str, str], scheduler: Any) 
 
 
 def _objects(part: Any, _start: int, places: list[int]) -> list[str]:
-    return [values.kinds_of_objects(part.iloc[:, place]) for place in places]
+    return [str(infer_dtype(part.iloc[:, place], skipna=True)) for place in places]
 
 
 def _tallies(part: Any, start: int, kinds: Mapping[str, str], drawn: Integers) -> dict[str, Tally]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sparsegp.data.blocks import from_memory
-from sparsegp.data.labels import encode, tidy_labels
+from sparsegp.data.labels import encode, plain_text, tidy_labels
 from sparsegp.data.table import Table, as_table
 from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.lists import words_in
@@ -59,17 +59,11 @@ def class_weight_text(given: Any) -> Any:
     """Return a mapping of labels and weights as text; anything else as it is."""
     if not isinstance(given, Mapping):
         return given
-    plain = {_label_text(label): weight for label, weight in given.items()}
+    plain = {plain_text(label): weight for label, weight in given.items()}
     try:
         return json.dumps({label: float(weight) for label, weight in plain.items()})
     except (OverflowError, TypeError, ValueError):
         return json.dumps(plain, default=str)  # refused by `class_weights`
-
-
-def _label_text(label: Any) -> str:
-    """Return a label as text; that of a whole number is the same however it is stored."""
-    whole = isinstance(label, float | np.floating) and float(label).is_integer()
-    return str(int(label) if whole else label)
 
 
 def effective_rows(
