@@ -52,14 +52,9 @@ class Summary:
 
     def of(self, columns: Booleans) -> "Summary":
         """Return that of some columns (p,)."""
-        return replace(
-            self,
-            p=int(columns.sum()),
-            low=self.low[columns],
-            high=self.high[columns],
-            mean=self.mean[columns],
-            variance=self.variance[columns],
-        )
+        names = ("low", "high", "mean", "variance")
+        arrays = {name: getattr(self, name)[columns] for name in names}
+        return replace(self, p=int(columns.sum()), **arrays)
 
 
 class Moments(NamedTuple):

@@ -12,7 +12,6 @@ from sparsegp.data.blocks import from_memory
 from sparsegp.data.encoding import DROP, Encoding, encoding_for
 from sparsegp.data.frames import (
     Frame,
-    as_pandas,
     column_names,
     column_places,
     is_frame,
@@ -282,17 +281,12 @@ def table_from_frame(
     DataError
         If there are no rows or columns, labels do not match, or two columns share a name.
     """
-    frame, kinds = as_pandas(frame), dict(kinds or {})
-    if dropped := [name for name in frame.columns if kinds.get(str(name)) == DROP]:
-        frame = frame[[name for name in frame.columns if name not in dropped]]
-        kinds = {name: kind for name, kind in kinds.items() if name not in map(str, dropped)}
-    parts, labels = Frame.of(frame, source), None if y is None else tidy_labels(y, source)
-    if parts.is_numeric and not hasattr(frame, "dask"):
-        X = from_memory(real_numbers(frame, source), source)
-    else:
-        X = parts.numbers(source)
-    names = column_names(frame.columns)
-    return Table(X, labels, source, names=names, label=label, frame=parts, kinds=kinds)
+    parts, kinds = Frame.of(frame, source), kinds or {}
+    kept = [place for place, name in enumerate(parts.names) if kinds.get(name) != DROP]
+    kinds = {name: kind for name, kind in kinds.items() if kind != DROP or name not in parts.names}
+    parts, labels = parts.select(kept), None if y is None else tidy_labels(y, source)
+    known: dict[str, Any] = {"names": column_names(parts.empty.columns), "label": label}
+    return Table(parts.numbers(source), labels, source, frame=parts, kinds=kinds, **known)
 
 
 def require_two_dimensions(X: Any, source: str) -> None:

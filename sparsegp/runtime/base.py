@@ -66,7 +66,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def call_block(self, index: int, method: str, *args: Any) -> Any:
-        """Call one method on one block; an IndexError if there is none."""
+        """Call one method on one block."""
 
     @abstractmethod
     def sum_blocks(self, indices: Sequence[int], method: str, *args: Any) -> Any:
@@ -140,7 +140,3 @@ class Runtime(ABC):
             "a runtime cannot leave its process; compute delayed block calls with "
             "scheduler='threads'"
         )
-
-    def _require_block(self, index: int) -> None:
-        if not 0 <= index < self.n_blocks:
-            raise IndexError(f"there is no block {index}; blocks are 0 to {self.n_blocks - 1}")

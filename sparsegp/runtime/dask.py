@@ -110,8 +110,7 @@ class DaskRuntime(Runtime):
 
     def call_block(self, index: int, method: str, *args: Any) -> Any:
         """Call one method on one block."""
-        self._require_block(index)
-        return self._ask([index], method, args)[index]
+        return self._ask([range(self.n_blocks)[index]], method, args)[index]
 
     def sum_blocks(self, indices: Sequence[int], method: str, *args: Any) -> Any:
         """Call a method on some blocks and return the sum of the answers."""

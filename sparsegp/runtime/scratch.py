@@ -1,6 +1,5 @@
 """Large arrays in files instead of memory, for inputs and stub matrices that memory cannot hold."""
 
-import mmap
 import os
 import tempfile
 from typing import Any
@@ -35,10 +34,9 @@ def zeros_in_file(directory: str, shape: tuple[int, ...], dtype: DTypeLike) -> N
     try:
         with tempfile.TemporaryFile(dir=directory, prefix="sparsegp-") as file:
             os.posix_fallocate(file.fileno(), 0, size)
-            memory = mmap.mmap(file.fileno(), size)
+            return np.memmap(file, dtype, "r+", shape=shape).view(np.ndarray)
     except OSError as error:
         raise StoreError(
             f"cannot reserve {size / 1e6:.0f} MB in {directory}: {error.strerror}; name another "
             "`scratch`"
         ) from error
-    return np.frombuffer(memory, dtype=dtype).reshape(shape)

@@ -79,7 +79,6 @@ class ThreadRuntime(Runtime):
 
     def call_block(self, index: int, method: str, *args: Any) -> Any:
         """Call one method on one block, in the thread of the caller."""
-        self._require_block(index)
         return self._call(index, method, args)
 
     def sum_blocks(self, indices: Sequence[int], method: str, *args: Any) -> Any:

@@ -1,17 +1,16 @@
 """Files of columns, one of them the labels: their description, and which are used."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from sparsegp.data.blocks import from_memory
 from sparsegp.data.encoding import KINDS
 from sparsegp.data.frames import UNNAMED, Frame, column_places, listed
 from sparsegp.data.labels import tidy_labels
-from sparsegp.data.table import Table
+from sparsegp.data.table import Table, table_from_frame
 from sparsegp.errors import DataError, quoted
 from sparsegp.lists import words_in
 
@@ -243,29 +242,6 @@ def _place(wanted: str | int, names: Sequence[str], source: str, named: bool, ro
     return place % width
 
 
-def as_array(inputs: Mapping[str, Any], places: Places, source: str) -> Any:
-    """Return columns of numbers without gaps as an array, others as a frame.
-
-    Parameters
-    ----------
-    inputs : mapping of str to pandas Series (n,)
-        Columns by name.
-    places : Places
-        If kinds are known there, training rows or a model may need the frame.
-    source : str
-        For messages.
-    """
-    import pandas as pd  # noqa: PLC0415 - slow to import
-
-    each = list(inputs.values())
-    if places.kinds or any(one.dtype.kind not in "iuf" or one.hasnans for one in each):
-        return Frame.of(pd.DataFrame(inputs), source)
-    X = np.empty((len(each[0]) if each else 0, len(each)))
-    for place, one in enumerate(each):
-        X[:, place] = one
-    return from_memory(X, source)
-
-
 def table_of(
     X: Any, beside: Mapping[str, Any], names: Sequence[str], places: Places, source: str
 ) -> Table:
@@ -283,12 +259,12 @@ def table_of(
         For messages.
     """
     label, ids = (None if each is None else names[each] for each in (places.label, places.id))
-    known: dict[str, Any] = {"label": label, "source": source}
-    known["y"] = None if label is None else tidy_labels(beside[label], source)
-    known["beside"] = {} if ids is None else {ids: np.asarray(beside[ids])}
+    y = None if label is None else tidy_labels(beside[label], source)
     called = tuple(places.called(names))
-    if not isinstance(X, Frame):
-        return Table(X, names=called if places.named else None, **known)
-    pairs = zip(called, places.inputs, strict=True)
-    kinds = {name: places.kinds[each] for name, each in pairs if each in places.kinds}
-    return Table(X.numbers(source), names=called, frame=X, kinds=kinds, **known)
+    if isinstance(X, Frame):
+        pairs = zip(called, places.inputs, strict=True)
+        kinds = {name: places.kinds[each] for name, each in pairs if each in places.kinds}
+        table = table_from_frame(X, y, source, kinds, label)
+    else:
+        table = Table(X, y, source, names=called if places.named else None, label=label)
+    return replace(table, beside={} if ids is None else {ids: np.asarray(beside[ids])})

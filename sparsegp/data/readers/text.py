@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.data.frames import listed
+from sparsegp.data.blocks import from_memory
+from sparsegp.data.frames import Frame, listed
 from sparsegp.data.labels import LONGEST, labels_from_text
-from sparsegp.data.readers.columns import Columns, Places, as_array, places_of, table_of
+from sparsegp.data.readers.columns import Columns, Places, places_of, table_of
 from sparsegp.data.readers.layout import (
     LAST_RESORT,
     SPACE,
@@ -61,8 +62,15 @@ def _table(name: str, columns: Columns, encoding: str) -> Table:
     layout = layout_of(name, columns, encoding)
     names, places = layout.names, places_of(columns, layout.names, name, layout.header is not None)
     values = Text(name, columns, layout, places).values()
-    called = zip(places.called(names), places.inputs, strict=True)
-    X = as_array({column: values[place] for column, place in called}, places, name)
+    inputs = [values[place] for place in places.inputs]
+    # a model, or training rows whose kinds are given, may need the frame
+    if places.kinds or any(each.dtype.kind not in "iuf" or each.hasnans for each in inputs):
+        import pandas as pd  # noqa: PLC0415 - slow to import
+
+        called = zip(places.called(names), inputs, strict=True)
+        X: Any = Frame.of(pd.DataFrame(dict(called)), name)
+    else:
+        X = from_memory(np.stack(inputs, axis=1, dtype=np.float64), name)
     beside = {names[place]: values[place] for place in places.others}
     return table_of(X, beside, names, places, name)
 
