@@ -167,7 +167,7 @@ class Encoding:
         DataError
             If columns cannot be used; all of them are named.
         """
-        from sparsegp.data.study import study  # noqa: PLC0415 - loads pandas
+        from sparsegp.data.kinds import study  # noqa: PLC0415 - loads pandas
 
         return cls(study(Frame.of(frame, source, scheduler), source, kinds or {}, scheduler))
 

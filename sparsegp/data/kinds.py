@@ -1,7 +1,14 @@
-"""What the columns of a data frame hold, and their values as numbers, dates or texts."""
+"""What the columns of a data frame hold: their kinds, their values, and which are unfit.
+
+Kinds and encodings are learnt in one pass over the training rows.
+"""
 
 import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import date
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -9,8 +16,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
 
-from sparsegp.data.encoding import NUMBERS
+from sparsegp.data.encoding import DROP, KINDS, MISSING, NUMBERS, RARE, Column, refuse, unreadable
+from sparsegp.data.frames import Frame, frame_names
 from sparsegp.data.labels import plain_text
+from sparsegp.errors import DataError, quoted
 from sparsegp.types import Booleans, Doubles, Integers
 
 OBJECTS = {
@@ -31,6 +40,21 @@ OBJECTS = {
 YEAR = ": year"
 CIRCLES = {"day of year": 366.0, "day of week": 7.0, "hour": 24.0}
 """Parts of a date that come again, and after how many units."""
+
+LEAST, SHARE = 10, 50
+"""Rows of a level that is not rare; of fewer than `LEAST * SHARE` rows, one in `SHARE`."""
+MOST = 30
+"""Levels of a column that are not rare."""
+KEPT = 1000
+"""Rare levels that are remembered."""
+MOST_LEVELS = 100_000
+"""Levels of a column."""
+WORDS, REPEATS = 6, 10
+"""Words of a level, on average, and rows of each: longer ones that are rarer are free text."""
+DRAWN = 10_000
+"""Rows of which medians are taken."""
+ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d.*)?")
+"""Words that are taken for dates."""
 
 
 def kind_of(dtype: Any) -> str:
@@ -118,3 +142,222 @@ def is_missing(series: Any) -> Booleans:
     """Return where a column has no value, (n,)."""
     missing: NDArray[np.bool_] = series.isna().to_numpy(bool)
     return missing
+
+
+@dataclass
+class Tally:
+    """What some rows of a column hold.
+
+    Attributes
+    ----------
+    n, missing : int
+        Rows, and those without a value.
+    low, high : Doubles (q,)
+        Range of a number, or of the parts of a date.
+    drawn : Doubles (m,)
+        Numbers, or years, of the rows of which the median is taken.
+    levels : Counter or None
+        Rows of each level of a category; None if there are too many.
+    first : tuple or None
+        Row and value of the first that is not missing.
+    fault : tuple or None
+        Row and value of the first that is unreadable.
+    """
+
+    n: int
+    missing: int
+    low: Doubles
+    high: Doubles
+    drawn: Doubles
+    levels: Counter[str] | None = field(default_factory=Counter)
+    first: tuple[int, Any] | None = None
+    fault: tuple[int, Any] | None = None
+
+    def __add__(self, other: "Tally") -> "Tally":
+        """Return that of these rows and the ones that follow."""
+        levels = None
+        if self.levels is not None and other.levels is not None:
+            levels = _bounded(self.levels + other.levels)
+        return Tally(
+            self.n + other.n,
+            self.missing + other.missing,
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+            np.concatenate([self.drawn, other.drawn]),
+            levels,
+            self.first or other.first,
+            self.fault or other.fault,
+        )
+
+
+def study(
+    frame: Frame, source: str, kinds: Mapping[str, str], scheduler: Any = None
+) -> tuple[Column, ...]:
+    """Return the columns of training rows, see `Encoding.learn`."""
+    if not len(frame):
+        raise DataError(f"a table needs rows and columns; {source} has no rows")
+    known = _kinds(frame, source, kinds, scheduler)
+    n = len(frame)
+    drawn = np.sort(np.random.default_rng(n).choice(n, min(n, DRAWN), replace=False))
+
+    def tallied(some: Mapping[str, str]) -> dict[str, Tally]:
+        parts = frame.compute(_tallies, some, drawn, scheduler=scheduler)
+        return {name: reduce(Tally.__add__, (part[name] for part in parts)) for name in some}
+
+    tallies = tallied(known)
+    words = (name for name, kind in known.items() if kind == "category" and name not in kinds)
+    if written := {name: "date" for name in words if _are_dates(tallies[name])}:
+        known, tallies = known | written, tallies | tallied(written)
+    refuse([fault for name in known if (fault := _fault(name, known[name], tallies[name]))], source)
+    columns = tuple(_column(name, known[name], tallies[name]) for name in known)
+    if not any(column.parts for column in columns):
+        raise DataError(
+            f"a table needs columns that vary; those of {source} have one value, or none: "
+            + ", ".join(f"{column.name[:40]} ({column.note})" for column in columns[:20])
+        )
+    return columns
+
+
+def _kinds(frame: Frame, source: str, given: Mapping[str, str], scheduler: Any) -> dict[str, str]:
+    """Return the kind of each column that is not dropped, "" where there is none."""
+    allowed = (*KINDS, DROP)
+    if unknown := [name for name in given if name not in frame.names]:
+        raise DataError(
+            f"kinds must be of columns of {source}; it has no {', '.join(unknown[:20])}; found: "
+            f"{', '.join(frame.names[:20])}"
+        )
+    if wrong := [f"{name}={kind}" for name, kind in given.items() if kind not in allowed]:
+        raise DataError(f"kinds must be one of: {', '.join(allowed)}; got {', '.join(wrong)}")
+    dtypes = zip(frame.names, frame.empty.dtypes, strict=True)
+    kinds = {name: given.get(name) or kind_of(dtype) for name, dtype in dtypes}
+    objects = [place for place, name in enumerate(frame.names) if kinds[name] == "object"]
+    if objects:
+        parts = frame.compute(_objects, objects, scheduler=scheduler)
+        for place, *found in zip(objects, *parts, strict=True):
+            kinds[frame.names[place]] = kind_of_objects({*found})
+    return {name: kind for name, kind in kinds.items() if kind != DROP}
+
+
+def _objects(part: Any, _start: int, places: list[int]) -> list[str]:
+    return [str(types.infer_dtype(part.iloc[:, place], skipna=True)) for place in places]
+
+
+def _tallies(part: Any, start: int, kinds: Mapping[str, str], drawn: Integers) -> dict[str, Tally]:
+    """Return the tallies of the columns in one part, whose first row has this number."""
+    rows = drawn[np.searchsorted(drawn, start) : np.searchsorted(drawn, start + len(part))] - start
+    names = frame_names(part)
+    return {
+        name: _tally(part.iloc[:, names.index(name)], kind, start, rows)
+        for name, kind in kinds.items()
+    }
+
+
+def _tally(series: Any, kind: str, start: int, rows: Integers) -> Tally:
+    missing = is_missing(series)
+
+    def value(row: int) -> tuple[int, Any]:
+        return start + row, series.iloc[row : row + 1].tolist()[0]
+
+    first = None if missing.all() else value(int(missing.argmin()))
+    none = np.empty(0)
+    tally = Tally(len(series), int(missing.sum()), none, none, none, first=first)
+    if kind == "category":
+        codes, found = texts(series)
+        counts = np.bincount(codes[codes >= 0], minlength=len(found)).tolist()
+        total: Counter[str] = Counter()
+        for text, count in zip(found, counts, strict=True):
+            total[text] += count
+        tally.levels = _bounded(total)
+    elif kind:
+        read = dates if kind == "date" else numbers
+        parts = read(series).reshape(len(series), -1)
+        bad = ~missing & ~np.isfinite(parts).all(axis=1)
+        if bad.any():
+            tally.fault = value(int(bad.argmax()))
+        good = parts[~(missing | bad)]
+        tally.low, tally.high = good.min(axis=0, initial=np.inf), good.max(axis=0, initial=-np.inf)
+        some = parts[rows, 0]
+        tally.drawn = some[np.isfinite(some)]
+    return tally
+
+
+def _are_dates(tally: Tally) -> bool:
+    """Return whether all words of a column are dates, year first."""
+    if tally.levels is None:
+        return tally.first is not None and bool(ISO_DATE.fullmatch(str(tally.first[1])))
+    return bool(tally.levels) and all(map(ISO_DATE.fullmatch, tally.levels))
+
+
+def _bounded(levels: Counter[str]) -> Counter[str] | None:
+    return levels if len(levels) <= MOST_LEVELS else None
+
+
+def _fault(name: str, kind: str, tally: Tally) -> str:
+    """Return what makes a column unfit, and what to do; an empty text if nothing does."""
+    if tally.fault is not None:
+        return unreadable(name, kind, *tally.fault)
+    if tally.first is None or kind not in {"category", ""}:
+        return ""
+    row, value = tally.first
+    such = f"such as {quoted(value)} in row {row}"
+    if not kind:
+        return (
+            f"{quoted(name)} has values of type {type(value).__name__}, {such}: convert or drop it"
+        )
+    levels, n = tally.levels, tally.n - tally.missing
+    if levels is None or (len(levels) > MOST and 2 * len(levels) > n):
+        return (
+            f"{quoted(name)} has a different value in nearly every row, {such}: leave it out, "
+            "of a file by `drop` or as id_column"
+        )
+    words = sum(len(level.split()) for level in levels) / max(len(levels), 1)
+    if words >= WORDS and len(levels) > MOST and REPEATS * len(levels) > n:
+        return f"{quoted(name)} is free text, {such}: drop it, or turn it into numbers first"
+    return ""
+
+
+def _column(name: str, kind: str, tally: Tally) -> Column:
+    """Return a column and its encoding."""
+    share = tally.missing / tally.n
+    if kind == "category":
+        return _category(name, tally, share)
+    gaps = (MISSING,) if tally.missing else ()
+    if tally.missing == tally.n:
+        return Column(name, kind, missing=share, note="no value")
+    varies = tally.low < tally.high
+    if kind == "truth" and not (tally.low[0] >= 0 and tally.high[0] <= 1):
+        kind = "whole number"
+    fill = float(np.median(tally.drawn)) if len(tally.drawn) else float(tally.low[0])
+    ends = [[""]]
+    if kind == "date":
+        circles = ([f": {part} (sin)", f": {part} (cos)"] for part in CIRCLES)
+        ends = [[YEAR], *circles]
+    parts = (end for end, some in zip(ends, varies, strict=True) if some)
+    found = (*(each for end in parts for each in end), *gaps)
+    return Column(name, kind, found, share, fill, note="" if found else "one value")
+
+
+def _category(name: str, tally: Tally, share: float) -> Column:
+    assert tally.levels is not None
+    ranked = sorted(tally.levels.items(), key=lambda level: (-level[1], level[0]))
+    least = min(LEAST, -(-tally.n // SHARE))
+    kept = [(text, count) for text, count in ranked[:MOST] if count >= least]
+    rare = [text for text, _ in ranked[len(kept) :]]
+    own_gap = tally.missing >= least
+    has_rare = bool(rare) or (tally.missing > 0 and not own_gap)
+    parts = [f"={text}" for text, _ in kept] + [RARE] * has_rare + [MISSING] * own_gap
+    parts = parts[1:] if len(parts) <= 2 else parts
+    note = ""
+    if not parts:
+        note = "no value" if tally.missing == tally.n else "one value"
+        note = f"no level of {least} rows" if len(rare) > 1 else note
+    return Column(
+        name,
+        "category",
+        tuple(parts),
+        share,
+        levels=tuple(text for text, _ in kept),
+        counts=tuple(count for _, count in kept),
+        rare=tuple(rare) if len(rare) <= KEPT else None,
+        note=note,
+    )

@@ -21,7 +21,7 @@ from sparsegp.learning.rungs import MOST_ROWS as TRIAL_ROWS
 from sparsegp.math.products import TILE
 from sparsegp.posterior.all_data import columns_of_part
 from sparsegp.runtime import Runtime
-from sparsegp.runtime.inputs import pack_inputs
+from sparsegp.runtime.base import pack_inputs
 from sparsegp.runtime.threads import ThreadRuntime, usable_cpus
 from sparsegp.settings import AUTO, DenseSettings, TrainSettings
 

@@ -25,9 +25,8 @@ import cloudpickle  # type: ignore[import-untyped]
 import distributed
 
 from sparsegp.errors import ClusterError
-from sparsegp.runtime.base import Check, Inputs, Runtime, Work, nothing
+from sparsegp.runtime.base import Check, Inputs, Runtime, Work, nothing, pack_inputs
 from sparsegp.runtime.host import Failure, Host, perform, share
-from sparsegp.runtime.inputs import pack_inputs
 from sparsegp.runtime.waiting import (
     LOST,
     PULSE_SECONDS,

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import cloudpickle  # type: ignore[import-untyped]
 
 from sparsegp.blas import single_threaded_blas
-from sparsegp.runtime.base import Inputs, Work
-from sparsegp.runtime.inputs import compute_inputs
+from sparsegp.runtime.base import Inputs, Work, compute_inputs
 
 
 class Failure(NamedTuple):

@@ -9,8 +9,7 @@ from typing import Any
 
 from sparsegp.blas import limit_this_thread, single_threaded_blas
 from sparsegp.errors import SettingsError
-from sparsegp.runtime.base import Check, Inputs, Runtime, Work, nothing
-from sparsegp.runtime.inputs import compute_inputs
+from sparsegp.runtime.base import Check, Inputs, Runtime, Work, compute_inputs, nothing
 
 CHECK_SECONDS = 1.0
 """How long a call of `check` may have to wait."""
