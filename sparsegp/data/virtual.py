@@ -28,7 +28,6 @@ from sparsegp.data.blocks import from_memory
 from sparsegp.data.table import Table, table_from_arrays
 from sparsegp.errors import DataError, SettingsError
 from sparsegp.registry import Registry
-from sparsegp.types import Integers
 
 Rows = NDArray[Any]
 Transform = Callable[..., Sequence[Rows]]
@@ -130,8 +129,12 @@ def virtual_rows(
     table = table.encoded(model.encoding).select(model.names)
     if table.y is None:
         raise DataError(f"{table.source} has no labels; copies take those of their originals")
-    active = np.unique(model.rows)
-    X = _active_inputs(model, table, active)
+    if not hasattr(model, "active"):
+        raise SettingsError(
+            f"virtual rows are made from active rows, and a {type(model).__name__} has none; give "
+            "a run of method=ivm"
+        )
+    X, active = active_inputs(model, table), table.places(np.unique(model.rows))
     copies = [np.asarray(copy) for copy in function(X, **parameters)]
     if not copies or any(copy.shape != X.shape for copy in copies):
         raise DataError(
@@ -152,16 +155,19 @@ def virtual_rows(
     )
 
 
-def _active_inputs(model: Any, table: Table, active: Integers) -> Rows:
-    """Return the active rows, whose sorted numbers are `active`, as they were before scaling."""
-    if not hasattr(model, "active"):
-        raise SettingsError(
-            f"virtual rows are made from active rows, and a {type(model).__name__} has none; give "
-            "a run of method=ivm"
-        )
+def active_inputs(model: Any, table: Table, scheduler: Any = None) -> Rows:
+    """Return the active rows of a model, in order of their numbers, as they were before scaling.
+
+    Raises
+    ------
+    DataError
+        If the table does not hold them.
+    """
     n, p = table.X.shape
-    if p == model.n_features and active[-1] < n:
-        X: Rows = np.asarray(table.X[active].compute())
+    active, known = np.unique(model.rows), np.arange(n) if table.rows is None else table.rows
+    if p == model.n_features and np.isin(active, known).all():
+        some: Any = table.X[table.places(active)]
+        X: Rows = some.compute(scheduler=scheduler)
         if model.holds(X):
             return X
     raise DataError(

@@ -19,7 +19,7 @@ import numpy as np
 
 from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Table, effective_rows, summarise, table_from_arrays
-from sparsegp.data.virtual import same_settings
+from sparsegp.data.virtual import active_inputs, same_settings
 from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.fit.options import RunOptions
 from sparsegp.fit.prepare import Prepared, count_given, encode_labels, prepare
@@ -96,7 +96,7 @@ def _beside_rows(
     """Return the fit to old and new rows."""
     kept, size = _kept(model, _total(before), _total(new), n_active)
     settings = _settings(model, size)
-    _require_active(model, before, where["runtime"])
+    active_inputs(model, before, where["runtime"].scheduler())  # refuses other rows
     data = prepare(_joined(before, new), None, settings, where["runtime"])
     data = replace(data, scaling=replace(data.scaling, mixing=model.scaling.mixing))
     if model.numbers is not None:  # in whose units the noise is
@@ -216,20 +216,6 @@ def _settings(model: SparseModel, n_active: int, **changed: Any) -> TrainSetting
     if (candidates := model.settings.get("candidates")) is not None:
         changed["candidates"] = max(candidates, n_active)
     return TrainSettings.given(**same_settings(model, n_active=n_active, **changed))
-
-
-def _require_active(model: SparseModel, old: Table, runtime: Runtime) -> None:
-    """Raise a `DataError` if the active rows of the model are not among the old ones."""
-    active, same = np.unique(model.rows), False
-    known = np.arange(len(old.X)) if old.rows is None else old.rows
-    if np.isin(active, known).all():
-        rows: Any = old.X[old.places(active)]
-        same = model.holds(rows.compute(scheduler=runtime.scheduler()))
-    if not same:
-        raise DataError(
-            f"{old.source} must hold the active rows of the model, found others; give the rows "
-            "that it was trained on, in the same order"
-        )
 
 
 def _joined(old: Table, new: Table) -> Table:

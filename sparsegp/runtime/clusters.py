@@ -70,12 +70,7 @@ def start_local(n_workers: int, seconds: float = 60.0) -> DaskRuntime:
         raise SettingsError(f"the number of workers must be at least 1, got {n_workers}")
     _require_guard()
     options = {**LOCAL_OPTIONS, "n_workers": n_workers}
-    try:
-        return _start(lambda: LocalCluster(**options), n_workers, seconds)
-    except Exception as error:
-        raise ClusterError(
-            f"{n_workers} worker processes did not start in {seconds:g} s ({_short(error)})"
-        ) from error
+    return _start("LocalCluster", lambda: LocalCluster(**options), n_workers, seconds)
 
 
 def _require_guard() -> None:
@@ -160,13 +155,7 @@ def open_cluster_file(path: Path) -> DaskRuntime:
     options = {key: value for key, value in ours.items() if key in taken}
     if options.get("security") is False:
         options["security"] = None  # Dask's word for none
-    try:
-        return _start(lambda: cluster(**options), workers, seconds, direct)
-    except Exception as error:  # whatever a library of clusters raises
-        raise ClusterError(
-            f"{path}: {name} with {workers} workers did not start ({_short(error)}); check its "
-            "options, or give it longer by 'seconds'"
-        ) from error
+    return _start(f"{path}: {name}", lambda: cluster(**options), workers, seconds, direct)
 
 
 def read_cluster_file(path: Path) -> dict[str, Any]:
@@ -231,9 +220,19 @@ def _class(path: Path, name: str) -> Callable[..., Any]:
 
 
 def _start(
-    make: Callable[[], Any], n_workers: int, seconds: float, direct: bool = True
+    name: str, make: Callable[[], Any], n_workers: int, seconds: float, direct: bool = True
 ) -> DaskRuntime:
     """Start a cluster, connect to it, and wait for its workers."""
+    try:
+        return _started(make, n_workers, seconds, direct)
+    except Exception as error:  # whatever a library of clusters raises
+        raise ClusterError(
+            f"{name} with {n_workers} workers did not start in {seconds:g} s ({_short(error)}); "
+            "check its options, or give it longer by 'seconds'"
+        ) from error
+
+
+def _started(make: Callable[[], Any], n_workers: int, seconds: float, direct: bool) -> DaskRuntime:
     with ExitStack() as stack, dask.config.set(SETTINGS):
         stack.enter_context(silence_logging_cmgr("critical"))
         cluster = stack.enter_context(_within(seconds, make))

@@ -19,15 +19,19 @@ class Failure(NamedTuple):
     error: Exception
 
 
-def _packed_failure(number: int, error: Exception) -> bytes:
-    """Return a failure pickled, with the traceback of this process as a note."""
-    trace = "".join(traceback.format_exception(error)).rstrip()
+def _answered(work: Callable[[], Any], number: Callable[[], int]) -> bytes:
+    """Return the answer of some work pickled, or its failure, with the traceback as a note."""
     try:
-        pickle.loads(cloudpickle.dumps(error))
-    except Exception:
-        error = RuntimeError(f"{type(error).__name__}: {error}")
-    error.add_note(f"on the worker:\n{trace}")
-    return bytes(cloudpickle.dumps(Failure(number, error)))
+        with single_threaded_blas():
+            return bytes(cloudpickle.dumps(work()))
+    except Exception as error:
+        trace, failure = "".join(traceback.format_exception(error)).rstrip(), error
+        try:
+            pickle.loads(cloudpickle.dumps(error))
+        except Exception:
+            failure = RuntimeError(f"{type(error).__name__}: {error}")
+        failure.add_note(f"on the worker:\n{trace}")
+        return bytes(cloudpickle.dumps(Failure(number(), failure)))
 
 
 class Host:
@@ -39,12 +43,8 @@ class Host:
 
     def ask(self, operation: str, indices: Sequence[int], packed: bytes) -> bytes:
         """Carry out an operation; what it raises is an answer, so that calls raise losses alone."""
-        try:
-            with single_threaded_blas():
-                answer = getattr(self, operation)(indices, *pickle.loads(packed))
-                return bytes(cloudpickle.dumps(answer))
-        except Exception as error:
-            return _packed_failure(self._index, error)
+        work = getattr(self, operation)
+        return _answered(lambda: work(indices, *pickle.loads(packed)), lambda: self._index)
 
     def build(self, indices: Sequence[int], factory: Callable[..., Any], inputs: Inputs) -> None:
         """Build one block; its lazy inputs are computed here."""
@@ -71,12 +71,8 @@ class Host:
 
 def perform(common: tuple[Work, Any], task: bytes, index: int) -> bytes:
     """Do one task, on a worker."""
-    try:
-        with single_threaded_blas():
-            function, shared = common
-            return bytes(cloudpickle.dumps(function(shared, pickle.loads(task))))
-    except Exception as error:
-        return _packed_failure(index, error)
+    function, shared = common
+    return _answered(lambda: function(shared, pickle.loads(task)), lambda: index)
 
 
 def share(client: Any, value: Any) -> Any:
