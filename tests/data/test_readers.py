@@ -271,11 +271,6 @@ def test_a_text_of_many_columns(tmp_path):
     assert table.X.shape == (2, 1399)
 
 
-def test_columns_without_a_name(tmp_path):
-    (tmp_path / "a.csv").write_text(",a,b,y\n0,1,2,u\n1,3,4,v\n")
-    assert open_dataset(tmp_path / "a.csv").train.names == ("unnamed 0", "a", "b")
-
-
 def test_isolet_as_published(real_data):
     start = time.process_time()
     table = open_dataset(real_data / "raw" / "isolet1+2+3+4.data.gz").train

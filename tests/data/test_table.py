@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 import sparsegp
-from sparsegp.data import blocks, open_dataset, table_from_arrays
+from sparsegp.data import blocks, table_from_arrays
 from sparsegp.errors import DataError
 from tests.processes import invoke
 
@@ -118,18 +118,6 @@ def test_data_frames(frame, tmp_path):
             one.predict_proba(pandas.concat([X, X], axis=1))
     model = sparsegp.train(X.rename(columns={"age": ""}), frame["label"], n_active=10)
     assert model.names == ("unnamed 0", "income")
-
-
-def test_tables(tmp_path):
-    (tmp_path / "a.csv").write_text("width,height,kind\n1,2,0\n3,4,1\n")
-    table = open_dataset(tmp_path / "a.csv").train
-    assert table.names == ("width", "height")
-    assert open_dataset(tmp_path / "a.csv", n_features=3).train.names == ("width", "height", "kind")
-    assert table.select(("height", "width")).X.compute().tolist() == [[2, 1], [4, 3]]
-    with pytest.raises(DataError, match="missing: depth"):
-        table.select(("height", "depth"))
-    (tmp_path / "a.csv").write_text("1,2,0\n3,4,1\n")
-    assert open_dataset(tmp_path / "a.csv").train.select(("height", "width")).names is None
 
 
 def test_commands(frame, tmp_path, monkeypatch):
