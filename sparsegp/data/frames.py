@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from sparsegp.data.blocks import row_blocks
+from sparsegp.data.blocks import compute_each, row_blocks
 from sparsegp.errors import DataError
 from sparsegp.lists import first_of, in_quotes
 
@@ -158,11 +158,8 @@ class Frame:
             lengths = row_blocks(len(X), len(names), source) if len(X) else []
             ends = pairwise(accumulate(lengths, initial=0))
             return cls(X.iloc[:0], [X.iloc[start:stop] for start, stop in ends], lengths)
-        from dask.base import compute  # noqa: PLC0415 - slow to import
-        from dask.delayed import delayed  # noqa: PLC0415
-
-        parts, size = X.to_delayed(), delayed(len, pure=True)
-        lengths = compute(*map(size, parts), scheduler=scheduler)  # type: ignore[no-untyped-call]
+        parts = X.to_delayed()
+        lengths = compute_each(len, parts, scheduler=scheduler)
         kept = [(part, length) for part, length in zip(parts, lengths, strict=True) if length]
         return cls(X._meta, [part for part, _ in kept], [length for _, length in kept])
 
@@ -199,31 +196,24 @@ class Frame:
         read = partial(_numbers, source=source, dtype=dtype)
         return self.rows(read, len(self.names), dtype)
 
-    def compute(self, function: Callable[..., Any], *args: Any, scheduler: Any = None) -> list[Any]:
-        """Return what a function of a part, the number of its first row, and more, gives."""
-        from dask.base import compute  # noqa: PLC0415 - slow to import
-
-        return list(compute(*self._tasks(function, *args), scheduler=scheduler))  # type: ignore[no-untyped-call]
+    @property
+    def starts(self) -> list[int]:
+        """Number of the first row of each part."""
+        return list(accumulate(self.lengths, initial=0))[:-1]
 
     def rows(self, function: Callable[..., Any], p: int, dtype: DTypeLike) -> "da.Array":
         """Return the array (n, p) whose rows a function of a part and its first row gives."""
         import dask.array as da  # noqa: PLC0415 - slow to import
+        from dask.delayed import delayed  # noqa: PLC0415
 
+        task: Any = delayed(function, pure=False)
         blocks = [
-            da.from_delayed(task, (length, p), dtype, np.empty((0, 0), dtype))  # type: ignore[no-untyped-call]
-            for task, length in zip(self._tasks(function), self.lengths, strict=True)
+            da.from_delayed(task(part, start), (length, p), dtype, np.empty((0, 0), dtype))  # type: ignore[no-untyped-call]
+            for part, start, length in zip(self.parts, self.starts, self.lengths, strict=True)
         ]
         whole: da.Array
         whole = da.concatenate(blocks) if blocks else da.empty((0, p), dtype)  # type: ignore[no-untyped-call]
         return whole
-
-    def _tasks(self, function: Callable[..., Any], *args: Any) -> list[Any]:
-        """Return delayed calls of a function of each part, its first row, and more."""
-        from dask.delayed import delayed  # noqa: PLC0415 - slow to import
-
-        task: Any = delayed(function, pure=False)
-        starts = accumulate(self.lengths, initial=0)
-        return [task(part, start, *args) for part, start in zip(self.parts, starts, strict=False)]
 
 
 def _numbers(part: Any, start: int, source: str, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
 
+from sparsegp.data.blocks import compute_each
 from sparsegp.data.encoding import DROP, KINDS, MISSING, NUMBERS, RARE, Column, refuse, unreadable
 from sparsegp.data.frames import Frame, frame_names
 from sparsegp.data.labels import plain_text
@@ -201,7 +202,8 @@ def study(
     drawn = np.sort(np.random.default_rng(n).choice(n, min(n, DRAWN), replace=False))
 
     def tallied(some: Mapping[str, str]) -> dict[str, Tally]:
-        parts = frame.compute(_tallies, some, drawn, scheduler=scheduler)
+        tallies_of = partial(_tallies, kinds=some, drawn=drawn)
+        parts = compute_each(tallies_of, frame.parts, frame.starts, scheduler=scheduler)
         return {name: reduce(Tally.__add__, (part[name] for part in parts)) for name in some}
 
     tallies = tallied(known)
@@ -232,13 +234,13 @@ def _kinds(frame: Frame, source: str, given: Mapping[str, str], scheduler: Any) 
     kinds = {name: given.get(name) or kind_of(dtype) for name, dtype in dtypes}
     objects = [place for place, name in enumerate(frame.names) if kinds[name] == "object"]
     if objects:
-        parts = frame.compute(_objects, objects, scheduler=scheduler)
+        parts = compute_each(partial(_objects, places=objects), frame.parts, scheduler=scheduler)
         for place, *found in zip(objects, *parts, strict=True):
             kinds[frame.names[place]] = kind_of_objects({*found})
     return {name: kind for name, kind in kinds.items() if kind != DROP}
 
 
-def _objects(part: Any, _start: int, places: list[int]) -> list[str]:
+def _objects(part: Any, places: list[int]) -> list[str]:
     return [str(types.infer_dtype(part.iloc[:, place], skipna=True)) for place in places]
 
 

@@ -130,19 +130,10 @@ class Scaling:
         kept : Booleans (p,)
             Which of all columns these others are.
         """
-
-        def among(values: Doubles, others: float) -> Doubles:
-            found = np.full((len(kept), *values.shape[1:]), others)
-            found[~kept] = values
-            return found
-
-        return replace(
-            self,
-            shift=among(self.shift, 0.0),
-            factor=among(self.factor, 1.0),
-            knots=None if self.knots is None else among(self.knots, 0.0),
-            kept=kept,
-        )
+        before = np.flatnonzero(kept) - np.arange(kept.sum())  # which of the present columns
+        shift, factor = np.insert(self.shift, before, 0.0), np.insert(self.factor, before, 1.0)
+        knots = None if self.knots is None else np.insert(self.knots, before, 0.0, axis=0)
+        return replace(self, shift=shift, factor=factor, knots=knots, kept=kept)
 
     def variances(self, summary: Summary) -> Doubles:
         """Return the variances of the scaled training columns, (p,), before they are mixed."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsegp.data.blocks import compute_each
 from sparsegp.data.labels import REAL_KINDS
 from sparsegp.errors import DataError
 from sparsegp.types import Booleans, Doubles, Integers
@@ -117,12 +118,8 @@ def summarise(
     """
     if X.dtype.kind not in REAL_KINDS:
         raise DataError(f"X must hold real numbers; {source} holds {X.dtype}")
-    from dask.base import compute  # noqa: PLC0415 - slow to import
-    from dask.delayed import delayed  # noqa: PLC0415
-
     blocks: Any = X
-    task: Any = delayed(_moments, pure=True)
-    parts = compute(*map(task, blocks.to_delayed().ravel()), scheduler=scheduler)  # type: ignore[no-untyped-call]
+    parts = compute_each(_moments, blocks.to_delayed().ravel(), scheduler=scheduler)
     total: Moments = reduce(_combined, parts)
     _check(total, source, names, numbers)
     _, exponent = np.frexp(total.high - total.low)

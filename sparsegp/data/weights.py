@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sparsegp.data.blocks import from_memory
+from sparsegp.data.blocks import compute_each, from_memory
 from sparsegp.data.labels import encode, plain_text, tidy_labels
 from sparsegp.data.table import Table, as_table
 from sparsegp.errors import DataError, SettingsError, quoted
@@ -95,7 +95,9 @@ def effective_rows(
     table, weights = _positive(table, weights)
     if class_weight:
         table, weights = _positive(table, weights * _of_classes(table, weights, class_weight))
-    codes, digests = _label_codes(table), _digests(table.X, scheduler)
+    inputs: Any = table.X
+    each = compute_each(_digests, inputs.to_delayed().ravel(), scheduler=scheduler)
+    codes, digests = _label_codes(table), np.concatenate(each)
     order = np.lexsort((weights, codes, digests[:, 1], digests[:, 0]))
     other_inputs = np.ones(len(order), dtype=bool)
     other_inputs[1:] = (np.diff(digests[order], axis=0) != 0).any(axis=1)
@@ -235,17 +237,8 @@ def _label_codes(table: Table) -> Integers:
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
-def _digests(X: Any, scheduler: Any) -> NDArray[np.uint64]:
+def _digests(block: NDArray[Any]) -> NDArray[np.uint64]:
     """Return a digest of each row, (n, 2), of its values as doubles."""
-    from dask.base import compute  # noqa: PLC0415 - slow to import
-    from dask.delayed import delayed  # noqa: PLC0415
-
-    task: Any = delayed(_digests_of, pure=True)
-    parts = compute(*map(task, X.to_delayed().ravel()), scheduler=scheduler)  # type: ignore[no-untyped-call]
-    return np.concatenate(parts)
-
-
-def _digests_of(block: NDArray[Any]) -> NDArray[np.uint64]:
     words = bytearray()
     for start in range(0, len(block), PIECE):
         rows = np.ascontiguousarray(block[start : start + PIECE], dtype=np.float64) + 0.0

@@ -79,12 +79,7 @@ def _group(
     name: str, columns: list[str], dtype: np.dtype[Any], group: int, rows: slice
 ) -> NDArray[Any]:
     """Read one group of rows, (rows, p)."""
-    with _parquet(name) as file:
-        table = file.read_row_group(group, columns=columns)
-        X = np.empty((table.num_rows, len(columns)), dtype)
-        for place, column in enumerate(columns):
-            X[:, place] = table.column(column).to_numpy()
-        return X
+    return np.asarray(_frame(name, columns, group).to_numpy(dtype))
 
 
 def _frame(name: str, columns: list[str], group: int) -> Any:
