@@ -3,14 +3,15 @@
 import os
 from uuid import uuid4
 
+import fsspec
 import numpy as np
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 import sparsegp
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.progress import Progress
 from sparsegp.store import MODEL, RunDirectory, folder_of, read_progress, write_file
-from tests.store.failing import FailingFileSystem
 from tests.store.test_folders import get, put
 from tests.store.writer import RUN
 
@@ -166,6 +167,36 @@ def test_progress(place):
 
 
 # -- a store that is away --------------------------------------------------------------------------
+
+
+class FailingFileSystem(MemoryFileSystem):
+    """Answers nothing while `away`; does what is asked and fails while it `loses_answers`."""
+
+    protocol = "failing"
+    store = {}  # noqa: RUF012 - of the class, as that of its base
+    pseudo_dirs = [""]  # noqa: RUF012
+    away = loses_answers = False
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(path.replace("failing://", "memory://", 1))
+
+    def pipe_file(self, path, *args, **kwargs):
+        self.answer()
+        super().pipe_file(path, *args, **kwargs)
+        if FailingFileSystem.loses_answers:
+            raise ConnectionError("the answer was lost")
+
+    def find(self, path, *args, **kwargs):
+        self.answer()
+        return super().find(path, *args, **kwargs)
+
+    def answer(self):
+        if FailingFileSystem.away:
+            raise ConnectionError("nobody answers")
+
+
+fsspec.register_implementation("failing", FailingFileSystem, clobber=True)
 
 
 @pytest.fixture
