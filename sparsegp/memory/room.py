@@ -64,14 +64,12 @@ def check(shape: Shape, runtime: Runtime) -> None:
     SettingsError
         If it cannot; says what would.
     """
-    if rooms := _rooms(shape, runtime):
-        require(shape, rooms)
+    require(shape, _rooms(shape, runtime))
 
 
 def fits(shape: Shape, runtime: Runtime) -> bool:
     """Return whether a run fits the memory of its processes."""
-    rooms = _rooms(shape, runtime)
-    return not (rooms and shortage(shape, rooms))
+    return not shortage(shape, _rooms(shape, runtime))
 
 
 def _rooms(shape: Shape, runtime: Runtime) -> list[Room]:

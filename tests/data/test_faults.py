@@ -57,15 +57,10 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("text", TEXTS, ids=lambda text: repr(text[:30]))
-def test_texts(text, tmp_path):
-    (tmp_path / "a.csv").write_bytes(text.encode(errors="surrogateescape"))
-    refused(tmp_path / "a.csv", TEXTS[text])
-
-
 @pytest.mark.parametrize(
     ("text", "options", "match"),
     [
+        *((text, {}, match) for text, match in TEXTS.items()),
         ("a,b,y\n1,2,0\n", {"label_column": "klass"}, "'klass'; its columns: a, b, y"),
         ("1,2,0\n1,2,0\n", {"label_column": "klass"}, "'klass'; it has no header"),
         ("1,2,0\n1,2,0\n", {"label_column": 3}, "label column 3;.* 0 to 2"),
@@ -91,8 +86,9 @@ def test_texts(text, tmp_path):
         ("1,2,0\n1,2,0\n", {"n_features": 5}, "takes 5 columns; .*a.csv has 2 and labels"),
         ("a\x1b[31m,b\x07,c\n1,2,x\n", {"label_column": "z"}, "its columns: a .31m, b , c"),
     ],
+    ids=lambda each: repr(each)[:30],
 )
-def test_columns_that_are_not_there(text, options, match, tmp_path):
+def test_texts(text, options, match, tmp_path):
     (tmp_path / "a.csv").write_text(text)
     refused(tmp_path / "a.csv", match, **options)
 
