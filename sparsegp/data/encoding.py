@@ -199,10 +199,10 @@ class Encoding:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the encoded columns (p,)."""
-        return tuple(column.name + part for column, part in self._encoded)
+        return tuple(column.name + part for column, part in self._parts)
 
     @property
-    def _encoded(self) -> list[tuple[Column, str]]:
+    def _parts(self) -> list[tuple[Column, str]]:
         """The original of each encoded column, and the end of its name."""
         return [(column, part) for column in self.columns for part in column.parts]
 
@@ -214,14 +214,14 @@ class Encoding:
     @property
     def shared(self) -> Integers:
         """A number for each encoded column, which the levels of a category share, (p,)."""
-        ends = [(c.name, "" if c.kind == "category" else part) for c, part in self._encoded]
+        ends = [(c.name, "" if c.kind == "category" else part) for c, part in self._parts]
         numbers = {end: number for number, end in enumerate(dict.fromkeys(ends))}
         return np.array([numbers[end] for end in ends], dtype=np.int64)
 
     @property
     def indicates(self) -> Booleans:
         """Which encoded columns are 0-1 indicators: of levels, booleans, missing values; (p,)."""
-        ends = [c.kind in {"category", "truth"} or part == MISSING for c, part in self._encoded]
+        ends = [c.kind in {"category", "truth"} or part == MISSING for c, part in self._parts]
         return np.array(ends, bool)
 
     @property
