@@ -281,7 +281,7 @@ def _sparse(shape: Shape, settings: TrainSettings) -> dict[str, Any]:
 def _trial_bytes(shape: Shape, settings: TrainSettings) -> int:
     """Return bytes of the largest trial of a search, with its sample (fit/trial.py)."""
     rows = min(shape.n, TRIAL_ROWS + MOST_HELD_OUT)
-    most = GROWN[-2] if settings.n_active is None else settings.n_active
+    most = GROWN[-2] if settings.n_active is None else shape.n_active
     d, item = min(most, MOST_ACTIVE, rows), settings.dtype.itemsize
     inputs = shape.p * rows * (2 * shape.itemsize + DOUBLE + 2 * item)
     return inputs + item * d * rows + 6 * DOUBLE * d**2
