@@ -10,14 +10,7 @@ from numpy.typing import ArrayLike
 
 from sparsegp.data.blocks import from_memory
 from sparsegp.data.encoding import DROP, Encoding, encoding_for
-from sparsegp.data.frames import (
-    Frame,
-    column_names,
-    column_places,
-    is_frame,
-    listed,
-    real_numbers,
-)
+from sparsegp.data.frames import Frame, column_names, column_places, is_frame, listed, real_numbers
 from sparsegp.data.labels import REAL_KINDS, tidy_labels
 from sparsegp.errors import DataError, one_line, quoted
 from sparsegp.types import Doubles, Integers, Labels
