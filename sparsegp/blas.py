@@ -1,4 +1,4 @@
-"""One thread for BLAS while results are computed.
+"""One thread for BLAS while results are computed, in memory that is used again.
 
 A matrix product that BLAS divides among threads has other last bits than on one thread, and where
 blocks run side by side its threads only compete with them. The number of threads belongs to the
@@ -13,7 +13,12 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+import numpy as np
 from threadpoolctl import ThreadpoolController
+
+KEPT = 2**25 - 2**16
+"""Bytes of the largest array that is asked for to keep the memory of freed ones: a little less than
+32 MiB, the most that counts."""
 
 
 class _Limit:
@@ -57,8 +62,7 @@ if hasattr(os, "register_at_fork"):
 @cache
 def _libraries(kind: str) -> ThreadpoolController:
     """Find the libraries of one kind that NumPy and SciPy compute with."""
-    import numpy  # noqa: F401, PLC0415 - both load the library that is looked for
-    import scipy.linalg  # noqa: F401, PLC0415
+    import scipy.linalg  # noqa: F401, PLC0415 - it loads, as numpy does, what is looked for
 
     return ThreadpoolController().select(user_api=kind)
 
@@ -69,12 +73,23 @@ def _leave_control() -> None:
         pass
 
 
+@cache
+def keep_freed_memory() -> None:
+    """Let the C library use the memory of freed arrays again, as glibc does once a large one was.
+
+    It would give that of arrays of a few megabytes back to the system, which clears every page
+    anew. That can take longer than what is computed in them.
+    """
+    np.empty(KEPT, np.uint8)
+
+
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
     """Keep BLAS at one thread within the context, and OpenMP, which counts for each caller.
 
     A limit that another thread has set by threadpoolctl itself, and still holds, stays as it is.
     """
+    keep_freed_memory()
     thread = threading.get_ident()
     with _libraries("openmp").limit(limits=1):
         _LIMIT.hold(thread)

@@ -132,8 +132,8 @@ class Absolute(ByColumn):
         for x, z, scale in zip(columns, others, scales, strict=True):
             yield np.subtract.outer(x, z) / scale
 
-    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> tuple[float, Doubles]:
-        K, scales = self._matrix(Pair(X, Z)), self.scales.astype(X.dtype)
+    def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
+        X, Z, K, scales = pair.X, pair.Z, pair.matrix(self), self.scales.astype(pair.X.dtype)
         q = weights * self._outer_decline(K, X.shape[1])
         if self._has_stretches(X.shape[1]):
             of_X, of_Z = (np.stack(list(self._rises(rows)), axis=-1) for rows in (X, Z))

@@ -37,7 +37,7 @@ class Constant(Kernel, name="constant"):
     def _diag(self, X: Floats) -> Floats:
         return np.full(X.shape[:-1], within(self.value, X.dtype, self), X.dtype)
 
-    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> tuple[float, Doubles]:
+    def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
         total = self.value * float(weights.sum())
         return total, np.array([total])
 
@@ -115,23 +115,27 @@ class Joint(Kernel):
         return sum(part.n_distances for part in self.parts)
 
     def _matrix(self, pair: Pair) -> Floats:
-        return self._reduce(lambda kernel: kernel._matrix(pair))
+        return self._reduce(pair.matrix, in_place=not pair.keeps)
 
     def _diag(self, X: Floats) -> Floats:
         return self._reduce(lambda kernel: kernel._diag(X))
 
-    def _reduce(self, evaluate: Callable[[Kernel], Floats]) -> Floats:
-        """Join the parts one after the other in one array; constants join as one number."""
+    def _reduce(self, evaluate: Callable[[Kernel], Floats], in_place: bool = True) -> Floats:
+        """Join the parts one after the other in one array; constants join as one number.
+
+        The array is that of the first part, if that may be overwritten.
+        """
         numbers = [part.value for part in self.parts if isinstance(part, Constant)]
         arrays = [part for part in self.parts if not isinstance(part, Constant)]
         first, rest = (arrays[0], arrays[1:]) if arrays else (Constant(numbers.pop()), [])
         total = evaluate(first)
+        out = total if in_place else np.empty_like(total)
         for part in rest:
-            self._join(total, evaluate(part), out=total)
+            total = self._join(total, evaluate(part), out=out)
         if numbers:
             with np.errstate(over="ignore"):  # found by the next line
                 number = float(self._join.reduce(numbers))
-            self._join(total, within(number, total.dtype, self), out=total)
+            total = self._join(total, within(number, total.dtype, self), out=out)
         return total
 
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
@@ -158,8 +162,8 @@ class Sum(Joint):
         variances, slopes = zip(*(k.slope_variances(deviations) for k in self.parts), strict=True)
         return sum(variances), np.sum(slopes, axis=0)
 
-    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> tuple[float, Doubles]:
-        found = [part._pull_back(X, Z, weights) for part in self.parts]
+    def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
+        found = [part._pull_back(pair, weights) for part in self.parts]
         return sum(total for total, _ in found), np.concatenate([slopes for _, slopes in found])
 
     def __str__(self) -> str:
@@ -180,13 +184,13 @@ class Product(Joint):
             variance, slopes = variance * own, slopes * own + variance * own_slopes
         return variance, slopes
 
-    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> tuple[float, Doubles]:
+    def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
         # the total is that of any part times the rest: constants need no matrices of the others
         wanted = [i for i, part in enumerate(self.parts) if not isinstance(part, Constant)] or [0]
         found = {}
         for i in wanted:
-            own = self._times_rest(i, weights, lambda part: part(X, Z))
-            total, found[i] = self.parts[i]._pull_back(X, Z, own)
+            own = self._times_rest(i, weights, pair.matrix)
+            total, found[i] = self.parts[i]._pull_back(pair, own)
         slopes = [found.get(i, np.array([total])) for i in range(len(self.parts))]
         return total, np.concatenate(slopes)
 

@@ -52,7 +52,7 @@ class Kernel(ABC):
         """Return k(x_i, x_i), (..., n), in an array that the caller may overwrite."""
 
     @abstractmethod
-    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> tuple[float, Doubles]:
+    def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
         """Return sum_ij w_ij k(x_i, z_j), and what `pull_back` does.
 
         The arrays may not be overwritten.
@@ -115,6 +115,31 @@ class Kernel(ABC):
         DataError
             If the arrays are not floats of (..., rows, columns) with the same columns.
         """
+        return self._matrix(self._pair(X, Z, half_norms))
+
+    def with_pull_back(self, X: Floats, Z: Floats) -> tuple[Floats, Callable[[Floats], Doubles]]:
+        """Return the covariance matrix, and the function of weights that `pull_back` is for it.
+
+        The function keeps and uses the matrices of all parts. Neither matrix nor weights, which
+        have its precision, may be overwritten.
+
+        Parameters
+        ----------
+        X : (n, p)
+        Z : (m, p)
+            The more rows the faster, as they are worked on in long lines.
+
+        Raises
+        ------
+        SettingsError, DataError
+            As for the covariance matrix.
+        """
+        pair = self._pair(X, Z, keeps=True)
+        return pair.matrix(self), lambda weights: self._pull_back(pair, weights)[1]
+
+    def _pair(
+        self, X: Floats, Z: Floats, half_norms: Floats | None = None, keeps: bool = False
+    ) -> Pair:
         self._check(X=X, Z=Z)
         if X.shape[-1] != Z.shape[-1]:
             raise DataError(
@@ -122,7 +147,7 @@ class Kernel(ABC):
             )
         dtype = np.result_type(X, Z)
         X, Z = X.astype(dtype, copy=False), Z.astype(dtype, copy=False)
-        return self._matrix(Pair(X, Z, self.n_distances, half_norms))
+        return Pair(X, Z, self.n_distances * (1 + keeps), half_norms, keeps)
 
     def diag(self, X: Floats) -> Floats:
         """Return the variances k(x_i, x_i), (..., n), of X, (..., n, p); raises as the matrix."""
@@ -147,7 +172,8 @@ class Kernel(ABC):
             As for the covariance matrix, and if the shapes do not match.
         """
         self._check_shapes(X, Z, weights, "(n, m)", (len(X), len(Z)))
-        return self._pull_back(*(np.asarray(array, weights.dtype) for array in (X, Z, weights)))[1]
+        X, Z = np.asarray(X, weights.dtype), np.asarray(Z, weights.dtype)
+        return self._pull_back(Pair(X, Z, 2 * self.n_distances), weights)[1]
 
     def slopes(self, X: Floats, Z: Floats, weights: Doubles) -> Doubles:
         """Return sum_j w_jr dk(x_i, z_j) / dx_i, (R, n, p), in float64.

@@ -96,9 +96,9 @@ class ARD(ByColumn, name="ard"):
         G = half_squared_distance(X, Z, np.array(weights, X.dtype))
         return np.exp(G, out=G)
 
-    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> tuple[float, Doubles]:
+    def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
         # d/d log l_j = sum_ik q_ik (x_ij - z_kj)^2 / l_j^2, q = w k: three sums by products
-        q = weights * self._matrix(Pair(X, Z))
+        X, Z, q = pair.X, pair.Z, weights * pair.matrix(self)
         squares = q.sum(axis=1) @ X**2 + q.sum(axis=0) @ Z**2
         crossed = np.einsum("kj,kj->j", q.T @ X, Z)
         return float(q.sum()), (squares - 2 * crossed) / self.scales**2

@@ -33,8 +33,8 @@ class Linear(Kernel, name="linear"):
     def _diag(self, X: Floats) -> Floats:
         return self._scaled(np.einsum("...ij,...ij->...i", X, X))
 
-    def _pull_back(self, X: Doubles, Z: Doubles, weights: Doubles) -> tuple[float, Doubles]:
-        total = self.variance * float(np.vdot(weights @ Z, X))
+    def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
+        total = self.variance * float(np.vdot(weights @ pair.Z, pair.X))
         return total, np.array([total])
 
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:

@@ -1,9 +1,17 @@
-"""Two sets of inputs, and the distances between them that several kernels share."""
+"""Two sets of inputs, and what several kernels share of them: distances, and their matrices."""
+
+from typing import Protocol
 
 import numpy as np
 
 from sparsegp.math.products import times_thin
 from sparsegp.types import Doubles, Floats
+
+
+class HasMatrix(Protocol):
+    """A kernel."""
+
+    def _matrix(self, pair: "Pair") -> Floats: ...
 
 
 class Pair:
@@ -17,13 +25,29 @@ class Pair:
         How often the distances will be needed.
     half_norms : Floats (..., n), optional
         |x_i|^2 / 2, where that is known.
+    keeps : bool
+        Whether the matrices of parts of a kernel are kept, for their slopes.
     """
 
     def __init__(
-        self, X: Floats, Z: Floats, uses: int = 1, half_norms: Floats | None = None
+        self,
+        X: Floats,
+        Z: Floats,
+        uses: int = 1,
+        half_norms: Floats | None = None,
+        keeps: bool = False,
     ) -> None:
         self.X, self.Z, self._left, self._half_norms = X, Z, uses, half_norms
         self._distance: Floats | None = None
+        self.keeps, self._known = keeps, dict[HasMatrix, Floats]()
+
+    def matrix(self, kernel: HasMatrix) -> Floats:
+        """Return that of a part of a kernel, (..., n, m), which the caller may not overwrite."""
+        if not self.keeps:
+            return kernel._matrix(self)
+        if kernel not in self._known:
+            self._known[kernel] = kernel._matrix(self)
+        return self._known[kernel]
 
     def half_squared_distance(self) -> Floats:
         """Return -|x_i - z_j|^2 / 2, (..., n, m), in an array that the caller may overwrite."""

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from sparsegp.kernels import ARD, RBF, ByColumn, Kernel, Laplace, Product, Sum, parse, six_digits
 from sparsegp.learning.numbers import rows_of
@@ -34,6 +33,7 @@ from sparsegp.math.linalg import (
     jittered_cholesky,
     lower_cholesky,
     solve_lower,
+    solved_in_place,
 )
 from sparsegp.math.products import times_few
 from sparsegp.types import Doubles, Floats, Integers
@@ -52,10 +52,10 @@ JITTER = 1e-5
 """On the diagonal of the kernel matrix of the active rows, relative to its mean."""
 CONJUGATE = 60
 """Steps of the solution of a linear system, at most."""
+PIECE = 32
+"""Active rows whose slopes are taken at a time, so that temporaries stay in cache."""
 GAIN, ACCURACY = 3e-5, 0.01
 """Nats a row by which the last round of a small fit gains; and relative error of a solution."""
-PIECE = 256
-"""Rows whose slopes are taken at a time, so that temporaries stay in cache."""
 
 
 def learn_by_column(
@@ -198,8 +198,13 @@ class HeldOut:
         own = np.asarray(kernel(U.astype(np.float64), U.astype(np.float64)), np.float64)
         factor, _ = jittered_cholesky(own, "the kernel of active rows", least=JITTER)
         lower: Any = factor.astype(X.dtype)
-        features = solve_triangular(lower, kernel(U, X), lower=True, check_finite=False)
-        pull: Any = np.zeros((len(X), len(U)), X.dtype)
+        features, pulls_back = np.empty((len(U), len(X)), X.dtype), []
+        pieces = [slice(first, first + PIECE) for first in range(0, len(U), PIECE)]
+        for piece in pieces:
+            features[piece], pull_back = kernel.with_pull_back(U[piece], X)
+            pulls_back.append(pull_back)
+        features = solved_in_place(lower, features)
+        pull: Any = np.zeros((len(U), len(X)), X.dtype)
         total = 0.0
         for half, others in enumerate(self.halves):
             held = self.halves[1 - half]
@@ -212,11 +217,10 @@ class HeldOut:
             bent = fit.bend(fit.rows.latent(back))
             of_fit = solve_lower(factor, np.hstack([fit.point, back]), transposed=True)
             a, b = np.hsplit(of_fit.astype(X.dtype), 2)
-            pull[held] += slope @ a.T
-            pull[others] += np.hstack([fit.slope, -bent]) @ np.hstack([b, a]).T
-            pull[self.active] -= b @ a.T
-        pieces = (slice(first, first + PIECE) for first in range(0, len(X), PIECE))
-        slopes = [kernel.pull_back(X[piece], U, pull[piece]) for piece in pieces]
+            pull[:, held] += a @ slope.T
+            pull[:, others] += np.hstack([b, a]) @ np.hstack([fit.slope, -bent]).T
+            pull[:, self.active] -= a @ b.T
+        slopes = [each(pull[piece]) for piece, each in zip(pieces, pulls_back, strict=True)]
         return total, np.sum(slopes, axis=0, dtype=np.float64)
 
     def _fit(self, half: int, features: Floats) -> "Fit":

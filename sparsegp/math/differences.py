@@ -4,7 +4,8 @@ The differences of a column, of some rows by some others, are one array that is 
 of the next column. Every entry is summed in the order of the columns: no bit depends on the tiles.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -15,6 +16,19 @@ ENTRIES = 1 << 16
 """Of a tile: two of them in single precision fill half a megabyte."""
 LONGEST = 8192
 """Entries along the longer side of a tile: numpy takes its time to begin a line."""
+BUFFER = 1024
+"""Entries of numpy's buffer. Where three lines have room in it, which is 8192 by default, numpy
+copies a column that stands for many into it, and takes three times as long."""
+
+
+@contextmanager
+def small_buffer() -> Iterator[None]:
+    """Leave columns that stand for many where they are; no bit changes."""
+    former = np.setbufsize(BUFFER)
+    try:
+        yield
+    finally:
+        np.setbufsize(former)
 
 
 def summed_differences(
@@ -55,17 +69,16 @@ def weighted_differences(
     each : callable, optional
         Puts f in the place of its argument, entry by entry; the identity if left out.
     """
-    columns, others = (np.ascontiguousarray(rows.T) for rows in (X, Z))
-    total, height = np.zeros(X.shape[1]), max(1, ENTRIES // 2 // max(1, len(Z)))
-    for start in range(0, len(X), height):
-        tile = np.ascontiguousarray(weights[start : start + height])
+    total = np.zeros(X.shape[1])
+    for tile, columns, others in _tiles(X.T, Z.T, weights):
         differences = np.empty_like(tile)
-        for j, (x, z) in enumerate(zip(columns[:, start : start + height], others, strict=True)):
-            np.subtract(x[:, np.newaxis], z, out=differences)
-            np.abs(differences, out=differences)
-            if each is not None:
-                each(differences)
-            total[j] += np.vdot(tile, differences)
+        with small_buffer():
+            for j, (x, z) in enumerate(zip(columns, others, strict=True)):
+                np.subtract(x[:, np.newaxis], z, out=differences)
+                np.abs(differences, out=differences)
+                if each is not None:
+                    each(differences)
+                total[j] += np.vdot(tile, differences)
     return total
 
 
@@ -77,6 +90,9 @@ def weighted_rises(
 ) -> Doubles:
     """Return sum_ik w_ik g(sum_s |x_ijs - z_kjs|) |x_ijs - z_kjs| for all j and s, (p, s).
 
+    The x_ijs and z_kjs of one j rise together. So a difference has the sign of those of all s, and
+    its sum is one of x_ijs, and one of z_kjs, by sums of signed weights.
+
     Parameters
     ----------
     X : Floats (n, p, s)
@@ -85,18 +101,31 @@ def weighted_rises(
     decline : callable, optional
         Returns g, entry by entry; one if left out.
     """
-    columns, others = (np.ascontiguousarray(rows.transpose(1, 2, 0)) for rows in (X, Z))
-    total, height = np.zeros(X.shape[1:]), max(1, ENTRIES // 2 // max(1, len(Z)))
-    for start in range(0, len(X), height):
-        tile = np.ascontiguousarray(weights[start : start + height])
-        rises = np.empty((X.shape[2], *tile.shape), tile.dtype)
-        for j, (x, z) in enumerate(zip(columns[..., start : start + height], others, strict=True)):
-            for rise, of_x, of_z in zip(rises, x, z, strict=True):
-                np.subtract(of_x[:, np.newaxis], of_z, out=rise)
-                np.abs(rise, out=rise)
-            weighted = tile if decline is None else tile * decline(rises.sum(axis=0))
-            total[j] += [np.vdot(weighted, rise) for rise in rises]
+    total = np.zeros(X.shape[1:])
+    for tile, columns, others in _tiles(X.transpose(1, 2, 0), Z.transpose(1, 2, 0), weights):
+        signed, of_x, of_z = np.empty_like(tile), *(np.ones(n, tile.dtype) for n in tile.shape)
+        for j, (x, z) in enumerate(zip(columns, others, strict=True)):
+            from_x, from_z, weighted = x.sum(axis=0)[:, np.newaxis], z.sum(axis=0), tile
+            if decline is not None:
+                weighted = tile * decline(np.abs(from_x - from_z))
+            with small_buffer():
+                is_above = from_x > from_z
+            np.multiply(weighted, is_above, out=signed)
+            signed *= 2.0
+            signed -= weighted
+            total[j] += x @ (signed @ of_z) - z @ (of_x @ signed)
     return total
+
+
+def _tiles(
+    columns: Floats, others: Floats, weights: Doubles
+) -> Iterator[tuple[Doubles, Floats, Floats]]:
+    """Yield weights (n, m) of some rows after the other, and columns (..., n) and (..., m)."""
+    columns, others = np.ascontiguousarray(columns), np.ascontiguousarray(others)
+    height = max(1, 4 * ENTRIES // weights.itemsize // max(1, weights.shape[1]))
+    for start in range(0, len(weights), height):
+        some = slice(start, start + height)
+        yield np.ascontiguousarray(weights[some]), columns[..., some], others
 
 
 def _flat(
@@ -131,11 +160,12 @@ def _fill(
     each: Callable[[Floats], object] | None,
 ) -> None:
     """Put the sums of all columns, (p, n) by others (p, m), into a tile (m, n)."""
-    for j, (x, z) in enumerate(zip(columns, others, strict=True)):
-        differences = scratch if j else tile
-        np.subtract(x, z[:, np.newaxis], out=differences)
-        np.abs(differences, out=differences)
-        if each is not None:
-            each(differences)
-        if j:
-            tile += differences
+    with small_buffer():
+        for j, (x, z) in enumerate(zip(columns, others, strict=True)):
+            differences = scratch if j else tile
+            np.subtract(x, z[:, np.newaxis], out=differences)
+            np.abs(differences, out=differences)
+            if each is not None:
+                each(differences)
+            if j:
+                tile += differences

@@ -222,7 +222,11 @@ def test_gradient_against_finite_differences(kernel, formula, diag, X, Z):
     np.testing.assert_allclose(gradient, expected, rtol=1e-7, atol=1e-11 * size)
     narrow = pull_back(*(each.astype(np.float32) for each in inputs), weights)
     np.testing.assert_allclose(narrow, gradient, rtol=1e-5, atol=1e-6 * size)
-    if diag:
+    if not diag:
+        matrix, pull_back = kernel.with_pull_back(X, Z)
+        np.testing.assert_array_equal(matrix, kernel(X, Z))
+        np.testing.assert_allclose(pull_back(weights), gradient, rtol=1e-12, atol=1e-13 * size)
+    else:
         on_diagonal = kernel.pull_back(X, X, np.diag(weights))
         np.testing.assert_allclose(gradient, on_diagonal, rtol=1e-12, atol=1e-13 * size)
 
