@@ -58,13 +58,6 @@ def test_rotated_inputs_give_the_same_predictions(rows: tuple[Doubles, Integers]
     assert_allclose(one.predict_proba(X), other.predict_proba(X @ Q), atol=1e-6)
 
 
-def test_no_power_is_no_metric(rows: tuple[Doubles, Integers]) -> None:
-    X, y = rows
-    how = {**HOW, "precision": "float64"}
-    plain, model = (sparsegp.train(X, y, **how, metric=m) for m in ("none", "full(power=0)"))
-    assert_allclose(model.predict_proba(X), plain.predict_proba(X), atol=1e-6)
-
-
 @pytest.mark.parametrize(
     "more",
     [

@@ -62,6 +62,7 @@ def test_the_best_end_where_the_pool_is_poor():
     batch = pool_of(run, candidates, 12).take_best(12)
     assert 1 <= batch.count < 12
     assert (batch.score[: batch.count] >= candidates.score[-1]).all()
+    assert (batch.rows[batch.count :] == -1).all()  # empty slots
 
 
 def first_overtaken(run, blocks, batch, pool):

@@ -65,16 +65,6 @@ def test_of_a_quadratic_nothing_is_lost(n_kernels: int) -> None:
         assert_allclose(both, together[c], atol=1e-8)
 
 
-def test_sums_of_the_rows_that_stay_are_those_of_their_own_features() -> None:
-    rng = np.random.default_rng(1)
-    X, y, kept = rng.normal(scale=2.0, size=(60, 2)), rng.normal(size=(60, 3)), np.array([1, 4, 7])
-    active = active_rows(X[:12])
-    fewer = active.take(kept)
-    (gram,), _ = past(active, X, y, kept).seen_by(fewer, fewer.factors())
-    (w,) = features(fewer, X)
-    assert_allclose(gram, w @ w.T, atol=1e-9)
-
-
 def test_fresh_rows_are_told_from_the_former_ones() -> None:
     """Their kernel values at an old row are those that regression on the former sites gives."""
     rng = np.random.default_rng(2)
