@@ -21,8 +21,11 @@ from tests.processes import worker_processes
 from tests.runs import KINDS, Stopper, assert_same, data_for, train
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
-ROWS = {kind: 800 if "stub_entries" in KINDS[kind] else 520 for kind in KINDS}
-"""Of three blocks, or enough that candidates leave more than once."""
+ROWS = {
+    kind: 800 if "stub_entries" in settings else 300 if "learn" in settings else 520
+    for kind, settings in KINDS.items()
+}
+"""Of two or three blocks, or enough that candidates leave more than once."""
 
 
 @pytest.fixture(scope="module")
