@@ -53,6 +53,8 @@ def test_selection_by_gain_is_that_of_a_dense_posterior(name, criterion, lookahe
         assert units[row, processes[0]] >= units[open_].max() - 1
         open_[row, processes] = False
         dense.include(row, processes)
+    columns = sum(len(gather(selection, "stub", c)) for c in every)
+    assert columns == sum(len(processes) for _, processes in taken)
     active = ActiveRows.of(run.settings, selection.active)
     posterior = Posterior.from_weights(active, POSTERIORS["adf"].make(active, None))
     recursion = gather(selection, "mean"), gather(selection, "variance")
