@@ -22,8 +22,8 @@ def lower_cholesky(matrix: Doubles, name: str, in_place: bool = False) -> Double
     name : str
         For messages.
     in_place : bool
-        Whether the factor may take the place of the matrix, whose rows are contiguous. For large
-        ones copies into the order of LAPACK take as long as the factor.
+        Whether the factor may take the place of the matrix, whose rows or columns are contiguous.
+        For large ones copies into the order of LAPACK take as long as the factor.
 
     Raises
     ------
@@ -33,9 +33,9 @@ def lower_cholesky(matrix: Doubles, name: str, in_place: bool = False) -> Double
     if not np.isfinite(matrix).all():
         raise NumericalError(f"{name} must be finite; check the kernel and the scale of the inputs")
     try:
-        if in_place:  # rows of the lower triangle are columns of the upper one
+        if in_place and matrix.flags.c_contiguous:  # rows of it are columns of the upper triangle
             return np.asarray(cholesky(matrix.T, overwrite_a=True, check_finite=False).T)
-        return np.asarray(cholesky(matrix, lower=True, check_finite=False))
+        return np.asarray(cholesky(matrix, lower=True, overwrite_a=in_place, check_finite=False))
     except np.linalg.LinAlgError as error:
         raise NumericalError(
             f"{name} {matrix.shape} is not positive definite after rounding: {error}; "
@@ -80,10 +80,16 @@ def jittered_cholesky(matrix: Doubles, name: str, least: float = 0.0) -> tuple[D
 def root_from_below(matrix: Doubles, name: str) -> Doubles:
     """Return the lower triangle W of W' W = A, (d, d), from the lower triangle of A.
 
-    Raises as `lower_cholesky`.
+    In its place, where its rows are contiguous. Raises as `lower_cholesky`.
     """
-    factor = lower_cholesky(matrix.T[::-1, ::-1], name)
-    return np.ascontiguousarray(factor[::-1, ::-1].T)
+    return _turned(lower_cholesky(_turned(matrix).T, name, in_place=True).T)
+
+
+def _turned(matrix: Doubles) -> Doubles:
+    """Return a matrix with rows and columns in reverse order, in place."""
+    for i in range((len(matrix) + 1) // 2):
+        matrix[i], matrix[-1 - i] = matrix[-1 - i, ::-1].copy(), matrix[i, ::-1].copy()
+    return matrix
 
 
 def inverse_lower(lower: Doubles) -> Doubles:

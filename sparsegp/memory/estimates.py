@@ -217,7 +217,8 @@ class _Layout:
         """Return bytes of the driver."""
         shape, settings, square = self.shape, self.settings, self.square
         n, p, d, kernels = shape.n, shape.p, shape.n_active, self.kernels
-        own = (6 + min(self.hosts, 32)) * kernels if self.refits else kernels + 2
+        own = (5 + min(self.hosts, 32)) * kernels if self.refits else 2 * kernels + 2
+        own += 2 * settings.is_regression  # a spectrum
         a_row = p * self.item + 3 * DOUBLE * self.latent
         sent = self.hosts * self.loading() if shape.n_workers and shape.source_bytes else 0
         return {
@@ -228,7 +229,7 @@ class _Layout:
             + sent,
             "factors": kernels * square + DOUBLE * self.columns * d * self.slots + d * a_row,
             "checkpoint": kernels * square + 2 * d * a_row,
-            "posterior": (kernels + 3 + own) * square + 2 * DOUBLE * d * p,
+            "posterior": (3 + own) * square + 2 * DOUBLE * d * p,
             "thinning": 7 * DOUBLE * n * (settings.stub_entries is not None),
             "search": _trial_bytes(shape, settings) if settings.kernel == AUTO else 0,
         }

@@ -230,7 +230,10 @@ def calibrate(problem: Problem, c: Doubles, scale: float) -> tuple[Calibration, 
     Its means are those of rows that are gone, if there are any. With them come the quantiles of the
     scores of these rows, so calibrated, if they are kept.
     """
-    weights = problem.weights(c, Calibration(prior_scale=scale), {})
+    reduction = [W for W, _ in problem.reductions()]
+    weights = PosteriorWeights(
+        list(c), reduction=reduction, calibration=Calibration(prior_scale=scale)
+    )
     of_weights = problem.active, problem.rows, weights, problem.factors
     mean, variance, target = latent_validation(*of_weights)
     of_rows = problem.rows.validation_weights

@@ -176,15 +176,23 @@ class Problem:
     def weights(
         self, c: Doubles, calibration: Calibration, report: dict[str, Any]
     ) -> PosteriorWeights:
-        """Return the posterior with coefficients (C, d, R); a model keeps float32."""
+        """Return the posterior with coefficients (C, d, R), when nothing else is to be found.
+
+        A model keeps float32.
+        """
+        taken = self.reductions()
+        gain = [_rounded(factor) for factor, _ in self.metric]
+        report |= {"jitter": max(jitter for _, jitter in taken)}
+        return PosteriorWeights(list(c), gain, [W for W, _ in taken], calibration, report)
+
+    def reductions(self) -> list[tuple[Doubles, float]]:
+        """Return W of every kernel, as a model keeps it, and the jitter that it took."""
         if not self._reduced:  # the same for all coefficients
             self._reduced = [(_rounded(W), jitter) for W, jitter in self._reductions()]
-        gain, taken = [_rounded(factor) for factor, _ in self.metric], [W for W, _ in self._reduced]
-        report |= {"jitter": max(jitter for _, jitter in self._reduced)}
-        return PosteriorWeights(list(c), gain, taken, calibration, report)
+        return self._reduced
 
     def _reductions(self) -> Iterator[tuple[Doubles, float]]:
-        """Yield W of every kernel, and the jitter that it took; see `reduction`."""
+        """Yield W of every kernel, and the jitter; see `reduction`."""
         active, x = self.active, np.asarray(self.active.x, dtype=np.float64)
         kernels = zip(active.kernels, active.precision.T, self.factors, strict=True)
         for k, (kernel, pi, L) in enumerate(kernels):
@@ -202,5 +210,7 @@ class Problem:
 
 
 def _rounded(triangle: Doubles) -> Doubles:
-    """Return a triangle as a model keeps it."""
-    return triangle.astype(np.float32).astype(np.float64)
+    """Return a triangle as a model keeps it, in its place."""
+    for row in triangle:
+        row[:] = row.astype(np.float32)
+    return triangle

@@ -88,6 +88,7 @@ def reduction(
         taken *= scale
         both = product_of_triangles(L, metric(slack * added))
         taken -= triangle_of_inverse(both, in_place=True)
+        del both  # large, as all of these
         return root_from_below(taken, "what the data take off the prior variance")
 
     for jitter in JITTERS[:-1]:

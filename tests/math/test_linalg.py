@@ -9,6 +9,7 @@ from sparsegp.math.linalg import (
     lower_cholesky,
     mirrored,
     product_of_triangles,
+    root_from_below,
     square_of_triangle,
     triangle_of_inverse,
 )
@@ -32,3 +33,8 @@ def test_factors_and_products_of_triangles(d: int) -> None:
         assert_allclose(factor @ factor.T, matrix, atol=1e-12)
         assert np.shares_memory(factor, given) == in_place
         assert_allclose(triangle_of_inverse(factor, in_place), inverse, atol=1e-10)
+    given = np.tril(matrix)
+    root = root_from_below(given, "it")
+    assert_allclose(root.T @ root, matrix, atol=1e-12)
+    assert_array_equal(root, np.tril(root))
+    assert np.shares_memory(root, given)
