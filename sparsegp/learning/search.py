@@ -36,8 +36,9 @@ LEAST_FOR_SUM, LEAST_FOR_SUM_OF_NUMBERS = 2000, 1000
 tells more than a class."""
 NEAR = 2.0
 """Standard errors within which a kernel is nearly as good as the best."""
-FINALISTS = 2
-"""How many candidates take part in the first sizes of more active rows."""
+FINALISTS = 4
+"""How many candidates take part in the first sizes of more active rows. Rough kernels and means
+over columns gain more by rows than smooth ones; so the two that few rows like best are too few."""
 PRICE, DECLINE = 0.01, 0.5
 """Share of the nlpp that twice as many active rows must be worth, as their fit takes four times as
 long; and what is expected of a doubling, relative to the gain of the one before."""
