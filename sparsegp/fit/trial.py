@@ -5,7 +5,7 @@ no dask inside; it runs as well in a thread as in a worker of a cluster.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Numbers, Scaling
 from sparsegp.errors import DataError, NumericalError, SettingsError
-from sparsegp.fit.metric import ACTIVE, ROWS, unscaled
+from sparsegp.fit.metric import unscaled
 from sparsegp.fit.prepare import Prepared
 from sparsegp.fit.training import fit_rows
 from sparsegp.kernels import Constant, Kernel, Product, Sum, parse, six_digits
@@ -34,8 +34,9 @@ FEW, PARTS = 2000, 3
 """Below so many rows every one is held out once, in so many parts: fewer tell too little."""
 SLOPE_ROWS = 2000
 """Rows, at most, at which slopes are taken."""
-LEARNT_ROWS = 3000
-"""Rows, at most, from which length scales for every column are learnt: the first ones."""
+LEARNT_ROWS, LEARNT_ACTIVE = 3000, 300
+"""Rows, at most, from which length scales for every column or a metric are learnt: the first ones;
+and active ones of the fits for a metric."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,12 +71,19 @@ class Sample:
     weights: Doubles | None = None
     groups: Integers | None = None
     _scaled: dict[tuple[str, Any], Floats] = field(default_factory=dict, init=False, repr=False)
+    _mixed: dict[Any, list[Floats]] = field(default_factory=dict, init=False, repr=False)
 
     def scaled(self, rule: str, dtype: Any) -> Floats:
         """Return the inputs scaled by a rule, which most trials share."""
         if (rule, dtype) not in self._scaled:
             self._scaled[rule, dtype] = self.scalings[rule].apply(self.X, dtype)
         return self._scaled[rule, dtype]
+
+    def mixed(self, key: Any, learn: Callable[[], list[Floats]]) -> list[Floats]:
+        """Return the inputs of each part by a metric, which trials of several sizes share."""
+        if key not in self._mixed:
+            self._mixed[key] = learn()
+        return self._mixed[key]
 
     @property
     def n_train(self) -> int:
@@ -244,16 +252,17 @@ class PartialFits:
         metric = Metric.of(trial.metric)
         if metric is None:
             return plain
-        kernel = parse(trial.kernel)
-        inputs = [plain._mixed(metric, kernel, X, split) for split in splits]
+        rows, kernel = min(trial.rows, LEARNT_ROWS), parse(trial.kernel)
+        few = replace(plain, splits=list(sample.splits(rows)), n_active=LEARNT_ACTIVE)
+        key = trial.scaling, settings.dtype, metric, kernel, rows
+        inputs = sample.mixed(key, lambda: [few._mixed(metric, kernel, X, s) for s in few.splits])
         return replace(plain, inputs=inputs)
 
     def _mixed(
         self, metric: Metric, kernel: Kernel, X: Floats, split: tuple[Integers, Integers]
     ) -> Floats:
-        """Return inputs multiplied by a metric that is learnt from rows to fit, as by a run."""
-        (rows, held), p, d = split, X.shape[1], min(self.n_active, ACTIVE)
-        rows = rows[:ROWS]
+        """Return inputs multiplied by a metric that is learnt from rows to fit."""
+        rows, p = split[0], X.shape[1]
 
         def mixed(mixing: Doubles) -> Floats:
             scaled: Floats = replace(unscaled(p), mixing=mixing).apply(X, X.dtype)
@@ -261,7 +270,7 @@ class PartialFits:
 
         def fit(mixing: Doubles) -> tuple[Floats, Sequence[Part]]:
             inputs = mixed(mixing)
-            some = replace(self, inputs=[inputs], splits=[(rows, held)], n_active=d)
+            some = replace(self, inputs=[inputs], splits=[split])
             return inputs[rows[:SLOPE_ROWS]], some.fitted([kernel]).parts
 
         covariance = np.atleast_2d(np.cov(X[rows].astype(np.float64), rowvar=False))
