@@ -307,6 +307,9 @@ def test_evaluations_heed_a_column_of_weights_and_predictions_leave_it_out(heade
         assert found[0][name] == pytest.approx(found[1][name])
     refused = invoke("train", tmp_path / "rows.csv", "--weight-column", "v", code=2)
     assert "--weight-column must be one of 3 input columns" in refused.output
+    rows.assign(a="much").to_csv(tmp_path / "words.csv", index=False)
+    refused = invoke("train", tmp_path / "words.csv", "--weight-column", "a", code=2)
+    assert "weights must be numbers; column 'a' of" in refused.output
     text = ran("evaluate", run, tmp_path / "rows.csv")
     assert f"400; weights, which sum to {len(repeated)}, are heeded" in text
     lines = ran("predict", run, tmp_path / "rows.csv", "--out", "-").splitlines()

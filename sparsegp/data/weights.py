@@ -184,7 +184,14 @@ def without_weights(table: Table, column: str) -> Table:
         )
     place = known.index(column)
     others = [number for number in range(p) if number != place]
-    return replace(table.columns(others), weights=np.asarray(table.columns([place]).X)[:, 0])
+    try:
+        weights = np.asarray(table.columns([place]).X)[:, 0]
+    except DataError:
+        raise DataError(
+            f"weights must be numbers; column {quoted(column)} of {table.source} has others; give "
+            "another weight_column"
+        ) from None
+    return replace(table.columns(others), weights=weights)
 
 
 def _of_classes(table: Table, weights: Doubles, class_weight: str) -> Doubles:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 from uuid import uuid4
 
@@ -204,6 +205,20 @@ def test_parquet_of_mixed_columns(values, dtype, tmp_path):
     table = open_dataset(tmp_path / "a.parquet", label_column="kind", drop=["u"]).train
     assert (table.frame, table.X.dtype) == (None, "f4" if dtype == "Int16" else "f8")
     np.testing.assert_array_equal(table.X.compute(), [each[1:] for each in expected])
+
+
+@pytest.mark.parametrize("ids", [["=1", "b"], [date(2020, 1, 2), date(2020, 1, 3)], [7, 8]])
+def test_parquet_of_ids(ids, tmp_path):
+    columns = {"id": ids, "u": [1.5, 2.5], "y": [0, 1]}
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    found = open_dataset(tmp_path / "a.parquet", id_column="id").train.beside["id"]
+    assert found.dtype.kind == ("i" if ids == [7, 8] else "U")  # no objects, which none can write
+    assert found.astype(str).tolist() == [*map(str, ids)]
+    pyarrow.parquet.write_table(
+        pyarrow.table(columns | {"id": [ids[0], None]}), tmp_path / "a.parquet"
+    )
+    with pytest.raises(DataError, match="row 1: the id in column 'id' is missing"):
+        open_dataset(tmp_path / "a.parquet", id_column="id")
 
 
 TEXTS = {

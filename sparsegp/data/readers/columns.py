@@ -13,6 +13,7 @@ from sparsegp.data.labels import tidy_labels
 from sparsegp.data.table import Table, table_from_frame
 from sparsegp.errors import DataError, quoted
 from sparsegp.lists import words_in
+from sparsegp.types import Labels
 
 LabelColumn: TypeAlias = str | int | None
 """A column's name, its number counted from 0 (negative: from the end), or None for the last."""
@@ -267,4 +268,20 @@ def table_of(
         table = table_from_frame(X, y, source, kinds, label)
     else:
         table = Table(X, y, source, names=called if places.named else None, label=label)
-    return replace(table, beside={} if ids is None else {ids: np.asarray(beside[ids])})
+    return replace(table, beside={} if ids is None else {ids: _ids(beside[ids], ids, source)})
+
+
+def _ids(values: Any, name: str, source: str) -> Labels:
+    """Return ids (n,): numbers as they are, others as text, as formats of predictions take them."""
+    ids = np.asarray(values)
+    if ids.dtype.kind in "biuU":
+        return ids
+    import pandas as pd  # noqa: PLC0415 - slow to import
+
+    gaps = pd.isna(ids)
+    if gaps.any():
+        raise DataError(
+            f"{source}, row {gaps.argmax()}: the id in column {quoted(name)} is missing; every row "
+            f"needs one: give another id_column, or leave out such rows, {gaps.sum()} of {len(ids)}"
+        )
+    return ids if ids.dtype.kind == "f" else ids.astype(str)
