@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     import dask.array as da
 
 
+BLOCK_ROWS = Setting("block_rows", int, None, optional=True, least=1)
+
+
 @dataclass(eq=False)
 class SparseRun(Run[SparseModel]):
     """What a sparse fit has reached; to a posterior, the training rows (`posterior.base.Rows`).
@@ -97,8 +100,7 @@ class SparseRun(Run[SparseModel]):
     knows_limits: bool = True
 
     def __post_init__(self, rows: Table | Prepared, held_out: Table | None) -> None:
-        rows_of_block = Setting("block_rows", int, None, optional=True, least=1)
-        self.block_rows = rows_of_block.checked(self.block_rows)
+        self.block_rows = BLOCK_ROWS.checked(self.block_rows)
         super().__post_init__(rows, held_out)
         data, n, weights = self.data, self.data.summary.n, self.data.train.weights
         if weights is not None and self.past is None:  # copies were merged
@@ -376,6 +378,6 @@ def require_room(
     scratch: bool = False,
 ) -> None:
     """Refuse a run that does not fit the memory of its processes by a `SettingsError`."""
-    where: dict[str, Any] = {"block_rows": block_rows, "scratch": scratch}
+    where: dict[str, Any] = {"block_rows": BLOCK_ROWS.checked(block_rows), "scratch": scratch}
     where |= memory.where(rows, runtime)
     memory.check(memory.shape_of(rows, held_out, n_classes, settings, **where), runtime)
