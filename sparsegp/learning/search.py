@@ -36,9 +36,9 @@ LEAST_FOR_SUM, LEAST_FOR_SUM_OF_NUMBERS = 2000, 1000
 tells more than a class."""
 NEAR = 2.0
 """Standard errors within which a kernel is nearly as good as the best."""
-FINALISTS = 4
-"""How many candidates take part in the first sizes of more active rows. Rough kernels and means
-over columns gain more by rows than smooth ones; so the two that few rows like best are too few."""
+FINALISTS, MORE_FINALISTS = 2, 4
+"""How many candidates take part in the first sizes of more active rows; and how many where these
+have twice the rows of the search or more, by which rough kernels gain more than smooth ones."""
 PRICE, DECLINE = 0.01, 0.5
 """Share of the nlpp that twice as many active rows must be worth, as their fit takes four times as
 long; and what is expected of a doubling, relative to the gain of the one before."""
@@ -336,7 +336,7 @@ class Search:
             if is_more and is_last and not self.plan.of_numbers:
                 self.n_active = rung.n_active
                 return True
-            numbers = [self.winner] if is_more else self._finalists()
+            numbers = [self.winner] if is_more else self._finalists(rung)
             trials = [self._again(n, 2 + place, rung) for n in numbers]
             found = self.try_out(trials, f"{rung.n_active} active rows")
             if len(found) < len(trials):
@@ -352,13 +352,15 @@ class Search:
             self.n_active = self.plan.sizes[-1]
         return True
 
-    def _finalists(self) -> list[int]:
+    def _finalists(self, rung: Rung) -> list[int]:
         """Return the winner, and what is nearly as good."""
+        has_more_rows = rung.rows >= 2 * self.plan.rungs[-1].rows
+        most = MORE_FINALISTS if has_more_rows else FINALISTS
         best, known = self.outcomes[self.winner], self.candidates.known
         near = [n for n in self._ranking() if self._near(n, self.winner)]
         others = {(self.outcomes[n].kernel, *known[n][1:]): n for n in reversed(near)}
         others.pop((best.kernel, *known[self.winner][1:]), None)
-        return [self.winner, *sorted(others.values(), key=near.index)][:FINALISTS]
+        return [self.winner, *sorted(others.values(), key=near.index)][:most]
 
     def _near(self, number: int, best: int) -> bool:
         """Whether a candidate is nearly as good as the best."""

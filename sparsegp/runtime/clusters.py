@@ -228,7 +228,7 @@ def _start(
     except Exception as error:  # whatever a library of clusters raises
         raise ClusterError(
             f"{name} with {n_workers} workers did not start in {seconds:g} s ({_short(error)}); "
-            "check its options, or give it longer by 'seconds'"
+            "in a cluster file, check its options, or give it longer by 'seconds'"
         ) from error
 
 

@@ -65,7 +65,6 @@ REFUSED = [
     ("train pair.npz --virtual none", "no run or model at .*none"),
     # how and where to run
     ("train pair.npz --block-rows 0", "--block-rows must be at least 1, got 0"),
-    ("train pair.npz --block-rows 0", "--block-rows must be at least 1, got 0"),
     ("train pair.npz --checkpoint-every 0", "--checkpoint-every must be at least 1, got 0"),
     ("train pair.npz --workers 0", "workers must be at least 1, got 0"),
     ("train pair.npz --workers 1 --threads 1", "only one option .*; got --threads and --workers"),

@@ -300,3 +300,13 @@ def test_so_many_rows_become_active_as_fit_the_memory() -> None:
             memory.fits(memory.Shape(n, 2, 2, 4000, settings, 0), runtime) for n in (10**4, 10**10)
         ]
     assert fitting == [True, False]
+
+
+def test_rows_of_blocks_are_checked_before_a_search(
+    steps_of_trees: Arrays, searching: None, tmp_path: Path
+) -> None:
+    X, y = steps_of_trees
+    sparsegp.train(X, y, kernel="rbf", n_active=20, out=tmp_path / "run")
+    with pytest.raises(SettingsError, match="block_rows must be at least 1, got 0"):
+        sparsegp.train(X, y, out=tmp_path / "run", overwrite=True, block_rows=0)
+    assert len(sparsegp.load(tmp_path / "run").rows) == 20
