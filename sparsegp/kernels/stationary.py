@@ -66,9 +66,9 @@ class Isotropic(Kernel):
         return np.ones(X.shape[:-1], X.dtype)
 
     def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
-        K, G = pair.matrix(self), self._exponent(pair)
+        total, G = float(np.vdot(weights, pair.matrix(self))), self._exponent(pair)
         growth = -2.0 * np.vdot(weights * G, self._decline(G))  # -r f'(r)
-        return float(np.vdot(weights, K)), np.array([growth])
+        return total, np.array([growth])
 
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
         return np.zeros(1)  # f(0) = 1 for every length scale
