@@ -172,12 +172,6 @@ class Frame:
         """Of the columns."""
         return tuple(frame_names(self.empty))
 
-    @property
-    def is_numeric(self) -> bool:
-        """Whether all columns are of numpy's numbers, among which there may be NaN."""
-        dtypes = self.empty.dtypes
-        return all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in dtypes)
-
     def select(self, places: Sequence[int]) -> "Frame":
         """Return the frame with the columns at these places, in their order."""
         empty, *parts = (part.iloc[:, places] for part in (self.empty, *self.parts))

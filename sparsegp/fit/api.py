@@ -131,10 +131,8 @@ def fit(
                     prepare(table, test, settings, how["runtime"])
                 store.clear()
             where: dict[str, Any] = {"out": run.out, "resume": run.resume, "progress": run.shown}
-            where |= {
-                "runtime": how["runtime"],
-                **({"max_trials": None} if limits is None else limits),
-            }
+            where |= {"runtime": how["runtime"]}
+            where |= {"max_trials": None} if limits is None else limits
             found = tune(table, **where, **settings.to_json())
             learnt = settings.is_regression and not found.trials  # which it then does by itself
             settings = replace(settings, **(BY_EVIDENCE if learnt else found.chosen))
