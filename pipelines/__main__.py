@@ -54,7 +54,7 @@ def main(
         experiment = read_experiment(Path(file), changes)
         work = Work(experiment, folder, Path(out) / experiment.name)
         if report is None:
-            work.run_missing(cells, place(places)["where"])
+            work.run_missing(cells, place(places).get("runtime"))
         results = work.finished()
         frame = tidy(experiment, results)
         table = tabulate(experiment, frame)
@@ -76,9 +76,7 @@ def main(
         click.echo("\n".join([experiment.heading, "", *shown, *lines, f"see {work.out}"]))
     if report is not None:
         Path(report).mkdir(parents=True, exist_ok=True)
-        (Path(report) / "index.html").write_text(
-            PAGE.substitute(sections="".join(page)), encoding="utf-8"
-        )
+        (Path(report) / "index.html").write_text(PAGE.substitute(sections="".join(page)), "utf-8")
         click.echo(f"written: {Path(report) / 'index.html'}")
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import re
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -185,7 +186,9 @@ def errors_of(name: str) -> Iterator[None]:
     except SparseGPError as error:
         raise type(error)(f"{name}: {error}") from None
     except (TypeError, ValueError, AttributeError, KeyError, ImportError) as error:
-        raise SettingsError(f"{name}: {error}") from error
+        given = r".* got an unexpected keyword argument ('\w+')"
+        reason = re.sub(given, r"there is no key \1; README.md names them all", str(error))
+        raise SettingsError(f"{name}: {reason}") from error
 
 
 @dataclass

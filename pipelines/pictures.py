@@ -12,12 +12,10 @@ from pipelines.experiment import AXES, FINAL, Experiment
 from pipelines.metrics import reject_curves
 from pipelines.run import Work
 from pipelines.table import ROWS, compared, critical_difference, scores_of, summarise
+from sparsegp.report.pictures import LEAST_KEPT
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Colours of Okabe and Ito, which colour-blind readers tell apart."""
-
-LEAST_KEPT = 20
-"""Means over fewer rows than this are not drawn."""
 
 
 def draw(work: Work, frame: pd.DataFrame) -> list[Path]:

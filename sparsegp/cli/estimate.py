@@ -1,9 +1,8 @@
 """`sparsegp estimate`."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,19 +11,8 @@ from sparsegp.cli.grouped import GroupedCommand
 from sparsegp.cli.output import json_line, pairs, plural, show
 from sparsegp.errors import SettingsError, size
 
-if TYPE_CHECKING:
-    from sparsegp.data import Table
-
-SELECTING, ROUNDS, A_ROW, FACTORS, STARTING = 2.0, 60.0, 25e3, 60.0, 1.0
-"""Time of a selection by that of its bare products; rounds of a posterior, operations for each row
-and class in one, and for each cube of active rows; seconds to start. From three runs, two cores.
-Numbers take no rounds, but twice the factors, for their eigenvectors; from three regressions."""
-
 PARTS = 3
 """Of the memory of a process that are shown."""
-
-TRIED_SECONDS = 0.2
-"""For which products of matrices are tried."""
 
 
 @click.command(cls=GroupedCommand)
@@ -41,11 +29,10 @@ TRIED_SECONDS = 0.2
 @shared.columns
 @shared.as_json
 def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None:
-    """Estimate the time, memory per process and checkpoint size of training on DATA.
+    """Estimate the memory per process, the work and the checkpoint size of training on DATA.
 
-    The time is a rough estimate, from a short benchmark of matrix products on one thread of this
-    machine. It is that of the final fit: if no kernel is given, the search for one takes one to
-    three times as long in addition, and may choose more active rows, which are shown too.
+    If no kernel is given, the memory of the search for one is included. It chooses more active rows
+    only as far as memory allows.
 
     The options are those of `train`. With --workers, memory is that of processes on this machine.
     With --cluster, the number of workers is read from the file; nothing is started.
@@ -53,22 +40,20 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     from sparsegp import memory
     from sparsegp.cli.tables import training_tables
     from sparsegp.data import Numbers, encode
-    from sparsegp.settings import AUTO, settings_given
-    from sparsegp.settings.sparse import DEFAULT_KERNEL
+    from sparsegp.settings import settings_given
 
     named = shared.settings_of(options)
     settings = settings_given(**named)
     settings.require_used(named)
-    train, held_out = training_tables(data, test, shared.given(options, shared.COLUMNS))
-    train = train.learnt()
+    train, held_out = training_tables(data, test, **shared.given(options, shared.COLUMNS))
+    train, n_classes = train.learnt(), 0
     if settings.is_regression:
         Numbers.of(train.y, train.source)  # refuses what are none
-    n_classes = 0 if settings.is_regression else len(encode(train.y, train.source)[0])
+    else:
+        n_classes = len(encode(train.y, train.source)[0])
     where, elsewhere = place(options)
-    where |= {"block_rows": options["block_rows"], "scratch": options["scratch"]}
+    where |= {name: options[name] for name in shared.ROOM}
     where["source_bytes"] = memory.held_bytes(train.X)
-    if settings.kernel == AUTO and not searched(train, settings):
-        settings = replace(settings, kernel=DEFAULT_KERNEL)
     shape = memory.shape_of(train, held_out, n_classes, settings, **where)
     found, room = memory.estimate(shape), memory.room()
     need = "driver_bytes" if elsewhere and "driver_bytes" in found else "total_bytes"
@@ -77,87 +62,7 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     if not found["fits"]:
         would = memory.remedies(shape, lambda other: bool(memory.estimate(other)[need] <= free))
         found["would_fit"] = [shared.as_typed(each) for each in would]
-    threads, speed = shape.n_workers or shape.n_threads, operations_per_second()
-    found["seconds"] = seconds(found, settings, threads, speed)
-    found["searches"] = settings.kernel == AUTO
-    is_open = found["searches"] and named.get("n_active") is None
-    if is_open and (larger := largest_choice(shape, free, need)):
-        most = {name: larger[name] for name in ("n_active", "total_bytes")}
-        found["at_most"] = most | {"seconds": seconds(larger, settings, threads, speed)}
     show([json_line(found)] if as_json else pairs(words(found)))
-
-
-def largest_choice(shape: Any, free: int, need: str) -> dict[str, Any] | None:
-    """Return the estimate for the most active rows that a search may choose, if more than usual."""
-    from sparsegp import memory
-    from sparsegp.fit.trial import PART
-    from sparsegp.fit.tune import open_sizes
-    from sparsegp.learning.rungs import MOST_HELD_OUT, Plan
-
-    n = shape.n - min(-(-shape.n // PART), MOST_HELD_OUT)
-    sizes, validation = open_sizes(shape.settings, shape.n), shape.settings.n_validation
-    plan = Plan.of((n, shape.p), shape.n_active, None, sizes=sizes, validation=validation)
-    larger = [replace(shape, n_active=d) for d in plan.sizes if d > shape.n_active]
-    found = map(memory.estimate, larger[::-1])
-    return next((each for each in found if each[need] <= free), None)
-
-
-def seconds(found: dict[str, Any], settings: Any, threads: int, speed: float) -> float:
-    """Return roughly the seconds of a run; of a dense method those of one factorisation.
-
-    Parameters
-    ----------
-    found : dict
-        An estimate.
-    settings : TrainSettings or DenseSettings
-    threads : int
-        Threads or workers that compute at a time.
-    speed : float
-        Operations of one of them in a second.
-    """
-    if "flops" in found:
-        return float(found["flops"] / speed)
-    n, d, latent = found["rows"], found["n_active"], max(found["classes"], 1)
-    selections = settings.major_steps + 1 if settings.learn == "evidence" else 1
-    work = SELECTING * selections * (found["kernel_flops"] + found["stub_flops"])
-    alone = 0.0  # of the driver
-    if settings.posterior == "all":
-        rounds, factors = (0.0, 2.0 * FACTORS) if settings.is_regression else (ROUNDS, FACTORS)
-        work += 2.0 * n * d**2 * found["kernels"] + rounds * n * latent * (4.0 * d + A_ROW)
-        alone = factors * found["kernels"] * d**3
-    work *= settings.dtype.itemsize / 4  # by the speed of single precision
-    return float(STARTING + (work / threads + alone) / speed)
-
-
-def operations_per_second() -> float:
-    """Return how many a thread of this machine does in products of matrices, roughly."""
-    import time
-
-    import numpy as np
-
-    from sparsegp.blas import single_threaded_blas
-
-    left, right = np.ones((256, 1000), np.float32), np.ones((1000, 256), np.float32)
-    best, until = float("inf"), time.perf_counter() + TRIED_SECONDS
-    with single_threaded_blas():
-        while best == float("inf") or time.perf_counter() < until:
-            began = time.perf_counter()
-            left @ right
-            best = min(best, time.perf_counter() - began)
-    return 2.0 * left.size * 256 / best
-
-
-def searched(rows: "Table", settings: Any) -> bool:
-    """Return whether there will be a search for the kernel, by the first block of training rows."""
-    from sparsegp.data import scaling_for, summarise
-    from sparsegp.fit.tune import declines
-    from sparsegp.settings import AUTO
-
-    first: Any = rows.X.blocks
-    found = replace(summarise(first[0], rows.source), n=rows.X.shape[0])
-    kept = None if rows.encoding is None else rows.encoding.indicates
-    scaling = scaling_for(AUTO, found, first[0].compute, kept)
-    return not declines(rows, found, scaling.name, settings)
 
 
 def place(options: dict[str, Any]) -> tuple[dict[str, Any], bool]:
@@ -165,7 +70,7 @@ def place(options: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     from sparsegp.runtime.clusters import read_cluster_file
     from sparsegp.runtime.threads import usable_cpus
 
-    where = shared.place({**options, "tls": None})["where"] or f"threads={usable_cpus()}"
+    where = shared.place(options).get("runtime", f"threads={usable_cpus()}")
     if options["cluster"] is not None:
         file = read_cluster_file(Path(where))
         return {"n_workers": file["workers"]}, not str(file.get("class")).endswith("LocalCluster")
@@ -179,11 +84,6 @@ def largest(parts: dict[str, int]) -> str:
     """Return the largest parts of the memory of a process in words."""
     some = sorted(parts, key=lambda name: -parts[name])[:PARTS]
     return ": " + ", ".join(f"{name} {size(parts[name])}" for name in some if parts[name] > 1)
-
-
-def two_digits(seconds: float) -> str:
-    """Return a number of seconds with two digits that count, and no exponent."""
-    return f"{float(f'{seconds:.2g}'):,.12g}"
 
 
 def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -208,13 +108,6 @@ def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         else:
             workers = largest(blocks | driver)
     yield "memory", f"{size(found['total_bytes'])}{workers}"
-    time_of = " for one factorisation" if "flops" in found else ""
-    if found["searches"]:
-        time_of = ", and 1 to 3 times that to choose the kernel"
-    yield "time", f"roughly {two_digits(found['seconds'])} s here{time_of}"
-    if most := found.get("at_most"):
-        need = f"roughly {two_digits(most['seconds'])} s and {size(most['total_bytes'])}"
-        yield f"  with {most['n_active']}", f"{need}, if the search chooses so many active rows"
     free = f"the {size(found['available_bytes'])} that are free on this machine"
     would = ", or ".join(found.get("would_fit", ())) or "not even one active row"
     yield "fits", f"yes, in {free}" if found["fits"] else f"no: more than {free}; {would} would fit"

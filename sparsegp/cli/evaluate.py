@@ -32,11 +32,8 @@ MOST = 10
     'two classes, ROC and precision-recall curves (.png and .svg; needs the extra "plot").',
 )
 @shared.columns
-@shared.weight_column
 @shared.as_json
-def evaluate(
-    run: str, data: str, coverage: float | None, plots: str | None, as_json: bool, **options: Any
-) -> None:
+def evaluate(run: str, data: str, as_json: bool, **options: Any) -> None:
     """Measure how well the model in RUN predicts DATA.
 
     If DATA has a test part, that part is used. Labels that did not occur in training count as
@@ -48,47 +45,57 @@ def evaluate(
     from sparsegp.report import Evaluation, evaluate_two_classes, evaluation_pictures
 
     model = load(run)
-    of_two = shared.given(options, ("positive", "threshold"))
-    weight_column, known = options["weight_column"], shared.given(options, shared.COLUMNS)
-    if (of_two and len(model.classes) != 2) or (coverage is not None and model.is_regression):
-        name, few = shared.in_words(of_two or ["set"]), "two " if of_two else ""
-        raise SettingsError(f"leave out {name}; only a model of {few}classes takes such an option")
-    if plots is not None and weight_column is not None:
-        raise SettingsError("--plots counts each row once; leave it or --weight-column out")
-    rows = table_for(model, data, known, weight_column=weight_column)
+    require_fitting(model, options)
+    rows = table_for(model, data, **shared.given(options, shared.COLUMNS))
     evaluation, unseen, logs, codes = score(model, rows)
     if unseen:
-        if (codes < 0).all():
-            raise DataError(
-                f"labels of {rows.source} must be among {listed(model.classes.tolist())}, found "
-                f"none of them but {listed(unseen)}; give their --label-column, or a model of them"
-            )
-        warning = f"warning: {rows.source} has labels that the model does not know"
-        show([f"{warning}: {listed(unseen)}; they count as errors"], err=True)
-    judged, ranked = evaluation if isinstance(evaluation, Evaluation) else None, relevances(model)
-    two, sets = None, {}
+        tell_unseen(model, rows.source, unseen, all_of_them=bool((codes < 0).all()))
+    two, sets, pictures = None, {}, list[str]()
     if len(model.classes) == 2:
-        wanted = {"positive": str(model.classes.tolist()[-1]), "threshold": 0.5, **of_two}
+        usual: dict[str, Any] = {"positive": str(model.classes.tolist()[-1]), "threshold": 0.5}
+        wanted = usual | shared.given(options, usual)
         two = evaluate_two_classes(logs, codes, model.classes, **wanted, weights=rows.weights)
-    if coverage is not None:
+    if (coverage := options["coverage"]) is not None:
         sets = sizes_and_coverage(model, logs, codes, coverage, rows.weights)
     lines = pairs({"data": rows.source, **figures(evaluation), **in_words(two, sets)})
+    judged = evaluation if isinstance(evaluation, Evaluation) else None
     if judged is not None:
         lines += confusions(judged) + by_class(judged)
-    pictures = []
-    if plots is not None:
-        if judged is None and not ranked:
-            raise SettingsError(
-                "--plots draws classifiers, and relevances of kernels such as ard, which this "
-                "regression has not; leave it out"
-            )
+    if (folder := options["plots"]) is not None:
         source, name = (text.rstrip("/").rsplit("/", 1)[-1] for text in (rows.source, run))
         about = f"{source}; model: {name}, {len(model.rows)} active rows"
-        pictures = [str(path) for path in evaluation_pictures(judged, plots, ranked, two, about)]
+        pictures += map(str, evaluation_pictures(judged, folder, relevances(model), two, about))
     record = {"run": run, "source": rows.source, **evaluation.to_json(), "unseen": unseen}
     record |= {"pictures": pictures, "two_classes": two and two.to_json(), "sets": sets or None}
-    shown = [*lines, *(f"picture: {picture}" for picture in pictures)]
-    show([json_line(record)] if as_json else shown)
+    lines += [f"picture: {picture}" for picture in pictures]
+    show([json_line(record)] if as_json else lines)
+
+
+def require_fitting(model: "Model", options: dict[str, Any]) -> None:
+    """Refuse by a SettingsError options that are not for a model, or not for one another."""
+    two, plots = shared.given(options, ("positive", "threshold")), options["plots"] is not None
+    sets = options["coverage"] is not None
+    if (two and len(model.classes) != 2) or (sets and model.is_regression):
+        name, few = shared.in_words(two or ["set"]), "two " if two else ""
+        raise SettingsError(f"leave out {name}; only a model of {few}classes takes such an option")
+    if plots and options["weight_column"] is not None:
+        raise SettingsError("--plots counts each row once; leave it or --weight-column out")
+    if plots and model.is_regression and model.relevances is None:
+        raise SettingsError(
+            "--plots draws classifiers, and relevances of kernels such as ard, which this "
+            "regression has not; leave it out"
+        )
+
+
+def tell_unseen(model: "Model", source: str, unseen: list[Any], all_of_them: bool) -> None:
+    """Warn of labels that a model does not know; a DataError if rows have no others."""
+    if all_of_them:
+        raise DataError(
+            f"labels of {source} must be among {listed(model.classes.tolist())}, found none of "
+            f"them but {listed(unseen)}; give their --label-column, or a model of them"
+        )
+    warning = f"warning: {source} has labels that the model does not know"
+    show([f"{warning}: {listed(unseen)}; they count as errors"], err=True)
 
 
 def sizes_and_coverage(

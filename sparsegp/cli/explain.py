@@ -1,23 +1,16 @@
 """`sparsegp explain`."""
 
-import csv
-import json
 import re
-from pathlib import Path
 from typing import Any
 
 import click
 
 from sparsegp.cli import options as shared
 from sparsegp.cli.output import json_line, percent, show, table
-from sparsegp.errors import SettingsError, StoreError, quoted
+from sparsegp.errors import SettingsError, quoted
 
 FIRST = 5
 """Rows that are explained unless others are asked for."""
-HEADINGS = (
-    *("row", "predicted", "rival", "kind", "active row", "label"),
-    *("column", "value", "contribution", "effect", "share"),
-)
 
 
 @click.command()
@@ -25,12 +18,11 @@ HEADINGS = (
 @click.argument("data")
 @shared.text("--rows", "ROWS", f"Rows of DATA from 0 on, such as 0,5,7 or 0:10.  [0:{FIRST}]")
 @shared.number("--most", "Active rows for each class, and columns, per row.  [5]")
-@shared.text("--out", "FILE", "Output file, .csv or .json.")
 @shared.text("--plots", "DIR", 'Draw rows beside their active rows (needs the extra "plot").')
 @shared.text("--image", "HxW", "With --plots: height and width of images.  [square]")
 @shared.columns
 @shared.as_json
-def explain(run: str, data: str, out: str | None, as_json: bool, **options: Any) -> None:
+def explain(run: str, data: str, as_json: bool, **options: Any) -> None:
     """Explain the predictions for rows of DATA.
 
     For each row: the most probable class and its strongest rival; the active rows of the model in
@@ -41,14 +33,10 @@ def explain(run: str, data: str, out: str | None, as_json: bool, **options: Any)
     from sparsegp.cli.tables import table_for
     from sparsegp.model import load
 
-    if out is not None and (
-        Path(out).suffix.lower() not in {".csv", ".json"} or Path(out).exists()
-    ):
-        raise SettingsError(f"--out must be a new file, .csv or .json, got {quoted(out)}")
     if options["image"] is not None and options["plots"] is None:
         raise SettingsError("--image is for pictures; give --plots DIR too, or leave it out")
     model = load(run)
-    found = table_for(model, data, shared.given(options, shared.COLUMNS), labels=False)
+    found = table_for(model, data, labels=False, **shared.given(options, shared.COLUMNS))
     inputs: Any = found.X
     numbers = row_numbers(options["rows"], inputs.shape[0])
     X = inputs[numbers].compute(scheduler="synchronous")
@@ -65,8 +53,6 @@ def explain(run: str, data: str, out: str | None, as_json: bool, **options: Any)
         for k, e in zip(numbers, explanations, strict=True)
     ]
     record = {"run": run, "source": found.source, "explanations": listed, "pictures": pictures}
-    if out is not None:
-        _write(Path(out), record)
     lines = [line for each in listed for line in in_words(each)]
     lines += [f"picture: {picture}" for picture in pictures]
     show([json_line(record)] if as_json else lines)
@@ -107,25 +93,3 @@ def in_words(each: dict[str, Any]) -> list[str]:
         *(f"  {line}" for line in table(("active row", "label", "contribution", "share"), terms)),
         *(f"  {line}" for line in table(("column", "value", "effect"), effects)),
     ]
-
-
-def _write(path: Path, record: dict[str, Any]) -> None:
-    """Write an explanation, as lines of its active rows and columns to a .csv."""
-    from sparsegp.cli.predictions import harmless
-
-    try:
-        with path.open("x", newline="", encoding="utf-8") as file:
-            if path.suffix.lower() == ".json":
-                json.dump(record, file, indent=1)
-                return
-            writer = csv.DictWriter(file, HEADINGS, extrasaction="ignore", lineterminator="\n")
-            writer.writeheader()
-            for each in record["explanations"]:
-                for kind in ("supporting", "opposing", "columns"):
-                    for item in each[kind]:
-                        line = {**each, "kind": kind, "active row": item.get("row"), **item}
-                        line["row"] = each["row"]
-                        texts = {k: harmless(v) for k, v in line.items() if isinstance(v, str)}
-                        writer.writerow(line | texts)
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror or error}") from None

@@ -24,14 +24,13 @@ DENSE_SETTINGS = {
 SETTINGS = (*SPARSE_SETTINGS, *DENSE_SETTINGS, "task")
 COLUMNS = (
     *("label_column", "kinds", "drop", "id_column"),
-    *("header", "delimiter", "decimal", "encoding", "missing"),
+    *("header", "delimiter", "decimal", "encoding", "missing", "weight_column"),
 )
 """Options of files of columns."""
+READING = (*COLUMNS, "test")
 LIMITS = ("max_trials", "max_seconds")
-OTHERS = (
-    *("out", "resume", "overwrite", "test", "image", *COLUMNS, "weight_column", "no_header"),
-    *("block_rows", "scratch", "checkpoint_every", "keep_last"),
-)
+KEPT, ROOM = ("resume", "overwrite", "checkpoint_every", "keep_last"), ("block_rows", "scratch")
+OTHERS = ("out", *KEPT, "test", "image", *COLUMNS, "no_header", *ROOM)
 """Options that are no settings, but arguments of the Python API, or values of one."""
 
 
@@ -167,12 +166,13 @@ columns = together(
         text("--decimal", "C", "Decimal mark in a text file: . or a comma."),
         text("--encoding", "NAME", "Encoding of a text file, such as utf-8, utf-16 or latin-1."),
         text("--missing", "WORD,...", "Additional markers of missing values in a text file."),
+        text(
+            "--weight-column",
+            "NAME|NUMBER",
+            "Column of row weights, not used as input: a name, or the number of an input column "
+            "from 0.",
+        ),
     ]
-)
-weight_column = text(
-    "--weight-column",
-    "NAME|NUMBER",
-    "Column of row weights, not used as input: a name, or the number of an input column from 0.",
 )
 resume = click.option("--resume", is_flag=True, help="Continue the run in the output directory.")
 overwrite = click.option(
@@ -183,7 +183,7 @@ as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object on the last line."
 )
 
-running = together([resume, overwrite, where, columns, weight_column, quiet, as_json])
+running = together([resume, overwrite, where, columns, quiet, as_json])
 """Options of all commands that fit."""
 
 
@@ -209,7 +209,7 @@ def image_size(text: str | None) -> tuple[int, int] | None:
 
 
 def place(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `open_runtime`: the one option that says where to run.
+    """Return `runtime` and `tls` as arguments of the Python API, where they were given.
 
     Raises
     ------
@@ -217,15 +217,14 @@ def place(options: dict[str, Any]) -> dict[str, Any]:
         If there are more, or a certificate is given for none of those that take one.
     """
     named = given(options, ("threads", "workers", "scheduler", "scheduler_file", "cluster"))
-    tls = options.get("tls")
     if len(named) > 1:
         raise SettingsError(f"give only one option that says where to run; got {in_words(named)}")
-    if tls is not None and not named.keys() & {"scheduler", "scheduler_file"}:
+    tls = given(options, ("tls",))
+    if tls and not named.keys() & {"scheduler", "scheduler_file"}:
         raise SettingsError("--tls goes with --scheduler or --scheduler-file; give one of them")
-    found = [
-        f"{name}={value}" if isinstance(value, int) else value for name, value in named.items()
-    ]
-    return {"where": found[0] if found else None, "tls": tls}
+    for name, value in named.items():
+        tls["runtime"] = f"{name}={value}" if isinstance(value, int) else value
+    return tls
 
 
 def settings_of(options: dict[str, Any]) -> dict[str, Any]:

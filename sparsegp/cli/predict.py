@@ -39,10 +39,7 @@ if TYPE_CHECKING:
 @shared.label_set
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @shared.columns
-@shared.weight_column
-def predict(
-    run: str, data: str, out: str, force: bool, weight_column: str | None, **wanted: Any
-) -> None:
+def predict(run: str, data: str, out: str, force: bool, **wanted: Any) -> None:
     """Predict the rows of DATA with the model in RUN.
 
     Labels and probabilities are written. If DATA has a test part, that part is used; labels are not
@@ -71,13 +68,10 @@ def predict(
     of_classes = {"reject_below": wanted["reject_below"], "set": wanted["coverage"]}
     if model.is_regression and (named := shared.given(of_classes, of_classes)):
         raise SettingsError(f"{shared.in_words(named)} is for classifiers; leave it out")
-    # where columns are known by name, all others are left out
-    left_out = weight_column if model.inputs is None else None
     if data == "-":
-        tables = tables_from(sys.stdin.buffer, model, columns, left_out)
-        source = STANDARD_INPUT
+        tables, source = tables_from(sys.stdin.buffer, model, **columns), STANDARD_INPUT
     else:
-        table = table_for(model, data, columns, labels=False, weight_column=left_out)
+        table = table_for(model, data, labels=False, **columns)
         source, tables = table.source, iter([table])
     count, began = Counter[str](), time.perf_counter()
     batches = predictions(model, tables, wanted, count)

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from sparsegp.errors import SettingsError, StoreError, visible
+from sparsegp.store import failing
 from sparsegp.types import Labels
 
 Batches = Iterator[dict[str, Any]]
@@ -112,12 +113,13 @@ def check_target(path: Path, force: bool) -> None:
         raise SettingsError(
             f"cannot tell the format of {str(path)!r}; its name must end in {', '.join(WRITERS)}"
         )
-    if not path.parent.is_dir():
-        raise StoreError(f"there is no directory {path.parent} for {path.name}; make it first")
-    if path.exists() and not force:
-        raise SettingsError(f"{path} exists; choose another --out, or replace it by --force")
-    if path.is_dir() and not (path / "zarr.json").is_file():
-        raise SettingsError(f"{path} is no file of predictions; choose another --out")
+    with failing("write", path, remedy="choose another --out"):
+        if not path.parent.is_dir():
+            raise StoreError(f"there is no directory {path.parent} for {path.name}; make it first")
+        if path.exists() and not force:
+            raise SettingsError(f"{path} exists; choose another --out, or replace it by --force")
+        if path.is_dir() and not (path / "zarr.json").is_file():
+            raise SettingsError(f"{path} is no file of predictions; choose another --out")
 
 
 def write(path: Path, classes: Labels, batches: Batches) -> None:
@@ -136,15 +138,12 @@ def write(path: Path, classes: Labels, batches: Batches) -> None:
         If they cannot be written.
     """
     path = path.absolute()
-    try:
-        with TemporaryDirectory(prefix=f".{path.name[:99]}-", dir=path.parent) as folder:
-            fresh = Path(folder, path.name)
-            WRITERS[path.suffix.lower()](fresh, classes, batches)
-            if path.is_dir():
-                shutil.rmtree(path)
-            os.replace(fresh, path)
-    except OSError as error:
-        if isinstance(error, StoreError):
-            raise
-        reason = error.strerror or error
-        raise StoreError(f"cannot write {path}: {reason}; free space or change --out") from None
+    with (
+        failing("write", path, remedy="free space or change --out"),
+        TemporaryDirectory(prefix=f".{path.name[:99]}-", dir=path.parent) as folder,
+    ):
+        fresh = Path(folder, path.name)
+        WRITERS[path.suffix.lower()](fresh, classes, batches)
+        if path.is_dir():
+            shutil.rmtree(path)
+        os.replace(fresh, path)

@@ -1,6 +1,6 @@
 """Rows for a command: opened, and passed through a model batch by batch, as they may be many."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, islice
 from pathlib import Path
@@ -30,7 +30,7 @@ def stem(data: str) -> str:
 
 
 def training_tables(
-    data: str, test: str | None, columns: Mapping[str, Any], weight_column: str | None = None
+    data: str, test: str | None = None, weight_column: str | None = None, **columns: Any
 ) -> tuple[Table, Table | None]:
     """Return the training table and, where there is one, the held-out table."""
     dataset = open_dataset(data, **columns)
@@ -56,35 +56,30 @@ def weighed(table: Table, weight_column: str | None) -> Table:
 def table_for(
     model: Model,
     source: str,
-    columns: Mapping[str, Any],
     labels: bool = True,
+    learning: bool = False,
     weight_column: str | None = None,
-    name: str | None = None,
+    **columns: Any,
 ) -> Table:
     """Return the rows for a model to predict: the test part where there is one.
 
     Without `labels`, those of a file of columns are not read. Where a column has weights it is no
-    input. Warnings call them by `name`, if there is one.
+    input. If it is to learn from them, the rows are those of the training part.
 
     Raises
     ------
     DataError
         If they cannot be read, are not finite, or do not fit the model.
     """
+    if not labels and model.inputs is not None:
+        weight_column = None  # where columns are known by name, all others are left out
     dataset = open_dataset(source, labels=labels, **known_of(model, weight_column), **columns)
-    rows = dataset.test or dataset.train
-    rows = weighed(replace(rows, source=name or rows.source), weight_column)
-    table = for_model(model, rows)
-    summarise(table.X, table.source, names=table.names)
+    rows = dataset.train if learning or dataset.test is None else dataset.test
+    rows = replace(rows, source=columns.get("called", rows.source))
+    table = for_model(model, weighed(rows, weight_column))
+    if not learning:  # which looks through them itself
+        summarise(table.X, table.source, names=table.names)
     return table
-
-
-def rows_to_learn(
-    model: Model, source: str, columns: Mapping[str, Any], weight_column: str | None = None
-) -> Table:
-    """Return rows that a model is to learn from: the training part where there are two."""
-    dataset = open_dataset(source, **known_of(model, weight_column), **columns)
-    return for_model(model, weighed(dataset.train, weight_column))
 
 
 def known_of(model: Model, weight_column: str | None = None) -> dict[str, Any]:
@@ -104,9 +99,7 @@ def for_model(model: Model, table: Table) -> Table:
     return table.encoded_for(model.encoding, model.names, model.medians)
 
 
-def tables_from(
-    file: BinaryIO, model: Model, columns: Mapping[str, Any], weight_column: str | None = None
-) -> Iterator[Table]:
+def tables_from(file: BinaryIO, model: Model, **columns: Any) -> Iterator[Table]:
     """Yield the rows of a text without an end, a table for every `LINES` of them.
 
     The layout is that of the first of them.
@@ -117,20 +110,18 @@ def tables_from(
         As `table_for`.
     """
     head, lines_before, rows_before = b"", 0, 0
+    columns["called"] = STANDARD_INPUT
     with TemporaryDirectory(prefix="sparsegp-") as folder:
         path = Path(folder, "rows.csv")
         while lines := list(islice(file, LINES)):
             while sum(line.count(b'"') for line in lines) % 2 and (more := file.readline()):
                 lines.append(more)  # of a row with line breaks in it
             path.write_bytes(head + b"".join(lines))
-            given = {**columns, "before": (lines_before - bool(head), rows_before)}
-            given["called"] = STANDARD_INPUT
+            columns["before"] = (lines_before - bool(head), rows_before)
             try:
                 if not rows_before:
-                    known = known_of(model, weight_column)
-                    columns = {**columns, **_layout(str(path), {**known, **given})}
-                told = {**given, **columns}
-                table = table_for(model, str(path), told, False, weight_column, STANDARD_INPUT)
+                    columns |= _layout(str(path), model, **columns)
+                table = table_for(model, str(path), labels=False, **columns)
             except DataError as error:
                 raise DataError(str(error).replace(str(path), STANDARD_INPUT)) from None
             head = _header(lines) if not rows_before and columns["header"] else head
@@ -146,12 +137,15 @@ def _header(lines: Sequence[bytes]) -> bytes:
     return next((row for row in starts if row.strip() and row.count(b'"') % 2 == 0), b"")
 
 
-def _layout(path: str, known: Mapping[str, Any]) -> dict[str, Any]:
-    columns = Columns.of(**known)
+def _layout(
+    path: str, model: Model, weight_column: str | None = None, **columns: Any
+) -> dict[str, Any]:
+    weight_column = weight_column if model.inputs is None else None
+    known = Columns.of(**known_of(model, weight_column) | columns)
     try:
-        return layout_of(path, columns).given
+        return layout_of(path, known).given
     except EncodingError:
-        return layout_of(path, columns, LAST_RESORT).given
+        return layout_of(path, known, LAST_RESORT).given
 
 
 def batches(table: Table) -> Iterator[tuple[Any, dict[str, Any]]]:

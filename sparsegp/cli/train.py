@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from sparsegp.report import Evaluation, RegressionEvaluation
     from sparsegp.store.folders import Folder
 
-ROOM, KEPT = ("block_rows", "scratch"), ("resume", "overwrite", "checkpoint_every", "keep_last")
-
 copying = shared.together(
     [
         shared.text(
@@ -59,15 +57,7 @@ copying = shared.together(
 @shared.limits
 @copying
 @shared.running
-def train(
-    data: str,
-    test: str | None,
-    out: str | None,
-    tuned: bool,
-    quiet: bool,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def train(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
     """Train a classifier or a regression model on DATA.
 
     DATA is `digits`, `iris`, `toy` or `wine`, or a file: .npz with X, y or X_train, y_train,
@@ -79,28 +69,26 @@ def train(
         from sparsegp.fit.api import fit
         from sparsegp.fit.options import RunOptions
         from sparsegp.fit.tune import tunable
-        from sparsegp.runtime import open_runtime
         from sparsegp.settings import settings_given
         from sparsegp.store import folder_of
 
         typed, place = shared.settings_of(options), shared.place(options)
-        enlarge, named = with_copies(options, typed, tuned)
-        settings = (tunable if tuned else settings_given)(**named)
+        enlarge, named = with_copies(options, typed)
+        settings = (tunable if options["tuned"] else settings_given)(**named)
         settings.require_used(typed)  # before data are read
-        limits = limits_of_search(tuned, settings.kernel, shared.given(options, shared.LIMITS))
-        out, columns = out or f"sparsegp-run-{stem(data)}", shared.given(options, shared.COLUMNS)
-        kept, room = (shared.given(options, names) for names in (KEPT, ROOM))
+        limits = limits_of_search(options, settings.kernel)
+        out = options["out"] or f"sparsegp-run-{stem(data)}"
         progress.begin("read")
-        table, held_out = training_tables(data, test, columns, options["weight_column"])
-        table, evaluation = enlarge(table), None
+        read, room = (shared.given(options, names) for names in (shared.READING, shared.ROOM))
+        table, held_out = training_tables(data, **read)
+        table = enlarge(table)
         progress.begin("prepare")
-        with open_runtime(**place) as runtime:
-            run = RunOptions(out=out, runtime=runtime, progress=progress, **kept)
-            model, search = fit(table, held_out, settings, run, limits, **room)
-            write_history(folder_of(out), model.history)
-            progress.begin("evaluate")
-            if held_out is not None:
-                evaluation = score(model, held_out)[0]
+        kept = shared.given(options, shared.KEPT)
+        run = RunOptions(out=out, progress=progress, **kept, **place)
+        model, search = fit(table, held_out, settings, run, limits, **room)
+        write_history(folder_of(out), model.history)
+        progress.begin("evaluate")
+        evaluation = None if held_out is None else score(model, held_out)[0]
     record = {
         **outcome(model, table, folder_of(out)),
         "held_out": None if held_out is None else held_out.source,
@@ -113,49 +101,38 @@ def train(
 
 
 def with_copies(
-    given: dict[str, Any], settings: dict[str, Any], tuned: bool
+    options: dict[str, Any], settings: dict[str, Any]
 ) -> tuple["Callable[[Table], Table]", dict[str, Any]]:
     """Return what enlarges the training rows, and the settings of the run.
 
-    Rows and settings are left unchanged where `--virtual` is not given.
-
-    Parameters
-    ----------
-    given : dict
-        All options of the command.
-    settings : dict
-        Settings that were given, and perhaps a task.
-    tuned : bool
-        Whether the kernel is to be tuned.
+    Rows, and the settings that were given, are left unchanged where `--virtual` is not given.
 
     Raises
     ------
     SettingsError, StoreError
         If options contradict each other or the run, or there is no finished run.
     """
-    named = shared.given(given, ("shift", "image"))
-    if given["virtual"] is None:
+    named = shared.given(options, ("shift", "image"))
+    if options["virtual"] is None:
         if named:
             names = shared.in_words(named)
             raise SettingsError(f"{names} is for copies; give --virtual RUN too, or leave it out")
         return lambda table: table, settings
-    if tuned:
+    if options["tuned"]:
         raise SettingsError("--virtual takes the kernel of its run; leave --tune out")
     import numpy as np
 
     from sparsegp.data.virtual import same_settings, shift, virtual_rows
     from sparsegp.model import Model
 
-    model = Model.load(given["virtual"])
+    model = Model.load(options["virtual"])
     how = {"pixels": named.get("shift", 1), "image": shared.image_size(named.get("image"))}
     shift(np.zeros((1, model.n_features)), **how)  # refuses what does not fit, before data are read
     enlarge = partial(virtual_rows, model, transform="shift", **how)
     return enlarge, same_settings(model, **settings)
 
 
-def limits_of_search(
-    tuned: bool, kernel: str | None, limits: dict[str, Any]
-) -> dict[str, Any] | None:
+def limits_of_search(options: dict[str, Any], kernel: str | None) -> dict[str, Any] | None:
     """Return the limits of the search for a kernel, None if there is none.
 
     Raises
@@ -165,6 +142,7 @@ def limits_of_search(
     """
     from sparsegp.settings import AUTO
 
+    limits, tuned = shared.given(options, shared.LIMITS), options["tuned"]
     if tuned or kernel == AUTO:
         return limits if tuned else {"max_trials": None, **limits}
     if limits:

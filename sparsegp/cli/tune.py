@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -19,10 +19,6 @@ from sparsegp.cli.output import (
     working,
 )
 
-if TYPE_CHECKING:
-    from sparsegp.data import Table
-    from sparsegp.fit.tune import Tuned
-
 SHOWN = ("best", "stage", "rows", "n_active", "nlpp", "error", "scaling", "metric", "kernel")
 """Of a trial in a table, and why it failed."""
 
@@ -37,7 +33,7 @@ CHOICE = ("kernel", "scaling", "metric", "nlpp")
 @shared.task
 @shared.settings
 @shared.running
-def tune(data: str, out: str | None, quiet: bool, as_json: bool, **options: Any) -> None:
+def tune(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
     """Choose the kernel for DATA on held-out training rows.
 
     Candidates are compared by predictive probability. Length scales, variances, kernel families and
@@ -50,36 +46,32 @@ def tune(data: str, out: str | None, quiet: bool, as_json: bool, **options: Any)
         import sparsegp
         from sparsegp.cli.tables import stem, training_tables
         from sparsegp.fit.tune import tunable
-        from sparsegp.runtime import open_runtime
         from sparsegp.settings.sparse import SEARCHED
+        from sparsegp.store import folder_of
 
         settings, place = shared.settings_of(options), shared.place(options)
         wanted = tunable(**settings)
         wanted.require_used(settings)  # before anything is read
-        limits, layout = (shared.given(options, names) for names in (shared.LIMITS, shared.COLUMNS))
-        weighing = shared.given(options, ("weight_column",))
-        out = out or f"sparsegp-tune-{stem(data)}"
+        columns = shared.given(options, shared.COLUMNS)
+        out = options["out"] or f"sparsegp-tune-{stem(data)}"
         progress.begin("read")
-        table, _ = training_tables(data, None, layout, **weighing)
+        table, _ = training_tables(data, **columns)
         progress.begin("prepare")
-        with open_runtime(**place) as runtime:
-            run: dict[str, Any] = {"out": out, "runtime": runtime, "progress": progress}
-            run |= shared.given(options, ("resume", "overwrite"))
-            tuned = sparsegp.tune(table, **run, **limits, **settings)
+        run = shared.given(options, (*shared.LIMITS, *shared.KEPT)) | place | settings
+        tuned = sparsegp.tune(table, out=out, progress=progress, **run)
     kept = {name: getattr(wanted, name) for name in SEARCHED} if wanted.is_regression else {}
-    train = train_command(data, {**layout, **weighing, **settings, **kept, **tuned.chosen})
-    record = outcome(tuned, table, out) | {"train": train, "seconds": progress.seconds}
+    n, p = map(int, table.X.shape)
+    record = {
+        "source": table.source,
+        "rows": n,
+        "columns": p,
+        **tuned.to_json(),
+        "run": str(folder_of(out)),
+        "train": train_command(data, {**columns, **settings, **kept, **tuned.chosen}),
+        "seconds": progress.seconds,
+    }
     lines = [*trials_table(tuned.trials, record), *pairs(in_words(record, tuned.chosen))]
     show([json_line(record)] if as_json else lines)
-
-
-def outcome(tuned: "Tuned", table: "Table", out: str) -> dict[str, Any]:
-    """Return what was chosen, on which rows, and where the records are."""
-    from sparsegp.store import folder_of
-
-    n, p = map(int, table.X.shape)
-    rows = {"source": table.source, "rows": n, "columns": p}
-    return {**rows, **tuned.to_json(), "run": str(folder_of(out))}
 
 
 def in_words(record: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, str | None]:
@@ -103,8 +95,7 @@ def in_words(record: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, 
 
 def train_command(data: str, given: Mapping[str, Any]) -> str:
     """Return the command line that trains with some options of columns and settings."""
-    words, known = ["sparsegp", "train", data], {*shared.COLUMNS, *shared.SPARSE_SETTINGS}
-    known |= {"weight_column", "task"}
+    words, known = ["sparsegp", "train", data], {*shared.COLUMNS, *shared.SPARSE_SETTINGS, "task"}
     params = click.get_current_context().command.params
     for option in sorted(params, key=lambda option: option.name in shared.SPARSE_SETTINGS):
         if option.name in known and option.name in given:

@@ -27,12 +27,11 @@ def update(run: str, data: str, quiet: bool, as_json: bool, **options: Any) -> N
     least to the posterior are replaced, and the posterior is that of all rows. Old rows that are
     not given are represented by the posterior of the model.
     """
-    columns, old, test = shared.given(options, shared.COLUMNS), options["old"], options["test"]
-    weight_column, out = options["weight_column"], options["out"] or f"{run.rstrip('/')}-updated"
+    columns, out = shared.given(options, shared.COLUMNS), options["out"]
+    out = out or f"{run.rstrip('/')}-updated"
     with working(f"{run} and {data}", quiet) as progress:
         import sparsegp
-        from sparsegp.cli.tables import facts, rows_to_learn, score, table_for
-        from sparsegp.runtime import open_runtime
+        from sparsegp.cli.tables import facts, score, table_for
         from sparsegp.store import MODEL_FILE, folder_of
 
         folder, place = folder_of(out), shared.place(options)
@@ -40,20 +39,17 @@ def update(run: str, data: str, quiet: bool, as_json: bool, **options: Any) -> N
             raise SettingsError("--out must be another directory than RUN, which is not changed")
         progress.begin("read")
         model = sparsegp.load(run)
-        new = rows_to_learn(model, data, columns, weight_column)
-        before = None if old is None else rows_to_learn(model, old, columns, weight_column)
-        held_out, judged = None, {}
-        if test is not None:
-            held_out = table_for(model, test, columns, weight_column=weight_column)
+        new = table_for(model, data, learning=True, **columns)
+        old, test = options["old"], options["test"]
+        before = None if old is None else table_for(model, old, learning=True, **columns)
+        held_out = None if test is None else table_for(model, test, **columns)
         progress.begin("prepare")
-        with open_runtime(**place) as runtime:
-            how = {name: options[name] for name in ("n_active", "resume", "overwrite")}
-            how |= {"out": out, "runtime": runtime, "progress": progress}
-            updated = sparsegp.update(model, new, old=before, **how)
-            progress.begin("evaluate")
-            if held_out is not None:
-                models = {"before": model, "after": updated}
-                judged = {name: score(each, held_out)[0] for name, each in models.items()}
+        how = place | {name: options[name] for name in ("n_active", "resume", "overwrite")}
+        updated = sparsegp.update(model, new, old=before, out=out, progress=progress, **how)
+        progress.begin("evaluate")
+        judged = dict[str, Any]()
+        if held_out is not None:
+            judged = {"before": score(model, held_out)[0], "after": score(updated, held_out)[0]}
     record = {
         "source": new.source,
         "rows": updated.report["rows"],

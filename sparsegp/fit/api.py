@@ -1,6 +1,7 @@
 """Train a model with one call."""
 
 import os
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from sparsegp.fit.prepare import encode_labels, prepare
 from sparsegp.fit.training import Training
 from sparsegp.fit.tune import Tuned, tune
 from sparsegp.model import Model
+from sparsegp.runtime.scratch import require_room_in
 from sparsegp.settings import AUTO, DenseSettings, TrainSettings, settings_given
 from sparsegp.settings.sparse import BY_EVIDENCE
 
@@ -62,6 +64,8 @@ def train(
         Where to run: "threads=4", "workers=2" (local processes), a Dask client, the address of a
         scheduler or its ``*.json`` file, or the ``*.yaml`` file of a cluster; see
         `sparsegp.runtime.open_runtime`. By default threads on all processors.
+    tls : path, optional
+        Folder with the certificate of that scheduler: ca.pem, cert.pem, key.pem.
     client : distributed.Client, optional
         Dask client whose workers run the fit, as in the estimators; the same as `runtime=client`.
     progress : Progress, optional
@@ -120,6 +124,9 @@ def fit(
     store = run.folder()
     with run.opened() as how:
         table, found = table.learnt(how["runtime"].scheduler()), None
+        if scratch is not None:  # before a run is overwritten
+            tasks = how["runtime"].run_tasks(require_room_in, path_text("scratch", scratch), [0])
+            deque(tasks, maxlen=0)
         if isinstance(settings, DenseSettings):
             return DenseRun(table, settings, test, store=store, **how).fit(), None
         if limits is not None or settings.kernel == AUTO:

@@ -26,6 +26,7 @@ class RunOptions:
     checkpoint_every: int | None = None
     keep_last: int = 2
     runtime: Where = None
+    tls: str | os.PathLike[str] | None = None
     client: Any = None
     progress: Progress | None = None
     verbose: bool = False
@@ -69,7 +70,7 @@ class RunOptions:
             raise SettingsError("give only one of `runtime` and `client`")
         shown, where = self.shown, self.client if self.runtime is None else self.runtime
         try:
-            with StopRequest() as stop, open_runtime(where) as runtime:
+            with StopRequest() as stop, open_runtime(where, tls=self.tls) as runtime:
                 yield {
                     "stop": stop,
                     "runtime": runtime,

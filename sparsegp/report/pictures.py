@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sparsegp.errors import SettingsError, StoreError, visible
+from sparsegp.errors import SettingsError, visible
 from sparsegp.report.metrics import Evaluation, rejecting, reliability
 from sparsegp.report.two_classes import TwoClasses
+from sparsegp.store import failing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -93,13 +94,10 @@ def draw_all(
         function(figure)
         if title:
             figure.suptitle(plain(title, LONGEST_TITLE), fontsize="medium")
-        try:
+        with failing("write", path, remedy="choose another folder"):
             path.parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(path)
             figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
-        except OSError as error:
-            reason = error.strerror or error
-            raise StoreError(f"cannot write the picture {path}: {reason}") from error
     return [Path(folder, f"{name}.png") for name in draw]
 
 

@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from sparsegp.errors import StoreError
+from sparsegp.errors import StoreError, size
+
+LEAST = 1 << 20
+"""Bytes that a directory must be able to take."""
 
 
 def zeros_in_file(directory: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -28,15 +31,19 @@ def zeros_in_file(directory: str, shape: tuple[int, ...], dtype: DTypeLike) -> N
     StoreError
         If the directory cannot be written or has too little room.
     """
-    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-    if size == 0:
+    count = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    if count == 0:
         return np.zeros(shape, dtype=dtype)
     try:
         with tempfile.TemporaryFile(dir=directory, prefix="sparsegp-") as file:
-            os.posix_fallocate(file.fileno(), 0, size)
+            os.posix_fallocate(file.fileno(), 0, count)
             return np.memmap(file, dtype, "r+", shape=shape).view(np.ndarray)
     except OSError as error:
         raise StoreError(
-            f"cannot reserve {size / 1e6:.0f} MB in {directory}: {error.strerror}; name another "
-            "`scratch`"
+            f"cannot reserve {size(count)} in {directory}: {error.strerror}; name another `scratch`"
         ) from error
+
+
+def require_room_in(directory: str, _: object = None) -> None:
+    """Refuse by a `StoreError` a directory that no files can be kept in; a task of any process."""
+    zeros_in_file(directory, (LEAST,), np.uint8)

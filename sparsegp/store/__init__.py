@@ -5,6 +5,7 @@ from sparsegp.store.files import read_file as read_file
 from sparsegp.store.files import restoring as restoring
 from sparsegp.store.files import write_file as write_file
 from sparsegp.store.folders import Directory as Directory
+from sparsegp.store.folders import failing as failing
 from sparsegp.store.folders import file_of as file_of
 from sparsegp.store.folders import folder_of as folder_of
 from sparsegp.store.runs import CHECKPOINT as CHECKPOINT

@@ -117,10 +117,10 @@ REFUSED = [
     ("predict trained only.npz --out {out}.csv --reject-novel 2", "--reject-novel must be above 0"),
     ("predict trained only.npz --out {out}.csv --set 0.998", "need 499 validation rows, the model"),
     ("predict regressed numbers.npz --out {out}.csv --reject-below 0.5", "is for classifiers"),
+    (f"predict trained only.npz --out {'x' * 300}.csv", "cannot write .*name too long; choose"),
     ("explain trained only.npz --rows x", "--rows must be such as 0,5,7 or 0:10, among"),
     ("explain trained only.npz --rows 0,100", "among the 100 rows, got '100'"),
     ("explain trained only.npz --rows 5:5", "among the 100 rows, got '5:5'"),
-    ("explain trained only.npz --out a.txt", "must be a new file, .csv or .json"),
     ("explain trained only.npz --image 2x2", "give --plots"),
     ("explain trained only.npz --plots {out} --image 3x3", "4 columns do not make an image of 3x3"),
     # estimates
@@ -271,6 +271,8 @@ def test_overwritten(trained, files, invoke, tmp_path, last_json):
     for kernel in ("rbf", "auto"):
         both = ("--kernel", kernel, "--overwrite", "--resume")
         one_line(invoke("train", data, *arguments, *both, code=2), "give only one of")
+        nowhere = ("--kernel", kernel, "--overwrite", "--scratch", tmp_path / "nowhere")
+        one_line(invoke("train", data, *arguments, *nowhere, code=2), "cannot reserve .*nowhere")
     assert len(sparsegp.load(run).rows) == 40
     record = last_json(invoke("train", data, *arguments, "--overwrite", "--json").stdout)
     assert record["n_active"] == len(sparsegp.load(run).rows) == 20

@@ -4,7 +4,6 @@ import sys
 
 import pytest
 
-from sparsegp.cli.estimate import operations_per_second
 from sparsegp.cli.grouped import GROUPS, SELDOM
 from sparsegp.cli.options import settings_of
 from sparsegp.cli.program import program
@@ -115,9 +114,3 @@ def test_program(invoke):
 def test_memory_of_stubs_is_a_number_of_entries(size, precision, entries):
     found = settings_of({"stub_memory": size, "precision": precision})
     assert found == {"stub_entries": entries, "precision": precision}
-
-
-def test_the_speed_of_a_busy_machine_is_positive(monkeypatch):
-    """One product is timed, even where the time to try has passed."""
-    monkeypatch.setattr("sparsegp.cli.estimate.TRIED_SECONDS", 0.0)
-    assert operations_per_second() > 0.0

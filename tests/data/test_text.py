@@ -157,6 +157,8 @@ def test_all_bad_columns_are_told_at_once(tmp_path):
     assert "`missing` abc,x!,False" in message
     lines = text.splitlines()
     assert (lines[121 - 1], lines[16 - 1]) == ('abc,"a', '7,"a",x!,True,1')
+    with pytest.raises(DataError, match="`kinds` 'my a=category,c=category,d=category' for"):
+        frame(tmp_path / "a.csv", text.replace("a,b", "my a,b", 1), kinds="d=number")
     found = frame(tmp_path / "a.csv", text, kinds="a=category", missing="x!")
     assert found["a"].tolist()[59:61] == ["59", "abc"]
     assert np.isnan(found["c"][7])

@@ -110,7 +110,7 @@ def test_key_of_a_cell_says_what_its_result_depends_on(written):
     ("old", "new", "named"),
     [
         ('title = "Small"', "", "title"),
-        ('title = "Small"', 'title = "Small"\nkind = "train"', "kind"),
+        ('title = "Small"', 'title = "Small"\nkind = "train"', "no key 'kind'"),
         ("data.toy = {", "data.toys = {", "toys"),
         ("n_train = 120", "n_trane = 120", "data.toy: .*n_trane"),
         ("n_test = 90", "n_test = 90, fold = {}", "data.toy: .*folds"),

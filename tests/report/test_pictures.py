@@ -45,7 +45,7 @@ def test_few_rows_and_unseen_labels(tmp_path):
 
 def test_places_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match=r"cannot write the picture .*reliability\.png"):
+    with pytest.raises(StoreError, match=r"cannot write .*reliability\.png"):
         evaluation_pictures(evaluation(3), tmp_path / "file")
 
 

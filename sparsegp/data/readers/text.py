@@ -1,6 +1,7 @@
 """Reader of delimited text, by pandas."""
 
 import logging
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -222,7 +223,8 @@ class Text:
             said.append(f"and {rest} more columns")
         remedy = f"mend them, or give `missing` {as_text(marks)} for marks of missing values"
         if self.columns.names is None:  # of a model, which takes its columns as they were
-            remedy += f", `kinds` {as_text(kinds)} for names of categories, or `drop` the columns"
+            remedy += f", `kinds` {shlex.quote(as_text(kinds))} for names of categories, or `drop` "
+            remedy += "the columns"
         return f"{self.name} has values that do not fit their columns: {'; '.join(said)}; {remedy}"
 
     def _labels(self, place: int, texts: Any) -> Any:
