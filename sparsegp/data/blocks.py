@@ -77,14 +77,14 @@ def compute_each(
 
 
 def from_function(
-    read: Callable[[int, slice], NDArray[Any]], rows: Sequence[int], p: int, dtype: Any, source: str
+    read: Callable[[slice], NDArray[Any]], rows: Sequence[int], p: int, dtype: Any, source: str
 ) -> "da.Array":
     """Stack blocks of rows that are read when they are needed, each inside its own task.
 
     Parameters
     ----------
     read : callable
-        Returns a block from its number and its rows; it pickles, and is small.
+        Returns a block from its rows; it pickles, and is small.
     rows : sequence of int
         Rows of each block.
     p : int
@@ -102,12 +102,12 @@ def from_function(
 
 
 def _block(
-    read: Callable[[int, slice], NDArray[Any]], source: str, block_info: Any = None
+    read: Callable[[slice], NDArray[Any]], source: str, block_info: Any = None
 ) -> NDArray[Any]:
     """Read a block, and refuse one that does not have the declared shape and type."""
     expected = block_info[None]
     shape, dtype = tuple(expected["chunk-shape"]), expected["dtype"]
-    found = read(expected["chunk-location"][0], slice(*expected["array-location"][0]))
+    found = read(slice(*expected["array-location"][0]))
     if found.shape != shape or found.dtype != dtype:
         raise DataError(
             f"a block of {source} must be {dtype} of shape {shape}, {found.dtype} of shape "

@@ -154,7 +154,8 @@ class Table:
         Missing values are filled, even if the training rows had none.
         """
         found = None if self.frame is None else self.frame.names
-        return self.encoded(encoding_for(found, encoding, names, medians)).select(names)
+        table = self.encoded(encoding_for(found, encoding, names, medians)).select(names)
+        return replace(table, encoding=encoding, medians=medians)
 
     def select(self, names: Sequence[str] | None) -> "Table":
         """Return the table with these columns in this order; unchanged if either has no names.

@@ -55,9 +55,6 @@ class Prepared:
         The same of the held-out rows; -1 for labels that training has not seen.
     numbers : Numbers or None
         How the labels of a regression were standardised.
-    medians : Doubles (p,) or None
-        Of the columns, where new rows may have gaps: they are of a file or a frame, and were
-        numbers.
     n_given : int
         Training rows as they came, before copies were merged.
     first_row : int
@@ -72,7 +69,6 @@ class Prepared:
     held_out: Table | None = None
     held_out_target: Any = None
     numbers: Numbers | None = None
-    medians: Doubles | None = None
     n_given: int = 0
     first_row: int = 0
 
@@ -91,7 +87,7 @@ class Prepared:
             "numbers": self.numbers,
             "names": train.names,
             "encoding": train.encoding,
-            "medians": self.medians,
+            "medians": train.medians,
             "label": train.label,
             "id_column": next(iter(train.beside), None),
         }
@@ -161,10 +157,9 @@ def prepare(
         numbers, (classes, target) = None, encode_labels(train)
     check(len(classes))
     summary = summarise(train.X, train.source, scheduler, train.names, train.rows)
-    medians = _medians(train, summary, settings, scheduler)
     held_out_target: Any = None
     if held_out is not None:
-        held_out = held_out.encoded_for(train.encoding, train.names, medians)
+        held_out = held_out.encoded_for(train.encoding, train.names, train.medians)
         Dataset(train, held_out)  # refuses other columns
         summarise(held_out.X, held_out.source, scheduler, held_out.names)
         if numbers is not None:
@@ -181,9 +176,7 @@ def prepare(
 
     scaling = choose_scaling(settings.scaling, train, summary, settings, scheduler)
     held = held_out, held_out_target
-    return Prepared(
-        train, classes, target, summary, scaling, *held, numbers, medians, n_given=n_given
-    )
+    return Prepared(train, classes, target, summary, scaling, *held, numbers, n_given=n_given)
 
 
 def encode_labels(table: Table) -> tuple[Labels, Integers]:
@@ -234,16 +227,6 @@ def site_rule(settings: TrainSettings, n_classes: int) -> SiteRule:
 def count_given(table: Table) -> int:
     """Return how many rows there were before some were left out, as far as is known."""
     return len(table.X) if table.rows is None else int(table.rows.max()) + 1
-
-
-def _medians(
-    train: Table, summary: Summary, settings: TrainSettings | DenseSettings, scheduler: Any
-) -> Doubles | None:
-    """Return the medians of columns that have no encoding and are not those of an array."""
-    of_array = train.names is None and train.label is None
-    if train.medians is not None or train.encoding is not None or of_array:
-        return train.medians
-    return np.asarray(np.median(draw_rows(train, summary, settings, scheduler), axis=0), np.float64)
 
 
 def choose_scaling(

@@ -154,7 +154,6 @@ def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:
         summarise(new.X, new.source, scheduler, new.names, new.rows),
         model.scaling,
         numbers=numbers,
-        medians=model.medians,
         n_given=n_given,
         first_row=int(model.report.get("rows", model.rows.max() + 1)),  # not of older versions
     )
@@ -185,7 +184,6 @@ def _table(model: SparseModel, name: str, X: Any, y: Any) -> Table:
     """Return labelled rows with the columns of the model, as numbers."""
     table = X if isinstance(X, Table) else table_from_arrays(X, y, name)
     table = table.encoded_for(model.encoding, model.names, model.medians)
-    table = replace(table, encoding=model.encoding, medians=model.medians)
     if table.X.shape[1] != model.n_features or table.y is None:
         found = f"{table.X.shape[1]} columns{'' if table.y is not None else ' and no labels'}"
         raise DataError(

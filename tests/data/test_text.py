@@ -123,7 +123,7 @@ def test_what_is_given(tmp_path):
     (tmp_path / "a.csv").write_text(text)
     given: dict[str, Any] = {"label_column": "y", "drop": "x", "id_column": "key"}
     plain = open_dataset(tmp_path / "a.csv", **given).train
-    assert (plain.names, plain.frame) == (("zip",), None)
+    assert plain.names == ("zip",)
     assert plain.beside["key"].tolist() == [f"k{n}" for n in range(40)]
     found = frame(tmp_path / "a.csv", text, kinds={"zip": "category"}, **given)
     assert found["zip"].tolist() == [f"{n:05d}" for n in range(40)]
@@ -196,7 +196,7 @@ def test_headers(text, tmp_path, caplog):
         table = open_dataset(tmp_path / "a.csv").train
         n = len(text.splitlines())
         assert len(table.y) == n - (names is not None)
-        assert table.names == (names or (table.frame and table.frame.names))
+        assert table.names == names
         assert [message in each for each in caplog.messages] == [True] * bool(message)
     kinds = dict.fromkeys(map(str, range(text.split("\n")[0].count(",") + 1)), "category")
     for header in (True, False):
@@ -231,7 +231,6 @@ def test_numbers_come_back_to_the_bit(rows, delimiter, decimal):
     with fsspec.open("memory://property/a.csv", "wb") as target:
         target.write(file.getvalue())
     table = open_dataset("memory://property/a.csv", decimal=decimal).train
-    assert table.frame is None
     found = table.X.compute()
     assert found.tobytes() == np.ascontiguousarray(X.to_numpy()).tobytes()
 

@@ -138,9 +138,7 @@ def _require_size(name: str, expected: int, found: int) -> None:
         )
 
 
-def _file_rows(
-    name: str, offset: int, p: int, dtype: np.dtype[Any], block: int, rows: slice
-) -> NDArray[Any]:
+def _file_rows(name: str, offset: int, p: int, dtype: np.dtype[Any], rows: slice) -> NDArray[Any]:
     """Read rows of a file, of one in a store by one request."""
     width = p * dtype.itemsize
     with reading(name):
@@ -188,7 +186,7 @@ def read_zarr(name: str, columns: Columns) -> Dataset:
         return _dataset([each for each in ARRAYS if each in group], table, name)
 
 
-def _zarr_rows(name: str, member: str, block: int, rows: slice) -> NDArray[Any]:
+def _zarr_rows(name: str, member: str, rows: slice) -> NDArray[Any]:
     """Read rows of an array of the group."""
     with _group(name) as group:
         return np.asarray(_zarr_array(group, member, name)[rows])

@@ -244,13 +244,14 @@ def _place(wanted: str | int, names: Sequence[str], source: str, named: bool, ro
 
 
 def table_of(
-    X: Any, beside: Mapping[str, Any], names: Sequence[str], places: Places, source: str
+    frame: Frame, beside: Mapping[str, Any], names: Sequence[str], places: Places, source: str
 ) -> Table:
-    """Make a table of an array, or of a frame that is encoded when it is learnt from.
+    """Make a table of a frame, which is encoded when it is learnt from.
 
     Parameters
     ----------
-    X : dask array (n, p), or Frame
+    frame : Frame
+        Of the inputs.
     beside : mapping
         Labels and ids, by the names of their columns.
     names : sequence of str
@@ -262,13 +263,12 @@ def table_of(
     label, ids = (None if each is None else names[each] for each in (places.label, places.id))
     y = None if label is None else tidy_labels(beside[label], source)
     called = tuple(places.called(names))
-    if isinstance(X, Frame):
-        pairs = zip(called, places.inputs, strict=True)
-        kinds = {name: places.kinds[each] for name, each in pairs if each in places.kinds}
-        table = table_from_frame(X, y, source, kinds, label)
-    else:
-        table = Table(X, y, source, names=called if places.named else None, label=label)
-    return replace(table, beside={} if ids is None else {ids: _ids(beside[ids], ids, source)})
+    pairs = zip(called, places.inputs, strict=True)
+    kinds = {name: places.kinds[each] for name, each in pairs if each in places.kinds}
+    table = table_from_frame(frame, y, source, kinds, label)
+    if ids is not None:
+        table = replace(table, beside={ids: _ids(beside[ids], ids, source)})
+    return table if places.named else replace(table, names=None)
 
 
 def _ids(values: Any, name: str, source: str) -> Labels:

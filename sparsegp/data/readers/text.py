@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.data.blocks import from_memory
 from sparsegp.data.frames import Frame, listed
 from sparsegp.data.labels import LONGEST, labels_from_text
 from sparsegp.data.readers.columns import Columns, Places, places_of, table_of
@@ -60,20 +59,15 @@ def read_text(name: str, columns: Columns) -> Dataset:
 
 
 def _table(name: str, columns: Columns, encoding: str) -> Table:
+    import pandas as pd  # noqa: PLC0415 - slow to import
+
     layout = layout_of(name, columns, encoding)
     names, places = layout.names, places_of(columns, layout.names, name, layout.header is not None)
     values = Text(name, columns, layout, places).values()
-    inputs = [values[place] for place in places.inputs]
-    # a model, or training rows whose kinds are given, may need the frame
-    if places.kinds or any(each.dtype.kind not in "iuf" or each.hasnans for each in inputs):
-        import pandas as pd  # noqa: PLC0415 - slow to import
-
-        called = zip(places.called(names), inputs, strict=True)
-        X: Any = Frame.of(pd.DataFrame(dict(called)), name)
-    else:
-        X = from_memory(np.stack(inputs, axis=1, dtype=np.float64), name)
+    called = zip(places.called(names), places.inputs, strict=True)
+    frame = pd.DataFrame({each: values[place] for each, place in called})
     beside = {names[place]: values[place] for place in places.others}
-    return table_of(X, beside, names, places, name)
+    return table_of(Frame.of(frame, name), beside, names, places, name)
 
 
 @dataclass(frozen=True)
