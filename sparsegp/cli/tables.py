@@ -12,7 +12,7 @@ import numpy as np
 from sparsegp.cli.output import percent, plural
 from sparsegp.data import Table, as_numbers, encode_with, open_dataset, summarise, without_weights
 from sparsegp.data.readers.columns import Columns
-from sparsegp.data.readers.layout import LAST_RESORT, EncodingError, layout_of
+from sparsegp.data.readers.layout import layout_of
 from sparsegp.data.storage import unpacked
 from sparsegp.errors import DataError
 from sparsegp.model import Model
@@ -38,10 +38,9 @@ def training_tables(
     if test is not None:
         known: dict[str, Any] = {"names": train.names, "known": train.label}
         if frame is not None:
-            from sparsegp.data.kinds import kind_of
+            from sparsegp.data.kinds import kinds_of
 
-            kinds = {str(name): kind_of(dtype) for name, dtype in frame.empty.dtypes.items()}
-            known["known_kinds"] = {**kinds, **(train.kinds or {})}
+            known["known_kinds"] = {**kinds_of(frame), **(train.kinds or {})}
         other = open_dataset(test, **known, **columns)
         held_out = other.test or other.train
     held_out = None if held_out is None else weighed(held_out, weight_column)
@@ -142,10 +141,7 @@ def _layout(
 ) -> dict[str, Any]:
     weight_column = weight_column if model.inputs is None else None
     known = Columns.of(**known_of(model, weight_column) | columns)
-    try:
-        return layout_of(path, known).given
-    except EncodingError:
-        return layout_of(path, known, LAST_RESORT).given
+    return layout_of(path, known).given
 
 
 def batches(table: Table) -> Iterator[tuple[Any, dict[str, Any]]]:

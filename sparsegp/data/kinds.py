@@ -5,9 +5,8 @@ Kinds and encodings are learnt in one pass over the training rows.
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from functools import partial, reduce
 from typing import Any
 
@@ -17,13 +16,13 @@ from numpy.typing import NDArray
 from pandas.api import types
 
 from sparsegp.data.blocks import compute_each
-from sparsegp.data.encoding import DROP, KINDS, MISSING, NUMBERS, RARE, Column, refuse, unreadable
+from sparsegp.data.encoding import DROP, KINDS, MISSING, RARE, Column, refuse, unreadable
 from sparsegp.data.frames import Frame, frame_names
 from sparsegp.data.labels import plain_text
 from sparsegp.errors import DataError, quoted
 from sparsegp.types import Booleans, Doubles, Integers
 
-OBJECTS = {
+FOUND = {
     "boolean": "truth",
     "integer": "whole number",
     "floating": "number",
@@ -32,11 +31,11 @@ OBJECTS = {
     "datetime": "date",
     "datetime64": "date",
     "date": "date",
-    "empty": "category",
+    "categorical": "category",
     "string": "category",
     "mixed-integer": "category",
 }
-"""Kinds of columns of objects, by what pandas finds in them."""
+"""Kinds of columns, by what pandas finds in them."""
 
 YEAR = ": year"
 CIRCLES = {"day of year": 366.0, "day of week": 7.0, "hour": 24.0}
@@ -58,33 +57,27 @@ ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d.*)?")
 """Words that are taken for dates."""
 
 
-def kind_of(dtype: Any) -> str:
-    """Return the kind that a dtype stands for; "object" if values decide; "" if there is none."""
-    if isinstance(dtype, pd.CategoricalDtype):
-        return "category"
-    if getattr(dtype, "type", None) is date:  # of pyarrow
-        return "date"
-    for is_kind, kind in (
-        (types.is_bool_dtype, "truth"),
-        (types.is_integer_dtype, "whole number"),
-        (types.is_complex_dtype, ""),
-        (types.is_numeric_dtype, "number"),
-        (types.is_datetime64_any_dtype, "date"),
-        (types.is_object_dtype, "object"),
-        (types.is_string_dtype, "category"),
-    ):
-        if is_kind(dtype):
-            return kind
-    return ""
+def kinds_of(frame: Frame, scheduler: Any = None) -> dict[str, str]:
+    """Return the kind of each column, "" where there is none: of objects, by those in all parts."""
+    dtypes = enumerate(frame.empty.dtypes)
+    objects = [place for place, dtype in dtypes if types.is_object_dtype(dtype)]
+    found = [{each} for each in _found(frame.empty, range(len(frame.names)))]
+    parts = compute_each(
+        partial(_found, places=objects), frame.parts if objects else (), scheduler=scheduler
+    )
+    for place, *each in zip(objects, *parts, strict=True):
+        found[place].update(each)
+    return dict(zip(frame.names, map(_kind, found), strict=True))
 
 
-def kind_of_objects(found: set[str]) -> str:
-    """Return the kind of a column of objects, from what was found in its parts."""
-    kinds = {OBJECTS.get(each, "") for each in found - {"empty"}}
-    if not kinds:
-        return "category"
-    if kinds <= {*NUMBERS} and "truth" not in kinds:
-        return "whole number" if len(kinds) == 1 and "whole number" in kinds else "number"
+def _found(part: Any, places: Sequence[int]) -> list[str]:
+    return [str(types.infer_dtype(part.iloc[:, place], skipna=True)) for place in places]
+
+
+def _kind(found: set[str]) -> str:
+    kinds = {FOUND.get(each, "") for each in found - {"empty"}}
+    if kinds == {"number", "whole number"}:
+        return "number"
     return kinds.pop() if len(kinds) == 1 else "" if "" in kinds else "category"
 
 
@@ -230,18 +223,8 @@ def _kinds(frame: Frame, source: str, given: Mapping[str, str], scheduler: Any) 
         )
     if wrong := [f"{name}={kind}" for name, kind in given.items() if kind not in allowed]:
         raise DataError(f"kinds must be one of: {', '.join(allowed)}; got {', '.join(wrong)}")
-    dtypes = zip(frame.names, frame.empty.dtypes, strict=True)
-    kinds = {name: given.get(name) or kind_of(dtype) for name, dtype in dtypes}
-    objects = [place for place, name in enumerate(frame.names) if kinds[name] == "object"]
-    if objects:
-        parts = compute_each(partial(_objects, places=objects), frame.parts, scheduler=scheduler)
-        for place, *found in zip(objects, *parts, strict=True):
-            kinds[frame.names[place]] = kind_of_objects({*found})
+    kinds = {**kinds_of(frame, scheduler), **given}
     return {name: kind for name, kind in kinds.items() if kind != DROP}
-
-
-def _objects(part: Any, places: list[int]) -> list[str]:
-    return [str(types.infer_dtype(part.iloc[:, place], skipna=True)) for place in places]
 
 
 def _tallies(part: Any, start: int, kinds: Mapping[str, str], drawn: Integers) -> dict[str, Tally]:

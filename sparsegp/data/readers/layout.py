@@ -5,9 +5,11 @@ import csv
 import io
 import logging
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from typing import Any, NamedTuple, TextIO
 
 from sparsegp.data.frames import column_names, listed, require_distinct
@@ -29,10 +31,6 @@ MARKED = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 UTF_8, LAST_RESORT = "utf-8-sig", "latin-1"
 
 
-class EncodingError(DataError):
-    """Bytes that are no text in an encoding."""
-
-
 class Layout(NamedTuple):
     """How a text is laid out; the names of the columns are in the header, if there is one."""
 
@@ -51,42 +49,56 @@ class Layout(NamedTuple):
     def given(self) -> dict[str, Any]:
         """What is to be given that other rows are read alike."""
         header = self.header is not None
-        return {"delimiter": self.delimiter, "decimal": self.decimal, "header": header}
+        given = {"delimiter": self.delimiter, "decimal": self.decimal, "header": header}
+        return given | ({"encoding": LAST_RESORT} if self.encoding == LAST_RESORT else {})
 
 
 @contextmanager
 def text_of(name: str, encoding: str) -> Iterator[TextIO]:
-    """Open the text of a file; an `EncodingError` if it is none."""
+    """Open the text of a file; a `DataError` if it is none."""
     with opened(name) as binary, io.TextIOWrapper(binary, encoding, newline="") as file:
         try:
             yield file
         except UnicodeError as error:
-            raise EncodingError(
+            raise DataError(
                 f"{name} is no text in {encoding} ({getattr(error, 'reason', error)}); give its "
                 "`encoding`"
             ) from None
 
 
-def encoding_of(name: str, given: str | None) -> str:
-    """Return the encoding that is given, or that the first bytes of a file say."""
-    if given is None:
-        with opened(name) as file:
-            return MARKED.get(file.read(2), UTF_8)
-    try:
-        found = codecs.lookup(given).name
-    except (LookupError, ValueError):
-        raise DataError(f"`encoding` must be known, such as utf-8; got {quoted(given)}") from None
-    return UTF_8 if found == "utf-8" else found
+def _encoding(name: str, columns: Columns) -> str:
+    """Return the encoding that is given or marked, or UTF-8, or Latin-1 for what is not that."""
+    if columns.encoding is not None:
+        try:
+            found = codecs.lookup(columns.encoding).name
+        except (LookupError, ValueError):
+            raise DataError(
+                f"`encoding` must be known, such as utf-8; got {quoted(columns.encoding)}"
+            ) from None
+        return UTF_8 if found == "utf-8" else found
+    with opened(name) as file:
+        start = file.read(2)
+        if start in MARKED:
+            return MARKED[start]
+        pieces = chain([start], iter(partial(file.read, HEAD), b""))
+        with suppress(UnicodeError):
+            deque(codecs.iterdecode(pieces, UTF_8), maxlen=0)
+            return UTF_8
+    logger.warning(
+        "%s is no text in UTF-8 and is read as Latin-1; give `encoding` if wrong",
+        columns.called or name,
+    )
+    return LAST_RESORT
 
 
-def layout_of(name: str, columns: Columns, encoding: str | None = None) -> Layout:
+def layout_of(name: str, columns: Columns) -> Layout:
     """Find how a text is laid out, where it is not given.
 
     The delimiter is the first of `;`, tab, `,` and `|` that splits the first rows into fields of
     one number, else white space. The decimal mark is a comma where numbers have one, and none a
     point. The first row is a header if its fields are unlike those of the rows below.
     """
-    encoding = encoding or encoding_of(name, columns.encoding)
+    encoding = _encoding(name, columns)
     with text_of(name, encoding) as file:
         head = file.read(HEAD)
         head += "" if head.count("\n") > 1 else file.readline() + file.readline()

@@ -1,6 +1,5 @@
 """Reader of delimited text, by pandas."""
 
-import logging
 import shlex
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,26 +12,20 @@ from sparsegp.data.frames import Frame, listed
 from sparsegp.data.labels import LONGEST, labels_from_text
 from sparsegp.data.readers.columns import Columns, Places, places_of, table_of
 from sparsegp.data.readers.layout import (
-    LAST_RESORT,
     SPACE,
-    UTF_8,
-    EncodingError,
     Layout,
-    encoding_of,
     layout_of,
     rows_of,
     text_of,
 )
 from sparsegp.data.readers.words import MISSING, Fault, typed
 from sparsegp.data.storage import require_memory
-from sparsegp.data.table import Dataset, Table
+from sparsegp.data.table import Dataset
 from sparsegp.errors import DataError, short
 from sparsegp.lists import as_text
 
 CHUNK_VALUES = 1 << 18
 """Fields that pandas reads at a time."""
-
-logger = logging.getLogger(__name__)
 
 MOST_FAULTS = 8
 """Columns that a message names."""
@@ -45,29 +38,15 @@ def read_text(name: str, columns: Columns) -> Dataset:
     in UTF-8 is read as Latin-1. The types of columns are those that fit all of their values;
     labels that are all whole numbers become integers, other labels are kept as strings.
     """
-    encoding = encoding_of(name, columns.encoding)
-    try:
-        return Dataset(_table(name, columns, encoding))
-    except EncodingError:
-        if columns.encoding or encoding != UTF_8:
-            raise
-    logger.warning(
-        "%s is no text in UTF-8 and is read as Latin-1; give `encoding` if wrong",
-        columns.called or name,
-    )
-    return Dataset(_table(name, columns, LAST_RESORT))
-
-
-def _table(name: str, columns: Columns, encoding: str) -> Table:
     import pandas as pd  # noqa: PLC0415 - slow to import
 
-    layout = layout_of(name, columns, encoding)
+    layout = layout_of(name, columns)
     names, places = layout.names, places_of(columns, layout.names, name, layout.header is not None)
     values = Text(name, columns, layout, places).values()
     called = zip(places.called(names), places.inputs, strict=True)
     frame = pd.DataFrame({each: values[place] for each, place in called})
     beside = {names[place]: values[place] for place in places.others}
-    return table_of(Frame.of(frame, name), beside, names, places, name)
+    return Dataset(table_of(Frame.of(frame, name), beside, names, places, name))
 
 
 @dataclass(frozen=True)
