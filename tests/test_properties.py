@@ -90,9 +90,6 @@ def test_an_inclusion_never_loses_information(
 PERMUTED = {
     **{name: {"n_active": 12, **KINDS[name]} for name in ("shared", "moments")},
     "all": {"n_active": 12, "kernel": "3*rbf", **GENERAL},
-    "laplace": {"method": "laplace"},
-    "softmax_ep": {"method": "softmax_ep"},
-    "variational": {"method": "variational"},
 }
 
 

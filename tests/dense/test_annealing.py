@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from scipy.special import log_ndtr, log_softmax
+from scipy.special import log_ndtr
 
 from sparsegp.dense import METHODS, Mixture, Problem, SoftmaxEP
 from sparsegp.dense.annealing import Bridge, LogMarginal, log_marginal
 from sparsegp.dense.exact import Exact
 from sparsegp.kernels import RBF
 from sparsegp.likelihoods import Gaussian, Probit, Softmax
-from sparsegp.math.gaussian_quadrature import product_rule
+from tests.dense.references import by_product_rule
 
 
 def test_gaussian_noise_in_closed_form() -> None:
@@ -44,33 +44,25 @@ def test_the_base_is_the_gaussian_that_it_says() -> None:
     assert_allclose(draws.var(axis=0), variance, rtol=0.12)
 
 
-@pytest.mark.parametrize("method", ["", "laplace", "ep"])
-def test_three_rows_of_two_classes(method: str) -> None:
-    x, target, likelihood = np.array([[0.0], [0.4], [1.5]]), np.array([1, 0, 1]), Probit(bias=0.3)
-    some = Problem(x, target, [6.0 * RBF(1.0)], likelihood, 1)
-    points, log_weights = product_rule(60, 3)
-    u = points @ np.linalg.cholesky(some.covariances()[0]).T
-    log_p = likelihood.log_density(u[..., np.newaxis], target).sum(axis=1)
-    check(some, np.log(np.exp(log_p + log_weights).sum()), method, 0.02 if method == "ep" else 0.2)
+X = np.array([[0.0], [0.4], [1.5]])
+BINARY = Problem(X, np.array([1, 0, 1]), [6.0 * RBF(1.0)], Probit(bias=0.3), 1)
+EACH = [v * RBF(1.0) for v in (1.0, 2.0, 4.0)]
+PER_CLASS = Problem(X[[0, 2]] / 2.0, np.array([0, 2]), EACH, Softmax(), 3)
 
 
-@pytest.mark.parametrize("method", ["", "laplace", "softmax_ep"])
-def test_two_rows_of_three_classes_with_a_kernel_each(method: str) -> None:
-    x, target = np.array([[0.0], [0.7]]), np.array([0, 2])
-    some = Problem(x, target, [v * RBF(1.0) for v in (1.0, 2.0, 4.0)], Softmax(), 3)
-    points, log_weights = product_rule(8, 6)
-    factors = np.linalg.cholesky(some.covariances())
-    u = np.einsum("cij,qcj->qic", factors, points.reshape(-1, 3, 2))
-    log_p = log_softmax(u, axis=2)[:, np.arange(2), target].sum(axis=1)
-    check(some, np.log(np.exp(log_p + log_weights).sum()), method, 0.05 if method else 0.15)
-
-
-def check(some: Problem, exact: float, method: str, error: float) -> None:
-    """Compare with the exact value runs from the posterior of a method, or from the prior."""
+@pytest.mark.parametrize(
+    ("some", "nodes", "method", "error"),
+    [
+        *((BINARY, 60, *case) for case in (("", 0.2), ("laplace", 0.2), ("ep", 0.02))),
+        *((PER_CLASS, 8, *case) for case in (("", 0.15), ("laplace", 0.05), ("softmax_ep", 0.05))),
+    ],
+)
+def test_few_rows_by_quadrature(some: Problem, nodes: int, method: str, error: float) -> None:
+    """From the posterior of a method, or from the prior."""
     component = METHODS[method]().fit(some).components[0] if method else None
     found = log_marginal(Bridge(some, component), runs=20, temperatures=150)
     assert found.error < error
-    assert found.value == pytest.approx(exact, abs=3.5 * found.error)
+    assert found.value == pytest.approx(by_product_rule(some, nodes)[0], abs=3.5 * found.error)
 
 
 def test_one_temperature_is_the_mean_likelihood_of_the_prior() -> None:

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sparsegp.dense import METHODS, Fit, Mixture, Problem, Session, likelihood_for, parse_method
 from sparsegp.dense.learning import maximise
 from sparsegp.dense.sampling import Schedule, Target, kernel_prior
-from sparsegp.errors import SettingsError
+from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.kernels import RBF, Kernel
 from sparsegp.learning.hyperpriors import Hyperprior
 from sparsegp.likelihoods import LIKELIHOODS, OrderedProbit
@@ -134,6 +134,26 @@ def test_gradient_of_the_evidence(method: str, likelihood: str, each: bool) -> N
         )
         close = 2e-3 if method == "softmax_ep" else 2e-4
         assert found.gradient[index] == pytest.approx((up - down) / 2e-3, rel=close, abs=close)
+
+
+@pytest.mark.parametrize(
+    ("method", "limit", "likelihood"),
+    [
+        ("laplace", "max_steps=3", "probit"),
+        ("laplace", "max_steps=3", "softmax"),
+        ("ep", "max_sweeps=5", "probit"),
+    ],
+)
+def test_a_start_changes_the_way_not_the_end(method: str, limit: str, likelihood: str) -> None:
+    base, full, few = problem(likelihood, method, n=30), METHODS[method](), f"{method}({limit})"
+    some = base.with_parameters(base.parameters() + 3.0)  # far from the prior
+    near = some.with_parameters(some.parameters() + 0.01)
+    cold = full.evidence(near)
+    warm = parse_method(few).evidence(near, full.evidence(some).near)
+    assert warm.value == pytest.approx(cold.value, abs=1e-6)
+    assert_allclose(warm.gradient, cold.gradient, atol=1e-5)
+    with pytest.raises(NumericalError, match=limit):
+        parse_method(few).evidence(near)
 
 
 def assert_same(one: Any, other: Any) -> None:

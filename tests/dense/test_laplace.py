@@ -10,7 +10,6 @@ from scipy.linalg import block_diag
 from scipy.optimize import minimize
 
 from sparsegp.dense import Laplace, Mixture, Problem
-from sparsegp.errors import NumericalError
 from sparsegp.kernels import RBF
 from sparsegp.likelihoods import (
     LIKELIHOODS,
@@ -138,19 +137,6 @@ def test_means_alone_are_averages_of_nothing() -> None:
     mean = mixture.latent(some.x)[0]
     expected = some.likelihood.log_density(mean, np.ones(20, np.int64))
     assert_allclose(mixture.log_probabilities(some.x, 2)[:, 1], expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", ["probit", "softmax"])
-def test_start_changes_the_way_not_the_end(name: str) -> None:
-    some = problem(name, n=30)
-    near = some.with_parameters(some.parameters() + 0.01)
-    cold, start = Laplace().evidence(near), Laplace().evidence(some).near
-    warm = Laplace().evidence(near, start)
-    assert warm.value == pytest.approx(cold.value, abs=1e-6)
-    assert_allclose(warm.gradient, cold.gradient, atol=1e-5)
-    with pytest.raises(NumericalError, match="max_steps=3 Newton steps"):
-        Laplace(max_steps=3).evidence(near)
-    assert Laplace(max_steps=3).evidence(near, start).value == warm.value
 
 
 @pytest.mark.parametrize("name", ["logistic", "probit", "softmax"])

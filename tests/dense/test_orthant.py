@@ -58,15 +58,3 @@ def test_several_classes(mean: list[float], equal: bool) -> None:
         np.array([mean]), square[np.newaxis] - 1.0, np.array([0])
     )
     check(y, mean + square * moments.slope[0], square * (1.0 - square * moments.curvature[0]))
-
-
-@pytest.mark.parametrize("likelihood", [MultinomialProbit(12, (0.0, 3.0, -2.0)), Probit(1.5)])
-def test_biases_shift_the_cone(likelihood: Probit | MultinomialProbit) -> None:
-    count = 3 if isinstance(likelihood, MultinomialProbit) else 1
-    rng = np.random.default_rng(5)
-    target = rng.integers(0, max(2, count), size=500)
-    some = Problem(np.zeros((1, 1)), target[:1], [RBF(1.0)], likelihood, count)
-    y = labelled(some, np.zeros((500, count)), np.ones((500, count)), target, rng)
-    biased = y + likelihood.parameters()
-    found = biased.argmax(axis=1) if count > 1 else biased[:, 0] > 0.0
-    assert (found == target).all()

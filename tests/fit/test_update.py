@@ -130,13 +130,6 @@ def test_old_rows_are_hardly_missed_where_classes_overlap(likelihood: str, ratio
     assert alone < ratio * beside
 
 
-def test_two_classes_of_a_probit() -> None:
-    old, new, other = ((X, (y > 1).astype(int)) for X, y in (OLD, sample(3, 300), sample(4, 1000)))
-    how: dict[str, Any] = {"likelihood": "probit", "posterior": "all", "sites": "variational"}
-    model = sparsegp.train(*old, kernel=KERNEL, n_active=60, **how)
-    assert nlpp(sparsegp.update(model, *new), other) < nlpp(model, other)
-
-
 def test_rows_with_weights_and_encoded_columns() -> None:
     """Copies are their weight; categories unknown so far go to the rare ones."""
     X, y = sample(0, 400)

@@ -179,27 +179,35 @@ def test_site_precisions_of_the_least_softmax_rule_are_not_negative():
 
 
 @every_case
-def test_rows_do_not_influence_each_other(case: Case):
+def test_rows_do_not_influence_each_other(case: Case, monkeypatch):
+    """Nor do pieces of any size, in which rows are worked on."""
     n = 60 if case.likelihood.name == "softmax" else 1200
     likelihood = Softmax(3, BIASES) if case.likelihood.name == "softmax" else case.likelihood
     mean, variance, target = case.rows(n, seed=9)
     rng = np.random.default_rng(10)
     mean *= rng.choice([0.1, 1.0, 30.0], size=(n, 1))
     variance *= rng.choice([1e-6, 0.1, 1.0, 10.0], size=(n, 1))
-    functions = [likelihood.moments]
-    if case.n_latent == 1:
-        functions.append(lambda *rows: Likelihood.moments(likelihood, *rows))
-    for function in functions:
-        every = function(mean, variance, target)
-        gradient = likelihood.parameter_gradient(mean, variance, target)
-        for index in (slice(0, 1), slice(17, 18), slice(5, 12), slice(None, None, -2),
-                      rng.permutation(n), slice(0, 0)):  # fmt: skip
-            rows = mean[index], variance[index], target[index]
-            some = function(*rows)
-            assert np.array_equal(some.log_z, every.log_z[index])
-            assert np.array_equal(some.slope, every.slope[index])
-            assert np.array_equal(some.curvature, every.curvature[index])
-            assert np.array_equal(likelihood.parameter_gradient(*rows), gradient[index])
+
+    def answers(index):
+        rows = mean[index], variance[index], target[index]
+        by = [type(likelihood).moments] + [Likelihood.moments] * (case.n_latent == 1)
+        found = [array for moments in by for array in vars(moments(likelihood, *rows)).values()]
+        found.append(likelihood.parameter_gradient(*rows))
+        if case.likelihood.name == "multinomial_probit":
+            shared = rows[1][:, :1]
+            found += likelihood.gradient(rows[0], shared, rows[2])
+            found += likelihood.log_z(*rows), likelihood.log_probabilities(rows[0], shared)
+        return found
+
+    every = answers(slice(None))
+    pieces = slice(0, 1), slice(17, 18), slice(5, 12), slice(None, None, -2), slice(0, 0)
+    for index in (*pieces, rng.permutation(n)):
+        for some, whole in zip(answers(index), every, strict=True):
+            assert np.array_equal(some, whole[index])
+    for size in (1, 1000, 12345, 1 << 20):
+        monkeypatch.setattr("sparsegp.math.quadrature.CHUNK_TERMS", size)
+        monkeypatch.setattr("sparsegp.likelihoods.multinomial_probit.CHUNK_VALUES", size)
+        assert all(map(np.array_equal, answers(slice(None)), every))
 
 
 @every_case

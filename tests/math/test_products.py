@@ -1,8 +1,19 @@
-"""Products in pieces are the products, and their bits depend on shapes alone."""
+"""Products, small factors and differences beside numpy's; their bits depend on shapes alone."""
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
+from sparsegp.math.differences import LONGEST, summed_differences
+from sparsegp.math.linalg import (
+    BLOCK,
+    lower_cholesky,
+    mirrored,
+    product_of_triangles,
+    root_from_below,
+    square_of_triangle,
+    triangle_of_inverse,
+)
 from sparsegp.math.products import few_times, times_few, times_thin
 
 
@@ -20,23 +31,76 @@ def test_tall_times_thin(dtype, rows, depth, thin):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("few", range(1, 10))
-def test_few_columns(dtype, few):
-    rng = np.random.default_rng(0)
+def test_few_columns_or_rows(dtype, few):
+    rng, atol = np.random.default_rng(0), 1e-4 if dtype == np.float32 else 1e-12
     A, B = rng.normal(size=(30, 200)).T.astype(dtype), rng.normal(size=(30, few)).astype(dtype)
     found = times_few(A, B)
     assert found.dtype == dtype
     assert found.flags.c_contiguous
-    np.testing.assert_allclose(found, A @ B, atol=1e-4 if dtype == np.float32 else 1e-12)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("few", range(1, 10))
-def test_few_rows(dtype, few):
-    rng = np.random.default_rng(0)
+    np.testing.assert_allclose(found, A @ B, atol=atol)
     A, B = rng.normal(size=(2, few, 30)).astype(dtype), rng.normal(size=(2, 200, 30)).astype(dtype)
     found = few_times(A, B.swapaxes(1, 2))
     assert found.dtype == dtype
-    np.testing.assert_allclose(
-        found, A @ B.swapaxes(1, 2), atol=1e-4 if dtype == np.float32 else 1e-12
-    )
+    np.testing.assert_allclose(found, A @ B.swapaxes(1, 2), atol=atol)
     assert np.array_equal(few_times(A[0], B.swapaxes(1, 2))[0], found[0])
+
+
+@pytest.mark.parametrize("d", [1, 6, BLOCK + 40])
+def test_factors_and_products_of_triangles(d: int) -> None:
+    rng = np.random.default_rng(d)
+    A, B = np.tril(rng.normal(size=(2, d, d)) / np.sqrt(d)) + 2.0 * np.eye(d)
+    matrix = A @ A.T
+    assert_allclose(product_of_triangles(A, B), A @ B, atol=1e-12)
+    square = square_of_triangle(np.asfortranarray(A))
+    assert_allclose(square, matrix, atol=1e-12)
+    assert_array_equal(square, square.T)
+    below = matrix + np.triu(rng.normal(size=(d, d)), 1)  # what is above does not count
+    assert_array_equal(mirrored(below), np.tril(below) + np.tril(below, -1).T)
+    inverse = np.tril(np.linalg.inv(matrix))
+    for in_place in (False, True):
+        given = matrix.copy()
+        factor = lower_cholesky(given, "it", in_place=in_place)
+        assert_allclose(factor @ factor.T, matrix, atol=1e-12)
+        assert np.shares_memory(factor, given) == in_place
+        assert_allclose(triangle_of_inverse(factor, in_place), inverse, atol=1e-10)
+    given = np.tril(matrix)
+    root = root_from_below(given, "it")
+    assert_allclose(root.T @ root, matrix, atol=1e-12)
+    assert_array_equal(root, np.tril(root))
+    assert np.shares_memory(root, given)
+
+
+def decay(differences: np.ndarray) -> None:
+    np.negative(differences, out=differences)
+    np.exp(differences, out=differences)
+
+
+@pytest.mark.parametrize("each", [None, decay])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_bit_depends_on_the_division_of_rows(dtype, each):
+    rng = np.random.default_rng(5)
+    X, Z = (rng.normal(size=(rows, 5)).astype(dtype) for rows in (LONGEST + 1500, 21))
+    weights = rng.uniform(0.5, 2.0, size=5)
+    whole = summed_differences(X, Z, weights, each)
+    terms = weights * np.abs(X[:, np.newaxis].astype(np.float64) - Z)
+    expected = (terms if each is None else np.exp(-terms)).sum(axis=2)
+    np.testing.assert_allclose(whole, expected, rtol=1e-5 if dtype == np.float32 else 1e-13)
+    assert whole.dtype == dtype
+    for rows in (slice(0, 256), slice(8000, 8003), slice(9000, None), slice(17, 18)):
+        for others in (slice(None), slice(3, 20), slice(7, 8)):
+            part = summed_differences(X[rows], Z[others], weights, each)
+            np.testing.assert_array_equal(part, whole[rows, others])
+            turned = summed_differences(Z[others], X[rows], weights, each)
+            np.testing.assert_array_equal(turned.T, whole[rows, others])
+    tiles = X[:1024].reshape(4, 256, 5)
+    np.testing.assert_array_equal(
+        summed_differences(tiles, Z, weights, each).reshape(1024, -1), whole[:1024]
+    )
+
+
+def test_numbers_out_of_range_give_no_nan():
+    X = np.array([[3.0, 1.0], [3.0, -1.0], [-3.0, 1.0]], np.float32)
+    with np.errstate(over="ignore"):
+        found = summed_differences(X, X, np.full(2, 2e38))
+    np.testing.assert_array_equal(np.isinf(found), [[0, 1, 1], [1, 0, 1], [1, 1, 0]])
+    np.testing.assert_array_equal(np.diagonal(found), 0.0)

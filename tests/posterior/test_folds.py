@@ -1,7 +1,7 @@
-"""Small tables: the prior scale by cross-validation; probabilities that few rows can support."""
+"""Small tables: the prior scale by cross-validation; probabilities that few rows can support.
 
-from pathlib import Path
-from typing import Any
+Blocks, workers and stops change no bit of them: see test_runs.py.
+"""
 
 import numpy as np
 import pytest
@@ -9,12 +9,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_iris, make_classification
 
 import sparsegp
-from sparsegp.errors import Interrupted
 from sparsegp.fit.prepare import choose_folds
 from sparsegp.posterior import ActiveRows
 from sparsegp.posterior.folds import Folds
 from sparsegp.settings import TrainSettings
-from tests.runs import Stopper, assert_same, selected
+from tests.runs import selected
 
 Arrays = tuple[np.ndarray, np.ndarray]
 
@@ -62,33 +61,6 @@ def test_probabilities_of_small_tables_are_better_than_those_of_the_kernel_as_it
         model = sparsegp.train(X[:n], y[:n], calibration=calibration)
         nlpp[calibration] = -model.predict_log_proba(X[n:])[np.arange(700 - n), y[n:]].mean()
     assert nlpp["learned"] < min(nlpp["none"] - 0.1, np.log(3))
-
-
-@pytest.mark.parametrize(
-    ("kernel", "how"),
-    [
-        ("50*rbf + 50*matern52", {"runtime": "threads=2", "block_rows": 256}),
-        ("9*rbf; 4*matern32; rbf", {"runtime": "threads=2", "block_rows": 256}),
-        pytest.param("50*rbf", {"runtime": "workers=2"}, marks=pytest.mark.slow),
-    ],
-)
-def test_blocks_and_workers_change_no_bit(kernel: str, how: Any, noisy: Arrays) -> None:
-    X, y = noisy[0][:280], noisy[1][:280]
-    settings: dict[str, Any] = {"kernel": kernel, "kernel_per_class": ";" in kernel}
-    first = sparsegp.train(X, y, **settings, runtime="threads=1", block_rows=512)
-    assert first.calibration.prior_scale != 1.0
-    assert_same(sparsegp.train(X, y, **settings, **how), first, noisy[0])
-
-
-@pytest.mark.parametrize("reports", [1, 4, 8])
-def test_what_was_stopped_goes_on_to_the_same_bits(
-    reports: int, noisy: Arrays, tmp_path: Path
-) -> None:
-    X, y = noisy[0][:150], noisy[1][:150]
-    expected = sparsegp.train(X, y)
-    with pytest.raises(Interrupted, match="posterior"):
-        sparsegp.train(X, y, out=tmp_path, progress=Stopper(reports, "posterior"))
-    assert_same(sparsegp.train(X, y, out=tmp_path, resume=True), expected, noisy[0])
 
 
 # -- how it is done --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What stands for rows that are gone, against these rows themselves."""
+"""What stands for rows that are gone, against these rows; and which active rows could go."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,9 @@ from numpy.testing import assert_allclose
 import sparsegp
 from sparsegp.kernels import parse
 from sparsegp.likelihoods import LIKELIHOODS, MultinomialProbit
-from sparsegp.posterior import ActiveRows, Calibration, PosteriorWeights
+from sparsegp.posterior import ActiveRows, Calibration, PosteriorWeights, sites
 from sparsegp.posterior.past import PastRows, mean_curvature
+from sparsegp.posterior.removal import least_missed
 
 SCALE = 3.0
 
@@ -137,3 +138,49 @@ def test_curvature_of_one_latent_value(name: str) -> None:
     log_p = [likelihood.log_density(mean + shift, codes) for shift in (-step, 0.0, step)]
     bend = -(log_p[0] - 2 * log_p[1] + log_p[2]) / step**2
     assert_allclose(mean_curvature(likelihood, mean, codes), bend.mean(), rtol=1e-4)
+
+
+def loss(active: ActiveRows, gone: list[int], gain: list[np.ndarray] | None) -> float:
+    """By how much the posterior is lower where these rows have no weight, with the best others.
+
+    It is a quadratic with the matrix W about alpha; the sites' is that of the sum of
+    pi (site - C alpha)^2 / 2 and alpha^T C alpha / 2.
+    """
+    total, kept = 0.0, [i for i in range(len(active.x)) if i not in gone]
+    for c, (kernel, columns) in enumerate(zip(active.kernels, active.columns(), strict=True)):
+        C, pi = np.asarray(kernel(active.x, active.x)), active.precision[:, c]
+        A = C + np.diag(1.0 / pi)
+        alpha = np.linalg.solve(A, active.site[:, columns])
+        W = C @ np.diag(pi) @ C + C
+        if gain is not None:
+            L = np.linalg.cholesky(A)
+            W = L @ gain[c] @ gain[c].T @ L.T
+        # best others: W_kk (a - alpha_k) = W_kg alpha_g
+        best = np.zeros_like(alpha)
+        best[kept] = alpha[kept] + np.linalg.solve(
+            W[np.ix_(kept, kept)], W[np.ix_(kept, gone)] @ alpha[gone]
+        )
+        total += 0.5 * float(np.vdot(best - alpha, W @ (best - alpha)))
+    return total
+
+
+@pytest.mark.parametrize("n_kernels", [1, 3])
+@pytest.mark.parametrize("of_all_rows", [False, True])
+def test_rows_go_one_by_one_by_what_is_lost(n_kernels: int, of_all_rows: bool) -> None:
+    rng = np.random.default_rng(0)
+    active = active_rows(rng.normal(scale=2.0, size=(12, 2)), n_kernels)
+    weights, gain = sites.regression(active, active.site), None
+    if of_all_rows:
+        halves = rng.normal(size=(n_kernels, 12, 12))
+        gain = [np.linalg.cholesky(half @ half.T + np.eye(12)) for half in halves]
+        weights = PosteriorWeights(weights.coefficients, gain)
+    expected: list[int] = []
+    for _ in range(5):
+        left = [i for i in range(12) if i not in expected]
+        expected.append(min(left, key=lambda i: loss(active, [*expected, i], gain)))
+    assert least_missed(active, weights, 5).tolist() == expected
+
+
+def test_nothing_goes_unasked() -> None:
+    active = active_rows(np.random.default_rng(1).normal(size=(8, 3)))
+    assert least_missed(active, sites.regression(active, active.site), 0).size == 0
