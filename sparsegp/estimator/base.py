@@ -21,22 +21,13 @@ from sparsegp.estimator.parameters import (
     parameters_of,
     plain,
 )
-from sparsegp.estimator.rows import (
-    chunked_as,
-    computed,
-    computing,
-    is_lazy,
-    rows_to_predict,
-    training_data,
-)
+from sparsegp.estimator.rows import computed, computing, is_lazy, rows_to_predict, training_data
 from sparsegp.fields import setting
 from sparsegp.fit import train
 from sparsegp.fit.update import update
 from sparsegp.kernels import brief
 from sparsegp.likelihoods import Gaussian
 from sparsegp.model import DenseModel, Model, read_model
-from sparsegp.runtime import Runtime
-from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.settings import DenseSettings, TrainSettings, settings_given
 from sparsegp.settings.sparse import DEFAULT_N_ACTIVE
 from sparsegp.store import restoring
@@ -169,15 +160,13 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         return settings if isinstance(settings, DenseSettings) else settings.for_rows(n)
 
     def _train(self, table: Table, settings: TrainSettings | DenseSettings, client: Any) -> Model:
-        with self._stoppable(), self._runtime(client) as runtime:
-            return train(
-                table,
-                out=self.checkpoint_dir,
-                resume=self.resume,
-                runtime=runtime,
-                verbose=self.verbose > 0,
-                **settings.to_json(),
-            )
+        run: dict[str, Any] = {
+            "out": self.checkpoint_dir,
+            "resume": self.resume,
+            "verbose": self.verbose > 0,
+        }
+        with self._stoppable():
+            return train(table, runtime=self._place(client), **run, **settings.to_json())
 
     @contextmanager
     def _stoppable(self) -> Iterator[None]:
@@ -197,12 +186,8 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
 
         return client_in_use()
 
-    def _runtime(self, client: Any) -> Runtime:
-        if client is None:
-            return ThreadRuntime(n_threads(self.n_jobs))
-        from sparsegp.runtime.dask import DaskRuntime  # noqa: PLC0415 - loads distributed
-
-        return DaskRuntime(client)
+    def _place(self, client: Any) -> Any:
+        return f"threads={n_threads(self.n_jobs)}" if client is None else client
 
     def _take(self, model: Model, classes: Labels, client: Any = None) -> Self:
         """Keep what was fitted."""
@@ -239,7 +224,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         check_is_fitted(self)
         with computing(X, self.client):
             rows = rows_to_predict(self, X)
-        return chunked_as(rows, method(self.model_, rows))
+        return method(self.model_, rows)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy of the predictions; for regression R^2.
@@ -369,14 +354,14 @@ class SparseEstimator(GPEstimator):
     def _update(self, X: Any, y: Any, sample_weight: Any) -> Self:
         """Go on with the fit by new rows alone; the active set grows up to `n_active`."""
         client, numeric = self._find_client(X), self._task == "regression"
-        with computing(X, self.client), self._stoppable(), self._runtime(client) as runtime:
+        with computing(X, self.client), self._stoppable():
             X, y = training_data(self, X, y, numeric, reset=False)
             table = as_table(X, y, sample_weight)
             if table.weights is None:
                 table = replace(table, weights=np.ones(len(y)))  # copies are merged
             wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
             size = max(self.n_active_, min(wanted, self.n_active_ + len(y)))
-            model = update(self.model_, table, n_active=size, runtime=runtime)
+            model = update(self.model_, table, n_active=size, runtime=self._place(client))
         return self._take(model, getattr(self, "classes_", np.empty(0)), client)
 
 

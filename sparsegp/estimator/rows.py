@@ -95,16 +95,6 @@ def refuse_masks(*arrays: Any) -> None:
         raise DataError("rows and labels must have no masked values; drop these rows, or fill them")
 
 
-def chunked_as(rows: Any, predicted: Any) -> Any:
-    """Return predictions, one or a tuple of them, with the row chunks of the inputs.
-
-    They fit the labels then, and one another.
-    """
-    if isinstance(predicted, tuple):
-        return tuple(chunked_as(rows, each) for each in predicted)
-    return predicted.rechunk({0: rows.chunks[0]}) if is_lazy(predicted) else predicted
-
-
 def _named(estimator: Any, X: Any, reset: bool) -> Any:
     """Return a data frame of pandas or dask whose number and names of columns are checked."""
     X = as_pandas(X)

@@ -30,7 +30,7 @@ LARGE = 2**20
 
 
 def map_rows(model: "Model", method: str, X: Any, columns: int) -> Any:
-    """Apply a method of a model to rows X (n, p), which gives so many columns."""
+    """Apply a method of a model to rows X (n, p), which gives so many columns, chunked as X is."""
     encoding = model.encoding
     if is_frame(X):
         X = as_pandas(X)
@@ -54,9 +54,10 @@ def map_rows(model: "Model", method: str, X: Any, columns: int) -> Any:
     if not hasattr(X, "dask"):
         return _predict(X, model, method)
     sizes = [TILE * max(1, size // TILE) for size in X.chunks[0]]
-    X = X.rechunk({0: max(sizes), 1: -1})
-    options = {"chunks": (X.chunks[0], (columns,)), "dtype": np.float64}
-    return X.map_blocks(_predict, model=_shared(model), method=method, **options)
+    tiled = X.rechunk({0: max(sizes), 1: -1})
+    options = {"chunks": (tiled.chunks[0], (columns,)), "dtype": np.float64}
+    found = tiled.map_blocks(_predict, model=_shared(model), method=method, **options)
+    return found.rechunk({0: X.chunks[0]})  # they fit the labels
 
 
 def _predict(x: Any, model: "Model", method: str) -> Doubles:

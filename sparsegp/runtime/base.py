@@ -65,12 +65,12 @@ class Runtime(ABC):
         """
 
     @abstractmethod
+    def ask(self, indices: Sequence[int], method: str, *args: Any) -> list[Any]:
+        """Call one method on some blocks and return the answers in the same order."""
+
     def map_blocks(self, method: str, *args: Any) -> list[Any]:
         """Call one method on every block and return the answers in block order."""
-
-    @abstractmethod
-    def call_block(self, index: int, method: str, *args: Any) -> Any:
-        """Call one method on one block."""
+        return self.ask(range(self.n_blocks), method, *args)
 
     @abstractmethod
     def sum_blocks(self, indices: Sequence[int], method: str, *args: Any) -> Any:
@@ -130,8 +130,8 @@ class Runtime(ABC):
         """
         from dask.delayed import delayed  # noqa: PLC0415 - dask is loaded only where it is used
 
-        call: Any = delayed(self.call_block, pure=False)
-        return [call(index, method, *args) for index in range(self.n_blocks)]
+        ask: Any = delayed(self.ask, pure=False)
+        return [ask([index], method, *args)[0] for index in range(self.n_blocks)]
 
     def __enter__(self) -> Self:
         return self

@@ -7,7 +7,6 @@ or the ``scheduler`` (its address) or ``scheduler_file`` of a cluster that runs 
 ``tls`` the folder of its certificate.
 """
 
-import ast
 import gc
 import json
 import logging
@@ -79,19 +78,12 @@ def _require_guard() -> None:
     path, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
     if path is None or (spec is not None and spec.name.endswith("__main__")):  # not imported
         return
-    names = {"__name__"}
-    with suppress(OSError, SyntaxError, ValueError):
-        tests = (
-            each.test
-            for each in ast.parse(Path(path).read_bytes()).body
-            if isinstance(each, ast.If)
-        )
-        names = {part.id for test in tests for part in ast.walk(test) if isinstance(part, ast.Name)}
-    if "__name__" not in names:
-        raise SettingsError(
-            f"each worker imports {path}, and would run it again; put what it does below: if "
-            '__name__ == "__main__":'
-        )
+    with suppress(OSError):
+        if not re.search(rb"^if\b.*\b__name__\b", Path(path).read_bytes(), re.MULTILINE):
+            raise SettingsError(
+                f"each worker imports {path}, and would run it again; put what it does below: if "
+                '__name__ == "__main__":'
+            )
 
 
 def connect(

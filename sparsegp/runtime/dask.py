@@ -13,7 +13,7 @@ import pickle
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial, reduce
@@ -102,14 +102,21 @@ class DaskRuntime(Runtime):
                 self._forget()
                 raise
 
-    def map_blocks(self, method: str, *args: Any) -> list[Any]:
-        """Call one method on every block and return the answers in block order."""
-        answers = self._ask(range(self.n_blocks), method, args)
-        return [answers[index] for index in range(self.n_blocks)]
-
-    def call_block(self, index: int, method: str, *args: Any) -> Any:
-        """Call one method on one block."""
-        return self._ask([range(self.n_blocks)[index]], method, args)[index]
+    def ask(self, indices: Sequence[int], method: str, *args: Any) -> list[Any]:
+        """Call one method on some blocks, through as many losses as it takes."""
+        packed, blocks = cloudpickle.dumps((method, args, list)), range(self.n_blocks)
+        indices, answers = [blocks[index] for index in indices], dict[int, Any]()
+        with self._lock:
+            self._adapt()
+            while missing := [index for index in indices if index not in answers]:
+                for index in self._settle():
+                    answers.pop(index, None)  # its successor has not heard the message
+                held = self._held(missing)
+                found = self._each("call", {a: (held[a], packed) for a in held})
+                for address, of_blocks in found.items():
+                    answers.update(zip(held[address], of_blocks, strict=True))
+            self._losses.clear()
+        return [answers[index] for index in indices]
 
     def sum_blocks(self, indices: Sequence[int], method: str, *args: Any) -> Any:
         """Call a method on some blocks and return the sum of the answers."""
@@ -162,22 +169,6 @@ class DaskRuntime(Runtime):
         close()
 
     # -- calls -------------------------------------------------------------------------------------
-
-    def _ask(self, indices: Collection[int], method: str, args: Any) -> dict[int, Any]:
-        """Return the answers of some blocks, through as many losses as it takes."""
-        packed = cloudpickle.dumps((method, args, list))
-        answers: dict[int, Any] = {}
-        with self._lock:
-            self._adapt()
-            while any(index not in answers for index in indices):
-                for index in self._settle():
-                    answers.pop(index, None)  # its successor has not heard the message
-                held = self._held(index for index in indices if index not in answers)
-                found = self._each("call", {a: (held[a], packed) for a in held})
-                for address, of_blocks in found.items():
-                    answers.update(zip(held[address], of_blocks, strict=True))
-            self._losses.clear()
-        return answers
 
     def _each(self, operation: str, requests: dict[str, tuple[list[int], bytes]]) -> dict[str, Any]:
         """Ask workers, of some blocks; return the answers of those that are not lost."""

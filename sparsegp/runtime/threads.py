@@ -1,7 +1,8 @@
 """Blocks as plain objects in the threads of this process: the default, with nothing to fail."""
 
 import os
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from functools import partial
@@ -72,20 +73,23 @@ class ThreadRuntime(Runtime):
         self._blocks = self._run(lambda each: factory(**compute_inputs(each)), inputs)
         self.n_blocks = len(self._blocks)
 
-    def map_blocks(self, method: str, *args: Any) -> list[Any]:
-        """Call one method on every block and return the answers in block order."""
-        return self._run(lambda index: self._call(index, method, args), range(self.n_blocks))
+    def ask(self, indices: Sequence[int], method: str, *args: Any) -> list[Any]:
+        """Call one method on some blocks; on a single one in the thread of the caller."""
 
-    def call_block(self, index: int, method: str, *args: Any) -> Any:
-        """Call one method on one block, in the thread of the caller."""
-        return self._call(index, method, args)
+        def call(index: int) -> Any:
+            try:
+                return getattr(self._blocks[index], method)(*args)
+            except Exception as error:
+                error.add_note(f"raised by block {index}")
+                raise
+
+        return self._run(call, indices)
 
     def sum_blocks(self, indices: Sequence[int], method: str, *args: Any) -> Any:
         """Call a method on some blocks and return the sum of the answers."""
         total: Any = None
         for start in range(0, len(indices), self.n_workers):
-            some = indices[start : start + self.n_workers]
-            for value in self._run(lambda index: self._call(index, method, args), some):
+            for value in self.ask(indices[start : start + self.n_workers], method, *args):
                 total = value if total is None else total + value
         return total
 
@@ -105,17 +109,9 @@ class ThreadRuntime(Runtime):
         if pool is None:
             yield from ((index, work(index)) for index in range(len(tasks)))
             return
-        futures = {pool.submit(work, index): index for index in range(len(tasks))}
-        going = set(futures)
-        try:
-            while going:
-                ended, going = wait(going, CHECK_SECONDS, return_when=FIRST_COMPLETED)
-                for future in sorted(ended, key=futures.__getitem__):
-                    yield futures[future], future.result()
-                if not ended:
-                    check()
-        finally:
-            _abandon(list(futures))
+        futures = [pool.submit(work, index) for index in range(len(tasks))]
+        for index in _ended(futures, check):
+            yield index, futures[index].result()
 
     def close(self) -> None:
         """Drop the blocks, end the threads and restore the threads of BLAS."""
@@ -124,30 +120,28 @@ class ThreadRuntime(Runtime):
         self._blocks, self.n_blocks = [], 0
         self._blas.close()
 
-    def _call(self, index: int, method: str, args: tuple[Any, ...]) -> Any:
-        try:
-            return getattr(self._blocks[index], method)(*args)
-        except Exception as error:
-            error.add_note(f"raised by block {index}")
-            raise
-
-    def _run(self, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-        items, pool = list(items), self._pool
+    def _run(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        pool = self._pool
         if pool is None or len(items) == 1:
             return [work(item) for item in items]
         futures = [pool.submit(work, item) for item in items]
-        going = set(futures)
-        try:
-            while going:  # in turns: a signal just before a wait without end is seen only after it
-                going = wait(going, CHECK_SECONDS).not_done
-        except BaseException:  # an interrupt: leave no call running behind the caller's back
-            _abandon(futures)
-            raise
+        deque(_ended(futures), maxlen=0)
         return [future.result() for future in futures]
 
 
-def _abandon(futures: Sequence[Future[Any]]) -> None:
-    """Cancel calls that have not begun and wait for the others."""
-    for future in futures:
-        future.cancel()
-    wait(futures)
+def _ended(futures: Sequence[Future[Any]], check: Check = nothing) -> Iterator[int]:
+    """Yield the numbers of calls as they end; an interrupt leaves none running.
+
+    Waits are in turns: a signal just before a wait without end is seen only after it.
+    """
+    going, numbers = set(futures), {future: number for number, future in enumerate(futures)}
+    try:
+        while going:
+            ended, going = wait(going, CHECK_SECONDS, return_when=FIRST_COMPLETED)
+            yield from sorted(map(numbers.__getitem__, ended))
+            if not ended:
+                check()
+    finally:
+        for future in futures:
+            future.cancel()
+        wait(futures)

@@ -20,14 +20,9 @@ def conflicts(settings: "TrainSettings") -> Iterator[str]:
     _ = settings.wanted_likelihood
     if settings.kernel == AUTO:
         yield from with_a_search(settings)
-    yield from _of_metric(settings)
-    if settings.class_weight:
-        yield from _of_weights(settings)
+    yield from _of_rows_and_columns(settings)
     yield from (_of_moments if settings.sites == "moments" else _of_variational)(settings)
     yield from _of_criterion(settings)
-    if settings.stub_entries is not None:
-        yield from _of_bound(settings)
-    yield from _of_candidates(settings)
 
 
 def with_a_search(settings: "TrainSettings") -> Iterator[str]:
@@ -53,20 +48,17 @@ def with_a_search(settings: "TrainSettings") -> Iterator[str]:
         )
 
 
-def _of_metric(settings: "TrainSettings") -> Iterator[str]:
+def _of_rows_and_columns(settings: "TrainSettings") -> Iterator[str]:
+    from sparsegp.data.weights import BALANCED, class_weights
     from sparsegp.kernels import parse
     from sparsegp.learning.metric import Metric, sees_columns
 
-    if Metric.of(settings.metric) is None:
-        return
-    if any(sees_columns(parse(text)) for text in settings.first_kernel.split(";")):
+    kernels = map(parse, settings.first_kernel.split(";"))
+    if Metric.of(settings.metric) is not None and any(map(sees_columns, kernels)):
         yield (
             f"metric={settings.metric} is for kernels of the distance, such as rbf and matern52, "
             f"got kernel={settings.kernel}; leave one of the two out"
         )
-
-
-def _of_candidates(settings: "TrainSettings") -> Iterator[str]:
     found, wanted = settings.candidates, settings.n_active
     if found is not None and not settings.draws_candidates:
         yield (
@@ -76,23 +68,21 @@ def _of_candidates(settings: "TrainSettings") -> Iterator[str]:
         )
     if found is not None and wanted is not None and found < wanted:
         yield f"candidates must be at least n_active={wanted}, got {found}; raise candidates"
-
-
-def _of_weights(settings: "TrainSettings") -> Iterator[str]:
-    from sparsegp.data.weights import BALANCED, class_weights
-
-    if settings.class_weight != BALANCED:
+    if settings.class_weight not in {"", BALANCED}:
         class_weights(settings.class_weight)  # raises
-    if settings.is_regression:
+    if settings.class_weight and settings.is_regression:
         yield "class_weight is for classes, and a regression has none; leave it out"
-    if not settings.heeds_weights:
+    if settings.class_weight and not settings.heeds_weights:
         yield "class_weight is for learn=none, got learn=evidence; leave one out"
 
 
 def _of_moments(settings: "TrainSettings") -> Iterator[str]:
     from sparsegp.ivm.criteria import CRITERIA
 
-    if settings.posterior != "adf" and not (settings.posterior == "all" and settings.is_regression):
+    wrong = settings.posterior != "adf" and not (
+        settings.posterior == "all" and settings.is_regression
+    )
+    if wrong:
         yield (
             f"posterior={settings.posterior} is for sites=variational; with sites=moments use adf"
         )
@@ -125,32 +115,30 @@ def _of_variational(settings: "TrainSettings") -> Iterator[str]:
 
 def _of_criterion(settings: "TrainSettings") -> Iterator[str]:
     from sparsegp.ivm.criteria import CRITERIA, Change
+    from sparsegp.posterior import POSTERIORS
 
+    refitted = CRITERIA[settings.criterion].refitted
     single = [name for name in CRITERIA if issubclass(CRITERIA[name], Change)]
     if settings.active_per_class and settings.criterion not in single:
         yield (
             "active_per_class needs a criterion that scores single classes, got "
             f"{settings.criterion}; use one of {', '.join(single)}"
         )
-    if CRITERIA[settings.criterion].refitted and settings.order.panel == 1:
+    if refitted and settings.order.panel == 1:
         yield (
             f"criterion={settings.criterion} works in panels of 2 rows or more, got panel=1; give "
             f"panel={DEFAULT_PANEL}, or criterion=predictive for one by one"
         )
-
-
-def _of_bound(settings: "TrainSettings") -> Iterator[str]:
-    from sparsegp.ivm.criteria import CRITERIA
-    from sparsegp.posterior import POSTERIORS
-
-    bound = "stub_entries bounds the stubs of the candidates"
-    if POSTERIORS[settings.posterior].uses_all_rows:
-        yield (
-            f"{bound}, but posterior={settings.posterior} needs those of all rows; give "
-            "posterior=adf or active, or leave the bound out"
-        )
-    if CRITERIA[settings.criterion].refitted:
-        yield (
-            f"{bound}, but criterion={settings.criterion} needs those of all rows; give "
-            "criterion=predictive, or leave the bound out"
-        )
+    if settings.stub_entries is None:
+        return
+    of_all = {
+        f"posterior={settings.posterior}": POSTERIORS[settings.posterior].uses_all_rows
+        and "posterior=adf or active, or leave the bound out",
+        f"criterion={settings.criterion}": refitted and "criterion=predictive, or leave it out",
+    }
+    for given, other in of_all.items():
+        if other:
+            yield (
+                f"stub_entries bounds the stubs of the candidates, but {given} needs those of all "
+                f"rows; give {other}"
+            )

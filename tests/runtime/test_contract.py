@@ -33,10 +33,10 @@ def test_answers_come_in_block_order(runtime: Runtime) -> None:
 def test_one_block_is_called_alone(runtime: Runtime) -> None:
     runtime.build(Tally, parts(3))
     for step in (1, 2):  # a message that comes twice changes nothing
-        assert runtime.call_block(1, "add", step) == runtime.call_block(1, "add", step)
-    assert runtime.call_block(0, "name") == "block 0"
+        assert runtime.ask([1], "add", step) == runtime.ask([1], "add", step)
+    assert runtime.ask([2, 0], "name") == ["block 2", "block 0"]
     with pytest.raises(IndexError):
-        runtime.call_block(3, "name")
+        runtime.ask([3], "name")
 
 
 def test_sum_of_some_blocks(runtime: Runtime) -> None:

@@ -41,7 +41,7 @@ LONG = 60.0
 def test_worker_killed_between_calls(cluster: Runtime, caplog: pytest.LogCaptureFixture) -> None:
     with checked(cluster) as rounds, caplog.at_level(logging.WARNING, "sparsegp"):
         rounds.go_on(3)
-        os.kill(cluster.call_block(1, "process"), signal.SIGKILL)
+        os.kill(cluster.ask([1], "process")[0], signal.SIGKILL)
         rounds.go_on(3)
     lines = [record.getMessage() for record in caplog.records if record.name.startswith("sparsegp")]
     assert len(lines) == 1
