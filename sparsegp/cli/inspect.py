@@ -14,6 +14,7 @@ from sparsegp.lists import first_of, in_quotes
 
 if TYPE_CHECKING:
     from sparsegp.model import Model
+    from sparsegp.store.folders import Folder
 
 STEP = ("step", "criterion", "evaluations")
 MOST_RELEVANT = 10
@@ -38,13 +39,9 @@ NOTHING: dict[str, Any] = {
     **dict.fromkeys(
         ("kernels", "label", "scaling", "calibration", "posterior", "seconds", "progress")
     ),
+    **dict.fromkeys(("active_rows", "names", "inputs", "history", "learning"), ()),
     "n_active": 0,
-    "active_rows": [],
     "holder": "",
-    "names": [],
-    "inputs": [],
-    "history": [],
-    "learning": [],
     "relevances": {},
 }
 """What is known of results before there are any."""
@@ -66,20 +63,31 @@ def inspect(run: str, as_json: bool) -> None:
     from sparsegp.store import MODEL_FILE, RUN_FILE, TUNING, folder_of
 
     folder, tuning = folder_of(run), read_records(run)
-    files = folder.sizes()
+    files, of_tuning = folder.sizes(), folder_of(os.path.join(run, TUNING))
     if MODEL_FILE in files or (RUN_FILE not in files and tuning is None):
         found = finished(load(run))
     elif RUN_FILE in files:
-        found = unfinished(run)
+        found = unfinished(run, folder) | {"holder": folder.holder()}
     else:
         assert tuning is not None
         state = "being tuned" if tuning["chosen"] is None else "tuned, not trained"
         found = {"state": state, **outline(tuning["settings"], tuning["data"])}
-    if found["state"] in GO_ON:
-        busy = folder if found["state"] == "unfinished" else folder_of(os.path.join(run, TUNING))
-        found["holder"] = busy.holder()
-    record = {"run": str(folder), **NOTHING, **found, "sizes": sizes(run), "tuning": tuning}
+        found["holder"] = of_tuning.holder()
+    sizes = sizes_of(run, files) | {"tuning": sum(of_tuning.sizes().values())}
+    sizes = {part: count for part, count in sizes.items() if count}
+    record = {"run": str(folder), **NOTHING, **found, "sizes": sizes, "tuning": tuning}
     show([json_line(record)] if as_json else in_words(record))
+
+
+def sizes_of(run: str, files: Mapping[str, int]) -> dict[str, int]:
+    """Return the bytes of a run's model and checkpoints, by its files; of a lone model its own."""
+    from sparsegp.store import CHECKPOINT_FILE, MODEL_FILE, file_of
+
+    if not files:
+        folder, name = file_of(run, MODEL_FILE)
+        return {"model": folder.sizes().get(name, 0)}
+    of_checkpoints = (files[name] for name in files if CHECKPOINT_FILE.fullmatch(name))
+    return {"model": files.get(MODEL_FILE, 0), "checkpoints": sum(of_checkpoints)}
 
 
 def finished(model: "Model") -> dict[str, Any]:
@@ -101,7 +109,7 @@ def finished(model: "Model") -> dict[str, Any]:
     }
 
 
-def unfinished(run: str) -> dict[str, Any]:
+def unfinished(run: str, folder: "Folder") -> dict[str, Any]:
     """Return the record of the newest checkpoint, or of the settings alone if there is none.
 
     Raises
@@ -109,22 +117,16 @@ def unfinished(run: str) -> dict[str, Any]:
     StoreError
         If a file is damaged.
     """
-    from sparsegp.store import RUN_FILE, RunDirectory, folder_of, read_progress, read_run, restoring
+    from sparsegp.store import RUN_FILE, RunDirectory, read_progress, read_run, restoring
 
-    folder = folder_of(run)
     newest = RunDirectory(run, 1, lambda text: show([f"warning: {text}"], err=True)).load()
     meta, arrays = ({}, {}) if newest is None else (newest[1].meta, newest[1].arrays)
     rows = [int(row) for row in arrays.get("rows", ())]  # none while it learns
     with restoring(f"{folder}/{RUN_FILE}"):
         known = outline(*read_run(folder))
-    return {
-        "state": "unfinished",
-        **known,
-        **{name: meta[name] for name in ("history", "learning", "seconds") if name in meta},
-        "n_active": len(rows),
-        "active_rows": rows,
-        "progress": read_progress(run),
-    }
+    known |= {name: meta[name] for name in ("history", "learning", "seconds") if name in meta}
+    known |= {"n_active": len(rows), "active_rows": rows, "progress": read_progress(run)}
+    return {"state": "unfinished", **known}
 
 
 def outline(settings: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
@@ -137,22 +139,6 @@ def outline(settings: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
         "columns": data["columns"],
         "n_wanted": settings_given(**settings).rows_to_include(data["rows"]),
     }
-
-
-def sizes(run: str) -> dict[str, int]:
-    """Return the bytes of a run's parts; of a lone model, its own."""
-    from sparsegp.store import CHECKPOINT_FILE, MODEL_FILE, TUNING, file_of, folder_of
-
-    files, tuning = folder_of(run).sizes(), folder_of(os.path.join(run, TUNING)).sizes()
-    if not files and not tuning:
-        folder, name = file_of(run, MODEL_FILE)
-        return {"model": folder.sizes()[name]}
-    each = {
-        "model": files.get(MODEL_FILE, 0),
-        "checkpoints": sum(files[name] for name in files if CHECKPOINT_FILE.fullmatch(name)),
-        "tuning": sum(tuning.values()),
-    }
-    return {part: count for part, count in each.items() if count}
 
 
 def inputs_table(inputs: list[dict[str, Any]]) -> list[str]:
@@ -172,57 +158,53 @@ def inputs_table(inputs: list[dict[str, Any]]) -> list[str]:
     return records_table(records, ("name", "kind", "missing", "relevance", "content"))
 
 
-def columns_in_words(record: Mapping[str, Any]) -> str:
-    """Return how many columns a model has, those of a file that were encoded, or their names."""
-    count, used = record["columns"], [one for one in record["inputs"] if not one["left_out"]]
-    if used:
-        return f"{len(used)}, encoded as {count}"
-    return f"{count}: {listed(record['names'])}" if record["names"] else str(count)
-
-
 def facts_in_words(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return what there is one of in a record, by its name in words."""
     from sparsegp.kernels import brief
-    from sparsegp.report.progress import in_words as numbers_in_words
     from sparsegp.settings import DenseSettings, TrainSettings
 
-    state, settings = record["state"], record["settings"]
+    state, settings, count = record["state"], record["settings"], record["columns"]
     usual = (DenseSettings if "method" in settings else TrainSettings)().to_json()
     settings = settings | {"kernel": brief(settings["kernel"])}
     shown = {"kernel", "scaling"} if record["kernels"] else set()  # below, as they are used
-    others = [
-        f"{name}={value}"
-        for name, value in settings.items()
-        if value != usual.get(name) and name not in shown
-    ]
-    progress, calibration = record["progress"] or {}, record["calibration"] or {}
-    posterior = {
-        PLAIN.get(name, name): value
-        for name, value in (record["posterior"] or {}).items()
-        if isinstance(value, int | float) and name not in {*calibration, *UNSHOWN}
-    }
-    nlpp = record.get("validation_nlpp")
+    others = [k for k, value in settings.items() if value != usual.get(k) and k not in shown]
+    progress = record["progress"] or {}
     extent = "{done} of {total}" if progress.get("total") else "{done}"
     selecting = "" if "method" in settings else ", until its active rows were selected"
+    used = [column for column in record["inputs"] if not column["left_out"]]
+    names = f": {listed(record['names'])}" if record["names"] else ""
     if record["holder"]:
         state = f"under way in {record['holder']}"
     return {
         "run": f"{record['run']}: {state}{GO_ON.get(state, '')}",
-        "settings": ", ".join(others) or "the default ones",
+        "settings": ", ".join(f"{k}={settings[k]}" for k in others) or "the default ones",
         "classes": record["classes"] and f"{len(record['classes'])}: {listed(record['classes'])}",
-        "columns": columns_in_words(record),
+        "columns": f"{len(used)}, encoded as {count}" if used else f"{count}{names}",
         "labels": record["label"] and f"column {record['label']}",
         "active rows": f"{record['n_active']} of {record['n_wanted']}",
         "  in order": listed(record["active_rows"]),
         "progress": f"{{stage}}: {extent} {{unit}}".format_map(progress) if progress else "",
         "kernel": "; ".join(dict.fromkeys(map(brief, record["kernels"] or ()))),
         "scaling": record["scaling"],
-        "posterior": numbers_in_words(posterior),
-        "validation": nlpp and f"nlpp {nlpp:.4f} nats",
-        "calibration": numbers_in_words(calibration),
+        **posterior_in_words(record),
         **{name: size(count) for name, count in record["sizes"].items()},
         "time": "" if record["seconds"] is None else f"{record['seconds']:.1f} s{selecting}",
     }
+
+
+def posterior_in_words(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how posterior and calibration came out, by names in words."""
+    from sparsegp.report.progress import in_words
+
+    calibration, nlpp = record["calibration"] or {}, record.get("validation_nlpp")
+    figures = {
+        PLAIN.get(name, name): value
+        for name, value in (record["posterior"] or {}).items()
+        if isinstance(value, int | float) and name not in {*calibration, *UNSHOWN}
+    }
+    validation = nlpp and f"nlpp {nlpp:.4f} nats"
+    named = {"posterior": in_words(figures), "validation": validation}
+    return {**named, "calibration": in_words(calibration)}
 
 
 def in_words(record: dict[str, Any]) -> list[str]:
@@ -230,20 +212,16 @@ def in_words(record: dict[str, Any]) -> list[str]:
     from sparsegp.cli.tune import trials_table
     from sparsegp.kernels import brief
 
-    tuning = record["tuning"]
-    steps = [
-        {
-            **step,
+    steps, curve, tuning = [], [], record["tuning"] or {"trials": (), "chosen": None}
+    for number, step in enumerate(record["learning"], 1):
+        found = {
             "step": number,
             "criterion": step["criterion"][-1],
             "kernel": brief(step["kernel"]),
         }
-        for number, step in enumerate(record["learning"], 1)
-    ]
-    curve = []
+        steps.append({**step, **found})
     if record["settings"].get("posterior") != "all":  # whose figures are not those of the selection
         curve = records_table(record["history"], (*POINT, *HELD_OUT))
-        curve = ["during selection", *curve] if curve else []
     ranked = [] if record["inputs"] else list(record["relevances"].items())  # shown there
     if rest := ranked[MOST_RELEVANT:]:
         ranked = [*ranked[:MOST_RELEVANT], (f"... {len(rest)} more", sum(r for _, r in rest))]
@@ -252,6 +230,6 @@ def in_words(record: dict[str, Any]) -> list[str]:
         *inputs_table(record["inputs"]),
         *table(("column", "relevance"), ((name, f"{share:.4f}") for name, share in ranked)),
         *records_table(steps, (*STEP, *HELD_OUT, "kernel")),
-        *curve,
-        *trials_table(tuning["trials"] if tuning else [], (tuning or {}).get("chosen")),
+        *(["during selection", *curve] if curve else ()),
+        *trials_table(tuning["trials"], tuning["chosen"]),
     ]
