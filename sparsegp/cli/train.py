@@ -220,31 +220,26 @@ def summary(
     if used := [column for column in record["inputs"] if not column["left_out"]]:
         columns = f"{plural(len(used), 'column')} encoded as {record['columns']}"
     labels = f"{len(record['classes'])} classes" if record["classes"] else "a regression"
-    kernels = "; ".join(dict.fromkeys(map(brief, record["kernels"])))
-    found: dict[str, str | None] = {
-        "trained on": f"{record['source']}: {rows}, {columns}, {labels}",
-        "kernel": kernels,
-        "scaling": record["scaling"],
-        "metric": record["settings"].get("metric", "none").removeprefix("none") or None,
-    }
-    if (choice := record["tuning"]) and choice["trials"]:
-        nlpp = (
-            f", nlpp {choice['nlpp']:.4f} nats on held-out training rows" if choice["nlpp"] else ""
+    choice, nlpp, settings = record["tuning"], record["validation_nlpp"], record["settings"]
+    chosen, learnt = "", record if "method" in settings else {}  # others' are of the selection
+    if choice and choice["trials"]:
+        chosen = f"by {extent(choice['trials'], choice['ended'])}"
+        chosen += f", nlpp {choice['nlpp']:.4f} nats on held-out training rows" * bool(
+            choice["nlpp"]
         )
-        found["  chosen"] = f"by {extent(choice['trials'], choice['ended'])}{nlpp}"
-    found["active rows"] = str(record["n_active"])
-    if (nlpp := record["validation_nlpp"]) is not None:
-        found["validation"] = f"nlpp {nlpp:.4f} nats {_that_validated(record)}"
-    if "method" in record["settings"]:  # of a sparse model these are figures of the selection
-        if "train_mse" in record:
-            found["training mse"] = f"{record['train_mse']:.5g}"
-        if "train_error" in record:
-            found["training error"] = percent(record["train_error"])
-    if evaluation is not None:
-        found["held out"] = record["held_out"]
-        found |= {f"  {name}": text for name, text in figures(evaluation).items()}
+    of_held_out = {} if evaluation is None else figures(evaluation)
     return {
-        **found,
+        "trained on": f"{record['source']}: {rows}, {columns}, {labels}",
+        "kernel": "; ".join(dict.fromkeys(map(brief, record["kernels"]))),
+        "scaling": record["scaling"],
+        "metric": settings.get("metric", "none").removeprefix("none"),
+        "  chosen": chosen,
+        "active rows": str(record["n_active"]),
+        "validation": None if nlpp is None else f"nlpp {nlpp:.4f} nats {_that_validated(record)}",
+        "training mse": f"{learnt['train_mse']:.5g}" if "train_mse" in learnt else None,
+        "training error": percent(learnt["train_error"]) if "train_error" in learnt else None,
+        "held out": record["held_out"],
+        **{f"  {name}": text for name, text in of_held_out.items()},
         "time": seconds_of(record["seconds"]),
         "model": f"{record['model']} ({size(record['model_bytes'])})",
         "next": f"sparsegp predict {shlex.quote(record['run'])} DATA --out predictions.csv",
