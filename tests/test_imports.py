@@ -122,6 +122,7 @@ def test_every_import_is_declared(folder: str) -> None:
 
 
 ROOM = "from sparsegp.memory.room import room; assert room().shared > 0"
+THREADS = "from sparsegp.runtime import open_runtime; open_runtime('threads=2').__enter__()"
 EVALUATE = "import numpy as np, sparsegp.report as r; r.evaluate(np.log([[1.0]]), [0], [0])"
 
 
@@ -132,6 +133,7 @@ EVALUATE = "import numpy as np, sparsegp.report as r; r.evaluate(np.log([[1.0]])
         ("import sparsegp.data", "dask pandas sklearn zarr pyarrow scipy fsspec"),
         (EVALUATE, "matplotlib rich sklearn"),
         (ROOM, "distributed"),
+        (THREADS, "dask distributed yaml"),
     ],
 )
 def test_what_is_slow_to_import_waits_until_it_is_needed(code: str, heavy: str) -> None:

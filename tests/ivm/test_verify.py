@@ -101,12 +101,3 @@ def test_a_batch_is_cut_at_the_first_row_that_would_have_won(monkeypatch, texts,
     assert len(set(kept)) > 3
     assert min(kept) < 4
     assert max(kept) == 8
-
-
-def test_looking_further_ahead_changes_nothing():
-    found = {
-        lookahead: on_rings(400, ["3*rbf(1.2)"], 40, lookahead).finish().active
-        for lookahead in (1, 2, 16, 40)
-    }
-    assert len(found[40].included) < len(found[2].included) < len(found[1].included) == 40
-    assert len({tuple(active.rows.tolist()) for active in found.values()}) == 1

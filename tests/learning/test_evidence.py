@@ -7,11 +7,15 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 from sparsegp.errors import NumericalError
+from sparsegp.ivm.criteria import CRITERIA
 from sparsegp.kernels import ARD, RBF, Linear, Matern32, Matern52
-from sparsegp.learning.evidence import ActivePart, evidence
+from sparsegp.learning.evidence import ActivePart, Members, evidence
+from sparsegp.learning.objective import Objective, sums_over
 from sparsegp.learning.sites import noise_sites
-from sparsegp.likelihoods import Gaussian, MultinomialProbit, Probit
+from sparsegp.likelihoods import Gaussian, MultinomialProbit, Probit, SiteRule
 from sparsegp.likelihoods.softmax import Softmax
+from sparsegp.math.products import TILE
+from tests.ivm import problems
 from tests.learning.rows import central, make_rows
 
 KERNELS = [
@@ -204,3 +208,49 @@ def test_an_infinite_criterion_is_refused():
         pytest.raises(NumericalError, match="finite"),
     ):
         rows.evidence(RBF(1.0), Gaussian(), some_sites(len(rows.active)))
+
+
+TEXTS = ["2*rbf(1.2)", "1.5*ard(1, 2, 0.5) + 0.1*linear", "3*matern52(1)"]
+CLASSES = MultinomialProbit(12, (0.4, -0.3, 0.1))
+OF_BLOCKS = {
+    "probit": (Probit(0.3), False, 20),
+    "gaussian": (Gaussian(0.2), False, 20),
+    "one set": (CLASSES, False, 12),
+    "a set a class": (CLASSES, True, 60),
+}
+"""Likelihood, whether pairs of a row and a class are selected in row blocks, and how many."""
+N = 700
+
+
+@pytest.mark.parametrize("case", OF_BLOCKS)
+def test_rows_that_are_not_active_count_and_no_others(case):
+    """And sites set anew in order are those of the selection."""
+    likelihood, pairs, size = OF_BLOCKS[case]
+    several = likelihood is CLASSES
+    rows = make_rows(True, N, seed=2)
+    if not likelihood.numeric:
+        rows.target = np.digitize(rows.target, [-0.5, 0.7] if several else [0.2])
+    run = problems.Problem(
+        rows.X,
+        rows.target,
+        TEXTS if several else TEXTS[:1],
+        size,
+        criterion=CRITERIA["information"](),
+        rule=SiteRule(likelihood, "moments", 1e-8),
+        n_blocks=3,
+        pairs=pairs,
+        validation=~rows.counts,
+    )
+    selection = run.finish()
+    active = selection.active
+    members, sites = Members.of_sites(active.x, active.target, *active.sites(run.settings.n_latent))
+    sum_rows = sums_over(selection.blocks.map_blocks, size, N, TILE)
+    objective = Objective(run.kernels, likelihood, members, sum_rows)
+    rows.active = active.rows
+    expected = evidence(run.kernels, likelihood, members, sites, rows.sum_rows)
+    value, gradient = objective.evaluate(objective.start, sites)
+    assert value == pytest.approx(expected.phi, rel=1e-10)
+    own = gradient[: len(expected.kernels)]
+    np.testing.assert_allclose(own, expected.kernels, rtol=1e-8, atol=1e-8)
+    if not several:
+        np.testing.assert_allclose(objective.resite(objective.start)[0], sites[0], rtol=1e-4)

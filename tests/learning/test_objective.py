@@ -1,15 +1,15 @@
-"""What is minimised: sites that follow the parameters, hyperpriors, and the whole gradient."""
+"""What is minimised: sites that follow the parameters, hyperpriors, weights, the whole gradient."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from sparsegp.kernels import ARD, RBF, Linear, Matern52
+from sparsegp.kernels import ARD, RBF, Linear, Matern52, parse
 from sparsegp.learning import hyperpriors
 from sparsegp.learning.objective import parameter_names
 from sparsegp.learning.sites import noise_sites, sites_in_order
-from sparsegp.likelihoods.gaussian import Gaussian
-from sparsegp.likelihoods.logistic import Logistic
-from sparsegp.likelihoods.probit import Probit
+from sparsegp.likelihoods import Gaussian, Logistic, Probit
 from tests.learning.rows import central, make_rows
 
 LIKELIHOODS = [Probit(0.3), Gaussian(0.2), Logistic(-0.5)]
@@ -78,3 +78,57 @@ def test_rows_that_say_nothing_keep_no_site():
     followed, whole = objective.follow(at)
     assert followed == value
     assert np.isfinite(whole).all()
+
+
+SMOOTH, NOISE = parse("2*rbf(1)"), Gaussian(0.3)
+"""For rows with weights."""
+WEIGHT = np.random.default_rng(0).integers(1, 5, 24).astype(float)
+ROWS = replace(make_rows(True, 24, p=2), counts=np.ones(24, bool), weights=WEIGHT)
+
+
+def value(rows, change=0.0):
+    problem = rows.objective(SMOOTH, NOISE)
+    return problem.evaluate(problem.start + change, np.empty(0))
+
+
+def copies(active):
+    """Every row as often as it weighs, the active ones too."""
+    rows = np.repeat(np.arange(24), WEIGHT.astype(int))
+    among = np.flatnonzero(np.isin(rows, active))
+    return replace(
+        ROWS,
+        X=ROWS.X[rows],
+        target=ROWS.target[rows],
+        active=among,
+        counts=np.ones(len(rows), bool),
+        weights=None,
+    )
+
+
+def test_with_all_rows_active_it_is_that_of_copies():
+    found, gradient = value(replace(ROWS, active=np.arange(24)))
+    repeated = copies(np.arange(24))
+    y, K = repeated.target, SMOOTH(repeated.X, repeated.X) + 0.3 * np.eye(int(WEIGHT.sum()))
+    _, log_determinant = np.linalg.slogdet(2.0 * np.pi * K)
+    exact = 0.5 * (log_determinant + y @ np.linalg.solve(K, y))
+    assert found == pytest.approx(exact, rel=1e-10)
+    np.testing.assert_allclose(gradient, value(repeated)[1], rtol=1e-6, atol=1e-8)
+
+
+def test_other_rows_count_as_often_as_they_weigh():
+    """Copies of a row that is not active are not active either."""
+    some = np.flatnonzero(WEIGHT == 1.0)
+    found, exact = value(replace(ROWS, active=some)), value(copies(some))
+    assert found[0] == pytest.approx(exact[0], rel=1e-10)
+    np.testing.assert_allclose(found[1], exact[1], rtol=1e-8)
+
+
+def test_gradient_of_weighted_rows():
+    expected = central(lambda t: value(ROWS, t)[0], np.zeros(3))
+    np.testing.assert_allclose(value(ROWS)[1], expected, rtol=1e-5)
+
+
+def test_sites_of_weighted_rows():
+    sites, slopes = noise_sites(NOISE, ROWS.target, WEIGHT)
+    np.testing.assert_allclose(sites, [WEIGHT / 0.3, WEIGHT * ROWS.target / 0.3])
+    np.testing.assert_array_equal(slopes, -sites)

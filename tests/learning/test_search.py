@@ -83,15 +83,20 @@ def test_a_brief_search() -> None:
 
 
 class Nature:
-    """Nlpp of what is tried; trials in order, as many as there is time for."""
+    """Nlpp of what is tried; trials in order, as many as there is time for.
+
+    The noise is the standard deviation of the log probabilities of a row, another for every trial.
+    """
 
     def __init__(
-        self, nlpp: Mapping[str, float] | None = None, time: int = 10**9, n_columns: int = 2
+        self,
+        nlpp: Mapping[str, float] | None = None,
+        noise: float = 0.0,
+        time: int = 10**9,
+        n_columns: int = 2,
     ) -> None:
-        self.nlpp, self.time, self.p = nlpp or {}, time, n_columns
+        self.nlpp, self.noise, self.time, self.p = nlpp or {}, noise, time, n_columns
         self.trials: list[Trial] = []
-        self.noise = 0.0
-        """Standard deviation of the log probabilities of a row, independent for every trial."""
 
     def of(self, kernel: str, n_active: int = 0) -> float:
         return self.nlpp.get(f"{n_active}", self.nlpp.get(kernel, 1.0 + hash_of(kernel)))
@@ -163,8 +168,7 @@ def test_the_best_of_the_last_size_is_chosen() -> None:
 
 
 def test_what_leads_by_chance_is_not_chosen() -> None:
-    nature = Nature()
-    nature.noise = 100.0
+    nature = Nature(noise=100.0)
     found = outcome(nature)
     assert (found.kernel, found.nlpp) == (GIVEN, nature.of(GIVEN))
 
@@ -183,21 +187,18 @@ def test_the_best_of_a_tuning_leads_by_two_standard_errors(
     max_trials: int | None, n: int, gain: float, in_full: float, leads: bool
 ) -> None:
     best = "30.0*laplace(1.6)"
-    nature = Nature({GIVEN: 0.9, best: 0.9 - gain})
+    nature = Nature({GIVEN: 0.9, best: 0.9 - gain}, noise=1.0)  # standard error: 0.045
     nature.nlpp |= {f"{GIVEN} in full": 0.8, f"{best} in full": 0.8 - in_full}
-    nature.noise = 1.0  # so that the standard error of a difference is 0.045
     assert outcome(nature, max_trials, n).kernel == (best if leads else GIVEN)
 
 
 @pytest.mark.parametrize(("noise", "metric"), [(0.0, "full"), (100.0, "none")])
 def test_a_metric_must_lead_all_others(noise: float, metric: str) -> None:
-    nature = Nature()
-    nature.noise = 100.0
+    nature = Nature(noise=100.0)
     outcome(nature)
     trial = next(trial for trial in nature.trials if trial.metric != "none")
     nlpp = {made_of(trial): 0.01, trial.kernel: 0.02, GIVEN: 900.0, f"{GIVEN} in full": 900.0}
-    nature = Nature(nlpp)
-    nature.noise = noise
+    nature = Nature(nlpp, noise=noise)
     found = outcome(nature)
     assert found.metric == metric
     assert found.nlpp is not None
@@ -208,8 +209,7 @@ def test_a_metric_must_lead_all_others(noise: float, metric: str) -> None:
 def test_a_sum_must_lead_all_others(noise: float) -> None:
     rough = "30.0*laplace(1.6)"
     both = f"{rough} + {GIVEN}"
-    nature = Nature({GIVEN: 0.9, rough: 0.1, learnt(rough): 0.05, learnt(both): 0.01})
-    nature.noise = noise
+    nature = Nature({GIVEN: 0.9, rough: 0.1, learnt(rough): 0.05, learnt(both): 0.01}, noise=noise)
     found = outcome(nature, None, n=50000)
     assert found.nlpp is not None
     assert both in [trial.kernel for trial in nature.trials if trial.by_column]
@@ -242,8 +242,7 @@ def test_of_few_rows_a_second_rough_kernel_is_learnt_where_it_is_nearly_as_good(
     nlpp: float, learnt: bool
 ) -> None:
     best, other = "30.0*laplace(1.6)", "100.0*additive(3.0)"
-    nature = Nature({GIVEN: 0.9, best: 0.1, other: nlpp})
-    nature.noise = 0.1  # so that the standard error of a difference is 0.0045
+    nature = Nature({GIVEN: 0.9, best: 0.1, other: nlpp}, noise=0.1)  # standard error: 0.0045
     outcome(nature, None, n=500)
     kernels = {trial.kernel for trial in nature.trials if trial.by_column}
     assert kernels == {best, GIVEN, *([other] if learnt else [])}
@@ -253,8 +252,7 @@ def test_of_few_rows_a_second_rough_kernel_is_learnt_where_it_is_nearly_as_good(
 def test_a_metric_is_learnt_where_a_kernel_of_distances_is_nearly_as_good(
     nlpp: float, tried: bool
 ) -> None:
-    nature = Nature({GIVEN: nlpp, "30.0*laplace(1.6)": 0.1})
-    nature.noise = 0.1
+    nature = Nature({GIVEN: nlpp, "30.0*laplace(1.6)": 0.1}, noise=0.1)
     outcome(nature, None, n=500)
     assert [t.kernel for t in nature.trials if t.metric == "full"] == [GIVEN] * tried
 
@@ -309,8 +307,7 @@ def test_failures_come_last_and_the_first_of_equals_first() -> None:
 def test_more_active_rows_are_tried_and_taken_where_they_promise_enough(
     nlpp: dict[str, float], noise: float, tried: list[int], n_active: int
 ) -> None:
-    nature = Nature(nlpp)
-    nature.noise = noise
+    nature = Nature(nlpp, noise=noise)
     found = outcome(nature, None, n=50000, sizes=module.GROWN)
     counts = [t.n_active for t in nature.trials if t.n_active >= 500]
     assert list(dict.fromkeys(counts)) == tried
@@ -332,8 +329,7 @@ def test_all_that_may_be_best_have_the_first_of_them() -> None:
     rough = "30.0*laplace(1.6)"
     nlpp = {learnt(GIVEN): 0.599, rough: 0.9, learnt(rough): 0.6, "500": 0.55, "1000": 0.5}
     for noise, finalists in ((0.0, 1), (0.1, 2)):
-        nature = Nature(nlpp)
-        nature.noise = noise
+        nature = Nature(nlpp, noise=noise)
         outcome(nature, None, n=50000, sizes=module.GROWN)
         assert [t.n_active for t in nature.trials].count(1000) == finalists
 

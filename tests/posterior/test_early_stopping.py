@@ -53,30 +53,22 @@ def test_it_walks_to_the_best_scale_and_round(bottom: int, rounds: int) -> None:
     assert min(dict(search.tried).values()) == pytest.approx(search.best.nlpp)
 
 
-def test_an_ascent_ends_when_it_gets_no_better() -> None:
-    rounds: dict[int, int] = {}
-
-    def curve(step: int, round_: int) -> float:
-        rounds[step] = round_
-        return float(valley(0, 5)(step, round_))
-
-    run(curve)
-    assert set(rounds.values()) == {5 + PATIENCE}
-
-
 @pytest.mark.parametrize("rounds", [1, 4, 9])
-def test_the_other_ascents_start_halfway_to_the_best_round(rounds: int) -> None:
-    begun: dict[int, int] = {}
+def test_ascents_start_halfway_to_the_best_round_and_end_soon_after_it(rounds: int) -> None:
+    asked: dict[int, list[int]] = {}
 
     def curve(step: int, round_: int) -> float:
-        begun.setdefault(step, round_ - 1)
+        asked.setdefault(step, []).append(round_)
         return float(valley(1, rounds)(step, round_))
 
     search = run(curve)
-    assert begun == {0: 0, 1: rounds // 2, 2: rounds // 2}
+    half = rounds // 2
+    begun = {0: 0, 1: half, 2: half}
+    assert {step: own[0] - 1 for step, own in asked.items()} == begun
+    assert {own[-1] for own in asked.values()} == {rounds + PATIENCE}
     assert search.halfway is not None
-    assert search.halfway_rounds == rounds // 2
-    assert search.halfway.point[0] == len(search.halfway.steps) == rounds // 2
+    assert search.halfway_rounds == half
+    assert search.halfway.point[0] == len(search.halfway.steps) == half
 
 
 @pytest.mark.parametrize("stop", [None, 0, 9, 17])

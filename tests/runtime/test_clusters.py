@@ -130,19 +130,6 @@ def test_workers_share_the_blocks_evenly(local_runtime: Runtime) -> None:
     assert os.getpid() not in processes
 
 
-def test_imports_of_a_run_in_threads() -> None:
-    """Neither a cluster's libraries nor sockets."""
-    script = (
-        "import sys; from sparsegp.runtime import open_runtime\n"
-        "with open_runtime('threads=2'): pass\n"
-        "print([name for name in ('dask', 'distributed', 'yaml') if name in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
-
-
 # -- who does not answer ---------------------------------------------------------------------------
 
 

@@ -72,10 +72,6 @@ def test_lazy_inputs_become_values(runtime: Runtime) -> None:
     runtime.build(Tally, lazy)
     expected = np.arange(12.0).reshape(3, 4)
     np.testing.assert_array_equal(runtime.map_blocks("values"), expected)
-    rows = np.random.default_rng(0).normal(size=12)
-    X = da.from_array(rows, chunks=6)
-    runtime.build(Tally, [{"index": k, "rows": X.blocks[k]} for k in range(2)])
-    np.testing.assert_array_equal(np.concatenate(runtime.map_blocks("values")), rows)
 
 
 def test_blocks_are_shown_as_dask_arrays(runtime: Runtime) -> None:
