@@ -1,6 +1,7 @@
 """Which kernels are tried, on how many rows, and which is chosen, with figures made up."""
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -325,13 +326,14 @@ def test_of_numbers_more_active_rows_are_taken_after_a_trial_alone(
     assert found.n_active == n_active
 
 
-def test_all_that_may_be_best_have_the_first_of_them() -> None:
+def test_all_that_may_be_best_have_the_first_of_them_and_fewer_the_next() -> None:
     rough = "30.0*laplace(1.6)"
     nlpp = {learnt(GIVEN): 0.599, rough: 0.9, learnt(rough): 0.6, "500": 0.55, "1000": 0.5}
     for noise, finalists in ((0.0, 1), (0.1, 2)):
         nature = Nature(nlpp, noise=noise)
         outcome(nature, None, n=50000, sizes=module.GROWN)
-        assert [t.n_active for t in nature.trials].count(1000) == finalists
+        counts = Counter(t.n_active for t in nature.trials)
+        assert [counts[d] for d in (250, 500, 1000)] == [finalists, finalists, 1]
 
 
 def test_a_plan_of_nothing_leaves_the_kernel_alone() -> None:
