@@ -94,24 +94,6 @@ def reasons(wanted: dict[str, Any]) -> list[str]:
     return words if novel is None else [*words, f"novelty {novel} or more"]
 
 
-def beside(model: "Model", X: Any, found: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return what is written beside these predictions for rows (m, p), by the command's options."""
-    more, rejected = dict[str, Any](), list[Any]()
-    if wanted["latent"]:
-        more["latent_mean"], more["latent_variance"] = model.latent_mean_and_variance(X)
-    if wanted["coverage"] is not None:
-        more["set"] = model.predict_set(X, wanted["coverage"])
-    if wanted["reject_below"] is not None:
-        rejected.append(found["probabilities"].max(axis=1) < wanted["reject_below"])
-    if wanted["novelty"] or wanted["reject_novel"] is not None:
-        novelty = model.novelty(X)
-        more |= {"novelty": novelty} if wanted["novelty"] else {}
-        rejected += [] if wanted["reject_novel"] is None else [novelty >= wanted["reject_novel"]]
-    if rejected:
-        more["rejected"] = sum(rejected) > 0
-    return more
-
-
 def predictions(
     model: "Model", tables: Iterable["Table"], wanted: dict[str, Any], count: Counter[str]
 ) -> Iterator[dict[str, Any]]:
@@ -120,16 +102,28 @@ def predictions(
 
     from sparsegp.cli.tables import batches
 
-    for X, kept in chain.from_iterable(map(batches, tables)):
+    for X, found in chain.from_iterable(map(batches, tables)):
         count["rows"] += len(X)
         if model.is_regression:
-            mean, variance = model.predictive_mean_and_variance(X)
-            found = {"labels": mean, "variance": variance[:, np.newaxis]}
+            found["labels"], variance = model.predictive_mean_and_variance(X)
+            found["variance"] = variance[:, np.newaxis]
         else:
             logs = model.predict_log_proba(X)
-            found = {"labels": model.classes[logs.argmax(axis=1)], "probabilities": np.exp(logs)}
-        found = kept | found
-        found |= beside(model, X, found, wanted)
-        if "rejected" in found:
+            found["labels"] = model.classes[logs.argmax(axis=1)]
+            found["probabilities"] = np.exp(logs)
+        if wanted["latent"]:
+            found["latent_mean"], found["latent_variance"] = model.latent_mean_and_variance(X)
+        if wanted["coverage"] is not None:
+            found["set"] = model.predict_set(X, wanted["coverage"])
+        rejected, below, novel = [], wanted["reject_below"], wanted["reject_novel"]
+        if below is not None:
+            rejected.append(found["probabilities"].max(axis=1) < below)
+        if wanted["novelty"] or novel is not None:
+            novelty = model.novelty(X)
+            if wanted["novelty"]:
+                found["novelty"] = novelty
+            rejected += [] if novel is None else [novelty >= novel]
+        if rejected:
+            found["rejected"] = np.any(rejected, axis=0)
             count["rejected"] += int(found["rejected"].sum())
         yield found

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from sparsegp import memory
 from sparsegp.data import Table, as_table, table_from_arrays
 from sparsegp.errors import SettingsError, quoted
 from sparsegp.fields import path_text
-from sparsegp.fit.blocks import require_room
+from sparsegp.fit.blocks import BLOCK_ROWS
 from sparsegp.fit.dense import DenseRun
 from sparsegp.fit.options import RunOptions
 from sparsegp.fit.prepare import encode_labels, prepare
@@ -124,15 +125,16 @@ def fit(
     store = run.folder()
     with run.opened() as how:
         table, found = table.learnt(how["runtime"].scheduler()), None
-        if scratch is not None:  # before a run is overwritten
-            tasks = how["runtime"].run_tasks(require_room_in, path_text("scratch", scratch), [0])
-            deque(tasks, maxlen=0)
+        folder = None if scratch is None else path_text("scratch", scratch)
+        if folder is not None:  # before a run is overwritten
+            each = range(how["runtime"].n_workers)
+            deque(how["runtime"].run_tasks(require_room_in, folder, each), maxlen=0)
         if isinstance(settings, DenseSettings):
             return DenseRun(table, settings, test, store=store, **how).fit(), None
         if limits is not None or settings.kernel == AUTO:
             n_classes = 0 if settings.is_regression else len(encode_labels(table)[0])
-            room = block_rows, scratch is not None
-            require_room(table, test, n_classes, settings, how["runtime"], *room)
+            more = {"block_rows": BLOCK_ROWS.checked(block_rows), "scratch": scratch is not None}
+            memory.check(table, test, n_classes, settings, how["runtime"], **more)
             if store is not None:
                 if store.overwrite:  # what is wrong with rows or settings is found before that
                     prepare(table, test, settings, how["runtime"])
@@ -143,6 +145,5 @@ def fit(
             found = tune(table, **where, **settings.to_json())
             learnt = settings.is_regression and not found.trials  # which it then does by itself
             settings = replace(settings, **(BY_EVIDENCE if learnt else found.chosen))
-        folder = None if scratch is None else path_text("scratch", scratch)
         how |= {"store": store, "block_rows": block_rows, "scratch": folder}
         return Training(table, settings, test, **how).fit(), found

@@ -30,7 +30,7 @@ from sparsegp.learning.objective import parameter_names, with_parameters
 from sparsegp.model import SparseModel
 from sparsegp.posterior.past import PastRows
 from sparsegp.posterior.refits import keep_up
-from sparsegp.runtime.base import Message, Runtime
+from sparsegp.runtime.base import Message
 from sparsegp.runtime.scratch import zeros_in_file
 from sparsegp.settings import TrainSettings
 from sparsegp.state import require_shapes
@@ -154,10 +154,8 @@ class SparseRun(Run[SparseModel]):
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Refuse a run that does not fit the memory of its processes."""
-        scratch = self.scratch is not None
-        require_room(
-            rows, held_out, n_classes, self.settings, self.runtime, self.block_rows, scratch
-        )
+        more = {"block_rows": self.block_rows, "scratch": self.scratch is not None}
+        memory.check(rows, held_out, n_classes, self.settings, self.runtime, **more)
 
     def identity(self) -> dict[str, dict[str, Any]]:
         """Return settings and data, which rows come first, and what is known of rows gone."""
@@ -366,18 +364,3 @@ class SparseRun(Run[SparseModel]):
             shape = shape[::-1] if name == "stub" else shape
             chunks.append(da.from_delayed(block, shape, dtype=dtype))
         return da.concatenate(chunks, axis=int(name == "stub"))  # type: ignore[no-any-return]
-
-
-def require_room(
-    rows: Table,
-    held_out: Table | None,
-    n_classes: int,
-    settings: TrainSettings,
-    runtime: Runtime,
-    block_rows: int | None = None,
-    scratch: bool = False,
-) -> None:
-    """Refuse a run that does not fit the memory of its processes by a `SettingsError`."""
-    where: dict[str, Any] = {"block_rows": BLOCK_ROWS.checked(block_rows), "scratch": scratch}
-    where |= memory.where(rows, runtime)
-    memory.check(memory.shape_of(rows, held_out, n_classes, settings, **where), runtime)

@@ -57,8 +57,6 @@ class RunOptions:
             if self.resume:
                 raise SettingsError("resume needs the directory of the run: give out")
             return None
-        if self.resume and self.overwrite:
-            raise SettingsError("give only one of `resume` and `overwrite`")
         store = RunDirectory(self.out, self.keep_last, self.shown.message, self.overwrite)
         store.check_free(self.resume)
         return store

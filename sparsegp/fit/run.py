@@ -147,7 +147,7 @@ class Run(ABC, Generic[R]):
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Refuse rows that memory cannot hold, before they are read, by a SettingsError."""
-        memory.check(memory.shape_of(rows, held_out, n_classes, self.settings), self.runtime)
+        memory.check(rows, held_out, n_classes, self.settings, self.runtime)
 
     def identity(self) -> dict[str, dict[str, Any]]:
         """Return the settings and what identifies the data: those of a run that can be resumed."""

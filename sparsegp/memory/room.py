@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sparsegp.data import Table
 from sparsegp.errors import SettingsError, size
-from sparsegp.memory.estimates import MARGIN, PROCESS, Shape, estimate
+from sparsegp.memory.estimates import MARGIN, PROCESS, Shape, estimate, shape_of, where
 from sparsegp.runtime import Runtime
-from sparsegp.settings import DenseSettings
+from sparsegp.settings import DenseSettings, TrainSettings
 
 logger = logging.getLogger(__name__)
 
@@ -56,14 +57,24 @@ def room(dask_worker: Any = None) -> Room:
     return Room(process, socket.gethostname(), max(shared, 0), max(min(own), 0))
 
 
-def check(shape: Shape, runtime: Runtime) -> None:
+def check(
+    rows: Table,
+    held_out: Table | None,
+    n_classes: int,
+    settings: TrainSettings | DenseSettings,
+    runtime: Runtime,
+    **more: Any,
+) -> None:
     """Refuse a run that cannot fit the memory of its processes, and warn of one that may not.
+
+    `more` are fields of its `Shape`.
 
     Raises
     ------
     SettingsError
         If it cannot; says what would.
     """
+    shape = shape_of(rows, held_out, n_classes, settings, **where(rows, runtime), **more)
     require(shape, _rooms(shape, runtime))
 
 

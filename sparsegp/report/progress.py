@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from sparsegp.errors import SettingsError, quoted, visible
 from sparsegp.progress import Progress
@@ -29,14 +29,6 @@ LINE_SECONDS = 60.0
 """After so long a stage without a bar says in a line how far it is, again and again."""
 SPEED_SECONDS = 300.0
 """Of recent work, from which the time left is estimated."""
-
-
-class _Display(Protocol):
-    """What shows a stage while it lasts."""
-
-    def show(self, done: int, figures: str) -> None: ...
-    def message(self, text: str) -> None: ...
-    def end(self, line: str) -> None: ...
 
 
 class TerminalProgress(Progress):
@@ -61,7 +53,7 @@ class TerminalProgress(Progress):
     def __init__(self, stream: TextIO | None = None, quiet: bool = False) -> None:
         self.quiet, self.seconds = quiet, dict[str, float]()
         self._stream = stream
-        self._display: _Display | None = None
+        self._display: _Lines | _TerminalBar | _NotebookBar | None = None
         self._stage, self._began = "", 0.0
 
     def begin(self, description: str) -> None:
