@@ -75,7 +75,7 @@ def table_for(
     dataset = open_dataset(source, labels=labels, **known_of(model, weight_column), **columns)
     rows = dataset.train if learning or dataset.test is None else dataset.test
     rows = replace(rows, source=columns.get("called", rows.source))
-    table = for_model(model, weighed(rows, weight_column))
+    table = weighed(rows, weight_column).encoded_for(model.encoding, model.names, model.medians)
     if not learning:  # which looks through them itself
         summarise(table.X, table.source, names=table.names)
     return table
@@ -91,11 +91,6 @@ def known_of(model: Model, weight_column: str | None = None) -> dict[str, Any]:
         n_features, names = n_features + 1, names and (*names, weight_column)
     known: dict[str, Any] = {"known": model.label, "known_id": model.id_column}
     return {**known, "n_features": n_features, "names": names, "known_kinds": kinds}
-
-
-def for_model(model: Model, table: Table) -> Table:
-    """Return the columns of a model, in its order, as it takes them."""
-    return table.encoded_for(model.encoding, model.names, model.medians)
 
 
 def tables_from(file: BinaryIO, model: Model, **columns: Any) -> Iterator[Table]:
@@ -176,7 +171,7 @@ def score(
     DataError
         If there are no labels.
     """
-    table = for_model(model, table)
+    table = table.encoded_for(model.encoding, model.names, model.medians)
     if model.is_regression:
         y = as_numbers(table.y, table.source)
         moments = [model.predictive_mean_and_variance(X) for X, _ in batches(table)]

@@ -121,17 +121,17 @@ class Model(ABC):
     @property
     def kernels(self) -> Sequence[Kernel]:
         """One kernel for all latent values, or one each; the first sample if there are several."""
-        return self._prior.kernels
+        return self._samples[0].kernels
 
     @property
     def likelihood(self) -> Likelihood:
         """Likelihood of a label given its latent values; the first sample if there are several."""
-        return self._prior.likelihood
+        return self._samples[0].likelihood
 
     @property
     @abstractmethod
-    def _prior(self) -> ActiveRows | Component:
-        """What holds kernels and likelihood."""
+    def _samples(self) -> Sequence[ActiveRows | Component]:
+        """What holds kernels and likelihood; several where they are samples."""
 
     @property
     @abstractmethod
@@ -154,7 +154,8 @@ class Model(ABC):
         """
         mixing, deviations = self.scaling.mixing, self.deviations
         if mixing is None:
-            return relevances(self._kernels_of_samples, deviations)
+            kernels = [kernel for each in self._samples for kernel in each.kernels]
+            return relevances(kernels, deviations)
         shares = deviations * np.linalg.norm(mixing, axis=1)
         return np.asarray(shares / (shares.sum() or 1.0))
 
@@ -173,11 +174,6 @@ class Model(ABC):
         x = self.rows_unmixed
         found = np.where(x.max(axis=0) > x.min(axis=0), x.std(axis=0, dtype=np.float64), 0.0)
         return np.where(self.scaling.has_unit_variance, np.sign(found), found)
-
-    @property
-    def _kernels_of_samples(self) -> Sequence[Kernel]:
-        """Those of all samples of kernels, where there are several."""
-        return self.kernels
 
     @property
     @abstractmethod

@@ -9,7 +9,6 @@ import numpy as np
 from sparsegp.dense import Component, Mixture
 from sparsegp.dense.mixture import TILE
 from sparsegp.errors import DataError
-from sparsegp.kernels import Kernel
 from sparsegp.model.base import Model
 from sparsegp.types import Doubles
 
@@ -34,22 +33,18 @@ class DenseModel(Model):
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        shape = (*self.mixture.x.shape[1:], self._prior.coefficients.shape[2])
+        shape = (*self.mixture.x.shape[1:], self._samples[0].coefficients.shape[2])
         if shape != (self.n_features, self.n_latent):
             raise DataError("posterior, columns and classes must fit")
         super().__post_init__()
 
     @property
-    def _prior(self) -> Component:
-        return self.mixture.components[0]
+    def _samples(self) -> Sequence[Component]:
+        return self.mixture.components
 
     @property
     def _rows_held(self) -> Doubles:
         return self.mixture.x
-
-    @property
-    def _kernels_of_samples(self) -> Sequence[Kernel]:
-        return [kernel for each in self.mixture.components for kernel in each.kernels]
 
     @property
     def report(self) -> Mapping[str, Any]:

@@ -93,8 +93,8 @@ class SparseModel(Model):
         return np.asarray(mean.argmax(axis=1))
 
     @property
-    def _prior(self) -> ActiveRows:
-        return self.active
+    def _samples(self) -> list[ActiveRows]:
+        return [self.active]
 
     @property
     def _rows_held(self) -> Floats:
