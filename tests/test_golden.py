@@ -23,7 +23,6 @@ import pytest
 from sklearn import datasets
 
 import sparsegp
-from sparsegp.runtime import open_runtime
 
 FILE = Path(__file__).with_name("golden.json")
 N_SHOWN = 3  # held-out rows whose predictions are kept
@@ -194,12 +193,6 @@ def assert_same(found: dict[str, Any], kept: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", ENTRIES)
 def test_golden(name: str) -> None:
     assert_same(ENTRIES[name](), golden()[name])
-
-
-def test_golden_with_workers() -> None:
-    with open_runtime("workers=2") as runtime:
-        for name in ("all", "pairs"):
-            assert_same(results(*fit(name, runtime=runtime)), golden()[name])
 
 
 def test_no_entry_is_left_over() -> None:

@@ -143,30 +143,11 @@ def test_runs_with_other_settings_or_data_are_not_resumed(digits: Arrays, tmp_pa
         sparsegp.train(X, y, **settings, out=tmp_path)
 
 
-@pytest.mark.parametrize("change", ["rounds", "learning", "in_step", "rows", "factor"])
-def test_forged_checkpoints_are_errors_of_the_store(
-    change: str, digits: Arrays, tmp_path: Path
-) -> None:
-    X, y = digits
-    with pytest.raises(Interrupted):
-        sparsegp.train(X, y, n_active=40, **ADF, out=tmp_path, progress=Stopper(3))
-    folder, name = folder_of(tmp_path), min(path.name for path in tmp_path.glob("checkpoint-*"))
-    stored = read_file(folder, name, CHECKPOINT)
-    meta = {key: value for key, value in stored.meta.items() if key != change}
-    arrays = {
-        key: array[..., :1] if key == change else array for key, array in stored.arrays.items()
-    }
-    write_file(folder, name, CHECKPOINT, meta, arrays)
-    with pytest.raises(StoreError, match="checkpoint"):
-        sparsegp.train(X, y, n_active=40, **ADF, out=tmp_path, resume=True)
-
-
 @pytest.mark.parametrize(
-    ("kind", "reports"), [("all", 16), ("bound", 4), ("learnt, pairs", 20), ("laplace", 2)]
+    ("kind", "reports"),
+    [("one by one", 3), ("all", 16), ("bound", 4), ("learnt, pairs", 20), ("laplace", 2)],
 )
-def test_forged_checkpoints_with_shortened_arrays_are_refused(
-    kind: str, reports: int, tmp_path: Path
-) -> None:
+def test_forged_checkpoints_are_refused(kind: str, reports: int, tmp_path: Path) -> None:
     X, y, _ = data_for(kind)
     with pytest.raises(Interrupted):
         train(kind, X, y, out=tmp_path, progress=Stopper(reports))
@@ -174,16 +155,23 @@ def test_forged_checkpoints_with_shortened_arrays_are_refused(
     for each in older:
         each.unlink()
     stored, taken = read_file(folder, path.name, CHECKPOINT), list[str]()
+    forged = [
+        (key, {name: value for name, value in stored.meta.items() if name != key}, stored.arrays)
+        for key in ("rounds", "learning", "in_step")
+        if kind != "laplace"
+    ]
     for key in stored.arrays.keys() - {"state.near"}:  # where a search sets out changes no result
         array = np.atleast_1d(stored.arrays[key])
-        for short in (array[:-1], array[..., :-1])[: stored.arrays[key].ndim]:
-            write_file(folder, path.name, CHECKPOINT, stored.meta, stored.arrays | {key: short})
-            try:
-                train(kind, X, y, out=tmp_path, resume=True)
-            except StoreError:
-                continue
-            taken.append(f"{key} {array.shape}")
-            path.with_name("model.zarr.zip").unlink()
+        shorter = (array[:-1], array[..., :-1])[: stored.arrays[key].ndim]
+        forged += [(key, stored.meta, stored.arrays | {key: short}) for short in shorter]
+    for what, meta, arrays in forged:
+        write_file(folder, path.name, CHECKPOINT, meta, arrays)
+        try:
+            train(kind, X, y, out=tmp_path, resume=True)
+        except StoreError:
+            continue
+        taken.append(what)
+        path.with_name("model.zarr.zip").unlink()
     assert not taken
 
 

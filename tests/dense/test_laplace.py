@@ -117,20 +117,6 @@ def test_definition_with_full_matrices(name: str) -> None:
     assert_allclose(variance.T.ravel(), np.diag(posterior), rtol=1e-4)
 
 
-def test_softmax_of_two_classes_is_logistic_of_their_difference() -> None:
-    rng = np.random.default_rng(8)
-    x, new, target = rng.normal(size=(30, 2)), rng.normal(size=(9, 2)), rng.integers(0, 2, 30)
-    both = Problem(x, target, [1e4 * RBF(1.2)], Softmax(biases=(0.1, 0.5)), 2)
-    one = Problem(x, target, [2e4 * RBF(1.2)], Logistic(0.4), 1)
-    first, second = Laplace().evidence(both), Laplace().evidence(one)
-    assert first.value == pytest.approx(second.value, abs=1e-5)
-    assert_allclose(first.gradient, second.gradient, atol=1e-4)
-    fits = [Laplace().fit(some) for some in (both, one)]
-    for averaged, error in ((False, 1e-5), (True, 4e-3)):
-        found = [Mixture(fit.components, x, averaged).log_probabilities(new, 2) for fit in fits]
-        assert_allclose(np.exp(found[0]), np.exp(found[1]), atol=error)
-
-
 def test_means_alone_are_averages_of_nothing() -> None:
     some = problem("probit")
     mixture = Mixture(Laplace().fit(some).components, some.x, averaged=False)
