@@ -21,7 +21,6 @@ KEYS = {"AWS_ACCESS_KEY_ID": "somebody", "AWS_SECRET_ACCESS_KEY": "secret"}
 
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the server."""
     for package in ("moto.server", "s3fs"):
         pytest.importorskip(package)
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -81,7 +81,6 @@ class Driver:
         )
 
     def wait(self, seconds: float) -> int | None:
-        """Return the exit status, or None if it still runs after so long."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -96,7 +95,6 @@ class Driver:
         assert not alive
 
     def kill_worker(self, rng: np.random.Generator) -> bool:
-        """Kill one of the workers; False if there are none."""
         workers = worker_processes(self.process.pid)
         if workers:
             os.kill(workers[rng.integers(len(workers))].pid, signal.SIGKILL)

@@ -157,7 +157,6 @@ def test_a_start_changes_the_way_not_the_end(method: str, limit: str, likelihood
 
 
 def assert_same(one: Any, other: Any) -> None:
-    """Compare two results bit by bit."""
     if isinstance(one, Fit):
         assert one.trace == other.trace
         assert one.report == other.report

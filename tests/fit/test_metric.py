@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import sparsegp
 from sparsegp.errors import Interrupted, SettingsError
 from sparsegp.fit import training
-from sparsegp.types import Doubles, Integers
+from tests.fit.conftest import Arrays
 from tests.runs import Stopper
 
 P = 6
@@ -19,16 +19,14 @@ HOW: dict[str, Any] = {"kernel": "50*rbf", "n_active": 60, "runtime": "threads=1
 
 
 @pytest.fixture(scope="module")
-def rows() -> tuple[Doubles, Integers]:
+def rows() -> Arrays:
     """Two classes by the sum of the first two columns."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(900, P))
     return X, (np.sin(2.0 * (X[:, 0] + X[:, 1])) + 0.2 * rng.normal(size=900) > 0).astype(int)
 
 
-def test_the_direction_that_matters_is_found(
-    rows: tuple[Doubles, Integers], tmp_path: Path
-) -> None:
+def test_the_direction_that_matters_is_found(rows: Arrays, tmp_path: Path) -> None:
     X, y = rows
     X_new = np.random.default_rng(4).normal(size=(1000, P))
     y_new = (np.sin(2.0 * (X_new[:, 0] + X_new[:, 1])) > 0).astype(int)
@@ -49,7 +47,7 @@ def test_the_direction_that_matters_is_found(
     assert model.holds(X[np.unique(model.rows)])
 
 
-def test_rotated_inputs_give_the_same_predictions(rows: tuple[Doubles, Integers]) -> None:
+def test_rotated_inputs_give_the_same_predictions(rows: Arrays) -> None:
     X, y = rows
     Q = np.linalg.qr(np.random.default_rng(1).normal(size=(P, P)))[0]
     how = {**HOW, "metric": "full", "scaling": "none", "precision": "float64"}
@@ -66,7 +64,7 @@ def test_rotated_inputs_give_the_same_predictions(rows: tuple[Doubles, Integers]
         {"kernel": "10*rbf; 20*matern52", "kernel_per_class": True, "posterior": "active"},
     ],
 )
-def test_other_models_can_have_one(more: dict[str, Any], rows: tuple[Doubles, Integers]) -> None:
+def test_other_models_can_have_one(more: dict[str, Any], rows: Arrays) -> None:
     X = rows[0]
     y = (X[:, 0] + X[:, 1] > 0).astype(int)
     model = sparsegp.train(X, y, **{**HOW, "metric": "full(1)", **more})
@@ -75,7 +73,7 @@ def test_other_models_can_have_one(more: dict[str, Any], rows: tuple[Doubles, In
 
 
 def test_a_resumed_run_has_the_matrix_of_its_checkpoint(
-    rows: tuple[Doubles, Integers], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rows: Arrays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On another processor it could have other bits."""
     how: dict[str, Any] = {**HOW, "metric": "full(1)", "out": tmp_path, "checkpoint_every": 16}

@@ -56,9 +56,7 @@ def test_a_kernel_that_breaks_down_is_an_outcome(kernel: str, sample: Sample) ->
     assert outcome.failure
 
 
-def test_what_is_learnt_by_column_is_a_kernel_whose_figures_can_be_had_again(
-    sample: Sample,
-) -> None:
+def test_figures_of_what_is_learnt_by_column_can_be_had_again(sample: Sample) -> None:
     start = Trial(7, "100*rbf(0.7)", "none", 3, 450, 80, by_column=True)
     found = run_trial(TrainSettings(), sample, start)
     assert "ard(" in found.kernel

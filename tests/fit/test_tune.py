@@ -273,9 +273,7 @@ def test_it_is_the_default_and_overwritten_with_its_run(
 
 
 @pytest.mark.parametrize("case", ["few rows", "pixels", "many columns"])
-def test_it_declines_where_nothing_would_come_of_it(
-    case: str, data: Arrays, searching: None
-) -> None:
+def test_it_declines_where_nothing_would_come_of_it(case: str, searching: None) -> None:
     rng, n, p = np.random.default_rng(2), *{"pixels": (120, 60)}.get(case, (89, 4))
     X = rng.random((n, 300 if case == "many columns" else p))
     y = (X[:, 0] > 0.5).astype(int)

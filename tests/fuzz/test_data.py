@@ -51,7 +51,6 @@ PIECES = [*TOKENS.split(), "\t", " ", "\n", "\r", "\r\n", "\0", "9" * 400, "a" *
 
 @cache
 def whole(name: str, which: int) -> dict[str, bytes]:
-    """Return undamaged files."""
     with tempfile.TemporaryDirectory() as folder:
         FORMATS[name][which](f"{folder}/{name}")
         return files.contents(Path(folder))

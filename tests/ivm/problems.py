@@ -130,7 +130,6 @@ class Dense:
 
 
 def gather(selection: Any, name: str, process: int = 0) -> np.ndarray:
-    """Return a state array of all rows."""
     parts = selection.blocks.map_blocks("array", name, process)
     return np.concatenate(parts, axis=1 if name == "stub" else 0)
 
@@ -142,7 +141,6 @@ def bits(selection: Any) -> list[bytes]:
 
 
 def candidates(selection: Any) -> np.ndarray:
-    """Return the row numbers of the candidates, in order."""
     return np.concatenate([block.rows[block.open] for block in selection.blocks.blocks])
 
 

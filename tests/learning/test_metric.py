@@ -25,9 +25,7 @@ def spd(rng: np.random.Generator) -> Doubles:
 
 
 @pytest.mark.parametrize("text", ["2*rbf(1.5) + matern32(2)", "matern52(2) * linear", "rbf(2)"])
-def test_outer_products_are_those_of_finite_differences(
-    text: str, rng: np.random.Generator
-) -> None:
+def test_outer_products_by_finite_differences(text: str, rng: np.random.Generator) -> None:
     """Of five latent values of two processes, centred."""
     kernel, X = parse(text), rng.normal(size=(9, P))
     parts = [

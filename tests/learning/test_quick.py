@@ -15,10 +15,11 @@ from sparsegp.types import Doubles
 
 N, D, K = 150, 20, 3
 KERNEL = parse("20*matern52(1.5)")
+Rows = tuple[Doubles, np.ndarray]
 
 
 @pytest.fixture(scope="module")
-def rows() -> tuple[Doubles, np.ndarray]:
+def rows() -> Rows:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3 * N, 2))
     latent = np.stack([np.sin(2 * X[:, 0]), X[:, 1], 0 * X[:, 0]], axis=1)
@@ -43,7 +44,7 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quick, "TOLERANCE", 1e-12)
 
 
-def test_means_are_those_of_the_maximum(rows: tuple[Doubles, np.ndarray], exact: None) -> None:
+def test_means_are_those_of_the_maximum(rows: Rows, exact: None) -> None:
     X, y = rows
     fit = QuickFit(KERNEL, X[:N], y[:N], K, D, X[N:])
     for scale in (0.1, 3.0):  # the second goes on from the first
@@ -53,7 +54,7 @@ def test_means_are_those_of_the_maximum(rows: tuple[Doubles, np.ndarray], exact:
     assert_allclose(kernel(X[N:], U) @ w, fit.climb(3.0), atol=1e-3)
 
 
-def test_two_classes_have_one_latent_value(rows: tuple[Doubles, np.ndarray], exact: None) -> None:
+def test_two_classes_have_one_latent_value(rows: Rows, exact: None) -> None:
     X, y = rows[0], (rows[1] > 0).astype(int)
     found = QuickFit(KERNEL, X[:N], y[:N], 2, D, X[N:]).climb(3.0)
     assert found.shape == (2 * N, 1)
@@ -61,9 +62,7 @@ def test_two_classes_have_one_latent_value(rows: tuple[Doubles, np.ndarray], exa
     assert_allclose(softmax.log_probabilities(found), expected, atol=0.01)
 
 
-def test_the_scale_is_that_which_predicts_the_held_out_rows_best(
-    rows: tuple[Doubles, np.ndarray],
-) -> None:
+def test_the_scale_is_that_which_predicts_the_held_out_rows_best(rows: Rows) -> None:
     X, y = rows
     parts = [(np.s_[:N], np.s_[N : 2 * N]), (np.s_[N : 2 * N], np.s_[2 * N :])]
     fits = [QuickFit(KERNEL, X[a], y[a], K, D, X[b]) for a, b in parts]
@@ -80,7 +79,7 @@ def test_the_scale_is_that_which_predicts_the_held_out_rows_best(
     assert found.nlpp < min(nlpp(found.scale * 10.0), nlpp(found.scale / 10.0))
 
 
-def test_a_row_of_weight_two_is_two_rows(rows: tuple[Doubles, np.ndarray], exact: None) -> None:
+def test_a_row_of_weight_two_is_two_rows(rows: Rows, exact: None) -> None:
     X, y = rows
     twice = np.concatenate([np.arange(N), np.arange(D, 2 * D)])
     weights = np.ones(N)
@@ -95,7 +94,7 @@ def test_a_row_of_weight_two_is_two_rows(rows: tuple[Doubles, np.ndarray], exact
     assert fitted([every], target, some).nlpp == pytest.approx(fitted([first], target[:N]).nlpp)
 
 
-def test_single_precision_is_as_good(rows: tuple[Doubles, np.ndarray]) -> None:
+def test_single_precision_is_as_good(rows: Rows) -> None:
     X, y = rows
     both = [
         fitted([QuickFit(KERNEL, x[:N], y[:N], K, D, x[N:])], y[N:]).nlpp
@@ -104,9 +103,7 @@ def test_single_precision_is_as_good(rows: tuple[Doubles, np.ndarray]) -> None:
     assert both[1] == pytest.approx(both[0], abs=1e-4)
 
 
-def test_fits_to_numbers_are_those_of_ridge_regression_and_of_exact_processes(
-    rows: tuple[Doubles, np.ndarray],
-) -> None:
+def test_numbers_beside_ridge_regression_and_exact_processes(rows: Rows) -> None:
     X = rows[0]
     y = X @ [2.0, -1.0] + np.sin(X[:, 0])
     ridge = Ridge(alpha=1.0 / 0.6, fit_intercept=False).fit(X[:N], y[:N])

@@ -17,7 +17,6 @@ BINARY = {"likelihood": "probit", "kernel": "10*rbf", "n_active": 15, "scaling":
 
 
 def done(data=IRIS, run=ours.run, runs=None, **spec):
-    """Run a method; return its result."""
     cell = Cell("d", "m", 3, Source("here", {"source": "iris"}), spec)
     return run(cell, data, Place(None, runs, "threads=1"))
 

@@ -27,8 +27,6 @@ BIAS = -3.0
 
 
 class ValidationRows:
-    """Validation rows, and no others."""
-
     calibrate = knows_limits = True
     validation_weights = 1.0
 

@@ -96,9 +96,7 @@ def test_it_goes_no_farther_than_allowed() -> None:
 
 
 @pytest.mark.parametrize(("lead", "expected"), [(0.9, False), (1.1, True)])
-def test_a_larger_variance_must_be_better_by_what_is_worth_its_rounds(
-    lead: float, expected: bool
-) -> None:
+def test_a_larger_variance_must_be_worth_its_rounds(lead: float, expected: bool) -> None:
     base = Peak(0, 1, log_z_of(1.0), START)
     log_z = log_z_of(1.0 - lead * LEAD, 2.0)
     assert Peak(1, 1, log_z, START).is_better_than(base) is expected

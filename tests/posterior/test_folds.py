@@ -52,9 +52,7 @@ def test_one_row_of_each_class_says_next_to_nothing(classes: int) -> None:
 
 
 @pytest.mark.parametrize("n", [20, 60, 200])
-def test_probabilities_of_small_tables_are_better_than_those_of_the_kernel_as_it_is(
-    n: int, noisy: Arrays
-) -> None:
+def test_they_are_better_than_those_of_the_kernel_as_it_is(n: int, noisy: Arrays) -> None:
     X, y = noisy
     nlpp = {}
     for calibration in ("learned", "none"):

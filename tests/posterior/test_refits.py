@@ -63,7 +63,6 @@ class Run:
         self.coefficients = keep_up(self.selection, self.rows, self.coefficients)
 
     def scores(self, rows: Rows | None = None) -> dict[int, float]:
-        """Return the scores of all candidates."""
         answers = (rows or self.rows).map_blocks("advance", None, len(self.active), N)
         return {row: s for i, scores in answers for row, s in zip(i.tolist(), scores, strict=True)}
 

@@ -43,7 +43,6 @@ class Cluster:
             process.wait()
 
     def add(self) -> None:
-        """Start a worker."""
         name = f"worker-{len(self.workers)}"
         common = ["--no-nanny", "--nthreads", "1", "--memory-limit", "0", "--name", name]
         common += ["--local-directory", str(self.folder)]
@@ -68,12 +67,10 @@ class Cluster:
         return runtime
 
     def names(self) -> set[str]:
-        """Return the workers that the scheduler has."""
         found: dict[str, Any] = self.client.sync(self.client.scheduler.identity)
         return {worker["name"] for worker in found["workers"].values()}
 
     def holder(self, pid: int) -> str:
-        """Return the worker that is this process."""
         return next(name for name, process in self.workers.items() if process.pid == pid)
 
     def ended(self, name: str, seconds: float = PATIENCE) -> int | None:

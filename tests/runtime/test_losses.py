@@ -193,7 +193,6 @@ def test_workers_that_are_all_gone(tmp_path: Path) -> None:
 
 
 def homes(rounds: Rounds, cluster: Cluster) -> list[str]:
-    """Return the worker of each block."""
     return [cluster.holder(pid) for pid in rounds.runtime.map_blocks("process")]
 
 

@@ -41,6 +41,7 @@ def join(cluster: Cluster) -> None:
     cluster.client.wait_for_workers(3, timeout=PATIENCE)
 
 
+Arrays = tuple[np.ndarray, np.ndarray]
 HARMS: dict[str, Callable[[Cluster], object]] = {
     "kill": lambda cluster: cluster.signal("worker-1", signal.SIGKILL),
     "stop": lambda cluster: cluster.signal("worker-1", signal.SIGSTOP),
@@ -66,14 +67,14 @@ class Disturbed(Progress):
 
 
 @pytest.fixture(scope="module")
-def data() -> tuple[np.ndarray, np.ndarray]:
+def data() -> Arrays:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 5, 6000)
     return rng.normal(size=(5, 12))[y] + rng.normal(size=(len(y), 12)), y
 
 
 @pytest.fixture(scope="module")
-def expected(data: tuple[np.ndarray, np.ndarray]) -> sparsegp.Model:
+def expected(data: Arrays) -> sparsegp.Model:
     return sparsegp.train(*data, runtime="threads=2", **SETTINGS)
 
 
@@ -85,11 +86,7 @@ SLOW = [(harm, stage) for harm in HARMS for stage in STAGES if (harm, stage) != 
     [("kill", "select"), *(pytest.param(*pair, marks=pytest.mark.slow) for pair in SLOW)],
 )
 def test_result_is_identical(
-    harm: str,
-    stage: str,
-    data: tuple[np.ndarray, np.ndarray],
-    expected: sparsegp.Model,
-    tmp_path: Path,
+    harm: str, stage: str, data: Arrays, expected: sparsegp.Model, tmp_path: Path
 ) -> None:
     limits = LIMITS | (SILENT if harm == "stop" else {})
     with Cluster(tmp_path) as cluster, cluster.runtime(**limits) as runtime:
@@ -123,9 +120,7 @@ def disturb(cluster: Cluster, rng: random.Random, over: threading.Event) -> None
 
 
 @pytest.mark.slow
-def test_anything_at_random(
-    data: tuple[np.ndarray, np.ndarray], expected: sparsegp.Model, tmp_path: Path
-) -> None:
+def test_anything_at_random(data: Arrays, expected: sparsegp.Model, tmp_path: Path) -> None:
     """Run after run; one that gives up for want of workers is resumed, as its user would do."""
     settings = {**SETTINGS, "lazy": False}  # takes longer, changes no result
     rng, over = random.Random(int(os.environ.get("SPARSEGP_SOAK_SEED", "0"))), threading.Event()

@@ -117,7 +117,6 @@ def start(
 
 
 def ask(environment: dict[str, str], *command: str) -> str:
-    """Return what a command prints."""
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, check=False, timeout=60
     )

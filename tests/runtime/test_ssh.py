@@ -110,7 +110,6 @@ def cluster_file(folder: Path, server: Server, **more: object) -> Path:
 
 
 def remote(server: Server) -> list[psutil.Process]:
-    """Return what runs below the server."""
     return psutil.Process(server.process.pid).children(recursive=True)
 
 
