@@ -6,7 +6,7 @@ Blocks, workers and stops change no bit of them: see test_runs.py.
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.datasets import load_iris, make_classification
+from sklearn.datasets import make_classification
 
 import sparsegp
 from sparsegp.fit.prepare import choose_folds
@@ -65,12 +65,12 @@ def test_they_are_better_than_those_of_the_kernel_as_it_is(n: int, noisy: Arrays
 
 
 @pytest.mark.parametrize("per_class", [False, True])
-def test_the_objective_of_a_fold_is_that_of_the_other_rows(per_class: bool) -> None:
-    X, y = load_iris(return_X_y=True)
+def test_the_objective_of_a_fold_is_that_of_the_other_rows(per_class: bool, noisy: Arrays) -> None:
+    X, y = (rows[:300] for rows in noisy)
     settings = TrainSettings(
         n_active=40, kernel="10*rbf", kernel_per_class=per_class, precision="float64", n_nodes=24
     )
-    with selected((X, y), settings) as run:
+    with selected((X, y), settings, block_rows=256) as run:
         folds = Folds(ActiveRows.of(run.block_settings, run.active), run)
         stubs = [run.stub(k).compute() for k in range(len(folds.features))]
     rng, step = np.random.default_rng(0), 1e-4
