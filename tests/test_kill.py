@@ -64,9 +64,6 @@ def assert_same(found: Outcome, expected: Outcome) -> None:
         assert array.tobytes() == expected[1][name].tobytes(), name
 
 
-# -- kills -----------------------------------------------------------------------------------------
-
-
 class Driver:
     """The driver of a run, begun or resumed, and its workers."""
 
@@ -145,9 +142,6 @@ def test_killed_at_any_instant(name: str, clusters: Path, tmp_path: Path) -> Non
         runs += 1
         assert runs < 2 * KILLS
     print(f"{done} kills of {runs} runs, which take {seconds:.1f} s undisturbed")
-
-
-# -- a cluster of somebody else's ------------------------------------------------------------------
 
 
 def test_scheduler_and_workers_started_by_hand(clusters: Path, tmp_path: Path) -> None:

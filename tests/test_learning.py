@@ -110,9 +110,6 @@ def test_relevant_columns_are_found() -> None:
     assert_allclose(noise, 0.01, rtol=0.35)
 
 
-# -- bounds ----------------------------------------------------------------------------------------
-
-
 def without_noise(rare: bool = False) -> tuple[np.ndarray, np.ndarray]:
     X = np.random.default_rng(0).normal(size=(400, 4))
     latent = X[:, 0] + 0.5 * X[:, 1]

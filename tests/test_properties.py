@@ -112,14 +112,8 @@ def test_laplace_is_that_of_scikit_learn(seed: int, variance: float, length_scal
     X_new = rows(seed + 1, "laplace")[0]
     kernel = ConstantKernel(variance) * RBF(length_scale)
     theirs = GaussianProcessClassifier(kernel, optimizer=None, max_iter_predict=1000).fit(X, y)
-    ours = sparsegp.train(
-        X,
-        y,
-        method="laplace",
-        likelihood="logistic",
-        kernel=f"{variance!r}*rbf({length_scale!r})",
-        scaling="none",
-    )
+    how = {"method": "laplace", "likelihood": "logistic", "scaling": "none"}
+    ours = sparsegp.train(X, y, kernel=f"{variance!r}*rbf({length_scale!r})", **how)
     expected = theirs.log_marginal_likelihood_value_
     assert_allclose(ours.report["log_evidence"], expected, rtol=1e-6)
     assert_allclose(ours.predict_proba(X_new), theirs.predict_proba(X_new), atol=2e-3)

@@ -272,16 +272,8 @@ def test_variances_lost_by_rounding_end_a_selection_in_good_order() -> None:
     y, y_test = (5.0 * np.sin(2.0 * rows[:, 0]) for rows in (X, X_test))
     progress, messages = Progress(), list[str]()
     progress.message = messages.append  # type: ignore[method-assign]
-    model = sparsegp.train(
-        X,
-        y,
-        test=(X_test, y_test),
-        task="regression",
-        kernel="10*rbf",
-        likelihood="gaussian(1e-10)",
-        n_active=700,
-        progress=progress,
-    )
+    how = {"kernel": "10*rbf", "likelihood": "gaussian(1e-10)", "n_active": 700}
+    model = train("regression", X, y, test=(X_test, y_test), progress=progress, **how)
     assert len(model.rows) < 700
     assert f"{len(model.rows)} rows included" in messages[0]
     assert np.mean(np.square(model.predict(X_test) - y_test)) < 5e-3 * y_test.var()

@@ -118,17 +118,8 @@ def test_weights_of_classes(digits):
 def test_gaussian_noise_is_divided_by_the_weights(criterion):
     X, y = load_diabetes(return_X_y=True)
     X, y, w = 20.0 * X[:120], y[:120], np.random.default_rng(0).uniform(0.1, 5.0, 120)
-    model = sparsegp.train(
-        X,
-        y,
-        sample_weight=w,
-        likelihood="gaussian(0.3)",
-        kernel="2*rbf(3)",
-        scaling="none",
-        n_active=120,
-        criterion=criterion,
-        precision="float64",
-    )
+    how = {"likelihood": "gaussian(0.3)", "kernel": "2*rbf(3)", "scaling": "none"}
+    model = train(X, y, sample_weight=w, n_active=120, criterion=criterion, **how)
     kernel = gp.ConstantKernel(2.0) * gp.RBF(3.0)
     exact = GaussianProcessRegressor(kernel, alpha=0.3 / w, optimizer=None)
     mean, std = exact.fit(X, (y - y.mean()) / y.std()).predict(X, return_std=True)

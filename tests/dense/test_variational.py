@@ -100,9 +100,6 @@ def test_too_few_steps() -> None:
         Variational(steps=2).fit(problem(60, variance=30.0))
 
 
-# -- length scales -------------------------------------------------------------------------------
-
-
 def test_a_round_by_hand() -> None:
     some = problem(20)
     latent = np.zeros((20, 3))

@@ -41,15 +41,9 @@ def test_kernel_of_another_method_is_taken_and_kept(tmp_path):
 
 def test_a_regression_whose_relevant_columns_are_counted():
     task = Data("line", X[::2, :3], X[::2, 3], X[1::2, :3], X[1::2, 3])
-    result = done(task, likelihood="gaussian", kernel="1*ard(1, 1, 1e3)", n_active=30)
-    mean = sparsegp.train(
-        task.X_train,
-        task.y_train,
-        likelihood="gaussian",
-        kernel="1*ard(1, 1, 1e3)",
-        n_active=30,
-        seed=3,
-    ).predict(task.X_test)
+    settings = {"likelihood": "gaussian", "kernel": "1*ard(1, 1, 1e3)", "n_active": 30}
+    result = done(task, **settings)
+    mean = sparsegp.train(task.X_train, task.y_train, seed=3, **settings).predict(task.X_test)
     assert result["figures"]["test MSE"] == pytest.approx(np.mean((mean - task.y_test) ** 2))
     assert result["figures"]["relevant columns"] == 2
     assert result["curve"][-1]["n_active"] == 30

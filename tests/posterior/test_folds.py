@@ -32,9 +32,6 @@ def noisy() -> Arrays:
     )
 
 
-# -- what comes out --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("n", "most"), [(2, 0.6), (3, 0.9), (5, 0.98), (10, 0.98)])
 def test_few_rows_give_modest_probabilities(n: int, most: float) -> None:
     """However far apart the classes are."""
@@ -59,9 +56,6 @@ def test_they_are_better_than_those_of_the_kernel_as_it_is(n: int, noisy: Arrays
         model = sparsegp.train(X[:n], y[:n], calibration=calibration)
         nlpp[calibration] = -model.predict_log_proba(X[n:])[np.arange(700 - n), y[n:]].mean()
     assert nlpp["learned"] < min(nlpp["none"] - 0.1, np.log(3))
-
-
-# -- how it is done --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("per_class", [False, True])

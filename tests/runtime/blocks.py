@@ -126,9 +126,6 @@ def die(shared: Any, task: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-# -- rounds ----------------------------------------------------------------------------------------
-
-
 FACTORY = partial(Tally, rows=np.zeros(6))
 
 

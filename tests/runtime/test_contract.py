@@ -97,9 +97,6 @@ def test_workers_and_their_threads(runtime: Runtime) -> None:
     assert all(min(room.shared, room.own) > 0 for room in rooms)
 
 
-# -- tasks -----------------------------------------------------------------------------------------
-
-
 def test_every_task_is_answered_once(runtime: Runtime) -> None:
     shared = np.arange(3.0)
     answers = dict(runtime.run_tasks(scaled, shared, range(7)))
@@ -142,9 +139,6 @@ def test_what_is_raised_by_a_check_ends_the_tasks(runtime: Runtime, tmp_path: Pa
     with pytest.raises(KeyError, match="enough"):
         list(tasks)
     assert len(list(tmp_path.iterdir())) < 12
-
-
-# -- threads ---------------------------------------------------------------------------------------
 
 
 class Sleeper:

@@ -35,12 +35,8 @@ class Server:
     process: subprocess.Popen[bytes]
 
     def options(self) -> dict[str, Any]:
-        return {
-            "port": self.port,
-            "known_hosts": str(self.known_hosts),
-            "client_keys": [str(self.key)],
-            "config": None,
-        }
+        known = {"known_hosts": str(self.known_hosts), "client_keys": [str(self.key)]}
+        return {"port": self.port, "config": None, **known}
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +56,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         "HostKey": host_key,
         "AuthorizedKeysFile": user_key.with_suffix(".pub"),
         "PidFile": "none",
-        "UsePAM": "no",
-        "StrictModes": "no",
-        "PasswordAuthentication": "no",
+        **dict.fromkeys(("UsePAM", "StrictModes", "PasswordAuthentication"), "no"),
     }
     config.write_text("".join(f"{name} {value}\n" for name, value in lines.items()))
     known_hosts = folder / "known_hosts"
@@ -89,6 +83,7 @@ def cluster_file(folder: Path, server: Server, **more: object) -> Path:
     path = folder / "ssh.yaml"
     python = f"env PYTHONPATH={environment()['PYTHONPATH']} {sys.executable}"
     near = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    worker = {"n_workers": 2, "nthreads": 1, "memory_limit": 0, "death_timeout": 5}
     content = {
         "class": "distributed.SSHCluster",
         "workers": 2,
@@ -96,13 +91,7 @@ def cluster_file(folder: Path, server: Server, **more: object) -> Path:
         "connect_options": server.options(),
         "remote_python": python,
         "scheduler_options": {"port": 0, "idle_timeout": "10 seconds", **near},
-        "worker_options": {
-            "n_workers": 2,
-            "nthreads": 1,
-            "memory_limit": 0,
-            "death_timeout": 5,
-            **near,
-        },
+        "worker_options": {**worker, **near},
         **more,
     }
     path.write_text(yaml.safe_dump(content))
