@@ -265,7 +265,8 @@ class Search:
             kept.update(n for n in rough[1:2] if self._near(n, rough[0]))
         kept.update([n for n in rough if self._stretched(kernels[n]) is not None][:1])
         starts = [known[n] for n in sorted(kept, key=able.index)] + pairs
-        alike = [n for n, kernel in kernels.items() if not sees_columns(kernel)][:1]
+        of_distance = (n for n, kernel in kernels.items() if kernel.n_distances)
+        alike = [n for n in of_distance if not sees_columns(kernels[n])][:1]
         starts += [known[n]._replace(metric=FULL) for n in alike if self._near(n, ranking[0])]
         self.slower.update(range(len(known) + len(kept), len(known) + len(starts)))
         learnt = self._learn(starts, "trials of learnt scales")

@@ -58,6 +58,8 @@ FIRST = (
 )
 """Rough along the axes, with the last rule of scaling and the first, and sums over columns: what
 unlike columns want. Chosen on splits of the training rows of eighteen tables."""
+LEVEL = 10.0
+"""Prior variance of the constant in a linear function, and of all of its slopes together."""
 
 
 def spread(seed: int, sizes: Sequence[int]) -> list[Point]:
@@ -122,6 +124,9 @@ class Candidates:
         for point in FIRST if few else ():
             self._number(point._replace(scaling=point.scaling % len(rules)))
         self.known += filled[1:]
+        for rule, each in variances.items():
+            slope = LEVEL / (float(each.sum()) or 1.0)
+            self.known.append(Candidate(str(parse(f"{LEVEL} + {slope:.6g}*linear")), rule))
         self.n_first = len(self.known)
 
     def first(self, count: int | None = None) -> list[int]:

@@ -235,6 +235,19 @@ def test_auto_leads_the_default_kernel_where_columns_are_unlike(steps_of_trees: 
     assert set(np.argsort(relevances)[-2:]) == {0, 3}
 
 
+def test_classes_on_two_sides_of_a_plane_get_a_linear_kernel() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 8))
+    y = (rng.random(1000) < 1 / (1 + np.exp(-X @ rng.normal(size=8)))).astype(int)
+    models = [
+        sparsegp.train(X[:400], y[:400], kernel=kernel, runtime="threads=1")
+        for kernel in ("auto", "50*rbf + 50*matern52")
+    ]
+    assert "linear" in models[0].settings["kernel"]
+    linear, default = (model.predict_log_proba(X[400:])[range(600), y[400:]] for model in models)
+    assert linear.mean() > default.mean()
+
+
 def test_auto_is_a_brief_tuning_and_resumed_as_one(steps_of_trees: Arrays, tmp_path: Path) -> None:
     X, y = (rows[:300] for rows in steps_of_trees)
     auto: dict[str, Any] = {"kernel": "auto", "n_active": 50}

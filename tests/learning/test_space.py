@@ -48,13 +48,17 @@ def test_the_kernel_of_the_settings_comes_first_and_stays() -> None:
     candidates = Candidates("2*rbf + 0.1*linear", RULES, 0)
     given = f"2.0*rbf({float(f'{LENGTH:.6g}')}) + 0.1*linear"
     assert candidates.known[0] == (given, "auto", "none")
-    assert candidates.first() == list(range(2 + len(FIRST)))
+    assert candidates.first() == list(range(4 + len(FIRST)))
     assert candidates.known[1] == Candidate("30.0*laplace(3.2)", "quantile")
     assert candidates.known[1 + len(FIRST)] == Candidate(
         "2.0*rbf(1.41421) + 0.1*linear", "quantile"
     )
-    assert candidates.first(10) == list(range(10))
-    assert len(set(candidates.known)) == 10
+    linear = [each for each in candidates.known if each.kernel.startswith("10.0 + ")]
+    assert [candidate.scaling for candidate in linear] == ["auto", "quantile"]
+    level, slope = parse(linear[0].kernel).diag(np.stack([0 * SCALE, np.sqrt(SCALE)]))
+    assert (level, slope) == pytest.approx((10.0, 20.0), rel=1e-5)
+    assert candidates.first(12) == list(range(12))
+    assert len(set(candidates.known)) == 12
     assert candidates.best_and_neighbours([3, 1, 2, 0, 4], 4)[:3] == [0, 3, 1]
     assert candidates.best_and_neighbours([3, 1, 2, 0, 4], 1) == [0]
     of_each = candidates.best_and_neighbours([1, 2, 5, 6, 4, 0], 5)[:4]
@@ -64,10 +68,10 @@ def test_the_kernel_of_the_settings_comes_first_and_stays() -> None:
 
 def test_a_scaling_that_is_given_stays_and_many_columns_have_no_absolute_differences() -> None:
     candidates = Candidates("50*rbf", {"standard": SCALE}, 0)
-    assert candidates.first() == [0, 1, 2, 3]
+    assert candidates.first() == [0, 1, 2, 3, 4]
     assert {known.scaling for n in candidates.first(50) for known in [candidates.known[n]]} == {
         "standard"
     }
     candidates = Candidates("50*rbf", {"auto": np.ones(MOST_COLUMNS + 1)}, 0)
-    assert candidates.first() == [0]
+    assert candidates.first() == [0, 1]
     assert not any("laplace" in candidates.known[n].kernel for n in candidates.first(50))
