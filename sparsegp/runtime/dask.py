@@ -26,14 +26,16 @@ import distributed
 
 from sparsegp.errors import ClusterError
 from sparsegp.runtime.base import Check, Inputs, Runtime, Work, nothing, pack_inputs
-from sparsegp.runtime.host import Failure, Host, perform, share
-from sparsegp.runtime.waiting import (
+from sparsegp.runtime.host import (
     LOST,
     PULSE_SECONDS,
     SCHEDULER_SECONDS,
+    Failure,
+    Host,
     WorkerLostError,
-    answer_of,
     known_workers,
+    perform,
+    share,
 )
 
 logger = logging.getLogger(__name__)
@@ -191,8 +193,23 @@ class DaskRuntime(Runtime):
 
     def _wait(self, address: str, future: Any) -> Any:
         """Return what a future brings; raises WorkerLostError if its worker is lost."""
-        limits = self.silent_seconds, self.call_seconds
-        return answer_of(future, lambda: self._workers().get(address), *limits)
+        began = heard = time.monotonic()
+        last_seen = None
+        while True:
+            try:
+                return future.result(timeout=PULSE_SECONDS)
+            except TimeoutError:
+                worker, now = self._workers().get(address), time.monotonic()
+            except LOST as error:
+                raise WorkerLostError(str(error)) from error
+            if worker is None:
+                raise WorkerLostError("it is gone")
+            if worker["last_seen"] != last_seen:
+                last_seen, heard = worker["last_seen"], now
+            if now - heard > self.silent_seconds:
+                raise WorkerLostError(f"no heartbeat for {now - heard:.0f} s")
+            if now - began > self.call_seconds:
+                raise WorkerLostError(f"a call took more than {now - began:.0f} s")
 
     def _task_answer(self, future: Any) -> Any:
         """Return the answer of a task that has ended, or raise what it raised."""
@@ -378,7 +395,5 @@ class DaskRuntime(Runtime):
         self.n_workers = len(self._hosts)
         share = -(-self.n_blocks // self.n_workers)
         surplus = {a: blocks[share:] for a, blocks in self._held(self._home).items()}
-        for blocks in surplus.values():
-            for index in blocks:
-                del self._home[index]
+        self._home = {i: home for i, home in self._home.items() if i not in surplus[home]}
         self._each("drop", {a: (blocks, pickle.dumps(())) for a, blocks in surplus.items()})

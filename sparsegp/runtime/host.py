@@ -1,15 +1,27 @@
-"""What the workers of a Dask cluster run: the blocks that each of them holds, and single tasks."""
+"""What the workers of a Dask cluster run, blocks and single tasks, and what is known of them."""
 
 import pickle
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from typing import Any, NamedTuple
 
 import cloudpickle  # type: ignore[import-untyped]
+import distributed
 
 from sparsegp.blas import single_threaded_blas
+from sparsegp.errors import ClusterError
 from sparsegp.runtime.base import Inputs, Work, compute_inputs
+
+LOST = (OSError, RuntimeError, CancelledError, distributed.KilledWorker)
+"""What Dask raises where a worker, a task or the connection to it is gone."""
+PULSE_SECONDS = 2.0  # between two looks at workers that are waited for
+SCHEDULER_SECONDS = 10.0  # that the scheduler may take to name its workers
+
+
+class WorkerLostError(Exception):
+    """A worker that does not answer any more."""
 
 
 class Failure(NamedTuple):
@@ -83,3 +95,21 @@ def share(client: Any, value: Any) -> Any:
     """
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # of large graphs
         return client.submit(pickle.loads, cloudpickle.dumps(value), pure=False)
+
+
+def known_workers(client: Any) -> dict[str, dict[str, Any]]:
+    """Ask the scheduler of a client what it knows of its workers, by their addresses.
+
+    Raises
+    ------
+    ClusterError
+        If it does not answer.
+    """
+    try:
+        found = client.sync(client.scheduler.identity, callback_timeout=SCHEDULER_SECONDS)
+    except (*LOST, AttributeError, ValueError) as error:  # it is gone, or the client is closed
+        raise ClusterError(
+            f"the dask scheduler does not answer any more ({error!r}); start the cluster again "
+            "and resume from the last checkpoint"
+        ) from error
+    return dict(found["workers"])
