@@ -53,17 +53,16 @@ def open_runtime(
     """
     if isinstance(where, Runtime):
         yield where
-    elif hasattr(where, "scheduler_info"):
-        from sparsegp.runtime.dask import DaskRuntime  # noqa: PLC0415 - loads distributed
-
-        with DaskRuntime(where) as runtime:
-            yield runtime
     else:
         with _opened(where, None if tls is None else Path(path_text("tls", tls))) as runtime:
             yield runtime
 
 
-def _opened(where: str | os.PathLike[str] | None, tls: Path | None) -> Runtime:
+def _opened(where: "Client | str | os.PathLike[str] | None", tls: Path | None) -> Runtime:
+    if hasattr(where, "scheduler_info"):
+        from sparsegp.runtime.dask import DaskRuntime  # noqa: PLC0415 - loads distributed
+
+        return DaskRuntime(where)
     name = "threads" if where is None else path_text("runtime", where)
     number = re.fullmatch(r"(threads|workers)=(-?\d{1,9})", name)
     if name == "threads" or (number and number[1] == "threads"):

@@ -215,35 +215,33 @@ def _start(
     name: str, make: Callable[[], Any], n_workers: int, seconds: float, direct: bool = True
 ) -> DaskRuntime:
     """Start a cluster, connect to it, and wait for its workers."""
+    how = {"direct_to_workers": direct, "set_as_default": False, "timeout": seconds}
     try:
-        return _started(make, n_workers, seconds, direct)
+        with ExitStack() as stack, dask.config.set(SETTINGS):
+            stack.enter_context(silence_logging_cmgr("critical"))
+            cluster = stack.enter_context(_within(seconds, make))
+            client = Client(cluster, **how)
+            stack.callback(client.close)
+            client.wait_for_workers(n_workers, timeout=seconds)
+            client.register_plugin(IgnoreInterrupts())
+            close = stack.pop_all().close
     except Exception as error:  # whatever a library of clusters raises
         raise ClusterError(
             f"{name} with {n_workers} workers did not start in {seconds:g} s ({_short(error)}); "
             "in a cluster file, check its options, or give it longer by 'seconds'"
         ) from error
+    if not re.match(r"tls|inproc|\w+://(127\.|localhost|\[::1)", client.scheduler.address):
+        logging.getLogger(__name__).warning(
+            "the cluster at %s does not use TLS: whoever reaches its ports can run code as you; "
+            "see cluster/README.md",
+            client.scheduler.address,
+        )
 
+    def replenish() -> None:  # starts those that Dask has given up by now
+        with suppress(Exception):  # some clusters keep up their number themselves
+            cluster.scale(n_workers)
 
-def _started(make: Callable[[], Any], n_workers: int, seconds: float, direct: bool) -> DaskRuntime:
-    with ExitStack() as stack, dask.config.set(SETTINGS):
-        stack.enter_context(silence_logging_cmgr("critical"))
-        cluster = stack.enter_context(_within(seconds, make))
-        client = Client(cluster, direct_to_workers=direct, set_as_default=False, timeout=seconds)
-        stack.callback(client.close)
-        client.wait_for_workers(n_workers, timeout=seconds)
-        client.register_plugin(IgnoreInterrupts())
-        if not re.match(r"tls|inproc|\w+://(127\.|localhost|\[::1)", client.scheduler.address):
-            logging.getLogger(__name__).warning(
-                "the cluster at %s does not use TLS: whoever reaches its ports can run code as "
-                "you; see cluster/README.md",
-                client.scheduler.address,
-            )
-
-        def replenish() -> None:  # starts those that Dask has given up by now
-            with suppress(Exception):  # some clusters keep up their number themselves
-                cluster.scale(n_workers)
-
-        return DaskRuntime(client, stack.pop_all().close, replenish)
+    return DaskRuntime(client, close, replenish)
 
 
 def _within(seconds: float, make: Callable[[], Any]) -> Any:

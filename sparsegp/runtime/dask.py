@@ -110,10 +110,10 @@ class DaskRuntime(Runtime):
         indices, answers = [blocks[index] for index in indices], dict[int, Any]()
         with self._lock:
             self._adapt()
-            while missing := [index for index in indices if index not in answers]:
+            while {*indices} - answers.keys():
                 for index in self._settle():
                     answers.pop(index, None)  # its successor has not heard the message
-                held = self._held(missing)
+                held = self._held({*indices} - answers.keys())
                 found = self._each("call", {a: (held[a], packed) for a in held})
                 for address, of_blocks in found.items():
                     answers.update(zip(held[address], of_blocks, strict=True))
