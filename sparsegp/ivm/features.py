@@ -36,12 +36,13 @@ def gram(
     whole multiples of the quantum.
     """
     n_tiles, d, tile = stub[0].shape
-    total = np.zeros((len(stub), d, d))
+    total, room = np.zeros((len(stub), d, d)), np.empty(d * unit * tile, stub[0].dtype)
     for start in range(0, n_tiles, unit):
         dropped = ~counts[start * tile : (start + unit) * tile]
         for c, M in enumerate(stub):
-            flat = np.array(M[start : start + unit].transpose(1, 0, 2), order="C").reshape(d, -1)
-            flat[:, dropped] = 0.0  # in a copy, also where there is a single tile
+            flat = room[: d * len(dropped)].reshape(d, -1)  # the same memory for every group
+            flat.reshape(d, -1, tile)[:] = M[start : start + unit].transpose(1, 0, 2)
+            flat[:, dropped] = 0.0
             if weights is not None:
                 flat *= np.sqrt(weights[start * tile : (start + unit) * tile], dtype=flat.dtype)
             for first in range(0, d, BLOCK):  # all that is below the diagonal

@@ -1,5 +1,7 @@
 """Small dense factors in float64."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal
 
 import numpy as np
@@ -43,12 +45,15 @@ def lower_cholesky(matrix: Doubles, name: str, in_place: bool = False) -> Double
         ) from error
 
 
-def jittered_cholesky(matrix: Doubles, name: str, least: float = 0.0) -> tuple[Doubles, float]:
+def jittered_cholesky(
+    matrix: Doubles | Callable[[], Doubles], name: str, least: float = 0.0
+) -> tuple[Doubles, float]:
     """Return the factor of a matrix whose diagonal was raised as little as needed.
 
     Parameters
     ----------
-    matrix : Doubles (d, d)
+    matrix : Doubles (d, d), or callable
+        Which makes one that the factor may take the place of: no other is held then.
     name : str
         For messages.
     least : float
@@ -66,15 +71,16 @@ def jittered_cholesky(matrix: Doubles, name: str, least: float = 0.0) -> tuple[D
     NumericalError
         If a thousandth of the mean of the diagonal is not enough.
     """
-    scale = float(np.trace(matrix)) / len(matrix)
+
+    def factor(jitter: float) -> tuple[Doubles, float]:
+        raised = matrix() if callable(matrix) else matrix.copy()
+        raised[np.diag_indices_from(raised)] += jitter * (float(np.trace(raised)) / len(raised))
+        return lower_cholesky(raised, name, in_place=True), jitter
+
     for jitter in (least, *(10.0**k for k in range(-15, -3) if 10.0**k > least)):
-        raised = matrix.copy()
-        raised[np.diag_indices_from(raised)] += jitter * scale
-        try:
-            return lower_cholesky(raised, name, in_place=True), jitter
-        except NumericalError:
-            continue
-    return lower_cholesky(matrix + 1e-3 * scale * np.eye(len(matrix)), name), 1e-3
+        with suppress(NumericalError):
+            return factor(jitter)
+    return factor(1e-3)
 
 
 def root_from_below(matrix: Doubles, name: str) -> Doubles:

@@ -20,7 +20,7 @@ from sparsegp.kernels import Kernel
 from sparsegp.likelihoods import Likelihood
 from sparsegp.math.linalg import BLOCK, inverse_triangle, lower_cholesky, square_of_triangle
 from sparsegp.math.quantiles import Quantiles
-from sparsegp.state import TRIANGLES
+from sparsegp.state import TRIANGLES, UNSAVED
 from sparsegp.types import Doubles, Floats, Integers
 
 if TYPE_CHECKING:
@@ -167,6 +167,8 @@ class PosteriorWeights:
         What happened on the way, plain JSON.
     scores : Quantiles, optional
         Of rows that it was not learnt from (posterior/limits.py).
+    whitened : sequence of Doubles (d_c, R), optional
+        L^-T c of each kernel, which need no factor then.
     """
 
     coefficients: Sequence[Doubles]
@@ -175,6 +177,7 @@ class PosteriorWeights:
     calibration: Calibration = Calibration()
     report: dict[str, Any] = field(default_factory=dict)
     scores: Quantiles | None = None
+    whitened: Sequence[Doubles] | None = field(default=None, metadata=UNSAVED)
 
 
 class Rows(Protocol):

@@ -53,7 +53,7 @@ class Folds(Problem):
         own = np.asarray(active.x, dtype=np.float64)
         self.features = [
             solve_lower(factor, np.asarray(kernel(own, x), np.float64)).astype(rows.precision)
-            for kernel, factor in zip(active.kernels, active.factors(), strict=True)
+            for kernel, factor in zip(active.kernels, self.factors, strict=True)
         ]
         self.folds, self.n_sets = rows.folds, int(rows.folds.max()) + 2
         self.counts = (rows.folds[:, np.newaxis] != np.arange(self.n_sets)).reshape(-1)

@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from sparsegp.math.lbfgs import Ascent
-from sparsegp.math.linalg import BLOCK, jittered_cholesky, lower_cholesky, solve_factored
+from sparsegp.math.linalg import (
+    BLOCK,
+    jittered_cholesky,
+    lower_cholesky,
+    solve_factored,
+    solve_lower,
+)
 from sparsegp.math.products import TILE
 from sparsegp.math.summation import quantum
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
@@ -95,9 +101,9 @@ class Problem:
         """Return the metric with factors in some precision."""
         if precision.name not in self._metric:
             least = float(np.finfo(self.rows.precision).eps)
-            curvatures = (self._curvature(k, precision) for k in range(len(self.whole)))
-            found = [jittered_cholesky(B, METRIC, least) for B in curvatures]
-            self._metric[precision.name] = found
+            kernels = range(len(self.whole))
+            make = [functools.partial(self._curvature, k, precision) for k in kernels]
+            self._metric[precision.name] = [jittered_cholesky(B, METRIC, least) for B in make]
         return self._metric[precision.name]
 
     @property
@@ -183,7 +189,10 @@ class Problem:
         taken = self.reductions()
         gain = [_rounded(factor) for factor, _ in self.metric]
         report |= {"jitter": max(jitter for _, jitter in taken)}
-        return PosteriorWeights(list(c), gain, [W for W, _ in taken], calibration, report)
+        whitened = [*map(functools.partial(solve_lower, transposed=True), self.factors, c)]
+        return PosteriorWeights(
+            list(c), gain, [W for W, _ in taken], calibration, report, whitened=whitened
+        )
 
     def reductions(self) -> list[tuple[Doubles, float]]:
         """Return W of every kernel, as a model keeps it, and the jitter that it took."""

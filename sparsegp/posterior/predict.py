@@ -133,14 +133,15 @@ class Posterior:
     ) -> "Posterior":
         """Prepare a posterior for predictions; `active.factors()` may be given."""
         x = [np.asarray(active.x[members], dtype=np.float64) for members in active.members()]
-        factors = active.factors() if factors is None else factors
-        pairs = zip(factors, weights.coefficients, strict=True)
-        whitened = [solve_lower(factor, c, transposed=True) for factor, c in pairs]
-        if weights.reduction is None:  # float64: sites leave small differences, of large variances
-            triangles: Sequence[Floats] = [inverse_lower(factor) for factor in factors]
-        else:
-            dtype = np.float64 if active.likelihood.numeric else active.x.dtype
-            triangles = [each.astype(dtype) for each in weights.reduction]
+        whitened, triangles = weights.whitened, weights.reduction
+        if triangles is not None and not active.likelihood.numeric:
+            triangles = [each.astype(active.x.dtype) for each in triangles]
+        if whitened is None or triangles is None:
+            factors = active.factors() if factors is None else factors
+            pairs = zip(factors, weights.coefficients, strict=True)
+            whitened = [solve_lower(factor, c, transposed=True) for factor, c in pairs]
+            if triangles is None:  # float64: sites leave small differences, of large variances
+                triangles = [inverse_lower(factor) for factor in factors]
         norms: list[Any] = [half_squared_norms(own) for own in x]
         scale = weights.calibration.prior_scale
         return cls(active.kernels, x, norms, whitened, triangles, scale)
