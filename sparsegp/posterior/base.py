@@ -18,7 +18,7 @@ from sparsegp.ivm.pairs import PairSet
 from sparsegp.ivm.rows import BlockSettings
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods import Likelihood
-from sparsegp.math.linalg import BLOCK, inverse_triangle, lower_cholesky, square_of_triangle
+from sparsegp.math.linalg import BLOCK, inverse_of_square, lower_cholesky
 from sparsegp.math.quantiles import Quantiles
 from sparsegp.state import TRIANGLES, UNSAVED
 from sparsegp.types import Doubles, Floats, Integers
@@ -87,9 +87,8 @@ class ActiveRows:
         """Return P = I - L^-1 Pi^-1 L^-T of every kernel, for factors L (posterior/all_data.py)."""
         found = []
         for factor, precision in zip(factors, self.precision.T, strict=True):
-            inverse = inverse_triangle(factor)
-            inverse /= np.sqrt(precision)
-            penalty = square_of_triangle(inverse)
+            root = np.sqrt(precision)[:, np.newaxis] * factor
+            penalty = inverse_of_square(root)  # L^-1 Pi^-1 L^-T
             np.negative(penalty, out=penalty)
             penalty[np.diag_indices_from(penalty)] += 1.0
             found.append(penalty)

@@ -7,11 +7,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sparsegp.math.differences import LONGEST, summed_differences
 from sparsegp.math.linalg import (
     BLOCK,
+    inverse_of_square,
     lower_cholesky,
     mirrored,
     product_of_triangles,
     root_from_below,
-    square_of_triangle,
     triangle_of_inverse,
 )
 from sparsegp.math.products import few_times, times_few, times_thin
@@ -51,9 +51,9 @@ def test_factors_and_products_of_triangles(d: int) -> None:
     A, B = np.tril(rng.normal(size=(2, d, d)) / np.sqrt(d)) + 2.0 * np.eye(d)
     matrix = A @ A.T
     assert_allclose(product_of_triangles(A, B), A @ B, atol=1e-12)
-    square = square_of_triangle(np.asfortranarray(A))
-    assert_allclose(square, matrix, atol=1e-12)
-    assert_array_equal(square, square.T)
+    inverse = inverse_of_square(A.copy())
+    assert_allclose(inverse, np.linalg.inv(A.T @ A), atol=1e-10)
+    assert_array_equal(inverse, inverse.T)
     below = matrix + np.triu(rng.normal(size=(d, d)), 1)  # what is above does not count
     assert_array_equal(mirrored(below), np.tril(below) + np.tril(below, -1).T)
     inverse = np.tril(np.linalg.inv(matrix))
