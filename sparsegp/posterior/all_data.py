@@ -181,7 +181,9 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
         rows.report(state, state.searched, nlpp_of_this_round=nlpp)
 
     if len(rows.folds):
-        scale, tried, left_out = best_scale(problem.active, rows, report)
+        scale, point, tried, left_out = best_scale(problem, report)
+        problem.set_scale(scale)
+        state.ascent = problem.begin(point)
         calibration = replace(MEAN_ONLY, prior_scale=scale)
         return Plan(calibration, validation_nlpp=tried, scores=left_out)
     search, small = state.search, rows.tolerance * rows.total / TILE

@@ -24,7 +24,6 @@ import numpy as np
 
 from sparsegp.math.linalg import solve_lower
 from sparsegp.math.quantiles import Quantiles
-from sparsegp.posterior.base import ActiveRows, Rows
 from sparsegp.posterior.early_stopping import FARTHEST, scale_of
 from sparsegp.posterior.limits import conformal_scores
 from sparsegp.posterior.objective import Problem
@@ -42,12 +41,13 @@ class Folds(Problem):
 
     Parameters
     ----------
-    active : ActiveRows
-    rows : Rows
+    whole : Problem
+        That of all rows.
     """
 
-    def __init__(self, active: ActiveRows, rows: Rows) -> None:
-        super().__init__(active, rows)
+    def __init__(self, whole: Problem) -> None:
+        vars(self).update(vars(whole))  # the same factors and sums over rows
+        active, rows = whole.active, whole.rows
         inputs, targets = zip(*rows.map_blocks("labelled_rows"), strict=True)
         x, self.target = np.concatenate(inputs, dtype=np.float64), np.concatenate(targets)
         own = np.asarray(active.x, dtype=np.float64)
@@ -101,21 +101,22 @@ class Folds(Problem):
 
 
 def best_scale(
-    active: ActiveRows, rows: Rows, report: Callable[[float], None]
-) -> tuple[float, dict[str, float], Quantiles]:
-    """Return the factor of the prior variance, and the nlpp of left-out rows for each one tried.
+    whole: Problem, report: Callable[[float], None]
+) -> tuple[float, Doubles, dict[str, float], Quantiles]:
+    """Return the factor of the prior variance, and the coefficients (C, d, R) of all rows with it.
 
-    Third come the quantiles of the scores of left-out rows with that factor (posterior/limits.py).
+    Third comes the nlpp of left-out rows for each factor that was tried, and last the quantiles of
+    the scores of left-out rows with this one (posterior/limits.py).
 
     Parameters
     ----------
-    active : ActiveRows
-    rows : Rows
+    whole : Problem
     report : callable
         Called after each scale with that nlpp; may raise Interrupted.
     """
-    problem, tried, losses = Folds(active, rows), dict[str, float](), dict[int, float]()
-    ascent, left_out, step, best = None, np.empty(0), 0, 0
+    problem, tried, losses = Folds(whole), dict[str, float](), dict[int, float]()
+    ascent, left_out, point, step, best = None, np.empty(0), np.empty(0), 0, 0
+    rows, likelihood = whole.rows, whole.active.likelihood
     small = rows.tolerance * rows.total * problem.n_sets
     while step not in losses and abs(step) <= FARTHEST:
         before, scale = problem.scale, scale_of(step)
@@ -127,8 +128,9 @@ def best_scale(
         tried[f"{scale:.4g}"], losses[step], mean = problem.judge(ascent.point)
         report(tried[f"{scale:.4g}"])
         best = min(losses, key=losses.__getitem__)
-        left_out = mean if best == step else left_out
+        if best == step:
+            left_out, point = mean, np.split(ascent.point, problem.n_sets, axis=2)[-1]
         step = best - 1 if best + 1 in losses else best + 1
-    logs = active.likelihood.log_probabilities(left_out, np.zeros((len(left_out), 1)))
+    logs = likelihood.log_probabilities(left_out, np.zeros((len(left_out), 1)))
     of_rows = 1.0 if rows.weights is None else rows.weights
-    return scale_of(best), tried, conformal_scores(logs, problem.target, of_rows)
+    return scale_of(best), point, tried, conformal_scores(logs, problem.target, of_rows)

@@ -12,6 +12,7 @@ import sparsegp
 from sparsegp.fit.prepare import choose_folds
 from sparsegp.posterior import ActiveRows
 from sparsegp.posterior.folds import Folds
+from sparsegp.posterior.objective import Problem
 from sparsegp.settings import TrainSettings
 from tests.runs import selected
 
@@ -65,7 +66,7 @@ def test_the_objective_of_a_fold_is_that_of_the_other_rows(per_class: bool, nois
         n_active=40, kernel="10*rbf", kernel_per_class=per_class, precision="float64", n_nodes=24
     )
     with selected((X, y), settings, block_rows=256) as run:
-        folds = Folds(ActiveRows.of(run.block_settings, run.active), run)
+        folds = Folds(Problem(ActiveRows.of(run.block_settings, run.active), run))
         stubs = [run.stub(k).compute() for k in range(len(folds.features))]
     rng, step = np.random.default_rng(0), 1e-4
     c, direction = rng.normal(size=(2, *folds.start().shape))
