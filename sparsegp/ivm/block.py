@@ -15,7 +15,7 @@ from sparsegp.ivm.rows import Block
 from sparsegp.ivm.scores import Scores
 from sparsegp.ivm.verify import first_overtaken
 from sparsegp.math.linalg import inverse_lower
-from sparsegp.math.products import TILE
+from sparsegp.math.products import TILE, few_times
 from sparsegp.math.summation import snap
 from sparsegp.types import Doubles, Floats, Integers
 
@@ -204,10 +204,9 @@ class RowBlock(Block):
         if whole:
             self._part = None
         elif self._part is None:  # kept from round to round
-            seen = list(enumerate(self.validation.reshape(-1, TILE)))
             self._part = (
                 [features.first_columns(M, group, columns) for M in stub],
-                [[np.ascontiguousarray(M[k][:, some]) for M in stub] for k, some in seen],
+                list(features.chosen_columns(stub, group, self.validation)),
             )
 
         def tiled(values: NDArray[Any]) -> NDArray[Any]:
@@ -235,7 +234,7 @@ class RowBlock(Block):
         if self._part is None:
             return value, pull, log_z[~counts & (not joined)]
         c = coefficients.transpose(0, 2, 1).astype(stub[0].dtype)
-        parts = [np.concatenate([c[k] @ m for k, m in enumerate(own)]) for own in self._part[1]]
+        parts = [np.concatenate([*map(few_times, c, own)]) for own in self._part[1]]
         mean = np.concatenate(parts, axis=1).T
         return value, pull, likelihood.mean_gradient(mean, self.target[self.validation])[0]
 

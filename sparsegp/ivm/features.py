@@ -8,7 +8,7 @@ Everywhere `stub` is a sequence of M, (tiles, d, TILE) of every process, and `un
 tiles in a group: groups are summed on their own, and blocks hold whole groups.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,6 +96,20 @@ def slope(
                 group = pulls[first : first + unit].sum(axis=0, dtype=np.float64)
                 total[k] += snap(group, quantum)
     return np.ascontiguousarray(total.transpose(0, 2, 1))
+
+
+def chosen_columns(stub: Sequence[Floats], unit: int, chosen: Booleans) -> Iterator[list[Floats]]:
+    """Yield the columns of the rows chosen (rows,), those of a group side by side, a group each.
+
+    They are (d, m) of every process.
+    """
+    tile = stub[0].shape[2]
+    for start in range(0, len(stub[0]), unit):
+        of_tiles = chosen[start * tile : (start + unit) * tile].reshape(-1, tile)
+        yield [
+            np.concatenate([M[start + k][:, some] for k, some in enumerate(of_tiles)], axis=1)
+            for M in stub
+        ]
 
 
 def first_columns(values: NDArray[Any], unit: int, columns: int) -> NDArray[Any]:
