@@ -11,6 +11,12 @@ from sparsegp.cli.grouped import GroupedCommand
 from sparsegp.cli.output import json_line, pairs, plural, show
 from sparsegp.errors import SettingsError, size
 
+SELECTING, ROUNDS, A_ROW, FACTORS, STARTING = 2.0, 60.0, 25e3, 60.0, 1.0
+"""Time of a selection by that of its bare products; rounds of a posterior, operations for each row
+and class in one, and for each cube of active rows; seconds to start. From three runs, two cores.
+Numbers take no rounds, but twice the factors, for their eigenvectors; from three regressions."""
+TRIED_SECONDS = 0.2
+"""For which products of matrices are tried."""
 PARTS = 3
 """Of the memory of a process that are shown."""
 
@@ -29,10 +35,12 @@ PARTS = 3
 @shared.columns
 @shared.as_json
 def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None:
-    """Estimate the memory per process, the work and the checkpoint size of training on DATA.
+    """Estimate the time, memory per process and checkpoint size of training on DATA.
 
-    If no kernel is given, the memory of the search for one is included. It chooses more active rows
-    only as far as memory allows.
+    The time is a rough estimate for the final fit, from a short benchmark of matrix products on one
+    thread of this machine. If no kernel is given, the search for one takes up to three times as
+    long in addition; its memory is included. It chooses more active rows only as far as memory
+    allows.
 
     The options are those of `train`. With --workers, memory is that of processes on this machine.
     With --cluster, the number of workers is read from the file; nothing is started.
@@ -40,7 +48,7 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     from sparsegp import memory
     from sparsegp.cli.tables import training_tables
     from sparsegp.data import Numbers, encode
-    from sparsegp.settings import settings_given
+    from sparsegp.settings import AUTO, settings_given
 
     named = shared.settings_of(options)
     settings = settings_given(**named)
@@ -62,7 +70,53 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     if not found["fits"]:
         would = memory.remedies(shape, lambda other: bool(memory.estimate(other)[need] <= free))
         found["would_fit"] = [shared.as_typed(each) for each in would]
+    found["searches"] = settings.kernel == AUTO
+    found["seconds"] = seconds(found, settings, shape.n_workers or shape.n_threads)
     show([json_line(found)] if as_json else pairs(words(found)))
+
+
+def seconds(found: dict[str, Any], settings: Any, threads: int) -> float:
+    """Return roughly the seconds of a run; of a dense method those of one factorisation.
+
+    Parameters
+    ----------
+    found : dict
+        An estimate.
+    settings : TrainSettings or DenseSettings
+    threads : int
+        Threads or workers that compute at a time.
+    """
+    speed = operations_per_second()
+    if "flops" in found:
+        return float(found["flops"] / speed)
+    n, d, latent = found["rows"], found["n_active"], max(found["classes"], 1)
+    selections = settings.major_steps + 1 if settings.learn == "evidence" else 1
+    work = SELECTING * selections * (found["kernel_flops"] + found["stub_flops"])
+    alone = 0.0  # of the driver
+    if settings.posterior == "all":
+        rounds, factors = (0.0, 2.0 * FACTORS) if settings.is_regression else (ROUNDS, FACTORS)
+        work += 2.0 * n * d**2 * found["kernels"] + rounds * n * latent * (4.0 * d + A_ROW)
+        alone = factors * found["kernels"] * d**3
+    work *= settings.dtype.itemsize / 4  # by the speed of single precision
+    return float(STARTING + (work / threads + alone) / speed)
+
+
+def operations_per_second() -> float:
+    """Return how many a thread of this machine does in products of matrices, roughly."""
+    import time
+
+    import numpy as np
+
+    from sparsegp.blas import single_threaded_blas
+
+    left, right = np.ones((256, 1000), np.float32), np.ones((1000, 256), np.float32)
+    best, until = float("inf"), time.perf_counter() + TRIED_SECONDS
+    with single_threaded_blas():
+        while best == float("inf") or time.perf_counter() < until:
+            began = time.perf_counter()
+            left @ right
+            best = min(best, time.perf_counter() - began)
+    return 2.0 * left.size * 256 / best
 
 
 def place(options: dict[str, Any]) -> tuple[dict[str, Any], bool]:
@@ -108,6 +162,10 @@ def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         else:
             workers = largest(blocks | driver)
     yield "memory", f"{size(found['total_bytes'])}{workers}"
+    more = " for one factorisation" if "flops" in found else ""
+    if found["searches"]:
+        more = ", and up to 3 times that to choose the kernel"
+    yield "time", f"roughly {float(format(found['seconds'], '.2g')):,.12g} s here{more}"
     free = f"the {size(found['available_bytes'])} that are free on this machine"
     would = ", or ".join(found.get("would_fit", ())) or "not even one active row"
     yield "fits", f"yes, in {free}" if found["fits"] else f"no: more than {free}; {would} would fit"

@@ -189,8 +189,10 @@ class TestEstimate:
         assert record["blocks"]["stub"] == 3 * 512 * 50 * 4  # two tiles on one of two workers
         assert record["worker_bytes"] > record["blocks"]["stub"]
         assert record["fits"] is True
+        assert 0 < record["seconds"] < 30
         text = invoke("estimate", files / "pair.npz", "--kernel", "auto").stdout
         assert "worker" not in text
+        assert re.search("time +roughly .* s here, and .* to choose the kernel", text)
 
     def test_what_would_fit(self, files, invoke, monkeypatch):
         room = Room("this process", "here", 10**6)
