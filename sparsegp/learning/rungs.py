@@ -21,8 +21,8 @@ BRIEF_OF_NUMBERS = 30
 """Candidates of a brief search where labels are numbers, whose quick fits take next to no time."""
 SHARES = (4, 2, 1, 1)
 """Of the trials of a tuning, for each rung."""
-ROWS_A_COLUMN, LEAST_FOR_COLUMNS = 2, 100
-"""With fewer rows for each column, or fewer in all, what is learnt for columns is chance."""
+LEAST_FOR_COLUMNS = 100
+"""With fewer rows what is learnt for columns is chance."""
 LEAST_FOR_SEARCH, PIXELS = 90, 50
 """With fewer rows a brief search finds chance; so many columns of one range are those of pictures
 or spectra."""
@@ -126,7 +126,7 @@ class Plan:
             Whether labels are numbers.
         """
         n, p = shape
-        by_column = p <= MOST_COLUMNS and n >= max(LEAST_FOR_COLUMNS, ROWS_A_COLUMN * p)
+        by_column = p <= MOST_COLUMNS and n >= LEAST_FOR_COLUMNS
         enough = max(LEAST_FOR_STRETCHES, ROWS_A_STRETCH * STRETCHES * p)
         by_stretch = by_column and min(n, BRIEF_ROWS) >= enough
         last, wanted, rungs = min(n, MOST_ROWS), min(n_active, MOST_ACTIVE), []

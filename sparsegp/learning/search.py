@@ -26,6 +26,7 @@ import numpy as np
 from sparsegp.kernels import Kernel, parse
 from sparsegp.learning.by_column import stretched
 from sparsegp.learning.metric import FULL, NONE, sees_columns
+from sparsegp.learning.metric import MOST_COLUMNS as MOST_TO_MIX
 from sparsegp.learning.rungs import Plan, Rung
 from sparsegp.learning.space import Candidate, Candidates
 from sparsegp.posterior.early_stopping import paired_difference
@@ -265,7 +266,8 @@ class Search:
             kept.update(n for n in rough[1:2] if self._near(n, rough[0]))
         kept.update([n for n in rough if self._stretched(kernels[n]) is not None][:1])
         starts = [known[n] for n in sorted(kept, key=able.index)] + pairs
-        of_distance = (n for n, kernel in kernels.items() if kernel.n_distances)
+        few = self.candidates.n_columns <= MOST_TO_MIX
+        of_distance = (n for n, kernel in kernels.items() if few and kernel.n_distances)
         alike = [n for n in of_distance if not sees_columns(kernels[n])][:1]
         starts += [known[n]._replace(metric=FULL) for n in alike if self._near(n, ranking[0])]
         self.slower.update(range(len(known) + len(kept), len(known) + len(starts)))

@@ -22,8 +22,8 @@ FAMILIES = ("rbf", "matern32", "matern52", "laplace", "additive")
 FACTORS = tuple((2.0**0.5) ** power for power in range(-2, 6))
 """From l / 2 to 5.7 l, as rougher kernels want longer scales."""
 VARIANCES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
-MOST_COLUMNS = 256
-"""With more columns absolute differences take too long, and relevances are chance."""
+MOST_COLUMNS = 2000
+"""With more columns absolute differences take too long."""
 
 
 class Candidate(NamedTuple):

@@ -18,6 +18,7 @@ from sparsegp.fit import prepare
 from sparsegp.fit.records import read_records
 from sparsegp.fit.trial import draw_sample, stratified_order
 from sparsegp.fit.tune import Tuned
+from sparsegp.learning.space import MOST_COLUMNS
 from sparsegp.runtime import Runtime, open_runtime
 from sparsegp.settings import TrainSettings
 from tests.fit.conftest import Arrays, waves
@@ -285,10 +286,13 @@ def test_it_is_the_default_and_overwritten_with_its_run(
     assert sparsegp.train(X, y, n_active=50, posterior="active", stub_entries=10**6)
 
 
-@pytest.mark.parametrize("case", ["few rows", "pixels", "many columns"])
+CASES = {"few rows": (89, 4), "pixels": (120, 60), "many columns": (120, MOST_COLUMNS + 1)}
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_it_declines_where_nothing_would_come_of_it(case: str, searching: None) -> None:
-    rng, n, p = np.random.default_rng(2), *{"pixels": (120, 60)}.get(case, (89, 4))
-    X = rng.random((n, 300 if case == "many columns" else p))
+    rng, n, p = np.random.default_rng(2), *CASES[case]
+    X = rng.standard_normal((n, p)) if case == "many columns" else rng.random((n, p))
     y = (X[:, 0] > 0.5).astype(int)
     assert not tune(X, y, max_trials=None, runtime="threads=1").trials
     model = sparsegp.train(X[:4], [0, 1, 0, 1], runtime="threads=1")  # too few to hold any out

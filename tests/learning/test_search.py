@@ -13,7 +13,7 @@ from sparsegp.learning import rungs as module
 from sparsegp.learning.by_column import stretched, with_scale_of_each
 from sparsegp.learning.rungs import Plan, Rung, counts
 from sparsegp.learning.search import LEAST_FOR_SUM, Choice, Outcome, Trial, search
-from sparsegp.learning.space import Candidates
+from sparsegp.learning.space import MOST_COLUMNS, Candidates
 
 RULES = {"auto": np.ones(2)}
 GIVEN = "50.0*rbf(1.0)"
@@ -36,7 +36,7 @@ def test_rungs_grow_to_the_size_of_the_run(n: int) -> None:
 
     for asked in (1, 40, 5000):
         n_active = min(asked, n - validation(n))
-        rungs = Plan.of((n, 300), n_active, 40, validation=validation).rungs
+        rungs = Plan.of((n, MOST_COLUMNS + 1), n_active, 40, validation=validation).rungs
         assert [rung.count for rung in rungs] == counts(40)
         last = min(n, module.MOST_ROWS)
         assert (rungs[-1].rows, rungs[-2].rows) == (last, last)
@@ -58,7 +58,7 @@ def test_sizes_of_a_large_table() -> None:
 
 @pytest.mark.parametrize(
     ("n", "p", "able"),
-    [(512, 256, True), (511, 256, False), (9999, 257, False), (100, 2, True), (99, 2, False)],
+    [(100, MOST_COLUMNS, True), (9999, MOST_COLUMNS + 1, False), (99, 2, False)],
 )
 def test_columns_that_can_have_their_own_length_scales(n: int, p: int, able: bool) -> None:
     assert Plan.of((n, p), 20, 40).by_column == able
@@ -245,6 +245,14 @@ def test_what_is_nearly_as_good_has_a_trial_of_its_own(nlpp: float, near: bool) 
     nature = Nature({GIVEN: nlpp, best: 0.1}, noise=0.1)
     outcome(nature, None, n=500)
     assert [t.kernel for t in nature.trials if t.metric == "full"] == [GIVEN] * near
+
+
+@pytest.mark.parametrize(("p", "mixed"), [(256, True), (257, False)])
+def test_many_columns_have_length_scales_but_no_metric(p: int, mixed: bool) -> None:
+    given, nature = "50.0*rbf(11.3)", Nature({"50.0*rbf(11.3)": 0.1}, p=p)
+    search(Candidates(given, {"auto": np.ones(p)}, 0), Plan.of((300, p), 60, None), nature.try_out)
+    assert {trial.kernel for trial in nature.trials if trial.by_column} > {given}
+    assert [t.kernel for t in nature.trials if t.metric == "full"] == [given] * mixed
 
 
 @pytest.mark.parametrize("time", [0, 1, 3, 5, 11])
