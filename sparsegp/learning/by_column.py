@@ -42,6 +42,8 @@ MOST_ACTIVE = 300
 ROUNDS, FIRST, LONGEST = 12, 0.5, 1.0
 """Of the ascent; and by how much the logarithm of a parameter changes in the first, and may in any.
 """
+SHORTEST = 1 / 8
+"""Part of a step from which no shorter one is tried: values depend a little on former fits."""
 SMALL = 0.001
 """Gain of a round, relative to the log probability, from which no more follow."""
 RIDGE = 2.0
@@ -99,13 +101,10 @@ def learn_by_column(
 
     ascent = Ascent.at(begun, function)
     step = FIRST / (float(np.abs(ascent.gradient).max()) or 1.0)
-
-    def near(logs: Doubles) -> Doubles:
-        return np.asarray(np.clip(logs, ascent.point - LONGEST, ascent.point + LONGEST))
-
+    bounds: dict[str, Any] = {"longest": LONGEST, "shortest": SHORTEST}
     for _ in range(ROUNDS):
         small = SMALL * abs(ascent.value)
-        if ascent.step(function, lambda right: step * right, 0.5 * small, near) <= small:
+        if ascent.step(function, lambda right: step * right, 0.5 * small, **bounds) <= small:
             break
     return parse(six_digits(str(kernel.with_parameters(ascent.point[shared]))))
 

@@ -61,6 +61,8 @@ class Ascent:
         solve: Callable[[Doubles], Doubles],
         resolution: float = 0.0,
         project: Callable[[Doubles], Doubles] | None = None,
+        longest: float = np.inf,
+        shortest: float = SHORTEST,
     ) -> float:
         """Make one round and return its gain, what was found or what the gradient promised.
 
@@ -76,6 +78,10 @@ class Ascent:
             Difference of values that means nothing.
         project : callable, optional
             To the nearest point that may be tried.
+        longest : float
+            By which any coordinate may change.
+        shortest : float
+            Part of a step from which no shorter one is tried.
 
         Returns
         -------
@@ -84,15 +90,16 @@ class Ascent:
         """
         direction = self._direction(solve)
         slope = float(np.vdot(self.gradient, direction))
-        length = 1.0
-        while length >= SHORTEST:
-            point = self.point + length * direction
+        farthest, length = float(np.abs(direction).max()), 1.0
+        inside = 1.0 if farthest <= longest else longest / farthest
+        while length >= shortest * inside:
+            point = self.point + np.clip(length * direction, -longest, longest)
             if project is not None:
                 point = project(point)
             value, gradient = function(point)
             if value >= self.value + SUFFICIENT * length * slope - resolution:
                 return max(self._move(point, value, gradient), 0.5 * length * slope)
-            length /= 2.0
+            length = min(length / 2.0, inside)  # longer ones would end at the same point
         return 0.0
 
     def _move(self, point: Doubles, value: float, gradient: Doubles) -> float:

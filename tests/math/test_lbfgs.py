@@ -79,3 +79,15 @@ def test_goes_back_and_knows_what_it_would_be_with_another_penalty() -> None:
             assert_allclose(past.value, value, atol=1e-9)
             assert_allclose(past.gradient, gradient, atol=1e-9)
             assert len(past.steps) == len(past.changes) == len(past.gains) == 6 - rounds
+
+
+def test_a_step_that_ends_at_the_bounds_is_halved_from_there() -> None:
+    tried: list[np.ndarray] = []
+
+    def function(x: np.ndarray) -> tuple[float, np.ndarray]:
+        tried.append(x)
+        return -float(x @ x), np.array([10.0, 1.0])  # a slope that misleads
+
+    ascent = Ascent.at(np.zeros(2), function)
+    assert ascent.step(function, lambda g: 100.0 * g, longest=0.5, shortest=0.25) == 0.0
+    assert_allclose(tried, [[0, 0], [0.5, 0.5], [0.5, 0.05], [0.25, 0.025], [0.125, 0.0125]])
