@@ -38,9 +38,9 @@ tells more than a class."""
 NEAR = 2.0
 """Standard errors within which a kernel is nearly as good as the best."""
 FINALISTS, MORE_FINALISTS = 2, 4
-"""How many candidates take part in the first size of more active rows; and how many where that has
-twice the rows of the search or more, by which rough kernels gain more than smooth ones. Half as
-many take part in each size that follows."""
+"""How many candidates take part in the first sizes of more active rows; and how many where these
+have twice the rows of the search or more, by which rough kernels gain more than smooth ones. Half
+as many take part in the last of them, whose trials take longer than all others."""
 PRICE, DECLINE = 0.01, 0.5
 """Share of the nlpp that twice as many active rows must be worth, as their fit takes four times as
 long; and what is expected of a doubling, relative to the gain of the one before."""
@@ -324,11 +324,11 @@ class Search:
         """Double the number of active rows as long as that promises enough.
 
         Some that are nearly as good as the best take part in sizes up to the least that may be
-        chosen, fewer in each, as few active rows favour smooth kernels. The gain between two sizes
-        tells what to expect of the next, which is tried if that is `PRICE` or more. A trial of more
-        than the least would take half as long as the run itself: of classes it is made only where
-        twice that is expected and a still greater number is open, which is taken if it still is;
-        else the size is taken without one. A few numbers far from all others make gains less
+        chosen, fewer in the last, as few active rows favour smooth kernels. The gain between two
+        sizes tells what to expect of the next, which is tried if that is `PRICE` or more. A trial
+        of more than the least would take half as long as the run itself: of classes it is made only
+        where twice that is expected and a still greater number is open, which is taken if it still
+        is; else the size is taken without one. A few numbers far from all others make gains less
         certain.
         """
         gain = math.inf
@@ -341,7 +341,7 @@ class Search:
             if is_more and is_last and not self.plan.of_numbers:
                 self.n_active = rung.n_active
                 return True
-            numbers = [self.winner] if is_more else self._finalists(rung, place)
+            numbers = [self.winner] if is_more else self._finalists(rung)
             trials = [self._again(n, 2 + place, rung) for n in numbers]
             found = self.try_out(trials, f"{rung.n_active} active rows")
             if len(found) < len(trials):
@@ -357,10 +357,12 @@ class Search:
             self.n_active = self.plan.sizes[-1]
         return True
 
-    def _finalists(self, rung: Rung, place: int) -> list[int]:
-        """Return the winner, and what is nearly as good, for the size at a place."""
+    def _finalists(self, rung: Rung) -> list[int]:
+        """Return the winner, and what is nearly as good."""
         has_more_rows = rung.rows >= 2 * self.plan.rungs[-1].rows
-        most = max(1, (MORE_FINALISTS if has_more_rows else FINALISTS) >> place)
+        most = MORE_FINALISTS if has_more_rows else FINALISTS
+        if rung.n_active == self.plan.sizes[0]:
+            most //= 2
         best, known = self.outcomes[self.winner], self.candidates.known
         near = [n for n in self._ranking() if self._near(n, self.winner)]
         others = {(self.outcomes[n].kernel, *known[n][1:]): n for n in reversed(near)}

@@ -321,12 +321,12 @@ def test_more_active_rows_of_numbers_after_a_trial_alone(gain: float, n_active: 
     assert found.n_active == n_active
 
 
-def test_all_that_may_be_best_have_the_first_of_them_and_fewer_the_next() -> None:
+def test_all_that_may_be_best_have_the_first_of_them_and_fewer_the_last() -> None:
     rough = "30.0*laplace(1.6)"
     nlpp = {learnt(GIVEN): 0.599, rough: 0.9, learnt(rough): 0.6, "500": 0.55, "1000": 0.5}
     for noise, finalists in ((0.0, 1), (0.1, 2)):
         nature = Nature(nlpp, noise=noise)
-        outcome(nature, None, n=50000, sizes=module.GROWN)
+        outcome(nature, None, n=4000, sizes=module.GROWN)
         counts = Counter(t.n_active for t in nature.trials)
         assert [counts[d] for d in (250, 500, 1000)] == [finalists, finalists, 1]
 
