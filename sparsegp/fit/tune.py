@@ -96,7 +96,7 @@ def tune(
         Delete the search in `out`, if any, with the run that it was for, and start again.
     max_trials : int, optional
         Maximum number of trials, not counting those of larger active sets, nor the last two on
-        few rows. None means the brief search made before training: half a dozen candidates on few
+        few rows. None means the brief search made before training: up to nine candidates on few
         rows, and length scales for the best. It is skipped for very few rows, many columns, and
         pixels or spectra.
     max_seconds : float, optional

@@ -25,8 +25,7 @@ import numpy as np
 
 from sparsegp.kernels import Kernel, parse
 from sparsegp.learning.by_column import stretched
-from sparsegp.learning.metric import FULL, NONE, sees_columns
-from sparsegp.learning.metric import MOST_COLUMNS as MOST_TO_MIX
+from sparsegp.learning.metric import FULL, MOST_COLUMNS, NONE, sees_columns
 from sparsegp.learning.rungs import Plan, Rung
 from sparsegp.learning.space import Candidate, Candidates
 from sparsegp.posterior.early_stopping import paired_difference
@@ -266,7 +265,7 @@ class Search:
             kept.update(n for n in rough[1:2] if self._near(n, rough[0]))
         kept.update([n for n in rough if self._stretched(kernels[n]) is not None][:1])
         starts = [known[n] for n in sorted(kept, key=able.index)] + pairs
-        few = self.candidates.n_columns <= MOST_TO_MIX
+        few = self.candidates.n_columns <= MOST_COLUMNS  # that may be mixed
         of_distance = (n for n, kernel in kernels.items() if few and kernel.n_distances)
         alike = [n for n in of_distance if not sees_columns(kernels[n])][:1]
         starts += [known[n]._replace(metric=FULL) for n in alike if self._near(n, ranking[0])]
@@ -328,8 +327,7 @@ class Search:
         sizes tells what to expect of the next, which is tried if that is `PRICE` or more. A trial
         of more than the least would take half as long as the run itself: of classes it is made only
         where twice that is expected and a still greater number is open, which is taken if it still
-        is; else the size is taken without one. A few numbers far from all others make gains less
-        certain.
+        is; else the size is taken without one. A few numbers far away make gains less certain.
         """
         gain = math.inf
         for place, rung in enumerate(self.plan.grown):
