@@ -4,8 +4,9 @@
   further column says so, where training rows had such gaps. Truths are numbers, 0 and 1.
 - A category has a column of 0 and 1 for each level, in the order of frequency; two levels share
   one. Rare levels are one together: those of fewer than `LEAST` rows (a fiftieth, of few rows), and
-  those beyond the `MOST` most frequent. Missing values are a level. What training has not seen is
-  rare, or no level at all where none was.
+  those beyond the `INDICATED` most frequent. Missing values are a level. What training has not seen
+  is rare, or no level at all where none was. Where levels are more than `INDICATED`, further
+  columns have the mean label of each (data/means.py).
 - A date is its year, and the day of the year, the day of the week and the hour as points on a
   circle; as many of them as vary. A missing one is in the middle of the circles.
 - Columns without information, all missing or with one value, are left out.
@@ -31,6 +32,10 @@ DROP = "drop"
 """What is said in place of the kind of a column that is left out."""
 RARE, MISSING = ": rare", " missing"
 """How the names of encoded columns end; that of a level ends in "=" and the level."""
+MEAN = ": mean of "
+"""How the name of a column of mean labels goes on."""
+INDICATED = 30
+"""Levels of a category that have a column, at most."""
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +60,9 @@ class Column:
         Its other levels; None where there are too many to know them.
     note : str
         Why it is left out.
+    means : tuple of float
+        Of a category with columns of mean labels: those of its levels, of its rare levels, of one
+        that training has not seen, and of a gap; as many of each as there are such columns.
     """
 
     name: str
@@ -66,6 +74,7 @@ class Column:
     counts: tuple[int, ...] = ()
     rare: tuple[str, ...] | None = ()
     note: str = ""
+    means: tuple[float, ...] = ()
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Column":
@@ -78,7 +87,7 @@ class Column:
         from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
 
         if self.kind == "category":
-            return self._levels(*kinds.texts(series))
+            return self._by_place()[self.places(series)]
         missing = kinds.is_missing(series)
         if self.kind == "date":
             year, *others = kinds.dates(series).T
@@ -92,15 +101,46 @@ class Column:
         values[MISSING] = missing
         return np.column_stack([values[part] for part in self.parts]).astype(np.float64)
 
-    def _levels(self, codes: Integers, texts: Sequence[str]) -> Doubles:
-        place = {part: number for number, part in enumerate(self.parts)}
-        rare = place.get(RARE, -1)
-        known = {level: place.get(f"={level}", -1) for level in self.levels}
-        places = np.array([*(known.get(text, rare) for text in texts), place.get(MISSING, rare)])
-        found, row = places[codes], np.arange(len(codes))
-        encoded = np.zeros((len(codes), len(place)))
-        encoded[row[found >= 0], found[found >= 0]] = 1.0
-        return encoded
+    @property
+    def are_means(self) -> Booleans:
+        """Which encoded columns are mean labels, (parts,)."""
+        of_category = self.kind == "category"
+        return np.array([of_category and part.startswith(MEAN) for part in self.parts], bool)
+
+    @property
+    def has_many_levels(self) -> bool:
+        """Whether it is a category with levels that have no column."""
+        return len(self.levels) + len(self.rare or ()) > INDICATED
+
+    @property
+    def n_places(self) -> int:
+        """How many values `places` may have: one for each level, and two more."""
+        return len(self.levels) + len(self.rare or ()) + 2
+
+    def places(self, series: Any) -> Integers:
+        """Return the places of categories among levels, rare levels, one not seen, a gap; (n,)."""
+        from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
+
+        codes, texts = kinds.texts(series)
+        known = {level: place for place, level in enumerate((*self.levels, *(self.rare or ())))}
+        unseen, gap = self.n_places - 2, self.n_places - 1
+        return np.array([*(known.get(text, unseen) for text in texts), gap])[codes]
+
+    def _by_place(self) -> Doubles:
+        """Return what each place is encoded as, (n_places, parts)."""
+        part = {name: number for number, name in enumerate(self.parts)}
+        table, rare = np.zeros((self.n_places, len(part))), part.get(RARE)
+        for place, level in enumerate(self.levels):
+            if (number := part.get(f"={level}")) is not None:
+                table[place, number] = 1.0
+        if rare is not None:
+            table[len(self.levels) :, rare] = 1.0
+        if MISSING in part:
+            table[-1] = np.arange(len(part)) == part[MISSING]
+        if self.means:
+            means = np.reshape(self.means, (self.n_places, -1))
+            table[:, -means.shape[1] :] = means
+        return table
 
     def news(self, series: Any) -> tuple[int, str, int]:
         """Return what training has not seen: rows of such levels, one of these, and rows filled.
@@ -136,11 +176,12 @@ class Encoding:
         texts = [
             each for c in self.columns for each in (c.name, *c.parts, *c.levels, *(c.rare or ()))
         ]
-        fills = [each for c in self.columns for each in (c.fill, c.missing)]
+        fills = [each for c in self.columns for each in (c.fill, c.missing, *c.means)]
         if not (
             all(isinstance(text, str) for text in texts)
             and np.isfinite(fills).all()
             and {column.kind for column in self.columns} <= {*KINDS}
+            and all(len(c.means) == c.n_places * c.are_means.sum() for c in self.columns)
             and len(set(self.all)) == len(self.all)
         ):
             raise DataError("an encoding must have columns of known kinds, with different names")
@@ -214,7 +255,11 @@ class Encoding:
     @property
     def shared(self) -> Integers:
         """A number for each encoded column, which the levels of a category share, (p,)."""
-        ends = [(c.name, "" if c.kind == "category" else part) for c, part in self._parts]
+        levels = ("=", RARE, MISSING)
+        ends = [
+            (c.name, "" if c.kind == "category" and part.startswith(levels) else part)
+            for c, part in self._parts
+        ]
         numbers = {end: number for number, end in enumerate(dict.fromkeys(ends))}
         return np.array([numbers[end] for end in ends], dtype=np.int64)
 
@@ -222,14 +267,19 @@ class Encoding:
     def indicates(self) -> Booleans:
         """Which encoded columns are 0-1 indicators: of levels, booleans, missing values; (p,)."""
         ends = [c.kind in {"category", "truth"} or part == MISSING for c, part in self._parts]
-        return np.array(ends, bool)
+        return np.array(ends, bool) & ~self.are_means
+
+    @property
+    def are_means(self) -> Booleans:
+        """Which encoded columns are mean labels, (p,)."""
+        return np.concatenate([np.empty(0, bool), *(c.are_means for c in self.columns)])
 
     @property
     def is_plain(self) -> bool:
         """Whether all columns are numbers without missing values, which need no encoding."""
         return all(c.kind in NUMBERS and not c.missing for c in self.columns)
 
-    def apply(self, frame: Any, source: str) -> Any:
+    def apply(self, frame: Any, source: str, means: Doubles | None = None) -> Any:
         """Encode rows: immediately for a frame in memory, lazily for a dask data frame.
 
         Levels and missing values that training had not are warned of, unless the rows are lazy.
@@ -240,6 +290,8 @@ class Encoding:
             Must have the columns `inputs`, in any order; others are ignored.
         source : str
             Where the rows come from, for messages.
+        means : Doubles (n, `are_means`), optional
+            Mean labels of the training rows, in place of those that new rows get.
 
         Returns
         -------
@@ -253,16 +305,17 @@ class Encoding:
         frame = as_pandas(frame)
         if not isinstance(frame, Frame) and not hasattr(frame, "dask"):
             self._warn_of_news([frame], source)
-            return _encoded(frame, 0, self, source)
+            return _encoded(frame, 0, encoding=self, source=source)
         frame = Frame.of(frame, source)
         if not any(hasattr(part, "dask") for part in frame.parts):
             self._warn_of_news(frame.parts or [frame.empty], source)
         rows = partial(_encoded, encoding=self, source=source)
-        return frame.rows(rows, len(self.names), np.float64)
+        beside = () if means is None else (means,)
+        return frame.rows(rows, len(self.names), np.float64, *beside)
 
     def _warn_of_news(self, parts: Sequence[Any], source: str) -> None:
         """Warn of levels and missing values new since training."""
-        each = [[c.news(series) for c, series in self._columns_of(part, source)] for part in parts]
+        each = [[c.news(series) for c, series in self.columns_of(part, source)] for part in parts]
         gaps, levels = list[str](), list[str]()
         for name, news in zip(self.inputs, zip(*each, strict=True), strict=True):
             unknown, ones, filled = zip(*news, strict=True)
@@ -284,7 +337,7 @@ class Encoding:
                 "; ".join(levels),
             )
 
-    def _columns_of(self, frame: Any, source: str) -> Iterator[tuple[Column, Any]]:
+    def columns_of(self, frame: Any, source: str) -> Iterator[tuple[Column, Any]]:
         """Yield the columns that are used, and the series of some rows."""
         used = [column for column in self.columns if column.parts]
         places = column_places(self.inputs, frame_names(frame), source)
@@ -312,10 +365,12 @@ def encoding_for(
     return Encoding.of_numbers(called, medians) if len(called) == len(medians) else None
 
 
-def _encoded(frame: Any, start: int, encoding: Encoding, source: str) -> Doubles:
+def _encoded(
+    frame: Any, start: int, means: Doubles | None = None, *, encoding: Encoding, source: str
+) -> Doubles:
     """Encode some rows, of which the first has this number (n, p)."""
     encoded, faults = [], []
-    for column, series in encoding._columns_of(frame, source):
+    for column, series in encoding.columns_of(frame, source):
         values = column.encode(series)
         encoded.append(values)
         bad = ~np.isfinite(values).all(axis=1)
@@ -324,7 +379,10 @@ def _encoded(frame: Any, start: int, encoding: Encoding, source: str) -> Doubles
             value = series.iloc[row : row + 1].tolist()[0]
             faults.append(unreadable(column.name, column.kind, start + row, value))
     refuse(faults, source)
-    return np.concatenate(encoded, axis=1) if encoded else np.empty((len(frame), 0))
+    X = np.concatenate(encoded, axis=1) if encoded else np.empty((len(frame), 0))
+    if means is not None:
+        X[:, encoding.are_means] = means
+    return X
 
 
 def unreadable(name: str, kind: str, row: int, value: Any) -> str:

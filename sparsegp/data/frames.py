@@ -195,14 +195,22 @@ class Frame:
         """Number of the first row of each part."""
         return list(accumulate(self.lengths, initial=0))[:-1]
 
-    def rows(self, function: Callable[..., Any], p: int, dtype: DTypeLike) -> "da.Array":
-        """Return the array (n, p) whose rows a function of a part and its first row gives."""
+    def rows(
+        self, function: Callable[..., Any], p: int, dtype: DTypeLike, *beside: NDArray[Any]
+    ) -> "da.Array":
+        """Return the array (n, p) whose rows a function gives.
+
+        It is called with a part, the number of its first row, and its rows of arrays beside.
+        """
         import dask.array as da  # noqa: PLC0415 - slow to import
         from dask.delayed import delayed  # noqa: PLC0415
 
         task: Any = delayed(function, pure=False)
         blocks = [
-            da.from_delayed(task(part, start), (length, p), dtype, np.empty((0, 0), dtype))  # type: ignore[no-untyped-call]
+            da.from_delayed(  # type: ignore[no-untyped-call]
+                task(part, start, *(each[start : start + length] for each in beside)),
+                *((length, p), dtype, np.empty((0, 0), dtype)),
+            )
             for part, start, length in zip(self.parts, self.starts, self.lengths, strict=True)
         ]
         whole: da.Array

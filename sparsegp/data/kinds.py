@@ -16,7 +16,16 @@ from numpy.typing import NDArray
 from pandas.api import types
 
 from sparsegp.data.blocks import compute_each
-from sparsegp.data.encoding import DROP, KINDS, MISSING, RARE, Column, refuse, unreadable
+from sparsegp.data.encoding import (
+    DROP,
+    INDICATED,
+    KINDS,
+    MISSING,
+    RARE,
+    Column,
+    refuse,
+    unreadable,
+)
 from sparsegp.data.frames import Frame, frame_names
 from sparsegp.data.labels import plain_text
 from sparsegp.errors import DataError, quoted
@@ -43,9 +52,7 @@ CIRCLES = {"day of year": 366.0, "day of week": 7.0, "hour": 24.0}
 
 LEAST, SHARE = 10, 50
 """Rows of a level that is not rare; of fewer than `LEAST * SHARE` rows, one in `SHARE`."""
-MOST = 30
-"""Levels of a column that are not rare."""
-KEPT = 1000
+KEPT = 10_000
 """Rare levels that are remembered."""
 MOST_LEVELS = 100_000
 """Levels of a column."""
@@ -205,7 +212,7 @@ def study(
         known, tallies = known | written, tallies | tallied(written)
     refuse([fault for name in known if (fault := _fault(name, known[name], tallies[name]))], source)
     columns = tuple(_column(name, known[name], tallies[name]) for name in known)
-    if not any(column.parts for column in columns):
+    if not any(column.parts or column.has_many_levels for column in columns):
         raise DataError(
             f"a table needs columns that vary; those of {source} have one value, or none: "
             + ", ".join(f"{column.name[:40]} ({column.note})" for column in columns[:20])
@@ -290,13 +297,13 @@ def _fault(name: str, kind: str, tally: Tally) -> str:
             f"{quoted(name)} has values of type {type(value).__name__}, {such}: convert or drop it"
         )
     levels, n = tally.levels, tally.n - tally.missing
-    if levels is None or (len(levels) > MOST and 2 * len(levels) > n):
+    if levels is None or (len(levels) > INDICATED and 2 * len(levels) > n):
         return (
             f"{quoted(name)} has a different value in nearly every row, {such}: leave it out, "
             "of a file by `drop` or as id_column"
         )
     words = sum(len(level.split()) for level in levels) / max(len(levels), 1)
-    if words >= WORDS and len(levels) > MOST and REPEATS * len(levels) > n:
+    if words >= WORDS and len(levels) > INDICATED and REPEATS * len(levels) > n:
         return f"{quoted(name)} is free text, {such}: drop it, or turn it into numbers first"
     return ""
 
@@ -326,7 +333,7 @@ def _category(name: str, tally: Tally, share: float) -> Column:
     assert tally.levels is not None
     ranked = sorted(tally.levels.items(), key=lambda level: (-level[1], level[0]))
     least = min(LEAST, -(-tally.n // SHARE))
-    kept = [(text, count) for text, count in ranked[:MOST] if count >= least]
+    kept = [(text, count) for text, count in ranked[:INDICATED] if count >= least]
     rare = [text for text, _ in ranked[len(kept) :]]
     own_gap = tally.missing >= least
     has_rare = bool(rare) or (tally.missing > 0 and not own_gap)

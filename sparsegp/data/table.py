@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 from sparsegp.data.blocks import from_memory
 from sparsegp.data.encoding import DROP, Encoding, encoding_for
 from sparsegp.data.frames import Frame, column_names, column_places, is_frame, listed, real_numbers
-from sparsegp.data.labels import REAL_KINDS, tidy_labels
+from sparsegp.data.labels import REAL_KINDS, as_numbers, encode, encode_with, tidy_labels
+from sparsegp.data.means import labels_to_average, learn_means
 from sparsegp.errors import DataError, one_line, quoted
 from sparsegp.types import Doubles, Integers, Labels
 
@@ -107,13 +108,21 @@ class Table:
         order = np.argsort(self.rows)
         return np.asarray(order[np.searchsorted(self.rows, rows, sorter=order)])
 
-    def learnt(self, scheduler: Any = None) -> "Table":
+    def learnt(self, scheduler: Any = None, of_numbers: bool = False) -> "Table":
         """Return the table as numbers; an encoding is learnt if a frame holds anything else.
+
+        Parameters
+        ----------
+        scheduler : str or callable, optional
+            Dask scheduler.
+        of_numbers : bool
+            Whether the labels are numbers.
 
         Raises
         ------
         DataError
-            If columns cannot be used; all of them are named.
+            If columns cannot be used; all of them are named. If labels cannot, where their means
+            are needed.
         """
         if self.frame is None:
             return self
@@ -121,12 +130,19 @@ class Table:
         if encoding.is_plain:
             medians = np.array([column.fill for column in encoding.columns])
             return replace(self.encoded(None), medians=medians)
+        means = None
+        if any(column.has_many_levels for column in encoding.columns):
+            y = (None, as_numbers(self.y, self.source)) if of_numbers else encode_labels(self)
+            what = labels_to_average(*y)
+            encoding, means = learn_means(encoding, self.frame, self.source, *what, scheduler)
         if left := [f"{c.name} ({c.note})" for c in encoding.columns if c.note]:
             logger.warning("columns of %s that are left out: %s", self.source, ", ".join(left))
-        return self.encoded(encoding)
+        return self.encoded(encoding, means)
 
-    def encoded(self, encoding: Encoding | None) -> "Table":
+    def encoded(self, encoding: Encoding | None, means: Doubles | None = None) -> "Table":
         """Return the table as numbers, by the encoding of a model; None accepts only numbers.
+
+        Training rows have mean labels of their own, see `Encoding.apply`.
 
         Raises
         ------
@@ -143,7 +159,7 @@ class Table:
             return self
         if encoding is None:
             return replace(self, frame=None)
-        X, names = encoding.apply(self.frame, self.source), encoding.names
+        X, names = encoding.apply(self.frame, self.source, means), encoding.names
         return replace(self, X=X, names=names, frame=None, encoding=encoding)
 
     def encoded_for(
@@ -281,6 +297,25 @@ def table_from_frame(
     parts, labels = parts.select(kept), None if y is None else tidy_labels(y, source)
     known: dict[str, Any] = {"names": column_names(parts.empty.columns), "label": label}
     return Table(parts.numbers(source), labels, source, frame=parts, kinds=kinds, **known)
+
+
+def encode_labels(table: Table) -> tuple[Labels, Integers]:
+    """Return the classes of a table, and for each row the number of its class.
+
+    Raises
+    ------
+    DataError
+        If labels cannot be learnt from, or are of no class where the classes are given.
+    """
+    if table.classes is None:
+        return encode(table.y, table.source)
+    codes, unseen = encode_with(table.classes, table.y, table.source)
+    if unseen:
+        raise DataError(
+            f"labels of {table.source} must be among {quoted(table.classes.tolist())}, found "
+            f"{quoted(unseen[0])}; train a new model with the old rows and these"
+        )
+    return table.classes, codes
 
 
 def require_two_dimensions(X: Any, source: str) -> None:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from sparsegp import memory
-from sparsegp.data import Table, as_table, table_from_arrays
+from sparsegp.data import Table, as_table, encode_labels, table_from_arrays
 from sparsegp.errors import SettingsError, quoted
 from sparsegp.fields import path_text
 from sparsegp.fit.blocks import BLOCK_ROWS
 from sparsegp.fit.dense import DenseRun
 from sparsegp.fit.options import RunOptions
-from sparsegp.fit.prepare import encode_labels, prepare
+from sparsegp.fit.prepare import prepare
 from sparsegp.fit.training import Training
 from sparsegp.fit.tune import Tuned, tune
 from sparsegp.model import Model
@@ -124,7 +124,7 @@ def fit(
     """
     store = run.folder()
     with run.opened() as how:
-        table, found = table.learnt(how["runtime"].scheduler()), None
+        table, found = table.learnt(how["runtime"].scheduler(), settings.is_regression), None
         folder = None if scratch is None else path_text("scratch", scratch)
         if folder is not None:  # before a run is overwritten
             each = range(how["runtime"].n_workers)

@@ -18,12 +18,12 @@ from sparsegp.data import (
     Summary,
     Table,
     effective_rows,
-    encode,
+    encode_labels,
     encode_with,
     scaling_for,
     summarise,
 )
-from sparsegp.errors import DataError, SettingsError, quoted
+from sparsegp.errors import SettingsError
 from sparsegp.likelihoods import SiteRule
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
@@ -137,7 +137,7 @@ def prepare(
         If the rows cannot be learnt from.
     """
     scheduler = runtime.scheduler()
-    train = train.learnt(scheduler)
+    train = train.learnt(scheduler, settings.is_regression)
     n_given = count_given(train)
     target: Any
     numbers: Numbers | None
@@ -177,25 +177,6 @@ def prepare(
     scaling = choose_scaling(settings.scaling, train, summary, settings, scheduler)
     held = held_out, held_out_target
     return Prepared(train, classes, target, summary, scaling, *held, numbers, n_given=n_given)
-
-
-def encode_labels(table: Table) -> tuple[Labels, Integers]:
-    """Return the classes of a table, and for each row the number of its class.
-
-    Raises
-    ------
-    DataError
-        If labels cannot be learnt from, or are of no class where the classes are given.
-    """
-    if table.classes is None:
-        return encode(table.y, table.source)
-    codes, unseen = encode_with(table.classes, table.y, table.source)
-    if unseen:
-        raise DataError(
-            f"labels of {table.source} must be among {quoted(table.classes.tolist())}, found "
-            f"{quoted(unseen[0])}; train a new model with the old rows and these"
-        )
-    return table.classes, codes
 
 
 def site_rule(settings: TrainSettings, n_classes: int) -> SiteRule:

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from sparsegp.blas import single_threaded_blas
-from sparsegp.data import Table, effective_rows, summarise, table_from_arrays
+from sparsegp.data import Table, effective_rows, encode_labels, summarise, table_from_arrays
 from sparsegp.data.virtual import active_inputs, same_settings
 from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.fit.options import RunOptions
-from sparsegp.fit.prepare import Prepared, count_given, encode_labels, prepare
+from sparsegp.fit.prepare import Prepared, count_given, prepare
 from sparsegp.fit.training import MOST_DRAWN, Training
 from sparsegp.model import Model, SparseModel
 from sparsegp.posterior.past import PastRows, mean_curvature
