@@ -43,7 +43,7 @@ from sparsegp.math.products import TILE
 from sparsegp.math.quantiles import Quantiles
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
 from sparsegp.posterior.calibration import fit_by_slopes, latent_validation
-from sparsegp.posterior.early_stopping import Search, scale_of, step_of
+from sparsegp.posterior.early_stopping import FEW_ROUNDS, PATIENCE, Search, scale_of, step_of
 from sparsegp.posterior.folds import best_scale
 from sparsegp.posterior.limits import conformal_scores
 from sparsegp.posterior.numbers import least_squares
@@ -161,7 +161,8 @@ def first_plan(rows: Rows) -> Plan:
 def first_search(rows: Rows) -> Search:
     """Return a search that has not begun: where there are rows that are gone, at their scale."""
     if rows.past is None:
-        return Search(part=columns_of_part(rows.n_rows) < TILE)
+        part = columns_of_part(rows.n_rows) < TILE
+        return Search(part=part, patience=FEW_ROUNDS if part else PATIENCE)
     return Search(step=step_of(rows.past.weights.calibration.prior_scale), alone=True)
 
 

@@ -27,8 +27,9 @@ STEP = np.sqrt(10.0)
 """Factor from one prior scale to the next."""
 FARTHEST = 6
 """Steps from the kernel's own scale, up or down."""
-PATIENCE = 3
-"""Rounds without a smaller nlpp after which an ascent ends."""
+PATIENCE, FEW_ROUNDS = 8, 3
+"""Rounds without a smaller nlpp after which an ascent ends; and where there are so many rows that
+rounds take long. On splits of the training rows of eleven tables 8 leaves .98 of the nats of 3."""
 LEAD = 0.01
 """Of the nlpp: by how much less a larger prior variance must leave for another ascent to be worth
 its rounds."""
@@ -114,6 +115,8 @@ class Search:
         Whether the first one is the only one.
     part : bool
         Whether the ascents are for a part of the rows as yet.
+    patience : int
+        Rounds without a smaller nlpp after which an ascent ends.
     """
 
     tried: list[tuple[int, float]] = field(default_factory=list)
@@ -129,6 +132,7 @@ class Search:
     over: bool = False
     alone: bool = False
     part: bool = False
+    patience: int = PATIENCE
 
     @property
     def scale(self) -> float:
@@ -174,7 +178,7 @@ class Search:
             self.leader = leader = peak
         self.waited = 0 if peak.nlpp < self.least else self.waited + 1
         self.least = min(peak.nlpp, self.least)
-        if rising and self.waited < PATIENCE:
+        if rising and self.waited < self.patience:
             return
         self.tried.append((self.step, leader.nlpp))
         if self.best is None or leader.is_better_than(self.best):
