@@ -109,7 +109,7 @@ class Column:
 
     @property
     def has_many_levels(self) -> bool:
-        """Whether it is a category with levels that have no column."""
+        """Whether it is a category of more than `INDICATED` levels."""
         return len(self.levels) + len(self.rare or ()) > INDICATED
 
     @property
@@ -128,18 +128,12 @@ class Column:
 
     def _by_place(self) -> Doubles:
         """Return what each place is encoded as, (n_places, parts)."""
-        part = {name: number for number, name in enumerate(self.parts)}
-        table, rare = np.zeros((self.n_places, len(part))), part.get(RARE)
-        for place, level in enumerate(self.levels):
-            if (number := part.get(f"={level}")) is not None:
-                table[place, number] = 1.0
-        if rare is not None:
-            table[len(self.levels) :, rare] = 1.0
-        if MISSING in part:
-            table[-1] = np.arange(len(part)) == part[MISSING]
-        if self.means:
-            means = np.reshape(self.means, (self.n_places, -1))
-            table[:, -means.shape[1] :] = means
+        gap = MISSING if MISSING in self.parts else RARE
+        ends = [*(f"={level}" for level in self.levels), RARE, gap]
+        unlike = np.array([[end == part for part in self.parts] for end in ends], np.float64)
+        n_rare = self.n_places - len(self.levels) - 1  # and one not seen
+        table = np.repeat(unlike, [1] * len(self.levels) + [n_rare, 1], axis=0)
+        table[:, self.are_means] = np.reshape(self.means, (self.n_places, -1))
         return table
 
     def news(self, series: Any) -> tuple[int, str, int]:
@@ -255,11 +249,8 @@ class Encoding:
     @property
     def shared(self) -> Integers:
         """A number for each encoded column, which the levels of a category share, (p,)."""
-        levels = ("=", RARE, MISSING)
-        ends = [
-            (c.name, "" if c.kind == "category" and part.startswith(levels) else part)
-            for c, part in self._parts
-        ]
+        each = zip(self._parts, self.are_means, strict=True)
+        ends = [(c.name, "" if c.kind == "category" and not m else part) for (c, part), m in each]
         numbers = {end: number for number, end in enumerate(dict.fromkeys(ends))}
         return np.array([numbers[end] for end in ends], dtype=np.int64)
 
@@ -315,7 +306,7 @@ class Encoding:
 
     def _warn_of_news(self, parts: Sequence[Any], source: str) -> None:
         """Warn of levels and missing values new since training."""
-        each = [[c.news(series) for c, series in self.columns_of(part, source)] for part in parts]
+        each = [[c.news(series) for c, series in self._columns_of(part, source)] for part in parts]
         gaps, levels = list[str](), list[str]()
         for name, news in zip(self.inputs, zip(*each, strict=True), strict=True):
             unknown, ones, filled = zip(*news, strict=True)
@@ -337,7 +328,7 @@ class Encoding:
                 "; ".join(levels),
             )
 
-    def columns_of(self, frame: Any, source: str) -> Iterator[tuple[Column, Any]]:
+    def _columns_of(self, frame: Any, source: str) -> Iterator[tuple[Column, Any]]:
         """Yield the columns that are used, and the series of some rows."""
         used = [column for column in self.columns if column.parts]
         places = column_places(self.inputs, frame_names(frame), source)
@@ -370,7 +361,7 @@ def _encoded(
 ) -> Doubles:
     """Encode some rows, of which the first has this number (n, p)."""
     encoded, faults = [], []
-    for column, series in encoding.columns_of(frame, source):
+    for column, series in encoding._columns_of(frame, source):
         values = column.encode(series)
         encoded.append(values)
         bad = ~np.isfinite(values).all(axis=1)

@@ -3,8 +3,8 @@
 Indicators of the most frequent levels leave all others alike. So a category that has others gets
 further columns, with the mean of the labels among the rows of a level: the share of a class, or the
 mean of numbers. Where rows are few it is drawn to the mean of all (Micci-Barreca 2001, "A
-preprocessing scheme for high-cardinality categorical attributes", equation 3). A training row gets
-the mean of rows in other folds, as its own label is to be predicted; new rows get that of all.
+preprocessing scheme for high-cardinality categorical attributes"). A training row gets the mean of
+rows in other folds, as its own label is to be predicted; new rows get that of all.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ MOST_CLASSES = 10
 FOLDS = 5
 PRIOR_ROWS = 5.0
 """Rows that the mean of all counts for in that of a level. Of 5 and 20, equal on three tables with
-categories of 100 to 1500 levels, and splits of census and weather data."""
+categories of 100 to 1500 levels and a split of weather data."""
 
 
 def labels_to_average(
