@@ -121,6 +121,12 @@ def extent(trials: int, ended: str) -> str:
     return plural(trials, "trial") + cut
 
 
+def is_chosen(trial: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
+    """Whether a trial made what was chosen; held-out rows judge none that learns again."""
+    names = CHOICE[:-1] if trial.get("again") else CHOICE
+    return all(chosen[name] == trial[name] for name in names)
+
+
 def trials_table(
     trials: Iterable[Mapping[str, Any]], chosen: Mapping[str, Any] | None
 ) -> list[str]:
@@ -137,7 +143,7 @@ def trials_table(
             "stage": trial["rung"],
             "kernel": brief(trial["kernel"]),
             "error": None if trial["error"] is None else percent(trial["error"]),
-            "best": "*" if chosen and all(chosen[k] == trial[k] for k in CHOICE) else None,
+            "best": "*" if chosen and is_chosen(trial, chosen) else None,
             "metric": None if trial.get("metric") == "none" else trial.get("metric"),
             "failure": trial.get("failure") or None,
         }

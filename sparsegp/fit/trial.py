@@ -23,7 +23,7 @@ from sparsegp.learning.metric import NONE, Metric, Part, learn_mixing
 from sparsegp.learning.numbers import are_numbers, log_p_of
 from sparsegp.learning.quick import Fitted, QuickFit, fitted
 from sparsegp.learning.rungs import MOST_HELD_OUT
-from sparsegp.learning.search import Outcome, Trial
+from sparsegp.learning.trials import Outcome, Trial
 from sparsegp.report.metrics import calibration_error
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Doubles, Floats, Integers
@@ -34,9 +34,9 @@ FEW, PARTS = 2000, 3
 """Below so many rows every one is held out once, in so many parts: fewer tell too little."""
 SLOPE_ROWS = 2000
 """Rows, at most, at which slopes are taken."""
-LEARNT_ROWS, LEARNT_ACTIVE = 3000, 300
+LEARNT_ROWS, LEARNT_ACTIVE = 3000, 200
 """Rows, at most, from which length scales for every column or a metric are learnt: the first ones;
-and active ones of the fits for a metric."""
+and active ones of the small fits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,6 +202,9 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
             if trial.by_column:
                 if are_numbers(sample.target):
                     kernels = [fits.scaled_to_noise(kernels)]
+                if trial.again:
+                    kernel, nlpp = fits.learnt_again(kernels[0], trial)
+                    return Outcome(str(kernel), nlpp, None, None, time.thread_time() - began)
                 kernels = fits.learnt_by_column(kernels[0])
             found = fits.in_full(settings, kernels[0]) if trial.full else fits.fitted(kernels)
     except (NumericalError, SettingsError) as failure:
@@ -318,13 +321,23 @@ class PartialFits:
 
     def learnt_by_column(self, kernel: Kernel) -> list[Kernel]:
         """Return the kernel with length scales that are learnt from the rows to fit, by part."""
-        kernels, sample = [], self.sample
-        for X, (rows, _) in zip(self.inputs, self.splits, strict=True):
-            first = rows[:LEARNT_ROWS]
-            weights = np.ones(len(first)) if sample.weights is None else sample.weights[first]
-            of_rows = X[first], sample.target[first], weights
-            kernels.append(learn_by_column(kernel, *of_rows, sample.groups))
-        return kernels
+        inputs, splits = self.inputs, [rows[:LEARNT_ROWS] for rows, _ in self.splits]
+        parts = zip(inputs, splits, strict=True)
+        return [self._learnt(kernel, X[rows], rows, LEARNT_ACTIVE)[0] for X, rows in parts]
+
+    def learnt_again(self, kernel: Kernel, trial: Trial) -> tuple[Kernel, float]:
+        """Return the kernel with length scales learnt from rows of all parts, and their nlpp."""
+        rows = np.arange(trial.rows)
+        return self._learnt(kernel, self.inputs[0][rows], rows, trial.n_active)
+
+    def _learnt(
+        self, kernel: Kernel, X: Floats, rows: Integers, n_active: int
+    ) -> tuple[Kernel, float]:
+        """Return what `learn_by_column` makes of some rows of the sample, scaled X."""
+        sample = self.sample
+        weights = np.ones(len(rows)) if sample.weights is None else sample.weights[rows]
+        of_rows = X, sample.target[rows], weights, sample.groups
+        return learn_by_column(kernel, *of_rows, n_active=n_active)
 
     def in_order(self, predicted: Doubles) -> tuple[Doubles, Any, Doubles]:
         """Return what is predicted, target and weights over their mean, in the order of rows."""

@@ -29,8 +29,9 @@ from sparsegp.fit.trial import draw_sample, run_trial
 from sparsegp.kernels import brief
 from sparsegp.learning.metric import NONE
 from sparsegp.learning.rungs import GROWN, LEAST_FOR_SEARCH, MOST_ROWS, PIXELS, Plan
-from sparsegp.learning.search import ALL_RUNGS, OUT_OF_TIME, Choice, Outcome, Trial, search
+from sparsegp.learning.search import ALL_RUNGS, OUT_OF_TIME, Choice, search
 from sparsegp.learning.space import MOST_COLUMNS, Candidates
+from sparsegp.learning.trials import Outcome, Trial
 from sparsegp.settings import AUTO, SPARSE, TrainSettings
 from sparsegp.settings.sparse import KERNEL_OF_NUMBERS
 from sparsegp.store import RUN_FILE
@@ -50,7 +51,7 @@ class Tuned(Choice):
         See `Choice`.
     trials : tuple of dict
         Record of each trial, in order: number, kernel, scaling, rung, rows, n_active, by_column,
-        metric, full, nlpp, error, ece, seconds (of processor time) and failure.
+        metric, full, again, nlpp, error, ece, seconds (of processor time) and failure.
     """
 
     trials: tuple[dict[str, Any], ...]
@@ -267,6 +268,7 @@ class Tuning(Run[Tuned]):
                     (self.sample.n_train, self.data.summary.p),
                     self.n_active,
                     self.max_trials,
+                    held_out=len(self.sample.X) - self.sample.n_train,
                     sizes=self._sizes(),
                     validation=settings.n_validation,
                     of_numbers=settings.is_regression,

@@ -38,8 +38,7 @@ from sparsegp.math.linalg import (
 from sparsegp.math.products import times_few
 from sparsegp.types import Doubles, Floats, Integers
 
-MOST_ACTIVE = 300
-ROUNDS, FIRST, LONGEST = 12, 0.5, 1.0
+ROUNDS, FIRST, LONGEST = 8, 0.5, 1.0
 """Of the ascent; and by how much the logarithm of a parameter changes in the first, and may in any.
 """
 SHORTEST = 1 / 8
@@ -66,10 +65,13 @@ def learn_by_column(
     target: Any,
     weights: Doubles,
     groups: Integers | None = None,
-) -> Kernel:
+    *,
+    n_active: int,
+) -> tuple[Kernel, float]:
     """Return the kernel with a length scale for every column, where held-out rows are likeliest.
 
-    Other parameters are learnt with them. Active rows are spread evenly over the rows.
+    Other parameters are learnt with them. Active rows are spread evenly over the rows. With the
+    kernel comes the mean of -log p of the rows, each predicted by the fit to the other half.
 
     Parameters
     ----------
@@ -83,13 +85,16 @@ def learn_by_column(
         Of the rows.
     groups : Integers (p,), optional
         Numbers of the columns; those of one number share a length scale.
+    n_active : int
+        Active rows, at most.
 
     Raises
     ------
     NumericalError
         If the kernel does not suit the rows.
     """
-    kernel, held_out = with_scale_of_each(kernel, X.shape[1]), HeldOut.of(X, target, weights)
+    kernel = with_scale_of_each(kernel, X.shape[1])
+    held_out = HeldOut.of(X, target, weights, n_active)
     shared = _shared(kernel, np.arange(X.shape[1]) if groups is None else groups)
     begun = np.empty(int(shared.max()) + 1)
     begun[shared] = kernel.parameters()
@@ -106,7 +111,10 @@ def learn_by_column(
         small = SMALL * abs(ascent.value)
         if ascent.step(function, lambda right: step * right, 0.5 * small, **bounds) <= small:
             break
-    return parse(six_digits(str(kernel.with_parameters(ascent.point[shared]))))
+    away = ascent.point - begun
+    log_p = ascent.value + 0.5 * RIDGE * float(away @ away)
+    learnt = parse(six_digits(str(kernel.with_parameters(ascent.point[shared]))))
+    return learnt, -log_p / float(weights.sum())
 
 
 def _shared(kernel: Kernel, groups: Integers) -> Integers:
@@ -176,10 +184,10 @@ class HeldOut:
     former: dict[int, Floats] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, X: Floats, target: Any, weights: Doubles) -> "HeldOut":
+    def of(cls, X: Floats, target: Any, weights: Doubles, n_active: int) -> "HeldOut":
         """Divide rows whose every stretch is a sample of the whole."""
         n, n_classes = len(X), max(int(target.max()) + 1, 2)  # a rare class may be left out
-        m = min(n, MOST_ACTIVE)
+        m = min(n, n_active)
         return cls(X, target, n_classes, weights, np.arange(m) * n // m)
 
     @property

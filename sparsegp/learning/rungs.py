@@ -42,6 +42,8 @@ REFINED, FOR_STRETCHES = 4, 2
 where columns have stretches."""
 LEAST_TRIALS = 2 * len(SHARES) + REFINED
 """Of a tuning: with fewer none is spent on columns."""
+AGAIN_ROWS, AGAIN_ACTIVE = 8000, 1000
+"""Rows and active rows, at most, with which length scales of the best are learnt again."""
 GROWN = (1000, 2000, 4000)
 """Active rows, where their number is open."""
 
@@ -80,6 +82,8 @@ class Plan:
         Standard errors by which the best has to lead the kernel of the settings.
     in_full : bool
         Whether it has to do so in fits like that of the run, too.
+    again : Rung, optional
+        Rows and active rows with which the length scales of the best are learnt again.
     of_numbers : bool
         Whether labels are numbers.
     """
@@ -92,6 +96,7 @@ class Plan:
     ends_early: bool = False
     errors: float = 0.0
     in_full: bool = False
+    again: Rung | None = None
     of_numbers: bool = False
 
     @classmethod
@@ -101,6 +106,7 @@ class Plan:
         n_active: int,
         max_trials: int | None,
         *,
+        held_out: int = 0,
         sizes: Sequence[int] = (),
         validation: Callable[[int], int] = lambda _: 0,
         of_numbers: bool = False,
@@ -118,6 +124,8 @@ class Plan:
         max_trials : int or None
             Trials of a tuning, besides those that grow the active set; None for a brief search,
             of no more than the first candidates.
+        held_out : int
+            Rows that judge.
         sizes : sequence of int
             Numbers of active rows that may be chosen, rising; none if theirs was given.
         validation : callable
@@ -153,6 +161,9 @@ class Plan:
         how: dict[str, Any] = {"ends_early": n < FEW_ROWS}
         if max_trials is not None:
             how = {"errors": SURE, "in_full": n < FEW_TO_TUNE}
+        if by_column and n >= LEAST_FOR_STRETCHES:
+            d = min(AGAIN_ACTIVE, max(BRIEF_ACTIVE, n_active))
+            how["again"] = Rung(min(n + held_out, AGAIN_ROWS), d, 1)
         return cls(rungs, by_column, by_stretch, grown, sizes, of_numbers=of_numbers, **how)
 
 

@@ -11,25 +11,23 @@
    errors. A sum or one with a metric, whose fits take longer, must lead all others by one. A tuning
    on few rows then compares the two by fits like that of the run.
 4. Where the number of active rows is open, it is doubled as long as that promises enough.
+5. The length scales of what was chosen are learnt again, from all rows and with more active ones.
 
-All are judged by the same held-out rows, which no fit has seen. Decisions are taken at the end of a
-rung, when all its trials are known, and depend on nothing else. So the choice depends neither on
-how many trials run side by side, nor on kills and resumes.
+All but the last are judged by the same held-out rows, which no fit has seen. Decisions are taken at
+the end of a rung, when all its trials are known, and depend on nothing else. So the choice depends
+neither on how many trials run side by side, nor on kills and resumes.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-
-import numpy as np
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sparsegp.kernels import Kernel, parse
 from sparsegp.learning.by_column import stretched
 from sparsegp.learning.metric import FULL, MOST_COLUMNS, NONE, sees_columns
 from sparsegp.learning.rungs import Plan, Rung
 from sparsegp.learning.space import Candidate, Candidates
-from sparsegp.posterior.early_stopping import paired_difference
-from sparsegp.types import Doubles
+from sparsegp.learning.trials import Outcome, Trial, TryOut, gain_of
 
 LEAST_FOR_SUM, LEAST_FOR_SUM_OF_NUMBERS = 2000, 1000
 """With fewer rows the length scales of a sum of a rough and a smooth kernel are chance; a number
@@ -48,106 +46,6 @@ ALL_RUNGS, OUT_OF_TIME = "all rungs", "max_seconds"
 
 
 @dataclass(frozen=True)
-class Trial:
-    """What is tried.
-
-    Attributes
-    ----------
-    number : int
-        Of the candidate, from 0.
-    kernel : str
-        Its text, complete.
-    scaling : str
-        The rule by which inputs are scaled.
-    rung : int
-    rows : int
-        Rows of the sample that it trains on, the first ones.
-    n_active : int
-    by_column : bool
-        Whether a length scale for every column is learnt first, from that kernel.
-    metric : str
-        That is learnt by the fit.
-    full : bool
-        Whether the fit is one like that of the run, and no quick one.
-    """
-
-    number: int
-    kernel: str
-    scaling: str
-    rung: int
-    rows: int
-    n_active: int
-    by_column: bool = False
-    metric: str = NONE
-    full: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        number: int,
-        candidate: Candidate,
-        size: tuple[int, int, int],
-        by_column: bool = False,
-    ) -> "Trial":
-        """Return the trial of a candidate, with a size of rung, rows and active rows."""
-        kernel, scaling, metric = candidate
-        return cls(number, kernel, scaling, *size, by_column, metric)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a trial went on the held-out rows.
-
-    Attributes
-    ----------
-    kernel : str
-        The kernel of the trial, with the length scales that were learnt.
-    nlpp : float or None
-        Mean of -log p of the true class in nats; None if the trial failed.
-    error : float or None
-        Share of rows whose most probable class is not theirs.
-    ece : float or None
-        Expected calibration error in 15 equal bins.
-    seconds : float
-        Of processor time.
-    failure : str
-        Why there are no figures.
-    log_p : Doubles (m,)
-        Log probability of the true class of every held-out row; none if the trial failed.
-    """
-
-    kernel: str
-    nlpp: float | None
-    error: float | None
-    ece: float | None
-    seconds: float
-    failure: str = ""
-    log_p: Doubles = field(default_factory=lambda: np.empty(0), compare=False, repr=False)
-
-    def leads(self, other: "Outcome", errors: float = 1.0) -> bool:
-        """Whether it is better on average by more than so many standard errors."""
-        if self.nlpp is None or other.nlpp is None:
-            return self.nlpp is not None
-        m = min(len(self.log_p), len(other.log_p))  # fits to more rows leave fewer, the last ones
-        difference, error = paired_difference(self.log_p[-m:], other.log_p[-m:])
-        return difference > errors * error
-
-
-def gain_of(outcome: Outcome, before: Outcome, of_numbers: bool = False) -> float:
-    """Return by which share the nlpp is less than before, 0 if not by more than a standard error.
-
-    Zero also where one of them failed. Of numbers by how many nats: a density may be more than one.
-    """
-    if outcome.nlpp is None or before.nlpp is None or not outcome.leads(before):
-        return 0.0
-    return (before.nlpp - outcome.nlpp) / (1.0 if of_numbers else before.nlpp)
-
-
-TryOut = Callable[[Sequence[Trial], str], Mapping[int, Outcome]]
-"""From trials, and what they are in words, to how they went by number; fewer if time ran out."""
-
-
-@dataclass(frozen=True)
 class Choice:
     """What a search has led to.
 
@@ -161,7 +59,7 @@ class Choice:
     n_active : int or None
         Active rows, where their number was open.
     nlpp : float or None
-        Of its last trial, on the held-out rows; None if no trial came to an end.
+        Of its last trial on the held-out rows; None if no trial came to an end.
     ended : str
         What ended it: `ALL_RUNGS` or `OUT_OF_TIME`.
     """
@@ -186,7 +84,7 @@ def search(candidates: Candidates, plan: Plan, try_out: TryOut) -> Choice:
     """
     under_way = Search(candidates, plan, try_out)
     complete = under_way.halve() and under_way.refine()
-    complete = under_way.decide() and complete and under_way.grow()
+    complete = under_way.decide() and complete and under_way.grow() and under_way.learn_again()
     return under_way.choice(ALL_RUNGS if complete else OUT_OF_TIME)
 
 
@@ -354,6 +252,24 @@ class Search:
         if self.plan.grown and DECLINE * gain >= 2.0 * PRICE:
             self.n_active = self.plan.sizes[-1]
         return True
+
+    def learn_again(self) -> bool:
+        """Learn the length scales of the winner again, from all rows and with more active rows.
+
+        With as many as a run has shorter ones pay. No rows are left that could judge.
+        """
+        rung, before = self.plan.again, self.outcomes.get(self.winner)
+        is_kept = self.plan.errors > 0.0 and self.winner == 0
+        if rung is None or before is None or before.nlpp is None or is_kept:
+            return True
+        trial = self._again(self.winner, 2 + len(self.plan.grown), rung)
+        if trial.metric != NONE or not parse(trial.kernel).takes_scale_of_each:
+            return True
+        found = self.try_out([replace(trial, by_column=True, again=True)], "length scales again")
+        learnt = found.get(self.winner)
+        if learnt is not None and learnt.nlpp is not None:
+            self.outcomes = {self.winner: replace(before, kernel=learnt.kernel)}
+        return learnt is not None
 
     def _finalists(self, rung: Rung) -> list[int]:
         """Return the winner, and what is nearly as good."""

@@ -15,7 +15,7 @@ from sparsegp.fit.trial import PARTS, Sample, averaged, draw_sample, run_trial
 from sparsegp.kernels import parse
 from sparsegp.learning.by_column import learn_by_column
 from sparsegp.learning.quick import QuickFit, fitted
-from sparsegp.learning.search import Outcome, Trial
+from sparsegp.learning.trials import Outcome, Trial
 from sparsegp.report import evaluate
 from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
@@ -85,10 +85,25 @@ def test_of_few_rows_every_one_is_held_out_once(sample: Sample) -> None:
     learnt = run_trial(TrainSettings(), few, Trial(0, "9*rbf(1)", "none", 0, 301, 60, True))
     with single_threaded_blas():
         kernels = [
-            learn_by_column(parse("9*rbf(1)"), few.X[rows], few.target[rows], np.ones(len(rows)))
+            learn_by_column(
+                parse("9*rbf(1)"), few.X[rows], few.target[rows], np.ones(len(rows)), n_active=200
+            )[0]
             for rows, _ in splits
         ]
     assert learnt.kernel == str(averaged(kernels))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_length_scales_are_learnt_again_from_all_rows(weighted: bool, sample: Sample) -> None:
+    n, start = len(sample.X) - 7, parse("9*rbf(1)")
+    weights = np.linspace(0.5, 1.5, len(sample.X)) if weighted else None
+    trial = Trial(0, str(start), "none", 5, n, 150, by_column=True, again=True)
+    found = run_trial(TrainSettings(), replace(sample, weights=weights), trial)
+    of_rows = sample.X[:n], sample.target[:n], np.ones(n) if weights is None else weights[:n]
+    with single_threaded_blas():
+        kernel, nlpp = learn_by_column(start, *of_rows, n_active=150)
+    assert (found.kernel, found.nlpp) == (str(kernel), nlpp)
+    assert (found.error, found.ece, found.failure) == (None, None, "")
 
 
 def test_the_average_of_kernels_is_geometric() -> None:

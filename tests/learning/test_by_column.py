@@ -13,7 +13,7 @@ from sparsegp.fit.trial import Sample, run_trial
 from sparsegp.kernels import Kernel, parse
 from sparsegp.learning import by_column, softmax
 from sparsegp.learning.by_column import HeldOut, learn_by_column, stretched, with_scale_of_each
-from sparsegp.learning.search import Outcome, Trial
+from sparsegp.learning.trials import Outcome, Trial
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Doubles
 
@@ -28,7 +28,7 @@ def rows_of(n_classes: int, n: int = 120) -> HeldOut:
     target: Any = X[:, 0] + 0.3 * rng.normal(size=n)
     if n_classes:
         target = (target > 0).astype(int) + (n_classes > 2) * (X[:, 1] > 0.5)
-    held_out = HeldOut.of(X, target, np.linspace(0.5, 2.0, n))
+    held_out = HeldOut.of(X, target, np.linspace(0.5, 2.0, n), n)
     return replace(held_out, active=np.arange(0, n, 4))
 
 
@@ -64,7 +64,7 @@ def test_slopes_are_those_of_finite_differences(n_classes: int, text: str, exact
 def test_a_sample_without_the_rare_class() -> None:
     X = np.random.default_rng(0).normal(size=(60, 3))
     target, kernel = np.zeros(60, np.int64), parse("10*laplace(3, 4, 5)")
-    value, slopes = HeldOut.of(X, target, np.ones(60)).value_and_slopes(kernel)
+    value, slopes = HeldOut.of(X, target, np.ones(60), 60).value_and_slopes(kernel)
     assert -60.0 * np.log(2.0) < value < 0.0
     assert np.isfinite(slopes).all()
 
@@ -107,11 +107,14 @@ def test_learning_raises_the_log_probability_and_ends_in_six_digits() -> None:
     held_out = rows_of(3)
     target = held_out.target
     kernel = parse("10*laplace(3)")
-    learnt = learn_by_column(kernel, held_out.X, target, held_out.weights)
+    known = held_out.X, target, held_out.weights
+    learnt, nlpp = learn_by_column(kernel, *known, n_active=60)
     assert learnt == parse(str(learnt))
     assert len(str(learnt)) < 50
     before, after = (held_out.value_and_slopes(each)[0] for each in (kernel, learnt))
     assert after > before + 5.0
+    value, _ = HeldOut.of(*known, 60).value_and_slopes(learnt)
+    assert nlpp == pytest.approx(-value / held_out.weights.sum(), rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -122,12 +125,12 @@ def test_columns_of_a_group_share_their_length_scales(text: str, parts: int) -> 
     """Also where a column has four of them."""
     held_out, kernel = rows_of(3), parse(text)
     known = held_out.X, held_out.target, held_out.weights
-    learnt = learn_by_column(kernel, *known, np.array([0, 1, 1]))
+    learnt = learn_by_column(kernel, *known, np.array([0, 1, 1]), n_active=300)[0]
     scales = np.exp(learnt.parameters()).reshape(parts, -1)[:, 1:]  # after the variance
     scales = scales.reshape(parts, 3, -1)
     assert_array_equal(scales[:, 1], scales[:, 2])
     assert all(len(np.unique(part)) == part[:2].size for part in scales)
-    before, after = (HeldOut.of(*known).value_and_slopes(each)[0] for each in (kernel, learnt))
+    before, after = (HeldOut.of(*known, 300).value_and_slopes(each)[0] for each in (kernel, learnt))
     assert after > before
 
 
@@ -163,7 +166,8 @@ def test_a_stretch_where_functions_change_fast_has_a_short_length_scale() -> Non
     X = rng.normal(size=(2000, 2))
     target = ((np.sin(12.0 * X[:, 0]) > 0.0) & (X[:, 0] > 0.67)).astype(int)
     kernel = stretched(parse("20*laplace(2)"), 2)
-    fast, slow = scales_of(str(learn_by_column(kernel, X, target, np.ones(2000)))).reshape(2, 4)
+    learnt, _ = learn_by_column(kernel, X, target, np.ones(2000), n_active=300)
+    fast, slow = scales_of(str(learnt)).reshape(2, 4)
     assert fast[3] < 0.3 * fast[:2].min()
     assert fast[3] < 0.3 * slow.min()
 

@@ -12,8 +12,9 @@ from sparsegp.kernels import parse
 from sparsegp.learning import rungs as module
 from sparsegp.learning.by_column import stretched, with_scale_of_each
 from sparsegp.learning.rungs import Plan, Rung, counts
-from sparsegp.learning.search import LEAST_FOR_SUM, Choice, Outcome, Trial, search
+from sparsegp.learning.search import LEAST_FOR_SUM, Choice, search
 from sparsegp.learning.space import MOST_COLUMNS, Candidates
+from sparsegp.learning.trials import Outcome, Trial
 
 RULES = {"auto": np.ones(2)}
 GIVEN = "50.0*rbf(1.0)"
@@ -186,7 +187,8 @@ def test_the_best_of_a_tuning_leads_by_two_standard_errors(
     best = "30.0*laplace(1.6)"
     nature = Nature({GIVEN: 0.9, best: 0.9 - gain}, noise=1.0)  # standard error: 0.045
     nature.nlpp |= {f"{GIVEN} in full": 0.8, f"{best} in full": 0.8 - in_full}
-    assert outcome(nature, max_trials, n).kernel == (best if leads else GIVEN)
+    found = outcome(nature, max_trials, n)
+    assert found.kernel == (GIVEN if not leads else learnt(best) if n >= 1500 else best)
 
 
 @pytest.mark.parametrize(("noise", "metric"), [(0.0, "full"), (100.0, "none")])
@@ -229,7 +231,7 @@ def test_four_length_scales_for_a_column_follow_one(n: int, p: int, tried: int) 
         p=p,
     )
     found = search(candidates, Plan.of((n, p), 60, None), nature.try_out)
-    assert [t.kernel for t in nature.trials].count(four) == tried
+    assert [t.kernel for t in nature.trials if not t.again].count(four) == tried
     assert [t.kernel for t in nature.trials if t.by_column].count(rough) == tried
     assert found.kernel == (four if tried else learnt(mean, p))
 
@@ -283,6 +285,47 @@ def test_failures_come_last_and_the_first_of_equals_first() -> None:
     candidates = Candidates("50*rbf", RULES, 0)
     found = search(candidates, Plan.of((500, 2), 60, 5), try_out)
     assert (found.kernel, found.nlpp) == (candidates.known[2].kernel, 0.25)
+
+
+@pytest.mark.parametrize(("n", "rows"), [(1499, None), (1600, 2000), (7700, 8000), (50000, 8000)])
+def test_length_scales_of_the_best_are_learnt_again_from_all_rows(n: int, rows: int | None) -> None:
+    nature = Nature({GIVEN: 0.1})
+    found = outcome(nature, None, n=n, held_out=400)
+    assert found.kernel == (GIVEN if rows is None else learnt(GIVEN))
+    again = [t for t in nature.trials if t.again]
+    assert [(t.kernel, t.rows, t.n_active) for t in again] == [(GIVEN, rows, 300)] * len(again)
+    assert again == ([] if rows is None else nature.trials[-1:])
+    assert all(t.by_column for t in again)
+
+
+@pytest.mark.parametrize(("asked", "n_active"), [(20, 300), (600, 600), (5000, 1000)])
+def test_they_are_learnt_with_as_many_active_rows_as_a_run_has(asked: int, n_active: int) -> None:
+    again = Plan.of((9000, 2), asked, None).again
+    assert again == Rung(8000, n_active, 1)
+
+
+def test_what_cannot_be_learnt_again_or_is_to_stay_does_stay() -> None:
+    """Kernels without length scales for each column, a guarded kernel, a metric, a failure."""
+    for best in ("10.0 + 5.0*linear", "matern52(1.0)"):
+        nature = Nature({best: 0.01})
+        found = search(Candidates(best, RULES, 0), Plan.of((5000, 2), 60, None), nature.try_out)
+        assert found.kernel == best
+        assert not any(t.again for t in nature.trials)
+    guarded = Nature({GIVEN: 0.01})
+    assert outcome(guarded, 14, 5000).kernel == GIVEN
+    assert not any(t.again for t in guarded.trials)
+    mixed = Nature({f"full of {GIVEN}": 0.001, GIVEN: 0.01})
+    assert outcome(mixed, None, 5000).metric == "full"
+    assert not any(t.again for t in mixed.trials)
+
+    class Broken(Nature):
+        def try_out(self, trials: Sequence[Trial], what: str) -> dict[int, Outcome]:
+            found = super().try_out(trials, what)
+            lost = {t.number: Outcome(t.kernel, None, None, None, 0.0, "no") for t in trials}
+            return lost if trials[0].again else found
+
+    found = outcome(Broken({GIVEN: 0.01}), None, 5000)
+    assert (found.kernel, found.nlpp, found.ended) == (GIVEN, 0.01, "all rungs")
 
 
 # -- more active rows ------------------------------------------------------------------------------
