@@ -16,7 +16,14 @@ from sparsegp.ivm.criteria import CRITERIA
 from sparsegp.ivm.greedy import MANY_ROWS
 from sparsegp.ivm.pairs import PANEL
 from sparsegp.ivm.rows import GROUP, NARROW
-from sparsegp.learning.rungs import GROWN, MOST_ACTIVE, MOST_HELD_OUT
+from sparsegp.learning.rungs import (
+    AGAIN_ACTIVE,
+    AGAIN_ROWS,
+    BRIEF_ACTIVE,
+    GROWN,
+    MOST_ACTIVE,
+    MOST_HELD_OUT,
+)
 from sparsegp.learning.rungs import MOST_ROWS as TRIAL_ROWS
 from sparsegp.math.products import TILE
 from sparsegp.posterior.all_data import columns_of_part
@@ -34,6 +41,8 @@ DRAWN_ROWS = 10_000
 """That a rule of scaling looks at."""
 COPIES = 3
 """Of a block on its way to a worker: as an array, pickled, in buffers."""
+KEPT_BY_LEARNING = 12
+"""Matrices of rows and active rows where length scales of a sum are learnt again; 7 of a product."""
 
 
 @dataclass(frozen=True)
@@ -285,7 +294,8 @@ def _trial_bytes(shape: Shape, settings: TrainSettings) -> int:
     most = GROWN[-2] if settings.n_active is None else shape.n_active
     d, item = min(most, MOST_ACTIVE, rows), settings.dtype.itemsize
     inputs = shape.p * rows * (2 * shape.itemsize + DOUBLE + 2 * item)
-    return inputs + item * d * rows + 6 * DOUBLE * d**2
+    learnt = min(AGAIN_ACTIVE, max(BRIEF_ACTIVE, most)) * min(rows, AGAIN_ROWS)
+    return inputs + max(item * d * rows + 6 * DOUBLE * d**2, KEPT_BY_LEARNING * item * learnt)
 
 
 def _sample_bytes(shape: Shape) -> int:
