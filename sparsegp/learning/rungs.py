@@ -42,8 +42,8 @@ REFINED, FOR_STRETCHES = 4, 2
 where columns have stretches."""
 LEAST_TRIALS = 2 * len(SHARES) + REFINED
 """Of a tuning: with fewer none is spent on columns."""
-AGAIN_ROWS, AGAIN_ACTIVE = 8000, 1000
-"""Rows and active rows, at most, with which length scales of the best are learnt again."""
+AGAIN_ROWS, AGAIN_ENTRIES, AGAIN_ACTIVE = 8000, 1_000_000, 1000
+"""Rows, numbers in them, and active rows, at most, with which length scales are learnt again."""
 GROWN = (1000, 2000, 4000)
 """Active rows, where their number is open."""
 
@@ -161,9 +161,9 @@ class Plan:
         how: dict[str, Any] = {"ends_early": n < FEW_ROWS}
         if max_trials is not None:
             how = {"errors": SURE, "in_full": n < FEW_TO_TUNE}
-        if by_column and n >= LEAST_FOR_STRETCHES:
-            d = min(AGAIN_ACTIVE, max(BRIEF_ACTIVE, n_active))
-            how["again"] = Rung(min(n + held_out, AGAIN_ROWS), d, 1)
+        rows = min(n + held_out, AGAIN_ROWS, AGAIN_ENTRIES // p)
+        if by_column and min(n, rows) >= LEAST_FOR_STRETCHES:
+            how["again"] = Rung(rows, min(AGAIN_ACTIVE, max(BRIEF_ACTIVE, n_active)), 1)
         return cls(rungs, by_column, by_stretch, grown, sizes, of_numbers=of_numbers, **how)
 
 

@@ -42,7 +42,7 @@ DRAWN_ROWS = 10_000
 COPIES = 3
 """Of a block on its way to a worker: as an array, pickled, in buffers."""
 KEPT_BY_LEARNING = 12
-"""Matrices of rows and active rows where length scales of a sum are learnt again; 7 of a product."""
+"""Matrices of rows and active rows, where length scales of a sum are learnt; 7 of a product."""
 
 
 @dataclass(frozen=True)
