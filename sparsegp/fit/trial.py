@@ -34,9 +34,11 @@ FEW, PARTS = 2000, 3
 """Below so many rows every one is held out once, in so many parts: fewer tell too little."""
 SLOPE_ROWS = 2000
 """Rows, at most, at which slopes are taken."""
-LEARNT_ROWS, LEARNT_ACTIVE = 3000, 200
-"""Rows, at most, from which length scales for every column or a metric are learnt: the first ones;
-and active ones of the small fits."""
+LEARNT_ROWS = 3000
+"""First rows, at most, from which length scales for every column or a metric are learnt."""
+LEARNT_ACTIVE, ROUNDS = (200, 300), (8, 12)
+"""Active ones of the small fits, and rounds of learning length scales: of classes, and of numbers,
+which tell more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +98,7 @@ class Sample:
         """Yield rows to train on, so many at most, and rows that are held out."""
         n, number = len(self.X), np.arange(len(self.X))
         if self.parts == 1:
+            rows = min(rows, self.n_train)
             yield number[:rows], number[max(rows, n - MOST_HELD_OUT) :]
             return
         for part in range(self.parts):
@@ -256,7 +259,8 @@ class PartialFits:
         if metric is None:
             return plain
         rows, kernel = min(trial.rows, LEARNT_ROWS), parse(trial.kernel)
-        few = replace(plain, splits=list(sample.splits(rows)), n_active=LEARNT_ACTIVE)
+        small = LEARNT_ACTIVE[are_numbers(sample.target)]
+        few = replace(plain, splits=list(sample.splits(rows)), n_active=small)
         key = trial.scaling, settings.dtype, metric, kernel, rows
         inputs = sample.mixed(key, lambda: [few._mixed(metric, kernel, X, s) for s in few.splits])
         return replace(plain, inputs=inputs)
@@ -321,9 +325,9 @@ class PartialFits:
 
     def learnt_by_column(self, kernel: Kernel) -> list[Kernel]:
         """Return the kernel with length scales that are learnt from the rows to fit, by part."""
-        inputs, splits = self.inputs, [rows[:LEARNT_ROWS] for rows, _ in self.splits]
-        parts = zip(inputs, splits, strict=True)
-        return [self._learnt(kernel, X[rows], rows, LEARNT_ACTIVE)[0] for X, rows in parts]
+        n_active = LEARNT_ACTIVE[are_numbers(self.sample.target)]
+        parts = zip(self.inputs, (rows[:LEARNT_ROWS] for rows, _ in self.splits), strict=True)
+        return [self._learnt(kernel, X[rows], rows, n_active)[0] for X, rows in parts]
 
     def learnt_again(self, kernel: Kernel, trial: Trial) -> tuple[Kernel, float]:
         """Return the kernel with length scales learnt from rows of all parts, and their nlpp."""
@@ -337,7 +341,8 @@ class PartialFits:
         sample = self.sample
         weights = np.ones(len(rows)) if sample.weights is None else sample.weights[rows]
         of_rows = X, sample.target[rows], weights, sample.groups
-        return learn_by_column(kernel, *of_rows, n_active=n_active)
+        rounds = ROUNDS[are_numbers(sample.target)]
+        return learn_by_column(kernel, *of_rows, n_active=n_active, rounds=rounds)
 
     def in_order(self, predicted: Doubles) -> tuple[Doubles, Any, Doubles]:
         """Return what is predicted, target and weights over their mean, in the order of rows."""

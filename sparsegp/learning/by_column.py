@@ -38,9 +38,8 @@ from sparsegp.math.linalg import (
 from sparsegp.math.products import times_few
 from sparsegp.types import Doubles, Floats, Integers
 
-ROUNDS, FIRST, LONGEST = 8, 0.5, 1.0
-"""Of the ascent; and by how much the logarithm of a parameter changes in the first, and may in any.
-"""
+FIRST, LONGEST = 0.5, 1.0
+"""By how much the logarithm of a parameter changes in the first round, and may in any."""
 SHORTEST = 1 / 8
 """Part of a step from which no shorter one is tried: values depend a little on former fits."""
 SMALL = 0.001
@@ -67,6 +66,7 @@ def learn_by_column(
     groups: Integers | None = None,
     *,
     n_active: int,
+    rounds: int,
 ) -> tuple[Kernel, float]:
     """Return the kernel with a length scale for every column, where held-out rows are likeliest.
 
@@ -85,8 +85,8 @@ def learn_by_column(
         Of the rows.
     groups : Integers (p,), optional
         Numbers of the columns; those of one number share a length scale.
-    n_active : int
-        Active rows, at most.
+    n_active, rounds : int
+        Active rows, and rounds of the ascent, at most.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def learn_by_column(
     ascent = Ascent.at(begun, function)
     step = FIRST / (float(np.abs(ascent.gradient).max()) or 1.0)
     bounds: dict[str, Any] = {"longest": LONGEST, "shortest": SHORTEST}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         small = SMALL * abs(ascent.value)
         if ascent.step(function, lambda right: step * right, 0.5 * small, **bounds) <= small:
             break

@@ -86,7 +86,12 @@ def test_of_few_rows_every_one_is_held_out_once(sample: Sample) -> None:
     with single_threaded_blas():
         kernels = [
             learn_by_column(
-                parse("9*rbf(1)"), few.X[rows], few.target[rows], np.ones(len(rows)), n_active=200
+                parse("9*rbf(1)"),
+                few.X[rows],
+                few.target[rows],
+                np.ones(len(rows)),
+                n_active=200,
+                rounds=8,
             )[0]
             for rows, _ in splits
         ]
@@ -101,7 +106,7 @@ def test_length_scales_are_learnt_again_from_all_rows(weighted: bool, sample: Sa
     found = run_trial(TrainSettings(), replace(sample, weights=weights), trial)
     of_rows = sample.X[:n], sample.target[:n], np.ones(n) if weights is None else weights[:n]
     with single_threaded_blas():
-        kernel, nlpp = learn_by_column(start, *of_rows, n_active=150)
+        kernel, nlpp = learn_by_column(start, *of_rows, n_active=150, rounds=8)
     assert (found.kernel, found.nlpp) == (str(kernel), nlpp)
     assert (found.error, found.ece, found.failure) == (None, None, "")
 

@@ -108,7 +108,7 @@ def test_learning_raises_the_log_probability_and_ends_in_six_digits() -> None:
     target = held_out.target
     kernel = parse("10*laplace(3)")
     known = held_out.X, target, held_out.weights
-    learnt, nlpp = learn_by_column(kernel, *known, n_active=60)
+    learnt, nlpp = learn_by_column(kernel, *known, n_active=60, rounds=8)
     assert learnt == parse(str(learnt))
     assert len(str(learnt)) < 50
     before, after = (held_out.value_and_slopes(each)[0] for each in (kernel, learnt))
@@ -125,7 +125,7 @@ def test_columns_of_a_group_share_their_length_scales(text: str, parts: int) -> 
     """Also where a column has four of them."""
     held_out, kernel = rows_of(3), parse(text)
     known = held_out.X, held_out.target, held_out.weights
-    learnt = learn_by_column(kernel, *known, np.array([0, 1, 1]), n_active=300)[0]
+    learnt = learn_by_column(kernel, *known, np.array([0, 1, 1]), n_active=300, rounds=8)[0]
     scales = np.exp(learnt.parameters()).reshape(parts, -1)[:, 1:]  # after the variance
     scales = scales.reshape(parts, 3, -1)
     assert_array_equal(scales[:, 1], scales[:, 2])
@@ -166,7 +166,7 @@ def test_a_stretch_where_functions_change_fast_has_a_short_length_scale() -> Non
     X = rng.normal(size=(2000, 2))
     target = ((np.sin(12.0 * X[:, 0]) > 0.0) & (X[:, 0] > 0.67)).astype(int)
     kernel = stretched(parse("20*laplace(2)"), 2)
-    learnt, _ = learn_by_column(kernel, X, target, np.ones(2000), n_active=300)
+    learnt, _ = learn_by_column(kernel, X, target, np.ones(2000), n_active=300, rounds=8)
     fast, slow = scales_of(str(learnt)).reshape(2, 4)
     assert fast[3] < 0.3 * fast[:2].min()
     assert fast[3] < 0.3 * slow.min()
