@@ -269,6 +269,7 @@ class Tuning(Run[Tuned]):
                     self.n_active,
                     self.max_trials,
                     held_out=len(self.sample.X) - self.sample.n_train,
+                    n_classes=self.sample.n_classes,
                     sizes=self._sizes(),
                     validation=settings.n_validation,
                     of_numbers=settings.is_regression,

@@ -42,8 +42,9 @@ REFINED, FOR_STRETCHES = 4, 2
 where columns have stretches."""
 LEAST_TRIALS = 2 * len(SHARES) + REFINED
 """Of a tuning: with fewer none is spent on columns."""
-AGAIN_ROWS, AGAIN_ENTRIES, AGAIN_ACTIVE = 8000, 1_000_000, 1000
-"""Rows, numbers in them, and active rows, at most, with which length scales are learnt again."""
+AGAIN_ROWS, AGAIN_ENTRIES, A_CLASS, AGAIN_ACTIVE = 8000, 1_000_000, 4, 1000
+"""Rows, numbers in them, and active rows, at most, with which length scales are learnt again; with
+many classes, each of which takes the time of so many columns, fewer rows."""
 GROWN = (1000, 2000, 4000)
 """Active rows, where their number is open."""
 
@@ -107,6 +108,7 @@ class Plan:
         max_trials: int | None,
         *,
         held_out: int = 0,
+        n_classes: int = 1,
         sizes: Sequence[int] = (),
         validation: Callable[[int], int] = lambda _: 0,
         of_numbers: bool = False,
@@ -126,6 +128,7 @@ class Plan:
             of no more than the first candidates.
         held_out : int
             Rows that judge.
+        n_classes : int
         sizes : sequence of int
             Numbers of active rows that may be chosen, rising; none if theirs was given.
         validation : callable
@@ -161,7 +164,7 @@ class Plan:
         how: dict[str, Any] = {"ends_early": n < FEW_ROWS}
         if max_trials is not None:
             how = {"errors": SURE, "in_full": n < FEW_TO_TUNE}
-        rows = min(n + held_out, AGAIN_ROWS, AGAIN_ENTRIES // p)
+        rows = min(n + held_out, AGAIN_ROWS, AGAIN_ENTRIES // max(p, A_CLASS * n_classes))
         if by_column and min(n, rows) >= LEAST_FOR_STRETCHES:
             how["again"] = Rung(rows, min(AGAIN_ACTIVE, max(BRIEF_ACTIVE, n_active)), 1)
         return cls(rungs, by_column, by_stretch, grown, sizes, of_numbers=of_numbers, **how)

@@ -304,10 +304,13 @@ def test_they_are_learnt_with_as_many_active_rows_as_a_run_has(asked: int, n_act
     assert again == Rung(8000, n_active, 1)
 
 
-def test_many_columns_leave_fewer_rows_to_learn_again_from() -> None:
-    plans = {p: Plan.of((9000, p), 1000, None).again for p in (125, 250, 666, 667)}
-    found = {p: again and again.rows for p, again in plans.items()}
-    assert found == {125: 8000, 250: 4000, 666: 1501, 667: None}
+@pytest.mark.parametrize(
+    ("p", "n_classes", "rows"),
+    [(125, 2, 8000), (250, 2, 4000), (666, 2, 1501), (667, 2, None), (9, 26, 8000), (9, 100, 2500)],
+)
+def test_many_columns_or_classes_leave_fewer_rows(p: int, n_classes: int, rows: int | None) -> None:
+    again = Plan.of((9000, p), 1000, None, n_classes=n_classes).again
+    assert (again and again.rows) == rows
 
 
 def test_what_cannot_be_learnt_again_or_is_to_stay_does_stay() -> None:
