@@ -269,10 +269,9 @@ class Tuning(Run[Tuned]):
                     self.n_active,
                     self.max_trials,
                     held_out=len(self.sample.X) - self.sample.n_train,
-                    n_classes=self.sample.n_classes,
+                    n_classes=0 if settings.is_regression else self.sample.n_classes,
                     sizes=self._sizes(),
                     validation=settings.n_validation,
-                    of_numbers=settings.is_regression,
                 )
             if settings.kernel == KERNEL_OF_NUMBERS and settings.is_regression:  # given by nobody
                 plan = replace(plan, errors=0.0)

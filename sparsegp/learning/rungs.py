@@ -108,10 +108,9 @@ class Plan:
         max_trials: int | None,
         *,
         held_out: int = 0,
-        n_classes: int = 1,
+        n_classes: int = 2,
         sizes: Sequence[int] = (),
         validation: Callable[[int], int] = lambda _: 0,
-        of_numbers: bool = False,
     ) -> "Plan":
         """Return the plan for rows to train on.
 
@@ -129,14 +128,13 @@ class Plan:
         held_out : int
             Rows that judge.
         n_classes : int
+            Zero where labels are numbers.
         sizes : sequence of int
             Numbers of active rows that may be chosen, rising; none if theirs was given.
         validation : callable
             From rows to those of them that cannot become active.
-        of_numbers : bool
-            Whether labels are numbers.
         """
-        n, p = shape
+        (n, p), of_numbers = shape, n_classes == 0
         by_column = p <= MOST_COLUMNS and n >= LEAST_FOR_COLUMNS
         enough = max(LEAST_FOR_STRETCHES, ROWS_A_STRETCH * STRETCHES * p)
         by_stretch = by_column and min(n, BRIEF_ROWS) >= enough

@@ -368,7 +368,7 @@ def test_more_active_rows_where_they_promise_enough(
 @pytest.mark.parametrize(("gain", "n_active"), [(0.003, 1000), (0.013, 2000)])
 def test_more_active_rows_of_numbers_after_a_trial_alone(gain: float, n_active: int) -> None:
     nature = Nature({"500": 0.53, "1000": 0.5, "2000": 0.5 - gain})
-    found = outcome(nature, None, n=50000, sizes=module.GROWN, of_numbers=True)
+    found = outcome(nature, None, n=50000, sizes=module.GROWN, n_classes=0)
     assert [t.n_active for t in nature.trials if t.n_active >= 500] == [500, 1000, 2000]
     assert found.n_active == n_active
 
