@@ -236,6 +236,25 @@ def test_auto_leads_the_default_kernel_where_columns_are_unlike(steps_of_trees: 
     assert set(np.argsort(relevances)[-2:]) == {0, 3}
 
 
+def test_what_is_learnt_again_is_chosen_and_the_same_anywhere(
+    workers: Runtime, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((2000, 3))
+    rows = X, (np.sin(6.0 * X[:, 0]) + X[:, 1] > 0.0).astype(int)
+    found = tune(*rows, max_trials=None, n_active=60, runtime="threads=1")
+    *others, last = found.trials
+    assert (last["again"], last["rows"], last["n_active"], last["failure"]) == (True, 2000, 300, "")
+    assert not any(trial["again"] for trial in others)
+    assert found.kernel == last["kernel"]
+    assert found.nlpp in [trial["nlpp"] for trial in others]  # of rows that were held out
+    assert of(tune(*rows, max_trials=None, n_active=60, runtime=workers)) == of(found)
+    stopped: dict[str, Any] = {"max_trials": None, "n_active": 60, "out": tmp_path}
+    with pytest.raises(Interrupted):
+        tune(*rows, **stopped, progress=Stopper(len(others) - 1), runtime="threads=1")
+    assert of(tune(*rows, **stopped, resume=True, runtime="threads=2")) == of(found)
+
+
 def test_classes_on_two_sides_of_a_plane_get_a_linear_kernel() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, 8))
