@@ -18,7 +18,7 @@ from sparsegp.fit.metric import unscaled
 from sparsegp.fit.prepare import Prepared
 from sparsegp.fit.training import fit_rows
 from sparsegp.kernels import Constant, Kernel, Product, Sum, parse, six_digits
-from sparsegp.learning.by_column import learn_by_column
+from sparsegp.learning.by_column import learn_by_column, with_scale_of_each
 from sparsegp.learning.metric import NONE, Metric, Part, learn_mixing
 from sparsegp.learning.numbers import are_numbers, log_p_of
 from sparsegp.learning.quick import Fitted, QuickFit, fitted
@@ -326,12 +326,18 @@ class PartialFits:
     def learnt_by_column(self, kernel: Kernel) -> list[Kernel]:
         """Return the kernel with length scales that are learnt from the rows to fit, by part."""
         n_active = LEARNT_ACTIVE[are_numbers(self.sample.target)]
+        kernel = with_scale_of_each(kernel, self.sample.X.shape[1])
         parts = zip(self.inputs, (rows[:LEARNT_ROWS] for rows, _ in self.splits), strict=True)
         return [self._learnt(kernel, X[rows], rows, n_active)[0] for X, rows in parts]
 
     def learnt_again(self, kernel: Kernel, trial: Trial) -> tuple[Kernel, float]:
-        """Return the kernel with length scales learnt from rows of all parts, and their nlpp."""
+        """Return the kernel with length scales learnt from rows of all parts, and their nlpp.
+
+        A metric is kept as it is, and other parameters are learnt.
+        """
         rows = np.arange(trial.rows)
+        if trial.metric == NONE:
+            kernel = with_scale_of_each(kernel, self.sample.X.shape[1])
         return self._learnt(kernel, self.inputs[0][rows], rows, trial.n_active)
 
     def _learnt(

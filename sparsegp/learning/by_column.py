@@ -29,13 +29,12 @@ from sparsegp.learning.numbers import rows_of
 from sparsegp.learning.softmax import Softmax
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.linalg import (
-    inverse_of_factored,
     jittered_cholesky,
     lower_cholesky,
+    solve_factored,
     solve_lower,
     solved_in_place,
 )
-from sparsegp.math.products import times_few
 from sparsegp.types import Doubles, Floats, Integers
 
 FIRST, LONGEST = 0.5, 1.0
@@ -68,9 +67,9 @@ def learn_by_column(
     n_active: int,
     rounds: int,
 ) -> tuple[Kernel, float]:
-    """Return the kernel with a length scale for every column, where held-out rows are likeliest.
+    """Return the kernel with the parameters with which held-out rows are likeliest.
 
-    Other parameters are learnt with them. Active rows are spread evenly over the rows. With the
+    Active rows are spread evenly over the rows. With the
     kernel comes the mean of -log p of the rows, each predicted by the fit to the other half.
 
     Parameters
@@ -93,7 +92,6 @@ def learn_by_column(
     NumericalError
         If the kernel does not suit the rows.
     """
-    kernel = with_scale_of_each(kernel, X.shape[1])
     held_out = HeldOut.of(X, target, weights, n_active)
     shared = _shared(kernel, np.arange(X.shape[1]) if groups is None else groups)
     begun = np.empty(int(shared.max()) + 1)
@@ -211,8 +209,9 @@ class HeldOut:
             features[piece], pull_back = kernel.with_pull_back(U[piece], X)
             pulls_back.append(pull_back)
         features = solved_in_place(lower, features)
-        pull: Any = np.zeros((len(U), len(X)), X.dtype)
-        total = 0.0
+        total, own = 0.0, np.zeros_like(lower)
+        of_active: list[list[Floats]] = [[], []]
+        of_rows: list[list[Floats]] = [[], []]
         for half, others in enumerate(self.halves):
             held = self.halves[1 - half]
             fit, judge = self._fit(half, features[:, others]), self._rows(held, features[:, held])
@@ -221,14 +220,20 @@ class HeldOut:
             back = fit.solve(judge.pulled(slope))
             total += float(judge.weighted(log_p).sum(dtype=np.float64))
             total += float(np.vdot(back, fit.gradient))
-            bent = fit.bend(fit.rows.latent(back))
             of_fit = solve_lower(factor, np.hstack([fit.point, back]), transposed=True)
             a, b = np.hsplit(of_fit.astype(X.dtype), 2)
-            pull[:, held] += a @ slope.T
-            pull[:, others] += np.hstack([b, a]) @ np.hstack([fit.slope, -bent]).T
-            pull[:, self.active] -= a @ b.T
-        slopes = [each(pull[piece]) for piece, each in zip(pieces, pulls_back, strict=True)]
-        return total, np.sum(slopes, axis=0, dtype=np.float64)
+            of_active[half] += [b, a]
+            of_rows[half] += [fit.slope, -fit.bend(fit.rows.latent(back))]
+            of_active[1 - half] += [a]
+            of_rows[1 - half] += [slope]
+            own -= a @ b.T
+        pairs = [(np.hstack(a), np.hstack(b).T) for a, b in zip(of_active, of_rows, strict=True)]
+        slopes = np.zeros(len(kernel.parameters()))
+        for piece, pull_back in zip(pieces, pulls_back, strict=True):
+            pull = np.hstack([a[piece] @ b for a, b in pairs])
+            pull[:, self.active] += own[piece]
+            slopes += pull_back(pull)
+        return total, slopes
 
     def _fit(self, half: int, features: Floats) -> "Fit":
         """Fit a half of the rows, and remember it."""
@@ -256,8 +261,8 @@ class Fit:
 
     Attributes
     ----------
-    inverse : Doubles (m, m)
-        Of the metric: its products take less time than solutions by a factor.
+    factor : Doubles (m, m)
+        Of the metric.
     point, gradient : Doubles (m, K)
     latent, slope, probability : Floats (n, K)
         Latent values there, slope of the log likelihood in them, and probabilities.
@@ -268,7 +273,7 @@ class Fit:
         rest = rows.log_p_and_rest(near)[1]
         p = rows.probability(rest)
         curvature = rows.curvature(p)
-        self.inverse = self._inverse(rows.weighted(curvature))
+        self.factor = self._factor(rows.weighted(curvature))
         newton = rows.pulled(rows.weighted(curvature[:, np.newaxis] * near + rest))
 
         def function(c: Doubles) -> tuple[float, Doubles]:
@@ -311,12 +316,11 @@ class Fit:
 
     def _near(self, right: Doubles) -> Doubles:
         """Return what the metric would have for A, (m, K)."""
-        return np.asarray(times_few(self.inverse, right), np.float64)
+        return solve_factored(self.factor, right)
 
-    def _inverse(self, curvature: Floats) -> Doubles:
-        """Return (I + F W F^T)^-1 with curvatures W of the rows, (n,)."""
+    def _factor(self, curvature: Floats) -> Doubles:
+        """Return the lower factor of I + F W F^T with curvatures W of the rows, (n,)."""
         scaled = self.rows.features * np.sqrt(curvature)
         metric = (scaled @ scaled.T).astype(np.float64)
         metric[np.diag_indices_from(metric)] += 1.0
-        factor = lower_cholesky(metric, "the curvature of a small fit", in_place=True)
-        return inverse_of_factored(factor)
+        return lower_cholesky(metric, "the curvature of a small fit", in_place=True)

@@ -10,10 +10,11 @@
 3. What is best now is taken; in a tuning it has to lead the kernel of the settings by two standard
    errors. A sum or one with a metric, whose fits take longer, must lead all others by one. A tuning
    on few rows then compares the two by fits like that of the run.
-4. Where the number of active rows is open, it is doubled as long as that promises enough.
-5. The length scales of what was chosen are learnt again, from all rows and with more active ones.
+4. The length scales of the best of each kind are learnt again, from all rows and with more active
+   ones. What is best then is taken.
+5. Where the number of active rows is open, it is doubled as long as that promises enough.
 
-All but the last are judged by the same held-out rows, which no fit has seen. Decisions are taken at
+Up to there all are judged by the same held-out rows, which no fit has seen. Decisions are taken at
 the end of a rung, when all its trials are known, and depend on nothing else. So the choice depends
 neither on how many trials run side by side, nor on kills and resumes.
 """
@@ -22,7 +23,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sparsegp.kernels import Kernel, parse
+from sparsegp.kernels import Kernel, Sum, parse
 from sparsegp.learning.by_column import stretched
 from sparsegp.learning.metric import FULL, MOST_COLUMNS, NONE, sees_columns
 from sparsegp.learning.rungs import Plan, Rung
@@ -38,6 +39,8 @@ FINALISTS, MORE_FINALISTS = 2, 4
 """How many candidates take part in the first sizes of more active rows; and how many where these
 have twice the rows of the search or more, by which rough kernels gain more than smooth ones. Half
 as many take part in the last of them, whose trials take longer than all others."""
+KINDS = 2
+"""Of how many kinds the length scales are learnt again."""
 PRICE, DECLINE = 0.01, 0.5
 """Share of the nlpp that twice as many active rows must be worth, as their fit takes four times as
 long; and what is expected of a doubling, relative to the gain of the one before."""
@@ -84,7 +87,7 @@ def search(candidates: Candidates, plan: Plan, try_out: TryOut) -> Choice:
     """
     under_way = Search(candidates, plan, try_out)
     complete = under_way.halve() and under_way.refine()
-    complete = under_way.decide() and complete and under_way.grow() and under_way.learn_again()
+    complete = under_way.decide() and complete and under_way.learn_again() and under_way.grow()
     return under_way.choice(ALL_RUNGS if complete else OUT_OF_TIME)
 
 
@@ -238,7 +241,7 @@ class Search:
                 self.n_active = rung.n_active
                 return True
             numbers = [self.winner] if is_more else self._finalists(rung)
-            trials = [self._again(n, 2 + place, rung) for n in numbers]
+            trials = [self._again(n, 3 + place, rung) for n in numbers]
             found = self.try_out(trials, f"{rung.n_active} active rows")
             if len(found) < len(trials):
                 return False
@@ -254,22 +257,38 @@ class Search:
         return True
 
     def learn_again(self) -> bool:
-        """Learn the length scales of the winner again, from all rows and with more active rows.
+        """Learn length scales again, from all rows and with more active ones, and take the best.
 
-        With as many as a run has shorter ones pay. No rows are left that could judge.
+        With as many as a run has shorter ones pay. No rows are left that no fit has seen, but the
+        halves of all rows predict each other: that tells as much as the rows held out before.
         """
         rung, before = self.plan.again, self.outcomes.get(self.winner)
         is_kept = self.plan.errors > 0.0 and self.winner == 0
         if rung is None or before is None or before.nlpp is None or is_kept:
             return True
-        trial = self._again(self.winner, 2 + len(self.plan.grown), rung)
-        if trial.metric != NONE or not parse(trial.kernel).takes_scale_of_each:
-            return True
-        found = self.try_out([replace(trial, by_column=True, again=True)], "length scales again")
-        learnt = found.get(self.winner)
-        if learnt is not None and learnt.nlpp is not None:
-            self.outcomes = {self.winner: replace(before, kernel=learnt.kernel)}
-        return learnt is not None
+        trials = [self._again(n, 2, rung) for n in self._best_of_kinds()]
+        trials = [replace(trial, by_column=True, again=True) for trial in trials]
+        found = self.try_out(trials, "length scales again")
+        learnt = [n for n, outcome in found.items() if outcome.nlpp is not None]
+        if learnt and len(found) == len(trials):
+            self.winner = min(learnt, key=lambda n: _sum_of_nlpp(found[n], self.outcomes[n]))
+            kernel = found[self.winner].kernel
+            self.outcomes = {self.winner: replace(self.outcomes[self.winner], kernel=kernel)}
+        return len(found) == len(trials)
+
+    def _best_of_kinds(self) -> list[int]:
+        """Return the winner, and the best of other kinds that are nearly as good."""
+        best = {self._kind(self.winner): self.winner}
+        for n in self._ranking():
+            if self._near(n, self.winner):
+                best.setdefault(self._kind(n), n)
+        return list(best.values())[:KINDS]
+
+    def _kind(self, number: int) -> tuple[str, str, bool, bool]:
+        """Return what tells kernels apart besides the values of their parameters."""
+        _, scaling, metric = self.candidates.known[number]
+        kernel = parse(self.outcomes[number].kernel)
+        return scaling, metric, isinstance(kernel, Sum), kernel.is_rough
 
     def _finalists(self, rung: Rung) -> list[int]:
         """Return the winner, and what is nearly as good."""
@@ -313,3 +332,7 @@ class Search:
         """Return the best first; failures come last, equals in the order in which they came up."""
         nlpp = {n: math.inf if o.nlpp is None else o.nlpp for n, o in self.outcomes.items()}
         return sorted(sorted(nlpp), key=nlpp.__getitem__) or [0]
+
+
+def _sum_of_nlpp(*outcomes: Outcome) -> float:
+    return sum(math.inf if each.nlpp is None else each.nlpp for each in outcomes)

@@ -41,8 +41,8 @@ DRAWN_ROWS = 10_000
 """That a rule of scaling looks at."""
 COPIES = 3
 """Of a block on its way to a worker: as an array, pickled, in buffers."""
-KEPT_BY_LEARNING = 12
-"""Matrices of rows and active rows, where length scales of a sum are learnt; 7 of a product."""
+KEPT_BY_LEARNING = 11
+"""Matrices of rows and active rows, where length scales of a sum are learnt; 6 of a product."""
 
 
 @dataclass(frozen=True)

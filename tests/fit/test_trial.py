@@ -11,9 +11,9 @@ import sparsegp
 from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Scaling, as_table
 from sparsegp.fit.prepare import prepare
-from sparsegp.fit.trial import PARTS, Sample, averaged, draw_sample, run_trial
+from sparsegp.fit.trial import PARTS, PartialFits, Sample, averaged, draw_sample, run_trial
 from sparsegp.kernels import parse
-from sparsegp.learning.by_column import learn_by_column
+from sparsegp.learning.by_column import learn_by_column, with_scale_of_each
 from sparsegp.learning.quick import QuickFit, fitted
 from sparsegp.learning.trials import Outcome, Trial
 from sparsegp.report import evaluate
@@ -86,7 +86,7 @@ def test_of_few_rows_every_one_is_held_out_once(sample: Sample) -> None:
     with single_threaded_blas():
         kernels = [
             learn_by_column(
-                parse("9*rbf(1)"),
+                with_scale_of_each(parse("9*rbf(1)"), 2),
                 few.X[rows],
                 few.target[rows],
                 np.ones(len(rows)),
@@ -98,11 +98,23 @@ def test_of_few_rows_every_one_is_held_out_once(sample: Sample) -> None:
     assert learnt.kernel == str(averaged(kernels))
 
 
+def test_under_a_metric_other_parameters_are_learnt_again(sample: Sample) -> None:
+    trial = Trial(0, "9*rbf(1)", "none", 5, 450, 150, by_column=True, metric="full", again=True)
+    found = run_trial(TrainSettings(), sample, trial)
+    with single_threaded_blas():
+        fits = PartialFits.of(sample, TrainSettings(), trial)
+        of_rows = fits.inputs[0][:450], sample.target[:450], np.ones(450)
+        kernel, nlpp = learn_by_column(parse("9*rbf(1)"), *of_rows, n_active=150, rounds=8)
+    assert (found.kernel, found.nlpp) == (str(kernel), nlpp)
+    assert len(kernel.parameters()) == 2
+    assert not np.array_equal(fits.inputs[0], sample.X)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_length_scales_are_learnt_again_from_all_rows(weighted: bool, sample: Sample) -> None:
-    n, start = len(sample.X) - 7, parse("9*rbf(1)")
+    n, start = len(sample.X) - 7, with_scale_of_each(parse("9*rbf(1)"), 2)
     weights = np.linspace(0.5, 1.5, len(sample.X)) if weighted else None
-    trial = Trial(0, str(start), "none", 5, n, 150, by_column=True, again=True)
+    trial = Trial(0, "9*rbf(1)", "none", 5, n, 150, by_column=True, again=True)
     found = run_trial(TrainSettings(), replace(sample, weights=weights), trial)
     of_rows = sample.X[:n], sample.target[:n], np.ones(n) if weights is None else weights[:n]
     with single_threaded_blas():

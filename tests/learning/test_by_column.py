@@ -106,7 +106,7 @@ def test_a_fit_that_ends_early_is_corrected(monkeypatch: pytest.MonkeyPatch, exa
 def test_learning_raises_the_log_probability_and_ends_in_six_digits() -> None:
     held_out = rows_of(3)
     target = held_out.target
-    kernel = parse("10*laplace(3)")
+    kernel = parse("10*laplace(3, 3, 3)")
     known = held_out.X, target, held_out.weights
     learnt, nlpp = learn_by_column(kernel, *known, n_active=60, rounds=8)
     assert learnt == parse(str(learnt))
@@ -123,7 +123,7 @@ def test_learning_raises_the_log_probability_and_ends_in_six_digits() -> None:
 )
 def test_columns_of_a_group_share_their_length_scales(text: str, parts: int) -> None:
     """Also where a column has four of them."""
-    held_out, kernel = rows_of(3), parse(text)
+    held_out, kernel = rows_of(3), with_scale_of_each(parse(text), 3)
     known = held_out.X, held_out.target, held_out.weights
     learnt = learn_by_column(kernel, *known, np.array([0, 1, 1]), n_active=300, rounds=8)[0]
     scales = np.exp(learnt.parameters()).reshape(parts, -1)[:, 1:]  # after the variance
