@@ -39,6 +39,8 @@ LEARNT_ROWS = 3000
 LEARNT_ACTIVE, ROUNDS = (200, 300), (8, 12)
 """Active ones of the small fits, and rounds of learning length scales: of classes, and of numbers,
 which tell more."""
+LAST_ROUNDS = 2
+"""Where all rows and active rows take part."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,26 +330,34 @@ class PartialFits:
         n_active = LEARNT_ACTIVE[are_numbers(self.sample.target)]
         kernel = with_scale_of_each(kernel, self.sample.X.shape[1])
         parts = zip(self.inputs, (rows[:LEARNT_ROWS] for rows, _ in self.splits), strict=True)
-        return [self._learnt(kernel, X[rows], rows, n_active)[0] for X, rows in parts]
+        return [self._learnt(kernel, X, rows, n_active)[0] for X, rows in parts]
 
     def learnt_again(self, kernel: Kernel, trial: Trial) -> tuple[Kernel, float]:
-        """Return the kernel with length scales learnt from rows of all parts, and their nlpp.
+        """Return the kernel with parameters learnt from rows of all parts, and their nlpp.
 
-        A metric is kept as it is, and other parameters are learnt.
+        Under a metric no column has its own length scale. Half of the rows, those at the end, and
+        of the active ones lead most of the way, in a fraction of the time.
         """
-        rows = np.arange(trial.rows)
         if trial.metric == NONE:
             kernel = with_scale_of_each(kernel, self.sample.X.shape[1])
-        return self._learnt(kernel, self.inputs[0][rows], rows, trial.n_active)
+        X, rows = self.inputs[0], np.arange(trial.rows)
+        half = rows[len(rows) // 2 :]
+        kernel, _ = self._learnt(kernel, X, half, trial.n_active // 2)
+        return self._learnt(kernel, X, rows, trial.n_active, LAST_ROUNDS)
 
     def _learnt(
-        self, kernel: Kernel, X: Floats, rows: Integers, n_active: int
+        self,
+        kernel: Kernel,
+        X: Floats,
+        rows: Integers,
+        n_active: int,
+        rounds: int | None = None,
     ) -> tuple[Kernel, float]:
-        """Return what `learn_by_column` makes of some rows of the sample, scaled X."""
+        """Return what `learn_by_column` makes of some rows of the sample, and inputs X of all."""
         sample = self.sample
         weights = np.ones(len(rows)) if sample.weights is None else sample.weights[rows]
-        of_rows = X, sample.target[rows], weights, sample.groups
-        rounds = ROUNDS[are_numbers(sample.target)]
+        of_rows = X[rows], sample.target[rows], weights, sample.groups
+        rounds = rounds or ROUNDS[are_numbers(sample.target)]
         return learn_by_column(kernel, *of_rows, n_active=n_active, rounds=rounds)
 
     def in_order(self, predicted: Doubles) -> tuple[Doubles, Any, Doubles]:

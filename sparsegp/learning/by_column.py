@@ -24,8 +24,9 @@ from typing import Any
 
 import numpy as np
 
+from sparsegp.errors import NumericalError
 from sparsegp.kernels import ARD, RBF, ByColumn, Kernel, Laplace, Product, Sum, parse, six_digits
-from sparsegp.learning.numbers import rows_of
+from sparsegp.learning.numbers import are_numbers, rows_of
 from sparsegp.learning.softmax import Softmax
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.linalg import (
@@ -69,13 +70,13 @@ def learn_by_column(
 ) -> tuple[Kernel, float]:
     """Return the kernel with the parameters with which held-out rows are likeliest.
 
-    Active rows are spread evenly over the rows. With the
-    kernel comes the mean of -log p of the rows, each predicted by the fit to the other half.
+    Active rows are spread evenly over the rows. With the kernel comes the mean of -log p of the
+    rows, each predicted by the fit to the other half.
 
     Parameters
     ----------
     kernel : Kernel
-        To begin with.
+        To begin with; see `with_scale_of_each`.
     X : Floats (n, p)
         In an order whose every stretch is a sample of the whole; large products have its precision.
     target : array (n,)
@@ -112,6 +113,11 @@ def learn_by_column(
     away = ascent.point - begun
     log_p = ascent.value + 0.5 * RIDGE * float(away @ away)
     learnt = parse(six_digits(str(kernel.with_parameters(ascent.point[shared]))))
+    if log_p > 0.0 and not are_numbers(target):
+        raise NumericalError(
+            f"small fits must come near their maximum, but with {learnt} did not; use a kernel "
+            "of smaller variance"
+        )
     return learnt, -log_p / float(weights.sum())
 
 

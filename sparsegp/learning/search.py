@@ -35,10 +35,6 @@ LEAST_FOR_SUM, LEAST_FOR_SUM_OF_NUMBERS = 2000, 1000
 tells more than a class."""
 NEAR = 2.0
 """Standard errors within which a kernel is nearly as good as the best."""
-FINALISTS, MORE_FINALISTS = 2, 4
-"""How many candidates take part in the first sizes of more active rows; and how many where these
-have twice the rows of the search or more, by which rough kernels gain more than smooth ones. Half
-as many take part in the last of them, whose trials take longer than all others."""
 KINDS = 2
 """Of how many kinds the length scales are learnt again."""
 PRICE, DECLINE = 0.01, 0.5
@@ -223,12 +219,11 @@ class Search:
     def grow(self) -> bool:
         """Double the number of active rows as long as that promises enough.
 
-        Some that are nearly as good as the best take part in sizes up to the least that may be
-        chosen, fewer in the last, as few active rows favour smooth kernels. The gain between two
-        sizes tells what to expect of the next, which is tried if that is `PRICE` or more. A trial
-        of more than the least would take half as long as the run itself: of classes it is made only
-        where twice that is expected and a still greater number is open, which is taken if it still
-        is; else the size is taken without one. A few numbers far away make gains less certain.
+        The gain between two sizes tells what to expect of the next, which is tried if that is
+        `PRICE` or more. A trial of more than the least that may be chosen would take half as long
+        as the run itself: of classes it is made only where twice that is expected and a still
+        greater number is open, which is taken if it still is; else the size is taken without one.
+        A few numbers far away make gains less certain.
         """
         gain = math.inf
         for place, rung in enumerate(self.plan.grown):
@@ -240,16 +235,13 @@ class Search:
             if is_more and is_last and not self.plan.of_numbers:
                 self.n_active = rung.n_active
                 return True
-            numbers = [self.winner] if is_more else self._finalists(rung)
-            trials = [self._again(n, 3 + place, rung) for n in numbers]
-            found = self.try_out(trials, f"{rung.n_active} active rows")
-            if len(found) < len(trials):
+            trial = self._again(self.winner, 3 + place, rung)
+            found = self.try_out([trial], f"{rung.n_active} active rows")
+            if not found:
                 return False
-            before, self.outcomes = self.outcomes, dict(found)
-            self.winner = self._best()
+            before, self.outcomes = self.outcomes[self.winner], dict(found)
             if place > 0:
-                both = found[self.winner], before[self.winner]
-                gain = gain_of(*both, self.plan.of_numbers)
+                gain = gain_of(found[self.winner], before, self.plan.of_numbers)
             if is_more and gain >= PRICE:
                 self.n_active = rung.n_active
         if self.plan.grown and DECLINE * gain >= 2.0 * PRICE:
@@ -266,8 +258,10 @@ class Search:
         is_kept = self.plan.errors > 0.0 and self.winner == 0
         if rung is None or before is None or before.nlpp is None or is_kept:
             return True
-        trials = [self._again(n, 2, rung) for n in self._best_of_kinds()]
-        trials = [replace(trial, by_column=True, again=True) for trial in trials]
+        trials = [
+            replace(self._again(n, 2, rung), by_column=True, again=True)
+            for n in self._best_of_kinds()
+        ]
         found = self.try_out(trials, "length scales again")
         learnt = [n for n, outcome in found.items() if outcome.nlpp is not None]
         if learnt and len(found) == len(trials):
@@ -277,30 +271,26 @@ class Search:
         return len(found) == len(trials)
 
     def _best_of_kinds(self) -> list[int]:
-        """Return the winner, and the best of other kinds that are nearly as good."""
-        best = {self._kind(self.winner): self.winner}
-        for n in self._ranking():
-            if self._near(n, self.winner):
+        """Return the best of a few kinds that are nearly as good as the winner.
+
+        Some that are not smooth or rough in each column, as `linear`, cannot be learnt again, and
+        give way to these.
+        """
+        best: dict[object, int] = {}
+        for n in [self.winner, *self._ranking()]:
+            can_be = self.candidates.known[n].metric != NONE or self._kernel(n).takes_scale_of_each
+            if can_be and self._near(n, self.winner):
                 best.setdefault(self._kind(n), n)
         return list(best.values())[:KINDS]
+
+    def _kernel(self, number: int) -> Kernel:
+        return parse(self.outcomes[number].kernel)
 
     def _kind(self, number: int) -> tuple[str, str, bool, bool]:
         """Return what tells kernels apart besides the values of their parameters."""
         _, scaling, metric = self.candidates.known[number]
-        kernel = parse(self.outcomes[number].kernel)
+        kernel = self._kernel(number)
         return scaling, metric, isinstance(kernel, Sum), kernel.is_rough
-
-    def _finalists(self, rung: Rung) -> list[int]:
-        """Return the winner, and what is nearly as good."""
-        has_more_rows = rung.rows >= 2 * self.plan.rungs[-1].rows
-        most = MORE_FINALISTS if has_more_rows else FINALISTS
-        if rung.n_active == self.plan.sizes[0]:
-            most //= 2
-        best, known = self.outcomes[self.winner], self.candidates.known
-        near = [n for n in self._ranking() if self._near(n, self.winner)]
-        others = {(self.outcomes[n].kernel, *known[n][1:]): n for n in reversed(near)}
-        others.pop((best.kernel, *known[self.winner][1:]), None)
-        return [self.winner, *sorted(others.values(), key=near.index)][:most]
 
     def _near(self, number: int, best: int) -> bool:
         """Whether a candidate is nearly as good as the best."""

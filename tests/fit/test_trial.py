@@ -11,7 +11,15 @@ import sparsegp
 from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Scaling, as_table
 from sparsegp.fit.prepare import prepare
-from sparsegp.fit.trial import PARTS, PartialFits, Sample, averaged, draw_sample, run_trial
+from sparsegp.fit.trial import (
+    LAST_ROUNDS,
+    PARTS,
+    PartialFits,
+    Sample,
+    averaged,
+    draw_sample,
+    run_trial,
+)
 from sparsegp.kernels import parse
 from sparsegp.learning.by_column import learn_by_column, with_scale_of_each
 from sparsegp.learning.quick import QuickFit, fitted
@@ -98,29 +106,27 @@ def test_of_few_rows_every_one_is_held_out_once(sample: Sample) -> None:
     assert learnt.kernel == str(averaged(kernels))
 
 
-def test_under_a_metric_other_parameters_are_learnt_again(sample: Sample) -> None:
-    trial = Trial(0, "9*rbf(1)", "none", 5, 450, 150, by_column=True, metric="full", again=True)
+@pytest.mark.parametrize(("weighted", "metric"), [(False, "none"), (True, "none"), (False, "full")])
+def test_kernels_are_learnt_again_from_all_rows(
+    weighted: bool, metric: str, sample: Sample
+) -> None:
+    """From half of them at first; with a length scale for every column unless there is a metric."""
+    n = len(sample.X) - 7
+    weights = np.linspace(0.5, 1.5, len(sample.X)) if weighted else np.ones(len(sample.X))
+    sample = replace(sample, weights=weights) if weighted else sample
+    trial = Trial(0, "9*rbf(1)", "none", 5, n, 150, by_column=True, metric=metric, again=True)
     found = run_trial(TrainSettings(), sample, trial)
+    kernel, nlpp = parse(trial.kernel), 0.0
+    kernel = kernel if metric == "full" else with_scale_of_each(kernel, 2)
     with single_threaded_blas():
-        fits = PartialFits.of(sample, TrainSettings(), trial)
-        of_rows = fits.inputs[0][:450], sample.target[:450], np.ones(450)
-        kernel, nlpp = learn_by_column(parse("9*rbf(1)"), *of_rows, n_active=150, rounds=8)
-    assert (found.kernel, found.nlpp) == (str(kernel), nlpp)
-    assert len(kernel.parameters()) == 2
-    assert not np.array_equal(fits.inputs[0], sample.X)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_length_scales_are_learnt_again_from_all_rows(weighted: bool, sample: Sample) -> None:
-    n, start = len(sample.X) - 7, with_scale_of_each(parse("9*rbf(1)"), 2)
-    weights = np.linspace(0.5, 1.5, len(sample.X)) if weighted else None
-    trial = Trial(0, "9*rbf(1)", "none", 5, n, 150, by_column=True, again=True)
-    found = run_trial(TrainSettings(), replace(sample, weights=weights), trial)
-    of_rows = sample.X[:n], sample.target[:n], np.ones(n) if weights is None else weights[:n]
-    with single_threaded_blas():
-        kernel, nlpp = learn_by_column(start, *of_rows, n_active=150, rounds=8)
+        X = PartialFits.of(sample, TrainSettings(), trial).inputs[0]
+        for rows, d, rounds in ((slice(n // 2, n), 75, 8), (slice(0, n), 150, LAST_ROUNDS)):
+            of_rows = X[rows], sample.target[rows], weights[rows]
+            kernel, nlpp = learn_by_column(kernel, *of_rows, n_active=d, rounds=rounds)
     assert (found.kernel, found.nlpp) == (str(kernel), nlpp)
     assert (found.error, found.ece, found.failure) == (None, None, "")
+    assert len(kernel.parameters()) == (2 if metric == "full" else 3)
+    assert np.array_equal(X, sample.X) == (metric == "none")
 
 
 def test_the_average_of_kernels_is_geometric() -> None:

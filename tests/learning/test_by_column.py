@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import LogisticRegression
 
 from sparsegp.data import Scaling
+from sparsegp.errors import NumericalError
 from sparsegp.fit.trial import Sample, run_trial
 from sparsegp.kernels import Kernel, parse
 from sparsegp.learning import by_column, softmax
@@ -115,6 +116,21 @@ def test_learning_raises_the_log_probability_and_ends_in_six_digits() -> None:
     assert after > before + 5.0
     value, _ = HeldOut.of(*known, 60).value_and_slopes(learnt)
     assert nlpp == pytest.approx(-value / held_out.weights.sum(), rel=1e-3)
+
+
+def test_a_probability_of_more_than_one_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values are of one Newton step more, which leads anywhere where fits did not converge."""
+    found = HeldOut.value_and_slopes
+
+    def shifted(self: HeldOut, kernel: Kernel) -> tuple[float, Doubles]:
+        value, slopes = found(self, kernel)
+        return value + 1e4, slopes
+
+    monkeypatch.setattr(HeldOut, "value_and_slopes", shifted)
+    rows = rows_of(3)
+    known = rows.X, rows.target, rows.weights
+    with pytest.raises(NumericalError, match="small fits must come near"):
+        learn_by_column(parse("10*laplace(3, 3, 3)"), *known, n_active=60, rounds=1)
 
 
 @pytest.mark.parametrize(
