@@ -122,7 +122,7 @@ def extent(trials: int, ended: str) -> str:
 
 
 def is_chosen(trial: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
-    """Whether a trial made what was chosen; held-out rows judge none that learns again."""
+    """Whether a trial is of what was chosen; held-out rows judge none that learns again."""
     names = CHOICE[:-1] if trial.get("again") else CHOICE
     return all(chosen[name] == trial[name] for name in names)
 
@@ -137,16 +137,18 @@ def trials_table(
         failed = trial["nlpp"] is None
         return trial["rung"], failed, 0.0 if failed else trial["nlpp"], trial["number"]
 
+    trials = sorted(trials, key=rank)
+    last = [trial for trial in trials if chosen and is_chosen(trial, chosen)][-1:]
     shown = [
         {
             **trial,
             "stage": trial["rung"],
             "kernel": brief(trial["kernel"]),
             "error": None if trial["error"] is None else percent(trial["error"]),
-            "best": "*" if chosen and is_chosen(trial, chosen) else None,
+            "best": "*" if trial in last else None,
             "metric": None if trial.get("metric") == "none" else trial.get("metric"),
             "failure": trial.get("failure") or None,
         }
-        for trial in sorted(trials, key=rank)
+        for trial in trials
     ]
     return records_table(shown, (*SHOWN, "failure"))

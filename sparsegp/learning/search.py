@@ -58,7 +58,8 @@ class Choice:
     n_active : int or None
         Active rows, where their number was open.
     nlpp : float or None
-        Of its last trial on the held-out rows; None if no trial came to an end.
+        Of its last trial on the held-out rows, which may know them by length scales that were
+        learnt again; None if no trial came to an end.
     ended : str
         What ended it: `ALL_RUNGS` or `OUT_OF_TIME`.
     """
