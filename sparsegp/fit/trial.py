@@ -18,7 +18,7 @@ from sparsegp.fit.metric import unscaled
 from sparsegp.fit.prepare import Prepared
 from sparsegp.fit.training import fit_rows
 from sparsegp.kernels import Constant, Kernel, Product, Sum, parse, six_digits
-from sparsegp.learning.by_column import learn_by_column, with_scale_of_each
+from sparsegp.learning.by_column import SMALL, learn_by_column, with_scale_of_each
 from sparsegp.learning.metric import NONE, Metric, Part, learn_mixing
 from sparsegp.learning.numbers import are_numbers, log_p_of
 from sparsegp.learning.quick import Fitted, QuickFit, fitted
@@ -39,8 +39,8 @@ LEARNT_ROWS = 3000
 LEARNT_ACTIVE, ROUNDS = (200, 300), (8, 12)
 """Active ones of the small fits, and rounds of learning length scales: of classes, and of numbers,
 which tell more."""
-LAST_ROUNDS = 2
-"""Where all rows and active rows take part."""
+LAST_GAIN = 0.005
+"""Of a round in which all rows and active rows take part, from which no more follow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,7 +343,7 @@ class PartialFits:
         X, rows = self.inputs[0], np.arange(trial.rows)
         half = rows[len(rows) // 2 :]
         kernel, _ = self._learnt(kernel, X, half, trial.n_active // 2)
-        return self._learnt(kernel, X, rows, trial.n_active, LAST_ROUNDS)
+        return self._learnt(kernel, X, rows, trial.n_active, LAST_GAIN)
 
     def _learnt(
         self,
@@ -351,14 +351,14 @@ class PartialFits:
         X: Floats,
         rows: Integers,
         n_active: int,
-        rounds: int | None = None,
+        small: float = SMALL,
     ) -> tuple[Kernel, float]:
         """Return what `learn_by_column` makes of some rows of the sample, and inputs X of all."""
         sample = self.sample
         weights = np.ones(len(rows)) if sample.weights is None else sample.weights[rows]
         of_rows = X[rows], sample.target[rows], weights, sample.groups
-        rounds = rounds or ROUNDS[are_numbers(sample.target)]
-        return learn_by_column(kernel, *of_rows, n_active=n_active, rounds=rounds)
+        rounds = ROUNDS[are_numbers(sample.target)]
+        return learn_by_column(kernel, *of_rows, n_active=n_active, rounds=rounds, small=small)
 
     def in_order(self, predicted: Doubles) -> tuple[Doubles, Any, Doubles]:
         """Return what is predicted, target and weights over their mean, in the order of rows."""

@@ -43,7 +43,7 @@ FIRST, LONGEST = 0.5, 1.0
 SHORTEST = 1 / 8
 """Part of a step from which no shorter one is tried: values depend a little on former fits."""
 SMALL = 0.001
-"""Gain of a round, relative to the log probability, from which no more follow."""
+"""Gain of the last round, relative to the log probability."""
 RIDGE = 2.0
 """Weight of half the squared distance of the logarithms from where they began, in nats. Of 1/2, 2
 and 8 the best with 400 rows, on splits of the training rows of twelve tables.
@@ -67,6 +67,7 @@ def learn_by_column(
     *,
     n_active: int,
     rounds: int,
+    small: float = SMALL,
 ) -> tuple[Kernel, float]:
     """Return the kernel with the parameters with which held-out rows are likeliest.
 
@@ -87,6 +88,8 @@ def learn_by_column(
         Numbers of the columns; those of one number share a length scale.
     n_active, rounds : int
         Active rows, and rounds of the ascent, at most.
+    small : float
+        Gain of a round, relative to the log probability, from which no more follow.
 
     Raises
     ------
@@ -107,8 +110,8 @@ def learn_by_column(
     step = FIRST / (float(np.abs(ascent.gradient).max()) or 1.0)
     bounds: dict[str, Any] = {"longest": LONGEST, "shortest": SHORTEST}
     for _ in range(rounds):
-        small = SMALL * abs(ascent.value)
-        if ascent.step(function, lambda right: step * right, 0.5 * small, **bounds) <= small:
+        least = small * abs(ascent.value)
+        if ascent.step(function, lambda right: step * right, 0.5 * least, **bounds) <= least:
             break
     away = ascent.point - begun
     log_p = ascent.value + 0.5 * RIDGE * float(away @ away)

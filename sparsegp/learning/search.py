@@ -275,11 +275,13 @@ class Search:
         """Return the best of a few kinds that are nearly as good as the winner.
 
         Some that are not smooth or rough in each column, as `linear`, cannot be learnt again, and
-        give way to these.
+        give way to these. None but the winner may have a metric: its many numbers are known to
+        most of the rows that would judge it.
         """
         best: dict[object, int] = {}
         for n in [self.winner, *self._ranking()]:
-            can_be = self.candidates.known[n].metric != NONE or self._kernel(n).takes_scale_of_each
+            is_mixed = self.candidates.known[n].metric != NONE
+            can_be = n == self.winner if is_mixed else self._kernel(n).takes_scale_of_each
             if can_be and self._near(n, self.winner):
                 best.setdefault(self._kind(n), n)
         return list(best.values())[:KINDS]

@@ -12,7 +12,7 @@ from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Scaling, as_table
 from sparsegp.fit.prepare import prepare
 from sparsegp.fit.trial import (
-    LAST_ROUNDS,
+    LAST_GAIN,
     PARTS,
     PartialFits,
     Sample,
@@ -21,7 +21,7 @@ from sparsegp.fit.trial import (
     run_trial,
 )
 from sparsegp.kernels import parse
-from sparsegp.learning.by_column import learn_by_column, with_scale_of_each
+from sparsegp.learning.by_column import SMALL, learn_by_column, with_scale_of_each
 from sparsegp.learning.quick import QuickFit, fitted
 from sparsegp.learning.trials import Outcome, Trial
 from sparsegp.report import evaluate
@@ -120,9 +120,10 @@ def test_kernels_are_learnt_again_from_all_rows(
     kernel = kernel if metric == "full" else with_scale_of_each(kernel, 2)
     with single_threaded_blas():
         X = PartialFits.of(sample, TrainSettings(), trial).inputs[0]
-        for rows, d, rounds in ((slice(n // 2, n), 75, 8), (slice(0, n), 150, LAST_ROUNDS)):
+        for rows, d, small in ((slice(n // 2, n), 75, SMALL), (slice(0, n), 150, LAST_GAIN)):
             of_rows = X[rows], sample.target[rows], weights[rows]
-            kernel, nlpp = learn_by_column(kernel, *of_rows, n_active=d, rounds=rounds)
+            how = {"n_active": d, "rounds": 8, "small": small}
+            kernel, nlpp = learn_by_column(kernel, *of_rows, **how)
     assert (found.kernel, found.nlpp) == (str(kernel), nlpp)
     assert (found.error, found.ece, found.failure) == (None, None, "")
     assert len(kernel.parameters()) == (2 if metric == "full" else 3)

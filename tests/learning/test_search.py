@@ -364,10 +364,16 @@ def test_what_cannot_be_learnt_again_gives_way_to_what_can_and_is_nearly_as_good
         assert {t.kernel for t in nature.trials if t.again} <= {ROUGH, learnt(ROUGH)}
 
 
-def test_under_a_metric_a_kernel_is_learnt_again() -> None:
-    nature = Nature({f"full of {GIVEN}": 0.001, GIVEN: 0.01})
+def test_under_a_metric_a_kernel_is_learnt_again_if_that_is_best() -> None:
+    mixed = f"full of {GIVEN}"
+    nature = Nature({mixed: 0.001, GIVEN: 0.01})
     assert outcome(nature, None, 5000, learns_again=True).metric == "full"
     assert [t.metric for t in nature.trials if t.again] == ["full"]
+    nature = Nature({mixed: 0.011, GIVEN: 0.01, learnt(GIVEN): 0.9, ROUGH: 0.012}, noise=10.0)
+    outcome(nature, None, 5000, learns_again=True)
+    assert {t.kernel for t in nature.trials if t.metric == "full"} == {GIVEN}
+    assert [t.kernel for t in nature.trials if t.again] == [GIVEN, ROUGH]
+    assert [t.metric for t in nature.trials if t.again] == ["none", "none"]
 
 
 def test_what_is_to_stay_or_fails_is_not_learnt_again() -> None:
