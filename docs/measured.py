@@ -10,11 +10,20 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 
+SAID = {"file": "pipeline", "kernels": "NumPy and BLAS kernels"}
+"""What the lines above a table are called; others have their own names."""
+
+UNSAID = {"title", "date", "source", "cells", "not finished", "goals", "cost"}
+"""Of these lines, those that readers do without."""
+
+
 def origin(head: Mapping[str, str]) -> nodes.paragraph:
     """Return when, where and by what a table was measured."""
-    parts = (f"{name}: {value}" for name, value in head.items() if name not in {"title", "date"})
-    text = f"Measured {head['date']}; {'; '.join(parts)}."
-    return nodes.paragraph("", "", nodes.emphasis(text=text), classes=["origin"])
+    known = {k: v for k, v in head.items() if k not in UNSAID and v != "not kept"}
+    parts = [f"{SAID.get(name, name)}: {value}" for name, value in known.items()]
+    date = head["date"] if head["date"].startswith("in ") else f"on {head['date']}"
+    text = "; ".join([f"Measured {date}", *parts])
+    return nodes.paragraph("", "", nodes.emphasis(text=f"{text}."), classes=["origin"])
 
 
 def names_of(text: str) -> dict[str, str]:

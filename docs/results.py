@@ -1,6 +1,6 @@
 """The tables of `benchmarks/results`, which `python -m pipelines ... --csv` writes.
 
-Called as a program it writes the table of the README anew.
+Run as a program it writes the table of the README.
 """
 
 import re
@@ -19,14 +19,14 @@ from pipelines.table import number
 RESULTS = Path(__file__).parent / "benchmarks" / "results"
 README = Path(__file__).parents[1] / "README.md"
 
-METRICS = {"test error %": "error, %", "test NLPP, bounded": "nats", "CPU seconds": "CPU seconds"}
+METRICS = {"test error %": "error, %", "test NLPP, bounded": "NLPP", "CPU seconds": "CPU seconds"}
 METHODS = {"ours": "sparsegp", "lightgbm": "LightGBM", "catboost": "CatBoost"}
 """Those of the table of the README, with the words there."""
 
 BEGIN, END = "<!-- made by docs/results.py -->", "<!-- end -->"
 """Around that table."""
 
-DIGITS = {"error, %": 2, "nats": 3, "ECE": 3, "CPU seconds": 1}
+DIGITS = {"error, %": 2, "NLPP": 3, "ECE": 3, "CPU seconds": 1}
 """After the point; three in all of other metrics."""
 
 MEANS = "geometric mean of ratios"
@@ -96,7 +96,7 @@ def readme_table() -> str:
     """Return the table of the README, from its first marker to the last."""
     head, frame = read("benchmark-tables")
     wide = pivoted(frame, METRICS, METHODS, {})
-    wide = wide[wide["nats"].notna().all(axis=1)]
+    wide = wide[wide["NLPP"].notna().all(axis=1)]
     names = list(METHODS.values())
     lines = [f"| data | {' | '.join(names)} |", f"| --- |{' --- |' * len(names)}"]
     rows = [[str(data), *row] for data, row in zip(wide.index, texts(wide), strict=True)]
@@ -121,12 +121,14 @@ def beside_published(frame: pd.DataFrame) -> pd.DataFrame:
     words = [name for name in FIGURE if frame[name].nunique() > 1] or ["metric"]
     table = frame[words].map(shown)
     errors = " ± " + frame["standard error"].map(number)
-    table["ours"] = frame["mean"].map(number) + errors.where(frame["standard error"].notna(), "")
+    table["sparsegp"] = frame["mean"].map(number) + errors.where(
+        frame["standard error"].notna(), ""
+    )
     table["published"] = frame["published"].fillna("")
     met = frame["met"].map({True: ", met", False: ", missed"}).fillna(", not known yet")
     table = table.assign(where=frame["where"].fillna(""), goal=(frame["goal"] + met).fillna(""))
     if "metric" not in words:
-        table = table.rename(columns={"ours": f"ours, {frame['metric'].iloc[0]}"})
+        table = table.rename(columns={"sparsegp": f"sparsegp, {frame['metric'].iloc[0]}"})
     return table.loc[:, (table != "").any()]
 
 
