@@ -9,7 +9,6 @@ from results import RESULTS, beside_published, means, pivoted, read, texts
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-
 SAID = {"file": "pipeline", "kernels": "NumPy and BLAS kernels"}
 """What the lines above a table are called; others have their own names."""
 
