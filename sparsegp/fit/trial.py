@@ -335,15 +335,14 @@ class PartialFits:
     def learnt_again(self, kernel: Kernel, trial: Trial) -> tuple[Kernel, float]:
         """Return the kernel with parameters learnt from rows of all parts, and their nlpp.
 
-        Under a metric no column has its own length scale. Half of the rows, those at the end, and
-        of the active ones lead most of the way, in a fraction of the time.
+        Under a metric no column has its own length scale. Where all rows take part, others have led
+        most of the way, and a round that gains little ends it.
         """
         if trial.metric == NONE:
             kernel = with_scale_of_each(kernel, self.sample.X.shape[1])
-        X, rows = self.inputs[0], np.arange(trial.rows)
-        half = rows[len(rows) // 2 :]
-        kernel, _ = self._learnt(kernel, X, half, trial.n_active // 2)
-        return self._learnt(kernel, X, rows, trial.n_active, LAST_GAIN)
+        rows = np.arange(trial.first, trial.first + trial.rows)
+        small = SMALL if trial.first else LAST_GAIN
+        return self._learnt(kernel, self.inputs[0], rows, trial.n_active, small)
 
     def _learnt(
         self,

@@ -10,8 +10,8 @@
 3. What is best now is taken; in a tuning it has to lead the kernel of the settings by two standard
    errors. A sum or one with a metric, whose fits take longer, must lead all others by one. A tuning
    on few rows then compares the two by fits like that of the run.
-4. The length scales of the best of each kind are learnt again, from all rows and with more active
-   ones. What is best then is taken.
+4. The length scales of the best of each kind are learnt again, from half of the rows and with more
+   active ones. Those of the better kind are then learnt from all rows.
 5. Where the number of active rows is open, it is doubled as long as that promises enough.
 
 Up to there all are judged by the same held-out rows, which no fit has seen. Decisions are taken at
@@ -22,6 +22,7 @@ neither on how many trials run side by side, nor on kills and resumes.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sparsegp.kernels import Kernel, Sum, parse
 from sparsegp.learning.by_column import stretched
@@ -250,26 +251,42 @@ class Search:
         return True
 
     def learn_again(self) -> bool:
-        """Learn length scales again, from all rows and with more active ones, and take the best.
+        """Learn length scales again, with more rows and active rows, and take the best kind.
 
-        With as many as a run has shorter ones pay. No rows are left that no fit has seen, but the
-        halves of all rows predict each other: that tells as much as the rows held out before.
+        With as many active rows as a run has, shorter length scales pay. Half of the rows decide
+        between the kinds; all of them learn the length scales of the better one. No rows are left
+        that no fit has seen, but the halves of these rows predict each other: that tells as much as
+        the rows held out before.
         """
         rung, before = self.plan.again, self.outcomes.get(self.winner)
         is_kept = self.plan.errors > 0.0 and self.winner == 0
         if rung is None or before is None or before.nlpp is None or is_kept:
             return True
-        trials = [
-            replace(self._again(n, 2, rung), by_column=True, again=True)
-            for n in self._best_of_kinds()
-        ]
-        found = self.try_out(trials, "length scales again")
+        half, kinds = rung.rows // 2, self._best_of_kinds()
+        few = Rung(rung.rows - half, rung.n_active // 2, None)
+        found = self._learnt_again(kinds, few, half)
         learnt = [n for n, outcome in found.items() if outcome.nlpp is not None]
-        if learnt and len(found) == len(trials):
-            self.winner = min(learnt, key=lambda n: _sum_of_nlpp(found[n], self.outcomes[n]))
-            kernel = found[self.winner].kernel
-            self.outcomes = {self.winner: replace(self.outcomes[self.winner], kernel=kernel)}
-        return len(found) == len(trials)
+        if len(found) < len(kinds) or not learnt:
+            return len(found) == len(kinds)
+        self._take(min(learnt, key=lambda n: _sum_of_nlpp(found[n], self.outcomes[n])), found)
+        found = self._learnt_again([self.winner], rung)
+        if found and found[self.winner].nlpp is not None:
+            self._take(self.winner, found)
+        return bool(found)
+
+    def _learnt_again(
+        self, numbers: Sequence[int], rung: Rung, first: int = 0
+    ) -> Mapping[int, Outcome]:
+        """Learn the length scales of candidates from the rows of a rung that begin there."""
+        trials = [self._again(n, 2, rung) for n in numbers]
+        how: dict[str, Any] = {"by_column": True, "again": True, "first": first}
+        return self.try_out([replace(each, **how) for each in trials], "length scales again")
+
+    def _take(self, number: int, learnt: Mapping[int, Outcome]) -> None:
+        """Let a candidate win, with the kernel that was learnt for it."""
+        self.winner = number
+        outcome = replace(self.outcomes[number], kernel=learnt[number].kernel)
+        self.outcomes = {number: outcome}
 
     def _best_of_kinds(self) -> list[int]:
         """Return the best of a few kinds that are nearly as good as the winner.

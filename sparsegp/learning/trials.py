@@ -35,6 +35,8 @@ class Trial:
         Whether the fit is one like that of the run, and no quick one.
     again : bool
         Whether length scales are learnt again, from so many rows of all, and nothing is fitted.
+    first : int
+        Where these rows begin.
     """
 
     number: int
@@ -47,6 +49,7 @@ class Trial:
     metric: str = NONE
     full: bool = False
     again: bool = False
+    first: int = 0
 
     @classmethod
     def of(

@@ -107,23 +107,23 @@ def test_of_few_rows_every_one_is_held_out_once(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize(("weighted", "metric"), [(False, "none"), (True, "none"), (False, "full")])
-def test_kernels_are_learnt_again_from_all_rows(
-    weighted: bool, metric: str, sample: Sample
+@pytest.mark.parametrize(("first", "small"), [(80, SMALL), (0, LAST_GAIN)])
+def test_kernels_are_learnt_again_from_rows_of_all_parts(
+    weighted: bool, metric: str, first: int, small: float, sample: Sample
 ) -> None:
-    """From half of them at first; with a length scale for every column unless there is a metric."""
-    n = len(sample.X) - 7
+    """With a length scale for every column unless there is a metric."""
+    n = len(sample.X) - 7 - first
     weights = np.linspace(0.5, 1.5, len(sample.X)) if weighted else np.ones(len(sample.X))
     sample = replace(sample, weights=weights) if weighted else sample
-    trial = Trial(0, "9*rbf(1)", "none", 5, n, 150, by_column=True, metric=metric, again=True)
+    trial = Trial(0, "9*rbf(1)", "none", 5, n, 150, True, metric, again=True, first=first)
     found = run_trial(TrainSettings(), sample, trial)
-    kernel, nlpp = parse(trial.kernel), 0.0
+    kernel = parse(trial.kernel)
     kernel = kernel if metric == "full" else with_scale_of_each(kernel, 2)
     with single_threaded_blas():
         X = PartialFits.of(sample, TrainSettings(), trial).inputs[0]
-        for rows, d, small in ((slice(n // 2, n), 75, SMALL), (slice(0, n), 150, LAST_GAIN)):
-            of_rows = X[rows], sample.target[rows], weights[rows]
-            how = {"n_active": d, "rounds": 8, "small": small}
-            kernel, nlpp = learn_by_column(kernel, *of_rows, **how)
+        rows = slice(first, first + n)
+        of_rows = X[rows], sample.target[rows], weights[rows]
+        kernel, nlpp = learn_by_column(kernel, *of_rows, n_active=150, rounds=8, small=small)
     assert (found.kernel, found.nlpp) == (str(kernel), nlpp)
     assert (found.error, found.ece, found.failure) == (None, None, "")
     assert len(kernel.parameters()) == (2 if metric == "full" else 3)

@@ -245,9 +245,9 @@ def test_what_is_learnt_again_is_chosen_and_the_same_anywhere(
     found = tune(*rows, max_trials=None, n_active=60, runtime="threads=1")
     last = [trial for trial in found.trials if trial["again"]]
     others = found.trials[: -len(last)]
-    for trial in last:
-        assert (trial["rows"], trial["n_active"], trial["failure"]) == (2000, 300, "")
-    assert found.kernel in [trial["kernel"] for trial in last]
+    sizes = [(t["first"], t["rows"], t["n_active"], t["failure"]) for t in last]
+    assert sizes == [(1000, 1000, 150, "")] * (len(last) - 1) + [(0, 2000, 300, "")]
+    assert found.kernel == last[-1]["kernel"]
     assert found.nlpp in [trial["nlpp"] for trial in others]  # of rows that were held out
     assert of(tune(*rows, max_trials=None, n_active=60, runtime=workers)) == of(found)
     stopped: dict[str, Any] = {"max_trials": None, "n_active": 60, "out": tmp_path}

@@ -302,14 +302,21 @@ def test_failures_come_last_and_the_first_of_equals_first() -> None:
     assert (found.kernel, found.nlpp) == (candidates.known[2].kernel, 0.25)
 
 
-@pytest.mark.parametrize(("n", "rows"), [(1499, None), (1600, 2000), (7700, 8000), (50000, 8000)])
-def test_length_scales_of_the_best_are_learnt_again_from_all_rows(n: int, rows: int | None) -> None:
+@pytest.mark.parametrize(("n", "rows"), [(1499, None), (1601, 2001), (7700, 8000), (50000, 8000)])
+def test_length_scales_of_the_best_are_learnt_again_from_half_and_from_all_rows(
+    n: int, rows: int | None
+) -> None:
     nature = Nature({GIVEN: 0.1, learnt(GIVEN): 0.2})
     found = outcome(nature, None, n=n, held_out=400, learns_again=True)
     assert found.kernel == (GIVEN if rows is None else learnt(GIVEN))
     again = [t for t in nature.trials if t.again]
-    assert [(t.kernel, t.rows, t.n_active) for t in again] == [(GIVEN, rows, 300)] * len(again)
-    assert again == ([] if rows is None else nature.trials[-1:])
+    if rows is None:
+        assert not again
+        return
+    half = rows // 2
+    sizes = [(t.kernel, t.first, t.rows, t.n_active) for t in again]
+    assert sizes == [(GIVEN, half, rows - half, 150), (learnt(GIVEN), 0, rows, 300)]
+    assert again == nature.trials[-2:]
     assert all(t.by_column for t in again)
 
 
@@ -329,14 +336,25 @@ BEST = {GIVEN: 0.1, ROUGH: 0.2, learnt(GIVEN): 0.9, learnt(ROUGH): 0.9, f"full o
 def test_the_best_of_two_kinds_by_both_judgements(again: dict[str, float], best: str) -> None:
     nature = Nature(BEST, noise=10.0, again=again)
     found = outcome(nature, None, 5000, learns_again=True)
-    assert [t.kernel for t in nature.trials if t.again] == [GIVEN, ROUGH]
+    assert [t.kernel for t in nature.trials if t.again] == [GIVEN, ROUGH, learnt(best)]
     assert (found.kernel, found.nlpp) == (learnt(best), BEST[best])
 
 
 def test_kinds_that_are_not_nearly_as_good_are_not_learnt_again() -> None:
     nature = Nature(BEST)
     assert outcome(nature, None, 5000, learns_again=True).kernel == learnt(GIVEN)
-    assert [t.kernel for t in nature.trials if t.again] == [GIVEN]
+    assert [t.kernel for t in nature.trials if t.again] == [GIVEN, learnt(GIVEN)]
+
+
+@pytest.mark.parametrize(("time", "kernel"), [(1, GIVEN), (2, learnt(ROUGH)), (3, learnt(ROUGH))])
+def test_without_time_for_all_rows_what_half_of_them_say_is_taken(time: int, kernel: str) -> None:
+    before = Nature(BEST, noise=10.0)
+    outcome(before, None, 5000)
+    again = {learnt(GIVEN): 0.3, learnt(ROUGH): 0.1}
+    nature = Nature(BEST, noise=10.0, time=len(before.trials) + time, again=again)
+    found = outcome(nature, None, 5000, learns_again=True)
+    assert found.kernel == kernel
+    assert found.ended == ("all rungs" if time == 3 else "max_seconds")
 
 
 @pytest.mark.parametrize(("asked", "n_active"), [(20, 300), (600, 600), (5000, 1000)])
@@ -368,12 +386,12 @@ def test_under_a_metric_a_kernel_is_learnt_again_if_that_is_best() -> None:
     mixed = f"full of {GIVEN}"
     nature = Nature({mixed: 0.001, GIVEN: 0.01})
     assert outcome(nature, None, 5000, learns_again=True).metric == "full"
-    assert [t.metric for t in nature.trials if t.again] == ["full"]
+    assert [t.metric for t in nature.trials if t.again] == ["full", "full"]
     nature = Nature({mixed: 0.011, GIVEN: 0.01, learnt(GIVEN): 0.9, ROUGH: 0.012}, noise=10.0)
     outcome(nature, None, 5000, learns_again=True)
     assert {t.kernel for t in nature.trials if t.metric == "full"} == {GIVEN}
-    assert [t.kernel for t in nature.trials if t.again] == [GIVEN, ROUGH]
-    assert [t.metric for t in nature.trials if t.again] == ["none", "none"]
+    assert [t.kernel for t in nature.trials if t.again][:2] == [GIVEN, ROUGH]
+    assert [t.metric for t in nature.trials if t.again] == ["none"] * 3
 
 
 def test_what_is_to_stay_or_fails_is_not_learnt_again() -> None:
