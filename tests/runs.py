@@ -33,7 +33,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "lookahead": {**PLAIN, "lookahead": 16},
     "panels": {**PLAIN, "panel": 16},
     "random": {**PLAIN, "criterion": "random"},
-    "residual": {**PLAIN, "criterion": "residual"},
     "kernel per class": {**PLAIN, "kernel_per_class": True, "lookahead": 8, "n_active": 40},
     "active": {**PLAIN, "posterior": "active"},
     "all": {"n_active": 60, "panel": 8},

@@ -63,7 +63,6 @@ def dense(data: str, method: str, **settings: Any) -> tuple[str, Settings]:
 RUNS = {
     "all": sparse("digits", n_active=40),
     "all, kernel as given": sparse("digits", calibration="none", panel=4),
-    "all, residual": sparse("wine", criterion="residual", panel=8),
     "active": sparse("digits", posterior="active", kernel="10*rbf + linear"),
     "adf": sparse("digits", posterior="adf"),
     "adf, all scores": sparse("wine", posterior="adf", lazy=False, lookahead=1, kernel="10*ard"),

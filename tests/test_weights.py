@@ -22,7 +22,6 @@ SETTINGS = {
     "all": {},
     "all, few rows": {"rows": 150},
     "all, per class": {"kernel_per_class": True, "rows": 320, "kernel": "10*rbf"},
-    "residual": {"criterion": "residual"},
     "active": {"posterior": "active"},
     "adf": {"posterior": "adf", "lookahead": 20},
     "candidates": {"posterior": "adf", "stub_entries": 9000, "shrink_every": 10},

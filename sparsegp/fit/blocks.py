@@ -29,7 +29,6 @@ from sparsegp.kernels import Kernel
 from sparsegp.learning.objective import parameter_names, with_parameters
 from sparsegp.model import SparseModel
 from sparsegp.posterior.past import PastRows
-from sparsegp.posterior.refits import keep_up
 from sparsegp.runtime.base import Message
 from sparsegp.runtime.scratch import zeros_in_file
 from sparsegp.settings import TrainSettings
@@ -83,8 +82,6 @@ class SparseRun(Run[SparseModel]):
         What learning did (`fit.learning`).
     in_step : bool
         Whether the active rows are those of a step of learning that is under way.
-    coefficients : Doubles (C, t, R) or None
-        Of the latest fit by which candidates are scored (`posterior.refits`).
     rounds : int
         That the posterior has made.
     history : list of dict
@@ -126,7 +123,6 @@ class SparseRun(Run[SparseModel]):
         self.parameters: Doubles | None = None
         self.steps: list[dict[str, Any]] = []
         self.in_step = False
-        self.coefficients: Doubles | None = None
         self.rounds, self.history = 0, list[dict[str, float]]()
         rule = site_rule(settings, len(data.classes))
         n_latent = rule.likelihood.n_latent(len(data.classes))
@@ -226,8 +222,7 @@ class SparseRun(Run[SparseModel]):
     def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what a checkpoint holds besides the state of the posterior."""
         meta = {"history": self.history, "rounds": self.rounds}
-        state = {"parameters": self.parameters, "coefficients": self.coefficients}
-        arrays = {name: array for name, array in state.items() if array is not None}
+        arrays = {} if self.parameters is None else {"parameters": self.parameters}
         if len(self.active):
             arrays |= self.active.arrays()
         return meta | {"learning": self.steps, "in_step": self.in_step}, arrays
@@ -242,9 +237,8 @@ class SparseRun(Run[SparseModel]):
             names = parameter_names(of.kernels, of.likelihood)
             require_shapes(arrays, {"parameters": (len(names),)})
             self.take(arrays["parameters"])
-        self.coefficients, self.rounds = arrays.get("coefficients"), int(meta["rounds"])
+        self.rounds, self.in_step = int(meta["rounds"]), bool(meta["in_step"])
         self.history, self.steps = list(meta["history"]), [dict(step) for step in meta["learning"]]
-        self.in_step = bool(meta["in_step"])
         if "rows" in arrays:
             d, n_kernels = len(arrays["rows"]), len(of.kernels)
             require_shapes(arrays, self.active.shapes(d, p, n_kernels, of.n_latent))
@@ -265,8 +259,6 @@ class SparseRun(Run[SparseModel]):
         of, messages = self.block_settings, self.active.recovery()
         if self.parameters is not None:
             messages = [("restart", (of.kernels, of.rule)), *messages]
-        if self.coefficients is not None:
-            messages = [*messages, ("rescore", (self.coefficients,))]
         return messages
 
     def take(self, parameters: Doubles) -> None:
@@ -304,8 +296,6 @@ class SparseRun(Run[SparseModel]):
         )
         whole = isinstance(active, ActiveSet) and order.panel > 1
         while (count := len(active)) < self.n_active:
-            if isinstance(selection, Selection):
-                self.coefficients = keep_up(selection, self, self.coefficients)
             stop = self.n_active if whole else min((count // every + 1) * every, self.n_active)
             if not selection.round(stop):
                 break

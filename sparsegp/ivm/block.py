@@ -237,12 +237,3 @@ class RowBlock(Block):
         parts = [np.concatenate([*map(few_times, c, own)]) for own in self._part[1]]
         mean = np.concatenate(parts, axis=1).T
         return value, pull, likelihood.mean_gradient(mean, self.target[self.validation])[0]
-
-    def rescore(self, coefficients: Doubles) -> None:
-        """Score the rows, from now on, by M^T c of the first d inclusions; c (C, d, R)."""
-        d = coefficients.shape[1]
-        self._require(max(d, self.n_active))  # there may be more by now
-        if not self.held_out:
-            mean = features.means(self._stub(d), coefficients)
-            none = np.zeros((len(mean), 1))
-            self.scores.freeze(Marginals(self.rows, self.target, mean, none, self.weight))

@@ -66,9 +66,6 @@ class Criterion(ABC):
     """True if scores do not depend on the marginals."""
     concave: ClassVar[bool] = False
     """True if the score is -log Z, for which ivm/scores.py has bounds."""
-    refitted: ClassVar[bool] = False
-    """True if scores are taken at the means of the all-data posterior, which is fitted now and then
-    (posterior/refits.py), and stay as they are in between."""
 
     @abstractmethod
     def scores(self, rule: SiteRule, marginals: Marginals) -> Doubles:
@@ -157,19 +154,6 @@ class Entropy(Change):
         """Return the falls in nats, (n, R)."""
         fall = -0.5 * np.log1p(-_share(marginals, sites))
         return np.asarray(np.broadcast_to(fall, sites.step.shape))
-
-
-@CRITERIA.register("residual")
-class Residual(Criterion):
-    """What the posterior of all rows explains least first: -log Z at its means alone."""
-
-    refitted: ClassVar[bool] = True
-
-    def scores(self, rule: SiteRule, marginals: Marginals) -> Doubles:
-        """Return -log Z without the latent variance, times the weight of the row."""
-        likelihood: Any = rule.likelihood
-        log_z, _ = likelihood.mean_gradient(marginals.mean, marginals.target)
-        return _of_included(-marginals.weighted(log_z), rule, marginals)
 
 
 @CRITERIA.register("random")

@@ -55,13 +55,6 @@ def gram(
     return total
 
 
-def means(stub: Sequence[Floats], coefficients: Doubles) -> Doubles:
-    """Return M^T c of all processes, (rows, K), for coefficients (C, d, R)."""
-    c = coefficients.transpose(0, 2, 1).astype(stub[0].dtype)
-    found = np.concatenate([np.matmul(part, M) for part, M in zip(c, stub, strict=True)], axis=1)
-    return found.transpose(0, 2, 1).reshape(-1, found.shape[1]).astype(np.float64)
-
-
 def slope(
     stub: Sequence[Floats],
     coefficients: Doubles,

@@ -151,13 +151,9 @@ class Selection:
         count = self.n_candidates if batch.stop < room else 0
         self._best = self.blocks.map_blocks("advance", batch, batch.stop, count)
         if not count:
-            self.forget()
+            self._best = None
         active.included.append(batch)
         return True
-
-    def forget(self) -> None:
-        """Ask for candidates anew: the scores have changed."""
-        self._best = None
 
     def _follow(self, count: int) -> None:
         """Include the next `count` of the rows that come first."""
@@ -166,7 +162,7 @@ class Selection:
         if batch.count:
             self.blocks.map_blocks("include", batch)
             self.active.included.append(batch)
-        self.forget()
+        self._best = None
 
     def _pool(self) -> Pool:
         """Return the best rows of all blocks."""

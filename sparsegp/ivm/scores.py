@@ -54,7 +54,6 @@ class Scores:
         self.criterion, self.rule = criterion, rule
         self.likelihood = cast("Any", rule.likelihood)
         self.lazy = lazy and criterion.concave and rule.likelihood.bounded
-        self.frozen: Doubles | None = None
         if self.lazy:  # the bounds of evaluations at means of zero
             zero = np.zeros((n_latent, n_latent))
             log_z, gradient = self.likelihood.gradient(zero, None, np.arange(n_latent))
@@ -64,10 +63,6 @@ class Scores:
         """Go on with some of the rows alone, some of them more than once."""
         if self.lazy:
             self.slope, self.offset = self.slope[index], self.offset[index]
-
-    def freeze(self, marginals: Marginals) -> None:
-        """Keep to the scores of all rows at these marginals, whatever becomes of them."""
-        self.frozen = self.criterion.scores(self.rule, marginals)
 
     def upper_bounds(self, marginals: Marginals) -> Doubles:
         """Return what each row's score cannot exceed, (n,); infinite without bounds."""
@@ -89,8 +84,6 @@ class Scores:
 
     def evaluate(self, index: Integers, marginals: Marginals) -> Doubles:
         """Return the exact scores of rows `index`, whose marginals are given, (len(index),)."""
-        if self.frozen is not None:
-            return self.frozen[index]
         if not self.lazy:
             return self.criterion.scores(self.rule, marginals)
         x = marginals.mean / np.sqrt(1.0 + self.likelihood.noise_precision * marginals.variance)

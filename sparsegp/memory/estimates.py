@@ -12,7 +12,6 @@ import cloudpickle  # type: ignore[import-untyped]
 
 from sparsegp.data import Table
 from sparsegp.data.summary import PIECE_VALUES
-from sparsegp.ivm.criteria import CRITERIA
 from sparsegp.ivm.greedy import MANY_ROWS
 from sparsegp.ivm.pairs import PANEL
 from sparsegp.ivm.rows import GROUP, NARROW
@@ -185,13 +184,13 @@ class _Layout:
         self.hosts = max(min(workers, count), 1)  # processes that hold row blocks
         self.rows = min(-(-count // self.hosts) * block, padded(n) + self.test)  # of the fullest
         self.block = min(block, self.rows)
-        self.refits = settings.posterior == "all" or CRITERIA[settings.criterion].refitted
+        self.of_all = settings.posterior == "all"
 
     def blocks(self) -> dict[str, int]:
         """Return bytes of the row blocks in the fullest process."""
         shape, rows, latent, square = self.shape, self.rows, self.latent, self.square
         n, p, d, pairs = shape.n, shape.p, shape.n_active, self.settings.active_per_class
-        apart, columns, item, refits = shape.n_workers > 0, self.columns, self.item, self.refits
+        apart, columns, item, of_all = shape.n_workers > 0, self.columns, self.item, self.of_all
         threads = 1 if apart else shape.n_threads
         group = threads * min(GROUP * TILE, rows)  # rows that are worked on at a time
         entries = max(stop * held for _, stop, held in self.steps) + d * self.test
@@ -204,9 +203,9 @@ class _Layout:
             + pairs * latent * rows * PANEL // 2 * item,
             "marginals": rows * DOUBLE * (2 * latent + self.kernels + 5),
             "temporaries": rows * (columns * width * item + DOUBLE * (8 + 2 * latent))
-            + group * DOUBLE * (9 * self.slots + 4 * latent + refits * d)
-            + refits * (COPIES * apart * self.kernels + 3 * threads) * square
-            + refits * columns * item * d * rows * (columns_of_part(n) % TILE) // TILE
+            + group * DOUBLE * (9 * self.slots + 4 * latent + of_all * d)
+            + of_all * (COPIES * apart * self.kernels + 3 * threads) * square
+            + of_all * columns * item * d * rows * (columns_of_part(n) % TILE) // TILE
             + pairs * threads * self.block * DOUBLE * 14 * latent,
             "loading": threads * (self.block * p * shape.itemsize + self.loading()),
             "model": apart * ((3 * self.kernels + 6) * square + COPIES * self.chunk()),
@@ -226,7 +225,7 @@ class _Layout:
         """Return bytes of the driver."""
         shape, settings, square = self.shape, self.settings, self.square
         n, p, d, kernels = shape.n, shape.p, shape.n_active, self.kernels
-        own = (5 + min(self.hosts, 32)) * kernels if self.refits else 2 * kernels + 2
+        own = (5 + min(self.hosts, 32)) * kernels if self.of_all else 2 * kernels + 2
         own += 2 * settings.is_regression  # a spectrum
         a_row = p * self.item + 3 * DOUBLE * self.latent
         sent = self.hosts * self.loading() if shape.n_workers and shape.source_bytes else 0

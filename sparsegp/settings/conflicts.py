@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sparsegp.settings.base import AUTO, DEFAULT_PANEL
+from sparsegp.settings.base import AUTO
 
 if TYPE_CHECKING:
     from sparsegp.settings.sparse import TrainSettings
@@ -77,19 +77,12 @@ def _of_rows_and_columns(settings: "TrainSettings") -> Iterator[str]:
 
 
 def _of_moments(settings: "TrainSettings") -> Iterator[str]:
-    from sparsegp.ivm.criteria import CRITERIA
-
     wrong = settings.posterior != "adf" and not (
         settings.posterior == "all" and settings.is_regression
     )
     if wrong:
         yield (
             f"posterior={settings.posterior} is for sites=variational; with sites=moments use adf"
-        )
-    if CRITERIA[settings.criterion].refitted:
-        yield (
-            f"criterion={settings.criterion} is for sites=variational; use another with "
-            "sites=moments"
         )
 
 
@@ -117,28 +110,15 @@ def _of_criterion(settings: "TrainSettings") -> Iterator[str]:
     from sparsegp.ivm.criteria import CRITERIA, Change
     from sparsegp.posterior import POSTERIORS
 
-    refitted = CRITERIA[settings.criterion].refitted
     single = [name for name in CRITERIA if issubclass(CRITERIA[name], Change)]
     if settings.active_per_class and settings.criterion not in single:
         yield (
             "active_per_class needs a criterion that scores single classes, got "
             f"{settings.criterion}; use one of {', '.join(single)}"
         )
-    if refitted and settings.order.panel == 1:
+    if settings.stub_entries is not None and POSTERIORS[settings.posterior].uses_all_rows:
         yield (
-            f"criterion={settings.criterion} works in panels of 2 rows or more, got panel=1; give "
-            f"panel={DEFAULT_PANEL}, or criterion=predictive for one by one"
+            "stub_entries bounds the stubs of the candidates, but posterior="
+            f"{settings.posterior} needs those of all rows; give posterior=adf or active, or leave "
+            "the bound out"
         )
-    if settings.stub_entries is None:
-        return
-    of_all = {
-        f"posterior={settings.posterior}": POSTERIORS[settings.posterior].uses_all_rows
-        and "posterior=adf or active, or leave the bound out",
-        f"criterion={settings.criterion}": refitted and "criterion=predictive, or leave it out",
-    }
-    for given, other in of_all.items():
-        if other:
-            yield (
-                f"stub_entries bounds the stubs of the candidates, but {given} needs those of all "
-                f"rows; give {other}"
-            )

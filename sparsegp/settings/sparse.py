@@ -67,10 +67,9 @@ class TrainSettings(Settings):
     )
     criterion: str = setting(
         "predictive",
-        "Selects the next active row. predictive: the one with the least probable label; residual: "
-        "the same under the posterior of all rows (only with panel of 2 or more); information: the "
-        "one that changes the posterior most; entropy: the one that lowers its entropy most; "
-        "random.",
+        "Selects the next active row. predictive: the one with the least probable label; "
+        "information: the one that changes the posterior most; entropy: the one that lowers its "
+        "entropy most; random.",
         choices="sparsegp.ivm.criteria:CRITERIA",
     )
     candidates: int | None = setting(
@@ -134,7 +133,7 @@ class TrainSettings(Settings):
     stub_entries: int | None = setting(
         None,
         "Upper bound on candidates times active rows times kernels: candidates are dropped as rows "
-        "are included. For the posteriors adf and active, and any criterion but residual.",
+        "are included. For the posteriors adf and active.",
         least=1,
         unset="no bound",
     )
@@ -157,8 +156,8 @@ class TrainSettings(Settings):
         None,
         "Rows included per scoring round; 1 is the order of the paper.",
         least=1,
-        unset=f"for posterior=all or criterion=residual {DEFAULT_PANEL}, and {DEFAULT_PANEL} more "
-        f"for every 2000 active rows up to {WIDEST_PANEL}; else 1",
+        unset=f"for posterior=all {DEFAULT_PANEL}, and {DEFAULT_PANEL} more for every 2000 active "
+        f"rows up to {WIDEST_PANEL}; else 1",
     )
     lookahead: int = setting(
         56, "Inclusions computed in advance with panel=1; affects speed, not the result.", least=1
@@ -239,15 +238,13 @@ class TrainSettings(Settings):
     @property
     def order(self) -> "Order":
         """The order of inclusion."""
-        from sparsegp.ivm.criteria import CRITERIA
         from sparsegp.ivm.greedy import Order
 
         panel = self.panel
         if panel is None:
-            in_panels = self.posterior == "all" or CRITERIA[self.criterion].refitted
             wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
             wide = min(DEFAULT_PANEL * (1 + wanted // 2000), WIDEST_PANEL)
-            panel = wide if in_panels else 1
+            panel = wide if self.posterior == "all" else 1
         return Order(self.lookahead, panel)
 
     @property

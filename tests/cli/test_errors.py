@@ -37,7 +37,6 @@ REFUSED = [
     (f"train pair.npz --kernel '{'(' * 5000}'", "cannot read kernel "),
     ("train pair.npz --kernel 'rbf; rbf' --kernel-per-class", "each of the 3 classes, got 2"),
     ("train pair.npz --criterion best", "unknown criterion 'best'; known: .*predictive"),
-    ("train pair.npz --criterion residual --panel 1", "--criterion residual works in panels of 2"),
     ("train pair.npz --method 'ep(damping=2)'", "damping .*must be .*got 2"),
     ("train pair.npz --method whole", "unknown method 'whole'; known: ivm, ep, exact"),
     ("train pair.npz --method laplace --panel 2", "takes all rows, has no settings panel"),

@@ -72,7 +72,7 @@ def test_help_is_in_groups_and_what_is_seldom_needed_is_behind_another_option(in
 def test_names_are_completed(monkeypatch, invoke):
     (option,) = (each for each in train.params if each.name == "criterion")
     context = train.make_context("train", ["digits"])
-    assert [each.value for each in option.shell_complete(context, "re")] == ["residual"]
+    assert [each.value for each in option.shell_complete(context, "en")] == ["entropy"]
 
 
 def test_options_from_a_file(invoke, files, tmp_path, last_json):

@@ -53,6 +53,19 @@ def test_permuting_the_rows_permutes_the_active_set(lookahead):
     assert order[permuted].tolist() == plain.tolist()
 
 
+@pytest.mark.parametrize("panel", [1, 8])
+def test_validation_rows_take_no_part(panel):
+    X, target = rings(600, seed=2)
+    chosen = np.random.default_rng(3).random(600) < 0.2
+    changed = np.where(chosen, (target + 1) % 3, target)
+    found, other = (
+        Problem(X, y, ["8*rbf(1.2)"], 60, panel=panel, validation=chosen).finish().active.rows
+        for y in (target, changed)
+    )
+    assert found.tolist() == other.tolist()
+    assert not chosen[found].any()
+
+
 orders = pytest.mark.parametrize("lookahead", [1, 32])
 
 
