@@ -54,7 +54,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "bound, pairs": {**PAIRS, **BOUND, "kernel": "10*rbf", "calibration": "none"},
     "bound, regression": {**REGRESSION, **BOUND, "criterion": "random"},
     "learnt, probit": {"likelihood": "probit", "n_active": 40, **PRIOR},
-    "learnt, regression": {**REGRESSION, "kernel": "1*ard", **LEARN, "strategy": "whole"},
+    "learnt, regression": {**REGRESSION, "kernel": "1*ard", **LEARN, "strategy": "exact"},
     "learnt, pairs": {**PAIRS, **PRIOR},
     "learnt, per class": {**PER_CLASS, "kernel": "3*rbf; 2*matern52; 1*ard", **PRIOR},
     "learnt, bound": {"likelihood": "probit", **BOUND, **LEARN},

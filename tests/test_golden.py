@@ -85,9 +85,7 @@ RUNS = {
         "digits", "multinomial_probit", active_per_class=True, stub_entries=40_000, shrink_every=10
     ),
     "probit, learnt": moments("cancer", "probit", minor_steps=3, **LEARN),
-    "gaussian, learnt": moments(
-        "diabetes", "gaussian", kernel="1*ard", strategy="whole", minor_steps=3, **LEARN
-    ),
+    "gaussian, learnt": moments("diabetes", "gaussian", kernel="1*ard", minor_steps=3, **LEARN),
     "pairs, learnt": moments(
         "wine",
         "multinomial_probit",

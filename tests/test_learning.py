@@ -27,7 +27,7 @@ REGRESSION: dict[str, Any] = {
 }
 MODELS = {"binary": BINARY, "a set a class": PAIRS, "one set": SHARED}
 
-STRATEGIES = ("constant", "hybrid", "exact", "whole")
+STRATEGIES = ("constant", "hybrid", "exact")
 
 
 def labelled(settings: dict[str, Any], n: int = 500) -> tuple[np.ndarray, np.ndarray]:
@@ -118,7 +118,7 @@ def without_noise(rare: bool = False) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize(
     ("strategy", "rare"),
-    [("constant", False), ("hybrid", False), ("exact", False), ("whole", False), ("hybrid", True)],
+    [("constant", False), ("hybrid", False), ("exact", False), ("hybrid", True)],
 )
 def test_labels_without_noise_end_at_a_bound(strategy: str, rare: bool) -> None:
     X, y = without_noise(rare)
@@ -152,7 +152,7 @@ def test_a_hyperprior_keeps_parameters_from_their_bounds() -> None:
 def test_bounds_are_those_of_the_first_start_after_a_resume(tmp_path: Path) -> None:
     X, y = without_noise()
     settings = {**BINARY, "hyperprior": "", "major_steps": 3, "minor_steps": 6}
-    settings |= {"strategy": "whole", "calibration": "none", "kernel": "10*rbf"}
+    settings |= {"strategy": "exact", "calibration": "none", "kernel": "10*rbf"}
     expected = sparsegp.train(X, y, **settings)
     assert steps_of(expected)[-1]["bounded"]
     with pytest.raises(Interrupted):

@@ -220,7 +220,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a bound for the posterior of all rows": {"stub_entries": 10**6},
     "too small a bound": {**ADF, "n_active": 60, "stub_entries": 1599},
     "learning for other sites": {"learn": "evidence"},
-    "strategy for one latent value": {**KINDS["learnt, pairs"], "strategy": "whole"},
+    "strategy for one latent value": {**KINDS["learnt, pairs"], "strategy": "exact"},
     "hyperprior that cannot be read": {**KINDS["learnt, pairs"], "hyperprior": "v = 3"},
     "learning without a marginal likelihood": {"method": "gibbs", "learn": "evidence"},
     "method for another likelihood": {"method": "exact", "likelihood": "probit"},

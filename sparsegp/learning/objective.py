@@ -13,9 +13,9 @@ import numpy as np
 from sparsegp.errors import SettingsError
 from sparsegp.ivm.evidence_rows import Process, RowSums, pieces
 from sparsegp.kernels import Kernel
-from sparsegp.learning.evidence import ActivePart, Evidence, Members, SumRows, evidence
+from sparsegp.learning.evidence import Members, SumRows, evidence
 from sparsegp.learning.hyperpriors import Hyperprior
-from sparsegp.learning.sites import noise_sites, sites_in_order, through_sites
+from sparsegp.learning.sites import noise_sites, sites_in_order
 from sparsegp.likelihoods.base import Likelihood
 from sparsegp.likelihoods.gaussian import Gaussian
 from sparsegp.types import Doubles
@@ -69,32 +69,14 @@ class Objective:
         by_noise: Doubles | None = None
         if isinstance(likelihood, Gaussian):
             sites, by_noise = noise_sites(likelihood, self._numbers, self.members.weight)
-        found = self._evidence(kernels, likelihood, sites, by_noise is not None)
+        found = evidence(
+            kernels, likelihood, self.members, sites, self.sum_rows, by_noise is not None
+        )
         by_likelihood = found.likelihood
         if by_noise is not None and found.sites is not None:
             by_likelihood = by_likelihood + np.vdot(found.sites, by_noise)
         value, gradient = self.hyperprior(parameters)
         return found.phi + value, np.concatenate([found.kernels, by_likelihood]) + gradient
-
-    def follow(self, parameters: Doubles) -> tuple[float, Doubles]:
-        """Return the criterion with sites set anew, and its whole gradient, (q,).
-
-        Raises
-        ------
-        NumericalError, SettingsError
-            If the parameters are out of all range, or there is more than one process.
-        """
-        kernels, likelihood = self.model(parameters)
-        if isinstance(likelihood, Gaussian):
-            return self.evaluate(parameters, np.empty(0))
-        sites, target = self.resite(parameters), self.members.target
-        found = self._evidence(kernels, likelihood, sites, True)
-        assert found.sites is not None
-        active = ActivePart.of(kernels[0], self.members.x, sites)
-        by_kernel, by_likelihood = through_sites(active, likelihood, target, found.sites)
-        value, gradient = self.hyperprior(parameters)
-        gradient += np.concatenate([found.kernels + by_kernel, found.likelihood + by_likelihood])
-        return found.phi + value, gradient
 
     def resite(self, parameters: Doubles) -> Doubles:
         """Return the sites set anew in the order of inclusion, (2, d).
@@ -117,11 +99,6 @@ class Objective:
     @property
     def _numbers(self) -> Doubles:
         return np.asarray(self.members.target, np.float64)
-
-    def _evidence(
-        self, kernels: Sequence[Kernel], likelihood: Likelihood, sites: Doubles, by_sites: bool
-    ) -> Evidence:
-        return evidence(kernels, likelihood, self.members, sites, self.sum_rows, by_sites)
 
 
 def with_parameters(

@@ -8,8 +8,6 @@ the sites should follow the parameters. What to do about that is the strategy:
   criterion may go up.
 - ``exact``: they are set anew for every evaluation. The right criterion is minimised, by the wrong
   gradient; line searches look at values alone, but no direction may lead down.
-- ``whole``: the same criterion by its own gradient (learning/sites.py). The paper has no
-  such strategy; for fixed active rows it leaves nothing to be wished for.
 
 The loop works on arrays alone: parameters (q,), free numbers; sites of any shape.
 """
@@ -42,10 +40,6 @@ class Criterion(Protocol):
 
     def resite(self, parameters: Doubles) -> Doubles:
         """Return the sites that belong to the parameters."""
-        ...
-
-    def follow(self, parameters: Doubles) -> tuple[float, Doubles]:
-        """Return the criterion under these sites, and its whole gradient."""
         ...
 
 
@@ -140,9 +134,9 @@ class Search:
         self.points: list[Doubles] = []
         self.values: list[float] = []
 
-    def begin(self, sites: Doubles | None) -> tuple[float, Doubles]:
+    def begin(self) -> tuple[float, Doubles]:
         """Return scaled criterion and gradient at the start."""
-        value, gradient = self.evaluate(self.start, sites)
+        value, gradient = self.evaluate(self.start, self.sites)
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
             raise NumericalError(
                 f"the criterion and its gradient must be finite, got {value} and {gradient} at "
@@ -152,13 +146,10 @@ class Search:
         self.scale = float(np.abs(gradient).max()) or 1.0
         return value / self.scale, gradient / self.scale
 
-    def evaluate(self, parameters: Doubles, sites: Doubles | None) -> tuple[float, Doubles]:
-        """Return scaled criterion and gradient; without sites, where they follow."""
+    def evaluate(self, parameters: Doubles, sites: Doubles) -> tuple[float, Doubles]:
+        """Return scaled criterion and gradient."""
         self.evaluations += 1
-        if sites is None:
-            value, gradient = self.problem.follow(parameters)
-        else:
-            value, gradient = self.problem.evaluate(parameters, sites)
+        value, gradient = self.problem.evaluate(parameters, sites)
         return value / self.scale, gradient / self.scale
 
     def note(self, parameters: Doubles, scaled: float) -> None:
@@ -170,13 +161,13 @@ class Search:
         """Return the path so far."""
         return Path(np.stack(self.points), np.array(self.values), self.sites, self.evaluations)
 
-    def quasi_newton(self, sites: Doubles | None) -> None:
+    def quasi_newton(self) -> None:
         """Go down by L-BFGS-B, as value and gradient agree."""
-        first = self.begin(sites)
+        first = self.begin()
 
         def function(parameters: Doubles) -> tuple[float, Doubles]:
             at_start = self.evaluations == 1 and np.array_equal(parameters, self.start)
-            return first if at_start else self.evaluate(parameters, sites)
+            return first if at_start else self.evaluate(parameters, self.sites)
 
         def note(intermediate_result: OptimizeResult) -> None:
             self.note(intermediate_result.x, float(intermediate_result.fun))
@@ -203,7 +194,7 @@ class Search:
             value, gradient = self.evaluate(parameters, sites(parameters))
             return -value, inward(parameters, -gradient)
 
-        value, gradient = self.begin(self.sites)
+        value, gradient = self.begin()
         return Ascent(self.start, -value, inward(self.start, -gradient)), function
 
     def step(self, ascent: Ascent, function: Function) -> bool:
@@ -228,15 +219,7 @@ class Search:
 @STRATEGIES.register("constant")
 def constant(search: Search) -> Path:
     """Keep the sites."""
-    search.quasi_newton(search.sites)
-    return search.path()
-
-
-@STRATEGIES.register("whole")
-def whole(search: Search) -> Path:
-    """Let the sites follow."""
-    search.quasi_newton(None)
-    search.sites = search.problem.resite(search.points[-1])
+    search.quasi_newton()
     return search.path()
 
 

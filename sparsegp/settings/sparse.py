@@ -121,7 +121,7 @@ class TrainSettings(Settings):
     )
     strategy: str = setting(
         "constant",
-        "How sites are updated between selections: constant, hybrid, exact or whole.",
+        "How sites are updated between selections: constant, hybrid or exact.",
         choices="sparsegp.learning.optimise:STRATEGIES",
         applies="learn=evidence",
     )

@@ -50,7 +50,7 @@ REFUSED = [
     ("train pair.npz --stub-memory 1e400GB", "must be a size such as 4GB or 500MB, got '1e400GB'"),
     ("train pair.npz --stub-memory GB", "must be a size such as 4GB or 500MB, got 'GB'"),
     (
-        "train pair.npz --strategy whole",
+        "train pair.npz --strategy exact",
         "--strategy needs --learn evidence; give that, or leave it",
     ),
     ("train pair.npz --hyperprior 'v: gamma(1, 1)'", "--hyperprior needs --learn evidence or hmc"),
