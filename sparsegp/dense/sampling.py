@@ -25,7 +25,7 @@ from sparsegp.fields import Checked, setting
 from sparsegp.learning.hyperpriors import Hyperprior, parse
 from sparsegp.learning.objective import parameter_names
 from sparsegp.math.chains import effective_draws, r_hat
-from sparsegp.math.hmc import Chain, Plan, Point, advance
+from sparsegp.math.hmc import Chain, Point, advance
 from sparsegp.types import Doubles
 
 KEY, KEY_OF_STARTS = 41, 43
@@ -146,9 +146,9 @@ class Schedule(Checked, Iterative[Target, Fit]):
 
     def step(self, problem: Target, state: SamplingState, run_tasks: RunTasks) -> SamplingState:
         """Make some more steps of each chain."""
-        done, plan = state.positions.shape[1], Plan(self.burn_in, self.leapfrogs, self.acceptance)
+        left = self.burn_in + self.draws - state.positions.shape[1]
         tasks = list(enumerate(state.chains or [None] * self.chains))
-        shared = problem, plan, min(ROUND, self.burn_in + self.draws - done)
+        shared = problem, self, min(ROUND, left)
         found = run_tasks(_advance, shared, tasks)
         chains, positions, figures = zip(*found, strict=True)
         return SamplingState(
@@ -219,7 +219,7 @@ def kernel_prior(text: str, problem: Problem) -> Hyperprior:
     return parse(text, list(names_of(problem)), problem.x.shape[1])
 
 
-def _begin(target: Target, plan: Plan, number: int) -> Chain:
+def _begin(target: Target, number: int) -> Chain:
     """Return a chain before its first step, or raise a NumericalError if the method fails there."""
     given = target.problem.parameters()
     shift = np.zeros_like(given)
@@ -229,7 +229,7 @@ def _begin(target: Target, plan: Plan, number: int) -> Chain:
     for _ in range(RETREATS):
         point = target(given + shift, np.empty(0))
         if np.isfinite(point.energy):
-            return Chain.begin(point, plan)
+            return Chain.begin(point)
         shift = shift / 2
     target.method.evidence(target.problem)  # raises, with the reason
     raise NumericalError(
@@ -239,16 +239,18 @@ def _begin(target: Target, plan: Plan, number: int) -> Chain:
 
 
 def _advance(
-    shared: tuple[Target, Plan, int], task: tuple[int, Chain | None]
+    shared: tuple[Target, Schedule, int], task: tuple[int, Chain | None]
 ) -> tuple[Chain, list[Doubles], list[list[float]]]:
     """Return a chain after some more steps, its positions (steps, q) and figures (steps, 3)."""
     (target, plan, steps), (number, chain) = shared, task
-    chain = chain or _begin(target, plan, number)
+    chain, key = chain or _begin(target, number), (target.problem.seed, KEY, number)
     positions, figures = [], []
     for _ in range(steps):
-        chain, move = advance(target, chain, plan, (target.problem.seed, KEY, number))
+        before = chain
+        chain, _ = advance(target, before, key, plan.burn_in, plan.leapfrogs, plan.acceptance)
         positions.append(chain.point.position)
-        figures.append([-chain.point.energy, float(move.accepted), move.step_size])
+        accepted = float(chain.point is not before.point)
+        figures.append([-chain.point.energy, accepted, before.step_size])
     return chain, positions, figures
 
 

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from sparsegp.math.chains import effective_draws, r_hat
-from sparsegp.math.hmc import Chain, Energy, Plan, Point, advance, leapfrog
+from sparsegp.math.hmc import Chain, Energy, Point, advance, leapfrog
 from sparsegp.state import from_arrays, to_arrays
 from sparsegp.types import Doubles
 
@@ -35,14 +35,14 @@ def walled(position: Doubles, hint: Any) -> Point:
     return Point(position, float(0.5 * position @ position), position)
 
 
-def run(energy: Energy, start: Doubles, plan: Plan, steps: int, key: tuple[int, ...]) -> Doubles:
+def run(energy: Energy, start: Doubles, burn_in: int, steps: int, key: tuple[int, ...]) -> Doubles:
     """Return the positions after the burn-in, (S, q)."""
-    chain = Chain.begin(energy(start, np.empty(0)), plan)
+    chain = Chain.begin(energy(start, np.empty(0)))
     positions = []
-    for _ in range(plan.burn_in + steps):
-        chain, _move = advance(energy, chain, plan, key)
+    for _ in range(burn_in + steps):
+        chain, _probability = advance(energy, chain, key, burn_in)
         positions.append(chain.point.position)
-    return np.array(positions[plan.burn_in :])
+    return np.array(positions[burn_in:])
 
 
 @pytest.mark.parametrize("energy", [gaussian, quartic])
@@ -67,13 +67,13 @@ def test_leapfrog_is_reversible_and_keeps_volume(energy: Energy) -> None:
 
 
 def test_moments_of_a_gaussian() -> None:
-    draws = run(gaussian, np.zeros(3), Plan(burn_in=300, leapfrogs=10), 4000, (7,))
+    draws = run(gaussian, np.zeros(3), 300, 4000, (7,))
     assert_allclose(draws.mean(axis=0), MEAN, atol=0.08)
     assert_allclose(np.cov(draws.T), COVARIANCE, atol=0.13)
 
 
 def test_another_density_by_its_distribution_function() -> None:
-    draws = run(quartic, np.zeros(1), Plan(burn_in=200), 4000, (3,))[::4, 0]
+    draws = run(quartic, np.zeros(1), 200, 4000, (3,))[::4, 0]
     grid = np.linspace(-5, 5, 4001)
     density = np.exp(-(grid**4) / 4 - grid**2 / 2)
     distribution = np.cumsum(density) / density.sum()
@@ -82,7 +82,7 @@ def test_another_density_by_its_distribution_function() -> None:
 
 
 def test_zero_density_is_never_entered() -> None:
-    draws = run(walled, np.ones(2), Plan(burn_in=200), 3000, (5,))
+    draws = run(walled, np.ones(2), 200, 12_000, (5,))
     assert (draws > 0).all()
     assert_allclose(draws.mean(axis=0), np.sqrt(2 / np.pi), atol=0.06)
 
@@ -93,26 +93,25 @@ def test_adaptation_meets_the_acceptance_and_finds_the_scales() -> None:
     def wide(position: Doubles, hint: Any) -> Point:
         return Point(position, float(0.5 * np.sum((position / scales) ** 2)), position / scales**2)
 
-    plan = Plan(burn_in=1200, leapfrogs=12, acceptance=0.8, first_step=0.01)
-    chain = Chain.begin(wide(scales, np.empty(0)), plan)
+    chain = Chain.begin(wide(scales, np.empty(0)), 0.01)
     moves = []
     for _ in range(1800):
-        chain, move = advance(wide, chain, plan, (1,))
-        moves.append(move)
-    assert np.mean([move.probability for move in moves[1200:]]) == pytest.approx(0.8, abs=0.1)
+        chain, probability = advance(wide, chain, (1,), 1200, leapfrogs=12, acceptance=0.8)
+        moves.append((probability, chain.step_size))
+    probabilities, sizes = zip(*moves[1200:], strict=True)
+    assert np.mean(probabilities) == pytest.approx(0.8, abs=0.1)
     assert_allclose(np.log(chain.mass * scales**2), 0.0, atol=0.7)
-    assert len({move.step_size for move in moves[1200:]}) == 1
+    assert len(set(sizes)) == 1
 
 
 def test_goes_on_from_its_arrays_with_the_same_bits() -> None:
-    plan = Plan(burn_in=30)
-    chain = Chain.begin(gaussian(np.zeros(3), np.empty(0)), plan)
+    chain = Chain.begin(gaussian(np.zeros(3), np.empty(0)))
     for step in range(60):
         if step in {10, 17, 40}:
             chain = from_arrays(Chain, to_arrays(chain))
-        chain, _ = advance(gaussian, chain, plan, (2, 1))
-    assert_array_equal(chain.point.position, run(gaussian, np.zeros(3), plan, 30, (2, 1))[-1])
-    other = run(gaussian, np.zeros(3), plan, 30, (2, 2))[-1]
+        chain, _ = advance(gaussian, chain, (2, 1), 30)
+    assert_array_equal(chain.point.position, run(gaussian, np.zeros(3), 30, 30, (2, 1))[-1])
+    other = run(gaussian, np.zeros(3), 30, 30, (2, 2))[-1]
     assert (other != chain.point.position).all()
 
 
@@ -142,18 +141,43 @@ def test_chains_that_swing_to_and_fro_tell_more_than_independent_draws() -> None
 
 
 def test_r_hat() -> None:
-    draws = autoregressive(0.0, 4, 500, 5)
+    draws = autoregressive(0.0, 4, 500, 4)
     assert (r_hat(draws) < 1.01).all()
     apart = draws.copy()
     apart[0, :, 1] += 1.0
-    apart[0, :, 2] *= 4.0
-    apart[:, 250:, 3] += 1.0  # a drift within every chain
+    apart[:, 250:, 2] += 1.0  # a drift within every chain
     found = r_hat(apart)
-    assert (found[[0, 4]] < 1.01).all()
-    assert (found[1:4] > 1.05).all()
-    expected = np.exp(3.0 * apart)  # ranks stay
-    np.testing.assert_allclose(r_hat(expected)[[1, 3]], found[[1, 3]], rtol=2e-2)
-    np.testing.assert_allclose(effective_draws(expected), effective_draws(apart), rtol=1e-12)
+    assert (found[[0, 3]] < 1.01).all()
+    assert (found[[1, 2]] > 1.05).all()
+
+
+def test_figures_by_hand() -> None:
+    """Halves (0, 2), (4, 6), (1, 3) and (3, 5): variance 2 within, 10 / 3 of their means."""
+    few = np.array([[0.0, 2.0, 4.0, 6.0], [1.0, 3.0, 3.0, 5.0]])[..., np.newaxis]
+    assert r_hat(few)[0] == pytest.approx(np.sqrt((1.0 + 10.0 / 3.0) / 2.0), rel=1e-12)
+    # covariance -1 / 2 at lag one, of a total of 13 / 3: the only pair is 1 + 1 - 2.5 / (13 / 3)
+    assert effective_draws(few)[0] == pytest.approx(8.0 / (2.0 * (2.0 - 7.5 / 13.0) - 1.0))
+
+
+@pytest.mark.parametrize("rho", [-0.5, 0.3, 0.9])
+def test_figures_by_their_definitions(rho: float) -> None:
+    draws = autoregressive(rho, 3, 91, 1)
+    halves = [half for chain in draws[..., 0] for half in (chain[:45], chain[-45:])]
+    within = np.mean([np.var(half, ddof=1) for half in halves])
+    total = 44.0 / 45.0 * within + np.var([np.mean(half) for half in halves], ddof=1)
+    assert r_hat(draws)[0] == pytest.approx(np.sqrt(total / within), rel=1e-12)
+
+    def correlation(lag: int) -> float:
+        parts = [half - np.mean(half) for half in halves]
+        covariance = np.mean([part[: 45 - lag] @ part[lag:] / 45.0 for part in parts])
+        return float(1.0 - (within - covariance) / total) if lag else 1.0
+
+    length, least, lag = -1.0, np.inf, 0
+    while lag < 44 and (pair := correlation(lag) + correlation(lag + 1)) > 0.0:
+        least = min(least, pair)
+        length, lag = length + 2.0 * least, lag + 2
+    expected = 270.0 / max(length, 1.0 / np.log10(270.0))
+    assert effective_draws(draws)[0] == pytest.approx(expected, rel=1e-9)
 
 
 def test_what_never_changes_has_no_figures() -> None:
