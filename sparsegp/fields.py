@@ -9,20 +9,26 @@ import math
 import operator
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from numbers import Integral, Real
 from pkgutil import resolve_name
 from textwrap import fill, indent
 from types import NoneType
-from typing import Any, ClassVar, Self, TypeVar, get_args
+from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin
 
 from sparsegp.errors import SettingsError, UnknownNameError, quoted
 
 T = TypeVar("T", bound=type)
 
 LARGEST_INTEGER = 2**63 - 1
-KINDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+KINDS = {
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    bool: "true or false",
+    tuple: "numbers in parentheses",
+}
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,7 @@ class Setting:
     ----------
     name : str
     kind : type
-        int, float, str or bool.
+        int, float, str, bool, or tuple of floats.
     default : kind, or None if optional
     optional : bool
         Whether it may be None.
@@ -89,6 +95,9 @@ class Setting:
         """
         if value is None and self.optional:
             return None
+        if self.kind is tuple and isinstance(value, tuple | list):
+            number = replace(self, kind=float)
+            return tuple(number.checked(each) for each in value)
         wider = {int: Integral, float: Real}.get(self.kind, self.kind)
         is_flag = type(value).__name__ in {"bool", "bool_"}  # NumPy's too
         if not (is_flag if self.kind is bool else isinstance(value, wider) and not is_flag):
@@ -130,7 +139,7 @@ def declared(owner: type) -> Mapping[str, Setting]:
     """Return the settings that a dataclass declares, by name."""
     found = {}
     for each in fields(owner):
-        kinds = get_args(each.type) or (each.type,)
+        kinds = (tuple,) if get_origin(each.type) is tuple else get_args(each.type) or (each.type,)
         (kind,) = (kind for kind in kinds if kind is not NoneType)
         optional = NoneType in kinds
         found[each.name] = Setting(each.name, kind, each.default, optional, **each.metadata)
@@ -151,21 +160,31 @@ class Checked:
     """Whose settings they are, for the refusal of unknown names."""
 
     def __post_init__(self) -> None:
-        for each in declared(type(self)).values():
-            object.__setattr__(self, each.name, each.checked(getattr(self, each.name)))
+        check(self)
 
     @classmethod
     def from_json(cls, named: Mapping[str, Any]) -> Self:
         """Return settings of which some are named; unknown names are refused."""
-        known = declared(cls)
-        if unknown := sorted(str(name) for name in named if name not in known):
-            near = [each for name in unknown for each in get_close_matches(name, known, 1, 0.8)]
-            meant = f"did you mean {', '.join(f'`{name}`' for name in near)}? It" if near else "it"
-            raise SettingsError(
-                f"{cls.WHOSE} has no settings {', '.join(unknown)}; {meant} knows "
-                f"{', '.join(f'`{name}`' for name in sorted(known)) or 'none'}"
-            )
+        refuse_unknown(named, declared(cls), cls.WHOSE)
         return cls(**named)
+
+
+def check(owner: object) -> None:
+    """Check the values of a dataclass, and make them of the types that it declares."""
+    for each in declared(type(owner)).values():
+        object.__setattr__(owner, each.name, each.checked(getattr(owner, each.name)))
+
+
+def refuse_unknown(names: Iterable[str], known: Iterable[str], whose: str) -> None:
+    """Raise a `SettingsError` for names that are not among those known."""
+    known = sorted(known)
+    if unknown := sorted(str(name) for name in names if name not in known):
+        near = [each for name in unknown for each in get_close_matches(name, known, 1, 0.8)]
+        meant = f"did you mean {', '.join(f'`{name}`' for name in near)}? It" if near else "it"
+        raise SettingsError(
+            f"{whose} has no settings {', '.join(unknown)}; {meant} knows "
+            f"{', '.join(f'`{name}`' for name in known) or 'none'}"
+        )
 
 
 def docstring_entry(name: str, kind: str, text: str) -> str:

@@ -1,9 +1,7 @@
 """Named families: kernels, criteria, posteriors, readers are looked up here by name."""
 
-import ast
 from collections.abc import Callable, Iterator
-from dataclasses import fields
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from sparsegp.errors import UnknownNameError, quoted
 
@@ -46,40 +44,3 @@ class Registry(dict[str, T]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self.keys()))
-
-
-def call_text(member: Any) -> str:
-    """Return a dataclass with a `name` as a call: ``rbf(1.5)``; defaults at the end are left out.
-
-    A tuple that is the only argument, or the last one of a `variadic` member, is spelled out.
-    """
-    values = [(getattr(member, field.name), field.default) for field in fields(member)]
-    while values and values[-1][0] == values[-1][1]:
-        values.pop()
-    given = [value for value, _ in values]
-    spelled = len(given) == 1 or getattr(member, "variadic", False)
-    if given and spelled and isinstance(given[-1], tuple):
-        given[-1:] = given[-1]
-    return f"{member.name}({', '.join(map(repr, given))})" if given else str(member.name)
-
-
-def read_call(text: str) -> tuple[str, list[Any] | None, dict[str, Any]]:
-    """Return name, values and named values of a call: ``gibbs``, ``rbf(1.5)`` or ``ep(damping=1)``.
-
-    Values are Python literals; they are None where there are no parentheses.
-
-    Raises
-    ------
-    ValueError
-        If the text cannot be read.
-    """
-    try:
-        match ast.parse(text.strip(), mode="eval").body:
-            case ast.Name(name):
-                return name, None, {}
-            case ast.Call(ast.Name(name), values, named):
-                given = {each.arg or "": ast.literal_eval(each.value) for each in named}
-                return name, [ast.literal_eval(value) for value in values], given
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        pass
-    raise ValueError(text)

@@ -17,6 +17,7 @@ PROJECT = ROOT.parent / "pyproject.toml"
 LAYERS = [
     ["blas", "errors", "lists", "types"],
     ["fields", "progress", "registry", "state"],
+    ["texts"],
     ["math"],
     ["kernels"],
     ["likelihoods"],

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from sparsegp.dense.driver import Iterative, Session
 from sparsegp.dense.mixture import Component, covariances
-from sparsegp.errors import SettingsError, UnknownNameError, quoted
+from sparsegp.errors import SettingsError
 from sparsegp.fields import Checked
 from sparsegp.kernels import Kernel
 from sparsegp.learning.objective import with_parameters
 from sparsegp.likelihoods import Likelihood
 from sparsegp.likelihoods.parse import parse as parse_likelihood
-from sparsegp.registry import Registry, read_call
+from sparsegp.registry import Registry
+from sparsegp.texts import read
 from sparsegp.types import Doubles
 
 
@@ -155,7 +156,7 @@ class Method(Checked, Iterative[Problem, Fit]):
     def __init_subclass__(cls, name: str = "", **options: Any) -> None:
         super().__init_subclass__(**options)
         if name:
-            cls.name, cls.WHOSE = name, f"method={name}"
+            cls.name = name
             METHODS.register(name)(cls)
 
     def __str__(self) -> str:  # what `parse_method` reads; reports of samples have it
@@ -220,19 +221,8 @@ def parse_method(text: str) -> Method:
     SettingsError
         If the text cannot be read, or an option is not known or out of range.
     """
-    try:
-        name, values, options = read_call(text)
-    except ValueError:
-        values = [text]
-    if values:
-        raise SettingsError(
-            f"cannot read method {text!r}: expected a name, then name=value in parentheses; write "
-            "for example 'ep(damping=0.5)'"
-        )
-    if name not in METHODS:
-        known = ", ".join(["ivm", *METHODS])  # which is no dense one
-        raise UnknownNameError(f"unknown method {quoted(name)}; known: {known}")
-    return METHODS[name].from_json(options)
+    method, made = read(text, METHODS, "'ep(damping=0.5)'", ["ivm"])  # which is no dense one
+    return made or method()
 
 
 def likelihood_for(method: type[Method], n_classes: int, wanted: str = "") -> Likelihood:

@@ -16,7 +16,8 @@ import numpy as np
 
 from sparsegp.errors import DataError, SettingsError
 from sparsegp.kernels.pair import Pair
-from sparsegp.registry import Registry, call_text
+from sparsegp.registry import Registry
+from sparsegp.texts import text_of
 from sparsegp.types import Doubles, Floats
 
 
@@ -316,7 +317,7 @@ class Kernel(ABC):
         return OPERATIONS["*"](other, self)
 
     def __str__(self) -> str:
-        return call_text(self)
+        return text_of(self)
 
     def to_json(self) -> str:
         """Return the text."""

@@ -16,14 +16,15 @@ depend. Under M, gradients in the scaled inputs are those in the mixed ones time
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from sparsegp.errors import SettingsError, quoted
 from sparsegp.fields import Checked, setting
 from sparsegp.kernels import Kernel
-from sparsegp.registry import read_call
+from sparsegp.registry import Registry
+from sparsegp.texts import read
 from sparsegp.types import Doubles, Floats
 
 NONE = "none"
@@ -37,10 +38,13 @@ SHRINKAGE = 0.1
 ROWS = 128
 """Worked on at a time, so that temporaries stay in cache."""
 
+METRICS: Registry[type["Metric"]] = Registry("metric")
+
 Part = tuple[Kernel, Doubles, Doubles]
 """Latent means f_c(x) = sum_i w_ic k(x, u_i): kernel, active rows (d, p) and weights (d, R)."""
 
 
+@METRICS.register(FULL)
 @dataclass(frozen=True)
 class Metric(Checked):
     """How a metric is learnt, by a text such as ``full`` or ``full(rounds=2, power=0.4)``."""
@@ -48,7 +52,7 @@ class Metric(Checked):
     rounds: int = setting(3, "Fits from whose gradients the metric is taken.", least=1, most=20)
     power: float = setting(0.5, "s, the power of G.", least=0, most=1)
 
-    WHOSE = "metric=full"
+    name: ClassVar[str] = FULL
 
     @classmethod
     def of(cls, text: str) -> "Metric | None":
@@ -61,17 +65,8 @@ class Metric(Checked):
         """
         if text == NONE:
             return None
-        try:
-            name, values, named = read_call(text)
-        except ValueError:
-            name, values, named = "", None, {}
-        known = [each.name for each in fields(cls)]
-        if name != FULL or len(values or ()) > len(known):
-            raise SettingsError(
-                f"metric must be none, full or such as 'full(rounds=2, power=0.4)', got "
-                f"{quoted(text)}"
-            )
-        return cls.from_json(dict(zip(known, values or (), strict=False)) | named)
+        metric, made = read(text, METRICS, "'full(rounds=2, power=0.4)'", [NONE])
+        return made or metric()
 
     def next(self, mixing: Doubles, slopes: Doubles, covariance: Doubles) -> Doubles:
         """Return the matrix by which scaled inputs are multiplied next, (p, p).

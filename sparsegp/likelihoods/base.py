@@ -6,18 +6,19 @@ expectation Z = E[p(y|u)] and its first two derivatives in the means (Seeger, La
 quadrature (appendix B.2); most know better.
 """
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Self, get_type_hints
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from sparsegp.errors import SettingsError, short
+from sparsegp.errors import SettingsError
+from sparsegp.fields import check
 from sparsegp.math.gaussian_quadrature import line_moments, product_moments
 from sparsegp.math.quadrature import log_sum_exp
-from sparsegp.registry import Registry, call_text
+from sparsegp.registry import Registry
+from sparsegp.texts import build, text_of
 from sparsegp.types import Doubles, Floats, Integers
 
 DIFFERENCE = 1e-5
@@ -48,8 +49,9 @@ class Likelihood(ABC):
     """p(y|u) for a label y and R latent values u.
 
     A subclass is a frozen dataclass; ``class Probit(Likelihood, name="probit")`` enters it in
-    `LIKELIHOODS`. Its fields are floats, integers or tuples of floats. What a row gets is the same,
-    to the bit, whichever rows it is evaluated with. Variances are positive; `log_z` takes zero too.
+    `LIKELIHOODS`. Its fields are floats, integers or tuples of floats, perhaps with a range
+    (`fields.setting`). What a row gets is the same, to the bit, whichever rows it is evaluated
+    with. Variances are positive; `log_z` takes zero too.
     """
 
     name: ClassVar[str] = ""
@@ -67,12 +69,17 @@ class Likelihood(ABC):
     variance s that all latent values share is that of m / sqrt(1 + noise_precision s) without."""
     curvature_form: ClassVar[str] = ""
     """In which form of dense/precisions.py there is a `curvature`; empty if there is none."""
+    variadic: ClassVar[bool] = False
+    """True if the last field is a tuple that a text spells out."""
 
     def __init_subclass__(cls, name: str = "", **options: Any) -> None:
         super().__init_subclass__(**options)
         if name:
             cls.name = name
             LIKELIHOODS.register(name)(cls)
+
+    def __post_init__(self) -> None:
+        check(self)
 
     @classmethod
     @abstractmethod
@@ -247,7 +254,7 @@ class Likelihood(ABC):
             )
 
     def __str__(self) -> str:
-        return call_text(self)
+        return text_of(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return name and fields as plain JSON values."""
@@ -263,48 +270,11 @@ class Likelihood(ABC):
         SettingsError
             If the name or a field is not known, or a value is out of range.
         """
-        pairs = ((key, tuple(x) if isinstance(x, list) else x) for key, x in data.items())
-        values = dict(pairs)
-        return LIKELIHOODS[str(values.pop("name", ""))].of(values)
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Self:
-        """Return the likelihood with these fields: numbers, or tuples of them.
-
-        Raises
-        ------
-        SettingsError
-            If a field is not known, or a value is of another type or out of range.
-        """
-        hints, known = get_type_hints(cls), {field.name for field in fields(cls)}
-        if not values.keys() <= known:
-            raise SettingsError(
-                f"likelihood={cls.name} has the fields {', '.join(sorted(known))}, got "
-                f"{', '.join(sorted(values.keys() - known))}"
-            )
-        return cls(**{name: _converted(name, value, hints[name]) for name, value in values.items()})
+        values = dict(data)
+        return build(LIKELIHOODS[str(values.pop("name", ""))], [], values)
 
 
 LIKELIHOODS: Registry[type[Likelihood]] = Registry("likelihood")
-
-
-def _converted(name: str, value: Any, kind: Any) -> Any:
-    """Return a value as the type of its field, float, int or tuple of floats, or refuse it."""
-    if kind is int and type(value) is int:
-        return value
-    fits = type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max)
-    if kind is float and fits:
-        return float(value)
-    if kind not in {int, float} and isinstance(value, tuple):
-        return tuple(_converted(name, each, float) for each in value)
-    what = {int: "a whole number", float: "a number"}.get(kind, "numbers in parentheses")
-    raise SettingsError(f"{name} must be {what}, got {short(repr(value))}")
-
-
-def require_finite(name: str, value: float) -> None:
-    """Raise a `SettingsError` unless a parameter is finite."""
-    if not np.isfinite(value):
-        raise SettingsError(f"{name} must be finite, got {value}")
 
 
 def require_classes(name: str, n_classes: int, least: int = 2) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from sparsegp.errors import SettingsError
-from sparsegp.likelihoods.base import Likelihood, require_finite
+from sparsegp.likelihoods.base import Likelihood
 from sparsegp.types import Doubles, Integers
 
 
@@ -20,10 +20,6 @@ class Biased(Likelihood):
     """
 
     biases: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        for bias in self.biases:
-            require_finite("bias", bias)
 
     def n_latent(self, n_classes: int) -> int:
         """Return K: a row has a latent value for every class."""

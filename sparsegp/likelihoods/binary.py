@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from sparsegp.errors import SettingsError
-from sparsegp.likelihoods.base import Likelihood, Moments, require_finite
+from sparsegp.likelihoods.base import Likelihood, Moments
 from sparsegp.types import Doubles, Integers
 
 
@@ -28,9 +28,6 @@ class Binary(Likelihood):
     curvature_form: ClassVar[str] = "independent"
 
     bias: float = 0.0
-
-    def __post_init__(self) -> None:
-        require_finite("bias", self.bias)
 
     @classmethod
     def start(cls, n_classes: int, n_nodes: int = 12) -> Self:

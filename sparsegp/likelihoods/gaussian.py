@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from sparsegp.errors import SettingsError
+from sparsegp.fields import setting
 from sparsegp.likelihoods.base import Likelihood, Moments
 from sparsegp.math.quadrature import HALF_LOG_TWO_PI
 from sparsegp.types import Doubles
@@ -26,14 +26,8 @@ class Gaussian(Likelihood, name="gaussian"):
         If the noise variance is not a positive number.
     """
 
-    noise_variance: float = 0.1
+    noise_variance: float = setting(0.1, above=0.0)
     numeric: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.noise_variance < np.inf:
-            raise SettingsError(
-                f"noise_variance must be positive and finite, got {self.noise_variance}"
-            )
 
     @classmethod
     def start(cls, n_classes: int, n_nodes: int = 12) -> Self:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from sparsegp.errors import SettingsError
+from sparsegp.fields import setting
 from sparsegp.likelihoods.base import Moments, require_classes
 from sparsegp.likelihoods.biased import Biased
 from sparsegp.likelihoods.softmax_sites import contrasts
@@ -64,15 +64,8 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
     curvature_bound: ClassVar[float] = 1.0
     curvature_form: ClassVar[str] = "full"
 
-    n_nodes: int = 12
+    n_nodes: int = setting(12, least=2, most=MOST_NODES)
     biases: tuple[float, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not 2 <= self.n_nodes <= MOST_NODES:
-            raise SettingsError(
-                f"n_nodes of multinomial_probit must be from 2 to {MOST_NODES}, got {self.n_nodes}"
-            )
-        super().__post_init__()
 
     @classmethod
     def start(cls, n_classes: int, n_nodes: int = 12) -> Self:

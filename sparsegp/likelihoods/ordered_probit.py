@@ -9,7 +9,7 @@ on the side of zero where Phi is small, of Mills' ratios, so that they keep thei
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import erf, erfcx, ndtr, ndtri
@@ -35,13 +35,15 @@ class OrderedProbit(Likelihood, name="ordered_probit"):
         If they are not finite and strictly increasing.
     """
 
+    variadic: ClassVar[bool] = True
+
     thresholds: tuple[float, ...] = (0.0,)
 
     def __post_init__(self) -> None:
-        b = np.array(self.thresholds, dtype=np.float64)
-        if b.ndim != 1 or not b.size or not np.isfinite(b).all() or (np.diff(b) <= 0).any():
+        super().__post_init__()
+        if not self.thresholds or (np.diff(self.thresholds) <= 0).any():
             raise SettingsError(
-                f"thresholds must be finite and strictly increasing, got {self.thresholds}; "
+                f"thresholds must be strictly increasing, got {self.thresholds}; "
                 "give one less than there are classes"
             )
 

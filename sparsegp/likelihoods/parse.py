@@ -1,11 +1,10 @@
-"""Likelihood texts: ``probit``, or ``probit(-1.5)`` with numbers for its fields, in their order."""
+"""Likelihood texts: ``probit``, or ``probit(-1.5)`` with numbers for its fields."""
 
-from dataclasses import dataclass, fields
-from typing import get_type_hints
+from dataclasses import dataclass
 
-from sparsegp.errors import SettingsError, short
+from sparsegp.errors import SettingsError
 from sparsegp.likelihoods.base import LIKELIHOODS, Likelihood
-from sparsegp.registry import read_call
+from sparsegp.texts import read
 
 
 @dataclass(frozen=True)
@@ -54,27 +53,4 @@ def parse(text: str) -> Wanted:
     SettingsError
         If the text cannot be read, or its numbers do not fit the fields.
     """
-    try:
-        name, values, named = read_call(text) if text.strip() else ("", None, {})
-    except ValueError:
-        raise _unreadable(text, "expected a name, then numbers in parentheses or nothing") from None
-    family = LIKELIHOODS[short(name)]
-    if values is None:
-        return Wanted(family)
-    names, hints = [field.name for field in fields(family)], get_type_hints(family)
-    if len(names) == 1 and hints[names[0]] is not float and values:
-        values = values if isinstance(values[0], tuple) else [tuple(values)]
-    if named or len(values) > len(names):
-        takes = f"{family.name} takes at most {len(names)} ({', '.join(names)})"
-        raise _unreadable(text, f"{takes}, without names, got {len(values) + len(named)}")
-    try:
-        return Wanted(family, family.of(dict(zip(names, values, strict=False))))
-    except SettingsError as error:
-        raise _unreadable(text, str(error)) from None
-
-
-def _unreadable(text: str, reason: str) -> SettingsError:
-    return SettingsError(
-        f"cannot read likelihood {short(text)!r}: {reason}; write for example 'probit' or "
-        f"'probit(-1.5)'"
-    )
+    return Wanted(*read(text, LIKELIHOODS, "'probit' or 'probit(-1.5)'"))

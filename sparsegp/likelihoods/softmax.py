@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from sparsegp.errors import SettingsError
+from sparsegp.fields import setting
 from sparsegp.likelihoods.base import Moments, require_classes
 from sparsegp.likelihoods.biased import Biased
 from sparsegp.likelihoods.softmax_sites import Terms, mode
@@ -54,16 +55,8 @@ class Softmax(Biased, name="softmax"):
     noise_precision: ClassVar[float] = np.pi / 8.0
     curvature_form: ClassVar[str] = "simplex"
 
-    n_nodes: int = 3
+    n_nodes: int = setting(3, least=3, most=MAX_POINTS)
     biases: tuple[float, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not 3 <= self.n_nodes <= MAX_POINTS:
-            raise SettingsError(
-                f"n_nodes of softmax must be at least 3 and at most {MAX_POINTS}, got "
-                f"{self.n_nodes}"
-            )
-        super().__post_init__()
 
     @classmethod
     def start(cls, n_classes: int, n_nodes: int = 12) -> Self:

@@ -211,9 +211,12 @@ def test_texts(method: str) -> None:
     assert (parse_method(f" {method} "), str(plain)) == (plain, method)
     with pytest.raises(SettingsError, match="has no settings nothing"):
         parse_method(f"{method}(nothing=1)")
-    with pytest.raises(SettingsError, match="cannot read method"):
-        parse_method(f"{method}(1)")
+    with pytest.raises(SettingsError, match=rf"cannot read method '{method}\(1, .* takes at most"):
+        parse_method(f"{method}({'1, ' * 12})")
     assert str(parse_method("ep( damping=0.5)")) == "ep(damping=0.5)"
+    assert parse_method("ep('parallel', damping=0.5)") == METHODS["ep"].from_json(
+        {"schedule": "parallel", "damping": 0.5}
+    )
 
 
 OUT_OF_RANGE = """

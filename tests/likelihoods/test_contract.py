@@ -254,9 +254,9 @@ def test_start(case: Case):
     [
         ({"name": "cauchy"}, "unknown likelihood 'cauchy'; known: "),
         ({}, "unknown likelihood ''"),
-        ({"name": "probit", "slope": 2.0}, "likelihood=probit has the fields bias, got slope"),
-        ({"name": "probit", "bias": math.nan}, "bias must be finite"),
-        ({"name": "gaussian", "noise_variance": 0.0}, "noise_variance must be positive"),
+        ({"name": "probit", "slope": 2.0}, "probit has no settings slope; it knows `bias`"),
+        ({"name": "probit", "bias": math.nan}, "bias must be a finite number"),
+        ({"name": "gaussian", "noise_variance": 0.0}, "noise_variance must be above 0"),
         ({"name": "ordered_probit", "thresholds": [1.0, 1.0]}, "strictly increasing"),
         ({"name": "softmax", "n_nodes": 2}, "at least 3"),
     ],

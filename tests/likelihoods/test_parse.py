@@ -18,6 +18,7 @@ from tests.likelihoods.references import CASES
 
 TEXTS: dict[str, Likelihood] = {
     "probit(-1.5)": Probit(-1.5),
+    "probit(bias=-1.5)": Probit(-1.5),
     " logistic ( +2 ) ": Logistic(2.0),
     "gaussian(0.02)": Gaussian(0.02),
     "gaussian(1e-3)": Gaussian(0.001),
@@ -26,6 +27,7 @@ TEXTS: dict[str, Likelihood] = {
     "multinomial_probit(20)": MultinomialProbit(20),
     "multinomial_probit(12, (0.5, 0, -1))": MultinomialProbit(12, (0.5, 0.0, -1.0)),
     "softmax(3, (0.5, -0.5))": Softmax(3, (0.5, -0.5)),
+    "softmax(3, biases=[0.5, -0.5])": Softmax(3, (0.5, -0.5)),
 }
 
 
@@ -54,19 +56,24 @@ def test_a_text_comes_back_the_same(likelihood: Likelihood) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("probit(x)", r"cannot read likelihood 'probit\(x\)': expected a name, then numbers in"),
-        ("probit(1", "expected a name, then numbers in parentheses or nothing"),
-        ("probit(bias=1)", r"probit takes at most 1 \(bias\), without names"),
-        ("probit(1, 2)", r"probit takes at most 1 \(bias\), without names, got 2"),
+        ("", "cannot read likelihood '': the text is empty; write for example 'probit' or 'probit"),
+        (
+            "probit(x)",
+            r"cannot read likelihood 'probit\(x\)': expected a value such as 1.5, got 'x'",
+        ),
+        ("probit(1", r"'\(' was never closed at '\(1'"),
+        ("probit(slope=1)", "probit has no settings slope; it knows `bias`"),
+        ("probit(1, bias=1)", "probit has no settings bias"),
+        ("probit(1, 2)", r"probit takes at most 1 value \(bias\), got 2"),
         ("probit('a')", "bias must be a number, got 'a'"),
         ("probit(True)", "bias must be a number, got True"),
-        ("probit(1e999)", "bias must be finite, got inf"),
-        ("gaussian(-1)", "noise_variance must be positive and finite, got -1"),
+        ("probit(1e999)", "bias must be a finite number, got inf"),
+        ("gaussian(-1)", "noise_variance must be above 0.0, got -1"),
         ("softmax(3, 0.1)", "biases must be numbers in parentheses, got 0.1"),
         ("ordered_probit(1, 0)", "strictly increasing"),
-        ("probit(1)+_(2)", "expected a name, then numbers in parentheses"),
-        ("probit({[]: 1})", "expected a name, then numbers in parentheses"),
-        (f"probit({10**400})", r"bias must be a number, got 10+\.\.\.;"),
+        ("probit(1)+_(2)", r"expected a name, perhaps with values, got 'probit\(1\) \+ _\(2\)'"),
+        ("probit({[]: 1})", "expected a value such as 1.5, got "),
+        (f"probit({10**400})", r"bias must be a finite number, got 10+\.\.\.;"),
     ],
 )
 def test_what_cannot_be_read_is_said(text: str, message: str) -> None:
@@ -74,7 +81,7 @@ def test_what_cannot_be_read_is_said(text: str, message: str) -> None:
         TrainSettings.given(likelihood=text)
 
 
-@pytest.mark.parametrize("text", ["", "prbit", "prbit(1)"])
+@pytest.mark.parametrize("text", ["prbit", "prbit(1)"])
 def test_unknown_names(text: str) -> None:
     with pytest.raises(UnknownNameError, match=r"unknown likelihood .*; known: gaussian, logistic"):
         TrainSettings.given(likelihood=text)
