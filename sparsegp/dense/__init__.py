@@ -13,6 +13,7 @@ from sparsegp.dense.base import parse_method as parse_method
 from sparsegp.dense.driver import Session as Session
 from sparsegp.dense.driver import Status as Status
 from sparsegp.dense.ep import EP as EP
+from sparsegp.dense.ep import SoftmaxEP as SoftmaxEP
 from sparsegp.dense.exact import Exact as Exact
 from sparsegp.dense.gibbs import Gibbs as Gibbs
 from sparsegp.dense.laplace import Laplace as Laplace
@@ -20,5 +21,4 @@ from sparsegp.dense.learning import infer as infer
 from sparsegp.dense.mixture import Component as Component
 from sparsegp.dense.mixture import Mixture as Mixture
 from sparsegp.dense.online import Online as Online
-from sparsegp.dense.softmax_ep import SoftmaxEP as SoftmaxEP
 from sparsegp.dense.variational import Variational as Variational

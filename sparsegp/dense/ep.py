@@ -1,14 +1,21 @@
-"""Expectation propagation for one latent value a row.
+"""Expectation propagation, and sites that match moments.
 
-Rasmussen & Williams 2006, section 3.6, algorithms 3.5 and 3.6 (RW). The sites are Gaussian factors
-exp(nu_i u - tau_i u^2 / 2); each is set so that the posterior with the row's likelihood in its
-place has the same mean and variance. Any likelihood will do, by its `moments`.
+Rasmussen & Williams 2006, section 3.6, algorithms 3.5 and 3.6 (RW); for the softmax Cseke & Csato
+2005 (CC). The sites are Gaussian factors exp(h' z - z' P z / 2) in linear combinations z = B' u of
+the latent values of a row: one latent value itself, or the differences of several. Each is set from
+its cavity (the posterior without it) so that the posterior with the row's likelihood in its place
+has the same mean and covariance.
 
 The updates of a sequential sweep are those of RW, in blocks of rows: the columns of a block are
 kept up to date, all others follow at its end in one product.
+
+With moments="laplace" a tilted density is expanded about its mode (CC section 3.2). The sites are
+then the expansions of the terms themselves, and the fixed point is the Laplace approximation of the
+whole posterior: the mode, the curvature there, and its log evidence.
 """
 
-from dataclasses import dataclass
+from abc import abstractmethod
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,23 +24,153 @@ from numpy.typing import NDArray
 from sparsegp.dense.base import Fit, LogEvidence, Method, Problem
 from sparsegp.dense.driver import Status
 from sparsegp.dense.precisions import SitePosterior
-from sparsegp.errors import NumericalError
+from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.fields import setting
+from sparsegp.likelihoods.softmax_sites import contrasts, matched
 from sparsegp.types import Doubles
 
 BLOCK = 32
+MAX_POINTS = 20_000
+"""Points a row that are taken to be bearable: 7 nodes for up to 6 classes."""
+
+
+class Matching(Method):
+    """A method whose sites match moments."""
+
+    @abstractmethod
+    def match(
+        self, problem: Problem, rows: slice, mean: Doubles, covariance: Doubles
+    ) -> tuple[Doubles, Doubles]:
+        """Return log normalisers (m,) and sites (m, d, d + 1) that match terms under cavities.
+
+        A site is P and, as a last column, h. The cavities are Gaussians of z, with means (m, d) and
+        covariances (m, d, d).
+        """
+
+    def tilted(
+        self,
+        problem: Problem,
+        rows: slice,
+        mean: Doubles,
+        covariance: Doubles,
+        sites: Doubles,
+        extra: Doubles | float = 0.0,
+    ) -> tuple[Doubles, Doubles, float]:
+        """Put terms in place of the sites (m, d, d + 1) of rows (RW eqs. 3.56-3.59).
+
+        Under the posterior z has means m (m, d) and covariances S (m, d, d). With g = P m - h the
+        cavity has the covariance C = (I - S P)^-1 S and the mean m + C g, and its integral is that
+        of the posterior times exp((m' (g - h) + g' C g) / 2) / |I - S P|^1/2. `extra` is the
+        covariance of what the terms act on, but not the sites.
+
+        Return the log normalisers with terms and without sites, (m,); the sites that would have the
+        same moments; and the largest difference of posterior and tilted moments, in units of the
+        posterior scale.
+        """
+        column, P, h = mean[..., np.newaxis], sites[..., :-1], sites[..., -1:]
+        unit = np.eye(mean.shape[1])
+        share = unit - covariance @ P
+        sign, log_share = np.linalg.slogdet(share)
+        if not (sign > 0.0).all():
+            raise NumericalError(
+                "the posterior without a row must be a Gaussian, found a cavity of no positive "
+                "variance; use a kernel of smaller variance"
+            )
+        g, cavity = P @ column - h, np.linalg.solve(share, covariance)
+        cavity = 0.5 * (cavity + cavity.swapaxes(1, 2))
+        rise = cavity @ g
+        log_z, found = self.match(problem, rows, (column + rise)[..., 0], cavity + extra)
+        log_z = log_z + 0.5 * ((column * (g - h) + g * rise).sum(axis=(1, 2)) - log_share)
+        spread = np.linalg.solve(unit + cavity @ found[..., :-1], cavity)
+        pull = found[..., -1:] - found[..., :-1] @ (column + rise)
+        scale = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))[..., np.newaxis]
+        by_mean = np.abs(rise + spread @ pull) / scale
+        by_covariance = np.abs(spread - covariance) / (scale * scale.swapaxes(1, 2))
+        return log_z, found, float(max(by_mean.max(), by_covariance.max()))
 
 
 @dataclass(frozen=True)
-class EPState:
-    """Sites (2, n), tau and nu, and what `EP.tolerance` bounds, of each sweep so far."""
+class SitesState:
+    """Sites (n, d, d + 1), and of each sweep the largest difference of moments, and log evidence.
+
+    Of sequential sweeps there is no log evidence.
+    """
 
     sites: Doubles
-    residuals: tuple[float, ...] = ()
+    differences: tuple[float, ...] = ()
+    log_evidences: tuple[float, ...] = ()
+
+
+class Propagation(Matching):
+    """Expectation propagation; a subclass has these as fields, in the place that it wants."""
+
+    State: ClassVar[type] = SitesState
+
+    damping: float
+    tolerance: float
+    max_sweeps: int
+    advice: ClassVar[str]
+    """What helps where it does not converge."""
+
+    def start(self, problem: Problem, near: NDArray[Any] | None = None) -> SitesState:
+        """Return sites of zero, or those nearby; see `Method`."""
+        d = max(problem.n_latent - 1, 1)
+        none = np.zeros((len(problem.x), d, d + 1))
+        return SitesState(none if near is None or near.shape != none.shape else near)
+
+    def posterior(self, problem: Problem, sites: Doubles) -> SitePosterior:
+        """Return the Gaussian that sites make of the prior."""
+        R = problem.n_latent
+        basis = np.ones((len(sites), 1, 1)) if R == 1 else contrasts(problem.target, R)
+        return SitePosterior(problem.prior, sites, basis)
+
+    def look(self, problem: Problem, sites: Doubles) -> tuple[SitePosterior, float, Doubles, float]:
+        """Return posterior, log evidence (RW eq. 3.65), sites that match, and the difference."""
+        posterior = self.posterior(problem, sites)
+        moments = posterior.mean, posterior.covariance
+        log_z, found, difference = self.tilted(problem, slice(None), *moments, sites)
+        return posterior, posterior.log_integral + float(log_z.sum()), found, difference
+
+    def step(self, problem: Problem, state: SitesState, run_tasks: Any) -> SitesState:
+        """Return sites after a sweep, in which all are set at a time.
+
+        Raises
+        ------
+        NumericalError
+            If they should match by now.
+        """
+        if len(state.differences) >= self.max_sweeps:
+            raise NumericalError(
+                f"{self} must agree with its tilted moments to {self.tolerance:g}, found a "
+                f"difference of {state.differences[-1]:.2g} after {self.max_sweeps} sweeps; use "
+                f"{self.advice}, a smaller damping, or a kernel of smaller variance"
+            )
+        _, log_evidence, found, difference = self.look(problem, state.sites)
+        return SitesState(
+            state.sites + self.damping * (found - state.sites),
+            (*state.differences, difference),
+            (*state.log_evidences, log_evidence),
+        )
+
+    def status(self, state: SitesState) -> Status:
+        """Return the progress: the end is where the moments match."""
+        every = {"log_evidence": state.log_evidences, "difference": state.differences}
+        latest = {name: values[-1] for name, values in every.items() if values}
+        finished = latest.get("difference", np.inf) <= self.tolerance
+        return Status(len(state.differences), 0, finished, latest)
+
+    def gradient(self, problem: Problem, state: SitesState) -> LogEvidence:
+        """Return the log marginal likelihood and its gradient; see `Method`.
+
+        At the fixed point it does not change with the sites, so that only the prior covariance
+        counts (RW eq. 5.27; Seeger 2005).
+        """
+        posterior, log_evidence, _, _ = self.look(problem, state.sites)
+        return LogEvidence(log_evidence, problem.pull_back(posterior.pull_back()), state.sites)
 
 
 @dataclass(frozen=True)
-class EP(Method, name="ep"):
+class EP(Propagation, name="ep"):
     """A Gaussian whose marginals agree with those of the rows' own tilted distributions.
 
     Parameters
@@ -49,144 +186,166 @@ class EP(Method, name="ep"):
     max_sweeps : int
     """
 
-    State: ClassVar[type] = EPState
     likelihoods: ClassVar[tuple[str, ...]] = ("probit", "logistic")
+    advice: ClassVar[str] = "more max_sweeps"
 
     schedule: str = setting("sequential", choices=("sequential", "parallel"))
     damping: float = setting(1.0, above=0.0, most=1.0)
     tolerance: float = setting(1e-7, above=0.0)
     max_sweeps: int = setting(200, least=1)
 
-    def start(self, problem: Problem, near: NDArray[Any] | None = None) -> EPState:
-        """Return sites of zero, or those nearby; see `Method`."""
-        none = np.zeros((2, len(problem.x)))
-        return EPState(none if near is None or near.shape != none.shape else near)
+    def match(
+        self, problem: Problem, rows: slice, mean: Doubles, covariance: Doubles
+    ) -> tuple[Doubles, Doubles]:
+        """Match by the `moments` of any likelihood of one latent value; see `Matching`."""
+        variance = covariance[:, 0]
+        found = problem.likelihood.moments(mean, variance, problem.target[rows])
+        site = [found.curvature, mean * found.curvature + found.slope]
+        rest = 1.0 - variance * found.curvature
+        return found.log_z, np.stack(site, axis=-1) / rest[..., np.newaxis]
 
-    def step(self, problem: Problem, state: EPState, run_tasks: Any) -> EPState:
-        """Return sites after a sweep."""
-        if len(state.residuals) >= self.max_sweeps:
-            other = ", or schedule='sequential'" if self.schedule == "parallel" else ""
-            raise NumericalError(
-                f"ep must converge in max_sweeps={self.max_sweeps} sweeps, found marginals "
-                f"that differ by {state.residuals[-1]:g} from the tilted ones, more than "
-                f"tolerance={self.tolerance:g}; allow more sweeps, or use "
-                f"damping={self.damping / 2:g}{other}"
-            )
-        sweep = _sequential if self.schedule == "sequential" else _parallel
-        sites, residual = sweep(problem, state.sites, self.damping)
-        return EPState(sites, (*state.residuals, residual))
+    def step(self, problem: Problem, state: SitesState, run_tasks: Any) -> SitesState:
+        """Return sites after a sweep, in turn or all at a time; see `Propagation`."""
+        if self.schedule == "parallel" or len(state.differences) >= self.max_sweeps:
+            return super().step(problem, state, run_tasks)
+        return self._in_turn(problem, state)
 
-    def status(self, state: EPState) -> Status:
-        """Return the progress: the end is where the residual is small."""
-        residual = state.residuals[-1] if state.residuals else np.inf
-        finished = residual <= self.tolerance
-        return Status(len(state.residuals), 0, finished, {"residual": residual})
+    def _in_turn(self, problem: Problem, state: SitesState) -> SitesState:
+        """Return the state after each site has been set in turn.
 
-    def finish(self, problem: Problem, state: EPState, run_tasks: Any) -> Fit:
+        With s column i of the covariance and d_tau, d_nu the change of site i,
+
+            S <- S - c s s'     m <- m + (d_nu - d_tau m_i) / (1 + d_tau S_ii) s     (RW eq. 3.70)
+
+        where c = d_tau / (1 + d_tau S_ii). The difference is the largest on the way.
+        """
+        posterior = self.posterior(problem, state.sites)
+        half = posterior.full.halved(0, problem.prior[0])
+        sites, mean, worst = state.sites.copy(), posterior.mean.copy(), 0.0
+        whole = problem.prior[0] - half.T @ half  # RW eq. 3.68
+        for start in range(0, len(mean), BLOCK):
+            columns = whole[:, start : start + BLOCK].copy()
+            count = columns.shape[1]
+            scales = np.empty(count)
+            for k in range(count):
+                row = slice(start + k, start + k + 1)
+                moments = mean[row], columns[row, k, np.newaxis, np.newaxis]
+                _, found, difference = self.tilted(problem, row, *moments, sites[row])
+                worst = max(worst, difference)
+                change = self.damping * (found - sites[row])
+                sites[row] += change
+                (tau, nu), column = change[0, 0], columns[:, k]
+                spread = 1.0 + tau * column[start + k]
+                scales[k] = tau / spread
+                mean[:, 0] += (nu - tau * mean[start + k, 0]) / spread * column
+                own = column[start + k + 1 : start + count]
+                columns[:, k + 1 :] -= scales[k] * np.outer(column, own)
+            whole -= (columns * scales) @ columns.T
+        return SitesState(sites, (*state.differences, worst))
+
+    def finish(self, problem: Problem, state: SitesState, run_tasks: Any) -> Fit:
         """Return the posterior; see `Method`."""
-        posterior, residuals = posterior_of(problem, state.sites), state.residuals
-        precision, coefficients = state.sites[0][:, np.newaxis], posterior.coefficients[np.newaxis]
+        posterior, log_evidence, _, _ = self.look(problem, state.sites)
+        coefficients, residuals = posterior.coefficients[np.newaxis], state.differences
         return Fit(
-            [problem.posterior(coefficients, "independent", precision)],
-            log_evidence(problem, posterior, state.sites),
+            [problem.posterior(coefficients, "independent", state.sites[:, :, 0])],
+            log_evidence,
             [{"residual": residual} for residual in residuals],
             {"sweeps": len(residuals), "residual": residuals[-1]},
         )
 
-    def gradient(self, problem: Problem, state: EPState) -> LogEvidence:
-        """Return the log marginal likelihood and its gradient; see `Method`.
 
-        The sites make it stationary, so that only the prior covariance counts (RW eq. 5.27).
-        """
-        posterior = posterior_of(problem, state.sites)
-        value = log_evidence(problem, posterior, state.sites)
-        return LogEvidence(value, problem.pull_back(posterior.pull_back()), state.sites)
+@dataclass(frozen=True)
+class SoftmaxMatching(Matching):
+    """How sites of the softmax are found.
 
-
-def posterior_of(problem: Problem, sites: Doubles) -> SitePosterior:
-    """Return the Gaussian that sites (2, n) make of the prior."""
-    return SitePosterior(problem.prior, sites.T[:, np.newaxis], np.ones((sites.shape[1], 1, 1)))
-
-
-def log_evidence(problem: Problem, posterior: SitePosterior, sites: Doubles) -> float:
-    """Return log Z_EP (RW eqs. 3.65, 3.73 and 3.74).
-
-    With r, m the marginals, a, h the cavities and Z_i the normalisers of the rows,
-
-        log Z = sum_i (log Z_i + h_i^2 / 2 a_i - m_i^2 / 2 r_i + log(a_i / r_i) / 2)
-                + nu'm / 2 - log|I + K T| / 2                                        T = diag(tau)
-
-    where h^2 / a - m^2 / r = (tau m^2 - 2 nu m + r nu^2) / (1 - tau r) and a / r = 1 / (1 - tau r).
+    Parameters
+    ----------
+    moments : str
+        ``quadrature`` or ``laplace``: the expansion of a tilted density about its mode.
+    n_nodes : int
+        Of the product rule, along each of the R - 1 dimensions.
     """
-    (tau, nu), m, r = sites, posterior.mean[:, 0], posterior.covariance[:, 0, 0]
-    log_z, _, _ = _tilted(problem, slice(None), m, r, sites)
-    share = 1.0 - tau * r
-    terms = (tau * m * m - 2.0 * nu * m + r * nu * nu) / share - np.log(share)
-    return float(log_z.sum() + 0.5 * terms.sum() + posterior.log_integral)
+
+    likelihoods: ClassVar[tuple[str, ...]] = ("softmax",)
+
+    moments: str = setting("quadrature", choices=("quadrature", "laplace"))
+    n_nodes: int = setting(7, least=3)
+
+    def start(self, problem: Problem, near: NDArray[Any] | None = None) -> Any:
+        """Return the state before the first step; see `Method`."""
+        self.points(problem.n_latent)  # refuses too many
+        return super().start(problem, near)
+
+    def points(self, n_latent: int) -> int:
+        """Return the points a row; raises a SettingsError if these are too many."""
+        points = 1 if self.moments == "laplace" else int(self.n_nodes ** (n_latent - 1))
+        if points > MAX_POINTS:
+            raise SettingsError(
+                f"moments='quadrature' needs {self.n_nodes}^{n_latent - 1} = {points} points a row "
+                f"for {n_latent} classes, more than {MAX_POINTS}; use moments='laplace' or fewer "
+                "n_nodes"
+            )
+        return points
+
+    def matrices(self, n_kernels: int, n_latent: int, likelihood: str = "") -> int:
+        """Return how many (n, n) matrices it holds; see `Method`."""
+        return n_kernels + 5 * n_latent**2
+
+    def match(
+        self, problem: Problem, rows: slice, mean: Doubles, covariance: Doubles
+    ) -> tuple[Doubles, Doubles]:
+        """Match by quadrature, or about the modes; see `Matching`."""
+        n_nodes = 0 if self.moments == "laplace" else self.n_nodes
+        return matched(mean, covariance, problem.target[rows], problem.biases, n_nodes)
 
 
-def _tilted(
-    problem: Problem, rows: slice, mean: Doubles, variance: Doubles, sites: Doubles
-) -> tuple[Doubles, Doubles, float]:
-    """Put likelihoods in place of sites (2, m), for rows of such marginals (RW eqs. 3.56-3.59).
+@dataclass(frozen=True)
+class SoftmaxEP(SoftmaxMatching, Propagation, name="softmax_ep"):
+    """Expectation propagation for the softmax.
 
-    Return the log normalisers (m,), the sites that would have the same moments, and the largest
-    difference between marginal and tilted moments.
+    Parameters
+    ----------
+    moments, n_nodes
+        See `SoftmaxMatching`.
+    damping : float
+        Share of the way that a site goes in a sweep, in (0, 1].
+    tolerance : float
+        Largest difference of posterior and tilted moments at the end, in units of the posterior
+        scale of a row.
+    max_sweeps : int
     """
-    tau, nu = sites
-    share = 1.0 - tau * variance
-    if not (share > 0.0).all():
-        raise NumericalError(
-            f"the cavity variances of ep must be positive, found a share {share.min():g} of "
-            "the marginal precision left; use a kernel of smaller variance"
+
+    advice: ClassVar[str] = "more n_nodes"
+
+    damping: float = setting(0.5, above=0.0, most=1.0)
+    tolerance: float = setting(1e-5, above=0.0)
+    max_sweeps: int = setting(300, least=1)
+
+    def step(self, problem: Problem, state: SitesState, run_tasks: Any) -> SitesState:
+        """Return sites after a sweep, or those that match; see `Propagation`."""
+        found = super().step(problem, state, run_tasks)
+        return replace(found, sites=state.sites) if self.status(found).finished else found
+
+    def finish(self, problem: Problem, state: SitesState, run_tasks: Any) -> Fit:
+        """Return the posterior; see `Method`. One component of the form "full"."""
+        posterior = self.posterior(problem, state.sites)
+        full, coefficients = posterior.full, posterior.coefficients[np.newaxis]
+        rows = enumerate(zip(state.log_evidences, state.differences, strict=True))
+        report = {
+            "moments": self.moments,
+            "points": self.points(problem.n_latent),
+            "sweeps": len(state.differences) - 1,
+            "difference": state.differences[-1],
+        }
+        return Fit(
+            [problem.posterior(coefficients, full.name, full.precision)],
+            state.log_evidences[-1],
+            [{"step": k, "log_evidence": value, "difference": by} for k, (value, by) in rows],
+            report,
         )
-    a, h = variance / share, (mean - variance * nu) / share
-    found = problem.likelihood.moments(h[:, np.newaxis], a[:, np.newaxis], problem.target[rows])
-    slope, curvature = found.slope[:, 0], found.curvature[:, 0]
-    rest = 1.0 - a * curvature
-    matching = np.stack([curvature, h * curvature + slope]) / rest
-    shift = np.abs(h + a * slope - mean) / np.sqrt(variance)
-    stretch = np.abs(a * rest / variance - 1.0)
-    return found.log_z, matching, float(max(shift.max(), stretch.max()))
 
-
-def _parallel(problem: Problem, sites: Doubles, damping: float) -> tuple[Doubles, float]:
-    """Return sites (2, n) after all have been set at a time, and the residual before."""
-    posterior = posterior_of(problem, sites)
-    moments = posterior.mean[:, 0], posterior.covariance[:, 0, 0]
-    _, found, residual = _tilted(problem, slice(None), *moments, sites)
-    return sites + damping * (found - sites), residual
-
-
-def _sequential(problem: Problem, sites: Doubles, damping: float) -> tuple[Doubles, float]:
-    """Return sites (2, n) after each has been set in turn, and the largest residual on the way.
-
-    With s column i of the covariance and d_tau, d_nu the change of site i,
-
-        S <- S - c s s'     m <- m + (d_nu - d_tau m_i) / (1 + d_tau S_ii) s     (RW eq. 3.70)
-
-    where c = d_tau / (1 + d_tau S_ii).
-    """
-    posterior = posterior_of(problem, sites)
-    half = posterior.full.halved(0, problem.prior[0])
-    sites, mean, worst = sites.copy(), posterior.mean[:, 0].copy(), 0.0
-    whole = problem.prior[0] - half.T @ half  # RW eq. 3.68
-    for start in range(0, len(mean), BLOCK):
-        columns = whole[:, start : start + BLOCK].copy()
-        count = columns.shape[1]
-        scales = np.empty(count)
-        for k in range(count):
-            rows = slice(start + k, start + k + 1)
-            variance = columns[rows, k]
-            _, found, residual = _tilted(problem, rows, mean[rows], variance, sites[:, rows])
-            worst = max(worst, residual)
-            change = damping * (found - sites[:, rows])[:, 0]
-            sites[:, rows] += change[:, np.newaxis]
-            spread = 1.0 + change[0] * variance[0]
-            scales[k] = change[0] / spread
-            column = columns[:, k]
-            mean += (change[1] - change[0] * mean[start + k]) / spread * column
-            own = column[start + k + 1 : start + count]
-            columns[:, k + 1 :] -= scales[k] * np.outer(column, own)
-        whole -= (columns * scales) @ columns.T
-    return sites, worst
+    @property
+    def has_evidence(self) -> bool:
+        """True with moments="quadrature"; the Laplace fixed point is no maximum of its evidence."""
+        return self.moments == "quadrature"

@@ -20,10 +20,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsegp.dense.base import Fit, Method, Problem
+from sparsegp.dense.base import Fit, Problem
 from sparsegp.dense.driver import Status
+from sparsegp.dense.ep import SoftmaxMatching
 from sparsegp.dense.precisions import NAME, Precisions, of_latent, with_prior
-from sparsegp.dense.softmax_ep import Matching
 from sparsegp.fields import setting
 from sparsegp.likelihoods.softmax_sites import contrasts
 from sparsegp.math.linalg import lower_cholesky, solve_factored, solve_lower
@@ -113,13 +113,13 @@ class OnlineState:
 
 
 @dataclass(frozen=True)
-class Online(Matching, Method, name="online"):
+class Online(SoftmaxMatching, name="online"):
     """Sparse online inference for the softmax.
 
     Parameters
     ----------
     moments, n_nodes
-        See `Matching`.
+        See `SoftmaxMatching`.
     novelty : float
         Share of its prior variance that a row of the basis has, given the rows before it; below 1.
     sweeps : int
@@ -161,8 +161,7 @@ class Online(Matching, Method, name="online"):
             half = covariance @ slope
             at, spread = slope.T @ mean, slope.T @ half
             moments, row = (at[np.newaxis], spread[np.newaxis]), slice(i, i + 1)
-            target, biases = problem.target[row], problem.biases
-            _, (found,), difference = self._tilted(moments, sites[row], target, biases, extra)
+            _, (found,), difference = self.tilted(problem, row, *moments, sites[row], extra)
             change, move = np.split(found - sites[i], [-1], axis=1)
             gain = np.linalg.solve(np.eye(len(at)) + change @ spread, np.eye(len(at)))
             covariance -= half @ gain @ change @ half.T
