@@ -1,9 +1,9 @@
 """One pass over the rows: range, mean and variance of each column, and bad values."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,11 @@ PRECISION = 24
 
 SMALLEST = -1074
 """Exponent of the smallest positive double."""
+
+Moments: TypeAlias = tuple[int, Doubles, Doubles, Doubles, Doubles, Doubles, bool]
+"""Statistics of rows: count, least and greatest values, the first row, the mean as distance from
+it (so that its error is small however far from zero a column lies), the sum of squared deviations
+from the mean, and whether all values are whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -58,25 +63,6 @@ class Summary:
         return replace(self, p=int(columns.sum()), **arrays)
 
 
-class Moments(NamedTuple):
-    """Statistics of some rows: count, range, mean and sum of squared deviations, bad values.
-
-    The mean is counted from the first of the rows, `origin` (p,), so that its error is small
-    against the range of a column, however far from zero that lies. The first value that is not
-    finite comes with its row and column.
-    """
-
-    n: int
-    low: Doubles
-    high: Doubles
-    origin: Doubles
-    mean: Doubles
-    squares: Doubles
-    whole: bool
-    n_bad: int = 0
-    first_bad: tuple[int, int, float] | None = None
-
-
 def summarise(
     X: "da.Array",
     source: str,
@@ -86,7 +72,6 @@ def summarise(
 ) -> Summary:
     """Summarise X in one lazy pass over its chunks.
 
-    Statistics of the chunks are combined by the formula of Chan, Golub and LeVeque, in float64.
     Sums over differently chunked rows differ in the last bits, and no result may depend on the
     chunks: the variance is therefore rounded to 24 bits, and the mean, as its distance from the
     first row, to a multiple of 2^-24 of the range of the column (so that a mean of nearly zero is
@@ -118,82 +103,73 @@ def summarise(
     """
     if X.dtype.kind not in REAL_KINDS:
         raise DataError(f"X must hold real numbers; {source} holds {X.dtype}")
-    blocks: Any = X
-    parts = compute_each(_moments, blocks.to_delayed().ravel(), scheduler=scheduler)
-    total: Moments = reduce(_combined, parts)
-    _check(total, source, names, numbers)
-    _, exponent = np.frexp(total.high - total.low)
-    unit = np.ldexp(1.0, np.maximum(exponent - PRECISION, SMALLEST))
-    mean = total.origin + unit * np.rint(total.mean / unit)
-    fraction, exponent = np.frexp(total.squares / total.n)
-    variance = np.ldexp(np.rint(np.ldexp(fraction, PRECISION)), exponent - PRECISION)
-    return Summary(total.n, len(mean), total.low, total.high, mean, variance, total.whole)
 
-
-def _check(
-    total: Moments, source: str, names: Sequence[str] | None, numbers: Integers | None
-) -> None:
-    """Raise a `DataError` for values that are not finite, or that cannot be squared."""
+    def of_blocks(function: Callable[..., Any]) -> list[Any]:
+        blocks: Any = X
+        return compute_each(function, blocks.to_delayed().ravel(), scheduler=scheduler)
 
     def shown(column: int) -> str:
         return f"column {column}" + (f", {names[column][:40]!r}" if names else "")
 
-    if total.first_bad is not None:
-        row, column, value = total.first_bad
-        row = row if numbers is None else int(numbers[row])
-        count = "1 value that is" if total.n_bad == 1 else f"{total.n_bad} values that are"
+    n, low, high, origin, mean, squares, whole = _combined(chain(*of_blocks(_moments)))
+    if not np.isfinite([low, high]).all():
+        bad = np.concatenate(of_blocks(_bad_values))
+        place = int(np.argmax(bad > 0))
+        values = np.asarray(X[place].compute(scheduler=scheduler), dtype=np.float64)
+        column = int(np.isfinite(values).argmin())
+        count = "1 value that is" if bad.sum() == 1 else f"{bad.sum()} values that are"
+        row = place if numbers is None else int(numbers[place])
         raise DataError(
-            f"{source} has {count} not finite, the first is {value} in row {row}, {shown(column)} "
-            f"(counted from 0); remove or fill in such values"
+            f"{source} has {count} not finite, the first is {values[column]} in row {row}, "
+            f"{shown(column)} (counted from 0); remove or fill in such values"
         )
-    large = ~np.isfinite(total.squares)
-    small = (total.squares < np.finfo(np.float64).tiny) & (total.high > total.low)
+    large = ~np.isfinite(squares)
+    small = (squares < np.finfo(np.float64).tiny) & (high > low)
     if (large | small).any():
         column = int(np.argmax(large | small))
         size, remedy = ("large", "divide") if large[column] else ("small", "multiply")
         raise DataError(
             f"{source} has values too {size} to standardise in {shown(column)}, from "
-            f"{total.low[column]:g} to {total.high[column]:g}; {remedy} the column first"
+            f"{low[column]:g} to {high[column]:g}; {remedy} the column first"
         )
+    _, exponent = np.frexp(high - low)
+    unit = np.ldexp(1.0, np.maximum(exponent - PRECISION, SMALLEST))
+    mean = origin + unit * np.rint(mean / unit)
+    fraction, exponent = np.frexp(squares / n)
+    variance = np.ldexp(np.rint(np.ldexp(fraction, PRECISION)), exponent - PRECISION)
+    return Summary(n, len(mean), low, high, mean, variance, whole)
 
 
-def _moments(block: NDArray[Any]) -> Moments:
-    """Return the statistics of one chunk, (rows, p), a piece of it at a time."""
+def _moments(block: NDArray[Any]) -> list[Moments]:
+    """Return the statistics of one chunk, (rows, p), none of an empty one."""
     rows = max(1, PIECE_VALUES // max(block.shape[1], 1))
-    starts = range(0, max(len(block), 1), rows)
-    return reduce(_combined, (_piece(block[start : start + rows]) for start in starts))
+    pieces = [_piece(block[start : start + rows]) for start in range(0, len(block), rows)]
+    return [_combined(pieces)] if pieces else []
 
 
 def _piece(rows: NDArray[Any]) -> Moments:
     X = np.asarray(rows, dtype=np.float64)
-    n, p = X.shape
-    finite, zeros = np.isfinite(X), np.zeros(p)
-    if n == 0 or not finite.all():  # moments do not matter
-        first, n_bad = None, int(X.size - finite.sum())
-        if n_bad:
-            row, column = divmod(int(np.argmin(finite)), p)  # the first False, by row
-            first = (row, column, float(X[row, column]))
-        return Moments(n, zeros, zeros, zeros, zeros, zeros, True, n_bad, first)
     with np.errstate(over="ignore", invalid="ignore"):
         deviation = X - X[0]
         mean = deviation.mean(axis=0)
         deviation -= mean
         squares = np.einsum("np,np->p", deviation, deviation)
     whole = rows.dtype.kind != "f" or bool(np.all(np.rint(X) == X))
-    return Moments(n, X.min(axis=0), X.max(axis=0), X[0].copy(), mean, squares, whole)
+    return len(X), X.min(axis=0), X.max(axis=0), X[0].copy(), mean, squares, whole
 
 
-def _combined(a: Moments, b: Moments) -> Moments:
-    """Return the statistics of the rows of `a` followed by those of `b`."""
-    if a.n == 0 or b.n == 0:
-        return b if a.n == 0 else a
-    n, first = a.n + b.n, a.first_bad
-    if first is None and b.first_bad is not None:
-        first = (a.n + b.first_bad[0], *b.first_bad[1:])
+def _combined(parts: Iterable[Moments]) -> Moments:
+    """Return the statistics of all rows of some parts, none of which is empty."""
+    n, low, high, origin, mean, squares, whole = map(np.array, zip(*parts, strict=True))
     with np.errstate(over="ignore", invalid="ignore"):
-        step = (b.origin - a.origin) + b.mean - a.mean
-        mean = a.mean + step * (b.n / n)
-        squares = a.squares + b.squares + step**2 * (a.n * b.n / n)
-    low, high = np.minimum(a.low, b.low), np.maximum(a.high, b.high)
-    whole, n_bad = a.whole and b.whole, a.n_bad + b.n_bad
-    return Moments(n, low, high, a.origin, mean, squares, whole, n_bad, first)
+        mean += origin - origin[0]
+        overall = n @ mean / n.sum()
+        squares = squares.sum(axis=0) + n @ (mean - overall) ** 2
+    low, high = low.min(axis=0), high.max(axis=0)
+    return int(n.sum()), low, high, origin[0], overall, squares, bool(whole.all())
+
+
+def _bad_values(block: NDArray[Any]) -> Integers:
+    """Return how many values of each row of a chunk are not finite."""
+    X = np.asarray(block, dtype=np.float64)
+    return np.asarray((~np.isfinite(X)).sum(axis=1))
