@@ -1,8 +1,8 @@
 """Rows for a command: opened, and passed through a model batch by batch, as they may be many."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import accumulate, islice
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
@@ -12,7 +12,7 @@ import numpy as np
 from sparsegp.cli.output import percent, plural
 from sparsegp.data import Table, as_numbers, encode_with, open_dataset, summarise, without_weights
 from sparsegp.data.readers.columns import Columns
-from sparsegp.data.readers.layout import layout_of
+from sparsegp.data.readers.layout import Layout, layout_of
 from sparsegp.data.storage import unpacked
 from sparsegp.errors import DataError
 from sparsegp.model import Model
@@ -37,10 +37,10 @@ def training_tables(
     train, held_out, frame = dataset.train, dataset.test, dataset.train.frame
     if test is not None:
         known: dict[str, Any] = {"names": train.names, "known": train.label}
-        if frame is not None:
-            from sparsegp.data.kinds import kinds_of
-
-            known["known_kinds"] = {**kinds_of(frame), **(train.kinds or {})}
+        if frame is not None:  # words stay words
+            dtypes = zip(frame.names, frame.empty.dtypes, strict=True)
+            words = {name: "category" for name, dtype in dtypes if dtype.kind == "O"}
+            known["known_kinds"] = {**words, **(train.kinds or {})}
         other = open_dataset(test, **known, **columns)
         held_out = other.test or other.train
     held_out = None if held_out is None else weighed(held_out, weight_column)
@@ -103,40 +103,29 @@ def tables_from(file: BinaryIO, model: Model, **columns: Any) -> Iterator[Table]
     DataError
         As `table_for`.
     """
-    head, lines_before, rows_before = b"", 0, 0
+    lines_before, rows_before = 0, 0
     columns["called"] = STANDARD_INPUT
     with TemporaryDirectory(prefix="sparsegp-") as folder:
         path = Path(folder, "rows.csv")
         while lines := list(islice(file, LINES)):
             while sum(line.count(b'"') for line in lines) % 2 and (more := file.readline()):
                 lines.append(more)  # of a row with line breaks in it
-            path.write_bytes(head + b"".join(lines))
-            columns["before"] = (lines_before - bool(head), rows_before)
+            path.write_bytes(b"".join(lines))
             try:
-                if not rows_before:
-                    columns |= _layout(str(path), model, **columns)
+                columns["layout"] = columns.get("layout") or _layout(str(path), model, **columns)
+                columns["before"] = (lines_before, rows_before)
                 table = table_for(model, str(path), labels=False, **columns)
             except DataError as error:
                 raise DataError(str(error).replace(str(path), STANDARD_INPUT)) from None
-            head = _header(lines) if not rows_before and columns["header"] else head
             lines_before, rows_before = lines_before + len(lines), rows_before + table.X.shape[0]
             yield table
     if not rows_before:
         raise DataError(f"{STANDARD_INPUT} is empty")
 
 
-def _header(lines: Sequence[bytes]) -> bytes:
-    """Return the first lines of a text, up to the end of its first row."""
-    starts = accumulate(lines)
-    return next((row for row in starts if row.strip() and row.count(b'"') % 2 == 0), b"")
-
-
-def _layout(
-    path: str, model: Model, weight_column: str | None = None, **columns: Any
-) -> dict[str, Any]:
+def _layout(path: str, model: Model, weight_column: str | None = None, **columns: Any) -> Layout:
     weight_column = weight_column if model.inputs is None else None
-    known = Columns.of(**known_of(model, weight_column) | columns)
-    return layout_of(path, known).given
+    return layout_of(path, Columns.of(**known_of(model, weight_column) | columns))
 
 
 def batches(table: Table) -> Iterator[tuple[Any, dict[str, Any]]]:

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.data.frames import MOST, Frame, as_pandas, column_places, frame_names
+from sparsegp.data.frames import MOST, Frame, Where, as_pandas, by_row, column_places, frame_names
 from sparsegp.errors import DataError, quoted
 from sparsegp.lists import first_of, in_quotes
 from sparsegp.types import Booleans, Doubles, Integers
@@ -36,6 +36,8 @@ MEAN = ": mean of "
 """How the name of a column of mean labels goes on."""
 INDICATED = 30
 """Levels of a category that have a column, at most."""
+MOST_FAULTS = 8
+"""Columns that a message names."""
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +65,8 @@ class Column:
     means : tuple of float
         Of a category with columns of mean labels: those of its levels, of its rare levels, of one
         that training has not seen, and of a gap; as many of each as there are such columns.
+    form : str
+        How words are read, where they were dates or truths in training.
     """
 
     name: str
@@ -75,6 +79,7 @@ class Column:
     rare: tuple[str, ...] | None = ()
     note: str = ""
     means: tuple[float, ...] = ()
+    form: str = ""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Column":
@@ -90,14 +95,14 @@ class Column:
             return self._by_place()[self.places(series)]
         missing = kinds.is_missing(series)
         if self.kind == "date":
-            year, *others = kinds.dates(series).T
+            year, *others = kinds.dates(series, self.form).T
             values = {kinds.YEAR: np.where(missing, self.fill, year)}
             for (name, period), part in zip(kinds.CIRCLES.items(), others, strict=True):
                 angle = 2.0 * np.pi * part / period
                 values[f": {name} (sin)"] = np.where(missing, 0.0, np.sin(angle))
                 values[f": {name} (cos)"] = np.where(missing, 0.0, np.cos(angle))
         else:
-            values = {"": np.where(missing, self.fill, kinds.numbers(series))}
+            values = {"": np.where(missing, self.fill, kinds.numbers(series, self.kind))}
         values[MISSING] = missing
         return np.column_stack([values[part] for part in self.parts]).astype(np.float64)
 
@@ -173,7 +178,7 @@ class Encoding:
         fills = [each for c in self.columns for each in (c.fill, c.missing, *c.means)]
         if not (
             all(isinstance(text, str) for text in texts)
-            and np.isfinite(fills).all()
+            and not np.isinf(fills).any()
             and {column.kind for column in self.columns} <= {*KINDS}
             and all(len(c.means) == c.n_places * c.are_means.sum() for c in self.columns)
             and len(set(self.all)) == len(self.all)
@@ -268,7 +273,7 @@ class Encoding:
     @property
     def is_plain(self) -> bool:
         """Whether all columns are numbers without missing values, which need no encoding."""
-        return all(c.kind in NUMBERS and not c.missing for c in self.columns)
+        return all(c.kind in NUMBERS and not (c.missing or c.form) for c in self.columns)
 
     def apply(self, frame: Any, source: str, means: Doubles | None = None) -> Any:
         """Encode rows: immediately for a frame in memory, lazily for a dask data frame.
@@ -300,7 +305,7 @@ class Encoding:
         frame = Frame.of(frame, source)
         if not any(hasattr(part, "dask") for part in frame.parts):
             self._warn_of_news(frame.parts or [frame.empty], source)
-        rows = partial(_encoded, encoding=self, source=source)
+        rows = partial(_encoded, encoding=self, source=source, where=frame.where)
         beside = () if means is None else (means,)
         return frame.rows(rows, len(self.names), np.float64, *beside)
 
@@ -350,14 +355,22 @@ def encoding_for(
     encoding, names, medians
         What the model knows of its columns: see `sparsegp.model.Model`.
     """
-    if encoding is not None or medians is None or found is None:
+    if encoding is not None or found is None:
         return encoding
     called = found if names is None else names
+    if medians is None:
+        medians = np.full(len(called), np.nan)
     return Encoding.of_numbers(called, medians) if len(called) == len(medians) else None
 
 
 def _encoded(
-    frame: Any, start: int, means: Doubles | None = None, *, encoding: Encoding, source: str
+    frame: Any,
+    start: int,
+    means: Doubles | None = None,
+    *,
+    encoding: Encoding,
+    source: str,
+    where: Where = by_row,
 ) -> Doubles:
     """Encode some rows, of which the first has this number (n, p)."""
     encoded, faults = [], []
@@ -368,7 +381,7 @@ def _encoded(
         if bad.any():
             row = int(bad.argmax())
             value = series.iloc[row : row + 1].tolist()[0]
-            faults.append(unreadable(column.name, column.kind, start + row, value))
+            faults.append(unreadable(where(start + row, column.name), column.kind, value))
     refuse(faults, source)
     X = np.concatenate(encoded, axis=1) if encoded else np.empty((len(frame), 0))
     if means is not None:
@@ -376,12 +389,13 @@ def _encoded(
     return X
 
 
-def unreadable(name: str, kind: str, row: int, value: Any) -> str:
-    """Return what is wrong with a value of a column, and what to do."""
-    what, remedy = "finite number", "mend it, or take the column for a category"
-    if kind == "date":
-        what, remedy = "date", "write dates as 2024-12-31, or take the column for a category"
-    return f"{quoted(name)} has {quoted(value)} in row {row}, where a {what} must be: {remedy}"
+def unreadable(place: str, kind: str, value: Any) -> str:
+    """Return what is wrong with a value."""
+    expected = {
+        "truth": "truth (true, false, yes or no)",
+        "date": "date that can be read in one way, such as 2024-12-31",
+    }.get(kind, "number" if isinstance(value, str) else "finite number")
+    return f"{place}: {quoted(value)} is no {expected}"
 
 
 def refuse(faults: Sequence[str], source: str) -> None:
@@ -389,6 +403,7 @@ def refuse(faults: Sequence[str], source: str) -> None:
     if faults:
         count = f"{len(faults)} columns" if len(faults) > 1 else "a column"
         raise DataError(
-            f"columns must hold numbers, categories or dates; {source} has {count} that cannot be "
-            f"used (rows counted from 0). {'. '.join(faults)}"
+            f"{source} has {count} that cannot be used (rows counted from 0): "
+            f"{'; '.join(faults[:MOST_FAULTS])}; mend or `drop` them, or give marks of missing "
+            "values as `missing` and names of categories as `kinds`, NAME=category"
         )

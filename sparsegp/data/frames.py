@@ -6,13 +6,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from sparsegp.data.blocks import compute_each, row_blocks
-from sparsegp.errors import DataError
+from sparsegp.errors import DataError, quoted
 from sparsegp.lists import first_of, in_quotes
 
 if TYPE_CHECKING:
@@ -22,8 +22,16 @@ if TYPE_CHECKING:
 MOST = 20
 """Names in a message."""
 
+Where: TypeAlias = Callable[[int, Any], str]
+"""Says where a value is, by its row and the name of its column."""
+
 UNNAMED = "unnamed "
 """How the name begins that a column without one gets."""
+
+
+def by_row(row: int, column: Any) -> str:
+    """Say where a value is, by the number of its row."""
+    return f"row {row}, column {quoted(column)}"
 
 
 def column_names(found: Iterable[Any]) -> tuple[str, ...] | None:
@@ -75,7 +83,7 @@ def require_distinct(names: Sequence[str], source: str) -> None:
             )
 
 
-def real_numbers(X: Any, source: str) -> NDArray[Any]:
+def real_numbers(X: Any, source: str, where: Where = by_row) -> NDArray[Any]:
     """Return an array of real numbers from whatever holds some: NaN where a value is masked.
 
     Raises
@@ -101,8 +109,8 @@ def real_numbers(X: Any, source: str) -> NDArray[Any]:
             float("" if isinstance(value, str | bytes) else value)
         except (TypeError, ValueError):
             raise DataError(
-                f"X must hold real numbers; {source} has {str(value)[:60]!r} in row {row}, column "
-                f"{column}"
+                f"X must hold real numbers; {source} has {str(value)[:60]!r} in "
+                f"{where(row, column)}"
             ) from None
     raise DataError(f"X must hold real numbers; {source} holds {found.dtype}")
 
@@ -134,11 +142,14 @@ class Frame:
     parts : sequence of pandas.DataFrame or delayed
     lengths : sequence of int
         Rows of each part; none is empty.
+    where : callable
+        Says where a value is, for messages.
     """
 
     empty: Any
     parts: Sequence[Any]
     lengths: Sequence[int]
+    where: Where = by_row
 
     @classmethod
     def of(cls, X: Any, source: str, scheduler: Any = None) -> "Frame":
@@ -175,7 +186,7 @@ class Frame:
     def select(self, places: Sequence[int]) -> "Frame":
         """Return the frame with the columns at these places, in their order."""
         empty, *parts = (part.iloc[:, places] for part in (self.empty, *self.parts))
-        return Frame(empty, parts, self.lengths)
+        return Frame(empty, parts, self.lengths, self.where)
 
     def numbers(self, source: str) -> "da.Array":
         """Return the values of all columns as numbers, (n, p); NaN where one is missing.
@@ -187,7 +198,7 @@ class Frame:
         """
         dtype = real_numbers(self.empty, source).dtype
         dtype = dtype if dtype.kind in "biuf" else np.dtype(np.float64)
-        read = partial(_numbers, source=source, dtype=dtype)
+        read = partial(_numbers, source=source, dtype=dtype, where=self.where)
         return self.rows(read, len(self.names), dtype)
 
     @property
@@ -218,6 +229,9 @@ class Frame:
         return whole
 
 
-def _numbers(part: Any, start: int, source: str, dtype: np.dtype[Any]) -> NDArray[Any]:
-    where = f"{source} from row {start} on" if start else source
-    return real_numbers(part, where).astype(dtype, copy=False)
+def _numbers(
+    part: Any, start: int, source: str, dtype: np.dtype[Any], where: Where
+) -> NDArray[Any]:
+    names = frame_names(part)
+    found = real_numbers(part, source, lambda row, place: where(start + row, names[place]))
+    return found.astype(dtype, copy=False)

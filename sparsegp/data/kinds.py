@@ -4,32 +4,29 @@ Kinds and encodings are learnt in one pass over the training rows.
 """
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
+from pandas.tseries.api import guess_datetime_format
 
 from sparsegp.data.blocks import compute_each
-from sparsegp.data.encoding import (
-    DROP,
-    INDICATED,
-    KINDS,
-    MISSING,
-    RARE,
-    Column,
-    refuse,
-    unreadable,
-)
-from sparsegp.data.frames import Frame, frame_names
+from sparsegp.data.encoding import DROP, INDICATED, KINDS, MISSING, RARE, Column, refuse, unreadable
+from sparsegp.data.frames import Frame, Where, frame_names
 from sparsegp.data.labels import plain_text
 from sparsegp.errors import DataError, quoted
 from sparsegp.types import Booleans, Doubles, Integers
+
+UNTYPED = "words"
+"""Stands for the kind of a column of words until these have been looked at."""
 
 FOUND = {
     "boolean": "truth",
@@ -41,8 +38,8 @@ FOUND = {
     "datetime64": "date",
     "date": "date",
     "categorical": "category",
-    "string": "category",
-    "mixed-integer": "category",
+    "string": UNTYPED,
+    "mixed-integer": UNTYPED,
 }
 """Kinds of columns, by what pandas finds in them."""
 
@@ -60,41 +57,25 @@ WORDS, REPEATS = 6, 10
 """Words of a level, on average, and rows of each: longer ones that are rarer are free text."""
 DRAWN = 10_000
 """Rows of which medians are taken."""
-ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d.*)?")
-"""Words that are taken for dates."""
+
+TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
+FEW, FAULTY, CODES = 2, 0.01, 20
+"""Rows, or their share, that may be no numbers (or dates) in a column that is one of these for all
+that, and must be mended; and as many numbers beside `FEW` words are no names of categories."""
+ISO, ISO_DATE = "ISO8601", re.compile(r"\d{4}-\d\d-\d\d([T ].*)?")
+SHORT_YEAR = re.compile(r"^(\d\d?[./-]\d\d?[./-])(\d\d)(?!\d)")
 
 
-def kinds_of(frame: Frame, scheduler: Any = None) -> dict[str, str]:
-    """Return the kind of each column, "" where there is none: of objects, by those in all parts."""
-    dtypes = enumerate(frame.empty.dtypes)
-    objects = [place for place, dtype in dtypes if types.is_object_dtype(dtype)]
-    found = [{each} for each in _found(frame.empty, range(len(frame.names)))]
-    parts = compute_each(
-        partial(_found, places=objects), frame.parts if objects else (), scheduler=scheduler
-    )
-    for place, *each in zip(objects, *parts, strict=True):
-        found[place].update(each)
-    return dict(zip(frame.names, map(_kind, found), strict=True))
-
-
-def _found(part: Any, places: Sequence[int]) -> list[str]:
-    return [str(types.infer_dtype(part.iloc[:, place], skipna=True)) for place in places]
-
-
-def _kind(found: set[str]) -> str:
-    kinds = {FOUND.get(each, "") for each in found - {"empty"}}
-    if kinds == {"number", "whole number"}:
-        return "number"
-    return kinds.pop() if len(kinds) == 1 else "" if "" in kinds else "category"
-
-
-def numbers(series: Any) -> Doubles:
+def numbers(series: Any, kind: str = "number") -> Doubles:
     """Return the values of a column as numbers (n,); NaN where one is missing or is none."""
     if isinstance(series.dtype, pd.CategoricalDtype):
         series = series.astype(object)
     if types.is_datetime64_any_dtype(series.dtype):
         return np.full(len(series), np.nan)
     if not types.is_numeric_dtype(series.dtype):
+        if kind == "truth":
+            codes, words = texts(series)
+            return np.array([*(TRUTHS.get(word.lower(), np.nan) for word in words), np.nan])[codes]
         try:
             series = pd.to_numeric(series.astype(object), errors="coerce")
         except OverflowError:  # whole numbers beyond those of doubles
@@ -103,27 +84,46 @@ def numbers(series: Any) -> Doubles:
     return found
 
 
-def dates(series: Any) -> Doubles:
+def dates(series: Any, form: str = "") -> Doubles:
     """Return the parts of dates (n, 4), year and those of `CIRCLES`; NaN where there is none.
 
-    Texts are dates as ISO 8601 writes them, or as they are understood elsewhere, the month before
-    the day; numbers are none.
+    Words are dates in a form, by default that of `date_form`. Numbers are none.
     """
     is_arrow = isinstance(series.dtype, pd.ArrowDtype)
     if is_arrow or not types.is_datetime64_any_dtype(series.dtype):
         if types.is_numeric_dtype(series.dtype):
             return np.full((len(series), 1 + len(CIRCLES)), np.nan)
-        texts = series.astype(object)
-        options: dict[str, Any] = {"errors": "coerce", "utc": True}
-        series = pd.to_datetime(texts, format="ISO8601", **options)
-        rest = (series.isna() & texts.notna()).to_numpy()
-        if rest.any():
-            series = series.copy()
-            series[rest] = pd.to_datetime(texts[rest], format="mixed", **options)
+        codes, found = pd.factorize(series.astype(object))
+        words = pd.Series([*found, None], dtype=object)
+        form = form or date_form(words[:-1])
+        read = pd.to_datetime(words, format=form or ISO, errors="coerce", utc=True)
+        return np.asarray(dates(read)[codes])
     parts = series.dt
     hour = parts.hour + parts.minute / 60.0 + parts.second / 3600.0
     each = (parts.year, parts.day_of_year - 1, parts.day_of_week, hour)
     return np.column_stack([part.to_numpy(np.float64, na_value=np.nan) for part in each])
+
+
+def date_form(words: Any) -> str:
+    """Return the form in which most words are dates; none where two forms fit and differ.
+
+    That is ISO 8601, or what pandas guesses of the first word, the day or the month first.
+    """
+    word = str(next(iter(words), ""))
+    if ISO_DATE.fullmatch(word):
+        return ISO
+    full = SHORT_YEAR.sub(r"\g<1>20\2", word)  # pandas guesses none with a year of two digits
+    with warnings.catch_warnings(action="ignore"):
+        guesses = {guess_datetime_format(full, dayfirst=first) or "" for first in (False, True)}
+    found = []
+    for guess in guesses:
+        if {"%Y", "%d"} <= {*re.findall("%.", guess)} and not re.match("%Y(%m|.?%d)", guess):
+            form = guess if full == word else guess.replace("%Y", "%y")
+            read = pd.to_datetime(words, format=form, errors="coerce", utc=True)
+            found.append((read.isna().sum(), form, read))
+    best = min(found, default=(0, "", None), key=lambda one: one[0])
+    is_clear = all(bad > best[0] or read.equals(best[2]) for bad, _, read in found)
+    return best[1] if is_clear else ""
 
 
 def texts(series: Any) -> tuple[Integers, list[str]]:
@@ -157,8 +157,8 @@ class Tally:
         Range of a number, or of the parts of a date.
     drawn : Doubles (m,)
         Numbers, or years, of the rows of which the median is taken.
-    levels : Counter or None
-        Rows of each level of a category; None if there are too many.
+    levels : Counter
+        Rows of each level of a category; of `MOST_LEVELS` and one, if there are more.
     first : tuple or None
         Row and value of the first that is not missing.
     fault : tuple or None
@@ -170,22 +170,19 @@ class Tally:
     low: Doubles
     high: Doubles
     drawn: Doubles
-    levels: Counter[str] | None = field(default_factory=Counter)
+    levels: Counter[str] = field(default_factory=Counter)
     first: tuple[int, Any] | None = None
     fault: tuple[int, Any] | None = None
 
     def __add__(self, other: "Tally") -> "Tally":
         """Return that of these rows and the ones that follow."""
-        levels = None
-        if self.levels is not None and other.levels is not None:
-            levels = _bounded(self.levels + other.levels)
         return Tally(
             self.n + other.n,
             self.missing + other.missing,
             np.minimum(self.low, other.low),
             np.maximum(self.high, other.high),
             np.concatenate([self.drawn, other.drawn]),
-            levels,
+            _bounded(self.levels + other.levels),
             self.first or other.first,
             self.fault or other.fault,
         )
@@ -207,10 +204,16 @@ def study(
         return {name: reduce(Tally.__add__, (part[name] for part in parts)) for name in some}
 
     tallies = tallied(known)
-    words = (name for name, kind in known.items() if kind == "category" and name not in kinds)
-    if written := {name: "date" for name in words if _are_dates(tallies[name])}:
-        known, tallies = known | written, tallies | tallied(written)
-    refuse([fault for name in known if (fault := _fault(name, known[name], tallies[name]))], source)
+    words = [name for name, kind in known.items() if kind == UNTYPED]
+    known |= {name: _reading(tallies[name].levels, kinds.get(name)) for name in words}
+    read = {name: known[name] for name in words if known[name] != "category"}
+    for name, tally in tallied(read).items() if read else ():
+        if known[name] == "number" and not tally.fault:  # numbers as names, in a data frame
+            known[name] = "category"
+        else:
+            tallies[name] = tally
+    faults = [_fault(name, known[name], tallies[name], frame.where) for name in known]
+    refuse([*filter(None, faults)], source)
     columns = tuple(_column(name, known[name], tallies[name]) for name in known)
     if not any(column.parts or column.has_many_levels for column in columns):
         raise DataError(
@@ -230,8 +233,54 @@ def _kinds(frame: Frame, source: str, given: Mapping[str, str], scheduler: Any) 
         )
     if wrong := [f"{name}={kind}" for name, kind in given.items() if kind not in allowed]:
         raise DataError(f"kinds must be one of: {', '.join(allowed)}; got {', '.join(wrong)}")
-    kinds = {**kinds_of(frame, scheduler), **given}
+    dtypes = enumerate(frame.empty.dtypes)
+    objects = [place for place, dtype in dtypes if types.is_object_dtype(dtype)]
+    found = [{each} for each in _found(frame.empty, range(len(frame.names)))]
+    parts = compute_each(
+        partial(_found, places=objects), frame.parts if objects else (), scheduler=scheduler
+    )
+    for place, *each in zip(objects, *parts, strict=True):
+        found[place].update(each)
+    kinds = dict(zip(frame.names, map(_kind, found), strict=True))
+    for name, kind in given.items():
+        if kinds[name] != UNTYPED or kind not in {"date", "truth"}:
+            kinds[name] = kind
     return {name: kind for name, kind in kinds.items() if kind != DROP}
+
+
+def _found(part: Any, places: Sequence[int]) -> list[str]:
+    return [str(types.infer_dtype(part.iloc[:, place], skipna=True)) for place in places]
+
+
+def _kind(found: set[str]) -> str:
+    kinds = {FOUND.get(each, "") for each in found - {"empty"}}
+    if kinds == {"number", "whole number"}:
+        return "number"
+    return kinds.pop() if len(kinds) == 1 else "" if "" in kinds else UNTYPED
+
+
+def _reading(levels: Counter[str], given: str | None) -> str:
+    """Return the kind of a column of words, and how they are read: "date:%d.%m.%Y"."""
+    words, counts = pd.Series([*levels], dtype=object), np.array([*levels.values()])
+    if given == "truth" or (levels and {word.lower() for word in levels} <= TRUTHS.keys()):
+        return f"truth:{UNTYPED}"
+    date = f"date:{date_form(words)}"
+    if given == "date":
+        return date
+    for kind in ("number", date):
+        bad = np.isnan(_read(words, kind)).any(axis=1)
+        wrong, right = counts[bad].sum(), counts[~bad].sum()
+        few = wrong <= max(FEW, FAULTY * (wrong + right)) and right > 2 * wrong
+        if few or (bad.sum() <= FEW and (~bad).sum() > CODES):
+            return kind
+    return "category"
+
+
+def _read(series: Any, kind: str) -> Doubles:
+    """Return the values of numbers, truths or dates (n, 1 or 4)."""
+    kind, _, form = kind.partition(":")
+    found = dates(series, form) if kind == "date" else numbers(series, kind)
+    return found.reshape(len(series), -1)
 
 
 def _tallies(part: Any, start: int, kinds: Mapping[str, str], drawn: Integers) -> dict[str, Tally]:
@@ -253,7 +302,7 @@ def _tally(series: Any, kind: str, start: int, rows: Integers) -> Tally:
     first = None if missing.all() else value(int(missing.argmin()))
     none = np.empty(0)
     tally = Tally(len(series), int(missing.sum()), none, none, none, first=first)
-    if kind == "category":
+    if kind in {"category", UNTYPED}:
         codes, found = texts(series)
         counts = np.bincount(codes[codes >= 0], minlength=len(found)).tolist()
         total: Counter[str] = Counter()
@@ -261,8 +310,7 @@ def _tally(series: Any, kind: str, start: int, rows: Integers) -> Tally:
             total[text] += count
         tally.levels = _bounded(total)
     elif kind:
-        read = dates if kind == "date" else numbers
-        parts = read(series).reshape(len(series), -1)
+        parts = _read(series, kind)
         bad = ~missing & ~np.isfinite(parts).all(axis=1)
         if bad.any():
             tally.fault = value(int(bad.argmax()))
@@ -273,43 +321,36 @@ def _tally(series: Any, kind: str, start: int, rows: Integers) -> Tally:
     return tally
 
 
-def _are_dates(tally: Tally) -> bool:
-    """Return whether all words of a column are dates, year first."""
-    if tally.levels is None:
-        return tally.first is not None and bool(ISO_DATE.fullmatch(str(tally.first[1])))
-    return bool(tally.levels) and all(map(ISO_DATE.fullmatch, tally.levels))
+def _bounded(levels: Counter[str]) -> Counter[str]:
+    return Counter(dict(islice(levels.items(), MOST_LEVELS + 1)))
 
 
-def _bounded(levels: Counter[str]) -> Counter[str] | None:
-    return levels if len(levels) <= MOST_LEVELS else None
-
-
-def _fault(name: str, kind: str, tally: Tally) -> str:
+def _fault(name: str, kind: str, tally: Tally, where: Where) -> str:
     """Return what makes a column unfit, and what to do; an empty text if nothing does."""
     if tally.fault is not None:
-        return unreadable(name, kind, *tally.fault)
+        row, value = tally.fault
+        return unreadable(where(row, name), kind.partition(":")[0], value)
     if tally.first is None or kind not in {"category", ""}:
         return ""
     row, value = tally.first
-    such = f"such as {quoted(value)} in row {row}"
+    such = f"{where(row, name)}: {quoted(value)}"
     if not kind:
-        return (
-            f"{quoted(name)} has values of type {type(value).__name__}, {such}: convert or drop it"
-        )
+        return f"{such} is of type {type(value).__name__}: convert or drop it"
     levels, n = tally.levels, tally.n - tally.missing
-    if levels is None or (len(levels) > INDICATED and 2 * len(levels) > n):
+    if len(levels) > MOST_LEVELS or (len(levels) > INDICATED and 2 * len(levels) > n):
         return (
-            f"{quoted(name)} has a different value in nearly every row, {such}: leave it out, "
-            "of a file by `drop` or as id_column"
+            f"{such} and a different value in nearly every row: leave the column out, of a file by "
+            "`drop` or as id_column"
         )
     words = sum(len(level.split()) for level in levels) / max(len(levels), 1)
     if words >= WORDS and len(levels) > INDICATED and REPEATS * len(levels) > n:
-        return f"{quoted(name)} is free text, {such}: drop it, or turn it into numbers first"
+        return f"{such} is free text: drop it, or turn it into numbers first"
     return ""
 
 
 def _column(name: str, kind: str, tally: Tally) -> Column:
     """Return a column and its encoding."""
+    kind, _, form = kind.partition(":")
     share = tally.missing / tally.n
     if kind == "category":
         return _category(name, tally, share)
@@ -326,11 +367,10 @@ def _column(name: str, kind: str, tally: Tally) -> Column:
         ends = [[YEAR], *circles]
     parts = (end for end, some in zip(ends, varies, strict=True) if some)
     found = (*(each for end in parts for each in end), *gaps)
-    return Column(name, kind, found, share, fill, note="" if found else "one value")
+    return Column(name, kind, found, share, fill, note="" if found else "one value", form=form)
 
 
 def _category(name: str, tally: Tally, share: float) -> Column:
-    assert tally.levels is not None
     ranked = sorted(tally.levels.items(), key=lambda level: (-level[1], level[0]))
     least = min(LEAST, -(-tally.n // SHARE))
     kept = [(text, count) for text, count in ranked[:INDICATED] if count >= least]

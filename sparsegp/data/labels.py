@@ -216,11 +216,11 @@ def labels_from_text(texts: Sequence[str], source: str) -> Labels:
     try:
         values = np.array([float(text) for text in texts])
     except ValueError:
-        return _strings(texts, source)
+        return short_strings(texts, source)
     if not np.all(np.isfinite(values) & (values == np.rint(values))):
         return values
     if np.any(np.abs(values) >= TOO_LARGE):
-        return _strings(texts, source)
+        return short_strings(texts, source)
     return np.array([int(Decimal(text)) for text in texts], dtype=np.int64)
 
 
@@ -248,7 +248,7 @@ def _unique(y: Labels | None, source: str) -> tuple[Labels, Integers]:
             f"classes must be names or whole numbers of 64 bits; {source} has {found[0]} to "
             f"{found[-1]}; {REMEDY}"
         )
-    found = _strings(found, source) if found.dtype.kind == "U" else found
+    found = short_strings(found, source) if found.dtype.kind == "U" else found
     return found.astype(np.int64) if found.dtype.kind in "iu" else found, places.astype(np.int64)
 
 
@@ -266,10 +266,10 @@ def _one_type(values: list[Any], source: str) -> Labels:
         labels = np.array(values)
         if labels.dtype.kind in REAL_KINDS:
             return labels
-    return _strings([str(value) for value in values], source)
+    return short_strings([str(value) for value in values], source)
 
 
-def _strings(texts: Any, source: str) -> Labels:
+def short_strings(texts: Any, source: str) -> Labels:
     """Return strings as an array (n,), if all of them are Unicode and short."""
     try:
         longest = max(len(text.encode()) for text in texts)

@@ -162,12 +162,13 @@ def test_all_unfit_columns_are_named_at_once(frame):
         Encoding.learn(wrong, "T", {"city": "date", "children": "date"})
     for part in (
         "T has 6 columns that cannot be used",
-        "'age' has inf in row 7, where a finite number must be: mend it",
-        "'city' has 'Nice' in row 0, where a date must be",
-        "'children' has 0 in row",
-        "'code' has a different value in nearly every row, such as 'n0' in row 0: leave it out",
-        "'text' has a different value",
-        "'took' has values of type Timedelta",
+        "row 7, column 'age': inf is no finite number",
+        "row 0, column 'city': 'Nice' is no date",
+        "column 'children': 0 is no date",
+        "column 'code': 'n0' and a different value in nearly every row: leave the column out",
+        "column 'text': 'so it goes so it goes so it goes 0' and a different value",
+        "column 'took': Timedelta('0 days 00:00:01') is of type Timedelta",
+        "mend or `drop` them",
     ):
         assert part in str(caught.value)
     with pytest.raises(DataError, match=r"kinds must be one of.*got city=word"):
@@ -189,7 +190,14 @@ DAYS = pd.date_range("2020-01-01", periods=60, freq="D")
         (pd.Categorical([1, 2, 3]), None, ["=1", "=2", "=3"]),
         ([1.0, 2.0, 3.0], "category", ["=1", "=2", "=3"]),
         (DAYS[:3].date, None, [": day of week (sin)", ": day of week (cos)"]),
-        (["2020-01-01", "2021-01-01T12:00+06:00", "3/4/2021"], "date", [": year", ": hour (sin)"]),
+        (
+            ["2020-01-01", "2021-01-01T12:00+06:00", "2021-04-03"],
+            "date",
+            [": year", ": hour (sin)"],
+        ),
+        (["13/4/2021", "1/2/2021", None], "date", [": day of week (sin)", " missing"]),
+        (["yes", "No", None], None, ["", " missing"]),
+        (["001", "002", "003"], None, ["=001", "=002", "=003"]),
         (DAYS[:3].astype(pd.ArrowDtype(pyarrow.timestamp("ns"))), None, [": day of year (sin)"]),
         (DAYS[:3].astype(pd.ArrowDtype(pyarrow.date32())), None, [": day of week (sin)"]),
     ],
@@ -204,13 +212,15 @@ def test_what_columns_hold(values, kind, names):
 @pytest.mark.parametrize(
     ("values", "kind", "message"),
     [
-        ([[1], [2], [3]], None, r"values of type list, such as \[1\] in row 0: convert or drop it"),
-        ([1j, 2j, 3j], None, "values of type complex"),
-        ([10**400, 1, 2], None, "in row 0, where a finite number must be"),
-        ([1, 2, 3], "date", "has 1 in row 0, where a date must be: write dates as 2024-12-31"),
-        (["1", "x", None], "number", "has 'x' in row 1, where a finite number must be"),
+        ([[1], [2], [3]], None, r"row 0, column 'a': \[1\] is of type list: convert or drop it"),
+        ([1j, 2j, 3j], None, "is of type complex"),
+        ([10**400, 1, 2], None, "row 0, column 'a': 10{30}.* is no finite number"),
+        ([1, 2, 3], "date", "row 0, column 'a': 1 is no date .*, such as 2024-12-31"),
+        (["1", "x", None], "number", "row 1, column 'a': 'x' is no number"),
+        ([*range(30), "low", None], None, "row 30, column 'a': 'low' is no number"),
+        ([*map(str, range(30)), "?"], None, r"row 30, column 'a': '\?' is no number"),
         ([7, 7, 7], None, "columns that vary; those of T have one value, or none: a"),
-        (pd.period_range("2020", periods=3, freq="D"), None, "values of type Period"),
+        (pd.period_range("2020", periods=3, freq="D"), None, "is of type Period"),
     ],
 )
 def test_what_columns_cannot_hold(values, kind, message):
@@ -225,9 +235,9 @@ def test_words_that_are_dates_are_taken_for_them():
     assert encoding.columns[0].kind == "date"
     assert Encoding.learn(dd.from_pandas(frame, npartitions=3), "T") == encoding
     frame.loc[7, "a"] = "2020-13-01"
-    with pytest.raises(DataError, match="'a' has '2020-13-01' in row 7, where a date must be"):
+    with pytest.raises(DataError, match="row 7, column 'a': '2020-13-01' is no date"):
         Encoding.learn(frame, "T")
-    with pytest.raises(DataError, match="'a' has a different value in nearly every row"):
+    with pytest.raises(DataError, match=r"column 'a': .* a different value in nearly every row"):
         Encoding.learn(frame, "T", {"a": "category"})
 
 

@@ -24,9 +24,9 @@ ROWS = 10**12
 
 
 def refused(path: Any, match: str, **options: Any) -> None:
-    """Check that a file cannot be opened, and that the message fits, and one line."""
+    """Check that a file cannot be opened and learnt, and that the message fits, and one line."""
     with pytest.raises(DataError, match=match) as caught:
-        open_dataset(path, **options)
+        open_dataset(path, **options).train.learnt()
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 700
 
@@ -45,10 +45,10 @@ TEXTS = {
     "1,2,0\n1,2,1\n1,2,0\n3,٣,1\n": "column '1': '٣' is no number",
     "1,2,0\n" + "3" * 200_000 + ",1,1\n": "line 2: field larger than field limit",
     "a" * 200_000 + ",1,1\n": "line 1: field larger than field limit",
-    "1,2,0\n3,4,\n": "line 2: the label in column '2' is empty",
-    "a,b,y\n1,2,u\n3,4,\n": "line 3: the label in column 'y' is empty",
+    "1,2,0\n3,4,\n": "line 2 .row 1., column '2': the label is missing",
+    "a,b,y\n1,2,u\n3,4,\n": "line 3 .row 1., column 'y': the label is missing",
     "1\n2\n": "has 1 column",
-    "1,2\n3," + "l" * 300 + "\n": "line 2: the label in column '1' has 300 characters",
+    "1,2\n3," + "l" * 300 + "\n": "labels of .*a.csv must be text, in UTF-8 of at most 200 bytes",
     "1,2\n" + "a" * 140_000 + ",b\n": "a.csv.*field larger than field limit",
     "1,\0,0\n": "a.csv is no text, as it has NUL",
     # a row with a fault is no header
@@ -80,7 +80,7 @@ TEXTS = {
         (
             "a,id,y\n1,,0\n",
             {"id_column": "id"},
-            "line 2: the id in column 'id' is empty; .*id_column",
+            "line 2 .row 0., column 'id': the id is missing; .*id_column",
         ),
         ("a,b,y\n1,2,0\n", {"names": ("a", "d")}, "missing: d; found: a, b, y"),
         ("1,2,0\n1,2,0\n", {"n_features": 5}, "takes 5 columns; .*a.csv has 2 and labels"),

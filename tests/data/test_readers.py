@@ -216,7 +216,7 @@ def test_parquet_of_ids(ids, tmp_path):
     pyarrow.parquet.write_table(
         pyarrow.table(columns | {"id": [ids[0], None]}), tmp_path / "a.parquet"
     )
-    with pytest.raises(DataError, match="row 1: the id in column 'id' is missing"):
+    with pytest.raises(DataError, match="row 1, column 'id': the id is missing"):
         open_dataset(tmp_path / "a.parquet", id_column="id")
 
 

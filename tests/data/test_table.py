@@ -141,7 +141,7 @@ def test_commands(frame, tmp_path, monkeypatch):
     frame.assign(label="").to_csv("blank.csv", index=False)
     invoke("predict", "r", "blank.csv", "--out", "b.csv")
     refused = invoke("evaluate", "r", "blank.csv", code=2).stderr
-    assert "line 2: the label in column 'label' is empty" in refused
+    assert "line 2 (row 0), column 'label': the label is missing" in refused
     assert (tmp_path / "m.csv").read_text() == (tmp_path / "p.csv").read_text()
     assert shown("inspect", "r")["label"] == "label"
     assert shown("evaluate", "r", "more.csv")["n"] == len(frame)

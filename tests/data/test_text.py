@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparsegp.data import open_dataset
+from sparsegp.data import Encoding, kinds, open_dataset
+from sparsegp.data.encoding import Column
 from sparsegp.errors import DataError
 from sparsegp.lists import as_text, words_in
 from tests.processes import invoke
@@ -33,10 +34,19 @@ def frame(path: Any, content: str | bytes, **given: Any) -> Any:
     return pd.concat(table.frame.parts)
 
 
+def columns(path: Any) -> dict[str, Column]:
+    """Return what is learnt of the columns of a text."""
+    table = open_dataset(path).train
+    return {each.name: each for each in Encoding.learn(table.frame, "T", table.kinds).columns}
+
+
 def test_kinds_are_found(tmp_path):
     found = frame(tmp_path / "a.csv", PEOPLE)
-    kinds = {"age": "int64", "height": "float64", "member": "boolean", "since": "datetime64[us]"}
-    assert {name: str(found[name].dtype) for name in kinds} == kinds
+    kinds = {"age": "whole number", "height": "number", "member": "truth", "since": "date"}
+    learnt = columns(tmp_path / "a.csv")
+    assert {name: learnt[name].kind for name in kinds} == kinds
+    assert found["age"].dtype == np.int64
+    assert learnt["member"].encode(found["member"])[:, 0].tolist() == [1.0, 0.0, 1.0, 0.0]
     assert found["name"].tolist() == ["Ann, B.", 'Bob "x"\nC.', "Cy", "Dee"]
     assert found["city"].isna().tolist() == [False, True, False, False]
     assert found["since"].isna().tolist() == [False, False, True, False]
@@ -109,12 +119,15 @@ DATES = {
 def test_dates(words, tmp_path):
     text = "when,y\n" + "".join(f"{word},{n}\n" for n, word in enumerate(words.split()))
     found = frame(tmp_path / "a.csv", text)["when"]
+    learnt = columns(tmp_path / "a.csv")["when"]
     if (first := DATES[words]) is not None:
-        assert found.iloc[0] == pd.Timestamp(first)
+        day = pd.Timestamp(first)
+        expected = [day.year, day.day_of_year - 1, day.day_of_week, day.hour]
+        assert (learnt.kind, kinds.dates(found, learnt.form)[0].tolist()) == ("date", expected)
     else:
-        assert found.tolist() == words.split()
+        assert (learnt.kind, found.tolist()) == ("category", words.split())
         with pytest.raises(DataError, match=r"column 'when': '.*' is no date that can be read in"):
-            frame(tmp_path / "a.csv", text, kinds="when=date")
+            open_dataset(tmp_path / "a.csv", kinds="when=date").train.learnt()
 
 
 def test_what_is_given(tmp_path):
@@ -137,7 +150,7 @@ def test_what_is_given(tmp_path):
         "id_column": ("zap", "no id column 'zap'"),
         "delimiter": (",,", "`delimiter` must be one character"),
         "decimal": (",", "`decimal` must be . or , and not the delimiter"),
-        "encoding": ("utf-9", "`encoding` must be known"),
+        "encoding": ("utf-9", "unknown encoding: utf-9.; give its `encoding`"),
     }.items():
         with pytest.raises(DataError, match=message[1]):
             open_dataset(tmp_path / "a.csv", **{wrong: message[0]})
@@ -147,26 +160,28 @@ def test_all_bad_columns_are_told_at_once(tmp_path):
     rows = [f'{n},"a\nb",{n / 2},{n % 3 > 1},1' for n in range(100)]
     rows[7], rows[60] = '7,"a",x!,True,1', 'abc,"a\nb",30,True,1'
     text = "\n".join(["a,b,c,d,y", *rows]) + "\n"
+    frame(tmp_path / "a.csv", text)
     with pytest.raises(DataError) as caught:
-        frame(tmp_path / "a.csv", text, kinds="d=number")
+        open_dataset(tmp_path / "a.csv", kinds="d=number").train.learnt()
     message = str(caught.value)
     assert "line 122 (row 60), column 'a': 'abc' is no number" in message
     assert "line 16 (row 7), column 'c': 'x!' is no number" in message
     assert "column 'd': 'False' is no number" in message
-    assert "`kinds` a=category,c=category,d=category for" in message
-    assert "`missing` abc,x!,False" in message
+    assert "names of categories as `kinds`, NAME=category" in message
+    assert "marks of missing values as `missing`" in message
     lines = text.splitlines()
     assert (lines[121 - 1], lines[16 - 1]) == ('abc,"a', '7,"a",x!,True,1')
-    with pytest.raises(DataError, match="`kinds` 'my a=category,c=category,d=category' for"):
-        frame(tmp_path / "a.csv", text.replace("a,b", "my a,b", 1), kinds="d=number")
     found = frame(tmp_path / "a.csv", text, kinds="a=category", missing="x!")
     assert found["a"].tolist()[59:61] == ["59", "abc"]
     assert np.isnan(found["c"][7])
     days = "".join(f"2020-01-{1 + n % 28:02d},{n}\n" for n in range(99))
-    with pytest.raises(DataError, match=r"line 100 .*'2020-01-32' is no date"):
-        frame(tmp_path / "a.csv", days + "2020-01-32,0\n")
+    for text, day in ((days, "2020-01-32"), (days.replace("2020-01-", "01.01."), "32.01.20")):
+        (tmp_path / "a.csv").write_text(f"{text}{day},0\n")
+        with pytest.raises(DataError, match=rf"line 100 .*'{day}' is no date"):
+            open_dataset(tmp_path / "a.csv").train.learnt()
     mixed = "".join(f"{n % 5 or 'low'},{n}\n" for n in range(100))
-    assert frame(tmp_path / "a.csv", mixed).dtypes.tolist() == ["string"]  # a word in each five
+    (tmp_path / "a.csv").write_text(mixed)
+    assert columns(tmp_path / "a.csv")["x0"].kind == "category"  # a word in each five
 
 
 HEADERS: dict[str, tuple[Any, str]] = {
@@ -302,8 +317,8 @@ def test_names_and_words_with_a_comma_are_in_quotes(tmp_path):
     dropped = open_dataset(path, kinds='"town, land=category",code=number', drop="size").train
     assert dropped.kinds == {"town, land": "category", "code": "number"}
     path.write_text(text.replace("\n3,", '\n"no, data",', 1))
-    with pytest.raises(DataError, match='give `missing` "no, data" for'):
-        open_dataset(path)
+    with pytest.raises(DataError, match=r"line 5 \(row 3\), column 'size': 'no, data' is no num"):
+        open_dataset(path).train.learnt()
     kept = open_dataset(path, missing='x,"no, data"').train.learnt()
     assert "size missing" in kept.names
     how = ("--n-active", "9", "--kernel", "10*rbf", "--missing", '"no, data"')

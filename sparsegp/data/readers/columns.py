@@ -8,12 +8,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from sparsegp.data.encoding import KINDS
-from sparsegp.data.frames import UNNAMED, Frame, column_places, listed
+from sparsegp.data.frames import UNNAMED, Frame, Where, by_row, column_places, listed
 from sparsegp.data.labels import tidy_labels
 from sparsegp.data.table import Table, table_from_frame
 from sparsegp.errors import DataError, quoted
 from sparsegp.lists import words_in
-from sparsegp.types import Labels
+from sparsegp.types import Booleans, Labels
 
 LabelColumn: TypeAlias = str | int | None
 """A column's name, its number counted from 0 (negative: from the end), or None for the last."""
@@ -64,8 +64,10 @@ class Columns:
         The same for the id column.
     known_kinds : mapping of str to str
         Kinds of the columns of a model trained on a data frame.
+    layout : Layout, optional
+        That of a text, found before.
     before : pair of int
-        Numbers of preceding lines and rows of a text, for messages.
+        Numbers of preceding lines and rows of the text, if this is a part of one.
     called : str
         What warnings call the file, if not by its name.
 
@@ -90,6 +92,7 @@ class Columns:
     known: str | None = None
     known_id: str | None = None
     known_kinds: Mapping[str, str] = field(default_factory=dict)
+    layout: Any = None
     before: tuple[int, int] = (0, 0)
     called: str = ""
 
@@ -278,10 +281,14 @@ def _ids(values: Any, name: str, source: str) -> Labels:
         return ids
     import pandas as pd  # noqa: PLC0415 - slow to import
 
-    gaps = pd.isna(ids)
+    require_each(pd.isna(ids), name, "id", by_row, source)
+    return ids if ids.dtype.kind == "f" else ids.astype(str)
+
+
+def require_each(gaps: Booleans, name: str, role: str, where: Where, source: str) -> None:
+    """Raise a `DataError` if a label or id is missing."""
     if gaps.any():
         raise DataError(
-            f"{source}, row {gaps.argmax()}: the id in column {quoted(name)} is missing; every row "
-            f"needs one: give another id_column, or leave out such rows, {gaps.sum()} of {len(ids)}"
+            f"{source}, {where(int(gaps.argmax()), name)}: the {role} is missing; every row needs "
+            f"one: give another {role}_column, or leave out such rows, {gaps.sum()} of {len(gaps)}"
         )
-    return ids if ids.dtype.kind == "f" else ids.astype(str)

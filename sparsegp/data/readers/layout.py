@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain, islice
-from typing import Any, NamedTuple, TextIO
+from typing import NamedTuple, TextIO
 
 from sparsegp.data.frames import column_names, listed, require_distinct
 from sparsegp.data.readers.columns import Columns
-from sparsegp.data.readers.words import MISSING, as_number, looks_like
 from sparsegp.data.storage import opened
 from sparsegp.errors import DataError, quoted
 
@@ -25,9 +24,16 @@ DELIMITERS, SPACE = ";\t,|", " "
 SPELT = {"\\t": "\t", "tab": "\t", "space": SPACE}
 """Delimiters that are found, in the order of preference before white space, and their names."""
 
+MISSING = frozenset(
+    ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "nan", "NaN", "NAN", "null", "NULL", "None", "?", "-")
+)
+"""Words that stand for a missing value, whatever the column."""
+
+DATE = re.compile(r"\d+([./-])\d+\1\d+([T ].*)?")
+"""Words that look like a date."""
+
 logger = logging.getLogger(__name__)
 
-MARKED = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 UTF_8, LAST_RESORT = "utf-8-sig", "latin-1"
 
 
@@ -45,49 +51,35 @@ class Layout(NamedTuple):
         """Names of the columns, or their numbers."""
         return self.header or tuple(map(str, range(self.width)))
 
-    @property
-    def given(self) -> dict[str, Any]:
-        """What is to be given that other rows are read alike."""
-        header = self.header is not None
-        given = {"delimiter": self.delimiter, "decimal": self.decimal, "header": header}
-        return given | ({"encoding": LAST_RESORT} if self.encoding == LAST_RESORT else {})
-
 
 @contextmanager
 def text_of(name: str, encoding: str) -> Iterator[TextIO]:
     """Open the text of a file; a `DataError` if it is none."""
-    with opened(name) as binary, io.TextIOWrapper(binary, encoding, newline="") as file:
+    with opened(name) as binary:
         try:
-            yield file
-        except UnicodeError as error:
+            with io.TextIOWrapper(binary, encoding, newline="") as file:
+                yield file
+        except (LookupError, UnicodeError) as error:
             raise DataError(
                 f"{name} is no text in {encoding} ({getattr(error, 'reason', error)}); give its "
-                "`encoding`"
+                "`encoding`, such as utf-8"
             ) from None
 
 
 def _encoding(name: str, columns: Columns) -> str:
     """Return the encoding that is given or marked, or UTF-8, or Latin-1 for what is not that."""
     if columns.encoding is not None:
-        try:
-            found = codecs.lookup(columns.encoding).name
-        except (LookupError, ValueError):
-            raise DataError(
-                f"`encoding` must be known, such as utf-8; got {quoted(columns.encoding)}"
-            ) from None
-        return UTF_8 if found == "utf-8" else found
+        return UTF_8 if columns.encoding.lower() in {"utf-8", "utf8"} else columns.encoding
     with opened(name) as file:
         start = file.read(2)
-        if start in MARKED:
-            return MARKED[start]
+        if start in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}:
+            return "utf-16"
         pieces = chain([start], iter(partial(file.read, HEAD), b""))
         with suppress(UnicodeError):
             deque(codecs.iterdecode(pieces, UTF_8), maxlen=0)
             return UTF_8
-    logger.warning(
-        "%s is no text in UTF-8 and is read as Latin-1; give `encoding` if wrong",
-        columns.called or name,
-    )
+    said = "%s is no text in UTF-8 and is read as Latin-1; give `encoding` if wrong"
+    logger.warning(said, columns.called or name)
     return LAST_RESORT
 
 
@@ -119,16 +111,13 @@ def layout_of(name: str, columns: Columns) -> Layout:
     decimal = columns.decimal or _decimal(rest, delimiter)
     if decimal not in {".", ","} or decimal == delimiter:
         raise DataError(f"`decimal` must be . or , and not the delimiter; got {quoted(decimal)}")
-    header = columns.header
-    if header is None:
-        header = columns.named_in(fields) or _is_header(
-            fields, rest, decimal, columns.called or name
-        )
-    if header:
-        require_distinct(column_names(fields) or (), name)
-    return Layout(
-        encoding, delimiter, decimal, len(fields), column_names(fields) if header else None
-    )
+    has_header = columns.header
+    if has_header is None:
+        called = columns.called or name
+        has_header = columns.named_in(fields) or _is_header(fields, rest, decimal, called)
+    header = column_names(fields) if has_header else None
+    require_distinct(header or (), name)
+    return Layout(encoding, delimiter, decimal, len(fields), header)
 
 
 def rows_of(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[int, list[str]]]:
@@ -165,9 +154,17 @@ def _decimal(rows: Sequence[Sequence[str]], delimiter: str) -> str:
     if delimiter == ",":
         return "."
     fields = [field.strip() for row in rows for field in row]
-    point, comma = (re.compile(rf"[+-]?\d*{mark}\d+([eE][+-]?\d+)?") for mark in (r"\.", ","))
-    found = any(map(comma.fullmatch, fields)) and not any(map(point.fullmatch, fields))
-    return "," if found else "."
+    has_point, has_comma = (
+        any(mark in field and number(mark).fullmatch(field) for field in fields) for mark in ".,"
+    )
+    return "," if has_comma and not has_point else "."
+
+
+def number(decimal: str) -> re.Pattern[str]:
+    """Return the pattern of numbers."""
+    mark = re.escape(decimal)
+    digits = rf"(\d+{mark}?\d*|{mark}\d+)(e[+-]?\d+)?"
+    return re.compile(rf"[+-]?({digits}|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
 
 
 def _is_header(
@@ -180,39 +177,31 @@ def _is_header(
     DataError
         If some fields are unlike those below, and as many are like them.
     """
+    tests = (number(decimal).fullmatch, DATE.fullmatch)
+    if not rest:
+        return not any(map(tests[0], first))
     alike, unlike, new = list[int](), list[int](), list[int]()
-    for place, (field, below) in enumerate(zip(first, zip(*rest, strict=False), strict=False)):
+    for place, (field, *below) in enumerate(zip(first, *rest, strict=False)):
         words = [word for word in map(str.strip, below) if word not in MISSING]
-        test = looks_like(words, decimal)
         if field in MISSING or not words:
             continue
-        if test is not None or field in words:
-            (alike if test is None or test(field) else unlike).append(place)
+        typed = [test for test in tests if sum(map(bool, map(test, words))) >= 0.9 * len(words)]
+        if typed or field in words:
+            (alike if field in words or typed[0](field) else unlike).append(place)
         elif len(words) >= SNIFFED and 2 * len({*words}) <= len(words):
             new.append(place)  # among words that are repeated
-    if not rest:
-        return all(as_number(field, decimal) is None for field in first)
-    last, inputs = len(first) - 1, range(len(first) - 1)
-    if unlike + new == [last] and any(
-        [*first[:last]] == [str(place + start) for place in inputs] for start in (0, 1)
-    ):
-        # numbers of columns, and the name of the labels
-        _warn(name, first, "the header")
-        return True
-    if unlike and len(unlike) <= len(alike):
+    *inputs, last = map(str, range(len(first)))
+    numbered = [*first[:-1]] in (inputs, [*inputs[1:], last]) and unlike + new == [len(inputs)]
+    if 0 < len(unlike) <= len(alike) and not numbered:
         raise DataError(
             f"{name}, line 1: {listed([repr(first[place]) for place in unlike])} is unlike what is "
             f"below (column {listed([str(place) for place in unlike])}, counted from 0), and other "
             "fields are not; mend it if it is a value, or say by `header` or `no_header` what it is"
         )
-    header = bool(unlike) or not alike
-    if header != bool(unlike + new):  # nothing but words that might as well be values
-        _warn(name, first, "the header" if header else "values")
+    header = numbered or bool(unlike) or not alike
+    if numbered or header != bool(unlike + new):  # words that might as well be values
+        logger.warning(
+            "%s: line 1 (%s) is taken for %s; if that is wrong, give `header` or `no_header`",
+            *(name, listed(first), "the header" if header else "values"),
+        )
     return header
-
-
-def _warn(name: str, first: Sequence[str], taken: str) -> None:
-    logger.warning(
-        "%s: line 1 (%s) is taken for %s; if that is wrong, give `header` or `no_header`",
-        *(name, listed(first), taken),
-    )

@@ -1,126 +1,128 @@
 """Reader of delimited text, by pandas."""
 
-import shlex
+import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from sparsegp.data.frames import Frame, listed
-from sparsegp.data.labels import LONGEST, labels_from_text
-from sparsegp.data.readers.columns import Columns, Places, places_of, table_of
+from sparsegp.data.labels import labels_from_text, short_strings
+from sparsegp.data.readers.columns import Columns, Places, places_of, require_each, table_of
 from sparsegp.data.readers.layout import (
+    MISSING,
     SPACE,
     Layout,
     layout_of,
+    number,
     rows_of,
     text_of,
 )
-from sparsegp.data.readers.words import MISSING, Fault, typed
 from sparsegp.data.storage import require_memory
 from sparsegp.data.table import Dataset
-from sparsegp.errors import DataError, short
-from sparsegp.lists import as_text
+from sparsegp.errors import DataError, quoted
 
 CHUNK_VALUES = 1 << 18
 """Fields that pandas reads at a time."""
 
-MOST_FAULTS = 8
-"""Columns that a message names."""
+DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
 
 
 def read_text(name: str, columns: Columns) -> Dataset:
     """Read rows of columns, one of them the labels.
 
-    What is not given is found out, see `layout_of`. A text without a byte order mark that is not
-    in UTF-8 is read as Latin-1. The types of columns are those that fit all of their values;
-    labels that are all whole numbers become integers, other labels are kept as strings.
+    What is not given is found out, see `layout_of`. Columns of numbers are read by pandas, others
+    are words, whose kinds are found where a table is learnt from. Labels that are all whole numbers
+    become integers, other labels are kept as strings.
     """
     import pandas as pd  # noqa: PLC0415 - slow to import
 
-    layout = layout_of(name, columns)
-    names, places = layout.names, places_of(columns, layout.names, name, layout.header is not None)
-    values = Text(name, columns, layout, places).values()
-    called = zip(places.called(names), places.inputs, strict=True)
-    frame = pd.DataFrame({each: values[place] for each, place in called})
-    beside = {names[place]: values[place] for place in places.others}
-    return Dataset(table_of(Frame.of(frame, name), beside, names, places, name))
+    layout = columns.layout or layout_of(name, columns)
+    names = layout.names
+    places = places_of(columns, names, name, layout.header is not None)
+    called = dict(zip(places.called(names), places.inputs, strict=True))
+    text = Text(name, columns, layout, {each: names[place] for each, place in called.items()})
+    values = text.values(places)
+    frame = Frame.of(pd.DataFrame({each: values[called[each]] for each in called}), name)
+    beside = {
+        names[place]: text.labels(place, values[place], place == places.id)
+        for place in places.others
+    }
+    return Dataset(table_of(replace(frame, where=text.where), beside, names, places, name))
 
 
 @dataclass(frozen=True)
 class Text:
-    """A text whose layout is known.
-
-    Parameters
-    ----------
-    name : str
-    columns : Columns
-    layout : Layout
-    places : Places
-    """
+    """A text whose layout is known, and the names of its columns by those of inputs."""
 
     name: str
     columns: Columns
     layout: Layout
-    places: Places
+    names: Mapping[str, str]
 
-    def values(self) -> dict[int, Any]:
-        """Return the values of the columns that are taken, by their places.
+    @property
+    def starts_with_names(self) -> bool:
+        """Whether its first row holds the names of the columns."""
+        return self.layout.header is not None and not any(self.columns.before)
+
+    def values(self, places: Places) -> Any:
+        """Return the values of the columns that are taken, by place.
 
         Columns of numbers come typed from pandas. Where one turns out to have words, the text is
         read again, with the words of this column as they are.
-
-        Raises
-        ------
-        DataError
-            If values do not fit their columns; all of these are named.
         """
-        places, last = self.places, self.layout.width - 1
-        wanted = {*places.inputs, *places.others, last}
-        numeric = {each for each in wanted if "number" in places.kinds.get(each, "number")}
-        numeric -= {*places.others}
-        parts = self._parts(wanted, numeric)
-        if not parts:
-            raise DataError(
-                f"{self.name} has no rows under its header, {listed(self.layout.names)}"
-            )
         import pandas as pd  # noqa: PLC0415 - slow to import
 
-        found, faults = dict[int, Any](), dict[int, tuple[Fault, Any]]()
-        for place in sorted(wanted):
-            whole = pd.concat(parts.pop(place), ignore_index=True)
-            if place == last:
-                self._require_width(whole)
-            if place in places.others:
-                found[place] = self._labels(place, whole)
-            elif place in numeric:
-                found[place] = whole
-            elif place in places.inputs:
-                given = (places.kinds.get(place), self.columns.missing, self.layout.decimal)
-                found[place], fault = typed(whole, *given)
-                if fault is not None:
-                    faults[place] = fault, whole
-        if faults:
-            raise DataError(self._message(faults))
-        return found
-
-    def _parts(self, wanted: Collection[int], numeric: set[int]) -> dict[int, list[Any]]:
-        """Return columns in parts; those with words are taken from the numeric ones."""
-        while True:
-            parts, words = dict[int, list[Any]](), set[int]()
-            for frame in self._chunks(numeric):
-                words |= {place for place in numeric if frame[place].dtype.kind not in "iuf"}
+        inputs, last = {*places.inputs}, self.layout.width - 1
+        numeric = {each for each in inputs if "number" in places.kinds.get(each, "number")}
+        parts, words = list[Any](), {*inputs}
+        while words:
+            parts, words = [], set[int]()
+            for part in self._parts(numeric):
+                words |= {place for place in numeric if part[place].dtype.kind not in "iuf"}
                 if words and not parts:
                     break  # most are found at once
-                for place in wanted:
-                    parts.setdefault(place, []).append(frame[place])
-            if not words:
-                return parts
+                parts.append(part[sorted({*inputs, *places.others, last})])
             numeric -= words
+        if not parts:
+            named = listed(self.layout.names)
+            raise DataError(f"{self.name} has no rows under its header, {named}")
+        whole = pd.concat(parts, ignore_index=True)
+        if (whole[last].isna() | (whole[last] == "")).any():  # with which pandas fills short rows
+            self._require_width()
+        for place in inputs - numeric:
+            whole[place] = self._words(whole[place], places.kinds.get(place))
+        return whole
 
-    def _chunks(self, numeric: Collection[int]) -> Iterator[Any]:
+    def where(self, row: int, column: Any) -> str:
+        """Say where a value is, for messages."""
+        place = f"row {self.columns.before[1] + row}"
+        with suppress(DataError):  # a worker may not reach the file
+            place = f"line {next(islice(self._rows(), row, None))[0]} ({place})"
+        return f"{place}, column {quoted(self.names.get(column, column))}"
+
+    def _words(self, texts: Any, kind: str | None) -> Any:
+        """Return words without spaces around them, none where a value is missing, or numbers.
+
+        Numbers with a decimal comma are given a point.
+        """
+        import pandas as pd  # noqa: PLC0415 - slow to import
+
+        codes, found = pd.factorize(texts)
+        marks, decimal = {*MISSING, *self.columns.missing}, self.layout.decimal
+        words = [None if (word := str(each).strip()) in marks else word for each in found]
+        is_number = number(decimal).fullmatch
+        if kind != "category" and all(word is None or is_number(word) for word in words):
+            values = [float((word or "nan").replace(",", ".")) for word in words]
+            return pd.Series(np.array([*values, np.nan])[codes])
+        if decimal == "," and kind != "category":
+            words = [word and DECIMAL_COMMA.sub(r"\1.\2", word) for word in words]
+        return pd.Series(np.array([*words, None], dtype=object)[codes], dtype=object)
+
+    def _parts(self, numeric: Collection[int]) -> Iterator[Any]:
         """Yield data frames of consecutive rows, whose columns are numbered."""
         import pandas as pd  # noqa: PLC0415 - slow to import
 
@@ -129,7 +131,7 @@ class Text:
         exact = {"float_precision": "round_trip"} if older else {}
         options: dict[str, Any] = {
             "sep": r"\s+" if layout.delimiter == SPACE else layout.delimiter,
-            "header": 0 if layout.header else None,
+            "header": 0 if self.starts_with_names else None,
             "names": range(layout.width),
             "dtype": {place: "str" for place in range(layout.width) if place not in numeric},
             "na_values": dict.fromkeys(numeric, marks),
@@ -158,66 +160,26 @@ class Text:
         """Yield the rows again, for messages, after the numbers of their lines."""
         with text_of(self.name, self.layout.encoding) as file:
             rows = rows_of(file, self.layout.delimiter, self.name)
-            for line, row in islice(rows, 1 if self.layout.header else 0, None):
+            for line, row in islice(rows, int(self.starts_with_names), None):
                 yield line + self.columns.before[0], row
 
-    def _line(self, row: int) -> int:
-        """Return the line of a row."""
-        return next(islice(self._rows(), row, None))[0]
-
-    def _require_width(self, last: Any = None) -> None:
-        """Raise a `DataError` if a row has not as many fields as the first one.
-
-        pandas fills up rows that are short: they are among those whose last field is empty.
-        """
-        empty = None if last is None else {*np.flatnonzero(last.isna() | (last == "")).tolist()}
-        if empty is not None and not empty:
-            return
-        for row, (line, fields) in enumerate(self._rows()):
-            if len(fields) != self.layout.width and (empty is None or row in empty):
+    def _require_width(self) -> None:
+        """Raise a `DataError` if a row has not as many fields as the first one."""
+        width = self.layout.width
+        for line, fields in self._rows():
+            if len(fields) != width:
                 raise DataError(
-                    f"{self.name}, line {line} has {len(fields)} fields; {self.layout.width} are "
-                    "expected, as in the first line"
+                    f"{self.name}, line {line} has {len(fields)} fields; {width} are expected, as "
+                    "in the first line"
                 )
 
-    def _message(self, faults: Mapping[int, tuple[Fault, Any]]) -> str:
-        """Return what is wrong with all columns at once, and what to do."""
-        shown = dict(islice(faults.items(), MOST_FAULTS))
-        said, kinds, marks = [], [], dict[str, None]()
-        for place, (fault, words) in shown.items():
-            row, column = int(fault.rows[0]), short(self.layout.names[place], 40)
-            word, more = short(str(words[row]).strip(), 40), len(fault.rows) - 1
-            others = f" and {more} more" if more else ""
-            where = f"line {self._line(row)} (row {self.columns.before[1] + row}{others})"
-            said.append(f"{where}, column {column!r}: {word!r} is no {fault.expected}")
-            kinds.append(f"{column}=category")
-            marks[word] = None
-        if rest := len(faults) - len(shown):
-            said.append(f"and {rest} more columns")
-        remedy = f"mend them, or give `missing` {as_text(marks)} for marks of missing values"
-        if self.columns.names is None:  # of a model, which takes its columns as they were
-            remedy += f", `kinds` {shlex.quote(as_text(kinds))} for names of categories, or `drop` "
-            remedy += "the columns"
-        return f"{self.name} has values that do not fit their columns: {'; '.join(said)}; {remedy}"
-
-    def _labels(self, place: int, texts: Any) -> Any:
+    def labels(self, place: int, texts: Any, is_id: bool) -> Any:
         """Return labels, of one type, or ids, as strings; a `DataError` if one is missing."""
         import pandas as pd  # noqa: PLC0415 - slow to import
 
         codes, found = pd.factorize(texts.str.strip())
-        words, none = list(map(str, found)), {"", *self.columns.missing}
-        option = "label_column" if place == self.places.label else "id_column"
-        bad = np.array([word in none or len(word) > LONGEST for word in words])
-        if len(rows := np.flatnonzero(bad[codes])):
-            word, row = words[codes[rows[0]]], int(rows[0])
-            fault = f"is {word!r}"
-            if len(word) > LONGEST:
-                fault = f"has {len(word)} characters, more than {LONGEST}"
-            raise DataError(
-                f"{self.name}, line {self._line(row)}: the {option[:-7]} in column "
-                f"{short(self.layout.names[place], 40)!r} {fault if word else 'is empty'}; every "
-                f"row needs one: give another {option}, or leave out such rows, "
-                f"{len(rows)} of {len(codes)}"
-            )
-        is_id = option == "id_column"
-        return (np.array(words) if is_id else labels_from_text(words, self.name))[codes]
+        gaps = np.isin(codes, np.flatnonzero(found.isin(["", *self.columns.missing])))
+        role = "id" if is_id else "label"
+        require_each(gaps, self.layout.names[place], role, self.where, self.name)
+        read = short_strings if is_id else labels_from_text
+        return read([*map(str, found)], self.name)[codes]
