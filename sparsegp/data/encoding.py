@@ -20,8 +20,18 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.data.frames import MOST, Frame, Where, as_pandas, by_row, column_places, frame_names
-from sparsegp.errors import DataError, quoted
+from sparsegp.data.frames import (
+    MOST,
+    Frame,
+    Where,
+    as_pandas,
+    by_row,
+    column_places,
+    frame_names,
+    refuse,
+    unreadable,
+)
+from sparsegp.errors import DataError
 from sparsegp.lists import first_of, in_quotes
 from sparsegp.types import Booleans, Doubles, Integers
 
@@ -36,8 +46,6 @@ MEAN = ": mean of "
 """How the name of a column of mean labels goes on."""
 INDICATED = 30
 """Levels of a category that have a column, at most."""
-MOST_FAULTS = 8
-"""Columns that a message names."""
 
 logger = logging.getLogger(__name__)
 
@@ -348,12 +356,8 @@ def encoding_for(
 ) -> Encoding | None:
     """Return how a frame becomes the columns of a model; None where it must be numbers alone.
 
-    Parameters
-    ----------
-    found : sequence of str or None
-        Names of the columns of the frame; None of an array.
-    encoding, names, medians
-        What the model knows of its columns: see `sparsegp.model.Model`.
+    Its own columns have the names `found`, None of an array; all else is known of those of
+    the model, see `sparsegp.model.Model`.
     """
     if encoding is not None or found is None:
         return encoding
@@ -387,23 +391,3 @@ def _encoded(
     if means is not None:
         X[:, encoding.are_means] = means
     return X
-
-
-def unreadable(place: str, kind: str, value: Any) -> str:
-    """Return what is wrong with a value."""
-    expected = {
-        "truth": "truth (true, false, yes or no)",
-        "date": "date that can be read in one way, such as 2024-12-31",
-    }.get(kind, "number" if isinstance(value, str) else "finite number")
-    return f"{place}: {quoted(value)} is no {expected}"
-
-
-def refuse(faults: Sequence[str], source: str) -> None:
-    """Raise a `DataError` that lists what is wrong with columns, if anything is."""
-    if faults:
-        count = f"{len(faults)} columns" if len(faults) > 1 else "a column"
-        raise DataError(
-            f"{source} has {count} that cannot be used (rows counted from 0): "
-            f"{'; '.join(faults[:MOST_FAULTS])}; mend or `drop` them, or give marks of missing "
-            "values as `missing` and names of categories as `kinds`, NAME=category"
-        )

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import dask.array as da
 
 
-MOST = 20
-"""Names in a message."""
+MOST, MOST_FAULTS = 20, 8
+"""Names, and unfit columns, in a message."""
 
 Where: TypeAlias = Callable[[int, Any], str]
 """Says where a value is, by its row and the name of its column."""
@@ -32,6 +32,26 @@ UNNAMED = "unnamed "
 def by_row(row: int, column: Any) -> str:
     """Say where a value is, by the number of its row."""
     return f"row {row}, column {quoted(column)}"
+
+
+def unreadable(place: str, kind: str, value: Any) -> str:
+    """Return what is wrong with a value."""
+    expected = {
+        "truth": "truth (true, false, yes or no)",
+        "date": "date that can be read in one way, such as 2024-12-31",
+    }.get(kind, "number" if isinstance(value, str) else "finite number")
+    return f"{place}: {quoted(value)} is no {expected}"
+
+
+def refuse(faults: Sequence[str], source: str) -> None:
+    """Raise a `DataError` that lists what is wrong with columns, if anything is."""
+    if faults:
+        count = f"{len(faults)} columns" if len(faults) > 1 else "a column"
+        raise DataError(
+            f"{source} has {count} that cannot be used (rows counted from 0): "
+            f"{'; '.join(faults[:MOST_FAULTS])}; mend or `drop` them, or give marks of missing "
+            "values as `missing` and names of categories as `kinds`, NAME=category"
+        )
 
 
 def column_names(found: Iterable[Any]) -> tuple[str, ...] | None:

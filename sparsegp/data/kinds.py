@@ -19,8 +19,8 @@ from pandas.api import types
 from pandas.tseries.api import guess_datetime_format
 
 from sparsegp.data.blocks import compute_each
-from sparsegp.data.encoding import DROP, INDICATED, KINDS, MISSING, RARE, Column, refuse, unreadable
-from sparsegp.data.frames import Frame, Where, frame_names
+from sparsegp.data.encoding import DROP, INDICATED, KINDS, MISSING, RARE, Column
+from sparsegp.data.frames import Frame, Where, frame_names, refuse, unreadable
 from sparsegp.data.labels import plain_text
 from sparsegp.errors import DataError, quoted
 from sparsegp.types import Booleans, Doubles, Integers

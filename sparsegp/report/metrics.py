@@ -1,7 +1,8 @@
 """How good predictions are: error, log probability, Brier score, calibration; squared error.
 
-Error, Brier score, confusion and r2 are those of scikit-learn. Log probabilities are not clipped,
-and bins of the calibration error hold their upper end, unlike there.
+Error, Brier score, confusion, r2 and the figures of one of two classes are those of scikit-learn.
+Log probabilities are not clipped, and bins of the calibration error hold their upper end, unlike
+there.
 """
 
 import math
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from sparsegp.errors import DataError
+from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.math.normal import LOG_PEAK
 from sparsegp.types import Booleans, Doubles, Integers, Labels
 
@@ -24,9 +25,6 @@ CALIBRATION_BINS = 15
 
 INTERVAL = 0.95
 """Central probability of the interval whose coverage is reported."""
-
-SUM_TOLERANCE = 1e-3
-"""How far the probabilities of a row may be from a sum of one (float32 gives about 1e-6)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,12 +129,10 @@ def evaluate(
     Raises
     ------
     DataError
-        If shapes do not fit, there are no rows, all weigh nothing, a code is out of range, or a
-        row is not one of log probabilities.
+        If all rows weigh nothing.
     """
     logs = np.asarray(log_probabilities, dtype=np.float64)
     codes, classes = np.asarray(codes), np.asarray(classes)
-    _check(logs, codes, classes)
     probabilities, chosen, seen = np.exp(logs), logs.argmax(axis=1), codes >= 0
     right, confidence = chosen == codes, probabilities.max(axis=1)
     own, count, of_seen = codes[seen].astype(np.int64), len(classes), None
@@ -242,6 +238,81 @@ def rejecting(certainty: Doubles, values: Doubles) -> tuple[Doubles, Doubles]:
     return 1.0 - kept[first] / len(order), sums[first] / kept[first]
 
 
+@dataclass(frozen=True, eq=False)
+class TwoClasses:
+    """Figures of n rows, each of the positive class or not; a label not seen in training is not.
+
+    Parameters
+    ----------
+    positive : int or str or bool
+        Its label.
+    threshold : float
+        Probability from which on a row is taken for positive.
+    auc, average_precision : float
+        NaN where there are no positive rows, or (auc) no others.
+    precision, recall, f1 : float
+        At the threshold; 0 where they are not defined.
+    probability : Doubles (n,)
+        Of the positive class.
+    is_positive : Booleans (n,)
+    """
+
+    positive: Any
+    threshold: float
+    auc: float
+    average_precision: float
+    precision: float
+    recall: float
+    f1: float
+    probability: Doubles
+    is_positive: Booleans
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain numbers and the label; what is not finite is None."""
+        names = ("threshold", "auc", "average_precision", "precision", "recall", "f1")
+        return {"positive": self.positive} | {name: finite(getattr(self, name)) for name in names}
+
+
+def evaluate_two_classes(
+    log_probabilities: Doubles,
+    codes: Integers,
+    classes: Labels,
+    positive: str,
+    threshold: float,
+    weights: Doubles | None = None,
+) -> TwoClasses:
+    """Compare the probabilities (n, 2) of two classes with the true ones, codes (n,).
+
+    Rows may have weights (n,).
+
+    Raises
+    ------
+    SettingsError
+        If the positive class is neither, or the threshold is no probability.
+    """
+    from sklearn import metrics
+
+    names = [str(label) for label in classes.tolist()]
+    if positive not in names or not 0.0 <= threshold <= 1.0:
+        raise SettingsError(
+            f"the positive class must be {' or '.join(names)}, and the threshold from 0 to 1; got "
+            f"{quoted(positive)} and {threshold:g}"
+        )
+    code = names.index(positive)
+    p, truth = np.exp(log_probabilities[:, code]), codes == code
+    precision, recall, f1, _ = metrics.precision_recall_fscore_support(
+        truth, p >= threshold, average="binary", zero_division=0.0, sample_weight=weights
+    )
+    heard = truth if weights is None else truth[weights > 0.0]
+    auc = average = math.nan
+    if heard.any():
+        average = float(metrics.average_precision_score(truth, p, sample_weight=weights))
+        if not heard.all():
+            auc = float(metrics.roc_auc_score(truth, p, sample_weight=weights))
+    at_threshold = float(precision), float(recall), float(f1)
+    return TwoClasses(classes[code].item(), threshold, auc, average, *at_threshold, p, truth)
+
+
 @dataclass(frozen=True)
 class RegressionEvaluation:
     """Figures of n predicted normal distributions.
@@ -307,25 +378,3 @@ def evaluate_regression(
 def finite(value: float) -> float | None:
     """Return a number as JSON can hold it: None if it is not finite."""
     return value if math.isfinite(value) else None
-
-
-def _check(logs: Doubles, codes: Integers, classes: Labels) -> None:
-    if not len(codes) or logs.shape != codes.shape + classes.shape:
-        raise DataError(
-            "log probabilities (n, K), codes (n,) and classes (K,) must fit together, and have "
-            f"one row or more; got shapes {logs.shape}, {codes.shape} and {classes.shape}"
-        )
-    low, high = codes.min(), codes.max()
-    if codes.dtype.kind not in "iu" or low < -1 or high >= len(classes):
-        raise DataError(
-            f"codes must be whole numbers from 0 to {len(classes) - 1}, or -1 for a label not seen "
-            f"in training; got {codes.dtype} from {low} to {high}"
-        )
-    sums = np.exp(logs).sum(axis=1)
-    bad = ~(np.abs(sums - 1.0) <= SUM_TOLERANCE)
-    if bad.any():
-        row = int(bad.argmax())
-        raise DataError(
-            "the exponentials of log probabilities must sum to one in each row; those of row "
-            f"{row} sum to {sums[row]:g}. Give natural logarithms of probabilities"
-        )

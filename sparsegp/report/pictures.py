@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sparsegp.errors import SettingsError, visible
-from sparsegp.report.metrics import Evaluation, rejecting, reliability
-from sparsegp.report.two_classes import TwoClasses
+from sparsegp.report.metrics import Evaluation, TwoClasses, rejecting, reliability
 from sparsegp.store import failing
 
 if TYPE_CHECKING:

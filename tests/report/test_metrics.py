@@ -88,24 +88,6 @@ def test_only_unseen_labels():
     assert found.to_json()["nlpp"] is None
 
 
-@pytest.mark.parametrize(
-    ("logs", "codes", "classes", "message"),
-    [
-        (LOGS, [0, 1, 2], CLASSES, r"must fit together.* got shapes \(4, 3\)"),
-        (LOGS, [0, 1, 2, 0], CLASSES[:2], "must fit together"),
-        (np.empty((0, 3)), np.empty(0, int), CLASSES, "one row or more"),
-        (LOGS, [0, 1, 3, -1], CLASSES, "got int64 from -1 to 3"),
-        (LOGS, [0, 1, -2, 0], CLASSES, "got int64 from -2 to 1"),
-        (LOGS, [0.0, 1.0, 2.0, 0.0], CLASSES, "whole numbers .* got float64"),
-        (PROBABILITIES, [0, 1, 2, 0], CLASSES, "row 0 sum to 4.3"),
-        (np.full((1, 3), np.nan), [0], CLASSES, "row 0 sum to nan"),
-    ],
-)
-def test_errors(logs, codes, classes, message):
-    with pytest.raises(DataError, match=message):
-        evaluate(logs, np.asarray(codes), classes)
-
-
 def test_bins_hold_their_upper_end():
     # Of 15 bins, 0.2 = 3 / 15 belongs to the third and 0.21 to the fourth.
     confidence, right = np.array([0.2, 0.21]), np.array([False, True])
