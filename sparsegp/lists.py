@@ -1,7 +1,7 @@
 """Words in one text, with commas between them; one that has a comma itself is in double quotes."""
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 
 def words_in(text: str) -> list[str]:
@@ -20,8 +20,3 @@ def first_of(texts: Sequence[str], most: int) -> str:
     """Return the first of some texts with commas between them, and how many were left out."""
     rest = len(texts) - most
     return ", ".join([*texts[:most], *([f"... ({rest} more)"] if rest > 0 else [])])
-
-
-def as_text(words: Iterable[str]) -> str:
-    """Return the text that `words_in` reads as these words."""
-    return ",".join(map(in_quotes, words))

@@ -87,7 +87,7 @@ def numbers(series: Any, kind: str = "number") -> Doubles:
 def dates(series: Any, form: str = "") -> Doubles:
     """Return the parts of dates (n, 4), year and those of `CIRCLES`; NaN where there is none.
 
-    Words are dates in a form, by default that of `date_form`. Numbers are none.
+    Words are dates in a form, by default that of `date_form`, or in ISO 8601. Numbers are none.
     """
     is_arrow = isinstance(series.dtype, pd.ArrowDtype)
     if is_arrow or not types.is_datetime64_any_dtype(series.dtype):
@@ -95,9 +95,9 @@ def dates(series: Any, form: str = "") -> Doubles:
             return np.full((len(series), 1 + len(CIRCLES)), np.nan)
         codes, found = pd.factorize(series.astype(object))
         words = pd.Series([*found, None], dtype=object)
-        form = form or date_form(words[:-1])
-        read = pd.to_datetime(words, format=form or ISO, errors="coerce", utc=True)
-        return np.asarray(dates(read)[codes])
+        forms = dict.fromkeys((form or date_form(words[:-1]) or ISO, ISO))
+        read = [pd.to_datetime(words, format=f, errors="coerce", utc=True) for f in forms]
+        return np.asarray(dates(read[0].fillna(read[-1]))[codes])
     parts = series.dt
     hour = parts.hour + parts.minute / 60.0 + parts.second / 3600.0
     each = (parts.year, parts.day_of_year - 1, parts.day_of_week, hour)
@@ -114,9 +114,9 @@ def date_form(words: Any) -> str:
         return ISO
     full = SHORT_YEAR.sub(r"\g<1>20\2", word)  # pandas guesses none with a year of two digits
     with warnings.catch_warnings(action="ignore"):
-        guesses = {guess_datetime_format(full, dayfirst=first) or "" for first in (False, True)}
+        guesses = [guess_datetime_format(full, dayfirst=first) or "" for first in (False, True)]
     found = []
-    for guess in guesses:
+    for guess in dict.fromkeys(guesses):
         if {"%Y", "%d"} <= {*re.findall("%.", guess)} and not re.match("%Y(%m|.?%d)", guess):
             form = guess if full == word else guess.replace("%Y", "%y")
             read = pd.to_datetime(words, format=form, errors="coerce", utc=True)

@@ -195,7 +195,11 @@ DAYS = pd.date_range("2020-01-01", periods=60, freq="D")
             "date",
             [": year", ": hour (sin)"],
         ),
-        (["13/4/2021", "1/2/2021", None], "date", [": day of week (sin)", " missing"]),
+        (
+            ["13/4/2021", "1/2/2021", "2021-05-06", None],
+            "date",
+            [": day of week (sin)", " missing"],
+        ),
         (["yes", "No", None], None, ["", " missing"]),
         (["001", "002", "003"], None, ["=001", "=002", "=003"]),
         (DAYS[:3].astype(pd.ArrowDtype(pyarrow.timestamp("ns"))), None, [": day of year (sin)"]),
