@@ -186,7 +186,7 @@ class Encoding:
         fills = [each for c in self.columns for each in (c.fill, c.missing, *c.means)]
         if not (
             all(isinstance(text, str) for text in texts)
-            and not np.isinf(fills).any()
+            and np.isfinite(fills).all()
             and {column.kind for column in self.columns} <= {*KINDS}
             and all(len(c.means) == c.n_places * c.are_means.sum() for c in self.columns)
             and len(set(self.all)) == len(self.all)
@@ -359,11 +359,9 @@ def encoding_for(
     Its own columns have the names `found`, None of an array; all else is known of those of
     the model, see `sparsegp.model.Model`.
     """
-    if encoding is not None or found is None:
+    if encoding is not None or medians is None or found is None:
         return encoding
     called = found if names is None else names
-    if medians is None:
-        medians = np.full(len(called), np.nan)
     return Encoding.of_numbers(called, medians) if len(called) == len(medians) else None
 
 

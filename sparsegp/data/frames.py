@@ -126,7 +126,7 @@ def real_numbers(X: Any, source: str, where: Where = by_row) -> NDArray[Any]:
             return found.astype(np.float64)
     for (row, column), value in np.ndenumerate(found):
         try:
-            float("" if isinstance(value, str | bytes) else value)
+            float(value if found.dtype.kind == "O" else "")
         except (TypeError, ValueError):
             raise DataError(
                 f"X must hold real numbers; {source} has {str(value)[:60]!r} in "

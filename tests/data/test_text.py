@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import sparsegp
 from sparsegp.data import Encoding, kinds, open_dataset
 from sparsegp.data.encoding import Column
 from sparsegp.errors import DataError
@@ -248,6 +249,14 @@ def test_numbers_come_back_to_the_bit(rows, delimiter, decimal):
     table = open_dataset("memory://property/a.csv", decimal=decimal).train
     found = table.X.compute()
     assert found.tobytes() == np.ascontiguousarray(X.to_numpy()).tobytes()
+
+
+def test_words_where_a_model_of_arrays_takes_numbers(tmp_path):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    sparsegp.train(X, X[:, 0] > 0, n_active=9, kernel="10*rbf", out=tmp_path / "run")
+    (tmp_path / "a.csv").write_text("1.5,2\n2,red\n\n3,4\n")
+    words = ("predict", tmp_path / "run", tmp_path / "a.csv", "--out", "-")
+    assert "'red' in line 2 (row 1), column '1'" in invoke(*words, code=2).stderr
 
 
 def test_a_label_of_20_megabytes_takes_little_memory(tmp_path):
