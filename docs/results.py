@@ -93,16 +93,20 @@ def means(wide: pd.DataFrame) -> list[str]:
 
 
 def readme_table() -> str:
-    """Return the table of the README, from its first marker to the last."""
+    """Return the table of the README, from its first marker to the last.
+
+    It has the NLPP of every data set, with the lowest in bold, and the ratios of all metrics.
+    """
     head, frame = read("benchmark-tables")
     wide = pivoted(frame, METRICS, METHODS, {})
     wide = wide[wide["NLPP"].notna().all(axis=1)]
-    names = list(METHODS.values())
-    lines = [f"| data | {' | '.join(names)} |", f"| --- |{' --- |' * len(names)}"]
-    rows = [[str(data), *row] for data, row in zip(wide.index, texts(wide), strict=True)]
-    for data, *cells in (*rows, means(wide)):
-        of_methods = (", ".join(cells[i :: len(names)]) for i in range(len(names)))
-        lines.append(f"| {data} | {' | '.join(of_methods)} |")
+    rows = [["NLPP", *METHODS.values()], ["---", *["---:"] * len(METHODS)]]
+    nlpp = wide["NLPP"].map("{:.3f}".format)
+    lowest = nlpp.eq(nlpp.min(axis=1), axis=0)
+    rows += nlpp.mask(lowest, "**" + nlpp + "**").reset_index().astype(str).to_numpy().tolist()
+    for metric in METRICS.values():
+        rows.append([f"*{metric.split(',')[0]}, ratio*", *means(wide[[metric]])[1:]])
+    lines = [f"| {' | '.join(cells)} |" for cells in rows]
     made = f"{head['date']}; commit: {head['commit']}; {head['machine']}; {head['kernels']}"
     return "\n".join([BEGIN, "", *lines, "", f"Measured {made}.", "", END])
 
