@@ -1,10 +1,10 @@
-"""The informative vector machine: rows are included one by one, the most useful first.
+"""The informative vector machine: greedy selection of active rows, the most useful first.
 
-- `reference`: the recursion of the paper as printed, which the rest computes in parallel;
-- `criteria`, `scores`: what makes a row worth including, and where that need not be evaluated;
-- `inclusions`, `active_set`: what the driver sends to the row blocks, and what it remembers;
-- `rows`, `block`, `pairs`: the state of a block of rows, for one active set or one a process;
-- `features`, `evidence_rows`: sums over the rows of a block, for posteriors and for learning;
-- `greedy`, `pool`, `verify`: the rounds, several inclusions at a time in the order of single ones;
-- `shrink`: fewer and fewer candidates, so that memory stays small.
+- `reference`: the recursion as printed in the paper, which the other modules compute in parallel;
+- `criteria`, `scores`: the scores of rows, and bounds that avoid evaluating most of them;
+- `inclusions`, `active_set`: batches for the row blocks, and the record of all batches;
+- `rows`, `block`, `pairs`: the state of a row block, with one active set or one per process;
+- `features`, `evidence_rows`: sums over the rows of a block, for the posterior and for learning;
+- `greedy`, `pool`, `verify`: rounds of several inclusions, in one-by-one order or in panels;
+- `shrink`: dropping of candidates, so that memory stays small.
 """

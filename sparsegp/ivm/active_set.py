@@ -1,8 +1,8 @@
-"""The active set: every inclusion so far, which is all that a run has to remember.
+"""The active set: the record of all inclusions, from which row blocks can be restored.
 
-The stub matrices, means and variances of all rows follow from it, to the last bit, by including the
-same batches again, and keeping the same candidates in between. A checkpoint is therefore this and
-nothing else.
+Including the same batches again, and keeping the same candidates in between, reproduces the stub
+matrices, means and variances of all rows to the last bit. A checkpoint therefore stores none of
+them.
 """
 
 from collections.abc import Mapping
@@ -20,16 +20,16 @@ from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 
 class Step(Protocol):
-    """Inclusions that row blocks make together."""
+    """One or more inclusions that row blocks apply together."""
 
     @property
     def start(self) -> int:
-        """Inclusions before it."""
+        """Number of inclusions before it."""
         ...
 
     @property
     def stop(self) -> int:
-        """Inclusions after it."""
+        """Number of inclusions after it."""
         ...
 
 
@@ -37,14 +37,14 @@ S = TypeVar("S", bound=Step)
 
 
 class History(Generic[S]):
-    """What brings row blocks to their present state.
+    """Record of inclusions that brings row blocks to their current state.
 
     Attributes
     ----------
     included : list of S
         Arguments of `include`, in order.
     kept : list of Keep
-        Arguments of `keep`: which candidates were kept in between.
+        Arguments of `keep`, in order: which candidates were kept in between.
     """
 
     def __init__(self) -> None:
@@ -56,33 +56,33 @@ class History(Generic[S]):
 
     @property
     def room(self) -> int:
-        """Inclusions up to which the candidates last kept serve."""
+        """Number of inclusions at which candidates are dropped next; 0 at the start."""
         return self.kept[-1].room if self.kept else 0
 
     def recovery(self) -> list[tuple[str, tuple[Any, ...]]]:
-        """Return the messages that bring a new block to the present."""
+        """Return the messages that bring a new block to the current state."""
         keeps = [(keep.start, 0, ("keep", (keep,))) for keep in self.kept]
         includes = [(step.start, 1, ("include", (step,))) for step in self.included]
         return [message for *_, message in sorted([*keeps, *includes], key=lambda each: each[:2])]
 
     def kept_arrays(self) -> dict[str, NDArray[np.uint64]]:
-        """Return `kept` as an array, if there is anything."""
+        """Return `kept` as a named array; an empty dict if it is empty."""
         words = [astuple(keep) for keep in self.kept]
         return {"kept": np.array(words, dtype=np.uint64)} if words else {}
 
     def restore_kept(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `kept_arrays` returned."""
+        """Restore `kept` from the result of `kept_arrays`."""
         words = arrays.get("kept", np.empty((0, 5)))
         require_shapes({"kept": words}, {"kept": (len(words), 5)})
         self.kept = [Keep(*each) for each in words.tolist()]
 
 
 COLUMNS = ("rows", "target", "x", "site", "precision", "score")
-"""Fields of a batch that are saved as they are, one batch after the other."""
+"""Fields of a batch that are saved unchanged, concatenated over batches."""
 
 
 class ActiveSet(History[Inclusions]):
-    """Batches of inclusions in order, for one active set."""
+    """One active set, as batches of inclusions in order."""
 
     def _joined(self, name: str) -> NDArray[Any]:
         return np.concatenate([getattr(batch, name)[: batch.count] for batch in self.included])
@@ -94,7 +94,7 @@ class ActiveSet(History[Inclusions]):
 
     @property
     def target(self) -> NDArray[Any]:
-        """Class codes, or numbers, of the active rows, (d,)."""
+        """Class codes, or targets in a regression, of the active rows, (d,)."""
         return self._joined("target")
 
     @property
@@ -104,11 +104,11 @@ class ActiveSet(History[Inclusions]):
 
     def sites(self, n_latent: int) -> tuple[Doubles, Doubles]:
         """Return means (d, R) and precisions (d, C) of the sites of the active rows."""
-        del n_latent  # as they are
+        del n_latent  # the arrays have their shapes already
         return self._joined("site"), self._joined("precision")
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return everything as a few arrays; the factors row after row without their zeros."""
+        """Return everything as a few arrays; factors are packed row by row without their zeros."""
         batches = self.included
         factor = [b.factor[:, : b.count, : b.stop][:, _lower(b.start, b.stop)] for b in batches]
         return {
@@ -133,12 +133,12 @@ class ActiveSet(History[Inclusions]):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], slots: int) -> "ActiveSet":
-        """Rebuild what `arrays` returned, in batches of so many slots.
+        """Rebuild the active set from the result of `arrays`, in batches of `slots` slots.
 
         Raises
         ------
         StoreError
-            If the arrays do not fit together.
+            If the arrays are inconsistent.
         """
         counts, packed = arrays["counts"], arrays["factor"]
         if len(arrays["rows"]) != counts.sum() or (counts > slots).any():
@@ -158,5 +158,5 @@ class ActiveSet(History[Inclusions]):
 
 
 def _lower(start: int, stop: int) -> Booleans:
-    """Return where rows `start` to `stop` of a lower triangular matrix have entries."""
+    """Return a mask of the lower-triangular entries of rows `start` to `stop` of a matrix."""
     return np.tri(stop - start, stop, start, dtype=bool)

@@ -1,4 +1,4 @@
-"""Row blocks of which every process has the same active set.
+"""Row blocks with one active set for all processes.
 
 The recursion is that of ivm/reference.py, for many rows and inclusions at a time.
 """
@@ -21,7 +21,7 @@ from sparsegp.types import Doubles, Floats, Integers
 
 
 class RowBlock(Block):
-    """Consecutive rows and their state, for one active set."""
+    """Block of consecutive rows and their state, with one active set for all processes."""
 
     def _begin(self) -> None:
         super()._begin()
@@ -50,20 +50,20 @@ class RowBlock(Block):
     # -- inclusion ---------------------------------------------------------------------------------
 
     def propose(self, batch: Inclusions, pool: Integers) -> int:
-        """Return how many rows of the batch no row of this block overtakes.
+        """Return how many rows of the batch are in greedy order, judged by the rows of this block.
 
         Parameters
         ----------
         batch : Inclusions
-            Chosen among the candidates `pool` only.
+            Chosen from the candidates `pool` only.
         pool : Integers (c,)
             Rows that need no check.
 
         Returns
         -------
         int
-            The first j > 0 before whose inclusion a row outside the pool scores better than
-            `batch.rows[j]`, or `batch.count`.
+            The first j > 0 for which a row outside the pool scores better than `batch.rows[j]`
+            just before its inclusion, or `batch.count`.
         """
         if self.held_out:
             return batch.count
@@ -77,13 +77,13 @@ class RowBlock(Block):
     def include(self, batch: Inclusions) -> None:
         """Apply a batch: new stub columns, variances and means (GR eq. 5.1-5.4)."""
         if self.n_active >= batch.stop:
-            return  # a message that comes twice
+            return  # the message was received before
         self._require(batch.start)
         columns, q, width = self._pending_columns(batch), batch.count, batch.step.shape[2]
         mean = self.mean.reshape(self.n_tiles, self.width, self.mean.shape[1])
         variance = self.variance.reshape(self.n_tiles, self.width, len(columns))
         for c, panels in enumerate(self.stubs):
-            panel = panels[-1]  # a batch does not go beyond it
+            panel = panels[-1]  # no batch extends beyond it
             first = batch.start - (self.room - panel.shape[1])
             own = slice(c * width, (c + 1) * width)
             for tiles in self._groups():
@@ -96,7 +96,7 @@ class RowBlock(Block):
         self.n_active, self.sizes = batch.stop, [batch.stop] * len(columns)
 
     def _columns(self, batch: Inclusions) -> list[Floats]:
-        """Return the stub columns of a batch, (tiles, slots, width) of every process."""
+        """Return the stub columns of a batch, (tiles, slots, width) for each process."""
         t, dtype = batch.start, self.X.dtype
         found = []
         for c, kernel in enumerate(self.settings.kernels):
@@ -113,7 +113,7 @@ class RowBlock(Block):
         return found
 
     def _pending_columns(self, batch: Inclusions) -> list[Floats]:
-        """Return the stub columns of a batch, those of its proposal if there was one."""
+        """Return the stub columns of a batch; those of its proposal are reused."""
         pending, self._pending = self._pending, None
         if pending is not None:
             proposed, columns = pending
@@ -127,14 +127,16 @@ class RowBlock(Block):
     def advance(
         self, batch: Inclusions | None, n_active: int, count: int
     ) -> tuple[Integers, Doubles]:
-        """Apply a batch, after which there are `n_active` active rows.
+        """Apply a batch, if any, and return the best candidates for the next one.
+
+        There are `n_active` active rows after the batch.
 
         Returns
         -------
         rows : Integers (m,)
-            The `count` rows that score best then, or all there are.
+            The `count` candidates with the best scores, or all if there are fewer.
         scores : Doubles (m,)
-            In units of the comparison.
+            In units of `ROUNDING_UNIT`.
         """
         if batch is not None:
             self.include(batch)
@@ -143,7 +145,7 @@ class RowBlock(Block):
         return self.rows[index], scores
 
     def gather(self, rows: Integers, scores: Doubles) -> Candidates:
-        """Return what is needed to include those of the rows that are in this block."""
+        """Return the data needed to include those of the rows that are in this block."""
         index = self._places(rows)
         return Candidates(
             rows=self.rows[index],
@@ -159,11 +161,11 @@ class RowBlock(Block):
     # -- all-data posterior ------------------------------------------------------------------------
 
     def _stub(self, d: int) -> list[Floats]:
-        """Return the first d stub columns of all rows, (tiles, d, TILE) of every process."""
-        return [whole[:, :d] for (whole,) in self.stubs]  # there is no bound
+        """Return the first d stub columns of all rows, (tiles, d, TILE) for each process."""
+        return [whole[:, :d] for (whole,) in self.stubs]  # a single panel, as there is no bound
 
     def gram(self, n_active: int, quantum: float) -> Doubles | None:
-        """Return M M^T of every process by weight, (C, d, d); None for held-out rows."""
+        """Return the weighted M M^T of each process, (C, d, d); None for held-out rows."""
         self._require(n_active)
         if self.held_out:
             return None
@@ -181,8 +183,8 @@ class RowBlock(Block):
     ) -> tuple[float, Doubles, Doubles] | None:
         """Return the sum of log Z at the means M^T c, and M p; None for held-out rows.
 
-        Log Z and p are by weight. Third comes log Z of the validation rows as it is, unless they
-        count.
+        Log Z and p are multiplied by the row weights. The third result is the unweighted log Z of
+        the validation rows, empty if these count.
 
         Parameters
         ----------
@@ -191,9 +193,9 @@ class RowBlock(Block):
         joined : bool
             Whether validation rows count.
         columns : int
-            Rows of a tile that count, the first; the third is of all validation rows nevertheless.
+            Number of leading rows of each tile that count; the third result uses all.
         value_unit, unit : float
-            Quanta of the two sums.
+            Units to which the terms of the two sums are rounded.
         """
         self._require(n_active)
         if self.held_out:
@@ -203,7 +205,7 @@ class RowBlock(Block):
         stub, group = self._stub(n_active), self.settings.unit
         if whole:
             self._part = None
-        elif self._part is None:  # kept from round to round
+        elif self._part is None:  # kept between iterations
             self._part = (
                 [features.first_columns(M, group, columns) for M in stub],
                 list(features.chosen_columns(stub, group, self.validation)),
@@ -218,7 +220,7 @@ class RowBlock(Block):
         log_z = np.empty(real.shape)
 
         def gradient(mean: Floats, tiles: slice) -> Floats:
-            some = slice(0, int(real[tiles].sum()))  # the last tile is filled up
+            some = slice(0, int(real[tiles].sum()))  # the last tile is padded
             p, found = np.zeros_like(mean), log_z[tiles].reshape(-1)
             found[some], p[some] = likelihood.mean_gradient(mean[some], target[tiles].ravel()[some])
             if not joined:

@@ -1,4 +1,4 @@
-"""What makes a row worth including: one class a criterion, larger scores are better."""
+"""Selection criteria, one class each; rows with larger scores are included first."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ from sparsegp.types import Doubles, Integers
 
 @dataclass(frozen=True)
 class Marginals:
-    """What a criterion may look at, row by row.
+    """State of rows on which a criterion may depend.
 
     Attributes
     ----------
     rows : Integers (n,)
         Row numbers in the whole data set.
     target : array (n,)
-        Class codes, or numbers in a regression.
+        Class codes, or targets in a regression.
     mean : Doubles (n, R)
         Latent means.
     variance : Doubles (n, 1) or (n, R)
         Latent variances; one column if the latent values share them.
     weight : Doubles (n,), optional
-        Of the rows; without, all weigh one.
+        Row weights; 1 if omitted.
     """
 
     rows: Integers
@@ -47,18 +47,18 @@ class Marginals:
         )
 
     def weighted(self, values: Doubles) -> Doubles:
-        """Return values of the rows, (n,) times their weights."""
+        """Return values of the rows, (n,), multiplied by the row weights."""
         return values if self.weight is None else self.weight * values
 
 
 @dataclass(frozen=True)
 class Criterion(ABC):
-    """A score for every row.
+    """A selection criterion: a score for every row.
 
     Parameters
     ----------
     seed : int
-        Key of whatever is random in it.
+        Seed of the random parts, if any.
     """
 
     seed: int = 0
@@ -77,7 +77,7 @@ def _sites(rule: SiteRule, marginals: Marginals) -> Sites:
 
 
 def _of_included(scores: Any, rule: SiteRule, marginals: Marginals) -> Doubles:
-    """Return the scores, -inf for rows whose sites say too little."""
+    """Return the scores, -inf for rows whose sites have too little precision."""
     if rule.threshold > 0.0:
         scores = np.where(rule.is_silent(_sites(rule, marginals)), -np.inf, scores)
     return np.asarray(scores)
@@ -88,7 +88,7 @@ CRITERIA: Registry[type[Criterion]] = Registry("criterion")
 
 @CRITERIA.register("predictive")
 class Predictive(Criterion):
-    """The least predictive probability of the row's own class first (GR eq. 5.5)."""
+    """Negative log predictive probability of the row's own class (GR eq. 5.5)."""
 
     concave: ClassVar[bool] = True
 
@@ -99,24 +99,24 @@ class Predictive(Criterion):
 
 
 class Change(Criterion):
-    """What the sites of a row would change, added up over its latent values.
+    """A change that the sites of a row would cause, summed over its latent values.
 
-    Scores are logarithms: the changes by late rows are small, and compared like those by others.
+    Scores are logarithms, as changes become small while scores are compared in a fixed unit.
     """
 
     @abstractmethod
     def changes(self, marginals: Marginals, sites: Sites) -> Doubles:
-        """Return the change of every latent value in nats, (n, R)."""
+        """Return the change for each latent value in nats, (n, R)."""
 
     def scores(self, rule: SiteRule, marginals: Marginals) -> Doubles:
-        """Return the logarithm of the sum of changes, (n,); -inf for those not to be included."""
+        """Return the log of the summed changes, (n,); -inf for rows that may not be included."""
         sites = _sites(rule, marginals)
-        with np.errstate(divide="ignore"):  # rows that say nothing
+        with np.errstate(divide="ignore"):  # rows without information
             scores = np.log(self.changes(marginals, sites).sum(axis=1))
         return np.asarray(np.where(rule.is_silent(sites), -np.inf, scores))
 
     def scores_by_value(self, rule: SiteRule, marginals: Marginals) -> Doubles:
-        """Return scores of single latent values, (n, R); -inf for those not to be included."""
+        """Return scores per latent value, (n, R); -inf for those that may not be included."""
         sites = _sites(rule, marginals)
         with np.errstate(divide="ignore"):
             scores = np.log(self.changes(marginals, sites))
@@ -124,16 +124,16 @@ class Change(Criterion):
 
 
 def _share(marginals: Marginals, sites: Sites) -> Doubles:
-    """Return x = a / length^2, the share of the variances that an inclusion would take, (n, C)."""
-    with np.errstate(over="ignore"):  # sites of next to no precision
+    """Return x = a / length^2, the fraction of the variance that inclusion would remove, (n, C)."""
+    with np.errstate(over="ignore"):  # sites of almost no precision
         return np.asarray(marginals.variance / np.square(sites.length))
 
 
 @CRITERIA.register("information")
 class Information(Change):
-    """The greatest information gain first (SLH eq. 5): D[Q' || Q] of the row's latent values.
+    """Information gain D[Q' || Q] of the row's latent values (SLH eq. 5).
 
-    With x = a nu = a / length^2 it is (-log(1 - x) - x + x step^2) / 2 for each of them.
+    For each of them it is (-log(1 - x) - x + x step^2) / 2 with x = a nu = a / length^2.
     """
 
     def changes(self, marginals: Marginals, sites: Sites) -> Doubles:
@@ -144,30 +144,30 @@ class Information(Change):
 
 @CRITERIA.register("entropy")
 class Entropy(Change):
-    """The greatest fall of the differential entropy of the row's latent values first.
+    """Decrease of the differential entropy of the row's latent values.
 
     The criterion of Lawrence, Seeger & Herbrich (2003), SLH section 3.2: -log(1 - x) / 2 for each
-    of them, x = a / length^2.
+    of them, with x = a / length^2.
     """
 
     def changes(self, marginals: Marginals, sites: Sites) -> Doubles:
-        """Return the falls in nats, (n, R)."""
+        """Return the decreases in nats, (n, R)."""
         fall = -0.5 * np.log1p(-_share(marginals, sites))
         return np.asarray(np.broadcast_to(fall, sites.step.shape))
 
 
 @CRITERIA.register("random")
 class Random(Criterion):
-    """Rows in random order, for comparison: a keyed hash of the row number, whatever the weights.
+    """Random order, for comparison: a keyed hash of the row number, regardless of weights.
 
-    Scores are uniform on [0, 2^39), whole multiples of the unit in which ivm/scores.py compares
-    scores: on [0, 1) many rows would tie there, and the smaller row numbers win.
+    Scores are uniform on [0, 2^39), in multiples of the unit in which ivm/scores.py compares them.
+    On [0, 1) many rows would tie, and the smaller row numbers would win.
     """
 
     static: ClassVar[bool] = True
 
     def scores(self, rule: SiteRule, marginals: Marginals) -> Doubles:
-        """Return the same number for the same row and seed, whatever block it is in."""
+        """Return scores that depend only on row number and seed, not on the block."""
         key = np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0]
         words = mixed(marginals.rows.astype(np.uint64) ^ key) >> np.uint64(11)
         return _of_included(words.astype(np.float64) * 2.0**-14, rule, marginals)
@@ -182,6 +182,6 @@ def mixed(key: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _excess(x: Doubles) -> Doubles:
-    """Return -log(1 - x) - x without the loss of digits at small x."""
+    """Return -log(1 - x) - x without cancellation at small x."""
     series = x * x * (1 / 2 + x * (1 / 3 + x * (1 / 4 + x / 5)))
     return np.asarray(np.where(np.abs(x) < 1e-3, series, -np.log1p(-x) - x))

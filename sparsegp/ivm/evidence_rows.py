@@ -1,9 +1,9 @@
-"""What the rows of a block outside the active set add to the evidence criterion and its gradient.
+"""Terms of the evidence criterion and its gradient for the rows of a block that are not active.
 
-See learning/evidence.py for the formulas. Rows are taken from fixed groups of tiles, in pieces that
-depend on the group alone, so that every number is the same for any partition into blocks. What is
-small goes to the driver group by group; matrices are summed exactly (math/summation.py). All in
-float64: float32 saves a quarter of the time, and leaves errors of a thousandth of a nat and more.
+The formulas are in learning/evidence.py. Rows are processed in pieces of fixed groups of tiles, so
+that the result does not depend on the partition into blocks. Small sums are sent to the driver per
+group; matrices are summed exactly (math/summation.py). Everything is float64: float32 would save a
+quarter of the time, at the cost of errors of a thousandth of a nat and more.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from sparsegp.math.summation import LevelSum
 from sparsegp.types import Booleans, Doubles, Floats
 
 PIECE = 1024
-"""Rows worked on at a time, so that temporaries stay small."""
+"""Number of rows processed at a time, so that temporaries stay small."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """The posterior of one process that its active rows and their sites make (SLH eq. 4).
+    """Posterior of one process, from its active rows and their sites (SLH eq. 4).
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Process:
     root : Doubles (d, d)
         Pi^(1/2) L^-T with L L^T = I + Pi^(1/2) K_I Pi^(1/2), so that M = K_.I root.
     beta : Doubles (d,)
-        So that h = M beta.
+        Weights of the latent means, h = M beta.
     """
 
     kernel: Kernel
@@ -42,7 +42,7 @@ class Process:
     beta: Doubles
 
     def weights(self, M: Doubles, rho: Doubles, E: Doubles) -> Doubles:
-        """Return what multiplies dK_.I of some rows in eq. 14, as E1 = M root^T, (m, d)."""
+        """Return the factor of dK_.I of some rows in eq. 14, with E1 = M root^T, (m, d)."""
         weights = -2.0 * ((E[:, np.newaxis] * M) @ self.root.T)
         weights -= np.outer(rho, self.root @ self.beta)
         return np.asarray(weights)
@@ -50,16 +50,16 @@ class Process:
 
 @dataclass
 class ProcessSums:
-    """Sums over the rows of a block that count, for one process.
+    """Sums over the counted rows of a block, for one process.
 
     Attributes
     ----------
     kernel : Doubles (groups, q)
-        Of gradients of -log Z by the kernel's parameters, through K_JI and diag K_J alone.
+        Gradients of -log Z in the kernel's parameters, through K_JI and diag K_J alone.
     square : LevelSum (d, d)
-        Of M^T E M, where E = -d log Z / da.
+        M^T E M, where E = -d log Z / da.
     slope : LevelSum (d,)
-        Of M^T rho, where rho = d log Z / dh.
+        M^T rho, where rho = d log Z / dh.
     """
 
     kernel: Doubles
@@ -69,14 +69,14 @@ class ProcessSums:
 
 @dataclass
 class RowSums:
-    """Sums over the rows of a block that count.
+    """Sums over the counted rows of a block.
 
     Attributes
     ----------
     log_z : Doubles (groups,)
-        Of log predictive probabilities.
+        Log predictive probabilities.
     likelihood : Doubles (groups, r)
-        Of gradients of -log Z by the likelihood's parameters.
+        Gradients of -log Z in the likelihood's parameters.
     processes : list of ProcessSums
     """
 
@@ -95,14 +95,14 @@ def row_sums(
     spare: int,
     weights: Doubles | None = None,
 ) -> RowSums:
-    """Return the sums over the rows of a block.
+    """Return the sums over the counted rows of a block.
 
     Parameters
     ----------
     X : Floats (m, p)
     target : array (m,)
     counts : Booleans (m,)
-        Rows that count; none of them is active.
+        Mask of the rows that count; none of them is active.
     group : int
         Rows in a group; blocks hold whole groups.
     processes : sequence of Process
@@ -111,7 +111,7 @@ def row_sums(
     spare : int
         All blocks together have at most 2^spare pieces.
     weights : Doubles (m,), optional
-        By which log predictive probabilities are multiplied.
+        Factors of the log predictive probabilities.
     """
     starts = range(0, len(X), group)
     sums = RowSums(
@@ -137,7 +137,7 @@ def row_sums(
 
 
 def pieces(n_rows: int, group: int) -> int:
-    """Return in how many pieces n rows are worked on at most."""
+    """Return the maximum number of pieces into which n rows are divided."""
     return -(-n_rows // group) * -(-group // PIECE)
 
 
@@ -150,7 +150,7 @@ def _add(
     likelihood: Likelihood,
     weights: Doubles | None,
 ) -> None:
-    """Add a few rows X, (m, p), with their targets."""
+    """Add the terms of rows X (m, p) to the sums of a group."""
     M = [process.kernel(X, process.x) @ process.root for process in processes]
     mean, variance = np.empty((2, len(X), len(M)))
     for c, (own, process) in enumerate(zip(M, processes, strict=True)):

@@ -4,8 +4,8 @@ The features of a row are its stub column: with C = K_uu on the active rows and 
 stub matrix is M = L^-1 K_un, so any function in the span of the active rows is M^T c. No other
 matrix of that size is needed.
 
-Everywhere `stub` is a sequence of M, (tiles, d, TILE) of every process, and `unit` is the number of
-tiles in a group: groups are summed on their own, and blocks hold whole groups.
+In all functions `stub` is a sequence of M, (tiles, d, TILE) for each process, and `unit` is the
+number of tiles in a group. Groups are summed separately, and blocks hold whole groups.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ from sparsegp.math.summation import snap
 from sparsegp.types import Booleans, Doubles, Floats
 
 FEW_ROWS = 512
-"""Worked on at a time: few enough to stay in cache from one product to the next."""
+"""Number of rows processed at a time: few enough to stay in cache between products."""
 
 
 def gram(
@@ -30,10 +30,10 @@ def gram(
     quantum: float,
     weights: Doubles | None = None,
 ) -> Doubles:
-    """Return M W M^T of every process, (C, d, d), over the rows that count (rows,).
+    """Return M W M^T of each process, (C, d, d), over the rows in the mask `counts` (rows,).
 
-    W are the weights of the rows, (rows,), if they have any. The sum is exact, of terms rounded to
-    whole multiples of the quantum.
+    W holds the row weights (rows,), if there are any. Terms are rounded to multiples of `quantum`
+    and then summed exactly.
     """
     n_tiles, d, tile = stub[0].shape
     total, room = np.zeros((len(stub), d, d)), np.empty(d * unit * tile, stub[0].dtype)
@@ -45,7 +45,7 @@ def gram(
             flat[:, dropped] = 0.0
             if weights is not None:
                 flat *= np.sqrt(weights[start * tile : (start + unit) * tile], dtype=flat.dtype)
-            for first in range(0, d, BLOCK):  # all that is below the diagonal
+            for first in range(0, d, BLOCK):  # everything below the diagonal
                 own = flat[first : first + BLOCK]
                 rows = total[c, first : first + BLOCK]
                 rows[:, :first] += snap(own @ flat[:first].T, quantum)
@@ -62,14 +62,14 @@ def slope(
     unit: int,
     quantum: float,
 ) -> Doubles:
-    """Return M p(M^T c) of every process, (C, d, R), summed as by `gram`.
+    """Return M p(M^T c) of each process, (C, d, R), summed as in `gram`.
 
     Parameters
     ----------
     stub : sequence of Floats (tiles, d, TILE)
     coefficients : Doubles (C, d, R)
     gradient : callable
-        From latent means (rows, K) of a slice of tiles to p at these rows, (rows, K).
+        Maps latent means (rows, K) of a slice of tiles to p at these rows, (rows, K).
     unit : int
     quantum : float
     """
@@ -84,7 +84,7 @@ def slope(
         p = np.ascontiguousarray(p.transpose(0, 2, 1))
         for k, M in enumerate(stub):
             own = p[:, k * width : (k + 1) * width]
-            pulls = few_times(own, M[tiles].swapaxes(1, 2))  # not M p: BLAS is slower so
+            pulls = few_times(own, M[tiles].swapaxes(1, 2))  # faster in BLAS than M p
             for first in range(0, len(pulls), unit):
                 group = pulls[first : first + unit].sum(axis=0, dtype=np.float64)
                 total[k] += snap(group, quantum)
@@ -92,9 +92,9 @@ def slope(
 
 
 def chosen_columns(stub: Sequence[Floats], unit: int, chosen: Booleans) -> Iterator[list[Floats]]:
-    """Yield the columns of the rows chosen (rows,), those of a group side by side, a group each.
+    """Yield the stub columns of the rows in a mask (rows,), group by group.
 
-    They are (d, m) of every process.
+    The columns of a group are (d, m) for each process.
     """
     tile = stub[0].shape[2]
     for start in range(0, len(stub[0]), unit):
@@ -106,7 +106,7 @@ def chosen_columns(stub: Sequence[Floats], unit: int, chosen: Booleans) -> Itera
 
 
 def first_columns(values: NDArray[Any], unit: int, columns: int) -> NDArray[Any]:
-    """Return the first columns of every tile, those of a group side by side, with zeros at the end.
+    """Return the first columns of every tile, joined within each group and padded with zeros.
 
     Parameters
     ----------

@@ -1,13 +1,14 @@
-"""Greedy rounds: candidates from the row blocks, a batch from the pool, back to the blocks.
+"""Greedy rounds: collect candidates from the row blocks, choose a batch, send it to the blocks.
 
-One by one (the paper's order), the driver looks ahead: it takes a pool of the best candidates,
-includes from it in greedy order as long as the pool is likely to hold the winner, and the blocks
-check afterwards that no other row would have won (ivm/verify.py). What was overtaken is discarded,
-so the order is that of one row a round, at the price of large matrix products and few messages.
+For one-by-one selection (the paper's order) the driver looks ahead. It includes rows from a pool of
+the best candidates in greedy order as long as the pool is likely to hold the best row; then the
+blocks check that no row outside the pool would have been better (ivm/verify.py), and the batch is
+cut short where one would. The order is that of one row per round, but with large matrix products
+and few messages.
 
-In panels, the driver takes the most different of the best candidates, without a check.
+In panels, the driver takes those of the best candidates that differ most, without a check.
 
-Where stub entries are bounded, candidates get fewer between the rounds (ivm/shrink.py).
+If stub entries are bounded, candidates are dropped between rounds (ivm/shrink.py).
 """
 
 import math
@@ -24,34 +25,34 @@ from sparsegp.ivm.shrink import Keep, Ranking
 from sparsegp.types import Doubles, Integers
 
 POOL_PER_SLOT = (4, 8)
-"""Candidates in the pool for each row to look ahead, among few rows and among `MANY_ROWS`: with
-many, a batch that is cut short wastes more than scores do."""
+"""Pool size per row of lookahead, with few rows and from `MANY_ROWS` rows on: with many, a batch
+that is cut short wastes more time than additional scores."""
 MANY_ROWS = 32768
-"""Blocks of so many rows are made of groups of tiles."""
+"""Number of rows from which the larger pool is used, and blocks consist of groups of tiles."""
 
 PANEL_CHOICE = 4
-"""Candidates among which each row of a panel is chosen."""
+"""Pool size per row of a panel."""
 
 
 class Blocks(Protocol):
-    """What the rounds need of a runtime: every method of every block, answers in block order."""
+    """The part of a runtime that the rounds use."""
 
     def map_blocks(self, method: str, *args: Any) -> list[Any]:
-        """Call a method on all blocks."""
+        """Call a method on all blocks and return the answers in block order."""
         ...
 
 
 @dataclass(frozen=True)
 class Order:
-    """In which order rows are included.
+    """Order in which rows are included: one by one, or in panels.
 
     Parameters
     ----------
     lookahead : int
-        One by one, with at most so many inclusions between two messages to the blocks. The
-        active set does not depend on it.
+        Maximum number of one-by-one inclusions between two messages to the blocks. The active
+        set does not depend on it.
     panel : int
-        If above 1: so many rows at a time, the most different of the best.
+        If above 1, the number of rows included at a time: those of the best that differ most.
     """
 
     lookahead: int = 56
@@ -59,11 +60,11 @@ class Order:
 
     @property
     def slots(self) -> int:
-        """Rows that a batch has room for."""
+        """Maximum number of rows in a batch."""
         return self.panel if self.panel > 1 else self.lookahead
 
     def pool_size(self, static: bool, n_rows: int) -> int:
-        """Return how many candidates of so many rows a round asks for."""
+        """Return the number of candidates requested per round, given the number of rows."""
         if static:
             return self.slots
         if self.panel > 1:
@@ -74,7 +75,7 @@ class Order:
 def make_room(
     blocks: Blocks, settings: BlockSettings, active: History[Any], n_processes: int
 ) -> int:
-    """Return up to how many inclusions the present candidates serve; drop some if it is time to.
+    """Drop candidates if due; return the number of inclusions up to which the rest are kept.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ def make_room(
     settings : BlockSettings
     active : ActiveSet or PairSet
     n_processes : int
-        Stub columns of an inclusion.
+        Number of stub columns per inclusion.
     """
     bound, start = settings.bound, len(active)
     if bound is None:
@@ -100,21 +101,21 @@ def make_room(
 
 
 class Selection:
-    """The state of a selection on the driver, and its next round.
+    """State of a selection on the driver.
 
     Parameters
     ----------
     blocks : Blocks
-        A runtime that holds the row blocks; all of them at the state of `active`.
+        Runtime with the row blocks, all of them at the state of `active`.
     settings : BlockSettings
     order : Order
     active : ActiveSet
-        Empty, or what a checkpoint held.
+        Empty, or restored from a checkpoint.
     n_rows : int
-        Rows in all blocks.
+        Number of rows in all blocks.
     first : Integers (m,), optional
-        Rows that come before all others, in this order, whatever they score; only those whose
-        sites are silent are left out.
+        Rows to include before all others, in this order and regardless of their scores; only
+        those with silent sites (`SiteRule.is_silent`) are skipped.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class Selection:
         self._waiting = first[known.max(initial=-1) + 1 :]
 
     def round(self, stop: int) -> bool:
-        """Include the next batch, up to `stop` rows in all; return whether there was one."""
+        """Include the next batch, up to `stop` active rows; return whether there was one."""
         settings, order, active = self.settings, self.order, self.active
         room = make_room(self.blocks, settings, active, len(settings.kernels))
         if len(self._waiting):
@@ -156,7 +157,7 @@ class Selection:
         return True
 
     def _follow(self, count: int) -> None:
-        """Include the next `count` of the rows that come first."""
+        """Include the next `count` rows of `first`."""
         some, self._waiting = np.split(self._waiting, [count])
         batch = self._offered(some, -np.arange(len(some), dtype=np.float64)).take_all()
         if batch.count:
@@ -165,7 +166,7 @@ class Selection:
         self._best = None
 
     def _pool(self) -> Pool:
-        """Return the best rows of all blocks."""
+        """Return a pool of the best rows of all blocks."""
         count = self.n_candidates
         best = self._best or self.blocks.map_blocks("advance", None, len(self.active), count)
         rows, scores = (np.concatenate(parts) for parts in zip(*best, strict=True))
@@ -173,7 +174,7 @@ class Selection:
         return self._offered(rows[order], scores[order])
 
     def _offered(self, rows: Integers, scores: Doubles) -> Pool:
-        """Return a pool of some rows, the best first."""
+        """Return a pool of the given rows, best first."""
         candidates, settings = merge(self.blocks.map_blocks("gather", rows, scores)), self.settings
         slots = self.order.slots
         return Pool(candidates, settings.kernels, settings.rule, settings.criterion, slots)

@@ -1,13 +1,13 @@
-"""A batch of inclusions: what the driver sends to every row block, and what it keeps.
+"""Batches of inclusions, which the driver sends to all row blocks and records.
 
-For process c (a kernel with its stub matrix) the included row i, the j-th of the active set, adds
-one row to the lower triangular factor L and one column to the means:
+For process c (a kernel with its stub matrix) the included row i, the j-th of the active set, adds a
+row to the lower triangular factor L,
 
     L[j, :j] = M[:, i]     L[j, j] = length = sqrt(1/pi + a_i)
 
-so that a stub column is mu = (k(X, x_i) - M^T M[:, i]) / length and h += mu step, where pi, length
-and step are those of its site (likelihoods/sites.py; GR eq. 5.1-5.4 have pi = 1). In the notation
-of SLH appendix C.1 this L is Pi^(-1/2) L: Pi^(-1) + K_I = L L^T.
+and a stub column mu = (k(X, x_i) - M^T M[:, i]) / length, along which the means change, h += mu
+step. Here pi, length and step are those of its site (likelihoods/sites.py; GR eq. 5.1-5.4 have
+pi = 1). In the notation of SLH appendix C.1 this L is Pi^(-1/2) L: Pi^(-1) + K_I = L L^T.
 """
 
 from dataclasses import dataclass
@@ -21,24 +21,24 @@ from sparsegp.types import Doubles, Floats, Integers
 
 @dataclass(frozen=True)
 class Inclusions:
-    """Rows included one after the other, in slots of a fixed number.
+    """Batch of rows included one after the other, in a fixed number of slots.
 
-    Slots past `count` are empty and hold zeros (ones on the diagonal of the factor): products have
-    the same shapes, and so the same rounding, whether a batch was cut short or is repeated.
+    Slots beyond `count` are empty and hold zeros (ones on the diagonal of the factor). Products
+    thus have the same shapes, and the same rounding, whether or not a batch was cut short.
 
     Attributes
     ----------
     start : int
-        Active rows before the batch.
+        Number of active rows before the batch.
     count : int
-        Rows in it.
+        Number of rows in the batch.
     rows : Integers (q,)
         Row numbers in the whole data set, in order of inclusion; -1 in empty slots.
     target : array (q,)
-        Their class codes, or numbers; -1 in empty slots.
+        Class codes, or targets in a regression; -1 in empty slots.
     x : Floats (q, p)
     factor : Doubles (C, q, start + q)
-        New rows of L, one matrix a process.
+        New rows of L, one matrix per process.
     step : Doubles (C, q, R)
         Change of each of the R mean columns of a process along the new stub columns.
     site : Doubles (q, K)
@@ -46,7 +46,7 @@ class Inclusions:
     precision : Doubles (q, C)
         Site precisions.
     score : Doubles (q,)
-        Score at inclusion, in units of the comparison.
+        Score at inclusion, in units of `ROUNDING_UNIT`.
     """
 
     start: int
@@ -64,7 +64,7 @@ class Inclusions:
     def padded(
         cls, slots: int, start: int, factor: Doubles, step: Doubles, **arrays: NDArray[Any]
     ) -> "Inclusions":
-        """Return a batch with so many slots, of which the rows given fill the first.
+        """Return a batch with `slots` slots, the first of them filled with the given rows.
 
         Parameters
         ----------
@@ -72,7 +72,7 @@ class Inclusions:
         factor : Doubles (C, count, start + count)
         step : Doubles (C, count, R)
         **arrays
-            The others, (count, ...).
+            The other fields, (count, ...).
         """
         n_processes, count, stop = factor.shape
         square = np.zeros((n_processes, slots, start + slots))
@@ -92,11 +92,11 @@ class Inclusions:
 
     @property
     def stop(self) -> int:
-        """Active rows after the batch."""
+        """Number of active rows after the batch."""
         return self.start + self.count
 
     def first(self, count: int) -> "Inclusions":
-        """Return the batch cut short, with the same slots."""
+        """Return the first `count` rows as a batch with the same number of slots."""
         if count == self.count:
             return self
         names = ("rows", "target", "x", "site", "precision", "score")
@@ -117,17 +117,17 @@ def _filled(values: NDArray[Any], slots: int, fill: float) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Rows offered for inclusion, with all that is needed to include them.
+    """Rows offered for inclusion, with the data needed to include them.
 
     Attributes
     ----------
     rows : Integers (c,)
     target : array (c,)
     score : Doubles (c,)
-        In units of the comparison, best first.
+        In units of `ROUNDING_UNIT`, best first.
     x : Floats (c, p)
     stub : Floats (C, c, t)
-        Stub columns of the rows, one matrix a process.
+        Entries M[:, i] of the stub matrix for each row, one matrix per process.
     mean : Doubles (c, K)
     variance : Doubles (c, C)
     weight : Doubles (c,), optional
@@ -144,7 +144,7 @@ class Candidates:
 
 
 def merge(parts: list[Candidates]) -> Candidates:
-    """Return the candidates of several blocks, best first; ties go to the smaller row."""
+    """Merge the candidates of several blocks, best first; ties go to the smaller row number."""
     parts = [part for part in parts if len(part.rows)] or parts[:1]  # held-out rows have no weights
     rows, score = (np.concatenate([getattr(p, name) for p in parts]) for name in ("rows", "score"))
     order = np.lexsort((rows, -score))

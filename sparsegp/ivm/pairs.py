@@ -1,10 +1,10 @@
-"""Row blocks and rounds where every latent value has an active set of its own (SLH section 4.2).
+"""Row blocks and rounds with a separate active set for each latent value (SLH section 4.2).
 
 The processes are independent under the posterior, but share the likelihood. A round includes the
 best pair of a row j and a process c: j joins the active set I_c, and only process c changes.
 
-Candidates J are common to all processes. Where stub entries are bounded, J gets smaller by the best
-score of each row; a row that is active for one process may be kept for the sake of the others.
+All processes have the same candidates J. If stub entries are bounded, rows are dropped from J by
+their best scores; a row that is active for one process can remain a candidate for the others.
 """
 
 from collections.abc import Mapping
@@ -23,31 +23,31 @@ from sparsegp.ivm.scores import quantise
 from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 PANEL = 64
-"""Stub columns that are allocated at a time."""
+"""Number of stub columns allocated at a time."""
 NARROW_PANEL = 16
-"""The same where stub entries are bounded, so that little is left empty."""
+"""The same if stub entries are bounded, so that little memory is unused."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A row joins the active set of one process.
+    """Inclusion of a row in the active set of one process.
 
     Attributes
     ----------
     start : int
-        Pairs before it.
+        Number of pairs before it.
     process : int
     row : int
     target : int
     x : Floats (p,)
     factor : Doubles (t + 1,)
-        Row of L: the stub column of the row, and the length of its site.
+        New row of L: the stub entries of the row, then the length of its site.
     step : float
         Change of the latent means along the new stub column.
     site, precision : float
         Mean and precision of the site.
     score : float
-        In units of the comparison.
+        In units of `ROUNDING_UNIT`.
     """
 
     start: int
@@ -63,12 +63,12 @@ class Pair:
 
     @property
     def stop(self) -> int:
-        """Pairs after it."""
+        """Number of pairs after it."""
         return self.start + 1
 
 
 class PairBlock(Block):
-    """Consecutive rows and their state; every process has an active set of its own."""
+    """Block of consecutive rows and their state, with a separate active set per process."""
 
     def _begin(self) -> None:
         super()._begin()
@@ -76,9 +76,9 @@ class PairBlock(Block):
         self.open_pairs = np.repeat(self.open[:, np.newaxis], self.settings.n_latent, axis=1)
 
     def include(self, pair: Pair) -> None:
-        """Apply a pair: a new stub column of one process, its variances and means."""
+        """Apply a pair: new stub column, variances and means of one process."""
         if self.n_active > pair.start:
-            return  # a message that comes twice
+            return  # the message was received before
         self._require(pair.start)
         c, t, q = pair.process, self.sizes[pair.process], self.panel
         kernel, panels = self.settings.kernels[c], self.stubs[c]
@@ -104,7 +104,7 @@ class PairBlock(Block):
         self.n_active += 1
 
     def advance(self, pair: Pair | None, n_pairs: int) -> Pair | None:
-        """Apply a pair and return the best one among the rows of this block, if there is one."""
+        """Apply a pair, if any, and return the best next pair in this block, or None."""
         if pair is not None:
             self.include(pair)
         self._require(n_pairs)
@@ -112,19 +112,19 @@ class PairBlock(Block):
         if len(open_) == 0:
             return None
         scores = quantise(self._scores(open_, self._marginals().take(open_)))
-        place = int(scores.argmax())  # the first of equals: smaller row, then smaller process
+        place = int(scores.argmax())  # ties go to the smaller row, then process
         j, c = divmod(place, scores.shape[1])
         return None if scores[j, c] == -np.inf else self._pair(open_[[j]], c, float(scores[j, c]))
 
     def _scores(self, index: Integers, marginals: Marginals) -> Doubles:
-        """Return the scores of some rows for every process, minus infinity for pairs included."""
+        """Return the scores of rows for each process, -inf for pairs that are included."""
         criterion, rule = self.settings.criterion, self.settings.rule
         assert isinstance(criterion, Change)  # checked by the settings
         scores = criterion.scores_by_value(rule, marginals)
         return np.where(self.open_pairs[index], scores, -np.inf)
 
     def _pair(self, index: Integers, c: int, score: float) -> Pair:
-        """Return the pair of a row of this block, (1,), and a process."""
+        """Return the pair of a row of this block, by its index (1,), and process c."""
         own, t = self._marginals().take(index), self.sizes[c]
         sites = self.settings.rule.sites(own.mean, own.variance, own.target, own.weight)
         factor = np.empty(t + 1)
@@ -143,7 +143,7 @@ class PairBlock(Block):
         )
 
     def _evaluate(self, index: Integers, marginals: Marginals) -> Doubles:
-        """Return the best scores of some rows, by which candidates are kept (SLH section 4.2)."""
+        """Return the best score of each row, which decides what is kept (SLH section 4.2)."""
         best: Doubles = self._scores(index, marginals).max(axis=1)
         return best
 
@@ -155,14 +155,14 @@ class PairBlock(Block):
 
 
 COLUMNS = ("process", "target", "step", "site", "precision", "score")
-"""Numbers of a pair that are saved as they are."""
+"""Fields of a pair that are single numbers, and saved unchanged."""
 
 
 class PairSet(History[Pair]):
-    """The pairs in order of inclusion."""
+    """Active sets of all processes, as pairs in order of inclusion."""
 
     def _first(self) -> dict[int, Pair]:
-        """Return the first pair of every active row, in order."""
+        """Return the first pair of each active row, in order of inclusion."""
         first: dict[int, Pair] = {}
         for pair in self.included:
             first.setdefault(pair.row, pair)
@@ -170,21 +170,21 @@ class PairSet(History[Pair]):
 
     @property
     def rows(self) -> Integers:
-        """Rows that are active for a process at least, in order of first inclusion, (d,)."""
+        """Rows active for at least one process, in order of first inclusion, (d,)."""
         return np.array(list(self._first()), dtype=np.int64)
 
     @property
     def target(self) -> Integers:
-        """Their class codes, (d,)."""
+        """Class codes of these rows, (d,)."""
         return np.array([pair.target for pair in self._first().values()], dtype=np.int64)
 
     @property
     def x(self) -> Floats:
-        """Their scaled inputs, (d, p)."""
+        """Scaled inputs of these rows, (d, p)."""
         return np.stack([pair.x for pair in self._first().values()])
 
     def sites(self, n_latent: int) -> tuple[Doubles, Doubles]:
-        """Return means and precisions of their sites, (d, R); zero where a row is not active."""
+        """Return site means and precisions, both (d, R); zero where a row is not active."""
         place = {row: k for k, row in enumerate(self._first())}
         mean, precision = np.zeros((2, len(place), n_latent))
         for pair in self.included:
@@ -193,7 +193,7 @@ class PairSet(History[Pair]):
         return mean, precision
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return everything as a few arrays; the factors one after the other."""
+        """Return everything as a few arrays; factors are concatenated."""
         pairs = self.included
         return {
             **{name: np.array([getattr(pair, name) for pair in pairs]) for name in COLUMNS},
@@ -205,20 +205,20 @@ class PairSet(History[Pair]):
 
     @staticmethod
     def shapes(d: int, p: int, n_kernels: int, n_latent: int) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of `arrays` for d pairs of rows of p columns, without the factors."""
-        del n_kernels, n_latent  # one process each
+        """Return the shapes of `arrays`, except the factors, for d pairs and p columns."""
+        del n_kernels, n_latent  # a pair has one process
         return {**dict.fromkeys(("rows", *COLUMNS), (d,)), "x": (d, p)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], slots: int = 1) -> "PairSet":
-        """Rebuild what `arrays` returned.
+        """Rebuild the pairs from the result of `arrays`.
 
         Raises
         ------
         StoreError
-            If the arrays do not fit together.
+            If the arrays are inconsistent.
         """
-        del slots  # for the arguments of `ActiveSet.from_arrays`
+        del slots  # the signature is that of `ActiveSet.from_arrays`
         active, process = cls(), arrays["process"]
         active.restore_kept(arrays)
         sizes = [1 + int((process[:j] == c).sum()) for j, c in enumerate(process)]
@@ -234,15 +234,15 @@ class PairSet(History[Pair]):
 
 
 class PairSelection:
-    """Rounds of one pair each.
+    """Selection in rounds of one pair each.
 
     Parameters
     ----------
     blocks : Blocks
-        A runtime that holds pair blocks; all of them at the state of `active`.
+        Runtime with the pair blocks, all of them at the state of `active`.
     settings : BlockSettings
     active : PairSet
-        Empty, or what a checkpoint held.
+        Empty, or restored from a checkpoint.
     """
 
     def __init__(self, blocks: Blocks, settings: BlockSettings, active: PairSet) -> None:
@@ -250,8 +250,8 @@ class PairSelection:
         self._offered: list[Pair | None] | None = None
 
     def round(self, stop: int) -> bool:
-        """Include the best pair; return whether there was one that may be included."""
-        del stop  # one more is always within it
+        """Include the best pair; return whether there was one."""
+        del stop  # one more pair never exceeds it
         d = len(self.active)
         room = make_room(self.blocks, self.settings, self.active, n_processes=1)
         offered = self._offered or self.blocks.map_blocks("advance", None, d)

@@ -1,8 +1,8 @@
 """A pool of candidates on the driver, from which a batch of inclusions is chosen.
 
-The pool knows the residual covariance of its rows, kernel minus stub product, so it can include
-rows one after the other (ivm/reference.py), each with its site set in turn, without asking the row
-blocks.
+The pool holds the residual covariance of its rows, kernel minus stub product, so it can include
+rows one after the other (ivm/reference.py), each with a site at the updated marginals, without
+messages to the row blocks.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Pool:
     rule : SiteRule
     criterion : Criterion
     slots : int
-        Rows that one batch has room for.
+        Maximum number of rows in a batch.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class Pool:
         self.score: list[float] = []
 
     def take_best(self, count: int) -> Inclusions:
-        """Return a batch in greedy order, one by one.
+        """Return a batch in one-by-one greedy order.
 
-        It ends early where the best of the pool scores worse than the worst of the pool did at
-        first: by then a row outside is likely to be better.
+        It ends early when the best remaining score is below the lowest initial score of the pool:
+        then a row outside the pool is likely to be better.
         """
         open_ = np.ones(len(self.candidates.rows), dtype=bool)
         limit = self.candidates.score.min(initial=np.inf)
@@ -73,9 +73,9 @@ class Pool:
         return self._batch()
 
     def take_diverse(self, count: int) -> Inclusions:
-        """Return a batch of the rows that differ most: pivoted Cholesky of their covariance.
+        """Return a batch of the rows that differ most, by pivoted Cholesky of their covariance.
 
-        A row that may not be included any more, after others of the batch, is left out.
+        Rows whose sites are silent once others of the batch are included are left out.
         """
         residual = self.covariance.sum(axis=0)
         open_ = np.ones(len(residual), dtype=bool)
@@ -92,7 +92,7 @@ class Pool:
         return self._batch()
 
     def take_all(self) -> Inclusions:
-        """Return a batch of all candidates in their order, but those whose sites are silent."""
+        """Return a batch of all candidates in order, except those with silent sites."""
         for index, score in enumerate(self.candidates.score.tolist()):
             self._include(index, score)
         return self._batch()

@@ -1,7 +1,7 @@
 """Girolami & Rogers (2006), eq. 5.1 to 5.5, as printed: dense, one row after the other.
 
-This is what the blocks and the pool compute in parallel, by tiles and in panels; it is here to be
-read beside them, and their tests compare with it. It holds K matrices of n rows and is slow.
+The blocks and the pool compute the same in parallel, in tiles and panels. This file helps to read
+them, and their tests compare with it. It takes K covariance matrices of all rows, and is slow.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from sparsegp.types import Doubles, Integers
 def select(
     covariances: Sequence[Doubles], target: Integers, n_active: int, likelihood: Any
 ) -> tuple[list[int], Doubles, Doubles]:
-    """Return the active rows in order, latent means (n, K) and variances (n, K).
+    """Select rows; return them in order, and the latent means and variances of all rows, (n, K).
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def select(
         Class codes.
     n_active : int
     likelihood : MultinomialProbit
-        Or anything with its `log_z` and `gradient`.
+        Or any object with its methods `log_z` and `gradient`.
     """
     n, n_classes = len(target), len(covariances)
     M = [np.empty((0, n)) for _ in range(n_classes)]

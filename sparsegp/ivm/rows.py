@@ -4,8 +4,8 @@ Rows are held in tiles of 256, counted from row 0 of the whole data set, and eve
 done tile by tile. The numbers in a tile therefore do not depend on the partition of the tiles into
 blocks, workers or threads: results are the same to the last bit.
 
-Where stub entries are bounded, candidates are dropped as the selection goes (ivm/shrink.py). The
-rows that are kept move up into tiles of 64.
+If stub entries are bounded, candidates are dropped during the selection (ivm/shrink.py), and the
+remaining rows are packed into tiles of 64.
 """
 
 import hashlib
@@ -28,14 +28,14 @@ from sparsegp.math.products import TILE
 from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 GROUP = 16
-"""Tiles worked on at a time, so that temporaries stay in cache."""
+"""Number of tiles processed at a time, so that temporaries stay in cache."""
 NARROW = 64
-"""Rows in a tile of the stub matrices where these are bounded, so that little is left empty."""
+"""Rows in a tile of the stub matrices if these are bounded, so that little memory is unused."""
 
 
 @dataclass(frozen=True)
 class BlockSettings:
-    """What all row blocks of a run have in common.
+    """Settings common to all row blocks of a run.
 
     Attributes
     ----------
@@ -45,19 +45,19 @@ class BlockSettings:
         The likelihood and its sites.
     criterion : Criterion
     n_latent : int
-        Latent values of a row.
+        Number of latent values per row.
     capacity : int
-        Inclusions that there is memory for.
+        Number of inclusions to provide memory for.
     lazy : bool
-        Evaluate only those scores that can matter.
+        Whether to evaluate only those scores that can matter.
     unit : int
-        Tiles that are never divided between blocks.
+        Number of tiles in a group; groups are never divided between blocks.
     allocate : callable
-        From shape and dtype to an array for inputs or stub matrices.
+        Maps shape and dtype to a new array for inputs or stub matrices.
     bound : Bound, optional
-        Of the stub entries.
+        Limit on stub entries.
     candidates : Integers (c,), optional
-        Rows that may be included, in order; all that are not for validation, if left out.
+        Rows that may be included, in ascending order; by default all but the validation rows.
     """
 
     kernels: Sequence[Kernel]
@@ -73,24 +73,24 @@ class BlockSettings:
 
     @property
     def likelihood(self) -> Likelihood:
-        """The likelihood of the labels."""
+        """Likelihood of the labels."""
         return self.rule.likelihood
 
 
 @dataclass(frozen=True)
 class MarginalMetrics:
-    """How well the current marginals predict the labels of the rows of a block.
+    """Metrics of the predictions of a block's labels from the current marginals.
 
     Attributes
     ----------
     rows : int
-        Rows whose marginals are up to date: those that have not been dropped.
+        Number of rows whose marginals are up to date: those that have not been dropped.
     loss : float
-        Sum over these rows of what the likelihood counts, errors or squared errors, by weight.
+        Weighted sum of the likelihood's loss over these rows: errors or squared errors.
     log_z : float
-        Sum of log predictive probabilities of the labels; only for held-out rows.
+        Sum of log predictive probabilities of the labels; 0 unless the rows are held out.
     labelled : int
-        Those of them whose label is a known class, over which `log_z` runs.
+        Number of these rows whose label is a known class, over which `log_z` is summed.
     """
 
     rows: int
@@ -100,46 +100,46 @@ class MarginalMetrics:
 
 
 class Block(ABC):
-    """Consecutive rows and their state, which the inclusions so far determine.
+    """Block of consecutive rows and their state, which is determined by the inclusions so far.
 
-    Every method can be repeated: what was applied is not applied again.
+    Every call can be repeated: changes that were applied before are not applied again.
 
     Parameters
     ----------
     settings : BlockSettings
     X : array (m, p)
-        Inputs; scaled and in the working precision, unless there is a transform.
+        Inputs: scaled and in the working precision, unless there is a transform.
     target : array (m,)
-        Class codes, -1 for a label that training has not seen; or numbers.
+        Class codes, -1 for a label not seen in training; or targets in a regression.
     first_row : int
         Row number of the first row in the whole data set, a multiple of `TILE`.
     held_out : bool
-        Rows that follow the training without taking part in it.
+        Whether marginals of the rows are updated without the rows taking part in training.
     validation : Booleans (m,), optional
-        Validation rows: they are not included, and count in the all-data posterior only on request.
+        Validation rows: never included, and in the all-data likelihood only on request.
     weights : Doubles (m,), optional
-        By which the log likelihoods of the rows are multiplied.
+        Factors of the log likelihoods of the rows.
     transform : callable, optional
-        Maps some rows of X to scaled inputs in the working precision.
+        Maps rows of X to scaled inputs in the working precision.
 
     Attributes
     ----------
     X : Floats (tiles * TILE, p)
-        Scaled inputs, the last tile filled up with zeros.
+        Scaled inputs, the last tile padded with zeros.
     n_active : int
-        Inclusions so far.
+        Number of inclusions so far.
     room : int
-        Inclusions up to which the present candidates serve.
+        Number of inclusions up to which the current candidates are kept.
     rows : Integers (n_tiles * width,)
-        Row numbers of the rows held; `target`, `weight`, `mean` and `variance` are theirs.
+        Numbers of the rows held, to which `target`, `weight`, `mean` and `variance` belong.
     real : Booleans (n_tiles * width,)
-        Which of them do not merely fill up a tile.
+        Which of them are not padding.
     open : Booleans (n_tiles * width,)
         Which of them are candidates.
     stubs : list of list of Floats (n_tiles, columns, width)
-        Panels of stub columns, of every process.
+        Panels of stub columns, for each process.
     sizes : list of int
-        Stub columns of every process.
+        Number of stub columns of each process.
     """
 
     def __init__(
@@ -171,10 +171,10 @@ class Block(ABC):
         self._begin()
 
     def _begin(self) -> None:
-        """Set the state before any inclusion: that of all rows."""
+        """Set the state before any inclusion, with all rows held."""
         settings, padded = self.settings, len(self.X)
         self.width = TILE if settings.bound is None else NARROW
-        self.group = GROUP * TILE // self.width  # tiles worked on at a time
+        self.group = GROUP * TILE // self.width  # tiles processed at a time
         self.n_tiles, self.moved = padded // self.width, False
         self.rows = np.arange(self.first_row, self.first_row + padded)
         self.real = np.arange(padded) < self.n_rows
@@ -192,17 +192,17 @@ class Block(ABC):
         self._ranking: tuple[int, Ranking] | None = None
 
     def restart(self, kernels: Sequence[Kernel], rule: SiteRule) -> None:
-        """Forget all inclusions, and go on with other kernels and another likelihood."""
+        """Discard all inclusions, and take other kernels and another likelihood."""
         self.settings = replace(self.settings, kernels=kernels, rule=rule)
         self._begin()
 
     # -- for the driver and the posteriors ---------------------------------------------------------
 
     def marginal_metrics(self) -> MarginalMetrics:
-        """Return the loss of the current marginals, and log probabilities for held-out rows."""
+        """Return the loss under the current marginals; for held-out rows log probabilities too."""
         rows, likelihood = self.real, self.settings.likelihood
         target, mean = self.target[rows], self.mean[rows]
-        variance = np.maximum(self.variance[rows], 0.0)  # it may be lost by rounding
+        variance = np.maximum(self.variance[rows], 0.0)  # rounding can make it negative
         loss = likelihood.loss(mean, variance, target)
         if self.weight is not None:
             loss = loss * self.weight[rows]
@@ -224,11 +224,11 @@ class Block(ABC):
         return self.X[self.validation], self.labels[self.validation]
 
     def rows_at(self, rows: Integers) -> Floats:
-        """Return the scaled inputs of those of some rows, by their numbers, that it holds."""
+        """Return the scaled inputs of the rows with these numbers that are in this block."""
         return self.labelled_rows(rows)[0]
 
     def labelled_rows(self, rows: Integers | None = None) -> tuple[Floats, NDArray[Any]]:
-        """Return the scaled inputs and targets of all rows, or of some by their numbers."""
+        """Return scaled inputs and targets of all rows, or of those with the given numbers."""
         places = np.arange(self.n_rows) if rows is None else rows - self.first_row
         places = places[(places >= 0) & (places < self.n_rows)]
         return self.X[places], self.labels[places]
@@ -236,7 +236,7 @@ class Block(ABC):
     def evidence(
         self, n_active: int, processes: Sequence[Process], likelihood: Likelihood, spare: int
     ) -> RowSums | None:
-        """Return what rows without sites add to the evidence; None for held-out rows.
+        """Return the evidence terms of candidates that are not active; None for held-out rows.
 
         Parameters are those of `evidence_rows.row_sums`.
         """
@@ -250,13 +250,13 @@ class Block(ABC):
         return row_sums(*data, processes, likelihood, spare, self.weights)
 
     def _without_sites(self) -> Booleans:
-        """Return which candidates are active for no process."""
+        """Return a mask of the candidates that are not active for any process."""
         return self.open
 
     def array(self, name: str, process: int = 0) -> Floats:
         """Return `stub` (d, m) of one process, `mean` (m, R) or `variance` (m, C).
 
-        They are not a number for rows that have been dropped.
+        Dropped rows have NaN.
         """
         kept = self.rows[self.real] - self.first_row
         if name == "stub":
@@ -274,23 +274,23 @@ class Block(ABC):
 
     @abstractmethod
     def _evaluate(self, index: Integers, marginals: Marginals) -> Doubles:
-        """Return the scores of some candidates, (len(index),)."""
+        """Return the scores of candidates by index, (len(index),)."""
 
     @abstractmethod
     def _follow(self, places: Integers) -> None:
-        """Move what else is held of the rows from these places."""
+        """Rearrange any other state of the rows, which is taken from these places."""
 
     def _make_room(self, count: int) -> None:
-        """Get ready for so many more inclusions."""
+        """Prepare for `count` more inclusions."""
         self.room += count
 
     def keep(self, keep: Keep) -> None:
-        """Drop the candidates that are not kept, and make room for the coming inclusions.
+        """Drop the candidates that are not kept, and make room for the next inclusions.
 
-        Held-out rows follow the selection: all of them are kept.
+        Held-out rows are always kept.
         """
         if self.room >= keep.room:
-            return  # a message that comes twice
+            return  # the message was received before
         self._require(keep.start)
         if not self.held_out:
             kept = self.open.copy()
@@ -316,7 +316,7 @@ class Block(ABC):
         return self._ranking[1]
 
     def _drop_others(self, kept: Booleans) -> None:
-        """Go on with some of the rows alone."""
+        """Drop all rows that are not kept."""
         group = (self.rows - self.first_row) // (self.settings.unit * TILE)
         places, self.real = pack(kept, group, self.width)
         for name in ("rows", "target", "mean", "variance"):
@@ -340,7 +340,7 @@ class Block(ABC):
         return panel
 
     def _panels(self, process: int) -> Iterator[tuple[slice, Floats]]:
-        """Yield the stub columns of a process panel by panel: which, and their entries."""
+        """Yield the panels of a process: the range of stub columns, and their entries."""
         start = 0
         for panel in self.stubs[process]:
             stop = min(start + panel.shape[1], self.sizes[process])
@@ -349,7 +349,7 @@ class Block(ABC):
             start = stop
 
     def _stub_rows(self, index: Integers, process: int) -> Floats:
-        """Return the stub columns of some of the rows held, (len(index), t)."""
+        """Return the entries M[:, i] of the stub matrix for rows by index, (len(index), t)."""
         tile, place = np.divmod(index, self.width)
         stub = np.empty((len(index), self.sizes[process]), dtype=self.X.dtype)
         for columns, panel in self._panels(process):
@@ -357,7 +357,7 @@ class Block(ABC):
         return stub
 
     def _inputs(self, tiles: slice) -> tuple[Floats, Floats]:
-        """Return the inputs in some tiles, (tiles, width, p), and |x|^2 / 2 of them."""
+        """Return the inputs in some tiles, (tiles, width, p), and |x|^2 / 2 of the rows."""
         index: slice | Integers = slice(tiles.start * self.width, tiles.stop * self.width)
         if self.moved:
             index = self.rows[index] - self.first_row
@@ -369,7 +369,7 @@ class Block(ABC):
         return np.asarray(inside & (not self.held_out))
 
     def _places(self, rows: Integers) -> Integers:
-        """Return the places of those rows that are of this block; none of them was dropped."""
+        """Return the indices of those rows that are in this block; none may have been dropped."""
         return np.searchsorted(self.rows, rows[self._contains(rows)])
 
     def _groups(self) -> Iterator[slice]:
@@ -388,10 +388,10 @@ def _tiled(
     transform: Callable[[Any], Floats] | None,
     allocate: Callable[[tuple[int, ...], DTypeLike], NDArray[Any]],
 ) -> Floats:
-    """Return the scaled rows, filled up with zeros to whole tiles."""
+    """Return the scaled rows, padded with zeros to whole tiles."""
     dtype = X.dtype if transform is None else transform(X[:1]).dtype
     tiled: Floats = allocate((-(-len(X) // TILE) * TILE, X.shape[1]), dtype)
-    step = 4 * TILE  # small, because what is freed stays with the thread that freed it
+    step = 4 * TILE  # small, because freed memory stays with the thread that freed it
     for start in range(0, len(X), step):
         part = X[start : start + step]
         tiled[start : start + len(part)] = part if transform is None else transform(part)

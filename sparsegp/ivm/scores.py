@@ -1,15 +1,15 @@
-"""Scores that are evaluated only where they can matter.
+"""Lazy evaluation of scores, only where they can matter.
 
 With x = m / sqrt(1 + t s), where t is the precision of the noise in the likelihood, log Z(x) is
-concave and its Hessian no steeper than -b I, so an evaluation (x0, log Z0, g0) at any earlier time
-bounds it at any later one:
+concave and its Hessian is at least -b I. So an evaluation (x0, log Z0, g0) bounds all later values
+from below:
 
     log Z(x) >= log Z0 + g0.(x - x0) - b |x - x0|^2 / 2  =  c + w.x - b |x|^2 / 2
     w = g0 + b x0,    c = log Z0 - g0.x0 - b |x0|^2 / 2
 
-A row whose bound says that it cannot win needs no evaluation. (For the multinomial probit b is
-one: log Z is the log of a Gaussian measure of a shifted convex cone, and its Hessian -I plus the
-covariance of a truncated Gaussian.)
+Rows that cannot win by this bound need no evaluation. (For the multinomial probit b is one: log Z
+is the log of a Gaussian measure of a shifted convex cone, and its Hessian -I plus the covariance of
+a truncated Gaussian.)
 """
 
 from typing import Any, cast
@@ -21,31 +21,31 @@ from sparsegp.likelihoods.sites import SiteRule
 from sparsegp.types import Booleans, Doubles, Integers
 
 ROUNDING_UNIT = 2.0**-14
-"""Scores are compared in these units: coarser than the rounding of float32 products, so that rows
-that tie in exact arithmetic tie here, and the smaller row number decides."""
+"""Unit in which scores are compared. It is coarser than the rounding of float32 products, so that
+rows that tie in exact arithmetic also tie here, and the smaller row number decides."""
 
 SLACK = 2.0**-16
-"""What bounds may be wrong by, for the sake of quadrature and rounding."""
+"""Added to bounds, to allow for errors of quadrature and rounding."""
 
 
 def quantise(scores: Doubles) -> Doubles:
-    """Return scores in whole units of `ROUNDING_UNIT`."""
+    """Return scores in units of `ROUNDING_UNIT`, as whole numbers."""
     return np.asarray(np.rint(scores / ROUNDING_UNIT))
 
 
 class Scores:
-    """The scores of a fixed set of rows whose marginals change.
+    """Scores of a fixed set of rows whose marginals change.
 
     Parameters
     ----------
     criterion : Criterion
     rule : SiteRule
     target : array (n,)
-        Class codes, or numbers.
+        Class codes, or targets in a regression.
     n_latent : int
     lazy : bool
-        Use the bounds, where criterion and likelihood have them and the classes share the variance;
-        otherwise all rows are evaluated every time.
+        Whether to use the bounds, if criterion and likelihood have them; otherwise all rows are
+        evaluated every time. Only if the classes share the variance.
     """
 
     def __init__(
@@ -54,18 +54,18 @@ class Scores:
         self.criterion, self.rule = criterion, rule
         self.likelihood = cast("Any", rule.likelihood)
         self.lazy = lazy and criterion.concave and rule.likelihood.bounded
-        if self.lazy:  # the bounds of evaluations at means of zero
+        if self.lazy:  # bounds from evaluations at means of zero
             zero = np.zeros((n_latent, n_latent))
             log_z, gradient = self.likelihood.gradient(zero, None, np.arange(n_latent))
             self.slope, self.offset = gradient[target], log_z[target]
 
     def take(self, index: Integers) -> None:
-        """Go on with some of the rows alone, some of them more than once."""
+        """Restrict the scores to the rows with these indices, which may repeat."""
         if self.lazy:
             self.slope, self.offset = self.slope[index], self.offset[index]
 
     def upper_bounds(self, marginals: Marginals) -> Doubles:
-        """Return what each row's score cannot exceed, (n,); infinite without bounds."""
+        """Return an upper bound of each row's score, (n,); infinite if not lazy."""
         if not self.lazy:
             return np.full(len(marginals.rows), np.inf)
         linear = np.einsum("nk,nk->n", marginals.mean, self.slope)
@@ -77,13 +77,13 @@ class Scores:
     def bounds(
         self, offset: Doubles, linear: Doubles, square: Doubles, variance: Doubles
     ) -> Doubles:
-        """Return upper bounds of -log Z for c, w.m, |m|^2 and s."""
+        """Return upper bounds of -log Z from c, w.m, |m|^2 and s."""
         shrink = 1.0 / (1.0 + self.likelihood.noise_precision * variance)
         half = 0.5 * self.likelihood.curvature_bound
         return np.asarray(SLACK - offset - linear * np.sqrt(shrink) + half * square * shrink)
 
     def evaluate(self, index: Integers, marginals: Marginals) -> Doubles:
-        """Return the exact scores of rows `index`, whose marginals are given, (len(index),)."""
+        """Return the exact scores of rows `index` at these marginals, and renew their bounds."""
         if not self.lazy:
             return self.criterion.scores(self.rule, marginals)
         x = marginals.mean / np.sqrt(1.0 + self.likelihood.noise_precision * marginals.variance)
@@ -94,7 +94,7 @@ class Scores:
         return np.asarray(-marginals.weighted(log_z))
 
     def top(self, marginals: Marginals, open_: Booleans, count: int) -> tuple[Integers, Doubles]:
-        """Return the best rows and their scores in units of `ROUNDING_UNIT`, best first.
+        """Return the `count` best rows and their scores in units of `ROUNDING_UNIT`, best first.
 
         Rows are evaluated in the order of their bounds until no bound reaches the `count`-th best
         score found; ties go to the smaller row.
@@ -102,7 +102,7 @@ class Scores:
         Parameters
         ----------
         marginals : Marginals
-            Of all rows.
+            Marginals of all rows.
         open_ : Booleans (n,)
             Rows that may be returned.
         count : int
@@ -110,7 +110,7 @@ class Scores:
         Returns
         -------
         index : Integers (m,)
-            m <= count: fewer if fewer rows are open and may be included.
+            m < count if fewer rows are open and may be included.
         scores : Doubles (m,)
         """
         remaining = np.flatnonzero(open_)
@@ -131,8 +131,8 @@ class Scores:
                 worst = np.partition(found, len(found) - count)[len(found) - count]
                 keep = bounds >= worst - ROUNDING_UNIT
                 remaining, bounds = remaining[keep], bounds[keep]
-            size, following = following, 2 * following  # few steps, few evaluations in vain
+            size, following = following, 2 * following  # few steps, few needless evaluations
         scores = quantise(found)
         order = np.lexsort((marginals.rows[index], -scores))[:count]
-        order = order[scores[order] != -np.inf]  # not a number is found out by the pool
+        order = order[scores[order] != -np.inf]  # NaN is reported by the pool
         return index[order], scores[order]

@@ -1,15 +1,15 @@
-"""Randomised greedy selection: fewer and fewer candidates, so that stub matrices stay small.
+"""Randomised greedy selection: candidates are dropped, so that stub matrices stay small.
 
-With a bound B on stub entries the candidates J shrink, |J| d <= B (SLH section 3.2). Every k
-inclusions a size m' is found that holds until the end of the coming k; J loses its active rows, and
-if it is still larger, a fraction rho of m' are the best by score and the others are drawn at random
-from the rest. Rows that were dropped do not come back: to bring them to the present would cost as
-much as to have kept them.
+With a bound B on stub entries the candidates J must satisfy |J| d <= B (SLH section 3.2). Every k
+inclusions J is reduced to the size m' that satisfies this for the next k inclusions. Active rows
+leave J first; if it is still larger, a fraction rho of m' is kept by score and the others are drawn
+at random from the rest. Dropped rows do not come back: to update them would cost as much as to have
+kept them.
 
-Which rows are kept must not depend on their partition into blocks. So three thresholds decide,
-which the driver finds from the scores of all candidates, and which any block can apply again.
-Equal scores are told apart by a random number: a file sorted by class would otherwise lose its
-last classes while nothing is known yet.
+Which rows are kept must not depend on the partition into blocks. It is decided by three thresholds,
+which the driver computes from the scores of all candidates and any block can apply again. Random
+numbers break ties: otherwise a file sorted by class would lose its last classes at the start, when
+all scores are alike.
 """
 
 from collections.abc import Sequence
@@ -27,16 +27,16 @@ Words = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Bound:
-    """How many stub entries there may be, and how candidates are thinned out.
+    """Limit on stub entries, and how candidates are thinned out.
 
     Parameters
     ----------
     entries : int
-        B, of the candidates of all blocks and all processes.
+        B, over the candidates of all blocks and all processes.
     every : int
-        k, inclusions between two thinnings.
+        k, the number of inclusions between two thinnings.
     best : float
-        rho, share of those kept that is kept by score.
+        rho, the fraction of the kept candidates that is kept by score.
     """
 
     entries: int
@@ -44,17 +44,17 @@ class Bound:
     best: float
 
     def room(self, n_active: int, capacity: int) -> int:
-        """Return the active rows before the next thinning."""
+        """Return the number of active rows at the next thinning."""
         return min((n_active // self.every + 1) * self.every, capacity)
 
     def size(self, room: int, n_processes: int) -> int:
-        """Return m', the candidates that there may be with so many active rows."""
+        """Return m', the maximum number of candidates with `room` active rows."""
         return self.entries // (n_processes * room)
 
     def sizes(self, n_rows: int, capacity: int, n_processes: int) -> list[tuple[int, int, int]]:
-        """Return active rows after a thinning and before the next, and candidates in between.
+        """Return for each thinning the active rows at it and at the next, and the candidates kept.
 
-        All of n rows are candidates at first.
+        Initially all n rows are candidates.
         """
         found, candidates = [], n_rows
         for start in range(0, capacity, self.every):
@@ -65,7 +65,7 @@ class Bound:
         return found
 
     def for_run(self, n_rows: int, capacity: int, n_processes: int) -> "Bound | None":
-        """Return the bound, or None where all rows can be kept to the end.
+        """Return the bound, or None if all rows can be kept to the end.
 
         Raises
         ------
@@ -87,7 +87,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Keep:
-    """Which candidates are kept, and until when.
+    """A thinning: which candidates are kept, and for how long.
 
     A row is kept if its score word exceeds `score`, or equals it and its random word is below
     `tie`, or its random word is below `other`.
@@ -95,9 +95,9 @@ class Keep:
     Attributes
     ----------
     start, room : int
-        Active rows now, and before the next thinning.
+        Number of active rows now, and at the next thinning.
     score, tie, other : int
-        Thresholds; all rows are kept if the first is 0.
+        Thresholds; all candidates are kept if `score` is 0.
     """
 
     start: int
@@ -109,7 +109,7 @@ class Keep:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Words by which candidates are compared: greater scores and smaller random words go first.
+    """Words by which candidates are ranked: higher scores and smaller random words come first.
 
     Attributes
     ----------
@@ -121,39 +121,39 @@ class Ranking:
 
     @classmethod
     def of(cls, scores: Doubles, rows: Integers, seed: int, n_active: int) -> "Ranking":
-        """Return the ranking of some rows.
+        """Return the ranking of rows with the given scores.
 
         Parameters
         ----------
         scores : Doubles (n,)
-            In units of the comparison.
+            In units of `ROUNDING_UNIT`.
         rows : Integers (n,)
             Row numbers in the whole data set.
         seed, n_active : int
-            Key of the random words, which differ from row to row.
+            Keys of the random words, which differ from row to row.
         """
         key = np.random.SeedSequence(seed, spawn_key=(n_active,)).generate_state(1, np.uint64)[0]
         return cls(ordered(scores), mixed(rows.astype(np.uint64) ^ key))
 
     @classmethod
     def joined(cls, parts: Sequence["Ranking"]) -> "Ranking":
-        """Return the ranking of the rows of several blocks."""
+        """Return the joint ranking of the rows of several blocks."""
         score = np.concatenate([part.score for part in parts])
         return cls(score, np.concatenate([part.random for part in parts]))
 
     def best(self, score: int, tie: int) -> Booleans:
-        """Return which rows are kept by score, (n,)."""
+        """Return a mask of the rows that are kept by score, (n,)."""
         equal = (self.score == np.uint64(score)) & (self.random < np.uint64(tie))
         return np.asarray((self.score > np.uint64(score)) | equal)
 
     def kept(self, keep: Keep) -> Booleans:
-        """Return which rows are kept, (n,)."""
+        """Return a mask of the rows that are kept, (n,)."""
         return np.asarray(self.best(keep.score, keep.tie) | (self.random < np.uint64(keep.other)))
 
     def thresholds(self, most: int, best: int) -> tuple[int, int, int]:
-        """Return score, tie and other of `Keep`, for `most` of these rows, `best` of them by score.
+        """Return score, tie and other of a `Keep` of `most` of these rows, `best` of them by score.
 
-        There are more than `most` rows.
+        There must be more than `most` rows.
         """
         score = 2**64 - 1 - _nth(~self.score, best)
         larger, equal = self.score > np.uint64(score), self.score == np.uint64(score)
@@ -162,29 +162,29 @@ class Ranking:
 
 
 def _nth(words: Words, n: int) -> int:
-    """Return the n-th smallest word, from 0."""
+    """Return the n-th smallest word, counted from 0."""
     return int(np.partition(words, n)[n])
 
 
 def ordered(scores: Doubles) -> Words:
-    """Return words that compare as the numbers do; those not a number are the greatest."""
-    bits = (scores + 0.0).view(np.uint64)  # there is only one zero
+    """Return words in the order of the numbers; NaN comes last, or first if its sign bit is set."""
+    bits = (scores + 0.0).view(np.uint64)  # makes -0.0 equal to 0.0
     negative = bits >> np.uint64(63) == 1
     return np.asarray(np.where(negative, ~bits, bits | np.uint64(1 << 63)))
 
 
 def pack(kept: Booleans, group: Integers, width: int) -> tuple[Integers, Booleans]:
-    """Return the places of rows that are kept, in whole tiles, and which of them are no filling.
+    """Return the places of the kept rows, padded to whole tiles, and a mask of those not padding.
 
-    Rows move up within their group only, and every group begins a tile: the place of a row in its
-    tile, on which the rounding of some matrix products depends, is the same however groups are
-    divided between blocks.
+    Rows move only within their group, and every group starts a new tile. The place of a row in its
+    tile, on which the rounding of some matrix products depends, is thus the same however groups
+    are divided between blocks.
 
     Parameters
     ----------
     kept : Booleans (m,)
     group : Integers (m,)
-        Of each row, ascending.
+        Group of each row, ascending.
     width : int
         Rows in a tile.
     """
@@ -198,15 +198,15 @@ def pack(kept: Booleans, group: Integers, width: int) -> tuple[Integers, Boolean
 
 
 def move(old: Floats, new: Floats, places: Integers, step: int) -> None:
-    """Copy stub columns of the rows at some places, ascending, into new tiles.
+    """Copy the stub columns of rows at ascending places into new tiles.
 
     Parameters
     ----------
     old, new : Floats (tiles, q, width)
     places : Integers (tiles * width,)
-        Of the rows of `new` in `old`.
+        Place in `old` of each row of `new`.
     step : int
-        Tiles worked on at a time, so that temporaries stay small.
+        Number of tiles processed at a time, so that temporaries stay small.
     """
     n_tiles, q, width = new.shape
     for start in range(0, n_tiles, step):

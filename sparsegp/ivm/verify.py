@@ -11,8 +11,8 @@ of a row change from moment to moment, and all three are running sums of the new
     |h|^2    += 2 mu_j (h.step_j) + mu_j^2 |step_j|^2
     a        -= mu_j^2
 
-so a check costs some products of width q instead of q passes over all classes. Rows whose bound
-does not clear them are evaluated exactly, at their first doubtful moment, which renews the bound.
+so a check costs a few products of width q instead of q passes over all classes. Rows that the bound
+does not rule out are evaluated exactly at the first such moment, which renews their bound.
 """
 
 from collections.abc import Sequence
@@ -39,15 +39,15 @@ def first_overtaken(
     ----------
     batch : Inclusions
     marginals : Marginals
-        Of all rows of a block, before the batch.
+        Marginals of all rows of the block, before the batch.
     scores : Scores
-        Of the same rows.
+        Scores of the same rows.
     open_ : Booleans (n,)
-        Rows to be checked.
+        Mask of the rows to check.
     columns : sequence of Floats (tiles, q, width)
-        New stub columns of every process.
+        New stub columns of each process.
     group : int
-        Tiles to be worked on at a time.
+        Number of tiles processed at a time.
     """
     limit = batch.count
     n_tiles, slots, width = columns[0].shape
@@ -65,9 +65,9 @@ def first_overtaken(
 def _check(
     batch: Inclusions, before: Marginals, index: Integers, scores: Scores, mu: Doubles
 ) -> int:
-    """Evaluate rows at the moments at which their bounds do not exclude that they win.
+    """Return the first moment at which a row wins, evaluating rows only where bounds allow it.
 
-    Without bounds these are all moments. `mu`, (C, count, n), are the new stub columns.
+    Without bounds all moments are evaluated. `mu` (C, count, n) holds the new stub columns.
     """
     limit = batch.count
     local = np.arange(len(index))
