@@ -1,6 +1,6 @@
 """Posteriors over the span of the active rows, and predictions.
 
-To add a posterior, write one file with a function from `ActiveRows` and `Rows` to
+To add a posterior, write one file with a function that takes `ActiveRows` and `Rows` and returns
 `PosteriorWeights`, and register it here.
 """
 

@@ -1,33 +1,33 @@
-"""The all-data posterior: every row's likelihood shapes the span of the active rows.
+"""The all-data posterior: functions in the span of the active rows, fitted to all rows.
 
-On the active rows I + C = L L^T, C = K_uu. The features of a row are w = L^-1 k_u, its stub column,
-and a latent function of the span is m = M^T c. Its prior penalty is c^T P c / 2 with
+On the active rows I / b + C = L L^T with C = K_uu, where b bounds the curvature, -d2 log Z <= b I:
+one for the multinomial probit, 1/2 for the softmax. The features of a row are w = L^-1 k_u, its
+stub column, and a latent function in the span is m = M^T c. Its prior penalty is c^T P c / 2 with
 
-    P = L^-1 C L^-T = I - L^-1 L^-T
+    P = L^-1 C L^-T = I - L^-1 L^-T / b
 
 so the coefficients maximise the concave  sum_n log Z_n(M^T c) - tr(c^T P c) / 2, whose gradient is
-M p - P c. No inverse of C is needed, and no matrix besides the stub. Since -d2 log Z <= b I, where
-b is one for the multinomial probit and 1/2 for the softmax, with I / b + C = L L^T and P by b,
+M p - P c. No inverse of C is needed, and no large matrix besides the stub. The curvature is at most
 
     B = P + b M M^T
 
-bounds the curvature: c <- c + B^-1 (M p - P c) is the variational iteration of GR eq. 4.6 in the
-span, and with all rows active its fixed point is that of eq. 4.6 itself. Here B is the metric of a
-quasi-Newton ascent (math/lbfgs.py), which needs a quarter of the rounds or fewer. A prior variance
-s times as large makes it P / s, for the same span.
+and c <- c + B^-1 (M p - P c) is the variational iteration of GR eq. 4.6 in the span; with all rows
+active its fixed point is that of eq. 4.6 itself. Here B is the metric of a quasi-Newton ascent
+(math/lbfgs.py), which needs a quarter of the iterations or fewer; the softmax has 1/4 for b in it.
+With s times the prior variance, P becomes P / s for the same span.
 
-With weights w_n of the rows the sum is that of w_n log Z_n, with p of row n times w_n, and
-b M W M^T bounds its curvature. The sites of the active rows have precisions b w, so that
+With row weights w_n the sum is that of w_n log Z_n, p of row n is multiplied by w_n, and b M W M^T
+bounds the curvature. The sites of the active rows have precisions b w, so that
 (b W_u)^-1 + C = L L^T and P = I - L^-1 (b W_u)^-1 L^-T.
 
-The variance is that of the variational posterior, s (k** - k_*u C^-1 k_u*) + w^T B^-1 w; what is
-taken off s k** there is |W k_u*|^2 with a triangle W (posterior/predict.py). As it
-stands it makes probabilities far too soft. From validation rows are learnt: the scale s,
-the number of rounds (posterior/early_stopping.py), a weight for the variance and a temperature for
-the means. Then these rows join: the ascent goes on from the best point, with all rows, for the
-objective less g.c, where g is the gradient that was left there. That point is the maximum without
-the validation rows, so it is they alone that move it. Where rows are too few for all this the scale
-alone is learnt (posterior/folds.py), and the variance is left out.
+The variance is that of the variational posterior, s (k** - k_*u C^-1 k_u*) + w^T B^-1 w, computed
+as s k** - |W k_u*|^2 with a triangle W (posterior/predict.py). Used in full it would make the
+probabilities far too underconfident. Validation rows choose the prior variance factor s, the number
+of iterations (posterior/early_stopping.py), a weight of the variance and a temperature of the
+means. Then they are added to the training rows: the ascent continues from the best point with all
+rows, for the objective minus g.c, where g is the gradient that was left there. Without the
+validation rows that point is the maximum, so only they move it. With too few rows for this, s alone
+is chosen (posterior/folds.py), and the variance is ignored.
 """
 
 import functools
@@ -54,26 +54,26 @@ from sparsegp.types import Doubles
 logger = logging.getLogger(__name__)
 
 PART_ROWS = 10_000
-"""Rows, about, that are enough to find the prior scale. Where there are fewer than `MANY` times as
-many, the rounds that all of them make in addition cost as much as is saved."""
+"""Approximate number of rows that suffice to choose the prior variance factor. With fewer than
+`MANY` times as many rows, the additional ascent with all of them would cost the time saved."""
 MANY = 4
 MAX_ROUNDS = 500
 JOINED_ROUNDS = 8
-"""Of the ascent after the validation rows have joined, at most."""
+"""Maximum number of iterations after the validation rows have been added."""
 MEAN_ONLY = Calibration(temperature=1.0, variance_weight=0.0)
-"""Without calibration the latent variance is left out: all of it is far too much."""
+"""Calibration that ignores the latent variance, which in full is far too large."""
 PRIOR = np.log([1.0, 0.01]), np.array([0.1, 2.0])
-"""Means and standard deviations of the logarithms of temperature and variance weight. The first is
-narrow: validation rows are drawn like those that were learnt from, and new rows seldom are."""
+"""Means and standard deviations of the log temperature and the log variance weight. The prior of
+the temperature is narrow, as validation rows resemble the training rows more than new rows do."""
 
 
 def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     """Return the all-data posterior, calibrated if `rows.calibrate`.
 
-    That of numbers has a closed form (posterior/numbers.py).
+    For regression it has a closed form (posterior/numbers.py).
 
-    Without calibration the ascent stops when a round raises the objective by `rows.tolerance` nats
-    a row or less, in fact and by the promise of its gradient.
+    The ascent with all rows stops when both the gain of an iteration and the gain promised by its
+    gradient are at most `rows.tolerance` nats per row.
     """
     if active.likelihood.numeric:
         return least_squares(active, rows)
@@ -99,15 +99,15 @@ def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the last ascent needs to know.
+    """Calibration and results of the search, for the final ascent.
 
     Attributes
     ----------
     calibration : Calibration
     validation_nlpp : dict
-        Mean negative log predictive probability of the validation rows, for each prior scale.
+        NLPP of the validation rows, or of left-out rows, for each prior variance factor.
     scores : Quantiles, optional
-        Theirs, before they join (posterior/limits.py).
+        Quantiles of their conformal scores in fits without them (posterior/limits.py).
     """
 
     calibration: Calibration = MEAN_ONLY
@@ -117,20 +117,20 @@ class Plan:
 
 @dataclass
 class Ascents:
-    """The state of the posterior: all that is needed to go on from there.
+    """State of the computation, from which it can be resumed.
 
     Attributes
     ----------
     search : Search
-        Ascents that are judged by the validation rows.
+        Ascents judged by the validation rows.
     searched : int
-        Their rounds.
+        Number of their iterations; in cross-validation, of factors tried.
     plan : Plan, optional
         Their result.
     ascent : Ascent, optional
-        With all rows.
+        Final ascent, with all rows.
     rounds : int
-        Of that one.
+        Number of its iterations.
     over : bool
         Whether it has converged.
     """
@@ -143,7 +143,7 @@ class Ascents:
     over: bool = False
 
     def require(self, shape: tuple[int, ...]) -> None:
-        """Raise a `StoreError` if a point is not one of coefficients of this shape."""
+        """Raise a `StoreError` if a point does not have this shape."""
         search = self.search
         peaks = [each.ascent for each in (search.best, search.leader) if each is not None]
         for each in (*peaks, search.halfway, search.ascent, self.ascent):
@@ -152,14 +152,14 @@ class Ascents:
 
 
 def first_plan(rows: Rows) -> Plan:
-    """Return the plan where there are no validation rows: what is known of rows that are gone."""
+    """Return the plan without validation rows: the calibration of the former posterior, if any."""
     if rows.past is None:
         return Plan()
     return Plan(rows.past.weights.calibration, scores=rows.past.weights.scores)
 
 
 def first_search(rows: Rows) -> Search:
-    """Return a search that has not begun: where there are rows that are gone, at their scale."""
+    """Return a new search; with a former posterior, at its prior variance factor alone."""
     if rows.past is None:
         part = columns_of_part(rows.n_rows) < TILE
         return Search(part=part, patience=FEW_ROUNDS if part else PATIENCE)
@@ -167,14 +167,14 @@ def first_search(rows: Rows) -> Search:
 
 
 def columns_of_part(n_rows: int) -> int:
-    """Return how many rows of every tile, the first, the prior scale is learnt from."""
+    """Return how many leading rows of each tile are used to choose the prior variance factor."""
     return max(TILE // (n_rows // PART_ROWS), 1) if n_rows >= MANY * PART_ROWS else TILE
 
 
 def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
-    """Return what is learnt from validation rows: prior scale, rounds and calibration.
+    """Choose prior variance factor, iterations and calibration by the validation rows.
 
-    Where there are none, the prior scale by cross-validation.
+    If there are folds instead, choose the prior variance factor by cross-validation.
     """
 
     def report(nlpp: float) -> None:
@@ -199,7 +199,7 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
         search.note(problem.validation, ascent, gain > small * columns)
         report(-float(problem.validation.mean()))
     best = search.best
-    assert best is not None  # over
+    assert best is not None  # the search is over
     problem.set_scale(best.scale)
     calibration, scores = calibrate(problem, best.ascent.point, best.scale)
     tried = {f"{scale_of(step):.4g}": nlpp for step, nlpp in search.tried}
@@ -207,7 +207,7 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
 
 
 def _climb(problem: Problem, rows: Rows, state: Ascents) -> Ascent:
-    """Ascend with all rows: from zero, or from where the validation rows join."""
+    """Run the final ascent with all rows, from the start or from the best point of the search."""
     problem.joined, small, most = True, rows.tolerance * rows.total, MAX_ROUNDS
     best = state.search.best
     if best is not None:
@@ -228,10 +228,10 @@ def _climb(problem: Problem, rows: Rows, state: Ascents) -> Ascent:
 
 
 def calibrate(problem: Problem, c: Doubles, scale: float) -> tuple[Calibration, Quantiles | None]:
-    """Return temperature and variance weight that suit the validation rows best, given `PRIOR`.
+    """Fit temperature and variance weight to the validation rows, given `PRIOR`.
 
-    Its means are those of rows that are gone, if there are any. With them come the quantiles of the
-    scores of these rows, so calibrated, if they are kept.
+    With a former posterior, its values are the means of the prior. The second result holds the
+    quantiles of the conformal scores of these rows, or is None if they are not wanted.
     """
     reduction = [W for W, _ in problem.reductions()]
     weights = PosteriorWeights(
@@ -264,10 +264,10 @@ def log_z_and_slopes(
     weight: float,
     of_rows: Doubles | float = 1.0,
 ) -> tuple[Doubles, Doubles]:
-    """Return log Z of rows (n,), and the slopes of its sum in the logarithms of both numbers, (2,).
+    """Return log Z (n,), and the gradient (2,) of its sum in log temperature and log weight.
 
-    Log Z of a row is multiplied by its weight. Where the classes share the variance only the ratio
-    of means and standard deviation matters.
+    Log Z is multiplied by the row weights `of_rows`. If the classes share the variance, only the
+    ratio of means and standard deviation matters.
     """
     widened = weight * variance
     if variance.shape[1] == mean.shape[1]:

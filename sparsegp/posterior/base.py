@@ -1,8 +1,8 @@
-"""What a posterior over the span of the active rows is made of.
+"""Parts of a posterior over the span of the active rows.
 
-With Pi^(-1) + C = L L^T on the active rows, where the site precisions Pi are one for variational
-sites, and with features w(x) = L^-1 k(X_active, x), every posterior here has the latent mean w . c
-with coefficients c. They differ in c and in the variance.
+With Pi^(-1) + C = L L^T on the active rows, where Pi are the site precisions, and with features
+w(x) = L^-1 k(X_active, x), every posterior here has the latent mean w . c with coefficients c. They
+differ in c and in the variance.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,17 +32,17 @@ COVARIANCE = "the covariance of the active rows"
 
 @dataclass(frozen=True)
 class ActiveRows:
-    """What a selection leaves behind.
+    """Result of a selection: active rows and their sites, kernels and likelihood.
 
     Attributes
     ----------
     kernels : sequence of Kernel
-        One for all classes, or one a class.
+        One for all classes, or one per class.
     likelihood : Likelihood
     x : Floats (d, p)
         Scaled inputs.
     target : array (d,)
-        Class codes, or numbers.
+        Class codes, or targets in a regression.
     site : Doubles (d, R)
         Site means at inclusion.
     precision : Doubles (d, C)
@@ -65,12 +65,12 @@ class ActiveRows:
 
     @classmethod
     def of(cls, settings: BlockSettings, active: ActiveSet | PairSet) -> "ActiveRows":
-        """Return what a selection with these settings has left."""
+        """Return the active rows of a selection with these settings."""
         site, precision = active.sites(settings.n_latent)
         return cls(settings.kernels, settings.likelihood, active.x, active.target, site, precision)
 
     def columns(self) -> list[slice]:
-        """Return the latent values that each kernel serves."""
+        """Return the range of latent values that each kernel serves."""
         width = self.site.shape[1] // len(self.kernels)
         return [slice(c * width, (c + 1) * width) for c in range(len(self.kernels))]
 
@@ -79,12 +79,12 @@ class ActiveRows:
         return [np.flatnonzero(column) for column in self.precision.T]
 
     def take(self, places: Integers) -> "ActiveRows":
-        """Return some of the rows, by their places."""
+        """Return the rows at these places."""
         names = ("x", "target", "site", "precision")
         return replace(self, **{name: getattr(self, name)[places] for name in names})
 
     def penalties(self, factors: Sequence[Doubles]) -> list[Doubles]:
-        """Return P = I - L^-1 Pi^-1 L^-T of every kernel, for factors L (posterior/all_data.py)."""
+        """Return P = I - L^-1 Pi^-1 L^-T of each kernel, for factors L (posterior/all_data.py)."""
         found = []
         for factor, precision in zip(factors, self.precision.T, strict=True):
             root = np.sqrt(precision)[:, np.newaxis] * factor
@@ -95,7 +95,7 @@ class ActiveRows:
         return found
 
     def factors(self) -> list[Doubles]:
-        """Return L of Pi^(-1) + C = L L^T, one (d_c, d_c) a kernel."""
+        """Return L of Pi^(-1) + C = L L^T, one (d_c, d_c) per kernel."""
         factors = []
         for c, (kernel, members) in enumerate(zip(self.kernels, self.members(), strict=True)):
             x = np.asarray(self.x[members], dtype=np.float64)
@@ -106,7 +106,7 @@ class ActiveRows:
 
 
 def lower_covariance(kernel: Kernel, x: Doubles) -> Doubles:
-    """Return the lower triangle of k(x, x), (d, d), with zeros above it; d^2 is all it takes."""
+    """Return the lower triangle of k(x, x), (d, d), with zeros above it, block by block."""
     covariance = np.zeros((len(x), len(x)))
     for start in range(0, len(x), BLOCK):
         rows = slice(start, start + BLOCK)
@@ -116,17 +116,17 @@ def lower_covariance(kernel: Kernel, x: Doubles) -> Doubles:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How latent values become probabilities.
+    """Calibration of latent values into probabilities.
 
     Attributes
     ----------
     temperature : float
-        Latent means are divided by it, and so is what the likelihood adds to them
+        Divisor of the latent means, and of what the likelihood adds to them
         (`Likelihood.tempered`).
     variance_weight : float
-        Latent variances are multiplied by it.
+        Factor of the latent variances.
     prior_scale : float
-        Variances of the kernels are multiplied by it (posterior `all`).
+        Prior variance factor: multiplies the variances of the kernels (posterior `all`).
     """
 
     temperature: float = 1.0
@@ -157,17 +157,17 @@ class PosteriorWeights:
     coefficients : sequence of Doubles (d_c, R)
         c of each kernel.
     gain : sequence of Doubles (d, d), optional
-        Lower Cholesky factors of B (posterior/all_data.py); none where sites alone are learnt from.
+        Lower Cholesky factors of B (posterior/all_data.py); None for posteriors from sites.
     reduction : sequence of Doubles (d, d), optional
-        With it: lower triangles W of each kernel, by which with prior scale s the variance is
-        s k** - |W k_u*|^2 (posterior/predict.py).
+        Lower triangles W of each kernel, given with `gain`: with prior variance factor s the
+        variance is s k** - |W k_u*|^2 (posterior/predict.py).
     calibration : Calibration
     report : dict
-        What happened on the way, plain JSON.
+        Diagnostics of the computation, as plain JSON.
     scores : Quantiles, optional
-        Of rows that it was not learnt from (posterior/limits.py).
+        Quantiles of the conformal scores of rows that were not fitted (posterior/limits.py).
     whitened : sequence of Doubles (d_c, R), optional
-        L^-T c of each kernel, which need no factor then.
+        L^-T c of each kernel, so that predictions do not need L.
     """
 
     coefficients: Sequence[Doubles]
@@ -180,31 +180,31 @@ class PosteriorWeights:
 
 
 class Rows(Protocol):
-    """All training rows, for posteriors and calibrations that look at more than the active ones.
+    """All training rows, for posteriors and calibrations that use more than the active ones.
 
     Attributes
     ----------
     n_rows : int
     total : float
-        Of the weights of the rows; their number where they have none.
+        Sum of the row weights; the number of rows if they have none.
     weights : Doubles (n,) or None
-        By which the log likelihoods of the rows are multiplied.
+        Factors of the log likelihoods of the rows.
     validation_weights : Doubles (a,) or float
-        Of the validation rows, over their mean; 1 where rows have none.
+        Weights of the validation rows, divided by their mean; 1 if rows have none.
     precision : dtype
-        In which the blocks hold their stub.
+        Data type of the stub matrices in the blocks.
     tolerance : float
-        Gain a round, in nats over the total weight, below which an iteration stops.
+        Gain per iteration, in nats divided by the total weight, at which an ascent stops.
     calibrate : bool
-        Whether to learn how latent values become probabilities, or what noise numbers have.
+        Whether to fit the calibration or, in a regression, the noise variance.
     knows_limits : bool
-        Whether to keep the scores of the rows from which that is learnt.
+        Whether to keep the conformal scores of the rows to which it is fitted.
     folds : Integers (n,)
-        Of all rows in order, for cross-validation; empty where there are validation rows instead.
+        Fold of each row, for cross-validation; empty if there is none.
     former : mapping
-        The arrays of the state that was last reported before an interruption, or empty.
+        Arrays of the state last reported before an interruption, or empty.
     past : PastRows, optional
-        Rows that are gone, but count.
+        Summary of earlier training rows that are no longer available.
     """
 
     n_rows: int
@@ -220,7 +220,7 @@ class Rows(Protocol):
     past: "PastRows | None"
 
     def map_blocks(self, method: str, *args: Any) -> list[Any]:
-        """Call a method on the blocks of training rows."""
+        """Call a method on the blocks of training rows and return the answers."""
         ...
 
     def sum_blocks(self, method: str, *args: Any) -> Any:
@@ -228,29 +228,29 @@ class Rows(Protocol):
         ...
 
     def report(self, state: Any, rounds: int, **figures: float) -> None:
-        """Take note that a round is done; may raise Interrupted.
+        """Record the end of an iteration; may raise Interrupted.
 
         Parameters
         ----------
         state : dataclass
-            All from which to go on, as `sparsegp.state` saves it.
+            State from which to resume, as saved by `sparsegp.state`.
         rounds : int
-            Done so far.
+            Number of iterations so far.
         **figures
-            What may be shown.
+            Numbers that may be displayed.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A posterior by name.
+    """An entry of the registry of posteriors.
 
     Attributes
     ----------
     make : callable
     uses_all_rows : bool
-        Whether it needs the row blocks; if not, they are dropped before.
+        Whether it needs the stub entries of all rows, so that none may be dropped.
     """
 
     make: Callable[[ActiveRows, Rows], PosteriorWeights]

@@ -1,4 +1,4 @@
-"""Temperature and variance weight from validation rows."""
+"""Fit of temperature and variance weight to validation rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -14,19 +14,19 @@ from sparsegp.posterior.predict import Posterior
 from sparsegp.types import Doubles
 
 Prior: TypeAlias = tuple[Doubles, Doubles]
-"""Means and standard deviations of the logarithms of temperature and variance weight."""
+"""Means and standard deviations of the log temperature and the log variance weight."""
 
 PRIOR: Prior = np.log([1.0, 0.5]), np.array([0.5, 1.0])
-"""For sites of active rows: these learn from few rows, and how wrong their variance is depends on
-how few."""
+"""For posteriors from sites on the active rows: how wrong their variance is depends on the number
+of active rows."""
 
 GTOL = 0.01
-"""Slope at which `fit_by_slopes` ends: less than 1e-4 nats are missing, in the sum over all rows,
-and what is left is near the noise of single precision."""
+"""Gradient at which `fit_by_slopes` stops: less than 1e-4 nats are then missing in the sum over all
+rows, and the rest is close to the noise of single precision."""
 
 
 def with_calibration(active: ActiveRows, rows: Rows, weights: PosteriorWeights) -> PosteriorWeights:
-    """Return the weights with what suits the validation rows best; as it is if there are none."""
+    """Return the weights, calibrated on the validation rows; unchanged if there are none."""
     mean, variance, target = latent_validation(active, rows, weights)
     if len(target) == 0:
         return weights
@@ -55,7 +55,7 @@ def latent_validation(
 ) -> tuple[Doubles, Doubles, Any]:
     """Return latent means (n, R), variances (n, C) and targets (n,) of the validation rows.
 
-    `active.factors()` may be given.
+    `factors` are `active.factors()`, computed if omitted.
     """
     answers = rows.map_blocks("validation_rows")
     x = np.concatenate([part for part, _ in answers])
@@ -65,15 +65,15 @@ def latent_validation(
 
 
 def fit(log_z: Callable[[float, float], Doubles], prior: Prior) -> tuple[float, float]:
-    """Return temperature and variance weight.
+    """Fit temperature and variance weight.
 
-    They maximise the predictive probability of the targets times a prior, which decides where the
-    rows say nothing: with all of them right, any temperature would be too high.
+    They maximise the predictive probability of the targets times a prior. Without a prior, the
+    lower the temperature the better if all rows are predicted correctly.
 
     Parameters
     ----------
     log_z : callable
-        From temperature and variance weight to the log predictive probabilities, (n,).
+        Maps temperature and variance weight to the log predictive probabilities, (n,).
     prior : Prior
     """
     centre, spread = prior
@@ -90,13 +90,13 @@ def fit(log_z: Callable[[float, float], Doubles], prior: Prior) -> tuple[float, 
 def fit_by_slopes(
     log_z: Callable[[float, float], tuple[Doubles, Doubles]], prior: Prior
 ) -> tuple[float, float]:
-    """Return what `fit` does, in a tenth of the evaluations.
+    """Return the result of `fit`, in a tenth of the evaluations, by gradients.
 
     Parameters
     ----------
     log_z : callable
-        From temperature and variance weight to the log predictive probabilities, (n,), and the
-        slopes of their sum in the logarithms of both, (2,).
+        Maps temperature and variance weight to the log predictive probabilities, (n,), and the
+        gradient of their sum in the logarithms of both, (2,).
     prior : Prior
     """
     centre, spread = prior

@@ -1,17 +1,17 @@
-"""How strong the prior is and how long the ascent goes on, both learnt from validation rows.
+"""Choice of the prior variance factor and of the number of iterations by validation rows.
 
 The maximum of the all-data objective (posterior/all_data.py) predicts less well than points on the
-way to it: an ascent that starts at zero first finds what many rows agree on, and only later what
-few rows ask for. So each ascent is stopped where the validation rows are predicted best, as far as
-so few can show, and ascents are compared for several scales of the prior variance, a factor of the
-square root of ten apart.
+way to it: an ascent from zero first fits what many rows have in common, and only later what few
+rows require. Each ascent is therefore stopped where the validation rows are predicted best, and
+ascents are compared for several factors of the prior variance, each the square root of ten times
+the one before.
 
-The first half of an ascent hardly depends on the scale. So an ascent at another scale starts
-halfway to the best round of the best ascent so far. The objectives differ by a quadratic, so what
-the quasi-Newton method knows at that point carries over exactly.
+The first half of an ascent hardly depends on the factor. An ascent at another factor therefore
+starts halfway to the best iteration of the best ascent so far. The objectives differ by a
+quadratic, so the memory of the quasi-Newton method at that point can be converted exactly.
 
-Where there are many rows, a part of them is enough to find the scale. The rounds are then those of
-one more ascent at that scale, for all rows, which starts halfway to the best round of the part.
+With many rows, a part of them is enough to choose the factor. The number of iterations is then that
+of one more ascent with all rows, which starts halfway to the best iteration for the part.
 """
 
 import math
@@ -24,46 +24,45 @@ from sparsegp.math.lbfgs import Ascent
 from sparsegp.types import Doubles
 
 STEP = np.sqrt(10.0)
-"""Factor from one prior scale to the next."""
+"""Ratio of one prior variance factor to the one before."""
 FARTHEST = 6
-"""Steps from the kernel's own scale, up or down."""
+"""Maximum number of steps from the kernel's own variance, up or down."""
 PATIENCE, FEW_ROUNDS = 8, 3
-"""Rounds without a smaller nlpp after which an ascent ends; and where there are so many rows that
-rounds take long. On splits of the training rows of sixteen tables 8 leaves .98 of the nats of 3."""
+"""Iterations without a lower NLPP after which an ascent ends; the second with many rows, where
+they are slow. On splits of the training rows of sixteen tables 8 gives 0.98 of the NLPP of 3."""
 LEAD = 0.01
-"""Of the nlpp: by how much less a larger prior variance must leave for another ascent to be worth
-its rounds."""
+"""Fraction by which a larger prior variance must lower the NLPP to be worth another ascent."""
 
 
 def scale_of(step: int) -> float:
-    """Return the factor of the prior variance at a step from the kernel's own."""
+    """Return the prior variance factor at a number of steps from the kernel's own."""
     return float(STEP**step)
 
 
 def step_of(scale: float) -> int:
-    """Return the step whose factor is nearest."""
+    """Return the number of steps whose factor is nearest, on a log scale."""
     return round(math.log(scale, STEP))
 
 
 def paired_difference(log_z: Doubles, other: Doubles) -> tuple[float, float]:
-    """Return by how much the first is larger on average, and the standard error of that."""
+    """Return the mean difference of `log_z` and `other`, and its standard error."""
     difference = log_z - other
     return float(difference.mean()), float(difference.std()) / math.sqrt(len(difference))
 
 
 @dataclass(frozen=True)
 class Peak:
-    """The best round of one ascent.
+    """Best iteration of one ascent.
 
     Attributes
     ----------
     step : int
-        From the kernel's own prior scale.
+        Number of steps from the kernel's own variance.
     rounds : int
     log_z : Doubles (a,)
         Log predictive probabilities of the validation rows.
     ascent : Ascent
-        As it was then.
+        Its state at this iteration.
     """
 
     step: int
@@ -73,50 +72,50 @@ class Peak:
 
     @property
     def scale(self) -> float:
-        """Factor of the prior variance."""
+        """Prior variance factor."""
         return scale_of(self.step)
 
     @property
     def nlpp(self) -> float:
-        """Mean negative log predictive probability, in nats."""
+        """NLPP of the validation rows, in nats."""
         return -float(self.log_z.mean())
 
     def is_better_than(self, other: "Peak") -> bool:
-        """Return whether to prefer it: by any difference, by `LEAD` if its variance is larger."""
+        """Return whether its NLPP is lower, by `LEAD` if its prior variance is larger."""
         least = LEAD * other.nlpp if self.step > other.step else 0.0
         return other.nlpp - self.nlpp > least
 
 
 @dataclass
 class Search:
-    """Ascents at one prior scale after the other: up from the kernel's own, else down from it.
+    """Ascents for one prior variance factor after the other: up from 1, else down from it.
 
     Attributes
     ----------
     tried : list of (int, float)
-        Steps of the scales whose ascents are done, and the nlpp of their best rounds.
+        Steps of the completed ascents, and the NLPP of their best iterations.
     best : Peak, optional
-        Among them.
+        Best iteration of the best completed ascent.
     halfway, halfway_rounds : Ascent, int, optional
-        The state of its ascent halfway to it, and the rounds until then.
+        State of that ascent halfway to it, and the number of iterations until then.
     step : int
-        Of the current ascent.
+        Step of the current ascent.
     rounds : int
-        Its rounds so far.
+        Number of its iterations so far.
     ascent : Ascent, optional
-        Its state; None before it has begun.
+        Its state; None before it has started.
     leader : Peak, optional
-        Its best round so far.
+        Its best iteration so far.
     least, waited : float, int
-        The least nlpp of its rounds, and how many there have been since.
+        Lowest NLPP of its iterations, and the number of iterations since.
     over : bool
         Whether all ascents are done.
     alone : bool
-        Whether the first one is the only one.
+        Whether the first ascent is the only one.
     part : bool
-        Whether the ascents are for a part of the rows as yet.
+        Whether the ascents still use a part of the rows.
     patience : int
-        Rounds without a smaller nlpp after which an ascent ends.
+        Iterations without a lower NLPP after which an ascent ends.
     """
 
     tried: list[tuple[int, float]] = field(default_factory=list)
@@ -136,20 +135,20 @@ class Search:
 
     @property
     def scale(self) -> float:
-        """Factor of the prior variance in the current ascent."""
+        """Prior variance factor of the current ascent."""
         return scale_of(self.step)
 
     def begun(
         self, start: Callable[[Doubles | None], Ascent], carry: Callable[[Ascent, float], Ascent]
     ) -> Ascent:
-        """Return the current ascent, begun if it was not.
+        """Return the current ascent, started if necessary.
 
         Parameters
         ----------
         start : callable
-            From a point, or None for zero, to an ascent there.
+            Maps a point, or None for the default, to an ascent from there.
         carry : callable
-            From a state, and the prior scale that it was for, to one for the scale of this ascent.
+            Converts a state, given its prior variance factor, to the current factor.
         """
         if self.ascent is not None:
             return self.ascent
@@ -161,14 +160,14 @@ class Search:
         return self.ascent
 
     def note(self, log_z: Doubles, ascent: Ascent, rising: bool) -> None:
-        """Count a round; end the ascent if it is time to, and go on with the next.
+        """Record an iteration; if it is the last of the ascent, prepare the next ascent.
 
         Parameters
         ----------
         log_z : Doubles (a,)
-            Log predictive probabilities of the validation rows, where the round ended.
+            Log predictive probabilities of the validation rows after the iteration.
         ascent : Ascent
-            Where that is.
+            State after the iteration.
         rising : bool
             Whether the ascent has not converged yet.
         """
@@ -182,7 +181,7 @@ class Search:
             return
         self.tried.append((self.step, leader.nlpp))
         if self.best is None or leader.is_better_than(self.best):
-            assert self.ascent is not None  # of which the leader is a round
+            assert self.ascent is not None  # the leader is one of its iterations
             back = min(self.rounds - leader.rounds // 2, len(self.ascent.steps))
             self.best, self.halfway = leader, self.ascent.back(back)
             self.halfway_rounds = self.rounds - back
@@ -190,7 +189,7 @@ class Search:
         self._turn(self.best.step)
 
     def _turn(self, best: int) -> None:
-        """Go on next to the best step, upward of the kernel's own scale first."""
+        """Choose the next step, adjacent to the best one, upwards first; or finish."""
         for step, open_ in ((best + 1, best >= 0), (best - 1, best <= 0)):
             if open_ and not self.alone and step not in dict(self.tried) and abs(step) <= FARTHEST:
                 self.step = step

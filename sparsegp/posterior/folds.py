@@ -1,20 +1,18 @@
-"""How strong the prior is where rows are too few for validation rows: by cross-validation.
+"""Choice of the prior variance factor by cross-validation, with too few rows for validation rows.
 
-The rows are divided into folds, and for each fold the objective is that of the other rows. To these
-comes the objective of all rows. The sum is concave in the coefficients of all side by side, so one
-ascent serves all of them. It goes on to the maximum, for one scale of the prior variance after the
-other, up from the kernel's own or else down from it, as long as the rows left out are predicted
-better.
+The rows are divided into folds. There is one objective for each fold, of the rows outside it, and
+one of all rows. Their sum is concave in all coefficients together, so a single ascent maximises all
+of them. It continues to the maximum for one prior variance factor after the other, up from 1 or
+else down from it, as long as the predictions for left-out rows improve.
 
-Few rows that are all predicted well do not show that others always will be, and no scale would be
-large enough for them. So one more row is thought of, in the manner of Platt (1999, "Probabilistic
-outputs for support vector machines", section 2.2): it lies where the n rows are, an nth part at
-each, is of every class in equal parts, and is predicted from all rows. That keeps a few rows from
-being sure of themselves.
+If a few rows are all predicted well, their NLPP alone would favour ever larger factors. One
+imaginary row is therefore added, in the manner of Platt (1999, "Probabilistic outputs for support
+vector machines", section 2.2): an nth part of it lies at each of the n rows, it belongs to all
+classes in equal parts, and it is predicted from all rows. This prevents overconfidence.
 
-Left-out rows by the true curvature of the likelihood (Rasmussen & Williams 2006, section 5.4.2;
-Vehtari et al. 2016) choose hardly otherwise, and cost a factor of all latent values of all rows. A
-temperature, a weight for the variance, or stopping early add nothing to the scale here.
+Leave-one-out approximations by the true curvature of the likelihood (Rasmussen & Williams 2006,
+section 5.4.2; Vehtari et al. 2016) lead to almost the same choices, and need a factorisation over
+all latent values of all rows. Temperature, variance weight and early stopping add nothing here.
 """
 
 from collections.abc import Callable
@@ -30,19 +28,19 @@ from sparsegp.posterior.objective import Problem
 from sparsegp.types import Doubles
 
 MAX_ROUNDS = 200
-"""Of the ascent at one scale."""
+"""Maximum number of iterations for one prior variance factor."""
 
 
 class Folds(Problem):
-    """The objectives of all folds, each without its own rows, and last that of all rows.
+    """Objectives of all folds, each without the rows of its fold, and last that of all rows.
 
-    Coefficients are (C, d, F R) for F objectives, those of one latent value side by side. The rows
-    are few: all is done here, and not in their blocks.
+    Coefficients are (C, d, F R) for F objectives, the R of one objective side by side. As rows are
+    few, everything is computed here rather than in the row blocks.
 
     Parameters
     ----------
     whole : Problem
-        That of all rows.
+        The problem of all rows.
     """
 
     def __init__(self, whole: Problem) -> None:
@@ -64,7 +62,7 @@ class Folds(Problem):
         return np.tile(super().start(), self.n_sets)
 
     def means(self, c: Doubles) -> Doubles:
-        """Return the latent means of all rows by all objectives, (n, F, K)."""
+        """Return the latent means of all rows under all objectives, (n, F, K)."""
         shape = (len(self.target), self.n_sets, -1)
         pairs = zip(self.features, c, strict=True)
         parts = [(w.T @ part.astype(w.dtype)).reshape(shape) for w, part in pairs]
@@ -74,7 +72,7 @@ class Folds(Problem):
         """Return the sum of log Z over the rows that count, and its gradient; see `Problem`."""
         mean = self.means(c)
         target, counts = np.repeat(self.target, self.n_sets), self.counts
-        likelihood: Any = self.active.likelihood  # of variational sites
+        likelihood: Any = self.active.likelihood  # one that has variational sites
         log_z, p = likelihood.mean_gradient(mean.reshape(len(target), -1), target)
         if self.each is not None:
             log_z, p = log_z * self.each, p * self.each[:, np.newaxis]
@@ -85,10 +83,10 @@ class Folds(Problem):
         return float(log_z[counts].sum(dtype=np.float64)), gradient
 
     def judge(self, c: Doubles) -> tuple[float, float, Doubles]:
-        """Return the nlpp of the rows by the folds without them, and with the row thought of.
+        """Return the NLPP of left-out rows, the same with the imaginary row, and latent means.
 
-        Third come these latent means of the rows, (n, K). Rows of weights w count as
-        (sum w)^2 / sum w^2 rows: a large weight does not make one row many.
+        These are the means (n, K) of the left-out rows. With weights w there are taken to be
+        (sum w)^2 / sum w^2 rows: a large weight does not turn one row into many.
         """
         mean, none, w = self.means(c), np.zeros((len(self.target), 1)), self.rows.weights
         count = len(self.target) if w is None else float(w.sum() ** 2 / (w @ w))
@@ -103,16 +101,16 @@ class Folds(Problem):
 def best_scale(
     whole: Problem, report: Callable[[float], None]
 ) -> tuple[float, Doubles, dict[str, float], Quantiles]:
-    """Return the factor of the prior variance, and the coefficients (C, d, R) of all rows with it.
+    """Choose the prior variance factor; return it with the coefficients (C, d, R) of all rows.
 
-    Third comes the nlpp of left-out rows for each factor that was tried, and last the quantiles of
-    the scores of left-out rows with this one (posterior/limits.py).
+    The third result is the NLPP of left-out rows for each factor tried, the fourth the quantiles of
+    the conformal scores of left-out rows with the chosen one (posterior/limits.py).
 
     Parameters
     ----------
     whole : Problem
     report : callable
-        Called after each scale with that nlpp; may raise Interrupted.
+        Called after each factor with that NLPP; may raise Interrupted.
     """
     problem, tried, losses = Folds(whole), dict[str, float](), dict[int, float]()
     ascent, left_out, point, step, best = None, np.empty(0), np.empty(0), 0, 0

@@ -1,17 +1,18 @@
-"""What a model knows of its limits: how new a row is, and which classes it cannot rule out.
+"""Limits of a model: the novelty of a row, and prediction sets.
 
-Both compare a row with rows that the posterior did not learn from, of which quantiles are kept.
+Both compare a row with others, of which quantiles are kept: validation or left-out rows, or for
+novelty training rows if there are no validation rows.
 
-*Novelty* is a rank: that of the share of the prior variance which the active rows of the class that
-is predicted leave at a row. Those of all classes together leave less at a row between classes than
-at many a usual one. What tells usual rows from others varies less quickly than what tells the
-classes apart: length scales are `STRETCH` times those of the kernel.
+*Novelty* is the rank of a fraction: how much of the prior variance remains at a row, given the
+active rows of its predicted class. Given those of all classes, less would remain between classes
+than at many ordinary rows. What distinguishes ordinary rows from others varies more slowly than
+what distinguishes classes, so length scales are `STRETCH` times those of the kernel.
 
-*Label sets* are those of split conformal prediction (Vovk, Gammerman & Shafer 2005, section 4.2)
-with the score of adaptive prediction sets (Romano, Sesia & Candes 2020, "Classification with valid
-and adaptive coverage", eq. 5-7) without its random part: the probability of all classes that are
-more probable than the label. A set then always has the most probable class, and no other where that
-class alone is right often enough.
+*Prediction sets* are those of split conformal prediction (Vovk, Gammerman & Shafer 2005, section
+4.2) with the score of adaptive prediction sets (Romano, Sesia & Candes 2020, "Classification with
+valid and adaptive coverage", eq. 5-7) without its random part: the total probability of the classes
+that are more probable than the label. A set always contains the most probable class, and no other
+if that class alone is right often enough.
 """
 
 import math
@@ -28,17 +29,16 @@ from sparsegp.posterior.base import ActiveRows
 from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 STRETCH = 2.0
-"""By which scaled inputs are divided. Factors from 2 to 4 were alike on nine training sets, in
-telling a class that was left out, or values of other rows in an eighth of the columns; less was
-worse."""
+"""Divisor of the scaled inputs. On nine training sets 2 to 4 were equally good at detecting a class
+that was left out, or an eighth of the values taken from other rows; less was worse."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """The active rows of one class, or all those of a regression.
+    """Active rows of one class, or all active rows of a regression.
 
-    Their `places` among the active rows (d_c,), their stretched inputs `x` (d_c, p), the
-    `precision` of their sites (d_c,), and the `factor` L of L L^T, their covariance with
+    `places` are their positions among the active rows (d_c,), `x` their stretched inputs (d_c, p),
+    `precision` that of their sites (d_c,), and `factor` is L, with L L^T their covariance plus
     1 / precision on the diagonal.
     """
 
@@ -49,7 +49,7 @@ class Span:
     factor: Doubles
 
     def shares(self, x: Doubles) -> Doubles:
-        """Return the share of the prior variance that the sites leave at rows x (n, p), stretched.
+        """Return the fraction of the prior variance that remains at stretched rows x (n, p).
 
         That is 1 - |w|^2 / k(x, x), (n,), with w = L^-1 k(X_c, x).
         """
@@ -58,9 +58,9 @@ class Span:
         return _share(prior - np.square(w).sum(axis=0), prior)
 
     def left_out_shares(self) -> Doubles:
-        """Return the same at the rows themselves (d_c,), each by the others alone.
+        """Return the same at the rows themselves (d_c,), each given only the others.
 
-        What is left without site i is 1 / [(L L^T)^-1]_ii - 1 / precision_i (Rasmussen & Williams
+        Without site i the variance is 1 / [(L L^T)^-1]_ii - 1 / precision_i (Rasmussen & Williams
         2006, eq. 5.12).
         """
         inverse = np.square(solve_lower(self.factor, np.eye(len(self.x)))).sum(axis=0)
@@ -69,7 +69,7 @@ class Span:
 
 
 def spans_of(active: ActiveRows, n_classes: int) -> list[Span]:
-    """Return the span of every class, or the one of a regression, which has none."""
+    """Return the span of each class, or a single one for a regression (no classes)."""
     spans = []
     for code in range(max(n_classes, 1)):
         c = code if len(active.kernels) > 1 else 0
@@ -83,7 +83,7 @@ def spans_of(active: ActiveRows, n_classes: int) -> list[Span]:
 
 
 def prior_shares(spans: Sequence[Span], x: Doubles, codes: Integers) -> Doubles:
-    """Return the shares left at scaled rows x (n, p) by the spans of their classes, codes (n,)."""
+    """Return the remaining fractions at scaled rows x (n, p), given their class codes (n,)."""
     shares, x = np.ones(len(x)), _stretched(x)
     for code, span in enumerate(spans):
         rows = np.flatnonzero(codes == code)
@@ -101,7 +101,7 @@ def _share(left: Doubles, prior: Doubles) -> Doubles:
 
 
 def masses_above(probabilities: Doubles) -> Doubles:
-    """Return for each class the probability of all that are more probable, (n, K)."""
+    """Return for each class the total probability of the more probable ones, (n, K)."""
     above = np.empty_like(probabilities)
     for k, own in enumerate(probabilities.T):
         larger = probabilities > own[:, np.newaxis]
@@ -112,18 +112,18 @@ def masses_above(probabilities: Doubles) -> Doubles:
 def conformal_scores(
     log_probabilities: Doubles, codes: Integers, weights: Doubles | float
 ) -> Quantiles:
-    """Return quantiles of the scores of rows, by log probabilities (n, K) and true codes (n,)."""
+    """Return quantiles of conformal scores, from log probabilities (n, K) and true codes (n,)."""
     above = masses_above(np.exp(log_probabilities))
     return Quantiles.of(np.take_along_axis(above, codes[:, np.newaxis], axis=1)[:, 0], weights)
 
 
 def label_sets(probabilities: Doubles, scores: Quantiles | None, coverage: float) -> Booleans:
-    """Return which classes are in the sets that hold the true one with a probability, (n, K).
+    """Return a mask (n, K) of sets that contain the true class with probability `coverage`.
 
     Raises
     ------
     SettingsError
-        If there are no scores, too few for this coverage, or it is no probability.
+        If there are no scores or too few, or the coverage is not between 0 and 1.
     """
     if not 0.0 < coverage < 1.0:
         raise SettingsError(f"the coverage of label sets must be between 0 and 1, got {coverage:g}")

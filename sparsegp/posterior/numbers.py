@@ -1,29 +1,29 @@
-"""The all-data posterior of numbers: penalised least squares in the span of the active rows.
+"""The all-data posterior for regression: penalised least squares in the span of the active rows.
 
-In the terms of posterior/all_data.py, with Gaussian noise of variance sigma^2, y the numbers and
+In the notation of posterior/all_data.py, with Gaussian noise of variance sigma^2, targets y and
 lambda = sigma^2 / s, the coefficients are
 
     c = A^-1 M W y        A = lambda P + G        G = M W M^T
 
-so they depend on noise and prior scale by their ratio alone. With G + P = R R^T and
-R^-1 P R^-T = Q diag(e) Q^T the inverse is that of a diagonal matrix for every lambda,
+so they depend only on the ratio of noise variance and prior variance factor. With G + P = R R^T
+and R^-1 P R^-T = Q diag(e) Q^T, only a diagonal matrix must be inverted for each lambda,
 
     A = R Q diag(1 + (lambda - 1) e) Q^T R^T
 
-What the data take off the prior variance s k** is s k^T (C + H)^-1 k, with
+The data reduce the prior variance s k** by s k^T (C + H)^-1 k, with
 
     H = lambda C (L G L^T)^-1 C = lambda V diag(e^2 / (1 - e)) V^T        V = L R Q
 
-since C = L P L^T = V diag(e) V^T. Active rows are among those that G sums over, so no term of
-H / lambda is above the inverse of their least weight. Where 1 - e is less than the rounding of G it
-may be anything, and the term takes that bound. In this form there is no difference of large
-inverses; no calibration leaves out the variance of numbers, so it is in double precision.
+since C = L P L^T = V diag(e) V^T. The active rows are among the rows of G, so no term of H / lambda
+exceeds the inverse of their smallest weight. If 1 - e is below the rounding error of G it is
+meaningless, and the term is set to that bound. This form has no difference of large inverses. It is
+kept in double precision, as no calibration reduces the variance of a regression.
 
-Rows that are left out judge lambda: with m a column of M, w its weight, q = m^T A^-1 m and
-h = w q, the fit to all other rows leaves the residual (y - m^T c) / (1 - h) at this one, and has
-there the variance sigma^2 (q / (1 - h) + t / lambda), where t = k** - m^T P^-1 m lies outside the
-span. So their density is greatest for a sigma^2 that is known for every lambda (Rasmussen &
-Williams 2006, section 5.4.2, for exact regression), and lambda takes a search along a line.
+Left-out rows choose lambda: with m a column of M, w its weight, q = m^T A^-1 m and h = w q, the fit
+to all other rows has the residual (y - m^T c) / (1 - h) at this row, and the variance
+sigma^2 (q / (1 - h) + t / lambda), where t = k** - m^T P^-1 m lies outside the span. The sigma^2 at
+which the density of these rows is highest has a closed form for each lambda (Rasmussen & Williams
+2006, section 5.4.2, for exact regression), and lambda is found by a line search.
 """
 
 from typing import Any
@@ -46,19 +46,19 @@ from sparsegp.types import Doubles
 
 EPS = float(np.finfo(np.float64).eps)
 MOST_LEFT_OUT = 4000
-"""Rows that judge, in even distances."""
+"""Maximum number of left-out rows, which are evenly spaced."""
 GRID = np.log(10.0) * np.arange(-8.0, 4.25, 0.5)
-"""Logarithms of lambda that are tried, before the best is refined."""
+"""Values of log lambda that are tried before the best is refined."""
 LEAST_LEFT_OUT = 300
-"""Of new rows; where fewer come after rows that are gone, noise and prior scale stay."""
+"""Minimum number of new rows to choose noise and prior again in an update without the old rows."""
 LEAST_NOISE = 1e-10
-"""For numbers of variance one; without any noise a fit has no digits left."""
+"""Minimum noise variance, for targets of variance one; without noise a fit loses all digits."""
 
 
 def least_squares(active: ActiveRows, rows: Rows) -> PosteriorWeights:
-    """Return the all-data posterior of numbers; with noise and prior scale if `rows.calibrate`.
+    """Return the all-data posterior of a regression; choose noise and prior if `rows.calibrate`.
 
-    The report has `noise_variance`.
+    The report contains `noise_variance`.
     """
     (factor,), past = active.factors(), rows.past
     (penalty,) = active.penalties([factor])
@@ -92,17 +92,17 @@ def least_squares(active: ActiveRows, rows: Rows) -> PosteriorWeights:
 
 
 def _reduction(active: ActiveRows, factor: Doubles, spectrum: "Spectrum", ratio: float) -> Doubles:
-    """Return W (d, d) of posterior/predict.py, but for the root of s."""
+    """Return W (d, d) of posterior/predict.py, divided by the square root of s."""
     x, most = np.asarray(active.x, np.float64), 1.0 / float(active.precision.min() * _noise(active))
     C = np.asarray(active.kernels[0](x, x), np.float64) + spectrum.beside(factor, ratio, most)
     return inverse_lower(jittered_cholesky(C, "the covariance of the active rows", len(x) * EPS)[0])
 
 
 def _exact(active: ActiveRows, factor: Doubles, ratio: float) -> tuple[Doubles, Doubles]:
-    """Return c (d,) and W (d, d), but for the root of s, where all rows are active.
+    """Return c (d,), and W (d, d) divided by the square root of s, if all rows are active.
 
-    Then H = lambda W^-1, by the weights of the rows, and c = L^T (C + H)^-1 y, without the squares
-    of features that take half of the digits.
+    Then H = lambda diag(1 / weights) and c = L^T (C + H)^-1 y, without squares of features, which
+    would cost half of the digits.
     """
     x, weights = np.asarray(active.x, np.float64), active.precision[:, 0] * _noise(active)
     C = np.asarray(active.kernels[0](x, x), np.float64) + np.diag(ratio / weights)
@@ -111,19 +111,19 @@ def _exact(active: ActiveRows, factor: Doubles, ratio: float) -> tuple[Doubles, 
 
 
 def _noise(active: ActiveRows) -> float:
-    """Return the noise variance: at inclusion; of rows that are gone what it was at last."""
+    """Return the noise variance: that at inclusion, or the final one of a former posterior."""
     likelihood: Any = active.likelihood
     return float(likelihood.noise_variance)
 
 
 def _sums(active: ActiveRows, rows: Rows) -> tuple[Doubles, Doubles, float]:
-    """Return G (d, d) and M W y (d,), sums over the row blocks, and a bound of the error of G."""
+    """Return G (d, d) and M W y (d,), summed over row blocks, and a bound on the error of G."""
     d, noise = len(active.x), _noise(active)
     largest = float(active.kernels[0].diag(np.asarray(active.x, np.float64)).max())
     largest *= SAFE_VARIANCE_RANGE
     unit_of_gram = quantum(rows.total * largest)
     gram = rows.sum_blocks("gram", d, unit_of_gram)[0]
-    unit = quantum(rows.total**1.5 * np.sqrt(largest) / noise)  # numbers have variance one
+    unit = quantum(rows.total**1.5 * np.sqrt(largest) / noise)  # targets have variance one
     value = quantum(rows.total**2 / noise)
     answers = rows.map_blocks("slope", d, np.zeros((1, d, 1)), True, TILE, value, unit)
     pull = noise * np.sum([pull for _, pull, _ in answers], axis=0)[0, :, 0]
@@ -131,7 +131,7 @@ def _sums(active: ActiveRows, rows: Rows) -> tuple[Doubles, Doubles, float]:
 
 
 class Spectrum:
-    """A^-1 for every lambda.
+    """Factorisation that gives A^-1 for every lambda.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ class Spectrum:
     pull : Doubles (d,)
         M W y.
     error : float
-        By which an eigenvalue of G may be wrong.
+        Bound on the error of the eigenvalues of G.
 
     Attributes
     ----------
@@ -163,16 +163,16 @@ class Spectrum:
         return np.asarray(self.vectors.T @ solve_lower(self.root, columns))
 
     def inverse(self, ratio: float) -> Doubles:
-        """Return the diagonal of A^-1 between what is turned, (d,), for a lambda."""
+        """Return the diagonal (d,) to which `turned` reduces A^-1, for lambda = `ratio`."""
         return np.asarray(1.0 / (1.0 - self.shares + ratio * self.shares))
 
     def coefficients(self, ratio: float) -> Doubles:
-        """Return c, (d,)."""
+        """Return c, (d,), for lambda = `ratio`."""
         turned = self.vectors @ (self.inverse(ratio) * self.pull)
         return solve_lower(self.root, turned, transposed=True)
 
     def beside(self, factor: Doubles, ratio: float, most: float) -> Doubles:
-        """Return H, (d, d), for L (d, d), lambda and the most that a term of H / lambda can be."""
+        """Return H, (d, d), from L (d, d), lambda and an upper bound of the terms of H / lambda."""
         V = product_of_triangles(factor, self.root) @ self.vectors
         squares, rest = np.square(V).sum(axis=0), 1.0 - self.shares
         lost = self.error * np.square(self.vectors.T @ inverse_lower(self.root)).sum(axis=1)
@@ -183,7 +183,7 @@ class Spectrum:
 
 
 class LeftOut:
-    """Rows by which noise and prior scale are chosen, each left out of the fit.
+    """Left-out rows, by which noise variance and prior variance factor are chosen.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ class LeftOut:
 
     @classmethod
     def of(cls, active: ActiveRows, rows: Rows, factor: Doubles, spectrum: Spectrum) -> "LeftOut":
-        """Return rows in even distances among all."""
+        """Return evenly spaced rows, at most `MOST_LEFT_OUT`."""
         m = min(rows.n_rows, MOST_LEFT_OUT)
         drawn = np.arange(m) * rows.n_rows // m
         inputs, targets = zip(*rows.map_blocks("labelled_rows", drawn), strict=True)
@@ -227,7 +227,7 @@ class LeftOut:
         )
 
     def judged(self, log_ratio: float) -> tuple[float, float]:
-        """Return the mean of minus the log density at a log lambda, and the best noise variance."""
+        """Return the mean negative log density at a log lambda, and the best noise variance."""
         ratio = float(np.exp(log_ratio))
         inverse = self.spectrum.inverse(ratio)
         rest = self.target - (inverse * self.spectrum.pull) @ self.features
@@ -240,7 +240,7 @@ class LeftOut:
         return 0.5 * float(np.average(terms, weights=self.weights)), noise
 
     def best(self) -> tuple[float, float, float]:
-        """Return lambda, the noise variance and the mean of minus the log density."""
+        """Return the best lambda, its noise variance and its mean negative log density."""
         tried = [self.judged(each)[0] for each in GRID]
         near = GRID[int(np.argmin(tried))]
         step = GRID[1] - GRID[0]

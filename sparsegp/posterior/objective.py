@@ -1,6 +1,6 @@
 """The objective of the all-data posterior, its gradient and its metric, as sums over row blocks.
 
-The equations are in posterior/all_data.py, and in posterior/past.py for rows that are gone.
+The equations are in posterior/all_data.py, and in posterior/past.py for a former posterior.
 """
 
 import functools
@@ -26,8 +26,8 @@ from sparsegp.types import Doubles
 
 METRIC = "the metric of the all-data posterior"
 SAFE_VARIANCE_RANGE = 1024.0
-"""By how much a latent variance may exceed those of the active rows before sums over rows may
-depend, in the last bit, on their partition into blocks."""
+"""Factor by which prior variances may exceed those of the active rows; beyond it sums over rows may
+depend, in the last bit, on the partition into blocks."""
 
 
 class Problem:
@@ -38,20 +38,20 @@ class Problem:
     active : ActiveRows
     rows : Rows
     joined : bool
-        Whether the validation rows count.
+        Whether validation rows count.
 
     Attributes
     ----------
     validation : Doubles (a,)
-        Unless they count: their log predictive probabilities where the objective was last
-        evaluated, times their weights over the mean of these.
+        Unless they count, the log predictive probabilities of the validation rows at the last
+        evaluation, times their weights divided by the mean weight.
     metric : list of (Doubles (d, d), float)
-        Lower factor of B of every kernel at this scale, and what was added to its diagonal,
-        relative to the mean of that.
+        Lower factor of B of each kernel at the current prior variance, and the jitter added to
+        its diagonal, relative to the mean of the diagonal.
     penalty : list of Doubles (d, d)
-        P / s of every kernel, and what rows that are gone add to it.
+        P / s of each kernel, plus the term of a former posterior.
     tilt : Doubles (C, d, R), optional
-        Its product with the coefficients is taken off the objective.
+        Its product with the coefficients is subtracted from the objective.
     """
 
     def __init__(self, active: ActiveRows, rows: Rows, joined: bool = False) -> None:
@@ -67,9 +67,9 @@ class Problem:
         }
         self.resolution = 4.0 * self.quanta["value"]
         factors = self.factors = active.factors()
-        self.whole = active.penalties(factors)  # P at the kernels' own scale
+        self.whole = active.penalties(factors)  # P at the kernels' own variance
         self.gram: Doubles = rows.sum_blocks("gram", len(x), self.quanta["gram"])
-        self.anchor: list[Any] = []  # of rows that are gone, as is the force
+        self.anchor: list[Any] = []  # from a former posterior, as is the force
         self.force: Any = 0.0
         self.scale, self.columns, scale = 0.0, TILE, 1.0
         if rows.past is not None:
@@ -81,24 +81,24 @@ class Problem:
         self.set_scale(scale)
 
     def set_scale(self, scale: float, columns: int = TILE) -> None:
-        """Take the prior variance times `scale`: another penalty, another metric.
+        """Set the prior variance factor, which changes penalty and metric.
 
-        Only the first `columns` rows of a tile count then, for which the metric is that of all rows
-        by their share.
+        Only the first `columns` rows of each tile count then; their metric is that of all rows
+        times their fraction.
         """
         if (scale, columns) == (self.scale, self.columns):
             return
         self.scale, self.columns = scale, columns
-        self._metric: dict[str, list[tuple[Any, float]]] = {}  # by precision, where it is needed
+        self._metric: dict[str, list[tuple[Any, float]]] = {}  # by precision, computed on demand
         self._reduced: list[tuple[Doubles, float]] = []
 
     @property
     def metric(self) -> list[tuple[Doubles, float]]:
-        """See the attributes."""
+        """Lower factor of B of each kernel, and its jitter."""
         return self._metric_in(np.dtype(np.float64))
 
     def _metric_in(self, precision: np.dtype[Any]) -> list[tuple[Any, float]]:
-        """Return the metric with factors in some precision."""
+        """Return the metric with factors in the given precision."""
         if precision.name not in self._metric:
             least = float(np.finfo(self.rows.precision).eps)
             kernels = range(len(self.whole))
@@ -108,21 +108,21 @@ class Problem:
 
     @property
     def penalty(self) -> list[Doubles]:
-        """See the attributes."""
+        """P / s of each kernel, plus the term of a former posterior."""
         anchors = self.anchor or [0.0] * len(self.whole)
         return [P / self.scale + Q for P, Q in zip(self.whole, anchors, strict=True)]
 
     def _curvature(self, k: int, precision: DTypeLike = np.float64) -> Any:
-        """Return B of a kernel."""
+        """Return B of kernel k."""
         B = np.empty_like(self.whole[k], dtype=precision)
         weight = self.active.likelihood.metric_curvature * self.columns / TILE
-        for start in range(0, len(B), BLOCK):  # little beside it
+        for start in range(0, len(B), BLOCK):  # small temporaries
             some = slice(start, start + BLOCK)
             B[some] = self.whole[k][some] / self.scale + self.gram[k][some] * weight
         return B
 
     def start(self) -> Doubles:
-        """Return the coefficients (C, d, R) without any row but those that are gone, if any are."""
+        """Return initial coefficients (C, d, R): the best for a former posterior alone, or zero."""
         if self.rows.past is None:
             return self.zero()
         least = float(np.finfo(np.float32).eps)  # as precise as G
@@ -136,11 +136,11 @@ class Problem:
         return np.zeros((n_kernels, d, n_classes // n_kernels))
 
     def begin(self, point: Doubles | None = None) -> Ascent:
-        """Return an ascent from a point, or from `start`."""
+        """Return an ascent from a point, by default from `start`."""
         return Ascent.at(self.start() if point is None else point, self.value_and_gradient)
 
     def carry(self, ascent: Ascent, scale: float) -> Ascent:
-        """Return the state of an ascent that was for another prior scale."""
+        """Convert the state of an ascent for prior variance factor `scale` to the current one."""
         weight = 1.0 / self.scale - 1.0 / scale
 
         def pull(c: Doubles) -> Doubles:
@@ -160,7 +160,7 @@ class Problem:
         return value, gradient + self.force - pull
 
     def fit(self, c: Doubles) -> tuple[float, Doubles]:
-        """Return the sum of log Z, by weight, over the rows that count, and its gradient."""
+        """Return the weighted sum of log Z over the rows that count, and its gradient."""
         which, quanta = (self.joined, self.columns), (self.quanta["value"], self.quanta["slope"])
         answers = self.rows.map_blocks("slope", c.shape[1], c, *which, *quanta)
         values, gradients, validation = zip(*answers, strict=True)
@@ -170,9 +170,9 @@ class Problem:
         return float(sum(values)), np.asarray(np.sum(gradients, axis=0))
 
     def solve(self, right: Doubles) -> Doubles:
-        """Return B^-1 applied to (C, d, R), as precisely as the blocks hold their stub.
+        """Return B^-1 applied to (C, d, R), in the precision of the stub matrices.
 
-        A direction of ascent needs no more, and factors take half the time in single precision.
+        A direction of ascent needs no more, and single precision halves the time of factors.
         """
         precision = self.rows.precision
         pairs = zip(self._metric_in(precision), right.astype(precision), strict=True)
@@ -182,9 +182,9 @@ class Problem:
     def weights(
         self, c: Doubles, calibration: Calibration, report: dict[str, Any]
     ) -> PosteriorWeights:
-        """Return the posterior with coefficients (C, d, R), when nothing else is to be found.
+        """Return the final posterior with coefficients (C, d, R).
 
-        A model keeps float32.
+        Rounds the metric in place to float32, as a model stores it.
         """
         taken = self.reductions()
         gain = [_rounded(factor) for factor, _ in self.metric]
@@ -195,20 +195,20 @@ class Problem:
         )
 
     def reductions(self) -> list[tuple[Doubles, float]]:
-        """Return W of every kernel, as a model keeps it, and the jitter that it took."""
+        """Return W of each kernel, rounded as a model stores it, and its jitter."""
         if not self._reduced:  # the same for all coefficients
             self._reduced = [(_rounded(W), jitter) for W, jitter in self._reductions()]
         return self._reduced
 
     def _reductions(self) -> Iterator[tuple[Doubles, float]]:
-        """Yield W of every kernel, and the jitter; see `reduction`."""
+        """Yield W of each kernel, and its jitter; see `reduction`."""
         active, x = self.active, np.asarray(self.active.x, dtype=np.float64)
         kernels = zip(active.kernels, active.precision.T, self.factors, strict=True)
         for k, (kernel, pi, L) in enumerate(kernels):
             yield reduction(kernel, (x, pi), L, functools.partial(self._raised, k), self.scale)
 
     def _raised(self, k: int, least: float) -> Doubles:
-        """Return the lower factor of B of a kernel with at least so much added to its diagonal."""
+        """Return the lower factor of B of kernel k with at least `least` added to its diagonal."""
         (factor, jitter), n = self.metric[k], len(self.whole[k])
         added = jitter / (1.0 + jitter) * float(np.vdot(factor, factor)) / n
         if added >= least:
@@ -219,7 +219,7 @@ class Problem:
 
 
 def _rounded(triangle: Doubles) -> Doubles:
-    """Return a triangle as a model keeps it, in its place."""
+    """Round a triangle in place to float32, as a model stores it."""
     for row in triangle:
         row[:] = row.astype(np.float32)
     return triangle

@@ -1,26 +1,26 @@
-r"""Rows that are gone, as far as the posterior that they have shaped remembers them.
+"""Summary of earlier training rows that are no longer available, from the posterior they produced.
 
-It keeps its coefficients c and, of G = M W M^T over these rows, B = P / s + G times the curvature
-of its metric. Where c is the maximum, the slope of their log likelihoods is P c / s, so that to
-second order they are
+The posterior has its coefficients c and B, which is P / s plus G = M W M^T over these rows times
+the curvature of its metric. If c is the maximum, the gradient of their log likelihood is P c / s,
+so that to second order it is
 
     -kappa tr((a - c)^T G (a - c)) / 2 + tr(c^T P a) / s      plus a constant
 
-for coefficients a. The metric bounds the curvature by that of the identity (posterior/all_data.py);
-kappa is the mean share of the bound that is felt, measured at new rows.
+for coefficients a. Here kappa replaces the curvature of the metric (posterior/all_data.py): it is
+the mean curvature of -log Z, measured at new rows.
 
-Other active rows have other features w' = L'^-1 k'. For an active row that stays k' is a row of
-k = L w. For a fresh one, z, it is taken to be what regression on the former ones gives,
-k_zu (Pi^-1 + C)^-1 k = w(z)^T w. So w' = T w, where L' T has rows of L for those that stay, and
-w(z)^T for fresh ones; G becomes T G T^T, and a stands for T^T a of the former coefficients.
+A new active set has other features w' = L'^-1 k'. For an active row that is kept, k' is a row of
+k = L w. For a new one, z, it is approximated by regression on the former ones,
+k_zu (Pi^-1 + C)^-1 k = w(z)^T w. So w' = T w, where L' T has rows of L for kept rows, and w(z)^T
+for new ones; G becomes T G T^T, and coefficients a correspond to former coefficients T^T a.
 
-With new rows the sum is maximised. Without any its maximum is c itself, as long as T is square.
-Where the ascent to c was stopped early it left a slope, which is not among these: to follow it now
-would undo that (sdss in six stretches: 0.138 nats of the next one in place of 0.055). The curvature
-felt row by row, in place of kappa times that of all, was no better in a small example.
+This term is added to the objective of the new rows. Without any, the maximum is c itself, as long
+as T is square. If the ascent to c was stopped early a gradient was left, which is omitted here: to
+follow it now would undo early stopping, and made predictions much worse on one table. A curvature
+for each row rather than a mean one was no better in a small example.
 
 The idea is that of streaming sparse approximations (Bui, Nguyen & Turner 2017, section 3), where
-the former posterior takes the place of the rows that are gone.
+the former posterior takes the place of the rows it was fitted to.
 """
 
 import hashlib
@@ -40,22 +40,22 @@ from sparsegp.types import Doubles, Integers
 
 @dataclass(frozen=True)
 class PastRows:
-    """What is known of them.
+    """Summary of rows that are no longer available.
 
     Parameters
     ----------
     active : ActiveRows
-        Of their posterior; every row active for every process.
+        Active rows of the former posterior; all are active for every process.
     weights : PosteriorWeights
-        That posterior, of all data.
+        The former posterior, an all-data posterior.
     kept : Integers (m,)
-        Places of the active rows that stay, which come first in any active set that follows.
+        Places of the active rows that are kept; they come first in any later active set.
     numbers : Integers (m,)
-        Row numbers of these: negative, for new rows are counted from 0.
+        Row numbers of the kept rows: negative, as new rows are counted from 0.
     curvature : float
         kappa, see `mean_curvature`.
     shares : Quantiles, optional
-        Of the prior variance left (posterior/limits.py).
+        Quantiles of the remaining fraction of the prior variance (posterior/limits.py).
     """
 
     active: ActiveRows
@@ -66,7 +66,7 @@ class PastRows:
     shares: Quantiles | None = None
 
     def active_set(self, slots: int, dtype: Any) -> ActiveSet:
-        """Return the active rows that stay as inclusions, in batches of so many slots."""
+        """Return the kept active rows as inclusions, in batches of `slots` slots."""
         stay, d = self.active.take(self.kept), len(self.kept)
         inside = np.tri(d, dtype=bool)
         arrays = {
@@ -83,7 +83,7 @@ class PastRows:
         return ActiveSet.from_arrays(arrays, slots)
 
     def digest(self) -> str:
-        """Return what tells it from others."""
+        """Return a hash that identifies this summary."""
         found = hashlib.blake2b(digest_size=16)
         gain = self.weights.gain or []
         for array in (self.active.x, self.kept, *self.weights.coefficients, *gain):
@@ -92,10 +92,10 @@ class PastRows:
 
     @cached_property
     def _former(self) -> list[tuple[Doubles, Doubles, Doubles]]:
-        """L, G and kappa G c + P c / s of every kernel."""
+        """L, G and kappa G c + P c / s of each kernel."""
         found, scale = [], self.weights.calibration.prior_scale
         factors, gain = self.active.factors(), self.weights.gain
-        assert gain is not None  # of all data
+        assert gain is not None  # an all-data posterior
         triples = zip(factors, self.active.penalties(factors), gain, strict=True)
         for (L, P, L_B), c in zip(triples, self.weights.coefficients, strict=True):
             G = (L_B @ L_B.T - P / scale) / self.active.likelihood.metric_curvature
@@ -105,14 +105,14 @@ class PastRows:
     def seen_by(
         self, active: ActiveRows, factors: list[Doubles]
     ) -> tuple[list[Doubles], list[Doubles]]:
-        """Return T G T^T (d, d) and T (kappa G c + P c / s) (d, R) of every kernel.
+        """Return T G T^T (d, d) and T (kappa G c + P c / s) (d, R) of each kernel.
 
         Parameters
         ----------
         active : ActiveRows
-            Those that stay, and then fresh ones.
+            The kept active rows, followed by new ones.
         factors : list of Doubles (d, d)
-            L' of every kernel.
+            L' of each kernel.
         """
         grams, forces, m = [], [], len(self.kept)
         old, fresh = (np.asarray(x, np.float64) for x in (self.active.x, active.x[m:]))
@@ -127,15 +127,15 @@ class PastRows:
 
 
 def mean_curvature(likelihood: Any, mean: Doubles, target: Integers) -> float:
-    """Return the mean share of the bound of the curvature of -log Z at some rows.
+    """Return the mean curvature of -log Z at some rows, without latent variance.
 
-    That is the trace of the matrices over K - 1: rows and columns sum to zero, and the bound is the
-    identity. With one latent value it is the curvature itself.
+    It is the trace of the matrices divided by K - 1, as their rows and columns sum to zero. With
+    one latent value it is the curvature itself.
 
     Parameters
     ----------
     likelihood : Likelihood
-        That has a bound.
+        One with a `curvature`.
     mean : Doubles (n, R)
     target : Integers (n,)
     """

@@ -1,18 +1,19 @@
-"""Latent means and variances at new rows, from the active rows and their sites.
+"""Latent means and variances at new rows.
 
-With I + C = L L^T on the active rows and k = k(X_active, x) the mean is k . L^-T c, and
+With Pi^(-1) + C = L L^T on the active rows and k = k(X_active, x) the mean is k . L^-T c, and
 
     variance = s k(x, x) - |W k|^2
 
-with a lower triangle W and the prior scale s. Of Gaussian sites W = L^-1 and s = 1 (GR section
-4.5). Of all data (posterior/all_data.py) it is the root of what the data take off,
+with a lower triangle W and the prior variance factor s. For posteriors from sites W = L^-1 and
+s = 1 (GR section 4.5). For the all-data posterior (posterior/all_data.py) W is the root of the
+reduction by the data,
 
     W^T W = s C^-1 - (L B L^T)^-1
 
-which is found once, when the posterior is: a prediction is then products alone. Calibration
-leaves little of this variance, so that the working precision is enough for it.
+computed once with the posterior, so that predictions need products alone. The working precision is
+enough for W, as calibration leaves little of this variance.
 
-Rows are worked on in tiles of a fixed size, so that the prediction for a row does not depend on the
+Rows are processed in tiles of a fixed size, so that the prediction for a row does not depend on the
 number of rows in a call.
 """
 
@@ -44,10 +45,10 @@ from sparsegp.posterior.base import (
 from sparsegp.types import Doubles, Floats
 
 MARGIN = 8
-"""Columns of zeros beside a tile: OpenBLAS may round the outer columns of a product otherwise."""
+"""Columns of zeros on either side of a tile, as OpenBLAS may round outer columns differently."""
 JITTERS = tuple(10.0**k for k in range(-8, -2))
-"""Added to the diagonal of C, relative to its mean, before it is inverted: the least that will do.
-Variances change by as little, and W keeps its digits where rows are nearly equal."""
+"""Values added to the diagonal of C before inversion, relative to its mean; the smallest that works
+is used. Variances change by as little, and W stays accurate if rows are nearly equal."""
 
 
 def reduction(
@@ -57,7 +58,7 @@ def reduction(
     metric: Callable[[float], Doubles],
     scale: float,
 ) -> tuple[Doubles, float]:
-    """Return W (d, d) of the all-data posterior, and which of `JITTERS` it took.
+    """Return W (d, d) of the all-data posterior, and the element of `JITTERS` that was used.
 
     Parameters
     ----------
@@ -67,14 +68,14 @@ def reduction(
     L : Doubles (d, d)
         Lower factor of Pi^(-1) + C.
     metric : callable
-        From what is to be added at least to the diagonal of B to its lower factor then, (d, d).
+        Maps the minimum to add to the diagonal of B to the lower factor of the sum, (d, d).
     scale : float
-        s.
+        Prior variance factor s.
 
     Raises
     ------
     NumericalError
-        If the greatest is not enough.
+        If the largest jitter is not enough.
     """
     x, precision = active
     slack = 2.0 * float(precision.max()) / scale  # with less on B, data would add variance
@@ -88,7 +89,7 @@ def reduction(
         taken *= scale
         both = product_of_triangles(L, metric(slack * added))
         taken -= triangle_of_inverse(both, in_place=True)
-        del both  # large, as all of these
+        del both  # large, like the others
         return root_from_below(taken, "what the data take off the prior variance")
 
     for jitter in JITTERS[:-1]:
@@ -104,17 +105,17 @@ class Posterior:
     Attributes
     ----------
     kernels : sequence of Kernel
-        C of them: one for all classes, or one a class.
+        C kernels: one for all classes, or one per class.
     x : sequence of Doubles (d_c, p)
         Scaled inputs of the active rows of each kernel.
     half_norms : sequence of Doubles (d_c,)
-        |x|^2 / 2 of them.
+        |x|^2 / 2 of these rows.
     weights : sequence of Doubles (d_c, R)
         L^-T c of each kernel, for the classes it serves.
     reduction : sequence of Floats (d_c, d_c)
         W of each kernel.
     prior_scale : float
-        s.
+        Prior variance factor s.
     """
 
     kernels: Sequence[Kernel]
@@ -131,7 +132,7 @@ class Posterior:
         weights: PosteriorWeights,
         factors: Sequence[Doubles] | None = None,
     ) -> "Posterior":
-        """Prepare a posterior for predictions; `active.factors()` may be given."""
+        """Prepare a posterior for predictions; `factors` are `active.factors()`, if known."""
         x = [np.asarray(active.x[members], dtype=np.float64) for members in active.members()]
         whitened, triangles = weights.whitened, weights.reduction
         if triangles is not None and not active.likelihood.numeric:
@@ -140,7 +141,7 @@ class Posterior:
             factors = active.factors() if factors is None else factors
             pairs = zip(factors, weights.coefficients, strict=True)
             whitened = [solve_lower(factor, c, transposed=True) for factor, c in pairs]
-            if triangles is None:  # float64: sites leave small differences, of large variances
+            if triangles is None:  # float64: small differences of large variances
                 triangles = [inverse_lower(factor) for factor in factors]
         norms: list[Any] = [half_squared_norms(own) for own in x]
         scale = weights.calibration.prior_scale
@@ -160,7 +161,7 @@ class Posterior:
         transform : callable, optional
             Scaling, applied to one tile at a time.
         executor : Executor, optional
-            Where tiles are worked on side by side.
+            Processes tiles in parallel.
         """
         n_classes = sum(weight.shape[1] for weight in self.weights)
         mean, variance = np.empty((len(X), n_classes)), np.empty((len(X), len(self.kernels)))
@@ -185,17 +186,17 @@ class Posterior:
             cross = np.asarray(kernel(x, X, half_norms))  # (d, tile)
             means.append(cross.T @ weight)
             prior = kernel.diag(X)
-            root = np.sqrt(np.where(prior > 0.0, prior, 1.0))  # float32 holds what is over it
+            root = np.sqrt(np.where(prior > 0.0, prior, 1.0))  # cross / root fits into float32
             taken = _squared_length(W, cross / root)
             left = self.prior_scale * prior - root**2 * taken
-            variances.append(np.maximum(left, 0.0))  # below lies rounding
+            variances.append(np.maximum(left, 0.0))  # negative by rounding only
         return np.concatenate(means, axis=1), np.stack(variances, axis=1)
 
 
 def _squared_length(W: Floats, k: Doubles) -> Doubles:
-    """Return |W k|^2 (n,) for a lower triangle W (d, d) and k (d, n), most zeros left out.
+    """Return |W k|^2 (n,) for a lower triangle W (d, d) and k (d, n), skipping most zeros.
 
-    That of a column does not depend on its place among the others.
+    The result for a column does not depend on its position.
     """
     columns = slice(MARGIN, MARGIN + k.shape[1])
     total = np.zeros(k.shape[1] + 2 * MARGIN)

@@ -1,15 +1,16 @@
-r"""Which active rows could go: those that the posterior misses least.
+r"""Choice of active rows to remove: those whose removal changes the posterior least.
 
-Latent means are :math:`k(x, X_u) \alpha` with :math:`\alpha = L^{-T} c`, and about its coefficients
-the posterior is :math:`-\mathrm{tr}(\delta^T W \delta) / 2` with :math:`W = L B L^T`. Without row i
-the best that remains has :math:`\alpha_i = 0`, and lies by
+Latent means are :math:`k(x, X_u) \alpha` with :math:`\alpha = L^{-T} c`, and at a distance
+:math:`\delta` from :math:`\alpha` the log posterior is lower by
+:math:`\mathrm{tr}(\delta^T W \delta) / 2`, with :math:`W = L B L^T`. Without row i,
+:math:`\alpha_i = 0`, and the maximum is lower by
 
 .. math:: \tfrac{1}{2} |\alpha_i|^2 / [W^{-1}]_{ii}    \text{ nats}
 
-lower, at :math:`\alpha - W^{-1}_{:i} \alpha_i / [W^{-1}]_{ii}` (Hassibi & Stork 1993, "Second order
-derivatives for network pruning", eq. 5). For all data B is that of posterior/all_data.py; for sites
-on the active rows, with features :math:`\Phi = L^{-1} C` there, it is
-:math:`P + \Phi \Pi \Phi^T = L^T \Pi L - I`.
+at :math:`\alpha - W^{-1}_{:i} \alpha_i / [W^{-1}]_{ii}` (Hassibi & Stork 1993, "Second order
+derivatives for network pruning", eq. 5). For the all-data posterior B is that of
+posterior/all_data.py; for sites on the active rows, with features :math:`\Phi = L^{-1} C` there, it
+is :math:`P + \Phi \Pi \Phi^T = L^T \Pi L - I`.
 """
 
 import numpy as np
@@ -20,19 +21,19 @@ from sparsegp.types import Doubles, Integers
 
 
 def least_missed(active: ActiveRows, weights: PosteriorWeights, count: int) -> Integers:
-    """Return the places of rows to remove, one by one the least missed that is left.
+    """Return the places of rows to remove, one by one those that change the posterior least.
 
     Parameters
     ----------
     active : ActiveRows
-        Every row active for every process.
+        All are active for every process.
     weights : PosteriorWeights
     count : int
 
     Returns
     -------
     Integers (count,)
-        In order of removal; of equals the later inclusion goes first.
+        In order of removal; of ties the later inclusion goes first.
     """
     inverses, alphas = [], []
     factors = active.factors()
@@ -53,12 +54,12 @@ def least_missed(active: ActiveRows, weights: PosteriorWeights, count: int) -> I
             column = Q[:, place] / Q[place, place]
             np.subtract(alpha, np.outer(column, alpha[place]), out=alpha)
             np.subtract(Q, np.outer(column, Q[place]), out=Q)
-            Q[place, place] = 1.0  # is not looked at again
+            Q[place, place] = 1.0  # not used again
     return np.array(removed, dtype=np.int64)
 
 
 def metrics(active: ActiveRows, factors: list[Doubles], weights: PosteriorWeights) -> list[Doubles]:
-    """Return L_B of each kernel."""
+    """Return the lower factor of B of each kernel."""
     if weights.gain is not None:
         return list(weights.gain)
     return [

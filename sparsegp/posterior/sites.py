@@ -1,4 +1,4 @@
-"""Posteriors given by Gaussian sites on the active rows, a function each.
+"""Posteriors from Gaussian sites on the active rows, one function each.
 
 Both are Gaussian process regression on the site means (GR section 4.5): coefficients L^-1 site.
 """
@@ -20,10 +20,10 @@ MAX_ROUNDS = 5000
 
 
 def adf(active: ActiveRows, rows: Rows | None) -> PosteriorWeights:
-    """Return the sites as they were set at inclusion (GR section 5, SLH algorithm 1).
+    """Return the posterior of the sites as set at inclusion (GR section 5, SLH algorithm 1).
 
-    Where there are validation rows they decide how latent values become probabilities: active
-    rows are the hard ones, and with few of them the variance elsewhere is too large.
+    It is calibrated on the validation rows, if there are any: active rows are the hard ones, and
+    with few of them the variance elsewhere is too large.
     """
     weights = regression(active, active.site)
     if rows is None or not rows.calibrate:
@@ -32,7 +32,7 @@ def adf(active: ActiveRows, rows: Rows | None) -> PosteriorWeights:
 
 
 def regression(active: ActiveRows, site: Doubles) -> PosteriorWeights:
-    """Return Gaussian process regression on site means (d, R)."""
+    """Return the posterior of Gaussian process regression on site means (d, R)."""
     parts = zip(active.factors(), active.members(), active.columns(), strict=True)
     return PosteriorWeights(
         [solve_lower(factor, site[members, columns]) for factor, members, columns in parts]
@@ -40,12 +40,11 @@ def regression(active: ActiveRows, site: Doubles) -> PosteriorWeights:
 
 
 def active_only(active: ActiveRows, rows: Rows) -> PosteriorWeights:
-    """Return the sites iterated to convergence on the active rows (GR eq. 4.6).
+    """Return the posterior of sites iterated to convergence on the active rows (GR eq. 4.6).
 
-    m <- C (Pi^-1 + C)^-1 (m + p(m) / b), Pi the weights of the rows times b, the bound on the
-    curvature, with Nesterov's momentum, which is
-    dropped whenever it points against the last step; stops when no mean moves by more than
-    `TOLERANCE` times the largest.
+    Iterates m <- C (Pi^-1 + C)^-1 (m + p(m) / b), where b is the bound on the curvature and Pi
+    holds the row weights times b, with Nesterov's momentum, which is dropped when it points against
+    the last step. Stops when no mean moves by more than `TOLERANCE`, times the largest if above 1.
     """
     del rows
     x = np.asarray(active.x, dtype=np.float64)
