@@ -38,7 +38,7 @@ from sparsegp.types import Doubles, Floats, Integers, Labels
 
 ONLY_SPARSE = "{} are of models of active rows alone; train without `method`"
 FAR = 1e75
-"""Scaled inputs beyond this are taken for it: their squares would overflow."""
+"""Size to which scaled inputs are clipped, as the squares of larger ones would overflow."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -96,7 +96,7 @@ class Model(ABC):
         require_fitting(self)
 
     def __repr__(self) -> str:
-        """Return kind, sizes and the first kernel in a line."""
+        """Return kind, sizes and the first kernel in one line."""
         return line(self)
 
     def _repr_html_(self) -> str:
@@ -131,12 +131,12 @@ class Model(ABC):
     @property
     @abstractmethod
     def _samples(self) -> Sequence[ActiveRows | Component]:
-        """What holds kernels and likelihood; several where they are samples."""
+        """Holders of kernels and likelihood; several if these were sampled."""
 
     @property
     @abstractmethod
     def _rows_held(self) -> Floats:
-        """Scaled training rows that it holds, (d, p)."""
+        """Scaled training rows that the model stores, (d, p)."""
 
     def holds(self, X: Any) -> bool:
         """Whether X (d, p) are the stored training rows, in the same order, before scaling."""
@@ -182,7 +182,7 @@ class Model(ABC):
 
     @property
     def is_regression(self) -> bool:
-        """Whether labels are numbers."""
+        """Whether the model is for regression."""
         return self.numbers is not None
 
     @property
@@ -280,7 +280,7 @@ class Model(ABC):
             return log_proba.map_blocks(best, dtype=classes.dtype, drop_axis=1)
         return best(log_proba)
 
-    # -- reasons and limits ------------------------------------------------------------------------
+    # -- explanations and limits -------------------------------------------------------------------
 
     def explain(self, X: Any, most: int = 5) -> list[Explanation]:
         """Return an explanation of the prediction of each row, a list of length n.
@@ -326,7 +326,7 @@ class Model(ABC):
 
     @property
     def scores(self) -> Quantiles | None:
-        """Quantiles of the conformal scores of the validation rows, if there were any."""
+        """Quantiles of the conformal scores of validation or left-out rows, if there were any."""
         return None
 
     def _latent_pair(self, X: Any) -> Doubles:

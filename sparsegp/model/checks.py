@@ -1,4 +1,4 @@
-"""Checks of models that come from a file: whether the parts fit each other."""
+"""Consistency checks of models that are read from a file."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def require_numbers(arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Raise a ValueError if numbers of a model are not finite, or too large."""
+    """Raise a ValueError if numbers of a model are not finite or too large."""
     for key, array in arrays.items():
         limited = array.dtype.kind == "f" and not key.startswith(("scaling.", "medians"))
         if limited and not float(np.abs(array).max(initial=0.0)) <= GREATEST:
@@ -21,7 +21,7 @@ def require_numbers(arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def require_fitting(model: "Model") -> None:
-    """Raise a ValueError, or what kernels and likelihood raise, if parts do not fit each other."""
+    """Raise a ValueError, or an error of kernel or likelihood, if parts do not fit each other."""
     x = np.asarray(model._scaled(np.zeros((1, model.n_features))), np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         values = [float(kernel(x, x)[0, 0]) for kernel in model.kernels]

@@ -1,4 +1,4 @@
-"""A dense model: all training rows, and a posterior of their latent values as a mixture."""
+"""A dense model: all training rows, and a mixture as the posterior of their latent values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class DenseModel(Model):
     mixture : Mixture
         Scaled rows and the posterior of their latent values.
     notes : mapping
-        What happened on the way, plain JSON; the log evidence where the method has one.
+        Diagnostics as plain JSON; the log evidence if the method has one.
     **common
         See `Model`.
     """
@@ -48,11 +48,11 @@ class DenseModel(Model):
 
     @property
     def report(self) -> Mapping[str, Any]:
-        """What happened while the posterior was made."""
+        """Diagnostics of the computation of the posterior."""
         return {"components": len(self.mixture.components), **self.notes}
 
     def _tiles(self, X: Any) -> Iterator[Doubles]:
-        """Yield scaled rows, always `TILE` at a time: a row does not depend on its company."""
+        """Yield scaled rows, always `TILE` at a time, so that rows do not affect each other."""
         for start in range(0, len(X), TILE):
             some = X[start : start + TILE]
             yield self._scaled(np.pad(some, ((0, TILE - len(some)), (0, 0))))

@@ -1,4 +1,4 @@
-"""Predictions at rows: of an array at once, of a dask array block by block."""
+"""Predictions for rows: of an array at once, of a dask array block by block."""
 
 import pickle
 import sys
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from sparsegp.model.base import Model
 
 LARGE = 2**20
-"""Bytes of a model that is too large for the graph of a dask client."""
+"""Size in bytes above which a model is too large for the graph of a dask client."""
 
 
 def map_rows(model: "Model", method: str, X: Any, columns: int) -> Any:
-    """Apply a method of a model to rows X (n, p), which gives so many columns, chunked as X is."""
+    """Apply a method of a model, with `columns` results per row, to X (n, p); chunked like X."""
     encoding = model.encoding
     if is_frame(X):
         X = as_pandas(X)
@@ -57,12 +57,12 @@ def map_rows(model: "Model", method: str, X: Any, columns: int) -> Any:
     tiled = X.rechunk({0: max(sizes), 1: -1})
     options = {"chunks": (tiled.chunks[0], (columns,)), "dtype": np.float64}
     found = tiled.map_blocks(_predict, model=_shared(model), method=method, **options)
-    return found.rechunk({0: X.chunks[0]})  # they fit the labels
+    return found.rechunk({0: X.chunks[0]})  # as labels are chunked
 
 
 def _predict(x: Any, model: "Model", method: str) -> Doubles:
-    """Apply a method to rows; the model is an argument, so that it travels once a worker."""
-    x = real_numbers(x, "X")  # objects in a block of dask
+    """Apply a method to rows; the model is an argument, so that it is sent once per worker."""
+    x = real_numbers(x, "X")  # a dask block may hold objects
     if x.dtype.kind not in "biuf":
         raise DataError(f"X must be numeric, found dtype {x.dtype}")
     if not np.isfinite(x).all():
@@ -87,8 +87,8 @@ def _predict(x: Any, model: "Model", method: str) -> Doubles:
 def _shared(model: "Model") -> Any:
     """Return the model as an argument that all tasks of a graph share.
 
-    It is a node of the graph, which any scheduler can compute. Dask warns of large graphs, so a
-    large model goes to the workers ahead of the graph where there is a client in use.
+    It is a node of the graph, which any scheduler can compute. Dask warns of large graphs, so if a
+    client is in use, a large model is sent to the workers ahead of the graph.
     """
     if "distributed" in sys.modules and len(pickle.dumps(model)) > LARGE:  # no client without it
         from sparsegp.runtime.clusters import client_in_use  # noqa: PLC0415

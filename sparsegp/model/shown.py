@@ -1,4 +1,4 @@
-"""A model in a line, and in a table for notebooks."""
+"""Display of a model in one line, or as a table in notebooks."""
 
 from collections.abc import Sequence
 from html import escape
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from sparsegp.model.base import Model
 
 MOST_NAMED = 8
-"""Classes, and columns, whose names are shown in a notebook."""
+"""Maximum number of classes, and of columns, whose names are shown in a notebook."""
 
 
 def line(model: "Model") -> str:
-    """Return kind, sizes and the first kernel in a line."""
+    """Return kind, sizes and the first kernel in one line."""
     return (
         f"<{type(model).__name__}: {_labels(model)}, {model.n_features} columns, "
         f"{len(model.rows)} active rows, kernel {_kernels(model)}>"
@@ -23,7 +23,7 @@ def line(model: "Model") -> str:
 
 
 def table(model: "Model") -> str:
-    """Return the same, and names, as HTML."""
+    """Return the same as an HTML table, with the names of classes and columns."""
     inputs = model.inputs or ()
     named = {
         type(model).__name__: f"{_labels(model)}{_first(model.classes.tolist())}",
@@ -46,6 +46,6 @@ def _kernels(model: "Model") -> str:
 
 
 def _first(names: Sequence[Any]) -> str:
-    """Return some of the names, after a colon."""
+    """Return the first names, after a colon."""
     more = ", ..." if len(names) > MOST_NAMED else ""
     return f": {', '.join(map(str, names[:MOST_NAMED]))}{more}" if len(names) else ""

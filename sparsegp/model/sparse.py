@@ -1,6 +1,6 @@
 """A sparse model: the active rows, their sites and the posterior over their weights.
 
-It holds no other training row.
+It stores no other training rows.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from sparsegp.runtime.threads import usable_cpus
 from sparsegp.types import Doubles, Floats, Integers
 
 MANY = 4096
-"""Rows whose novelty is found at a time."""
+"""Number of rows whose novelty is computed at a time."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -36,10 +36,10 @@ class SparseModel(Model):
     active : ActiveRows
         Kernels, likelihood and scaled active rows.
     weights : PosteriorWeights
-        The posterior over their weights.
+        Posterior over their weights.
     shares : Quantiles, optional
-        Of the shares of the prior variance left at validation rows, or at training rows by other
-        active rows (posterior/limits.py).
+        Quantiles of the remaining fraction of the prior variance at validation rows, or at
+        training rows given the other active rows (posterior/limits.py).
     **common
         See `Model`.
     """
@@ -72,20 +72,20 @@ class SparseModel(Model):
 
     @cached_property
     def posterior(self) -> Posterior:
-        """The Gaussian posterior spanned by the active rows."""
+        """Gaussian posterior spanned by the active rows."""
         with single_threaded_blas():  # the same bits on any number of processors
             return Posterior.from_weights(self.active, self.weights)
 
     @cached_property
     def spans(self) -> list[Span]:
-        """The active rows of every class (posterior/limits.py)."""
+        """Active rows of each class (posterior/limits.py)."""
         with single_threaded_blas():
             return spans_of(self.active, len(self.classes))
 
     def likeliest(self, x: Doubles) -> Integers:
-        """Return for scaled rows x (n, p) the code of the class of greatest latent mean, (n,).
+        """Return the code of the class with the largest latent mean at scaled rows x (n, p), (n,).
 
-        With one latent value in all it is the most probable class, and 0 in a regression.
+        With a single latent value it is the most probable class; in a regression it is 0.
         """
         mean, variance = self.posterior.latent(x)
         if self.n_latent == 1 and not self.is_regression:
@@ -102,17 +102,17 @@ class SparseModel(Model):
 
     @property
     def report(self) -> Mapping[str, Any]:
-        """What happened while the posterior was made."""
+        """Diagnostics of the computation of the posterior."""
         return self.weights.report
 
     @property
     def calibration(self) -> Calibration:
-        """How latent values become probabilities."""
+        """Calibration of latent values into probabilities."""
         return self.weights.calibration
 
     @property
     def scores(self) -> Quantiles | None:
-        """Quantiles of the conformal scores of validation rows."""
+        """Quantiles of the conformal scores of validation or left-out rows, if there were any."""
         return self.weights.scores
 
     def _latent(self, X: Any) -> tuple[Doubles, Doubles]:
@@ -123,11 +123,11 @@ class SparseModel(Model):
         return self.calibration.log_probabilities(self.likelihood, *self._latent(X))
 
     def _inputs(self, X: Any) -> Doubles:
-        """Return the inputs as they are before scaling."""
+        """Return the inputs before scaling, as float64."""
         return np.asarray(X, np.float64)
 
     def _novelty(self, X: Any) -> Doubles:
-        assert self.shares is not None  # asked for before
+        assert self.shares is not None  # checked by `novelty`
         tiles = (self._scaled(X[start : start + MANY]) for start in range(0, len(X), MANY))
         shares = [prior_shares(self.spans, x, self.likeliest(x)) for x in tiles]
         return self.shares.below(np.concatenate(shares))[:, np.newaxis]
