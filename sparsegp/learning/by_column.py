@@ -1,21 +1,21 @@
-"""Length scales for every column, by the slopes of the log probability of rows held out.
+"""Per-column length scales (ARD), learnt by gradient ascent in the held-out log probability.
 
 Each half of the rows is predicted by a small fit to the other: the softmax of latent values f = K a
 with the kernel matrix K of rows and some active rows, and the coefficients a at the maximum of
 
     J(a) = sum_i w_i log p(y_i | f_i) - tr(a^T K_u a) / 2,
 
-where K_u is that of the active rows. It stands in for the fit of a run, and needs neither selection
-nor quadrature. The log probability Q of the half held out depends on the parameters t of the kernel
-directly and by a. With r = dQ/df of the rows held out, s and W the slope and the negative curvature
-of the others, A the negative Hessian of J, and l = A^-1 K^T r,
+where K_u is that of the active rows. It approximates the fit of a run, and needs neither selection
+nor quadrature. The log probability Q of the held-out half depends on the kernel parameters t
+directly and through a. With r = dQ/df of the held-out rows, s and W the gradient and the negative
+curvature of the others, A the negative Hessian of J, and l = A^-1 K^T r,
 
     dQ/dt = <r a^T, dK_held/dt> + <s l^T - (W K l) a^T, dK_others/dt> - <l a^T, dK_u/dt>
 
-by the theorem of implicit functions (Larsen, Hansen, Svarer & Ohlsson 1996; Chapelle, Vapnik,
-Bousquet & Mukherjee 2002). So the slopes in all parameters take one solution of a linear system for
-each half, and one look at the kernel matrix. Where a is not quite at the maximum, Q is that of one
-more Newton step to first order: Q + <l, dJ/da>.
+by the implicit function theorem (Larsen, Hansen, Svarer & Ohlsson 1996; Chapelle, Vapnik, Bousquet
+& Mukherjee 2002). So the gradient in all parameters takes the solution of one linear system for
+each half, and one pass over the kernel matrix. As a is not quite at the maximum, Q is corrected to
+first order for one more Newton step: Q + <l, dJ/da>.
 """
 
 from collections.abc import Iterator
@@ -39,23 +39,23 @@ from sparsegp.math.linalg import (
 from sparsegp.types import Doubles, Floats, Integers
 
 FIRST, LONGEST = 0.5, 1.0
-"""By how much the logarithm of a parameter changes in the first round, and may in any."""
+"""Largest change of a log parameter in the first iteration, and in any."""
 SHORTEST = 1 / 8
-"""Part of a step from which no shorter one is tried: values depend a little on former fits."""
+"""Smallest fraction of a step that is tried: values depend slightly on earlier fits."""
 SMALL = 0.001
-"""Gain of the last round, relative to the log probability."""
+"""Gain of an iteration, relative to the log probability, at which the ascent stops."""
 RIDGE = 2.0
-"""Weight of half the squared distance of the logarithms from where they began, in nats. Of 1/2, 2
-and 8 the best with 400 rows, on splits of the training rows of twelve tables.
+"""Penalty, in nats, on half the squared distance of the log parameters from their initial values.
+Chosen for 400 rows on splits of the training rows of twelve tables.
 """
 JITTER = 1e-5
-"""On the diagonal of the kernel matrix of the active rows, relative to its mean."""
+"""Minimum jitter of the kernel matrix of the active rows, relative to its mean diagonal."""
 CONJUGATE = 60
-"""Steps of the solution of a linear system, at most."""
+"""Maximum number of conjugate gradient iterations for one linear system."""
 PIECE = 32
-"""Active rows whose slopes are taken at a time, so that temporaries stay in cache."""
+"""Active rows whose gradients are computed at a time, so that temporaries stay in cache."""
 GAIN, ACCURACY = 3e-5, 0.01
-"""Nats a row by which the last round of a small fit gains; and relative error of a solution."""
+"""Gain per row, in nats, at which a small fit stops; relative residual of a linear system."""
 
 
 def learn_by_column(
@@ -69,27 +69,28 @@ def learn_by_column(
     rounds: int,
     small: float = SMALL,
 ) -> tuple[Kernel, float]:
-    """Return the kernel with the parameters with which held-out rows are likeliest.
+    """Return the kernel with parameters that maximise the two-fold held-out log probability.
 
-    Active rows are spread evenly over the rows. With the kernel comes the mean of -log p of the
-    rows, each predicted by the fit to the other half.
+    Also return the mean of -log p over the rows, each predicted by the fit to the other half. The
+    active rows are spread evenly over the rows.
 
     Parameters
     ----------
     kernel : Kernel
-        To begin with; see `with_scale_of_each`.
+        Initial kernel; see `with_scale_of_each`.
     X : Floats (n, p)
-        In an order whose every stretch is a sample of the whole; large products have its precision.
+        Scaled inputs, ordered so that every contiguous range of rows is a representative sample.
+        Large products are computed in their precision.
     target : array (n,)
-        Class codes, or numbers.
+        Class codes, or targets of a regression.
     weights : Doubles (n,)
-        Of the rows.
+        Row weights.
     groups : Integers (p,), optional
-        Numbers of the columns; those of one number share a length scale.
+        Group of each column; the columns of a group share a length scale.
     n_active, rounds : int
-        Active rows, and rounds of the ascent, at most.
+        Maximum numbers of active rows, and of iterations.
     small : float
-        Gain of a round, relative to the log probability, from which no more follow.
+        Gain of an iteration, relative to the log probability, at which the ascent stops.
 
     Raises
     ------
@@ -125,7 +126,7 @@ def learn_by_column(
 
 
 def _shared(kernel: Kernel, groups: Integers) -> Integers:
-    """Return numbers of the parameters (q,), the same for length scales of one group."""
+    """Return the index of the free parameter behind each parameter (q,), shared within groups."""
     numbers, total = [], 0
     for part in _parts(kernel):
         own = np.arange(len(part.parameters()))
@@ -138,7 +139,7 @@ def _shared(kernel: Kernel, groups: Integers) -> Integers:
 
 
 def _parts(kernel: Kernel) -> Iterator[Kernel]:
-    """Yield what sums and products are made of."""
+    """Yield the terms and factors of a kernel that are not sums or products themselves."""
     if isinstance(kernel, (Sum, Product)):
         for part in kernel.parts:
             yield from _parts(part)
@@ -147,7 +148,7 @@ def _parts(kernel: Kernel) -> Iterator[Kernel]:
 
 
 def with_scale_of_each(kernel: Kernel, p: int) -> Kernel:
-    """Return the same function with a length scale for each of p columns, where it can have that.
+    """Return the same function with per-column length scales, where a part allows it.
 
     Every ``rbf`` becomes an ``ard``.
     """
@@ -161,7 +162,7 @@ def with_scale_of_each(kernel: Kernel, p: int) -> Kernel:
 
 
 def stretched(kernel: Kernel, p: int) -> Kernel:
-    """Return the same function with four length scales for every column of a `Laplace`."""
+    """Return the same function with input warping: four length scales per column of `Laplace`."""
     if isinstance(kernel, (Sum, Product)):
         return type(kernel)(tuple(stretched(part, p) for part in kernel.parts))
     return kernel.stretched(p) if isinstance(kernel, Laplace) else kernel
@@ -169,7 +170,7 @@ def stretched(kernel: Kernel, p: int) -> Kernel:
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Rows, each half of which is held out once.
+    """Rows for two-fold cross-validation.
 
     Attributes
     ----------
@@ -178,9 +179,9 @@ class HeldOut:
     n_classes : int
     weights : Doubles (n,)
     active : Integers (m,)
-        Active rows.
+        Row numbers of the active rows.
     former : dict of int to Floats (n / 2, K)
-        Latent values of the last fit to each half, near which those of the next begin.
+        Latent values of the last fit to each half, from which the next one starts.
     """
 
     X: Floats
@@ -192,21 +193,21 @@ class HeldOut:
 
     @classmethod
     def of(cls, X: Floats, target: Any, weights: Doubles, n_active: int) -> "HeldOut":
-        """Divide rows whose every stretch is a sample of the whole."""
+        """Create from rows of which every contiguous range is a representative sample."""
         n, n_classes = len(X), max(int(target.max()) + 1, 2)  # a rare class may be left out
         m = min(n, n_active)
         return cls(X, target, n_classes, weights, np.arange(m) * n // m)
 
     @property
     def halves(self) -> tuple[slice, slice]:
-        """The rows of each half."""
+        """Row range of each half."""
         middle = -(-len(self.X) // 2)
         return slice(0, middle), slice(middle, len(self.X))
 
     def value_and_slopes(self, kernel: Kernel) -> tuple[float, Doubles]:
-        """Return the log probability of all rows, each held out, and its slopes, (q,).
+        """Return the held-out log probability of all rows, and its gradient, (q,).
 
-        The slopes are in the logarithms of the parameters of the kernel.
+        The gradient is with respect to the log parameters of the kernel.
         """
         X, U = self.X, self.X[self.active]
         own = np.asarray(kernel(U.astype(np.float64), U.astype(np.float64)), np.float64)
@@ -245,7 +246,7 @@ class HeldOut:
         return total, slopes
 
     def _fit(self, half: int, features: Floats) -> "Fit":
-        """Fit a half of the rows, and remember it."""
+        """Fit half of the rows, and store its latent values in `former`."""
         rows = self._rows(self.halves[half], features)
         zero = np.zeros((features.shape[1], rows.n_latent), features.dtype)
         fit = Fit(rows, self.former.get(half, zero))
@@ -257,24 +258,25 @@ class HeldOut:
 
 
 class Fit:
-    """Coefficients c near the maximum of the log likelihood less |c|^2 / 2.
+    """Coefficients c close to the maximum of the log likelihood minus |c|^2 / 2.
 
-    The ascent begins with a step of Newton's method from former latent values. Its metric is the
+    The ascent begins with a Newton step from the latent values of an earlier fit. Its metric is the
     curvature there, averaged over the classes as if they were independent.
 
     Parameters
     ----------
     rows : Softmax
     near : Floats (n, K)
-        Latent values, of another kernel.
+        Latent values of a fit with another kernel.
 
     Attributes
     ----------
     factor : Doubles (m, m)
-        Of the metric.
+        Cholesky factor of the metric.
     point, gradient : Doubles (m, K)
+        Coefficients, and the gradient there.
     latent, slope, probability : Floats (n, K)
-        Latent values there, slope of the log likelihood in them, and probabilities.
+        Latent values, gradient of the log likelihood with respect to them, and probabilities.
     """
 
     def __init__(self, rows: Softmax, near: Floats) -> None:
@@ -296,13 +298,14 @@ class Fit:
         self.slope, self.probability = rows.weighted(rest), rows.probability(rest)
 
     def bend(self, latent: Floats) -> Floats:
-        """Return minus the Hessian of the log likelihood times changes of latent values, (n, K)."""
+        """Multiply changes of latent values, (n, K), by minus the Hessian of the log likelihood."""
         return self.rows.bend(self.probability, latent)
 
     def solve(self, right: Doubles) -> Doubles:
-        """Return A^-1 right, (m, K), with A minus the Hessian, by conjugate gradients.
+        """Return A^-1 right, (m, K), with A the negative Hessian, by conjugate gradients.
 
-        The error is at most `ACCURACY` of the whole, in the norm of the metric.
+        Iterations end when the residual, in the norm of the inverse metric, has fallen to
+        `ACCURACY` times its initial value, or after `CONJUGATE` of them.
         """
         x, rest = np.zeros_like(right), right.copy()
         near = self._near(rest)
@@ -324,11 +327,11 @@ class Fit:
         return self.rows.pulled(self.bend(self.rows.latent(x))) + x
 
     def _near(self, right: Doubles) -> Doubles:
-        """Return what the metric would have for A, (m, K)."""
+        """Apply the inverse of the metric, the preconditioner, (m, K)."""
         return solve_factored(self.factor, right)
 
     def _factor(self, curvature: Floats) -> Doubles:
-        """Return the lower factor of I + F W F^T with curvatures W of the rows, (n,)."""
+        """Return the lower Cholesky factor of I + F W F^T for row curvatures W, (n,)."""
         scaled = self.rows.features * np.sqrt(curvature)
         metric = (scaled @ scaled.T).astype(np.float64)
         metric[np.diag_indices_from(metric)] += 1.0

@@ -1,40 +1,40 @@
-"""The evidence criterion of the informative vector machine and its gradient (SLH 3.3 and C.2).
+"""Marginal likelihood criterion of the informative vector machine, and its gradient (SLH 3.3, C.2).
 
 Processes c = 1..R, one for each latent value, are independent under the posterior but share the
-likelihood. One of them has active rows I, site precisions Pi and site shifts b, N^U(u | b, pi) in
-the paper. With s = Pi^(-1/2) b, which no small precision can spoil,
+likelihood. Let one of them have active rows I, site precisions Pi and site shifts b (N^U(u | b, pi)
+in the paper). With s = Pi^(-1/2) b, which is accurate for small precisions too,
 
     I + Pi^(1/2) K_I Pi^(1/2) = L L^T     root = Pi^(1/2) L^-T     M = K_.I root     beta = L^-1 s
     h = M beta     a = diag K - diag M M^T     W = root root^T     v = root beta = (I + Pi K_I)^-1 b
 
-The cavity of an active row follows from c = diag (L L^T)^-1 = 1 - pi a without a difference of
-large numbers, for pi h - b = -v:
+The cavity of an active row follows from c = diag (L L^T)^-1 = 1 - pi a without subtracting large
+numbers, since pi h - b = -v:
 
     a_cavity = a / c        h_cavity = h - a_cavity v
 
-and so does the criterion, where u = L^-T beta and Z is that of the cavity:
+and so does the criterion, where u = L^-T beta and Z is computed from the cavity:
 
     phi = - sum over rows of log Z + sum over processes of phi_c
     phi_c = log|L| + |beta|^2 / 2 + sum over I of (log c - u^2 / c) / 2
 
-For one process it is eq. 11. For more, log Z is joint: of the cavity in those processes for which
-the row is active, of the plain marginals in the others, where pi = v = u = 0 and c = 1.
+For one process this is eq. 11. For several, log Z is joint: it takes the cavity in the processes
+for which the row is active, and the marginals in the others, where pi = v = u = 0 and c = 1.
 
-Weights of rows, for Gaussian noise, multiply log Z of rows that are not active; of an active row Z
-is that of p(y|u)^w, which is as good as w active copies.
+Row weights, for Gaussian noise, multiply log Z of rows that are not active; for an active row Z is
+that of p(y|u)^w, which is equivalent to w active copies.
 
-Rows that are active for no process but count need K_JI, and are summed by the blocks that hold them
-(ivm/evidence_rows.py); all that is of rows active for some process, D of them, is done here, in
-O(D d^2) for each.
+Rows that count but are not active for any process need K_JI; the blocks that hold them compute
+their sums (ivm/evidence_rows.py). The D rows that are active for some process are handled here, in
+O(D d^2) for each process.
 
-The gradient at fixed sites is eq. 14 and eq. 12. With respect to the sites it is
+The gradient for fixed sites is given by eq. 14 and eq. 12. With respect to the sites it is
 
     d phi / db  = (h_tilted - h) - r / pi
     d phi / dpi = (a + h^2 - a_tilted - h_tilted^2) / 2 + h r / pi - diag(G) / pi^2
 
 with r = root M^T rho and G = root M^T E2 M root^T over all rows: the first terms vanish where
-expectation propagation has converged on I, the others do not. It is of use where the sites are
-known functions of the parameters, as they are for Gaussian noise.
+expectation propagation has converged on I, the others do not. It is needed where the sites are
+known functions of the parameters, as for Gaussian noise.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,23 +53,23 @@ from sparsegp.math.summation import LevelSum
 from sparsegp.types import Doubles, Floats, Integers
 
 SumRows = Callable[[Sequence[Process], Likelihood], list[RowSums]]
-"""Returns `evidence_rows.row_sums` of the blocks, in order of their rows."""
+"""Returns `evidence_rows.row_sums` of each block, in order of rows."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The criterion phi at some parameters, and its gradient.
+    """Value of the criterion phi and its gradient.
 
     Attributes
     ----------
     phi : float
         -log Q(D), in nats.
     kernels : Doubles (q,)
-        By the parameters of one kernel after the other, the sites held fixed (eq. 14).
+        Gradient in the parameters of all kernels in turn, for fixed sites (eq. 14).
     likelihood : Doubles (r,)
-        By `likelihood.parameters()`, the sites held fixed (eq. 12).
+        Gradient in `likelihood.parameters()`, for fixed sites (eq. 12).
     sites : Doubles (2, d) or None
-        By precisions and shifts of the sites, if wanted.
+        Gradient in the precisions and shifts of the sites, if requested.
     """
 
     phi: float
@@ -80,10 +80,10 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Members:
-    """Rows that are active for some process, and for which.
+    """Rows that are active for at least one process, and the processes of each.
 
-    Sites of all processes are one array (2, d): those of one process after the other, each in the
-    order of its `places`.
+    The sites of all processes are stored in one array (2, d), process by process, each in the order
+    of its `places`.
 
     Parameters
     ----------
@@ -91,9 +91,9 @@ class Members:
         Scaled inputs.
     target : array (D,)
     places : sequence of Integers (d_c,)
-        For each process, where its active rows are among these.
+        For each process, the indices of its active rows among the D rows.
     weight : Doubles (D,), optional
-        Of the rows, for Gaussian noise alone.
+        Row weights, for Gaussian noise only.
     """
 
     x: Floats
@@ -110,14 +110,14 @@ class Members:
         precision: Doubles,
         weight: Doubles | None = None,
     ) -> tuple[Self, Doubles]:
-        """Return who is active for which process, and their sites, (2, d).
+        """Create from the sites of all rows; also return these sites as one array, (2, d).
 
         Parameters
         ----------
         x : Floats (D, p)
         target : array (D,)
         mean, precision : Doubles (D, R)
-            Of the sites of all rows; without precision a row is not active for a process.
+            Site means and precisions; a row with precision 0 is not active for that process.
         weight : Doubles (D,), optional
         """
         places = [np.flatnonzero(column) for column in precision.T]
@@ -135,14 +135,14 @@ class Members:
 
 @dataclass(frozen=True)
 class ActivePart:
-    """What rows that are active for some process know of one process, under its sites.
+    """Posterior of one process, given its sites, at all rows that are active for some process.
 
     Attributes
     ----------
     x : Doubles (D, p)
     process : Process
     places : Integers (d,)
-        Where the active rows of this process are among the D rows.
+        Indices of the active rows of this process among the D rows.
     M : Doubles (D, d)
     log_determinant : float
         log |L|.
@@ -167,14 +167,14 @@ class ActivePart:
 
     @classmethod
     def of(cls, kernel: Kernel, x: Floats, sites: Doubles, places: Integers | None = None) -> Self:
-        """Compute everything directly, (SLH eq. 4); x (D, p), sites (2, d).
+        """Compute the posterior directly (SLH eq. 4) from x (D, p) and sites (2, d).
 
-        All rows are active if no places are given.
+        If `places` is omitted, all rows are active.
 
         Raises
         ------
         NumericalError
-            If a site is not that of a log-concave term, or the kernel does not suit the inputs.
+            If a site is not log-concave, or the kernel does not suit the inputs.
         """
         _check(*sites)
         wide = np.asarray(x, np.float64)
@@ -194,7 +194,7 @@ class ActivePart:
         kept[places] = np.square(inverse).sum(axis=0)
         u[places], precision[places] = inverse.T @ beta, tight
         prior = kernel.diag(wide)
-        sharp = precision * prior > 1.0  # of two differences take the one that keeps more digits
+        sharp = precision * prior > 1.0  # of two differences take the more accurate one
         variance = prior - np.square(M).sum(axis=1)
         variance = np.divide(1.0 - kept, precision, out=variance, where=sharp)
         return cls(
@@ -211,18 +211,18 @@ class ActivePart:
         )
 
     def cavity(self) -> tuple[Doubles, Doubles]:
-        """Return mean and variance without the row's own site, (D,) each."""
+        """Return the cavity mean and variance of each row, without its own site, (D,) each."""
         variance = self.variance / self.kept
         return self.mean - variance * self.v, variance
 
     def own(self) -> float:
-        """Return phi_c: what the active rows add to phi besides log Z."""
+        """Return phi_c, the contribution of the active rows to phi besides log Z."""
         beta = self.process.beta
         fit = np.log(self.kept) - np.square(self.u) / self.kept
         return self.log_determinant + 0.5 * float(beta @ beta) + 0.5 * float(fit.sum())
 
     def slopes(self, alpha: Doubles, nu: Doubles) -> tuple[Doubles, Doubles]:
-        """Return rho and E2 from derivatives of log Z at the cavity, (D,) each."""
+        """Return rho and E2 from the derivatives of log Z at the cavity, (D,) each."""
         rho = (alpha - self.v) / self.kept
         # (rho^2 - Delta / l^2) / -2 of the paper, with pi c = pi (1 - a pi)
         E2 = (nu - self.precision * self.kept - np.square(alpha - self.v)) / 2
@@ -237,23 +237,23 @@ def evidence(
     sum_rows: SumRows,
     by_sites: bool = False,
 ) -> Evidence:
-    """Return the criterion and its gradients for given active rows and sites.
+    """Compute the criterion and its gradients for given active rows and sites.
 
     Parameters
     ----------
     kernels : sequence of Kernel
         One for each process.
     likelihood : Likelihood
-        Of as many latent values.
+        With the same number of latent values.
     members : Members
         The active rows.
     sites : Doubles (2, d)
         Precisions pi, and shifts b: precision times site mean.
     sum_rows : callable
-        The sums over all other rows that count.
+        Computes the sums over all other rows that count.
     by_sites : bool
-        Whether the gradient by sites is wanted. It is zero for sites of no precision, and
-        loses digits where precisions differ by many orders of magnitude.
+        Whether to compute the gradient in the sites too. It is zero for sites of precision zero,
+        and loses digits where precisions differ by many orders of magnitude.
 
     Raises
     ------
@@ -266,7 +266,7 @@ def evidence(
     mean, variance = (np.stack(columns, axis=1) for columns in zip(*cavities, strict=True))
     at_cavity: list[Any] = [mean, variance, members.target]
     if members.weight is not None:
-        assert isinstance(likelihood, Gaussian)  # of which it is exact
+        assert isinstance(likelihood, Gaussian)  # for which weights are exact
         at_cavity.append(members.weight)
     found, own = likelihood.moments(*at_cavity), likelihood.parameter_gradient(*at_cavity)
     processes = [part.process for part in parts]
@@ -294,7 +294,7 @@ def evidence(
 def _gradients(
     part: ActivePart, sums: ProcessSums, cavity: tuple[Doubles, ...], by_sites: bool
 ) -> tuple[Doubles, Doubles]:
-    """Return the gradient by the parameters of a kernel, (q,), and by sites, (2, d) if wanted.
+    """Return the gradient in the parameters of a kernel, (q,), and in its sites, (2, d) or (2, 0).
 
     `cavity` holds mean, variance, alpha and nu, (D,) each.
     """
@@ -316,7 +316,7 @@ def _gradients(
 def _by_sites(
     part: ActivePart, mean: Doubles, variance: Doubles, r: Doubles, G: Doubles
 ) -> Doubles:
-    """Return the gradient by precisions and shifts; tilted mean and variance, (D,) each."""
+    """Return the gradient in precisions and shifts, (2, d), from tilted moments, (D,) each."""
     h, a, pi, mean, variance = (
         column[part.places] for column in (part.mean, part.variance, part.precision, mean, variance)
     )
@@ -328,7 +328,7 @@ def _by_sites(
 
 
 def _joined(answers: list[RowSums]) -> RowSums:
-    """Return the sums of several blocks, in order."""
+    """Join the sums of several blocks, in order."""
     return RowSums(
         np.concatenate([answer.log_z for answer in answers]),
         np.concatenate([answer.likelihood for answer in answers]),
@@ -337,7 +337,7 @@ def _joined(answers: list[RowSums]) -> RowSums:
 
 
 def _one(parts: Sequence[ProcessSums]) -> ProcessSums:
-    """Return the sums of one process over several blocks, in order."""
+    """Join the sums of one process over several blocks, in order."""
     kernel = np.concatenate([part.kernel for part in parts])
     return ProcessSums(
         kernel,
@@ -347,7 +347,7 @@ def _one(parts: Sequence[ProcessSums]) -> ProcessSums:
 
 
 def _check(precision: Doubles, shift: Doubles) -> None:
-    """Raise unless every site is a proper Gaussian, or none at all."""
+    """Raise NumericalError unless every site is a proper Gaussian, or has precision zero."""
     wrong = ~(np.isfinite(shift) & np.isfinite(precision) & (precision >= 0))
     wrong |= (precision == 0) & (shift != 0)
     if wrong.any():

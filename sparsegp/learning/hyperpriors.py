@@ -1,7 +1,7 @@
-"""Prior densities of the parameters that are learnt, and their texts.
+"""Hyperpriors, the prior densities of learnt parameters, and their text form.
 
 A text names quantities and their densities: ``v: lognormal(-1, 1); 1/w: gamma(1, 1)``. Quantities
-are those of the papers, whatever parameter of ours they are functions of:
+are those of the papers, computed from the parameters of the kernels and likelihoods here:
 
 - ``v``: every factor of a kernel, and the variance of ``linear``;
 - ``l``: every length scale;
@@ -10,10 +10,10 @@ are those of the papers, whatever parameter of ours they are functions of:
 - ``noise``: the variance of Gaussian noise;
 - ``bias``: what a likelihood adds to a latent value.
 
-A quantity is that of every kernel, where there are several. All but the bias are positive, and
-``1/`` may stand before them. The density of a positive quantity q is that of log q, the free number
-in which it is learnt: the density of q times q. With it the most probable parameters do not depend
-on whether v, 1/v or log v is what a text names.
+If there are several kernels, a quantity refers to every one. All but the bias are positive, and may
+have ``1/`` before them. For a positive quantity q, the density is that of log q, the unconstrained
+parameter that is learnt: the density of q times q. So the most probable parameters do not depend on
+whether a text names v, 1/v or log v.
 """
 
 import math
@@ -33,8 +33,8 @@ FORM = re.compile(r"\s*(1\s*/\s*)?(\w+)\s*:\s*(\w+)\s*\(([^()]*)\)\s*")
 EXAMPLE = "'v: lognormal(-1, 1); 1/w: gamma(1, 1); bias: normal(0, 25)'"
 
 Density: TypeAlias = Callable[[Doubles, float, float], tuple[Doubles, Doubles]]
-"""From free numbers t, any shape, and two parameters, to minus the log density and its derivative.
-The second parameter is positive; t is the logarithm of a quantity that is positive."""
+"""Maps t (any shape) and two parameters to minus the log density and its derivative. The second
+parameter is positive; t is the logarithm of the quantity, if that is positive."""
 
 DENSITIES: Registry[Density] = Registry("density")
 
@@ -59,15 +59,15 @@ def gamma(t: Doubles, mean: float, freedom: float) -> tuple[Doubles, Doubles]:
 
 
 class Quantity(NamedTuple):
-    """A quantity whose free number is factor * parameter + (log p, or nothing).
+    """A quantity q; log q, or q if it may be negative, is factor * parameter (+ log p).
 
     Attributes
     ----------
     names : str
-        Regular expression of the parameters that it is made of.
+        Regular expression for the names of its parameters.
     factor : float
     columns : bool
-        Whether log p is added.
+        Whether log p is added, for p columns.
     positive : bool
     """
 
@@ -91,7 +91,7 @@ QUANTITIES: dict[str, list[Quantity]] = {
 
 @dataclass(frozen=True)
 class Term:
-    """The density, with its parameters, of factor * t + offset for some parameters t."""
+    """Density of factor * t + offset, with its own parameters `numbers`, where t is at `index`."""
 
     density: Density
     numbers: tuple[float, float]
@@ -102,12 +102,12 @@ class Term:
 
 @dataclass(frozen=True)
 class Hyperprior:
-    """A product of densities, the terms."""
+    """A product of densities."""
 
     terms: tuple[Term, ...] = ()
 
     def __call__(self, parameters: Doubles) -> tuple[float, Doubles]:
-        """Return -log P and its gradient, (q,), at free parameters (q,)."""
+        """Return -log P and its gradient, (q,), at unconstrained parameters (q,)."""
         total, gradient = 0.0, np.zeros(len(parameters))
         for term in self.terms:
             t = term.factor * parameters[term.index] + term.offset
@@ -118,22 +118,21 @@ class Hyperprior:
 
 
 def parse(text: str, names: Sequence[str], n_features: int) -> Hyperprior:
-    """Return the hyperprior that a text describes.
+    """Create the hyperprior that a text describes.
 
     Parameters
     ----------
     text : str
-        See the head of this file; nothing in it means no hyperprior.
+        See the module docstring; an empty text means no hyperprior.
     names : sequence of str
-        What the parameters are: `kernel.parameter_names`, behind the number of the kernel and a
-        colon where there are several, then those of the likelihood behind its name and a dot.
+        Names of the parameters, as from `objective.parameter_names`.
     n_features : int
-        Columns of the inputs.
+        Number of input columns.
 
     Raises
     ------
     SettingsError
-        If the text cannot be read, or a quantity is not among the parameters.
+        If the text cannot be read, or a quantity has no parameter.
     """
     terms: list[Term] = []
     for piece in filter(str.strip, text.split(";")):
@@ -178,7 +177,7 @@ def _numbers(density: str, arguments: str, piece: str) -> tuple[float, float]:
 def _places(
     name: str, density: str, inverted: bool, names: Sequence[str], n_features: int
 ) -> Iterator[tuple[Integers, float, float]]:
-    """Yield index, factor and offset of the parameters that a quantity is made of."""
+    """Yield index, factor and offset for the parameters of a quantity."""
     sign = -1.0 if inverted else 1.0
     for quantity in QUANTITIES[name]:
         if (density != "normal") != quantity.positive or inverted > quantity.positive:
@@ -187,7 +186,7 @@ def _places(
                 f"a density must suit its quantity, got {density} of {'1/' * inverted}{name}; "
                 f"{name} is {kind}"
             )
-        form = re.compile(rf"(\d+:)?({quantity.names})")  # behind the number of the kernel
+        form = re.compile(rf"(\d+:)?({quantity.names})")  # perhaps after the number of a kernel
         index = np.array([i for i, x in enumerate(names) if form.fullmatch(x)], int)
         if len(index):
             offset = math.log(n_features) if quantity.columns else 0.0

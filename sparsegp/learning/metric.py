@@ -1,18 +1,18 @@
-"""A metric of all columns, from the gradients of the latent means.
+"""Distance metric over all columns, learnt from the gradients of the latent means.
 
-Isotropic kernels see inputs through their distances alone. With the latent means f_c of a model,
+Isotropic kernels depend on the inputs only through distances. For the latent means f_c of a model,
 centred over the classes, the average gradient outer product
 
     G = mean over rows and classes of grad f_c grad f_c^T
 
-says along which directions they change. Scaled inputs are multiplied by the symmetric matrix
+shows in which directions they change. Scaled inputs are multiplied by the symmetric matrix
 
     M = c ((1 - rho) G + rho tr(G) / p I)^s,
 
-and a model is fitted anew. That is a recursive feature machine (Radhakrishnan, Beaglehole, Pandit &
-Belkin 2024, Science 383) whose latent means are those of the informative vector machine. Here c
-keeps the sum of the variances of the columns, on which the length scales that `Kernel.fill` chooses
-depend. Under M, gradients in the scaled inputs are those in the mixed ones times M.
+and the model is fitted again. This is a recursive feature machine (Radhakrishnan, Beaglehole,
+Pandit & Belkin 2024, Science 383) with the latent means of the informative vector machine. The
+factor c preserves the sum of the column variances, which determines the length scales that
+`Kernel.fill` chooses. The gradient in the scaled inputs is M times that in the multiplied inputs.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,15 +28,15 @@ from sparsegp.texts import read
 from sparsegp.types import Doubles, Floats
 
 NONE = "none"
-"""The text that asks for no metric."""
+"""Text for no metric."""
 FULL = "full"
-"""The text that asks for one, by the usual numbers."""
+"""Text for a metric with the default settings."""
 MOST_COLUMNS = 256
-"""With more columns a matrix of them is chance, and takes too long."""
+"""Maximum number of columns: with more the matrix is noise, and takes too long to learn."""
 SHRINKAGE = 0.1
-"""rho: no direction is lost for good."""
+"""rho; above zero, so that no direction is dropped for good."""
 ROWS = 128
-"""Worked on at a time, so that temporaries stay in cache."""
+"""Rows processed at a time, so that temporaries stay in cache."""
 
 METRICS: Registry[type["Metric"]] = Registry("metric")
 
@@ -47,7 +47,7 @@ Part = tuple[Kernel, Doubles, Doubles]
 @METRICS.register(FULL)
 @dataclass(frozen=True)
 class Metric(Checked):
-    """How a metric is learnt, by a text such as ``full`` or ``full(rounds=2, power=0.4)``."""
+    """Settings for learning a metric, as text ``full`` or ``full(rounds=2, power=0.4)``."""
 
     rounds: int = setting(3, "Fits from whose gradients the metric is taken.", least=1, most=20)
     power: float = setting(0.5, "s, the power of G.", least=0, most=1)
@@ -56,7 +56,7 @@ class Metric(Checked):
 
     @classmethod
     def of(cls, text: str) -> "Metric | None":
-        """Read the text of a metric; None for that of none.
+        """Parse the text of a metric; return None for ``none``.
 
         Raises
         ------
@@ -69,16 +69,16 @@ class Metric(Checked):
         return made or metric()
 
     def next(self, mixing: Doubles, slopes: Doubles, covariance: Doubles) -> Doubles:
-        """Return the matrix by which scaled inputs are multiplied next, (p, p).
+        """Return the next matrix by which scaled inputs are multiplied, (p, p).
 
         Parameters
         ----------
         mixing : Doubles (p, p)
-            The present one.
+            The current matrix.
         slopes : Doubles (p, p)
-            Average gradient outer product in inputs that were multiplied by that.
+            Average gradient outer product in the inputs multiplied by `mixing`.
         covariance : Doubles (p, p)
-            Of scaled inputs.
+            Covariance of the scaled inputs.
         """
         values, vectors = np.linalg.eigh(mixing @ slopes @ mixing.T)
         shrunk = (1.0 - SHRINKAGE) * np.maximum(values, 0.0) + SHRINKAGE * values.mean()
@@ -95,17 +95,17 @@ def learn_mixing(
     fit: Callable[[Doubles], tuple[Floats, Sequence[Part]]],
     report: Callable[[int], None] = lambda done: None,
 ) -> Doubles:
-    """Return the matrix by which scaled inputs are multiplied, (p, p).
+    """Learn the matrix by which scaled inputs are multiplied, (p, p).
 
     Parameters
     ----------
     metric : Metric
     covariance : Doubles (p, p)
-        Of scaled inputs.
+        Covariance of the scaled inputs.
     fit : callable
-        From a matrix to rows that were multiplied by it, and the latent means that fit them.
+        Maps a matrix to rows multiplied by it and the latent means fitted to them.
     report : callable
-        Called with the number of fits after each.
+        Called after each fit with the number of fits so far.
     """
     mixing = np.eye(len(covariance))
     for done in range(metric.rounds):
@@ -125,9 +125,9 @@ def average_outer_product(parts: Sequence[Part], X: Floats) -> Doubles:
 
 
 def centred_slopes(parts: Sequence[Part], X: Floats) -> Iterator[Doubles]:
-    """Yield the slopes of latent means at some rows of X (n, p) after the other, (R * rows, p).
+    """Yield the gradients of the latent means for successive chunks of X (n, p), (R * rows, p).
 
-    With several latent values, in all parts together, their mean is taken from each.
+    If the parts have more than one latent value in all, the mean over these is subtracted.
     """
     for start in range(0, len(X), ROWS):
         rows = X[start : start + ROWS]
@@ -138,6 +138,6 @@ def centred_slopes(parts: Sequence[Part], X: Floats) -> Iterator[Doubles]:
 
 
 def sees_columns(kernel: Kernel) -> bool:
-    """Whether a kernel, or a part of it, treats columns one by one."""
+    """Return whether a kernel, or a part of it, treats columns separately."""
     parts: Sequence[Kernel] = getattr(kernel, "parts", ())
     return kernel.variadic or any(map(sees_columns, parts))

@@ -1,8 +1,8 @@
-"""Numbers with Gaussian noise where classes have the softmax, and what fits to either predict.
+"""Approximate fits of a regression, with Gaussian noise in place of the softmax.
 
-The noise has variance one: latent means depend on prior and noise variance by their ratio alone,
-and the prior variance is open. Numbers that are held out are judged with the noise variance at
-which they are likeliest, the mean square of their residuals.
+The noise has variance one: latent means depend only on the ratio of prior and noise variance, and
+the prior variance is free. Held-out targets are judged with the noise variance that maximises their
+density, the mean squared residual.
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from sparsegp.learning.softmax import Logistic, Softmax, log_probabilities
 from sparsegp.types import Doubles, Floats
 
 LEAST_NOISE = 1e-10
-"""For numbers of variance one: what is told without any error would be infinitely likely."""
+"""Minimum noise variance, for targets of variance one: exact predictions have infinite density."""
 
 
 @dataclass(frozen=True, eq=False)
 class Numbers(Softmax):
-    """Rows whose targets are numbers of variance one; see `Softmax`, with one latent value."""
+    """Rows of a regression with standardised targets and one latent value; see `Softmax`."""
 
     bound: ClassVar[float] = 1.0
 
@@ -34,16 +34,16 @@ class Numbers(Softmax):
         return -0.5 * rest[:, 0] ** 2, rest
 
     def judged(self, latent: Floats) -> tuple[Floats, Floats]:
-        """Return log densities at the best noise variance (n,), and their slopes (n, 1).
+        """Return log densities at the best noise variance (n,), and their gradient (n, 1).
 
-        That variance is where they are greatest, so it adds nothing to the slopes of the sum.
+        As this variance maximises their sum, it adds nothing to the gradient of the sum.
         """
         log_p = log_p_of(np.asarray(latent, np.float64), self.target, self.weights)
         rest = self.log_p_and_rest(latent)[1]
         return log_p.astype(latent.dtype), rest / _noise(rest[:, 0] ** 2, self.weights)
 
     def probability(self, rest: Floats) -> Floats:
-        """Return what the curvature does not depend on."""
+        """Return the residuals, on which the curvature does not depend."""
         return rest
 
     def curvature(self, p: Floats) -> Floats:
@@ -51,30 +51,30 @@ class Numbers(Softmax):
         return np.ones(len(p), p.dtype)
 
     def bend(self, p: Floats, change: Floats) -> Floats:
-        """Return minus the Hessian of the log likelihood times changes, (n, 1)."""
+        """Multiply changes of latent values, (n, 1), by minus the Hessian of the log likelihood."""
         return self.weighted(change)
 
 
 def rows_of(features: Floats, target: Any, n_classes: int, weights: Floats | None) -> Softmax:
-    """Return rows of classes, or of numbers where targets (n,) are doubles."""
+    """Create `Numbers` if the targets (n,) are floating-point, else `Logistic` or `Softmax`."""
     kind = Numbers if are_numbers(target) else Logistic if n_classes == 2 else Softmax
     return kind(features, target, n_classes, weights)
 
 
 def are_numbers(target: Any) -> bool:
-    """Whether targets are numbers, and no class codes."""
+    """Return whether targets are those of a regression rather than class codes."""
     return bool(target.dtype.kind == "f")
 
 
 def predicted(mean: Doubles, target: Any) -> Doubles:
-    """Return log class probabilities (n, K) for latent means; of numbers these, (n, 1)."""
+    """Return log class probabilities (n, K) from latent means; the means (n, 1) in a regression."""
     return mean if are_numbers(target) else log_probabilities(mean)
 
 
 def log_p_of(prediction: Doubles, target: Any, weights: Floats | None = None) -> Doubles:
-    """Return log p of the target of each row, (n,), by what is `predicted`.
+    """Return log p of the target of each row, (n,), from what `predicted` returns.
 
-    Weights (n,) count in the noise variance of numbers alone.
+    Weights (n,) only affect the noise variance in a regression.
     """
     if not are_numbers(target):
         return np.asarray(prediction[np.arange(len(target)), target])

@@ -1,7 +1,7 @@
-"""The evidence, and its hyperprior, as a function of all parameters that are learnt.
+"""Marginal likelihood and hyperprior as a function of all learnt parameters.
 
-The parameters are those of the kernel of each process, one after the other, then those of the
-likelihood, all of them free numbers.
+The parameters are those of the kernel of each process in turn, then those of the likelihood, all
+unconstrained.
 """
 
 from collections.abc import Sequence
@@ -23,21 +23,21 @@ from sparsegp.types import Doubles
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised: phi(parameters, sites) - log P(parameters), in nats.
+    """Function to minimise: phi(parameters, sites) - log P(parameters), in nats.
 
-    For Gaussian noise the sites are known functions of its variance. There the criterion is that
-    of these sites, whichever are given, with its whole gradient.
+    For Gaussian noise the sites are functions of its variance: `evaluate` then ignores the given
+    sites, uses these, and returns the full gradient.
 
     Parameters
     ----------
     kernels : sequence of Kernel
         One for each latent value.
     likelihood : Likelihood
-        Kernels and likelihood at the start; they define the parameters.
+        Initial kernels and likelihood; they define the parameters.
     members : Members
-        The active rows; of a single process in the order of inclusion.
+        The active rows; for a single process in the order of inclusion.
     sum_rows : callable
-        The sums over all other rows that count; see `sums_over`.
+        Computes the sums over all other rows that count; see `sums_over`.
     hyperprior : Hyperprior, optional
     """
 
@@ -49,12 +49,12 @@ class Objective:
 
     @property
     def start(self) -> Doubles:
-        """The parameters of kernels and likelihood, (q,)."""
+        """Initial parameters of kernels and likelihood, (q,)."""
         own = [kernel.parameters() for kernel in self.kernels]
         return np.concatenate([*own, self.likelihood.parameters()])
 
     def model(self, parameters: Doubles) -> tuple[list[Kernel], Likelihood]:
-        """Return kernels and likelihood with parameters (q,)."""
+        """Return the kernels and the likelihood with these parameters, (q,)."""
         return with_parameters(self.kernels, self.likelihood, parameters)
 
     def evaluate(self, parameters: Doubles, sites: Doubles) -> tuple[float, Doubles]:
@@ -63,7 +63,7 @@ class Objective:
         Raises
         ------
         NumericalError, SettingsError
-            If the parameters are out of all range.
+            If the parameters are too large or too small for the kernels or the likelihood.
         """
         kernels, likelihood = self.model(parameters)
         by_noise: Doubles | None = None
@@ -79,7 +79,7 @@ class Objective:
         return found.phi + value, np.concatenate([found.kernels, by_likelihood]) + gradient
 
     def resite(self, parameters: Doubles) -> Doubles:
-        """Return the sites set anew in the order of inclusion, (2, d).
+        """Recompute the sites, (2, d), in the order of inclusion.
 
         Raises
         ------
@@ -104,7 +104,7 @@ class Objective:
 def with_parameters(
     kernels: Sequence[Kernel], likelihood: Likelihood, parameters: Doubles
 ) -> tuple[list[Kernel], Likelihood]:
-    """Return kernels and likelihood with other parameters, (q,)."""
+    """Return the kernels and the likelihood with other parameters, (q,)."""
     ends = np.cumsum([len(kernel.parameters()) for kernel in kernels])
     *own, others = np.split(parameters, ends)
     changed = [kernel.with_parameters(some) for kernel, some in zip(kernels, own, strict=True)]
@@ -112,9 +112,9 @@ def with_parameters(
 
 
 def parameter_names(kernels: Sequence[Kernel], likelihood: Likelihood) -> tuple[str, ...]:
-    """Return what the parameters are, for `hyperpriors.parse`: "1:rbf.length_scale" of kernel 1.
+    """Return parameter names for `hyperpriors.parse`, such as "1:rbf.length_scale" of kernel 1.
 
-    Where there is one kernel its number is left out.
+    If there is only one kernel, its number is left out.
     """
     several = len(kernels) > 1
     own = [
@@ -126,17 +126,17 @@ def parameter_names(kernels: Sequence[Kernel], likelihood: Likelihood) -> tuple[
 
 
 def sums_over(map_blocks: Any, n_included: int, n_rows: int, group: int) -> SumRows:
-    """Return the sums over the rows of all blocks as a function of processes and likelihood.
+    """Return a function of processes and likelihood that sums over the rows of all blocks.
 
     Parameters
     ----------
     map_blocks : callable
-        From a method's name and arguments to the answers of the blocks, in order of their rows;
-        None of blocks whose rows do not count.
+        Calls a method of all blocks by name and returns their answers, in order of rows; the
+        answer is None if the rows of a block do not count.
     n_included : int
-        Inclusions that the blocks have seen.
+        Number of inclusions so far.
     n_rows : int
-        Training rows.
+        Number of training rows.
     group : int
         Rows in a group; blocks hold whole groups.
     """

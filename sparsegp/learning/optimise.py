@@ -1,15 +1,15 @@
-"""Minimising the criterion while the active rows stay: the inner loop of learning (SLH 3.3).
+"""Minimise the criterion for fixed active rows: the inner loop of learning (SLH 3.3).
 
-The criterion is a function phi(parameters, sites) whose gradient is known for fixed sites, while
-the sites should follow the parameters. What to do about that is the strategy:
+The gradient of the criterion phi(parameters, sites) is known for fixed sites, while the sites
+depend on the parameters. The strategies differ in how they deal with this:
 
-- ``constant``: the sites stay. Criterion and gradient agree, and it always goes down.
-- ``hybrid``: they stay during a line search, and are set anew for every new direction. Then the
-  criterion may go up.
-- ``exact``: they are set anew for every evaluation. The right criterion is minimised, by the wrong
-  gradient; line searches look at values alone, but no direction may lead down.
+- ``constant``: the sites are fixed. Criterion and gradient agree, so the criterion never increases.
+- ``hybrid``: the sites are fixed during a line search and recomputed for each new direction. The
+  criterion may then increase.
+- ``exact``: the sites are recomputed for each evaluation. The criterion is exact but the gradient
+  is not; line searches compare values only, but may find no descent direction.
 
-The loop works on arrays alone: parameters (q,), free numbers; sites of any shape.
+This module only works on arrays: unconstrained parameters (q,); sites of any shape.
 """
 
 from collections.abc import Callable
@@ -25,38 +25,38 @@ from sparsegp.registry import Registry
 from sparsegp.types import Doubles
 
 REACH = 5.0
-"""How far a parameter may go from where it started: for a logarithm, a factor of 150."""
+"""Largest distance of a parameter from its initial value: for a logarithm, a factor of 150."""
 
 Bounds: TypeAlias = tuple[Doubles, Doubles]
-"""Least and greatest values of the parameters, (q,) each."""
+"""Lower and upper bounds of the parameters, (q,) each."""
 
 
 class Criterion(Protocol):
-    """What is minimised."""
+    """The function to minimise."""
 
     def evaluate(self, parameters: Doubles, sites: Doubles) -> tuple[float, Doubles]:
         """Return the criterion, and its gradient (q,) for fixed sites."""
         ...
 
     def resite(self, parameters: Doubles) -> Doubles:
-        """Return the sites that belong to the parameters."""
+        """Recompute the sites for these parameters."""
         ...
 
 
 @dataclass(frozen=True)
 class Path:
-    """The points of a descent, from the start to the end.
+    """The points of a descent, from start to end.
 
     Attributes
     ----------
     points : Doubles (k + 1, q)
-        Parameters after every step.
+        Parameters at the start and after every step.
     values : Doubles (k + 1,)
-        The criterion there, under the sites of that moment.
+        The criterion there, with the sites at that time.
     sites : Doubles
-        At the end.
+        Final sites.
     evaluations : int
-        Of criterion and gradient.
+        Number of evaluations of the criterion and its gradient.
     """
 
     points: Doubles
@@ -66,7 +66,7 @@ class Path:
 
     @property
     def parameters(self) -> Doubles:
-        """At the end, (q,)."""
+        """Final parameters, (q,)."""
         return np.asarray(self.points[-1])
 
 
@@ -84,27 +84,28 @@ def descend(
     reach: float = REACH,
     bounds: Bounds | None = None,
 ) -> Path:
-    """Go down from a start, and return the path.
+    """Minimise the criterion from an initial point, and return the path.
 
     Parameters
     ----------
     problem : Criterion
     start : Doubles (q,)
+        Initial parameters.
     sites : Doubles
-        Those at the start.
+        Initial sites.
     strategy : str
         Name in `STRATEGIES`.
     steps : int
-        Line searches, at most.
+        Maximum number of line searches.
     reach : float
-        How far a parameter may go from the start.
+        Largest distance of a parameter from its initial value.
     bounds : Bounds, optional
-        Where parameters must stay whatever the start, which is within them.
+        Further bounds, which `start` satisfies.
 
     Raises
     ------
     SettingsError
-        If there is no such strategy, or a number is out of range.
+        If there is no such strategy, or `steps` or `reach` is not positive.
     NumericalError
         If the criterion is not finite at the start.
     """
@@ -118,11 +119,11 @@ def descend(
 
 
 class Search:
-    """One descent: its limits, and what it has done.
+    """State of one descent.
 
-    The criterion is divided by the largest element of the gradient at the start, so that a first
-    step along the gradient moves no parameter by more than one. The strategies work on the scaled
-    one.
+    The criterion is divided by the largest absolute element of its initial gradient, so that the
+    first step along the gradient changes no parameter by more than one. The strategies work on the
+    scaled criterion.
     """
 
     def __init__(
@@ -135,7 +136,7 @@ class Search:
         self.values: list[float] = []
 
     def begin(self) -> tuple[float, Doubles]:
-        """Return scaled criterion and gradient at the start."""
+        """Return the scaled criterion and gradient at the start."""
         value, gradient = self.evaluate(self.start, self.sites)
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
             raise NumericalError(
@@ -147,13 +148,13 @@ class Search:
         return value / self.scale, gradient / self.scale
 
     def evaluate(self, parameters: Doubles, sites: Doubles) -> tuple[float, Doubles]:
-        """Return scaled criterion and gradient."""
+        """Return the scaled criterion and gradient."""
         self.evaluations += 1
         value, gradient = self.problem.evaluate(parameters, sites)
         return value / self.scale, gradient / self.scale
 
     def note(self, parameters: Doubles, scaled: float) -> None:
-        """Remember a step."""
+        """Record a step."""
         self.points.append(np.array(parameters))
         self.values.append(scaled * self.scale)
 
@@ -162,7 +163,7 @@ class Search:
         return Path(np.stack(self.points), np.array(self.values), self.sites, self.evaluations)
 
     def quasi_newton(self) -> None:
-        """Go down by L-BFGS-B, as value and gradient agree."""
+        """Minimise by L-BFGS-B; the value and the gradient agree for fixed sites."""
         first = self.begin()
 
         def function(parameters: Doubles) -> tuple[float, Doubles]:
@@ -183,7 +184,7 @@ class Search:
         )
 
     def ascent(self, sites: Callable[[Doubles], Doubles]) -> tuple[Ascent, Function]:
-        """Return an ascent of minus the criterion; at a bound it has no slope outwards."""
+        """Return an ascent of minus the criterion, with no outward gradient at the bounds."""
         low, high = self.bounds
 
         def inward(parameters: Doubles, upward: Doubles) -> Doubles:
@@ -198,10 +199,7 @@ class Search:
         return Ascent(self.start, -value, inward(self.start, -gradient)), function
 
     def step(self, ascent: Ascent, function: Function) -> bool:
-        """Make a step; where the memory of former ones does not help, do without.
-
-        Return success.
-        """
+        """Take a step, without the quasi-Newton memory if that fails; return whether it moved."""
         before = ascent.point
         if not ascent.gradient.any():
             return False
@@ -218,14 +216,14 @@ class Search:
 
 @STRATEGIES.register("constant")
 def constant(search: Search) -> Path:
-    """Keep the sites."""
+    """Keep the sites fixed."""
     search.quasi_newton()
     return search.path()
 
 
 @STRATEGIES.register("hybrid")
 def hybrid(search: Search) -> Path:
-    """Set the sites anew after every line search."""
+    """Recompute the sites after every line search."""
     ascent, function = search.ascent(lambda _: search.sites)
     for _ in range(search.steps):
         if not search.step(ascent, function):
@@ -238,7 +236,7 @@ def hybrid(search: Search) -> Path:
 
 @STRATEGIES.register("exact")
 def exact(search: Search) -> Path:
-    """Set the sites anew for every evaluation; take what lowers the criterion."""
+    """Recompute the sites for every evaluation; accept steps that lower the criterion."""
     search.sites = search.problem.resite(search.start)
     ascent, function = search.ascent(search.problem.resite)
     for _ in range(search.steps):

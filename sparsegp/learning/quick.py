@@ -1,12 +1,12 @@
-"""Quick fits, by which kernels are compared on held-out rows.
+"""Approximate fits, by which kernels are compared on held-out rows.
 
-As in the all-data posterior (posterior/all_data.py) all rows shape the latent means in the span of
-some active rows; what is left out is what makes no difference between kernels. The active rows are
-the first, which need no selection. The likelihood is the softmax (learning/softmax.py), or
-Gaussian noise (learning/numbers.py), with which the first round solves the linear system.
-Probabilities are those of the latent means. The scale of the prior variance is the one at which
-the held-out rows are predicted best; all kernels have that choice, so no other rows are kept for
-it.
+As in the posterior of all rows (posterior/all_data.py), every row contributes to the latent means,
+which lie in the span of some active rows; parts of a fit that do not affect the comparison are left
+out. The active rows are the first ones, without selection. The likelihood is the softmax
+(learning/softmax.py), or Gaussian noise (learning/numbers.py), for which the first iteration solves
+the linear system. Probabilities are those of the latent means. The prior variance factor is the one
+that predicts the held-out rows best; since all kernels have this choice, no separate rows are kept
+for it.
 
 With I + C = L L^T on the active rows, the features of a row are w = L^-1 k_u, the latent means
 w . c, and the penalty is c^T P c / (2 s) with P = I - L^-1 L^-T.
@@ -34,30 +34,30 @@ from sparsegp.math.linalg import (
 from sparsegp.types import Doubles, Floats
 
 STEP, FIRST, FARTHEST = np.sqrt(10.0), -1, 6
-"""Factor from one prior scale to the next, and the powers of it that are tried: the first, and the
-last on either side."""
+"""Ratio of successive prior variance factors; the power of it that is tried first, and the largest
+one in either direction."""
 ROWS = 2048
-"""Whose features are worked out at a time."""
+"""Rows whose features are computed at a time."""
 TOLERANCE = 1e-4
-"""Gain of a round, in nats a row, at which an ascent ends."""
+"""Gain of an iteration, in nats per row, at which an ascent ends."""
 
 
 @dataclass(eq=False)
 class QuickFit:
-    """Fits of some rows with one kernel, for one prior scale after the other.
+    """Approximate fit with one kernel, for a sequence of prior variance factors.
 
     Parameters
     ----------
     kernel : Kernel
     X : Floats (n, p)
-        Scaled rows, of which the first are active.
+        Scaled rows to fit; the first `n_active` are active.
     target : array (n,)
-        Class codes, or numbers.
+        Class codes, or targets of a regression.
     n_classes, n_active : int
     X_held : Floats (m, p)
-        Scaled rows that are held out.
+        Scaled held-out rows.
     weights : Floats (n,), optional
-        By which the log likelihoods of the rows are multiplied.
+        Weights of the log likelihoods of the rows.
 
     Raises
     ------
@@ -89,8 +89,8 @@ class QuickFit:
         self.ascent: Ascent | None = None
 
     def _features(self, X: Floats) -> Floats:
-        """Return the features of rows (n, p), (d, n), in pieces for the sake of memory."""
-        own = self.factor.astype(X.dtype)  # so that all is in that precision
+        """Return the features (d, n) of rows (n, p), computed in pieces to save memory."""
+        own = self.factor.astype(X.dtype)  # so that everything has that precision
         active, found = self.active.astype(X.dtype), np.empty((len(own), len(X)), X.dtype)
         for start in range(0, len(X), ROWS):
             some = slice(start, start + ROWS)
@@ -98,7 +98,7 @@ class QuickFit:
         return found
 
     def climb(self, scale: float) -> Doubles:
-        """Go to the maximum for a prior scale, from the last one; return held-out means (m, K)."""
+        """Fit with a prior variance factor, from the last fit; return held-out means (m, K)."""
         former, self.scale = self.scale, scale
         least = float(np.finfo(self.features.dtype).eps)
         metric, _ = jittered_cholesky(self.penalty / scale + self.bound, "the metric", least)
@@ -114,7 +114,7 @@ class QuickFit:
         return np.asarray(mean, dtype=np.float64)
 
     def part(self) -> Part:
-        """Return the latent means where the last climb ended, as their gradients are taken."""
+        """Return the latent means of the last fit, in the form of which gradients are taken."""
         assert self.ascent is not None
         weights = solve_lower(self.factor, self.ascent.point, transposed=True)
         return self.kernel, self.active, weights
@@ -125,15 +125,16 @@ class QuickFit:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """Quick fits at the prior scale that suits the held-out rows best.
+    """Approximate fits with the prior variance factor that predicts the held-out rows best.
 
     Attributes
     ----------
     scale : float
+        The prior variance factor.
     nlpp : float
         Mean of -log p of the labels of the held-out rows, in nats.
     predicted : Doubles (m, K)
-        Log probabilities of these rows, those of one fit after the other; or numbers, (m, 1).
+        Log probabilities of these rows, fit by fit; in a regression means, (m, 1).
     parts : sequence of Part
         The latent means of the fits.
     """
@@ -145,15 +146,15 @@ class Fitted:
 
 
 def fitted(fits: Sequence[QuickFit], target: Any, weights: Doubles | None = None) -> Fitted:
-    """Return fits, of several parts of the rows, at the scale that is best for all together.
+    """Choose one prior variance factor for several fits by their held-out rows together.
 
     Parameters
     ----------
     fits : sequence of QuickFit
     target : array (m,)
-        Class codes, or numbers, of the rows that they hold out, those of one fit after the other.
+        Class codes or regression targets of their held-out rows, fit by fit.
     weights : Doubles (m,), optional
-        Of these rows.
+        Weights of these rows.
     """
     tried: dict[int, Fitted] = {}
     step = best = FIRST

@@ -1,4 +1,4 @@
-"""How large a search is: rows and active rows of its rungs, and how many candidates are tried."""
+"""Size of a search: rows and active rows of its rungs, and number of candidates."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,52 +8,54 @@ from sparsegp.kernels import STRETCHES
 from sparsegp.learning.space import MOST_COLUMNS
 
 ETA = 3
-"""Rows of a rung over those of the one before."""
+"""Ratio of the numbers of rows of successive rungs."""
 LEAST_ROWS = 3000
-"""On fewer rows the best kernel is often another one than on all."""
+"""Minimum number of rows of a rung: on fewer, the best kernel is often not the best on all rows."""
 MOST_ROWS, MOST_ACTIVE = 16000, 2000
-"""Bounds of the time of the last rungs; few active rows favour smooth kernels."""
+"""Maximum numbers of rows and active rows of a trial, to bound its time; no lower, since few active
+rows favour smooth kernels."""
 MOST_HELD_OUT = 4000
-"""Rows, at most, that judge."""
+"""Maximum number of held-out rows."""
 BRIEF_ROWS, BRIEF_ACTIVE = 3000, 300
-"""The same of a brief search."""
+"""Maximum numbers of rows and active rows of a trial in the default search."""
 BRIEF_OF_NUMBERS = 30
-"""Candidates of a brief search where labels are numbers, whose quick fits take next to no time."""
+"""Number of candidates of the default search in a regression, whose approximate fits are fast."""
 SHARES = (4, 2, 1, 1)
-"""Of the trials of a tuning, for each rung."""
+"""Relative numbers of trials in the rungs of an extended search."""
 LEAST_FOR_COLUMNS = 100
-"""With fewer rows what is learnt for columns is chance."""
+"""With fewer rows to fit, per-column length scales are noise."""
 LEAST_FOR_SEARCH, PIXELS = 90, 50
-"""With fewer rows a brief search finds chance; so many columns of one range are those of pictures
-or spectra."""
+"""With fewer training rows the choice of a default search would be noise; with so many columns of
+one range these are taken for pixels or spectra."""
 FEW_ROWS = 250
-"""With fewer, whose fits to several parts take long beside that of the run, a brief search ends
-early."""
+"""With fewer rows to fit, the default search may end early: cross-validation takes long compared
+with the fit of the run."""
 SURE = 2.0
-"""Standard errors by which the best of a tuning has to lead: the best of so many is often best by
-chance."""
+"""Standard errors by which the winner of an extended search must lead: the best of many candidates
+is often best by chance."""
 FEW_TO_TUNE = 2000
-"""With fewer rows a draw of active rows favours kernels by more than held-out rows tell."""
+"""With fewer rows to fit, the draw of the active rows favours a kernel by more than the held-out
+rows can tell."""
 LEAST_FOR_STRETCHES, ROWS_A_STRETCH = 1500, 20
-"""With fewer rows in all every part of them is held out once: what is learnt for stretches would
-begin with what all parts have learnt. With fewer for each stretch of a column it is chance."""
+"""Minimum numbers of rows to fit for input warping, in all and per segment of a column. With fewer
+in all there is cross-validation, and warping would start from length scales averaged over the folds
+and so learnt from the held-out rows; with fewer per segment it is noise."""
 REFINED, FOR_STRETCHES = 4, 2
-"""How many candidates are given a length scale for every column, or a metric; and those that follow
-where columns have stretches."""
+"""Trials for per-column length scales or a metric, and additional trials for input warping."""
 LEAST_TRIALS = 2 * len(SHARES) + REFINED
-"""Of a tuning: with fewer none is spent on columns."""
+"""With fewer trials an extended search learns no per-column length scales."""
 AGAIN_ROWS, AGAIN_ENTRIES, A_CLASS, AGAIN_ACTIVE = 8000, 1_000_000, 4, 1000
-"""Rows, numbers in them, and active rows, at most, with which length scales are learnt again; with
-many classes, each of which takes the time of so many columns, fewer rows."""
+"""Limits of re-estimation: rows; rows times columns, or times classes, of which each counts as four
+columns; and active rows."""
 GROWN = (1000, 2000, 4000)
-"""Active rows, where their number is open."""
+"""Numbers of active rows to choose from, if the number is not given."""
 
 
 @dataclass(frozen=True)
 class Rung:
-    """One round of trials: the rows and active rows of each, and how many there are.
+    """One round of trials: the rows and active rows of each, and the number of trials.
 
-    With a count of None those candidates take part that come first.
+    A count of None stands for the first candidates (`Candidates.first`).
     """
 
     rows: int
@@ -63,30 +65,30 @@ class Rung:
 
 @dataclass(frozen=True)
 class Plan:
-    """The whole of a search, but for who takes part.
+    """Plan of a search, without the candidates.
 
     Attributes
     ----------
     rungs : sequence of Rung
     by_column : bool
-        Whether length scales for every column, and a metric, are learnt.
+        Whether per-column length scales, and a metric, are learnt.
     by_stretch : bool
-        Whether four for every column are learnt from those.
+        Whether input warping is learnt from these length scales.
     grown : sequence of Rung
-        More active rows: a quarter and half of the least of `sizes`, of numbers half of it alone,
-        and those that are not too many to try.
+        Trials of more active rows: a quarter (not in a regression) and half of the smallest of
+        `sizes`, then those of `sizes` that are not too large for a trial.
     sizes : sequence of int
-        Numbers of active rows that may be chosen, rising; none if theirs was given.
+        Numbers of active rows to choose from, ascending; empty if the number is given.
     ends_early : bool
-        Whether nothing more is tried where no candidate leads the kernel of the settings at once.
+        Whether no length scales are learnt if no candidate leads the kernel of the settings.
     errors : float
-        Standard errors by which the best has to lead the kernel of the settings.
+        Standard errors by which the winner must lead the kernel of the settings.
     in_full : bool
-        Whether it has to do so in fits like that of the run, too.
+        Whether it must do so in fits like that of the run too.
     again : Rung, optional
-        Rows and active rows with which the length scales of the best are learnt again.
+        Rows and active rows with which the length scales of the best are re-estimated.
     of_numbers : bool
-        Whether labels are numbers.
+        Whether it is a regression.
     """
 
     rungs: Sequence[Rung]
@@ -112,27 +114,28 @@ class Plan:
         sizes: Sequence[int] = (),
         validation: Callable[[int], int] = lambda _: 0,
     ) -> "Plan":
-        """Return the plan for rows to train on.
+        """Create the plan for a given number of rows.
 
-        Active rows grow with the rows, up to `MOST_ACTIVE` or as many as the run has.
+        In an extended search, active rows are proportional to rows; the last rungs have as many as
+        the run, at most `MOST_ACTIVE`.
 
         Parameters
         ----------
         shape : (int, int)
-            Rows, at most `MOST_ROWS` of which are used, and columns.
+            Numbers of rows to fit, of which at most `MOST_ROWS` are used, and of columns.
         n_active : int
-            Active rows of the run.
+            Number of active rows of the run.
         max_trials : int or None
-            Trials of a tuning, besides those that grow the active set; None for a brief search,
-            of no more than the first candidates.
+            Number of trials of an extended search, up to and including those that learn length
+            scales, metric and warping; None for the default search.
         held_out : int
-            Rows that judge.
+            Number of held-out rows.
         n_classes : int
-            Zero where labels are numbers.
+            Zero in a regression.
         sizes : sequence of int
-            Numbers of active rows that may be chosen, rising; none if theirs was given.
+            Numbers of active rows to choose from, ascending; empty if the number is given.
         validation : callable
-            From rows to those of them that cannot become active.
+            Maps a number of rows to how many of them are validation rows and cannot be active.
         """
         (n, p), of_numbers = shape, n_classes == 0
         by_column = p <= MOST_COLUMNS and n >= LEAST_FOR_COLUMNS
@@ -153,7 +156,7 @@ class Plan:
                 d = min(-(-wanted * rows // last), rows - validation(rows))
                 rungs.append(Rung(rows, d, count))
         most = (last - validation(last)) * 4 // 5
-        if sizes and most < sizes[0]:  # all rows become active
+        if sizes and most < sizes[0]:  # nearly all rows become active anyway
             sizes = ()
         sizes = list(dict.fromkeys(min(d, most) for d in sizes))
         tried = [d // k for d in sizes[:1] for k in ((2,) if of_numbers else (4, 2))]
@@ -169,10 +172,10 @@ class Plan:
 
 
 def counts(max_trials: int) -> list[int]:
-    """Return the trials of each rung of a tuning, `max_trials` in all.
+    """Return the number of trials in each rung of an extended search, `max_trials` in all.
 
-    Each has two at least, the kernel of the settings and a rival. Where that cannot be, there is
-    the last rung alone: few rows alone decide badly.
+    Each rung has at least two, for the kernel of the settings and a competitor. If there are too
+    few for that, there is only the last rung, since few rows decide badly.
     """
     if max_trials < 2 * len(SHARES):
         return [max_trials]

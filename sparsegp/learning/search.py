@@ -1,22 +1,23 @@
-"""What is tried next: a few candidates or many, relevances for the best, and more active rows.
+"""The stages of a search for the kernel; see docs/explanation/search.md.
 
-1. Candidates are tried on few rows. A tuning goes on by successive halving, with the best and their
-   neighbours on more rows (Jamieson & Talwalkar 2016, https://arxiv.org/abs/1502.07943); the last
-   size serves twice.
-2. The best that allow it get a length scale for every column (learning/by_column.py), also the
-   sum of a rough kernel, which learns corners, and a smooth one, which learns trends; and the
-   best that sees distances alone, a metric (learning/metric.py). The best product over columns
-   then gets four length scales for each.
-3. What is best now is taken; in a tuning it has to lead the kernel of the settings by two standard
-   errors. A sum or one with a metric, whose fits take longer, must lead all others by one. A tuning
-   on few rows then compares the two by fits like that of the run.
-4. The length scales of the best of each kind are learnt again, from half of the rows and with more
-   active ones. Those of the better kind are then learnt from all rows.
-5. Where the number of active rows is open, it is doubled as long as that promises enough.
+1. Candidates are compared on few rows. An extended search goes on by successive halving, with the
+   best and their neighbours on more rows (Jamieson & Talwalkar 2016,
+   https://arxiv.org/abs/1502.07943); the last two rungs have the same size.
+2. The best candidates that allow it get per-column length scales (learning/by_column.py), and so
+   does the sum of a rough kernel, which learns corners, and a smooth one, which learns trends. The
+   best kernel that depends on distances alone gets a metric (learning/metric.py). The best kernel
+   with `laplace` then gets input warping.
+3. The best candidate is selected; in an extended search it must lead the kernel of the settings by
+   two standard errors. A sum or a kernel with a metric, whose fits take longer, must lead all
+   others by one. With few rows, an extended search then compares the winner and the kernel of the
+   settings by fits like that of the run.
+4. The length scales of the best kernel of each kind are re-estimated from half of the rows, with
+   more active rows; those of the better kind then from all rows.
+5. If the number of active rows is not given, it is doubled as long as the expected gain is enough.
 
-Up to there all are judged by the same held-out rows, which no fit has seen. Decisions are taken at
-the end of a rung, when all its trials are known, and depend on nothing else. So the choice depends
-neither on how many trials run side by side, nor on kills and resumes.
+In stages 1 to 3 candidates are judged by the same held-out rows, which no fit has seen. Decisions
+are made at the end of a rung, when all its trials are known, and depend on nothing else. So the
+choice depends neither on the number of parallel trials, nor on interruptions.
 """
 
 import math
@@ -32,37 +33,37 @@ from sparsegp.learning.space import Candidate, Candidates
 from sparsegp.learning.trials import Outcome, Trial, TryOut, gain_of
 
 LEAST_FOR_SUM, LEAST_FOR_SUM_OF_NUMBERS = 2000, 1000
-"""With fewer rows the length scales of a sum of a rough and a smooth kernel are chance; a number
-tells more than a class."""
+"""With fewer rows the length scales of a sum of a rough and a smooth kernel are noise; a regression
+target carries more information than a class."""
 NEAR = 2.0
-"""Standard errors within which a kernel is nearly as good as the best."""
+"""Standard errors within which a kernel counts as nearly as good as the best."""
 KINDS = 2
-"""Of how many kinds the length scales are learnt again."""
+"""Maximum number of kinds of kernel whose length scales are re-estimated."""
 PRICE, DECLINE = 0.01, 0.5
-"""Share of the nlpp that twice as many active rows must be worth, as their fit takes four times as
-long; and what is expected of a doubling, relative to the gain of the one before."""
+"""Fraction of the NLPP that doubling the active rows must gain, since the fit takes four times as
+long; and expected gain of a doubling relative to that of the one before."""
 ALL_RUNGS, OUT_OF_TIME = "all rungs", "max_seconds"
-"""What may end a search."""
+"""Reasons for the end of a search."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What a search has led to.
+    """Result of a search.
 
     Attributes
     ----------
     kernel : str
         Text in full precision.
     scaling : str
-        Rule of scaling.
+        Scaling rule.
     metric : str
     n_active : int or None
-        Active rows, where their number was open.
+        Number of active rows, if it was not given.
     nlpp : float or None
-        Of its last trial on the held-out rows, which may know them by length scales that were
-        learnt again; None if no trial came to an end.
+        NLPP of its last trial on the held-out rows; optimistic if that used length scales
+        re-estimated from these rows too. None if no trial of it has succeeded.
     ended : str
-        What ended it: `ALL_RUNGS` or `OUT_OF_TIME`.
+        Why the search ended: `ALL_RUNGS` or `OUT_OF_TIME`.
     """
 
     kernel: str
@@ -74,14 +75,14 @@ class Choice:
 
 
 def search(candidates: Candidates, plan: Plan, try_out: TryOut) -> Choice:
-    """Search by a plan; return the best of the last size that was completed.
+    """Carry out a search, and return the best candidate of the last rung that was completed.
 
     Parameters
     ----------
     candidates : Candidates
     plan : Plan
     try_out : callable
-        May raise to end the search.
+        Runs trials; may raise to end the search.
     """
     under_way = Search(candidates, plan, try_out)
     complete = under_way.halve() and under_way.refine()
@@ -90,7 +91,7 @@ def search(candidates: Candidates, plan: Plan, try_out: TryOut) -> Choice:
 
 
 class Search:
-    """A search under way; its stages return whether there was time for all of their trials.
+    """State of a search; its stages return whether there was time for all of their trials.
 
     Parameters
     ----------
@@ -100,10 +101,10 @@ class Search:
     Attributes
     ----------
     outcomes : dict of int to Outcome
-        Of the last size that was completed, by number.
+        Outcomes of the last rung that was completed, and of later stages, by candidate number.
     winner : int
     n_active : int or None
-        To which the number of active rows has grown.
+        Number of active rows chosen so far.
     slower : set of int
         Sums and candidates with a metric, whose fits take longer.
     """
@@ -115,7 +116,7 @@ class Search:
         self.slower: set[int] = set()
 
     def halve(self) -> bool:
-        """Try many candidates on few rows, the best of them and their neighbours on more."""
+        """Compare many candidates on few rows, then the best and their neighbours on more."""
         candidates, former = self.candidates, None
         for place, rung in enumerate(self.plan.rungs):
             ranking, size = self._ranking(), (rung.rows, rung.n_active)
@@ -137,12 +138,12 @@ class Search:
         return True
 
     def refine(self) -> bool:
-        """Learn a length scale for every column, from the best smooth and rough kernels.
+        """Learn per-column length scales, starting from the best smooth and rough kernels.
 
-        From one of each and from their sum, or of fewer rows from a second rough one that is nearly
-        as good. Where a mean over columns is the best rough one, also from the best product over
-        columns, which often gains more. And a metric, from the best that sees distances alone, if
-        that is nearly as good as the best of all.
+        These are the best of each and their sum, or without a sum the second-best rough one if it
+        is nearly as good. If `additive` is the best rough kernel, the best one that can be warped
+        is added, which often gains more. The best kernel that depends on distances alone gets a
+        metric, if it is nearly as good as the best of all.
         """
         if not self.plan.by_column or (self.plan.ends_early and not self._leads()):
             return True
@@ -164,7 +165,7 @@ class Search:
             kept.update(n for n in rough[1:2] if self._near(n, rough[0]))
         kept.update([n for n in rough if self._stretched(kernels[n]) is not None][:1])
         starts = [known[n] for n in sorted(kept, key=able.index)] + pairs
-        few = self.candidates.n_columns <= MOST_COLUMNS  # that may be mixed
+        few = self.candidates.n_columns <= MOST_COLUMNS  # for a metric
         of_distance = (n for n, kernel in kernels.items() if few and kernel.n_distances)
         alike = [n for n in of_distance if not sees_columns(kernels[n])][:1]
         starts += [known[n]._replace(metric=FULL) for n in alike if self._near(n, ranking[0])]
@@ -173,7 +174,7 @@ class Search:
         return len(learnt) == len(starts) and self.stretch(learnt)
 
     def stretch(self, learnt: Mapping[int, Outcome]) -> bool:
-        """Learn four length scales for every column, from the best of what has one for each."""
+        """Learn input warping, starting from the best kernel with per-column length scales."""
         found = {n: self._stretched(parse(outcome.kernel)) for n, outcome in learnt.items()}
         able = [n for n in self._ranking() if found.get(n) is not None]
         if not able:
@@ -184,12 +185,12 @@ class Search:
         return len(self._learn([start], "trials of four scales for each column")) == 1
 
     def _stretched(self, kernel: Kernel) -> Kernel | None:
-        """Return the same function with four length scales a column; None if it cannot be."""
+        """Return the same function with four length scales per column; None if not applicable."""
         found = stretched(kernel, self.candidates.n_columns)
         return found if self.plan.by_stretch and found != kernel else None
 
     def _learn(self, starts: Sequence[Candidate], what: str) -> Mapping[int, Outcome]:
-        """Try new candidates, for which length scales or a metric are learnt."""
+        """Run trials of new candidates, for which length scales or a metric are learnt."""
         known, rung = self.candidates.known, self.plan.rungs[-1]
         size = (len(self.plan.rungs), rung.rows, rung.n_active)
         trials = [
@@ -202,7 +203,7 @@ class Search:
         return found
 
     def decide(self) -> bool:
-        """Take the best, or the kernel of the settings where it leads that by chance only."""
+        """Select the best candidate, or the kernel of the settings if the lead may be chance."""
         self.winner = self._best() if self._leads() else 0
         if not (self.plan.in_full and self.winner):
             return True
@@ -214,18 +215,18 @@ class Search:
         return len(found) == len(pair)
 
     def _leads(self) -> bool:
-        """Whether the best leads the kernel of the settings by more than chance."""
+        """Return whether the best candidate leads number 0 by `plan.errors` standard errors."""
         given = self.outcomes.get(0)
         return given is None or self.outcomes[self._best()].leads(given, self.plan.errors)
 
     def grow(self) -> bool:
-        """Double the number of active rows as long as that promises enough.
+        """Double the number of active rows as long as the expected gain is enough.
 
-        The gain between two sizes tells what to expect of the next, which is tried if that is
-        `PRICE` or more. A trial of more than the least that may be chosen would take half as long
-        as the run itself: of classes it is made only where twice that is expected and a still
-        greater number is open, which is taken if it still is; else the size is taken without one.
-        A few numbers far away make gains less certain.
+        A doubling is expected to gain `DECLINE` times as much as the one before; below `PRICE` it
+        is not made. A trial of more than the smallest size would take half as long as the run. For
+        classes there is one only if twice `PRICE` is expected and a larger size is possible, which
+        is then chosen if twice `PRICE` is still expected; otherwise the size is chosen without one.
+        In a regression every size up to `MOST_ACTIVE` has one, as outliers make gains uncertain.
         """
         gain = math.inf
         for place, rung in enumerate(self.plan.grown):
@@ -251,12 +252,12 @@ class Search:
         return True
 
     def learn_again(self) -> bool:
-        """Learn length scales again, with more rows and active rows, and take the best kind.
+        """Re-estimate length scales with more rows and active rows, and take the best kind.
 
-        With as many active rows as a run has, shorter length scales pay. Half of the rows decide
-        between the kinds; all of them learn the length scales of the better one. No rows are left
-        that no fit has seen, but the halves of these rows predict each other: that tells as much as
-        the rows held out before.
+        With as many active rows as in a run, shorter length scales pay. Half of the rows decide
+        between the kinds; the length scales of the better one are then learnt from all rows. No
+        unseen rows are left, but two-fold cross-validation on these rows is as informative as the
+        rows held out before.
         """
         rung, before = self.plan.again, self.outcomes.get(self.winner)
         is_kept = self.plan.errors > 0.0 and self.winner == 0
@@ -277,23 +278,23 @@ class Search:
     def _learnt_again(
         self, numbers: Sequence[int], rung: Rung, first: int = 0
     ) -> Mapping[int, Outcome]:
-        """Learn the length scales of candidates from the rows of a rung that begin there."""
+        """Re-estimate the length scales of candidates, from the rows from `first` on."""
         trials = [self._again(n, 2, rung) for n in numbers]
         how: dict[str, Any] = {"by_column": True, "again": True, "first": first}
         return self.try_out([replace(each, **how) for each in trials], "length scales again")
 
     def _take(self, number: int, learnt: Mapping[int, Outcome]) -> None:
-        """Let a candidate win, with the kernel that was learnt for it."""
+        """Make a candidate the winner, with its re-estimated kernel."""
         self.winner = number
         outcome = replace(self.outcomes[number], kernel=learnt[number].kernel)
         self.outcomes = {number: outcome}
 
     def _best_of_kinds(self) -> list[int]:
-        """Return the best of a few kinds that are nearly as good as the winner.
+        """Return the best candidates of up to `KINDS` kinds that are nearly as good as the winner.
 
-        Some that are not smooth or rough in each column, as `linear`, cannot be learnt again, and
-        give way to these. None but the winner may have a metric: its many numbers are known to
-        most of the rows that would judge it.
+        Kernels that cannot have per-column length scales, such as `linear`, are left out, even the
+        winner. Only the winner may have a metric, since its many parameters were learnt from most
+        of the rows that would judge it.
         """
         best: dict[object, int] = {}
         for n in [self.winner, *self._ranking()]:
@@ -307,23 +308,23 @@ class Search:
         return parse(self.outcomes[number].kernel)
 
     def _kind(self, number: int) -> tuple[str, str, bool, bool]:
-        """Return what tells kernels apart besides the values of their parameters."""
+        """Return the kind of a candidate: scaling, metric, and whether a sum and rough."""
         _, scaling, metric = self.candidates.known[number]
         kernel = self._kernel(number)
         return scaling, metric, isinstance(kernel, Sum), kernel.is_rough
 
     def _near(self, number: int, best: int) -> bool:
-        """Whether a candidate is nearly as good as the best."""
+        """Return whether a candidate is nearly as good as `best`."""
         return not self.outcomes[best].leads(self.outcomes[number], NEAR)
 
     def _again(self, number: int, later: int, rung: Rung) -> Trial:
-        """Return the trial of a candidate as it was learnt, so many stages after learning."""
+        """Return a trial of a candidate with its learnt kernel, `later` rungs after learning."""
         candidate = self.candidates.known[number]._replace(kernel=self.outcomes[number].kernel)
         size = (len(self.plan.rungs) + later, rung.rows, rung.n_active)
         return Trial.of(number, candidate, size)
 
     def choice(self, ended: str) -> Choice:
-        """Return what the search has led to."""
+        """Return the result of the search."""
         known, found = self.candidates.known[self.winner], self.outcomes.get(self.winner)
         if found is None:
             return Choice(*known, self.n_active, None, ended)
@@ -331,7 +332,7 @@ class Search:
         return Choice(*known, self.n_active, found.nlpp, ended)
 
     def _best(self) -> int:
-        """Return the best; one whose fits take longer only if it leads the others."""
+        """Return the best candidate; one whose fits take longer only if it leads the others."""
         ranking = self._ranking()
         best, plain = ranking[0], [n for n in ranking if n not in self.slower][:1]
         if best not in self.slower or not plain:
@@ -339,7 +340,7 @@ class Search:
         return best if self.outcomes[best].leads(self.outcomes[plain[0]]) else plain[0]
 
     def _ranking(self) -> list[int]:
-        """Return the best first; failures come last, equals in the order in which they came up."""
+        """Return candidate numbers, best first; failures come last, ties in order of number."""
         nlpp = {n: math.inf if o.nlpp is None else o.nlpp for n, o in self.outcomes.items()}
         return sorted(sorted(nlpp), key=nlpp.__getitem__) or [0]
 

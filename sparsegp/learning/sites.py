@@ -1,8 +1,8 @@
-"""Sites of given active rows, set in the order of inclusion.
+"""Recompute the sites of given active rows in the order of inclusion.
 
-This is what selection does to the sites (assumed-density filtering, SLH algorithm 1 and appendix
-C.1), with the rows given and nothing computed for others: O(d^3) for d rows. With it sites are a
-function of the parameters; where a gradient is wanted they are taken for constants (SLH 3.3).
+These are the site updates of the selection (assumed-density filtering, SLH algorithm 1 and appendix
+C.1), for the given rows only: O(d^3) for d rows. They make the sites a function of the parameters;
+gradients treat them as constants (SLH 3.3).
 """
 
 from typing import Any
@@ -17,15 +17,15 @@ from sparsegp.types import Doubles, Floats
 
 
 def sites_in_order(kernel: Kernel, likelihood: Likelihood, x: Floats, target: Any) -> Doubles:
-    """Return precisions and shifts of the sites that match moments, (2, d).
+    """Return the precisions and shifts of the sites, by moment matching, (2, d).
 
-    A row of which log Z does not bend keeps a site of zero.
+    The site of a row where log Z has no curvature is zero.
 
     Parameters
     ----------
     kernel : Kernel
     likelihood : Likelihood
-        Of one latent value.
+        With one latent value.
     x : Floats (d, p)
         Scaled inputs in the order of inclusion.
     target : array (d,)
@@ -50,9 +50,9 @@ def sites_in_order(kernel: Kernel, likelihood: Likelihood, x: Floats, target: An
 def noise_sites(
     likelihood: Gaussian, target: Doubles, weight: Doubles | None = None
 ) -> tuple[Doubles, Doubles]:
-    """Return the sites of Gaussian noise, (2, d), and their derivatives by log sigma^2.
+    """Return the sites of Gaussian noise, (2, d), and their derivatives in log sigma^2.
 
-    In whatever order they are set they are 1 / sigma^2 and y / sigma^2, times the weight of a row.
+    They are 1 / sigma^2 and y / sigma^2, times the row weight, in any order of inclusion.
     """
     sites = np.stack([np.ones_like(target), target]) / likelihood.noise_variance
     sites = sites if weight is None else weight * sites

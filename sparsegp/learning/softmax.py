@@ -1,6 +1,6 @@
-"""The softmax of latent values that are linear in some coefficients, and its maximum.
+"""Softmax likelihood of latent values that are linear in coefficients, and its maximisation.
 
-The log likelihood of rows with latent values f = F^T c, less a quadratic penalty, is concave in c
+The log likelihood of rows with latent values f = F^T c, minus a quadratic penalty, is concave in c
 and needs no quadrature. With p the probabilities of a row, its curvature in the latent values is
 diag(p) - p p^T, at most (I - 1 1^T / K) / 2 (Böhning 1992, Ann. Inst. Statist. Math. 44).
 """
@@ -18,25 +18,25 @@ from sparsegp.math.products import times_few
 from sparsegp.types import Doubles, Floats
 
 MAX_ROUNDS = 30
-"""Of one ascent."""
+"""Maximum number of iterations of one ascent."""
 RESOLUTION = 1e-6
-"""Difference of log likelihoods, in nats a row, that means nothing in single precision."""
+"""Log likelihood difference, in nats per row, that is rounding error in single precision."""
 ROOT = 2.0**0.5
 
 
 @dataclass(frozen=True, eq=False)
 class Softmax:
-    """Rows, and the features of which their latent values are made.
+    """Rows with a softmax likelihood and latent values that are linear in their features.
 
     Attributes
     ----------
     features : Floats (d, n)
-        All large products have their precision.
+        Large products are computed in their precision.
     target : array (n,)
         Class codes.
     n_classes : int
     weights : Floats (n,), optional
-        By which the log likelihoods of the rows are multiplied.
+        Weights of the log likelihoods of the rows.
     """
 
     features: Floats
@@ -45,11 +45,11 @@ class Softmax:
     weights: Floats | None = None
 
     bound: ClassVar[float] = 0.5
-    """Of the curvature of minus log p in the latent values."""
+    """Upper bound on the curvature of -log p in the latent values."""
 
     @property
     def n_latent(self) -> int:
-        """Number of latent values of a row."""
+        """Number of latent values per row."""
         return self.n_classes
 
     @cached_property
@@ -58,17 +58,17 @@ class Softmax:
         return float(len(self.target) if self.weights is None else self.weights.sum())
 
     def latent(self, c: Doubles) -> Floats:
-        """Return the latent values (n, K) of coefficients (d, K)."""
+        """Return the latent values (n, K) for coefficients (d, K)."""
         return times_few(self.features.T, c.astype(self.features.dtype))
 
     def pulled(self, slope: Floats) -> Doubles:
-        """Return the slope in the coefficients, (d, K), by that in the latent values, (n, K)."""
+        """Return the gradient in the coefficients, (d, K), from that in latent values, (n, K)."""
         return np.asarray(times_few(self.features, slope), np.float64)
 
     def log_p_and_rest(self, latent: Floats) -> tuple[Floats, Floats]:
-        """Return log p of the class of each row (n,), and by how much all p miss 0 or 1, (n, K).
+        """Return log p of the class of each row (n,), and its gradient in latent values (n, K).
 
-        That rest is the slope of log p in the latent values (n, K).
+        The gradient is the one-hot label minus the probabilities.
         """
         mean = latent - latent.max(axis=1, keepdims=True)
         p = np.exp(mean)
@@ -79,35 +79,35 @@ class Softmax:
         return log_p, p
 
     def probability(self, rest: Floats) -> Floats:
-        """Return the probabilities (n, K) that miss 0 or 1 by so much."""
+        """Return the probabilities (n, K) from the gradient of log p, (n, K)."""
         p = -rest
         p[np.arange(len(p)), self.target] += 1.0
         return p
 
     def judged(self, latent: Floats) -> tuple[Floats, Floats]:
-        """Return log p of rows that are held out (n,), and its slopes (n, K)."""
+        """Return log p of held-out rows (n,), and its gradient (n, K)."""
         return self.log_p_and_rest(latent)
 
     def curvature(self, p: Floats) -> Floats:
-        """Return that of minus log p, (n,), averaged over the classes as if independent."""
+        """Return the curvature of -log p, (n,): the trace of its Hessian over K - 1."""
         found: Floats = (p * (1.0 - p)).sum(axis=1) / (self.n_classes - 1)
         return found
 
     def bend(self, p: Floats, change: Floats) -> Floats:
-        """Return minus the Hessian of the log likelihood times changes of latent values, (n, K)."""
+        """Multiply changes of latent values, (n, K), by minus the Hessian of the log likelihood."""
         bent = p * change
         bent -= p * bent.sum(axis=1, keepdims=True)
         return self.weighted(bent)
 
     def weighted(self, of_rows: Floats) -> Floats:
-        """Return what belongs to rows, (n, ...), times their weights."""
+        """Multiply values per row, (n, ...), by the row weights."""
         if self.weights is None:
             return of_rows
         weights = self.weights.astype(of_rows.dtype)
         return np.asarray((of_rows.T * weights).T)
 
     def value_and_gradient(self, c: Doubles, pull: Doubles) -> tuple[float, Doubles]:
-        """Return the log likelihood less c . pull / 2, and its gradient, (d, K), for pull = P c."""
+        """Return log likelihood minus c . pull / 2, and its gradient, (d, K), for pull = P c."""
         log_p, rest = self.log_p_and_rest(self.latent(c))
         value = float(self.weighted(log_p).sum(dtype=np.float64)) - 0.5 * float(np.vdot(c, pull))
         return value, self.pulled(self.weighted(rest)) - pull
@@ -119,17 +119,17 @@ class Softmax:
         solve: Callable[[Doubles], Doubles],
         small: float,
     ) -> None:
-        """Go to the maximum of a function, until a round gains little.
+        """Maximise a function, until an iteration gains little.
 
         Parameters
         ----------
         ascent : Ascent
-            Where to start; the end is left there.
+            Starting point; modified in place.
         function : callable
         solve : callable
             Applies the inverse of the metric of the ascent.
         small : float
-            Nats a row.
+            Gain at which to stop, in nats per row.
         """
         for _ in range(MAX_ROUNDS):
             gain = ascent.step(function, solve, RESOLUTION * self.total)
@@ -138,10 +138,10 @@ class Softmax:
 
 
 class Logistic(Softmax):
-    """Rows of two classes, whose latent values are h and -h over the root of two; see `Softmax`.
+    """Rows of two classes, with latent values h / sqrt(2) and -h / sqrt(2); see `Softmax`.
 
-    At the maximum those of the softmax are so too. Here only h is worked out: the penalty of its
-    coefficients is that of both together, and products have one column in place of two.
+    At the maximum the two latent values of the softmax have this form. Here only h is computed: the
+    penalty of its coefficients equals that of both, and products have one column instead of two.
     """
 
     @property
@@ -150,7 +150,7 @@ class Logistic(Softmax):
         return 1
 
     def log_p_and_rest(self, latent: Floats) -> tuple[Floats, Floats]:
-        """Return log p of the class of each row (n,), and its slopes (n, 1)."""
+        """Return log p of the class of each row (n,), and its gradient (n, 1)."""
         sign = np.where(self.target == 0, ROOT, -ROOT).astype(latent.dtype)
         lead = sign * latent[:, 0]
         ratio = np.exp(-np.abs(lead))
@@ -158,20 +158,20 @@ class Logistic(Softmax):
         return np.minimum(lead, 0.0) - np.log1p(ratio), (sign * other)[:, np.newaxis]
 
     def probability(self, rest: Floats) -> Floats:
-        """Return how probable the other class is, (n, 1)."""
+        """Return the probability of the other class, (n, 1), from the gradient of log p."""
         return np.asarray(np.abs(rest) / rest.dtype.type(ROOT))
 
     def curvature(self, p: Floats) -> Floats:
-        """Return that of minus log p, (n,)."""
+        """Return the curvature of -log p, (n,)."""
         return np.asarray(2.0 * p[:, 0] * (1.0 - p[:, 0]))
 
     def bend(self, p: Floats, change: Floats) -> Floats:
-        """Return minus the Hessian of the log likelihood times changes, (n, 1)."""
+        """Multiply changes of latent values, (n, 1), by minus the Hessian of the log likelihood."""
         return self.weighted(2.0 * p * (1.0 - p) * change)
 
 
 def log_probabilities(mean: Doubles) -> Doubles:
-    """Return those of the classes, (n, K), for latent means (n, K); or (n, 1), see `Logistic`."""
+    """Return log class probabilities, (n, K), from latent means (n, K), or (n, 1) of `Logistic`."""
     if mean.shape[1] == 1:
         mean = np.hstack([mean, -mean]) / ROOT
     return np.asarray(log_softmax(mean, axis=1))

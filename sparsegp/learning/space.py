@@ -1,9 +1,9 @@
-"""What is tried: kernels and scalings of the inputs.
+"""Candidates of a search: kernels and scalings of the inputs.
 
-A point of the grid is  v * family(c * l)  with l the length scale that `Kernel.fill` takes from the
-data, c on a grid of half octaves and v on a grid of half decades, for inputs scaled by a rule. The
-first candidates are the kernel of the settings and a few points that have led on tables of many
-kinds; then come points that cover the grid evenly (`spread`), and neighbours of good ones
+A grid point is  v * family(c * l)  with l the length scale that `Kernel.fill` takes from the data,
+c on a grid of half octaves and v on a grid of half decades, for inputs scaled by a rule. The first
+candidates are the kernel of the settings, linear kernels, and a few points that did well on tables
+of many kinds; then come points that cover the grid evenly (`spread`), and neighbours of good ones
 (`around`).
 """
 
@@ -20,14 +20,15 @@ from sparsegp.types import Doubles
 
 FAMILIES = ("rbf", "matern32", "matern52", "laplace", "additive")
 FACTORS = tuple((2.0**0.5) ** power for power in range(-2, 6))
-"""From l / 2 to 5.7 l, as rougher kernels want longer scales."""
+"""From l / 2 to 5.7 l, as rougher kernels need longer length scales."""
 VARIANCES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 MOST_COLUMNS = 2000
-"""With more columns absolute differences take too long."""
+"""Maximum number of columns for a default search, rough kernels and per-column length scales: with
+more, absolute differences take too long."""
 
 
 class Candidate(NamedTuple):
-    """A kernel, as its complete text, the rule by which inputs are scaled for it, and a metric."""
+    """A kernel as complete text, the scaling rule of its inputs, and a metric."""
 
     kernel: str
     scaling: str
@@ -35,7 +36,7 @@ class Candidate(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A point of the grid: places in `FAMILIES`, `FACTORS`, `VARIANCES` and among the rules."""
+    """A grid point: indices into `FAMILIES`, `FACTORS`, `VARIANCES` and the scaling rules."""
 
     family: int
     factor: int
@@ -43,7 +44,7 @@ class Point(NamedTuple):
     scaling: int
 
     def kernel(self, variances: Doubles) -> Kernel:
-        """Return the kernel of this point for inputs with such column variances, (p,)."""
+        """Return the kernel of this point for inputs with these column variances, (p,)."""
         family = FAMILIES[self.family]
         scale = np.exp(parse(family).fill(variances).parameters()[0]) * FACTORS[self.factor]
         return parse(f"{VARIANCES[self.variance]}*{family}({scale:.6g})")
@@ -56,16 +57,16 @@ FIRST = (
     Point(3, 0, 2, 0),
     Point(4, 2, 3, -1),
 )
-"""Rough along the axes, with the last rule of scaling and the first, and sums over columns: what
-unlike columns want. Chosen on splits of the training rows of eighteen tables."""
+"""`laplace` with the last and the first scaling rule, and `additive`, which suit dissimilar
+columns. Chosen on splits of the training rows of eighteen tables."""
 LEVEL = 10.0
-"""Prior variance of the constant in a linear function, and of all of its slopes together."""
+"""Prior variance of the constant of a linear function, and of all of its slopes together."""
 
 
 def spread(seed: int, sizes: Sequence[int]) -> list[Point]:
-    """Return all points of a grid of such sizes in an order whose every beginning covers it evenly.
+    """Return all points of a grid with these sizes, ordered so that any prefix covers it evenly.
 
-    A scrambled Sobol sequence, rounded to the grid; repeated points are left out.
+    This is a scrambled Sobol sequence, rounded to the grid, without repeated points.
     """
     from scipy.stats import qmc  # noqa: PLC0415 - slow to import
 
@@ -78,10 +79,10 @@ def spread(seed: int, sizes: Sequence[int]) -> list[Point]:
 
 
 def around(point: Point, sizes: Sequence[int]) -> Iterator[Point]:
-    """Yield the neighbours of a point, by length scale and variance, then by family and scaling.
+    """Yield the neighbours of a point: in length scale and variance, then in family and scaling.
 
-    A longer length scale goes well with a greater variance: the valley of good kernels runs that
-    way, so the two steps along it are neighbours too.
+    Good kernels lie along a ridge on which length scale and variance increase together, so the two
+    diagonal steps along it are neighbours too.
     """
     for factor, variance in ((0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, -1)):
         near = point._replace(factor=point.factor + factor, variance=point.variance + variance)
@@ -92,7 +93,7 @@ def around(point: Point, sizes: Sequence[int]) -> Iterator[Point]:
 
 
 class Candidates:
-    """What has come up so far, by number.
+    """Numbered candidates, added as they are needed.
 
     Number 0 is the kernel of the settings with their scaling.
 
@@ -101,13 +102,13 @@ class Candidates:
     kernel : str
         Text of the kernel of the settings.
     variances : mapping of str to Doubles (p,)
-        The rules of scaling, those of the settings first, and the variances of the columns scaled
-        by them.
+        Variances of the scaled columns by scaling rule, the rule of the settings first.
     seed : int
 
     Attributes
     ----------
     known : list of Candidate
+        All candidates so far, by number.
     n_columns : int
     """
 
@@ -130,7 +131,7 @@ class Candidates:
         self.n_first = len(self.known)
 
     def first(self, count: int | None = None) -> list[int]:
-        """Return the numbers of the first candidates; without a count none that only cover."""
+        """Return the numbers of the first candidates; by default no points of `spread`."""
         count = self.n_first if count is None else count
         if count <= self.n_first:
             return list(range(count))
@@ -138,14 +139,14 @@ class Candidates:
         return [*range(self.n_first), *islice(fresh, count - self.n_first)]
 
     def best_and_neighbours(self, ranking: Sequence[int], count: int) -> list[int]:
-        """Return so many candidates for more rows: number 0, the best, and neighbours of these.
+        """Return `count` candidates for the next rung: number 0, the best, and their neighbours.
 
-        The best of every scaling is among them, as few rows tell little about that.
+        The best of every scaling is among them, as few rows say little about scaling.
 
         Parameters
         ----------
         ranking : sequence of int
-            Numbers, the best first.
+            Candidate numbers, best first.
         count : int
         """
         best = {self.known[number].scaling: number for number in reversed(ranking)}
@@ -154,15 +155,15 @@ class Candidates:
         return kept + self.neighbours(ranking, count - len(kept), kept)
 
     def neighbours(self, ranking: Sequence[int], count: int, but: Collection[int]) -> list[int]:
-        """Return so many neighbours, those of the best first; fewer where the grid ends.
+        """Return up to `count` neighbours of grid points, those of the best candidates first.
 
         Parameters
         ----------
         ranking : sequence of int
-            Numbers, the best first.
+            Candidate numbers, best first.
         count : int
         but : collection of int
-            Numbers that are not wanted.
+            Numbers to leave out.
         """
         found: dict[int, None] = {}
         for number in ranking:
@@ -175,7 +176,7 @@ class Candidates:
         return list(found)
 
     def _number(self, point: Point) -> int:
-        """Return the number of a point; a new one has the next."""
+        """Return the number of a point, added to `known` if it is new."""
         candidate = self._candidate(point)
         if candidate not in self.known:
             self.known.append(candidate)
@@ -187,5 +188,5 @@ class Candidates:
 
     @cached_property
     def _points(self) -> dict[Candidate, Point]:
-        """The whole grid, by `spread`: a brief search does without it, and without scipy.stats."""
+        """The whole grid, ordered by `spread`, which loads scipy.stats: built only if needed."""
         return {self._candidate(point): point for point in spread(self._seed, self.sizes)}

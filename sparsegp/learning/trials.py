@@ -1,4 +1,4 @@
-"""What a search tries, and how that goes on rows that are held out."""
+"""Trials of a search, and their outcomes on held-out rows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,30 +13,30 @@ from sparsegp.types import Doubles
 
 @dataclass(frozen=True)
 class Trial:
-    """What is tried.
+    """A candidate, and how it is fitted.
 
     Attributes
     ----------
     number : int
-        Of the candidate, from 0.
+        Number of the candidate, from 0.
     kernel : str
         Its text, complete.
     scaling : str
-        The rule by which inputs are scaled.
+        The scaling rule of the inputs.
     rung : int
     rows : int
-        Rows of the sample that it trains on, the first ones.
+        Number of rows to fit, from the beginning of the sample.
     n_active : int
     by_column : bool
-        Whether a length scale for every column is learnt first, from that kernel.
+        Whether per-column length scales are learnt first, starting from that kernel.
     metric : str
-        That is learnt by the fit.
+        The metric that is learnt before the fit.
     full : bool
-        Whether the fit is one like that of the run, and no quick one.
+        Whether the fit is like that of the run rather than an approximate one.
     again : bool
-        Whether length scales are learnt again, from so many rows of all, and nothing is fitted.
+        Whether length scales are re-estimated from `rows` rows, held-out ones too, without a fit.
     first : int
-        Where these rows begin.
+        First row for that.
     """
 
     number: int
@@ -59,31 +59,33 @@ class Trial:
         size: tuple[int, int, int],
         by_column: bool = False,
     ) -> "Trial":
-        """Return the trial of a candidate, with a size of rung, rows and active rows."""
+        """Create the trial of a candidate; `size` is rung, rows and active rows."""
         kernel, scaling, metric = candidate
         return cls(number, kernel, scaling, *size, by_column, metric)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a trial went on the held-out rows.
+    """Outcome of a trial on the held-out rows.
 
     Attributes
     ----------
     kernel : str
         The kernel of the trial, with the length scales that were learnt.
     nlpp : float or None
-        Mean of -log p of the true class in nats; None if the trial failed.
+        Mean of -log p of the true class or target, in nats (two-fold cross-validated if length
+        scales were only re-estimated); None if the trial failed.
     error : float or None
-        Share of rows whose most probable class is not theirs.
+        Error rate; in a regression mean squared error over the variance of the targets.
     ece : float or None
-        Expected calibration error in 15 equal bins.
+        Expected calibration error with 15 bins of equal width, for classes.
     seconds : float
-        Of processor time.
+        Processor time.
     failure : str
-        Why there are no figures.
+        Why the trial failed, if it did.
     log_p : Doubles (m,)
-        Log probability of the true class of every held-out row; none if the trial failed.
+        Log p of each held-out row, times its weight over the mean weight; empty if nothing was
+        fitted.
     """
 
     kernel: str
@@ -95,18 +97,19 @@ class Outcome:
     log_p: Doubles = field(default_factory=lambda: np.empty(0), compare=False, repr=False)
 
     def leads(self, other: "Outcome", errors: float = 1.0) -> bool:
-        """Whether it is better on average by more than so many standard errors."""
+        """Return whether it is better on average by more than `errors` standard errors."""
         if self.nlpp is None or other.nlpp is None:
             return self.nlpp is not None
-        m = min(len(self.log_p), len(other.log_p))  # fits to more rows leave fewer, the last ones
+        m = min(len(self.log_p), len(other.log_p))  # fits to more rows hold out fewer, the last
         difference, error = paired_difference(self.log_p[-m:], other.log_p[-m:])
         return difference > errors * error
 
 
 def gain_of(outcome: Outcome, before: Outcome, of_numbers: bool = False) -> float:
-    """Return by which share the nlpp is less than before, 0 if not by more than a standard error.
+    """Return the relative decrease of the NLPP, 0 if it is within one standard error.
 
-    Zero also where one of them failed. Of numbers by how many nats: a density may be more than one.
+    It is 0 too if either trial failed. In a regression it is absolute, in nats, as the NLPP of a
+    density may be negative.
     """
     if outcome.nlpp is None or before.nlpp is None or not outcome.leads(before):
         return 0.0
@@ -114,4 +117,5 @@ def gain_of(outcome: Outcome, before: Outcome, of_numbers: bool = False) -> floa
 
 
 TryOut = Callable[[Sequence[Trial], str], Mapping[int, Outcome]]
-"""From trials, and what they are in words, to how they went by number; fewer if time ran out."""
+"""Runs trials, which a text describes, and returns outcomes by candidate number; fewer if time runs
+out."""
