@@ -1,8 +1,8 @@
 """Fitting, from data to model.
 
-`api.train` is the one call. `training.Training` is a sparse fit stage by stage,
-`dense.DenseRun` one of a dense method; both are a `run.Run`. `tune.tune` makes many small
-ones to choose the kernel.
+`api.train` is the main function. `training.Training` is a sparse fit stage by stage,
+`dense.DenseRun` a fit by a dense method; both are a `run.Run`. `tune.tune` runs many small fits to
+choose the kernel.
 """
 
 from sparsegp.fit.api import train as train

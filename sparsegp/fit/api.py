@@ -44,7 +44,7 @@ def train(
     sample_weight : array (n,), optional
         Weights of the log likelihoods of the rows. Duplicate rows are then merged.
     test : pair (X, y) or Table, optional
-        Held-out rows on which the error is recorded during the selection.
+        Test rows, on which the error is recorded during the selection.
     out : path or URL, optional
         Directory for checkpoints and the model, or a URL such as s3://bucket/run. If it holds
         the same run, already finished, its model is returned.
@@ -109,16 +109,17 @@ def fit(
     block_rows: int | None = None,
     scratch: str | os.PathLike[str] | None = None,
 ) -> tuple[Model, Tuned | None]:
-    """Return the model of a table, and the search for its kernel, if there was one.
+    """Train a model on a table; also return the search for its kernel, if there was one.
 
     Parameters
     ----------
     table, test : Table
-        Training rows, and those held out.
+        Training and test rows.
     settings : TrainSettings or DenseSettings
     run : RunOptions
     limits : mapping, optional
-        Of a search, as `tune` takes them; without any there is one for the kernel "auto".
+        Arguments of `tune` that limit a search; if omitted, there is a default search for the
+        kernel "auto" only.
     block_rows, scratch
         As in `train`.
     """
@@ -136,14 +137,14 @@ def fit(
             more = {"block_rows": BLOCK_ROWS.checked(block_rows), "scratch": scratch is not None}
             memory.check(table, test, n_classes, settings, how["runtime"], **more)
             if store is not None:
-                if store.overwrite:  # what is wrong with rows or settings is found before that
+                if store.overwrite:  # raise errors in rows or settings before anything is deleted
                     prepare(table, test, settings, how["runtime"])
                 store.clear()
             where: dict[str, Any] = {"out": run.out, "resume": run.resume, "progress": run.shown}
             where |= {"runtime": how["runtime"]}
             where |= {"max_trials": None} if limits is None else limits
             found = tune(table, **where, **settings.to_json())
-            learnt = settings.is_regression and not found.trials  # which it then does by itself
+            learnt = settings.is_regression and not found.trials  # no search: by evidence instead
             settings = replace(settings, **(BY_EVIDENCE if learnt else found.chosen))
         how |= {"store": store, "block_rows": block_rows, "scratch": folder}
         return Training(table, settings, test, **how).fit(), found

@@ -1,4 +1,4 @@
-"""The state of a sparse fit, and the row blocks on a runtime that follow it."""
+"""The state of a sparse fit, and its row blocks on a runtime."""
 
 import functools
 import math
@@ -44,49 +44,50 @@ BLOCK_ROWS = Setting("block_rows", int, None, optional=True, least=1)
 
 @dataclass(eq=False)
 class SparseRun(Run[SparseModel]):
-    """What a sparse fit has reached; to a posterior, the training rows (`posterior.base.Rows`).
+    """The state of a sparse fit; posteriors use it as `posterior.base.Rows`.
 
     Parameters
     ----------
     rows, settings, held_out, runtime, store, resume, checkpoint_every, progress, stop
         See `Run`.
     block_rows : int, optional
-        Rows in a block, rounded up to whole tiles; two blocks a worker if left out. Results do
-        not depend on it.
+        Rows per block, rounded up to whole tiles; by default two blocks per worker. Results do not
+        depend on it.
     scratch : str, optional
         Directory for files that hold scaled inputs and stub matrices instead of memory.
     first : Integers (m,), optional
-        Rows that are included before all others, in this order; they and their copies do not serve
-        for validation.
+        Rows that are included before all others, in this order; they and their copies are not
+        validation rows.
     past : PastRows, optional
-        Rows that are gone, but count; those active rows that stay are there from the start.
+        Summary of earlier training rows that are no longer available; the active rows kept from
+        them are active from the start.
     knows_limits : bool
-        Whether the model is to know how new a row is, and label sets.
+        Whether the model gets what novelty and prediction sets need.
 
     Attributes
     ----------
     validation : Booleans (n,)
-        Training rows that learning and calibration are judged by before they join.
+        Validation rows: they judge learning and calibration before they are added to the others.
     total, weights, validation_weights
         See `posterior.base.Rows`.
     folds : Integers (n,)
-        Of the training rows, for cross-validation; empty where it is not needed.
+        Cross-validation fold of each training row; empty without cross-validation.
     n_active : int
-        Rows to include.
+        Number of rows to include.
     block_settings : BlockSettings
-        With the present kernels and likelihood.
+        With the current kernels and likelihood.
     active : ActiveSet or PairSet
     parameters : Doubles (q,) or None
-        Of kernels and likelihood, as learnt so far.
+        Parameters of kernels and likelihood learnt so far.
     steps : list of dict
-        What learning did (`fit.learning`).
+        Record of the major steps of learning (`fit.learning`).
     in_step : bool
-        Whether the active rows are those of a step of learning that is under way.
+        Whether the active rows belong to a step of learning in progress.
     rounds : int
-        That the posterior has made.
+        Number of iterations of the posterior so far.
     history : list of dict
-        The learning curve: n_active, seconds, train_error and, with held-out rows, heldout_error
-        and heldout_nlpp. Without train_error where candidates have left (`stub_entries`).
+        The learning curve: n_active, seconds, train_error and, with test rows, heldout_error and
+        heldout_nlpp. Without train_error once candidates have been dropped (`stub_entries`).
     """
 
     settings: TrainSettings
@@ -116,7 +117,7 @@ class SparseRun(Run[SparseModel]):
         if weights is not None:
             self.total, own = float(weights.sum()), weights[self.validation]
             self.validation_weights = own / own.mean() if len(own) else own
-        wanted = settings.n_active if self.past is not None else None  # more than new rows, perhaps
+        wanted = settings.n_active if self.past is not None else None  # may exceed the new rows
         self.n_active = wanted or settings.rows_to_include(n)
         self.block_type = PairBlock if settings.active_per_class else RowBlock
         self.active: ActiveSet | PairSet = PairSet() if settings.active_per_class else ActiveSet()
@@ -149,12 +150,12 @@ class SparseRun(Run[SparseModel]):
         self.block_rows = memory.rows_of_block(n, n_workers, unit, self.block_rows)
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
-        """Refuse a run that does not fit the memory of its processes."""
+        """Raise SettingsError if the run would not fit into the memory of its processes."""
         more = {"block_rows": self.block_rows, "scratch": self.scratch is not None}
         memory.check(rows, held_out, n_classes, self.settings, self.runtime, **more)
 
     def identity(self) -> dict[str, dict[str, Any]]:
-        """Return settings and data, which rows come first, and what is known of rows gone."""
+        """Return what identifies the run: settings, data, rows to include first, and past rows."""
         known = super().identity()
         if len(self.first):
             known["data"] |= {"first": self.first.tolist()}
@@ -164,7 +165,7 @@ class SparseRun(Run[SparseModel]):
     # -- blocks ------------------------------------------------------------------------------------
 
     def build(self) -> None:
-        """Build the row blocks, and bring them to the state of the newest checkpoint."""
+        """Build the row blocks, and restore the state of the newest checkpoint."""
         data, self.runtime.recovery = self.data, self._recovery
         parts = self._parts(data.train.X, data.target, self.validation, self.weights)
         self.n_train_blocks = len(parts)
@@ -187,7 +188,7 @@ class SparseRun(Run[SparseModel]):
         validation: Booleans | None = None,
         weights: Doubles | None = None,
     ) -> list[dict[str, Any]]:
-        """Return the inputs of blocks; without `validation`, those of held-out rows."""
+        """Return the arguments of each block; without `validation`, the rows are test rows."""
         return [
             {
                 "X": X[some],
@@ -201,26 +202,26 @@ class SparseRun(Run[SparseModel]):
         ]
 
     def _slices(self, n: int) -> list[slice]:
-        assert self.block_rows is not None  # chosen
+        assert self.block_rows is not None  # set in __post_init__
         return [slice(i, min(i + self.block_rows, n)) for i in range(0, n, self.block_rows)]
 
     def map_blocks(self, method: str, *args: Any) -> list[Any]:
-        """Call a method on the blocks of training rows."""
+        """Call a method on the blocks of training rows, and return their answers in order."""
         return self.runtime.map_blocks(method, *args)[: self.n_train_blocks]
 
     def sum_blocks(self, method: str, *args: Any) -> Any:
-        """Return the sum of what the blocks of training rows answer, in whatever order."""
+        """Return the sum of the answers of the blocks of training rows, added in any order."""
         return self.runtime.sum_blocks(range(self.n_train_blocks), method, *args)
 
-    # -- what it has reached -----------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------
 
     @property
     def done(self) -> int:
-        """Steps of learning, inclusions and rounds of the posterior: a checkpoint's number."""
+        """Steps of learning, inclusions and posterior iterations: the number of a checkpoint."""
         return len(self.steps) + len(self.active) + self.rounds
 
     def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what a checkpoint holds besides the state of the posterior."""
+        """Return the content of a checkpoint besides the state of the posterior."""
         meta = {"history": self.history, "rounds": self.rounds}
         arrays = {} if self.parameters is None else {"parameters": self.parameters}
         if len(self.active):
@@ -255,26 +256,26 @@ class SparseRun(Run[SparseModel]):
         self.start_clock(seconds)
 
     def _recovery(self) -> list[Message]:
-        """Return the messages that bring a new block to the present."""
+        """Return the messages that bring a new block to the current state."""
         of, messages = self.block_settings, self.active.recovery()
         if self.parameters is not None:
             messages = [("restart", (of.kernels, of.rule)), *messages]
         return messages
 
     def take(self, parameters: Doubles) -> None:
-        """Take other parameters of kernels and likelihood, which the blocks do not know yet."""
+        """Set the parameters of kernels and likelihood, without telling the blocks."""
         of, self.parameters = self.block_settings, parameters
         kernels, likelihood = with_parameters(of.kernels, of.likelihood, parameters)
         rule = replace(of.rule, likelihood=likelihood)
         self.block_settings = replace(of, kernels=kernels, rule=rule)
 
     def forget(self) -> None:
-        """Forget all inclusions; the blocks go on with the present kernels and likelihood."""
+        """Discard all inclusions; the blocks restart with the current kernels and likelihood."""
         self.active = type(self.active)()
         self.runtime.map_blocks("restart", self.block_settings.kernels, self.block_settings.rule)
 
     def report(self, state: Any, rounds: int, **figures: float) -> None:
-        """Take note that a round of the posterior is done; write a checkpoint if one is due."""
+        """Record that an iteration of the posterior is done; write a checkpoint if one is due."""
         self.state, self.rounds = state, rounds
         self.progress.update(rounds, **figures)
         self.checkpoint(self.done)
@@ -282,11 +283,11 @@ class SparseRun(Run[SparseModel]):
     # -- selection ---------------------------------------------------------------------------------
 
     def include(self, every: int) -> Iterator[int]:
-        """Include batches of rows until there are `n_active`, or no other may be included.
+        """Include rows in batches until `n_active` are active, or no other can be included.
 
-        One by one, no batch reaches across a multiple of `every`; panels stay whole, as narrow ones
-        cost nearly as much. Yields how many rows are active after each; a checkpoint is written
-        when the next one is asked for, if one is due.
+        Yields the number of active rows after each batch; a checkpoint, if due, is written when the
+        next batch is requested. Batches end at multiples of `every`, except panels, which are not
+        cut because narrower ones cost nearly as much.
         """
         of, order, active = self.block_settings, self.settings.order, self.active
         selection = (
@@ -303,10 +304,10 @@ class SparseRun(Run[SparseModel]):
             self.checkpoint(self.done, due=len(active) == self.n_active)
 
     def figures(self) -> dict[str, float]:
-        """Return the figures of training and held-out rows by the present marginals.
+        """Return the metrics of training and test rows under the current marginals.
 
-        Where candidates get fewer, there is no figure of the training rows any more as soon as some
-        have left: what is known of those that stay, most of them the hardest, says nothing of all.
+        Once candidates have been dropped there is none for the training rows: those that are left
+        are mostly the hardest, and not representative.
         """
         answers: list[MarginalMetrics] = self.runtime.map_blocks("marginal_metrics")
         numbers, found = self.data.numbers, {}
@@ -322,13 +323,13 @@ class SparseRun(Run[SparseModel]):
                 found["heldout_nlpp"] = nlpp + (0.0 if numbers is None else math.log(numbers.scale))
         return found
 
-    # -- shown as dask arrays, in chunks that are the row blocks -----------------------------------
+    # -- dask arrays, with one chunk per row block -------------------------------------------------
 
     def stub(self, process: int = 0) -> "da.Array":
-        """Return a stub matrix (d, n).
+        """Return the stub matrix (d, n) of a process.
 
-        Rows that are no candidates any more (`stub_entries`) are not a number, here and in `means`
-        and `variances`.
+        Values for candidates that were dropped (`stub_entries`) are NaN, here and in `means` and
+        `variances`.
         """
         return self._as_dask("stub", len(self.active), self.precision, process)
 
@@ -343,10 +344,10 @@ class SparseRun(Run[SparseModel]):
     def _as_dask(
         self, name: str, width: int, dtype: Any = np.float64, process: int = 0
     ) -> "da.Array":
-        """Return numbers of the training rows, (n, width), or (width, n) of a stub."""
+        """Return an array of the blocks as a dask array, (n, width), or (width, n) for a stub."""
         import dask.array  # noqa: PLC0415 - slow to import, needed only here
 
-        da: Any = dask.array  # whose functions have no types
+        da: Any = dask.array  # its functions have no types
         lazy = self.runtime.as_dask("array", name, process)[: self.n_train_blocks]
         chunks = []
         for some, block in zip(self._slices(self.n_rows), lazy, strict=True):

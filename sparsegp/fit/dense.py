@@ -1,4 +1,4 @@
-"""A fit of a dense method: the rows in memory, the kernels learnt, the posterior of all rows."""
+"""Fit by a dense method: all rows in memory, learnt kernels, and the posterior of all rows."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from sparsegp.settings import DenseSettings
 
 @dataclass(eq=False)
 class DenseRun(Run[DenseModel]):
-    """One fit; parameters are those of `Run`.
+    """One fit by a dense method; parameters are those of `Run`.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class DenseRun(Run[DenseModel]):
     settings: DenseSettings
 
     def build(self) -> None:
-        """Read the rows, and go to the state of the newest checkpoint."""
+        """Read the rows, and restore the state of the newest checkpoint."""
         data, self._total = self.data, -1
         self.x = data.scaling.apply(np.asarray(data.train.X), np.dtype(np.float64))
         rows = np.column_stack([self.x, data.target])
@@ -51,7 +51,7 @@ class DenseRun(Run[DenseModel]):
             likelihood,
             n_latent,
             settings.seed,
-            settings.is_regression and settings.learn == "evidence",  # of which hmc samples none
+            settings.is_regression and settings.learn == "evidence",  # not sampled by hmc
         )
         found = infer(
             method,
@@ -71,7 +71,7 @@ class DenseRun(Run[DenseModel]):
             mixture=Mixture(found.components, self.x, settings.averaged),
             notes={**evidence, **found.report, "trace": [dict(step) for step in found.trace]},
         )
-        self.progress.start(0, "rows", "evaluate")  # many samples take their time
+        self.progress.start(0, "rows", "evaluate")  # slow with many samples
         point = {"n_active": len(self.x), "seconds": round(self.seconds(), 3)}
         point |= figures("train", model, data.train, data.target)
         if data.held_out is not None:
@@ -84,7 +84,7 @@ class DenseRun(Run[DenseModel]):
         return model
 
     def _report(self, status: Status, state: Any) -> None:
-        """Show progress, and write a checkpoint if one is due; `Interrupted` on a stop."""
+        """Show progress, and write a checkpoint if one is due; raise Interrupted on a stop."""
         if status.total != self._total:
             self._total = status.total
             learn, method = self.settings.learn, self.settings.method
@@ -98,13 +98,13 @@ class DenseRun(Run[DenseModel]):
     def _run_tasks(
         self, function: Callable[[Any, Any], Any], shared: Any, tasks: Sequence[Any]
     ) -> list[Any]:
-        """Return the results of tasks that run side by side on the runtime."""
+        """Run tasks in parallel on the runtime, and return their results in order."""
         found = dict(self.runtime.run_tasks(function, shared, tasks))
         return [found[number] for number in range(len(tasks))]
 
 
 def figures(part: str, model: DenseModel, table: Table, target: Any) -> dict[str, float]:
-    """Return error, or mean squared error, and nlpp of rows, as a learning curve has them."""
+    """Return error, or mean squared error, and NLPP of rows, named as in a learning curve."""
     X = np.asarray(table.X)
     if model.numbers is not None:
         y = model.numbers.decode(target)

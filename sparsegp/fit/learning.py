@@ -1,11 +1,11 @@
-"""Learning kernels and likelihood by the evidence: major steps around the inner optimisation.
+"""Learn kernels and likelihood by the marginal likelihood: major steps around the optimisation.
 
-A major step selects the active rows anew at the present parameters; the parameters then go down on
-the criterion while these rows stay (SLH section 3.3, learning/). Criteria of different active rows
-cannot be compared, so the paper takes the last parameters. Where there are validation rows, those
-of the step whose active rows predict them best are taken, the start included.
+A major step reselects the active rows with the current parameters; then the criterion is minimised
+over the parameters for these rows (SLH section 3.3, learning/). As the criterion cannot be compared
+between active sets, the paper takes the last parameters. If there are validation rows, those
+parameters, the initial ones included, are taken whose active rows predict them best.
 
-Checkpoints are written during a selection, and after each descent.
+Checkpoints are written during a selection, and after each minimisation.
 """
 
 from collections import deque
@@ -25,22 +25,22 @@ from sparsegp.posterior import POSTERIORS, ActiveRows
 from sparsegp.types import Doubles
 
 FARTHEST = 7.0
-"""How far a parameter may go in all steps together: for a logarithm, a factor of 1100. Labels that
-can be told without error would take it to infinity."""
+"""Largest distance of a parameter from its initial value, over all steps: for a logarithm, a factor
+of 1100. Labels that are predicted without error would drive it to infinity."""
 
 
 def learn(run: SparseRun) -> None:
-    """Make the major steps that remain, and take the parameters that come out.
+    """Carry out the remaining major steps, and set the parameters that are chosen.
 
-    What is known of a step goes to `run.steps`: the criterion at the start and after every minor
-    step, the number of evaluations, kernels and likelihood that came out, and the parameters and
-    figures of the rows that it started with; `validation_nlpp` is that of the validation rows,
-    `bounded` names what ended as far from where the run began as it may go.
+    Each step is recorded in `run.steps`: the criterion at the start and after every minor step, the
+    number of evaluations, the resulting kernels and likelihood, and the initial parameters with the
+    metrics of their active rows; `validation_nlpp` is the NLPP of the validation rows, `bounded`
+    names the parameters that ended at a bound.
 
     Raises
     ------
     Interrupted
-        If a stop was requested; what was done is in a checkpoint.
+        If a stop was requested; the progress is in a checkpoint.
     """
     count = run.settings.major_steps
     run.progress.start(count, "steps", "learn")
@@ -70,12 +70,12 @@ def _show_last(run: SparseRun) -> None:
 
 
 def _select(run: SparseRun) -> None:
-    """Select at the present parameters, or go on where a checkpoint was written.
+    """Select active rows with the current parameters, or continue from a checkpoint.
 
     Raises
     ------
     NumericalError
-        If no row may be included.
+        If no row can be included.
     """
     if not run.in_step:
         run.forget()
@@ -91,7 +91,7 @@ def _select(run: SparseRun) -> None:
 
 
 def _descend(run: SparseRun) -> None:
-    """Go down on the criterion of the rows that are active now, and record how that went."""
+    """Minimise the criterion for the current active rows, and record the step."""
     settings, active, of = run.settings, run.active, run.block_settings
     weight = None if run.weights is None else run.weights[active.rows]
     own = active.sites(of.n_latent)
@@ -130,7 +130,7 @@ def _descend(run: SparseRun) -> None:
 def _bounded(
     run: SparseRun, names: Sequence[str], parameters: Doubles, bounds: Bounds
 ) -> dict[str, list[str]]:
-    """Return which parameters are at their bounds, if any; with a message when that is new."""
+    """Return the parameters at their bounds, if any; show a message about new ones."""
     at_bound = (parameters <= bounds[0]) | (parameters >= bounds[1])
     # length scales of several columns have one name
     found = list(dict.fromkeys(np.array(names)[at_bound].tolist()))
@@ -145,6 +145,6 @@ def _bounded(
 
 
 def _validation_nlpp(run: SparseRun) -> dict[str, float]:
-    """Return that of the present active rows, if there are validation rows."""
+    """Return the validation NLPP of the current active rows; empty without validation rows."""
     report = POSTERIORS["adf"].make(ActiveRows.of(run.block_settings, run.active), run).report
     return {name: report[name] for name in ("validation_nlpp",) if name in report}

@@ -1,4 +1,4 @@
-"""The metric of a run, learnt before its fit from small fits of some of its rows."""
+"""The metric of a run, learnt before its fit from small fits to some of its rows."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,10 +16,10 @@ from sparsegp.settings import TrainSettings
 from sparsegp.types import Booleans, Doubles, Floats, Labels
 
 ROWS, ACTIVE = 5000, 500
-"""Of the small fits, at most: rows, and active ones."""
+"""Maximum numbers of rows and active rows in the small fits."""
 
 Fit = Callable[[Floats, Any, TrainSettings, Labels, Numbers | None, Doubles | None], SparseModel]
-"""From scaled rows, their targets and settings, what these stand for, and weights, to a model."""
+"""Fits scaled rows; see `fit.training.fit_rows`."""
 
 
 def learn_metric(
@@ -30,9 +30,9 @@ def learn_metric(
     progress: Progress,
     scheduler: Any = None,
 ) -> Doubles:
-    """Return the matrix by which scaled inputs are multiplied, (p, p).
+    """Learn the matrix by which scaled inputs are multiplied, (p, p).
 
-    The small fits are on one thread of this process, so it is the same wherever the run is.
+    The small fits run on one thread of this process, so the result does not depend on the runtime.
 
     Parameters
     ----------
@@ -40,11 +40,11 @@ def learn_metric(
     settings : TrainSettings
         With a metric.
     validation : Booleans (n,)
-        Training rows that will judge, and take no part.
+        Validation rows, which are not used.
     fit : callable
     progress : Progress
     scheduler : str or callable, optional
-        Of dask, which reads the rows; its own choice if left out.
+        Dask scheduler that reads the rows; Dask's default if omitted.
 
     Raises
     ------
@@ -78,12 +78,12 @@ def learn_metric(
 
 
 def unscaled(p: int) -> Scaling:
-    """Return the scaling that leaves p columns as they are."""
+    """Return the scaling that leaves p columns unchanged."""
     return Scaling(np.zeros(p), np.ones(p), "none")
 
 
 def _small(settings: TrainSettings, n: int) -> TrainSettings:
-    """Return the settings of the fits to n rows."""
+    """Return the settings of the small fits to n rows."""
     most = min(ACTIVE, settings.n_active or ACTIVE)
     open_ = replace(settings, metric=NONE, stub_entries=None, candidates=None)
     small = replace(open_, n_active=most, report_every=most)

@@ -1,4 +1,4 @@
-"""Where a run lives, and how it is kept and shown: arguments that all calls which fit share."""
+"""Arguments that all fitting functions share: output, checkpoints, runtime and progress."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -33,18 +33,18 @@ class RunOptions:
 
     @classmethod
     def among(cls, named: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
-        """Return those of some named arguments, and the others."""
+        """Create from those arguments that are run options; also return the others."""
         own = {each.name for each in fields(cls)} & named.keys()
         others = {name: value for name, value in named.items() if name not in own}
         return cls(**{name: named[name] for name in own}), others
 
     @cached_property
     def shown(self) -> Progress:
-        """What shows the progress; a `SettingsError` if it is none, or given twice."""
+        """The progress to show; raises SettingsError if it is invalid, or given with `verbose`."""
         return progress_for(self.progress, self.verbose)
 
     def folder(self) -> RunDirectory | None:
-        """Return the folder of the run, if there is to be one.
+        """Return the folder of the run, or None without `out`.
 
         Raises
         ------
@@ -63,7 +63,7 @@ class RunOptions:
 
     @contextmanager
     def opened(self) -> Iterator[dict[str, Any]]:
-        """Yield the arguments of `fit.run.Run`, without the folder, for as long as it lasts."""
+        """Open the runtime, and yield the arguments of `fit.run.Run` except the folder."""
         if self.runtime is not None and self.client is not None:
             raise SettingsError("give only one of `runtime` and `client`")
         shown, where = self.shown, self.client if self.runtime is None else self.runtime

@@ -1,4 +1,4 @@
-"""From tables to what a fit needs: class codes, statistics, scaling, validation rows."""
+"""Prepare tables for a fit: class codes, statistics, scaling, validation rows and folds."""
 
 import hashlib
 import json
@@ -30,9 +30,9 @@ from sparsegp.settings import DenseSettings, TrainSettings
 from sparsegp.types import Booleans, Doubles, Floats, Integers, Labels
 
 MOST_DRAWN = 10_000
-"""Rows that a rule of scaling may look at."""
+"""Maximum number of rows drawn for a scaling rule."""
 MOST_FOLDS = 5
-"""Of a cross-validation; ten take twice as long and are as good."""
+"""Number of cross-validation folds; ten take twice as long and are no better."""
 
 logger = logging.getLogger(__name__)
 
@@ -45,20 +45,21 @@ class Prepared:
     ----------
     train : Table
     classes : Labels (K,)
-        None in a regression.
+        Empty in a regression.
     target : array (n,)
-        Class codes, or standardised numbers.
+        Class codes, or standardised targets of a regression.
     summary : Summary
     scaling : Scaling
     held_out : Table or None
+        Test rows.
     held_out_target : array (m,) or None
-        The same of the held-out rows; -1 for labels that training has not seen.
+        Targets of the test rows; -1 for labels that do not occur in training.
     numbers : Numbers or None
-        How the labels of a regression were standardised.
+        How the targets of a regression were standardised.
     n_given : int
-        Training rows as they came, before copies were merged.
+        Number of training rows before copies were merged.
     first_row : int
-        The number of the first of them: how many rows are gone.
+        Number of the first of them: the number of earlier rows that are no longer available.
     """
 
     train: Table
@@ -79,7 +80,7 @@ class Prepared:
 
     @property
     def of_model(self) -> dict[str, Any]:
-        """What a model keeps of the data, by the names of its fields."""
+        """Fields of a model that describe the data, by name."""
         train = self.train
         return {
             "classes": self.classes,
@@ -116,25 +117,27 @@ def prepare(
     runtime: Runtime,
     check: Callable[[int], None] = lambda n_classes: None,
 ) -> Prepared:
-    """Encode the labels, look through the inputs once and choose their scaling.
+    """Encode the labels, compute statistics of the inputs in one pass, and choose their scaling.
 
-    Copies are merged first where rows have weights. Scaling looks at each row once, whatever it
-    weighs, and so does the standardisation of numbers.
-
-    A run in the threads of this process also looks through them there, whatever dask would use.
+    If rows or classes have weights, copies are merged first. Scaling, and the standardisation of
+    regression targets, count each remaining row once, whatever its weight. On a runtime of threads
+    rows are read by these threads, whatever the default scheduler of Dask.
 
     Parameters
     ----------
     train, held_out : Table
+        Training and test rows.
     settings : TrainSettings or DenseSettings
     runtime : Runtime
     check : callable
-        Called with the number of classes before any row is read.
+        Called with the number of classes before the statistics are computed.
 
     Raises
     ------
     DataError
         If the rows cannot be learnt from.
+    SettingsError
+        If there are weights, and the method does not support them.
     """
     scheduler = runtime.scheduler()
     train = train.learnt(scheduler, settings.is_regression)
@@ -160,7 +163,7 @@ def prepare(
     held_out_target: Any = None
     if held_out is not None:
         held_out = held_out.encoded_for(train.encoding, train.names, train.medians)
-        Dataset(train, held_out)  # refuses other columns
+        Dataset(train, held_out)  # raises an error if columns differ
         summarise(held_out.X, held_out.source, scheduler, held_out.names)
         if numbers is not None:
             held_out_target = numbers.encode(held_out.y, held_out.source)
@@ -180,12 +183,12 @@ def prepare(
 
 
 def site_rule(settings: TrainSettings, n_classes: int) -> SiteRule:
-    """Return the likelihood for so many classes, and its sites.
+    """Return the likelihood for `n_classes` classes, and the rule for its sites.
 
     Raises
     ------
     SettingsError
-        If the settings are for another number of classes.
+        If likelihood, sites, kernels or strategy do not go with this number of classes.
     """
     likelihood = settings.start_likelihood(n_classes)
     several, moments = likelihood.n_latent(n_classes) > 1, settings.sites == "moments"
@@ -206,7 +209,7 @@ def site_rule(settings: TrainSettings, n_classes: int) -> SiteRule:
 
 
 def count_given(table: Table) -> int:
-    """Return how many rows there were before some were left out, as far as is known."""
+    """Return the number of rows before some were dropped, if known."""
     return len(table.X) if table.rows is None else int(table.rows.max()) + 1
 
 
@@ -217,7 +220,7 @@ def choose_scaling(
     settings: TrainSettings | DenseSettings,
     scheduler: Any,
 ) -> Scaling:
-    """Return the scaling of the training rows by a rule."""
+    """Compute the scaling of the training rows by a rule."""
     draw = partial(draw_rows, train, summary, settings, scheduler)
     kept = None if train.encoding is None else train.encoding.indicates
     return scaling_for(rule, summary, draw, kept)
@@ -226,7 +229,7 @@ def choose_scaling(
 def draw_rows(
     train: Table, summary: Summary, settings: TrainSettings | DenseSettings, scheduler: Any
 ) -> Floats:
-    """Return some training rows (m, p) for the rules of scaling, chosen by the seed alone."""
+    """Return random training rows (m, p) for the scaling rules, determined by the seed."""
     rng = np.random.default_rng([settings.seed, summary.n])
     X: Any = train.X
     rows = np.sort(rng.permutation(summary.n)[:MOST_DRAWN])
@@ -236,17 +239,17 @@ def draw_rows(
 def choose_validation_rows(
     n: int, settings: TrainSettings, origin: Integers | None = None, keeps_scale: bool = False
 ) -> Booleans:
-    """Return which training rows serve for validation first, (n,), by a keyed permutation.
+    """Draw the validation rows by a seeded permutation; return a mask (n,).
 
-    A row and its copies do so together or not at all, since a row that is much like those learnt
-    from tells too little. With copies they may be a few rows less.
+    A row and its copies are drawn together, since a copy of a training row says too little about
+    new rows. With copies there may be slightly fewer validation rows than requested.
 
     Parameters
     ----------
     n : int
     settings : TrainSettings
     origin : Integers (n,), optional
-        Where there are copies: for each row the number of its original.
+        If there are copies: for each row the number of its original.
     keeps_scale : bool
         See `TrainSettings.n_validation`.
     """
@@ -265,9 +268,9 @@ def choose_validation_rows(
 def choose_candidates(
     data: Prepared, validation: Booleans, settings: TrainSettings, n_active: int
 ) -> Integers | None:
-    """Return the rows that may become active, in order, by a keyed permutation; None if all may.
+    """Draw the rows that may become active, in ascending order; return None if all may.
 
-    Of every class there are half an equal share, or all rows.
+    Of each class there are at least half an equal share, or all of its rows.
 
     Parameters
     ----------
@@ -275,7 +278,7 @@ def choose_candidates(
     validation : Booleans (n,)
     settings : TrainSettings
     n_active : int
-        Rows to include.
+        Number of rows to include.
     """
     n = len(validation)
     wanted = settings.n_candidates(n, n_active)
@@ -293,9 +296,10 @@ def choose_candidates(
 
 
 def choose_folds(target: Any, settings: TrainSettings, origin: Integers | None = None) -> Integers:
-    """Return the folds of the rows (n,), where there are too few for validation rows; else none.
+    """Return the cross-validation fold of each row, (n,); empty where it is not needed.
 
-    Each fold has its share of every class. A row and its copies are in one fold.
+    It is needed if there are too few rows for validation rows. Folds are stratified by class. A row
+    and its copies are in the same fold.
 
     Parameters
     ----------
@@ -303,7 +307,7 @@ def choose_folds(target: Any, settings: TrainSettings, origin: Integers | None =
         Class codes.
     settings : TrainSettings
     origin : Integers (n,), optional
-        Where there are copies: for each row the number of its original.
+        If there are copies: for each row the number of its original.
     """
     n = len(target)
     if not settings.keeps_validation_rows or settings.n_validation(n):
@@ -318,7 +322,7 @@ def choose_folds(target: Any, settings: TrainSettings, origin: Integers | None =
 
 
 def _families(n: int, origin: Integers | None) -> tuple[Integers, Integers]:
-    """Return the family of each row (n,), it and its copies, and the rows of each family."""
+    """Return the family of each row (n,), that is a row and its copies, and the family sizes."""
     if origin is None:
         return np.arange(n), np.ones(n, dtype=np.int64)
     _, family, sizes = np.unique(origin, return_inverse=True, return_counts=True)

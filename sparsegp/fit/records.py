@@ -1,4 +1,4 @@
-"""The records of a tuning, in the folder `tuning` of the run that it is for."""
+"""Records of a kernel search, in the subfolder `tuning` of its run."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -11,19 +11,19 @@ from sparsegp.store import RUN_FILE, TUNING, RunDirectory, read_run
 def read_records(
     path: str | os.PathLike[str], on_warning: Callable[[str], None] = lambda text: None
 ) -> Mapping[str, Any] | None:
-    """Return the records of the tuning in the folder of a run, None if there was none.
+    """Read the records of the search in the folder of a run; return None if there was none.
 
     Parameters
     ----------
     path : path or URL
     on_warning : callable
-        Receives a text about what cannot be read.
+        Receives a message about what cannot be read.
 
     Returns
     -------
     mapping or None
-        `settings`, `data`, `limits`; `trials`, each trial and its outcome in one, by rung and
-        number; `chosen`, None while the tuning is not finished.
+        `settings`, `data`, `limits`; `trials`, each merged with its outcome, sorted by rung and
+        number; `chosen`, None until the search is finished.
 
     Raises
     ------
@@ -43,10 +43,10 @@ def read_records(
 
 
 def records_of(path: str | os.PathLike[str], on_warning: Callable[[str], None]) -> RunDirectory:
-    """Return the folder of the records of the tuning for a run."""
+    """Return the directory with the records of the search for a run."""
     return RunDirectory(os.path.join(path_text("a run", path), TUNING), 1, on_warning)
 
 
 def in_order(trials: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return trials by rung and number."""
+    """Return trials sorted by rung and number."""
     return sorted(trials, key=lambda trial: (trial["rung"], trial["number"]))

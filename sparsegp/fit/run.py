@@ -1,4 +1,4 @@
-"""What every fit shares: where it runs, when it is saved, how it stops and is resumed."""
+"""Base of all fits: where it runs, when it is saved, how it is interrupted and resumed."""
 
 import time
 from abc import ABC, abstractmethod
@@ -29,16 +29,16 @@ from sparsegp.store import RunDirectory, Stored
 R = TypeVar("R")
 
 SHARE = 0.02
-"""Of the time of a run: what checkpoints may take, unless their number is given."""
+"""Fraction of the run time that checkpoints may take, unless their interval is given."""
 EXPECTED_SECONDS = 0.1
-"""That the first checkpoint takes."""
+"""Expected duration of the first checkpoint."""
 STATE = "state."
-"""How the names of the arrays of `Run.state` begin in a checkpoint."""
+"""Prefix of the names of the arrays of `Run.state` in a checkpoint."""
 
 
 @dataclass(eq=False)
 class Run(ABC, Generic[R]):
-    """A fit under way, as a context manager: `fit`, or the stages of a subclass one by one.
+    """A fit, as a context manager: call `fit`, or the stages of a subclass one by one.
 
     Parameters
     ----------
@@ -46,11 +46,11 @@ class Run(ABC, Generic[R]):
         Training rows.
     settings : TrainSettings or DenseSettings
     held_out : Table, optional
-        Labelled rows that follow the fit without taking part in it.
+        Labelled test rows; their metrics are recorded, and they do not influence the fit.
     runtime : Runtime
-        Where it runs; closed by its owner.
+        Where it runs; to be closed by the caller.
     store : RunDirectory, optional
-        Where checkpoints and the model go.
+        Where checkpoints and the model are written.
     resume, checkpoint_every, progress
         See `sparsegp.train`.
     stop : StopRequest, optional
@@ -59,9 +59,9 @@ class Run(ABC, Generic[R]):
     ----------
     data : Prepared
     state : dataclass or None
-        What the method or the posterior has reported last, for checkpoints (`sparsegp.state`).
+        State that the method or the posterior reported last, for checkpoints (`sparsegp.state`).
     former : mapping
-        The arrays of that state when the run was interrupted, or empty.
+        The arrays of that state in the checkpoint that the run was resumed from, or empty.
     """
 
     rows: InitVar[Table | Prepared]
@@ -92,7 +92,7 @@ class Run(ABC, Generic[R]):
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            stack.enter_context(single_threaded_blas())  # the driver's products: same bits anywhere
+            stack.enter_context(single_threaded_blas())  # for the same bits on all machines
             if self.store is not None:
                 stack.callback(self.store.close)
                 self.store.open(self.identity(), self.resume)
@@ -104,12 +104,14 @@ class Run(ABC, Generic[R]):
         self._stack.close()
 
     def fit(self) -> R:
-        """Return what is fitted, which is saved where there is a store.
+        """Run the fit and return its result, which is saved if there is a store.
+
+        If the run in the store is finished, its result is returned.
 
         Raises
         ------
         Interrupted
-            If a stop was requested; what was reached is in a checkpoint.
+            If a stop was requested; the progress is in a checkpoint.
         """
         with self:
             if self.store is not None and self.store.is_finished():
@@ -119,7 +121,7 @@ class Run(ABC, Generic[R]):
                 return self.complete()
 
     def _finished(self, store: RunDirectory) -> Model:
-        """Return the model of a finished run; SettingsError if it is of other rows."""
+        """Return the model of a finished run; raise SettingsError if its rows differ."""
         model = Model.load(store.model_path)
         train = self.data.train
         some: Any = train.X[train.places(np.unique(model.rows))]
@@ -133,7 +135,7 @@ class Run(ABC, Generic[R]):
 
     @contextmanager
     def _restoring(self) -> Iterator[None]:
-        """Blame a checkpoint for what its content leads to, where the run goes on from one."""
+        """Raise errors that are due to the content of a checkpoint as StoreError."""
         try:
             yield
         except (LookupError, TypeError, ValueError) as error:
@@ -146,40 +148,41 @@ class Run(ABC, Generic[R]):
             ) from error
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
-        """Refuse rows that memory cannot hold, before they are read, by a SettingsError."""
+        """Raise SettingsError if the run would not fit into memory."""
         memory.check(rows, held_out, n_classes, self.settings, self.runtime)
 
     def identity(self) -> dict[str, dict[str, Any]]:
-        """Return the settings and what identifies the data: those of a run that can be resumed."""
+        """Return settings and identity of the data, which must be the same to resume the run."""
         return {"settings": self.settings.to_json(), "data": self.data.to_json()}
 
     @abstractmethod
     def build(self) -> None:
-        """Make all that the steps need, and go to the state of the newest checkpoint."""
+        """Set up the fit, and restore the state of the newest checkpoint."""
 
     @abstractmethod
     def complete(self) -> R:
-        """Take all steps that remain; return what is fitted, saved where there is a store."""
+        """Carry out the remaining steps; save and return the result."""
 
     def content(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return what a checkpoint holds besides `state`: plain JSON, and arrays."""
+        """Return the content of a checkpoint besides `state`: plain JSON, and arrays."""
         return {}, {}
 
     # -- checkpoints -------------------------------------------------------------------------------
 
     def checkpoint(self, done: int, due: bool = False) -> None:
-        """Write a checkpoint if one is due, and end here if a stop was requested.
+        """Write a checkpoint if one is due, and stop if that was requested.
 
         Parameters
         ----------
         done : int
-            Inclusions and other steps so far.
+            Number of inclusions and other steps so far.
         due : bool
-            Whether one is due whatever was written before.
+            Whether one is due regardless of the last one.
 
         Raises
         ------
         Interrupted
+            If a stop was requested.
         """
         reason = self.stop.requested
         kept = (due or bool(reason) or self._is_due(done)) and self._save(done)
@@ -193,11 +196,11 @@ class Run(ABC, Generic[R]):
     def _is_due(self, done: int) -> bool:
         if self.checkpoint_every is None:
             return time.monotonic() - self._saved >= self._save_seconds / SHARE
-        before = self._saved_at if self._saved_at <= done else 0  # else of an earlier step
+        before = self._saved_at if self._saved_at <= done else 0  # else from an earlier major step
         return done // self.checkpoint_every > before // self.checkpoint_every
 
     def _save(self, done: int) -> bool:
-        """Write a checkpoint; return whether there is one now."""
+        """Write a checkpoint; return whether it was written."""
         if self.store is None:
             return False
         began = time.monotonic()
@@ -211,12 +214,12 @@ class Run(ABC, Generic[R]):
         return kept
 
     def restored(self) -> Stored | None:
-        """Return the newest checkpoint, if this run is to go on from one, and take its state.
+        """Load the newest checkpoint, if the run is resumed, and restore the common state.
 
         Raises
         ------
         SettingsError
-            If it is of other rows.
+            If its rows differ.
         """
         found = self.store.load() if self.store is not None and self.resume else None
         if found is None:
@@ -236,10 +239,10 @@ class Run(ABC, Generic[R]):
         return stored
 
     def start_clock(self, seconds: float = 0.0) -> None:
-        """Count the time from now on, after so many seconds of an earlier session."""
+        """Start the clock, at the number of seconds that earlier sessions took."""
         self._saved = time.monotonic()
         self._origin = self._saved - seconds
 
     def seconds(self) -> float:
-        """Return the time of the run so far, without what a resume took to get there."""
+        """Return the duration of the run so far in seconds, without the time of a restore."""
         return time.monotonic() - self._origin

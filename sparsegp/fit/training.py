@@ -24,7 +24,7 @@ from sparsegp.store import RunDirectory
 from sparsegp.types import Doubles, Floats, Integers, Labels
 
 MOST_DRAWN = 1000
-"""Rows that new ones are compared with."""
+"""Maximum number of rows from which the quantiles for novelty are computed."""
 
 
 @dataclass(eq=False)
@@ -42,7 +42,7 @@ class Training(SparseRun):
         super().build()
 
     def _mixing(self) -> Doubles:
-        """Return the mixing of the newest checkpoint, or learn it: elsewhere bits may differ."""
+        """Return the matrix of the metric: from the checkpoint for the same bits, else learn it."""
         stored = self.store.load() if self.store is not None and self.resume else None
         if stored is not None:
             p, arrays = self.data.summary.p, stored[1].arrays
@@ -52,7 +52,7 @@ class Training(SparseRun):
         return learn_metric(self.data, self.settings, self.validation, fit_rows, *how)
 
     def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what a checkpoint holds besides the state of the posterior."""
+        """Return the content of a checkpoint besides the state of the posterior."""
         meta, arrays = super().content()
         mixing = self.data.scaling.mixing
         return meta, arrays if mixing is None else arrays | {"mixing": mixing}
@@ -64,17 +64,19 @@ class Training(SparseRun):
         return self.finish(keep_blocks=False)
 
     def learn(self) -> None:
-        """Learn kernels and likelihood, if the settings ask for that; see `fit.learning.learn`."""
+        """Learn kernels and likelihood, if the settings say so; see `fit.learning.learn`."""
         if self.settings.learn != "none" and (self.in_step or not len(self.active)):
             learn(self)
 
     def select(self) -> None:
-        """Include all rows that remain, with reports and checkpoints on the way.
+        """Include the remaining active rows, recording history and checkpoints on the way.
 
         Raises
         ------
         Interrupted
-            If a stop was requested; what was reached is in a checkpoint.
+            If a stop was requested; the progress is in a checkpoint.
+        NumericalError
+            If no row can be included.
         """
         every, before = self.settings.report_every, len(self.active)
         self.progress.start(self.n_active, "rows", "select")
@@ -106,18 +108,18 @@ class Training(SparseRun):
         self.history.append({**point, **self.figures()})
 
     def finish(self, keep_blocks: bool = True) -> SparseModel:
-        """Make the posterior and the model, and save it.
+        """Compute the posterior, and create and save the model.
 
         Parameters
         ----------
         keep_blocks : bool
-            Whether the row blocks will be looked at afterwards; otherwise their memory is given
-            back as soon as they are not needed.
+            Whether the row blocks are kept for inspection; otherwise their memory is released as
+            soon as possible.
 
         Raises
         ------
         Interrupted
-            If a stop was requested; what was reached is in a checkpoint.
+            If a stop was requested; the progress is in a checkpoint.
         """
         active = ActiveRows.of(self.block_settings, self.active)
         chosen = POSTERIORS[self.settings.posterior]
@@ -148,21 +150,21 @@ class Training(SparseRun):
         return model
 
     def _finished(self, store: RunDirectory) -> Model:
-        """Return the model of a finished run; of rows that are gone its identity has told."""
+        """Return the model of a finished run; with past rows its identity has been checked."""
         if self.past is None:
             return super()._finished(store)
         self.progress.message(f"the run in {store.folder} is finished; nothing to do")
         return Model.load(store.model_path)
 
     def _row_numbers(self) -> Integers:
-        """Return the numbers of the active rows in the source; rows that are gone come first."""
+        """Return the row numbers of the active rows in the source; past rows come first."""
         data, rows = self.data, self.active.rows
         if data.train.rows is not None:
             rows = np.where(rows < 0, rows, data.train.rows[np.maximum(rows, 0)])
         return np.asarray(data.first_row + rows)
 
     def _drawn_rows(self) -> Integers:
-        """Return numbers of validation rows, or of any rows where there are none, in order."""
+        """Draw numbers of validation rows, or of any rows if there are none, in ascending order."""
         pool = np.arange(self.n_rows)
         if self.validation.any():
             pool = np.flatnonzero(self.validation)
@@ -170,10 +172,10 @@ class Training(SparseRun):
         return np.sort(rng.permutation(pool)[:MOST_DRAWN])
 
     def _shares(self, model: SparseModel, drawn: Integers, x: Doubles) -> Quantiles:
-        """Return quantiles of what is left of the prior variance at rows, by their numbers.
+        """Return quantiles of the share of the prior variance left at the drawn rows x (m, p).
 
-        Those that are active are judged by the other active rows of their class. Without validation
-        rows they are those of rows that are gone, if there are any.
+        For active rows it is what the other active rows of their class leave. Without validation
+        rows, quantiles of past rows are returned if there are any.
         """
         if self.past is not None and self.past.shares is not None and not self.validation.any():
             return self.past.shares
@@ -194,15 +196,15 @@ def fit_rows(
     numbers: Numbers | None = None,
     weights: Doubles | None = None,
 ) -> SparseModel:
-    """Fit scaled rows X (n, p) in memory, on one thread, with nothing written.
+    """Fit scaled rows X (n, p) in memory, on one thread, without writing anything.
 
     Parameters
     ----------
     X : Floats (n, p)
     target : array (n,)
-        Class codes, or standardised numbers.
+        Class codes, or standardised targets of a regression.
     settings : TrainSettings
-        Length scales that are left out follow from X.
+        Length scales that are not given are computed from X.
     classes, numbers
         See `Prepared`.
     weights : Doubles (n,), optional

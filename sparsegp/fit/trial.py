@@ -1,7 +1,7 @@
-"""One trial of a search: fit some of the rows with one kernel, and look at rows it has never seen.
+"""One trial of a search: fit some of the rows with one kernel, and predict held-out rows.
 
-A trial is a pure function of its sample and its settings, on one thread, with nothing written and
-no dask inside; it runs as well in a thread as in a worker of a cluster.
+A trial is a pure function of its sample and its settings, on one thread, without writing anything
+or using Dask; so it can run in a thread or in a worker of a cluster.
 """
 
 import time
@@ -29,41 +29,42 @@ from sparsegp.settings import TrainSettings
 from sparsegp.types import Doubles, Floats, Integers
 
 PART = 5
-"""Of the rows, the one in so many that no fit takes."""
+"""One in this many rows is held out."""
 FEW, PARTS = 2000, 3
-"""Below so many rows every one is held out once, in so many parts: fewer tell too little."""
+"""With fewer rows there is cross-validation with this number of folds: a fifth of them would tell
+too little."""
 SLOPE_ROWS = 2000
-"""Rows, at most, at which slopes are taken."""
+"""Maximum number of rows at which gradients of latent means are computed."""
 LEARNT_ROWS = 3000
-"""First rows, at most, from which length scales for every column or a metric are learnt."""
+"""Maximum number of rows from which per-column length scales or a metric are learnt."""
 LEARNT_ACTIVE, ROUNDS = (200, 300), (8, 12)
-"""Active ones of the small fits, and rounds of learning length scales: of classes, and of numbers,
-which tell more."""
+"""Active rows, and iterations, when length scales are learnt: for classes, and for a regression,
+whose targets carry more information."""
 LAST_GAIN = 0.005
-"""Of a round in which all rows and active rows take part, from which no more follow."""
+"""Relative gain of an iteration at which re-estimation from all rows stops."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Rows in an order whose every stretch is a stratified sample.
+    """Rows for a search, ordered so that every contiguous range is a stratified sample.
 
     Attributes
     ----------
     X : Floats (n, p)
-        Inputs before they are scaled.
+        Inputs before scaling.
     target : array (n,)
-        Class codes, or numbers of variance one.
+        Class codes, or standardised targets of a regression.
     n_classes : int
     family : Integers (n,)
-        Numbers, in ascending order, that are equal for rows that are held out together.
+        Ascending numbers, equal for rows that are held out together.
     parts : int
-        Parts that are held out in turn; with 1 these are the rows at the end.
+        Number of folds that are held out in turn; if 1, the last rows are held out.
     scalings : mapping of str to Scaling
-        By the names of their rules.
+        Scalings by the names of their rules.
     weights : Doubles (n,), optional
-        Of the rows.
+        Row weights.
     groups : Integers (p,), optional
-        Numbers of the columns, which the levels of a category share.
+        Group of each column; the indicators of a categorical column share one.
     """
 
     X: Floats
@@ -78,26 +79,26 @@ class Sample:
     _mixed: dict[Any, list[Floats]] = field(default_factory=dict, init=False, repr=False)
 
     def scaled(self, rule: str, dtype: Any) -> Floats:
-        """Return the inputs scaled by a rule, which most trials share."""
+        """Return the inputs scaled by a rule, cached for other trials."""
         if (rule, dtype) not in self._scaled:
             self._scaled[rule, dtype] = self.scalings[rule].apply(self.X, dtype)
         return self._scaled[rule, dtype]
 
     def mixed(self, key: Any, learn: Callable[[], list[Floats]]) -> list[Floats]:
-        """Return the inputs of each part by a metric, which trials of several sizes share."""
+        """Return the inputs of each part under a metric, cached for trials of other sizes."""
         if key not in self._mixed:
             self._mixed[key] = learn()
         return self._mixed[key]
 
     @property
     def n_train(self) -> int:
-        """Rows that a fit can take."""
+        """Number of rows available to a fit."""
         n = len(self.X)
         held = -(-n // self.parts) if self.parts > 1 else min(-(-n // PART), MOST_HELD_OUT)
         return n - held
 
     def splits(self, rows: int) -> Iterator[tuple[Integers, Integers]]:
-        """Yield rows to train on, so many at most, and rows that are held out."""
+        """Yield row numbers to fit, at most `rows`, and row numbers held out."""
         n, number = len(self.X), np.arange(len(self.X))
         if self.parts == 1:
             rows = min(rows, self.n_train)
@@ -115,18 +116,18 @@ def draw_sample(
     most: int,
     scheduler: Any = None,
 ) -> Sample:
-    """Read the rows of a search, and no others.
+    """Read the rows that a search uses, and no others.
 
     Parameters
     ----------
     data : Prepared
     scalings : mapping of str to Scaling
-        What may be tried.
+        Scalings that may be tried.
     settings : TrainSettings
     most : int
-        Rows to train on, at most.
+        Maximum number of rows to fit.
     scheduler : str or callable, optional
-        Of dask, which reads the rows; its own choice if left out.
+        Dask scheduler that reads the rows; Dask's default if omitted.
 
     Raises
     ------
@@ -156,7 +157,7 @@ def draw_sample(
 
 
 def _together(order: Integers, origin: Integers) -> tuple[Integers, Integers]:
-    """Return an order in which rows of one origin follow each other, and numbers of origins."""
+    """Reorder rows so that those of one origin are adjacent; also return family numbers."""
     _, first, inverse = np.unique(origin[order], return_index=True, return_inverse=True)
     place = np.argsort(first[inverse], kind="stable")
     _, family = np.unique(first[inverse][place], return_inverse=True)
@@ -164,20 +165,18 @@ def _together(order: Integers, origin: Integers) -> tuple[Integers, Integers]:
 
 
 def stratified_order(target: Any, seed: int) -> Integers:
-    """Return the row numbers (n,) in an order whose every beginning is a stratified sample.
+    """Return the row numbers (n,) in an order of which every prefix is a stratified sample.
 
-    Where targets are numbers it is a keyed permutation.
-
-    Rows are ordered by (r + 1/2) / n_k, where row r of n_k in class k is counted along a keyed
-    permutation. Every beginning of that order has the classes in the proportions of the whole, and
-    so has its end, which is held out.
+    Rows are sorted by (r + 1/2) / n_k, where r is the rank of a row among the n_k rows of its class
+    k in a seeded permutation. So the classes have the same proportions in every prefix, and also
+    among the last rows, which are held out. In a regression the order is the permutation itself.
 
     Parameters
     ----------
     target : array (n,)
-        Class codes, or numbers.
+        Class codes, or targets of a regression.
     seed : int
-        Key of the permutation.
+        Seed of the permutation.
     """
     n = len(target)
     permuted = np.random.default_rng([seed, n]).permutation(n)
@@ -193,12 +192,11 @@ def stratified_order(target: Any, seed: int) -> Integers:
 
 
 def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
-    """Fit the first rows of a sample with a kernel, and compare with the held-out rows.
+    """Fit the first rows of a sample with a kernel, and evaluate it on the held-out rows.
 
-    Length scales for every column are learnt from the same rows. What comes out has the geometric
-    mean of those of all parts.
-    Numerical breakdown is an outcome, not an error: the kernel does not suit the data or the
-    precision.
+    Per-column length scales are learnt from the rows to fit; the outcome has their geometric mean
+    over the parts. Numerical breakdown is an outcome, not an error: the kernel does not suit the
+    data or the precision.
     """
     began, kernels = time.thread_time(), [parse(trial.kernel)] * sample.parts
     try:
@@ -234,7 +232,7 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
 
 @dataclass(frozen=True, eq=False)
 class PartialFits:
-    """Quick fits to the parts of a sample, each of which holds some rows out.
+    """Approximate fits to the parts of a sample, each of which holds some rows out.
 
     Attributes
     ----------
@@ -253,7 +251,7 @@ class PartialFits:
 
     @classmethod
     def of(cls, sample: Sample, settings: TrainSettings, trial: Trial) -> "PartialFits":
-        """Return the fits of a trial, for which the metric is learnt that it asks for."""
+        """Create the fits of a trial, and learn its metric if it has one."""
         splits = list(sample.splits(trial.rows))
         X = sample.scaled(trial.scaling, settings.dtype)
         plain = cls(sample, [X] * len(splits), splits, trial.n_active)
@@ -270,7 +268,7 @@ class PartialFits:
     def _mixed(
         self, metric: Metric, kernel: Kernel, X: Floats, split: tuple[Integers, Integers]
     ) -> Floats:
-        """Return inputs multiplied by a metric that is learnt from rows to fit."""
+        """Learn a metric from the rows to fit, and return the inputs multiplied by it."""
         rows, p = split[0], X.shape[1]
 
         def mixed(mixing: Doubles) -> Floats:
@@ -286,7 +284,7 @@ class PartialFits:
         return mixed(learn_mixing(metric, covariance, fit))
 
     def fitted(self, kernels: Sequence[Kernel]) -> Fitted:
-        """Return the fits with a kernel for each part."""
+        """Run the approximate fits, with one kernel for each part."""
         sample, fits = self.sample, []
         for kernel, X, (rows, held) in zip(kernels, self.inputs, self.splits, strict=True):
             weights = None if sample.weights is None else sample.weights[rows].astype(X.dtype)
@@ -297,7 +295,7 @@ class PartialFits:
         return fitted(fits, sample.target[held], weights)
 
     def in_full(self, settings: TrainSettings, kernel: Kernel) -> Fitted:
-        """Return fits like that of the run."""
+        """Run fits like that of the run, with one kernel for all parts."""
         sample, held, each = self.sample, self._held, []
         settings = replace(settings, kernel=str(kernel), n_active=self.n_active, metric=NONE)
         for X, (rows, others) in zip(self.inputs, self.splits, strict=True):
@@ -318,25 +316,25 @@ class PartialFits:
         return np.concatenate([held for _, held in self.splits])
 
     def scaled_to_noise(self, kernels: Sequence[Kernel]) -> Kernel:
-        """Return the kernel, the same for all parts, for noise of variance one.
+        """Scale the kernel, the same for all parts, for a noise variance of one.
 
-        Its own variance is one at least: from a kernel that sees noise alone no slopes lead away.
+        Its variance becomes at least one: with a kernel that explains nothing, gradients vanish.
         """
         variance = float(kernels[0].diag(self.inputs[0][:SLOPE_ROWS]).mean())
         return scaled(kernels[0], max(self.fitted(kernels).scale, 1.0 / (variance or 1.0)))
 
     def learnt_by_column(self, kernel: Kernel) -> list[Kernel]:
-        """Return the kernel with length scales that are learnt from the rows to fit, by part."""
+        """Return the kernel of each part, with per-column length scales learnt from its rows."""
         n_active = LEARNT_ACTIVE[are_numbers(self.sample.target)]
         kernel = with_scale_of_each(kernel, self.sample.X.shape[1])
         parts = zip(self.inputs, (rows[:LEARNT_ROWS] for rows, _ in self.splits), strict=True)
         return [self._learnt(kernel, X, rows, n_active)[0] for X, rows in parts]
 
     def learnt_again(self, kernel: Kernel, trial: Trial) -> tuple[Kernel, float]:
-        """Return the kernel with parameters learnt from rows of all parts, and their nlpp.
+        """Return the kernel re-estimated from rows of all parts, and its two-fold NLPP.
 
-        Under a metric no column has its own length scale. Where all rows take part, others have led
-        most of the way, and a round that gains little ends it.
+        With a metric there are no per-column length scales. The estimate from all rows starts near
+        the optimum, so it stops at a larger gain.
         """
         if trial.metric == NONE:
             kernel = with_scale_of_each(kernel, self.sample.X.shape[1])
@@ -352,7 +350,7 @@ class PartialFits:
         n_active: int,
         small: float = SMALL,
     ) -> tuple[Kernel, float]:
-        """Return what `learn_by_column` makes of some rows of the sample, and inputs X of all."""
+        """Run `learn_by_column` on some rows of the sample; X are the inputs of all rows."""
         sample = self.sample
         weights = np.ones(len(rows)) if sample.weights is None else sample.weights[rows]
         of_rows = X[rows], sample.target[rows], weights, sample.groups
@@ -360,14 +358,14 @@ class PartialFits:
         return learn_by_column(kernel, *of_rows, n_active=n_active, rounds=rounds, small=small)
 
     def in_order(self, predicted: Doubles) -> tuple[Doubles, Any, Doubles]:
-        """Return what is predicted, target and weights over their mean, in the order of rows."""
+        """Return predictions, targets and weights over their mean, in order of rows."""
         held = np.sort(self._held)
         weights = np.ones(len(held)) if self.sample.weights is None else self.sample.weights[held]
         return predicted[np.argsort(self._held)], self.sample.target[held], weights / weights.mean()
 
 
 def scaled(kernel: Kernel, factor: float) -> Kernel:
-    """Return the kernel times a factor, as the constants of a sum where there are any."""
+    """Return the kernel times a factor, merged into the constants of its terms where possible."""
     if isinstance(kernel, Sum):
         return Sum(tuple(scaled(part, factor) for part in kernel.parts))
     if isinstance(kernel, Product) and isinstance(kernel.parts[0], Constant):
@@ -376,7 +374,7 @@ def scaled(kernel: Kernel, factor: float) -> Kernel:
 
 
 def averaged(kernels: Sequence[Kernel]) -> Kernel:
-    """Return a kernel of the same form with geometric means of the parameters, in six digits."""
+    """Return a kernel of the same form with geometric mean parameters, to six digits."""
     if len(set(kernels)) == 1:
         return kernels[0]
     logs = np.mean([each.parameters() for each in kernels], axis=0)

@@ -1,9 +1,8 @@
-"""Tune the kernel with one call.
+"""Search for the kernel with one call.
 
-The trials of a tuning are on record in the folder `tuning` of the run that it is for: a run of its
-own, whose run.json holds settings and data. Its one checkpoint is written anew whenever a trial is
-finished; it holds every finished trial and in the end what was chosen. So a killed tuning loses the
-trials that were running and no other.
+The trials of a search are recorded in the subfolder `tuning` of its run: a run of its own, whose
+run.json holds settings and data. A checkpoint with all finished trials, and in the end the choice,
+is written whenever a trial finishes. So a killed search only loses the trials that were running.
 """
 
 import functools
@@ -38,7 +37,7 @@ from sparsegp.store import RUN_FILE
 
 MAX_TRIALS = 40
 UNSHOWN = {"log_p"}
-"""Of a trial and its outcome, what is not in its entry."""
+"""Fields of an outcome that are not in the record of a trial."""
 
 
 @dataclass(frozen=True)
@@ -77,36 +76,36 @@ def tune(
     max_seconds: float | None = None,
     **options: Any,
 ) -> Tuned:
-    """Choose kernel, scaling and number of active rows by the predictive probability held out.
+    """Choose kernel, scaling and number of active rows by predictions for held-out rows.
 
     Successive halving on growing subsamples of the rows compares variances, length scales, kernel
-    families and scalings; then length scales for every column are learnt, and the active set is
-    doubled as long as that pays. A scaling other than "auto" and a given number of active rows are
-    kept. Unless `max_seconds` cuts it short, the choice does not depend on how many trials run in
+    families and scalings; then per-column length scales are learnt, and the active set is doubled
+    as long as that pays. A scaling other than "auto" and a given number of active rows are kept.
+    Unless `max_seconds` cuts it short, the choice does not depend on how many trials run in
     parallel or whether the search was interrupted and resumed.
 
     Parameters
     ----------
-    X, y, sample_weight, runtime, progress, verbose
+    X, y, sample_weight, runtime, tls, client, progress, verbose
         As in `train`.
     out : path or URL, optional
         Directory, or URL, for the records of the trials; `train` can use the same one.
     resume : bool
         Continue the search in `out`, if any.
     overwrite : bool
-        Delete the search in `out`, if any, with the run that it was for, and start again.
+        Delete the search in `out`, if any, and its run, and start again.
     max_trials : int, optional
-        Maximum number of trials, not counting those of larger active sets, nor the last two on
-        few rows. None means the brief search made before training: up to nine candidates on few
-        rows, and length scales for the best. It is skipped for very few rows, many columns, and
-        pixels or spectra.
+        Maximum number of trials, not counting comparisons by full fits, re-estimation and larger
+        active sets. None means the default search made before training: up to nine candidates
+        (30 in a regression) on few rows, and length scales for the best. It is skipped for very
+        few rows, many columns, and pixels or spectra.
     max_seconds : float, optional
         Time after which this call starts no further trial; the best of the last completed rung
         is then chosen.
     **settings
         Fields of `TrainSettings` for the run that will use the kernel. The kernel given there is
         tried on every subsample, and kept unless another is better by two standard errors on
-        held-out rows (with fewer than 2000 to fit, in fits like that of the run too); if
+        held-out rows (with fewer than 2000 to fit, in fits like that of the run too). If
         `max_trials` is None, the best is taken. Settings that trials cannot respect are rejected;
         see `tunable`.
 
@@ -137,24 +136,24 @@ def tune(
     with given.opened() as how:
         how |= {"store": store, "resume": resume, **limits}
         tuning = Tuning(as_table(X, y, sample_weight), chosen, **how)
-        if run is not None and given.overwrite:  # rows and settings were found to be right
+        if run is not None and given.overwrite:  # rows and settings have been checked
             run.clear()
         return tuning.fit()
 
 
 def declines(rows: Table, summary: Summary, scaling: str, settings: TrainSettings) -> bool:
-    """Whether a brief search would be chance, or leave the kernel of the settings in the end.
+    """Return whether the default search is skipped, as it would be noise or change nothing.
 
-    Many columns of one range are pixels, spectra and the like, whose columns matter together.
+    Many columns with one range are pixels, spectra and the like, which only matter together.
 
     Parameters
     ----------
     rows : Table
         Training rows.
     summary : Summary
-        Of them.
+        Statistics of these rows.
     scaling : str
-        The rule that theirs follows.
+        Name of their scaling rule.
     settings : TrainSettings
     """
     alike = settings.scaling == AUTO and scaling in {"none", "range"}
@@ -166,7 +165,7 @@ def declines(rows: Table, summary: Summary, scaling: str, settings: TrainSetting
 
 
 def open_sizes(settings: TrainSettings, n: int) -> list[int]:
-    """Return the numbers of active rows among which a search for n rows chooses, in any memory."""
+    """Return the numbers of active rows that a search for n rows considers, given enough memory."""
     if settings.n_active is not None:
         return []
 
@@ -180,7 +179,7 @@ def open_sizes(settings: TrainSettings, n: int) -> list[int]:
 
 @dataclass(eq=False)
 class Tuning(Run[Tuned]):
-    """A tuning under way: trials run side by side, and those on record are not made again.
+    """A search as a run: trials run in parallel, and recorded ones are not repeated.
 
     Parameters
     ----------
@@ -189,20 +188,20 @@ class Tuning(Run[Tuned]):
     max_trials, max_seconds
         See `tune`.
     has_run : bool
-        Whether the run that it is for has begun: then the choice stands, even if time ran out.
+        Whether its run has begun: then the choice is final, even if time ran out.
 
     Attributes
     ----------
     sample : Sample or None
-        None where the search declines.
+        None if the search is skipped.
     scalings : dict of str to Scaling
-        What is tried: that of the settings, and quantiles where they leave it open.
+        Scalings to try: that of the settings, and with "auto" that of quantiles.
     trials : list of dict
-        Finished trials, each with the figures of its outcome in one.
+        Records of the finished trials, each merged with its outcome.
     outcomes : list of Outcome
-        Of these.
+        Their outcomes.
     choice : dict or None
-        What was chosen in the end.
+        The choice, once the search is finished.
     """
 
     settings: TrainSettings
@@ -234,10 +233,10 @@ class Tuning(Run[Tuned]):
         self.choice: dict[str, Any] | None = None
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
-        """Refuse nothing: trials take a part of the rows."""
+        """Check nothing: trials only use part of the rows."""
 
     def identity(self) -> dict[str, dict[str, Any]]:
-        """Return settings and data, with the number of trials and a digest of the sample."""
+        """Return what identifies the search, with the number of trials and a sample digest."""
         known, sample = super().identity(), hashlib.blake2b(digest_size=16)
         if self.sample is not None:
             for array in (self.sample.X, self.sample.target):
@@ -247,7 +246,7 @@ class Tuning(Run[Tuned]):
         return known
 
     def build(self) -> None:
-        """Take up the trials that are on record."""
+        """Restore the recorded trials."""
         if (stored := self.restored()) is not None:
             self.trials, self.choice = list(stored.meta["trials"]), stored.meta["chosen"]
             for i, trial in enumerate(self.trials):
@@ -260,7 +259,7 @@ class Tuning(Run[Tuned]):
             self.choice = None
 
     def complete(self) -> Tuned:
-        """Make the trials that remain, and return the choice."""
+        """Run the remaining trials, and return the choice."""
         if self.choice is None:
             settings, plan = self.settings, Plan((), by_column=False)
             if self.sample is not None:
@@ -273,7 +272,7 @@ class Tuning(Run[Tuned]):
                     sizes=self._sizes(),
                     validation=settings.n_validation,
                 )
-            if settings.kernel == KERNEL_OF_NUMBERS and settings.is_regression:  # given by nobody
+            if settings.kernel == KERNEL_OF_NUMBERS and settings.is_regression:  # the default one
                 plan = replace(plan, errors=0.0)
             variances = {
                 rule: each.variances(self.data.summary) for rule, each in self.scalings.items()
@@ -284,7 +283,7 @@ class Tuning(Run[Tuned]):
         return Tuned(**self.choice, trials=tuple(in_order(self.trials)))
 
     def _sizes(self) -> list[int]:
-        """Return the numbers of active rows that may be chosen, and fit the memory of the run."""
+        """Return the numbers of active rows to choose from that fit into memory."""
         rows, n_classes = self.data.train, len(self.data.classes)
         where: dict[str, Any] = memory.where(rows, self.runtime)
 
@@ -296,12 +295,12 @@ class Tuning(Run[Tuned]):
         return [d for d in open_sizes(self.settings, self.data.summary.n) if fits(d)]
 
     def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what a checkpoint holds."""
+        """Return the content of a checkpoint."""
         arrays = {f"log_p.{i}": each.log_p for i, each in enumerate(self.outcomes)}
         return {"trials": self.trials, "chosen": self.choice}, arrays
 
     def try_out(self, trials: Sequence[Trial], what: str) -> dict[int, Outcome]:
-        """Return how some trials went, by number; some are missing if time ran out.
+        """Run trials, and return outcomes by candidate number; some are missing if time runs out.
 
         Raises
         ------
@@ -334,7 +333,7 @@ class Tuning(Run[Tuned]):
         self.checkpoint(len(self.trials))
 
     def _find(self, trial: Trial) -> Outcome | None:
-        """Return how a trial went, None if it was not finished."""
+        """Return the recorded outcome of a trial, or None."""
         own = {name: value for name, value in asdict(trial).items() if name not in UNSHOWN}
         own.pop("kernel")
         for entry, outcome in zip(self.trials, self.outcomes, strict=True):
@@ -352,13 +351,13 @@ class Tuning(Run[Tuned]):
 
 
 def tunable(**named: Any) -> TrainSettings:
-    """Return the settings of the run that a tuning is for, of which some are named.
+    """Create the settings of the run for which a kernel is searched, from keyword arguments.
 
     Raises
     ------
     SettingsError
-        If they go beyond what trials are: the softmax with one kernel, sites
-        "variational", and no bound on stub entries.
+        If trials do not support them: a dense method, sites other than "variational" except in a
+        regression with all rows, a kernel per class, a metric, or a bound on stub entries.
     """
     method = named.pop("method", SPARSE)
     if method != SPARSE:

@@ -1,14 +1,14 @@
-"""Go on with a model when there are new rows: its kernel and its size stay what they are.
+"""Update a model with new rows, keeping its kernel and its number of active rows.
 
-Of the active rows those stay that the posterior would miss most (`posterior.removal`). They are
-included first; then come rows that the criterion finds, among old and new ones, and in the end the
-posterior of all rows. That takes no search for a kernel, and hardly any for active rows.
+The active rows that matter most to the posterior are kept (`posterior.removal`) and included first;
+then others are selected by the criterion among all rows at hand, and the posterior of all rows is
+computed. No kernel is searched, and few active rows are selected.
 
-Scaling is that of all rows there are. That of the first ones takes all beyond their range for the
-same: on four tables cut along a column that was 3 to 5 % better at what comes next on three, and 13
-to 31 % worse on two, hardly different on the others, at rows like those that were learnt from.
+With the old rows, scaling is computed again from all rows. Keeping that of the old rows treats
+values beyond their range alike: on tables cut along a column this was up to 5 % better on the next
+rows, but up to 31 % worse on rows like the old ones.
 
-Where the old rows are gone, the former posterior stands for them (`posterior.past`).
+Without the old rows, scaling is kept, and the former posterior represents them (`posterior.past`).
 """
 
 import math
@@ -51,13 +51,13 @@ def update(
         New rows and their labels, as in `train`.
     old : pair (X, y) or Table, optional
         The rows that the model was trained on, in the same order. If omitted, they are represented
-        by the posterior of the model, which must then have ``posterior="all"``.
+        by the posterior of the model; a classifier must then have ``posterior="all"``.
     n_active : int, optional
         Number of active rows of the new model; unchanged by default. At least the fraction of new
         rows among all rows is newly selected.
     **options
-        `out`, `resume`, `overwrite`, `checkpoint_every`, `keep_last`, `runtime`, `progress` and
-        `verbose`, as in `train`.
+        `out`, `resume`, `overwrite`, `checkpoint_every`, `keep_last`, `runtime`, `tls`, `client`,
+        `progress` and `verbose`, as in `train`.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def update(
     if unknown:
         raise SettingsError(f"update has no arguments {', '.join(unknown)}; leave them out")
     store = run.folder()
-    # one thread for the same bits on any number of processors
+    # one thread, for the same bits on any number of processors
     with single_threaded_blas(), run.opened() as where:
         where["store"] = store
         if before is None:
@@ -93,13 +93,13 @@ def update(
 def _beside_rows(
     model: SparseModel, before: Table, new: Table, n_active: int | None, where: dict[str, Any]
 ) -> Training:
-    """Return the fit to old and new rows."""
+    """Create the fit to old and new rows."""
     kept, size = _kept(model, _total(before), _total(new), n_active)
     settings = _settings(model, size)
-    active_inputs(model, before, where["runtime"].scheduler())  # refuses other rows
+    active_inputs(model, before, where["runtime"].scheduler())  # raises an error for other rows
     data = prepare(_joined(before, new), None, settings, where["runtime"])
     data = replace(data, scaling=replace(data.scaling, mixing=model.scaling.mixing))
-    if model.numbers is not None:  # in whose units the noise is
+    if model.numbers is not None:  # keep the units of the noise variance
         target = model.numbers.encode(data.train.y, data.train.source)
         data = replace(data, numbers=model.numbers, target=target)
     return Training(data, settings, first=data.train.places(model.rows[kept]), **where)
@@ -108,9 +108,9 @@ def _beside_rows(
 def _beside_model(
     model: SparseModel, new: Table, n_active: int | None, where: dict[str, Any]
 ) -> Training:
-    """Return the fit to new rows and to what the model knows of old ones."""
+    """Create the fit to new rows and the summary of the old ones that the model holds."""
     weights, changed = model.weights, dict[str, Any]()
-    if model.is_regression and weights.gain is None:  # the posterior `all` of its active rows alone
+    if model.is_regression and weights.gain is None:  # as posterior `all` of the active rows only
         gain = metrics(model.active, model.active.factors(), weights)
         weights, changed = replace(weights, gain=gain), {"posterior": "all"}
     if weights.gain is None:
@@ -139,14 +139,14 @@ def _beside_model(
 
 
 def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:
-    """Return new rows in the scaling and with the classes of the model."""
+    """Prepare new rows with the scaling and the classes of the model."""
     scheduler, class_weight = runtime.scheduler(), model.settings["class_weight"]
     n_given = count_given(new)
     if new.weights is not None or class_weight:
         new = effective_rows(new, class_weight, scheduler)
     classes, numbers = model.classes, model.numbers
     new = replace(new, classes=classes, names=model.names, label=model.label)
-    codes = None if numbers else encode_labels(new)[1]  # refuses other classes
+    codes = None if numbers else encode_labels(new)[1]  # raises an error for other classes
     return Prepared(
         new,
         classes,
@@ -155,12 +155,12 @@ def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:
         model.scaling,
         numbers=numbers,
         n_given=n_given,
-        first_row=int(model.report.get("rows", model.rows.max() + 1)),  # not of older versions
+        first_row=int(model.report.get("rows", model.rows.max() + 1)),  # older versions lack it
     )
 
 
 def _curvature(model: SparseModel, data: Prepared, seed: int, runtime: Runtime) -> float:
-    """Return that of the likelihood at some new rows, by the model; of Gaussian noise it is one."""
+    """Return the mean curvature share of the likelihood at new rows; one for Gaussian noise."""
     if model.is_regression:
         return 1.0
     n, X = data.summary.n, data.train.X
@@ -173,7 +173,7 @@ def _curvature(model: SparseModel, data: Prepared, seed: int, runtime: Runtime) 
 
 
 def _pair(old: Any) -> tuple[Any, Any]:
-    """Return rows and labels, if that is what was given."""
+    """Return the old rows and labels; raise SettingsError if they are no pair."""
     pair = (old, None) if isinstance(old, Table) else old
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise SettingsError(f"old must be a pair of inputs and labels, got {quoted(old)}")
@@ -181,7 +181,7 @@ def _pair(old: Any) -> tuple[Any, Any]:
 
 
 def _table(model: SparseModel, name: str, X: Any, y: Any) -> Table:
-    """Return labelled rows with the columns of the model, as numbers."""
+    """Return labelled rows with the columns of the model, encoded as numbers."""
     table = X if isinstance(X, Table) else table_from_arrays(X, y, name)
     table = table.encoded_for(model.encoding, model.names, model.medians)
     if table.X.shape[1] != model.n_features or table.y is None:
@@ -194,14 +194,14 @@ def _table(model: SparseModel, name: str, X: Any, y: Any) -> Table:
 
 
 def _total(table: Table) -> float:
-    """Return the sum of the weights of rows, or their number."""
+    """Return the sum of the row weights, or the number of rows without weights."""
     return float(len(table.X) if table.weights is None else table.weights.sum())
 
 
 def _kept(
     model: SparseModel, n_old: float, n_new: float, wanted: int | None
 ) -> tuple[Integers, int]:
-    """Return the places of the active rows that stay, and how many are to be active in all."""
+    """Return the indices of the active rows to keep, and the new number of active rows."""
     d = len(model.rows)
     size = d if wanted is None else wanted
     fresh = max(1, min(math.ceil(size * n_new / (n_old + n_new)), math.floor(n_new)))
@@ -210,14 +210,14 @@ def _kept(
 
 
 def _settings(model: SparseModel, n_active: int, **changed: Any) -> TrainSettings:
-    """Return the settings of a model for so many active rows, and at least as many candidates."""
+    """Return the settings of a model with `n_active` active rows and enough candidates."""
     if (candidates := model.settings.get("candidates")) is not None:
         changed["candidates"] = max(candidates, n_active)
     return TrainSettings.given(**same_settings(model, n_active=n_active, **changed))
 
 
 def _joined(old: Table, new: Table) -> Table:
-    """Return the rows of two tables."""
+    """Concatenate the rows of two tables."""
     import dask.array as da  # noqa: PLC0415 - slow to import
 
     inputs: Any = [old.X, new.X]
@@ -235,7 +235,7 @@ def _joined(old: Table, new: Table) -> Table:
 
 
 def _numbers(old: Table, new: Table, name: str) -> Integers | None:
-    """Return numbers of the rows of both tables, those of the new ones after all of the old."""
+    """Join row numbers of both tables; those of the new rows follow all of the old ones."""
     given = [getattr(table, name) for table in (old, new)]
     if all(numbers is None for numbers in given):
         return None
