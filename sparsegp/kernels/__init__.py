@@ -1,4 +1,4 @@
-"""Covariance functions and their texts.
+"""Covariance functions, and how they are written as text.
 
 To add a kernel, write one file with a frozen dataclass ``class Mine(Kernel, name="mine")`` whose
 fields are its parameters and which defines the abstract methods of `Kernel`, import it here, and

@@ -1,6 +1,6 @@
-"""Kernels of the absolute differences of single columns: functions that are rough along the axes.
+"""Laplace-type kernels: functions of absolute column differences, rough along the axes.
 
-A matrix takes n m p differences, not a matrix product.
+A covariance matrix takes n m p differences; there is no matrix product for it.
 """
 
 from abc import abstractmethod
@@ -18,51 +18,52 @@ from sparsegp.math.differences import summed_differences, weighted_differences, 
 from sparsegp.types import Doubles, Floats
 
 WIDTH = 0.8
-"""Length scale of `Laplace` in mean standard deviations times columns. Of .35, .8 and 2 it had the
-best geometric mean of held-out nats on splits of the training rows of sixteen tables."""
+"""Default length scale of `Laplace`, as a multiple of the sum of the columns' standard deviations;
+chosen on splits of the training rows of sixteen tables."""
 ADDITIVE_WIDTH = 3.0
-"""Length scale of `Additive` in mean standard deviations of columns that are not constant."""
+"""Default length scale of `Additive`, as a multiple of the mean standard deviation of the columns
+that are not constant."""
 
 
 KNOTS = (-0.6745, 0.0, 0.6745)
-"""Between the stretches of a scaled column: quartiles of a standard normal distribution."""
+"""Boundaries of the segments of a scaled column: quartiles of a standard normal distribution."""
 STRETCHES = len(KNOTS) + 1
 
 
 class Absolute(ByColumn):
-    """k(x, z) = g(sum_j f(|x_j - z_j| / l_j)), with one length scale, or one for every column.
+    """k(x, z) = g(sum_j f(|x_j - z_j| / l_j)), with one length scale, or one per column.
 
-    Or with four for each: then f is that of |w_j(x_j) - w_j(z_j)|, where w_j is continuous and
-    rises by 1 / l on each of four stretches between the quartiles of a normal distribution. Such
-    functions change fast on one stretch of a column and slowly on another, as trees put many
-    thresholds where they are needed. Inputs were warped for Gaussian processes by Snoek, Swersky,
-    Zemel & Adams (2014).
+    With four length scales per column (piecewise input warping), f is applied to
+    |w_j(x_j) - w_j(z_j)|, where w_j is continuous and has the slope 1 / l on each of the four
+    segments between the quartiles of a normal distribution. Latent functions can then change fast
+    in one segment of a column and slowly in another, as trees place many thresholds where they are
+    needed. Input warping for Gaussian processes: Snoek, Swersky, Zemel & Adams (2014).
     """
 
     _transform: Callable[[Floats], object] | None = None
-    """What puts f in the place of its argument; None where it is the identity."""
+    """Replaces its argument by f in place; None if f is the identity."""
 
     @property
     def is_rough(self) -> bool:
-        """Each has corners where a column of an active row is met."""
+        """True: functions have corners where a column has the value of an active row."""
         return True
 
     @abstractmethod
     def _decline(self, ratios: Doubles) -> Doubles | float:
-        """Return |f'|; zero at zero where it has no bound."""
+        """Return |f'|, elementwise; zero at zero if it is unbounded there."""
 
     def _growth(self, ratios: Doubles) -> None:
-        """Put |f'(t)| t in the place of t."""
+        """Replace t by |f'(t)| t in place."""
         decline = self._decline(ratios)
         if isinstance(decline, np.ndarray) or decline != 1.0:
             ratios *= decline
 
     @abstractmethod
     def _outer_decline(self, K: Floats, p: int) -> Floats | float:
-        """Return |g'|, (n, m) or one number, from the matrix, for p columns."""
+        """Return |g'|, (n, m) or a scalar, from the covariance matrix, for p columns."""
 
     def has_scale_of_each(self, n_features: int) -> bool:
-        """Whether every column has its own, or four."""
+        """Whether every column has its own length scale, or four of them."""
         return self.complete and len(self.scales) in {n_features, STRETCHES * n_features}
 
     def _check_columns(self, n_features: int) -> None:
@@ -73,19 +74,19 @@ class Absolute(ByColumn):
         return len(self.scales) == STRETCHES * n_features
 
     def stretched(self, n_features: int) -> Self:
-        """Return the same function with four length scales for every column."""
+        """Return the same covariance function with four length scales per column."""
         if self._has_stretches(n_features):
             return self
         each = np.broadcast_to(self.scales, n_features)
         return self.with_length_scales(np.repeat(each, STRETCHES).tolist())
 
     def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
-        """Return 1 and (deviation / l_j)^2, with 1 / l_j the mean of those of the stretches."""
+        """Return 1 and (deviation / l_j)^2, with 1 / l_j averaged over the segments."""
         rates = self._rates(len(deviations)).mean(axis=1)
         return 1.0, (deviations * rates) ** 2
 
     def _filled(self, variances: Doubles, scale: float) -> Self:
-        """Return the kernel with this length scale, or 1 in place of 0, if none was given."""
+        """Return the kernel with length scale `scale` (1 if it is 0), unless one was given."""
         self._check_columns(len(variances))
         if self.length_scales is not None:
             return self
@@ -95,18 +96,18 @@ class Absolute(ByColumn):
         """Return the argument of g, (..., n, m)."""
         within(1 / self.scales.min(), pair.X.dtype, self)
         X, Z, weights = pair.X, pair.Z, 1 / self.scales
-        with np.errstate(over="ignore"):  # too far for the precision
+        with np.errstate(over="ignore"):  # distances beyond the range of the precision
             if self._has_stretches(X.shape[-1]):
                 X, Z, weights = self._warped(X), self._warped(Z), np.ones(1)
             weights = np.broadcast_to(weights, X.shape[-1])
             return summed_differences(X, Z, weights, self._transform)
 
     def _rates(self, p: int) -> Doubles:
-        """Return 1 / l of the stretches of p columns, (p, 1 or 4)."""
+        """Return 1 / l for the segments of p columns, (p, 1 or 4)."""
         return np.broadcast_to(1 / self.scales, max(p, len(self.scales))).reshape(p, -1)
 
     def _rises(self, X: Floats) -> Iterator[Floats]:
-        """Yield by how much each w_j rises on one stretch after the other, (..., n, p)."""
+        """Yield the contribution of each segment to w_j(x_j), (..., n, p)."""
         ends = (-np.inf, *KNOTS, np.inf)
         for s, rates in enumerate(self._rates(X.shape[-1]).T.astype(X.dtype)):
             rise = np.clip(X, ends[s], ends[s + 1])
@@ -122,7 +123,7 @@ class Absolute(ByColumn):
         return total
 
     def _ratios(self, X: Doubles, Z: Doubles) -> Iterator[Doubles]:
-        """Yield (x_j - z_j) / l_j, or w_j(x_j) - w_j(z_j), column by column, (n, m)."""
+        """Yield (x_j - z_j) / l_j, or w_j(x_j) - w_j(z_j), (n, m), column by column."""
         if self._has_stretches(X.shape[1]):
             scales: Doubles = np.ones(X.shape[1])
             columns, others = self._warped(X).T, self._warped(Z).T
@@ -156,15 +157,15 @@ class Absolute(ByColumn):
 
 
 class Exponential(Absolute):
-    """g = exp(-s), f = t^q."""
+    """Base class of kernels with g(s) = exp(-s) and f(t) = t^q."""
 
     @property
     def _power(self) -> float:
-        """The exponent q."""
+        """Exponent q."""
         return 1.0
 
     def fill(self, variances: Doubles) -> Self:
-        """Return the kernel with l^q = 0.8 sum_j v_j^(q/2) if left out; see `Kernel.fill`."""
+        """Return the kernel with l^q = 0.8 sum_j v_j^(q/2) unless l is given; see `Kernel.fill`."""
         total = WIDTH * float((variances ** (self._power / 2)).sum())
         return self._filled(variances, total ** (1 / self._power))
 
@@ -183,8 +184,8 @@ class Laplace(Exponential, name="laplace"):
 
     .. math:: k(x, z) = \exp\left(-\sum_j |x_j - z_j| / l_j\right)
 
-    Latent functions are rough along the axes, as those of decision trees are: it is the limit of
-    the kernel of Mondrian forests (Balog, Lakshminarayanan, Ghahramani, Roy & Teh 2016).
+    Latent functions are rough along the axes, like those of decision trees: the kernel is the limit
+    of that of Mondrian forests (Balog, Lakshminarayanan, Ghahramani, Roy & Teh 2016).
     """
 
     length_scales: tuple[float, ...] | None = None
@@ -202,9 +203,9 @@ class Power(Exponential, name="power"):
     Parameters
     ----------
     exponent : float
-        q, 0 < q <= 1; no parameter to be learnt.
+        q, 0 < q <= 1; it is not learnt.
     length_scales : tuple of float, optional
-        One l, or l_j in the units of the p (scaled) columns.
+        l, or one or four l_j per column, in the units of the p (scaled) columns.
     """
 
     exponent: float
@@ -238,7 +239,7 @@ class Power(Exponential, name="power"):
 
 @dataclass(frozen=True)
 class Additive(Absolute, name="additive"):
-    r"""Mean over the columns of their exponential kernels.
+    r"""Mean of one exponential kernel per column.
 
     .. math:: k(x, z) = \frac{1}{p} \sum_j \exp(-|x_j - z_j| / l_j)
 
@@ -248,12 +249,12 @@ class Additive(Absolute, name="additive"):
     length_scales: tuple[float, ...] | None = None
 
     def fill(self, variances: Doubles) -> Self:
-        """Return the kernel with l = 3 mean sqrt(v_j) if left out; see `Kernel.fill`."""
+        """Return the kernel with l = 3 mean sqrt(v_j) unless l is given; see `Kernel.fill`."""
         mean = float(np.sqrt(variances).sum() / max(1, np.count_nonzero(variances)))
         return self._filled(variances, ADDITIVE_WIDTH * mean)
 
     def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
-        """Return those of a sum, divided by p; see `Kernel.slope_variances`."""
+        """Return 1 and (deviation / l_j)^2 / p; see `Kernel.slope_variances`."""
         variance, of_slopes = super().slope_variances(deviations)
         return variance, of_slopes / len(deviations)
 

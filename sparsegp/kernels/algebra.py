@@ -1,4 +1,4 @@
-"""Sums and products of kernels, and constants: the nodes of a tree."""
+"""Sums and products of kernels, and constants: the nodes of an expression tree."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from sparsegp.types import Doubles, Floats
 
 @dataclass(frozen=True)
 class Constant(Kernel, name="constant"):
-    """k(x, z) = value. In a text it is the number itself: ``0.5 + rbf(2)``.
+    """k(x, z) = value, written as the number itself: ``0.5 + rbf(2)``.
 
     Parameters
     ----------
     value : float
-        Positive; the unit is that of the variance of the latent function.
+        Positive, in the unit of the variance of the latent function.
     """
 
     value: float
@@ -48,7 +48,7 @@ class Constant(Kernel, name="constant"):
         return np.zeros((weights.shape[1], *X.shape))
 
     def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
-        """No slopes; see `Kernel.slope_variances`."""
+        """Return the value and zeros; see `Kernel.slope_variances`."""
         return self.value, np.zeros_like(deviations)
 
     def __str__(self) -> str:
@@ -69,11 +69,11 @@ class Joint(Kernel):
 
     @property
     def complete(self) -> bool:
-        """Whether all parts are."""
+        """Whether all parts are complete."""
         return all(part.complete for part in self.parts)
 
     def fill(self, variances: Doubles) -> Kernel:
-        """Return the same tree with every part filled."""
+        """Return the same tree with the default length scales filled in; see `Kernel.fill`."""
         return type(self)(tuple(part.fill(variances) for part in self.parts))
 
     def parameters(self) -> Doubles:
@@ -82,7 +82,7 @@ class Joint(Kernel):
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """Those of all parts."""
+        """Names of the parameters of all parts."""
         return tuple(name for part in self.parts for name in part.parameter_names)
 
     def with_parameters(self, logs: Doubles) -> Self:
@@ -92,7 +92,7 @@ class Joint(Kernel):
         return type(self)(tuple(part.with_parameters(own) for part, own in pairs))
 
     def has_scale_of_each(self, n_features: int) -> bool:
-        """Whether one of the parts has."""
+        """Whether a part has a length scale for every column."""
         return any(part.has_scale_of_each(n_features) for part in self.parts)
 
     def _check_columns(self, n_features: int) -> None:
@@ -101,17 +101,17 @@ class Joint(Kernel):
 
     @property
     def is_rough(self) -> bool:
-        """Whether one of the parts is."""
+        """Whether a part is rough."""
         return any(part.is_rough for part in self.parts)
 
     @property
     def takes_scale_of_each(self) -> bool:
-        """Whether one of the parts does."""
+        """Whether a part can have a length scale for every column."""
         return any(part.takes_scale_of_each for part in self.parts)
 
     @property
     def n_distances(self) -> int:
-        """Those of all parts."""
+        """Number of uses of the distances by all parts."""
         return sum(part.n_distances for part in self.parts)
 
     def _matrix(self, pair: Pair) -> Floats:
@@ -121,9 +121,9 @@ class Joint(Kernel):
         return self._reduce(lambda kernel: kernel._diag(X))
 
     def _reduce(self, evaluate: Callable[[Kernel], Floats], in_place: bool = True) -> Floats:
-        """Join the parts one after the other in one array; constants join as one number.
+        """Combine the parts in one array, constants as a single number.
 
-        The array is that of the first part, if that may be overwritten.
+        With `in_place` the array of the first part is overwritten.
         """
         numbers = [part.value for part in self.parts if isinstance(part, Constant)]
         arrays = [part for part in self.parts if not isinstance(part, Constant)]
@@ -133,7 +133,7 @@ class Joint(Kernel):
         for part in rest:
             total = self._join(total, evaluate(part), out=out)
         if numbers:
-            with np.errstate(over="ignore"):  # found by the next line
+            with np.errstate(over="ignore"):  # the next line raises
                 number = float(self._join.reduce(numbers))
             total = self._join(total, within(number, total.dtype, self), out=out)
         return total
@@ -147,7 +147,7 @@ class Joint(Kernel):
         return np.asarray(sum(part._slopes(X, Z, own, weights) for part, own in pairs))
 
     def _weights(self, weights: Doubles, evaluate: Callable[[Kernel], Floats]) -> Iterator[Doubles]:
-        """Yield for each part the weights of its own derivatives: in a product, times the rest."""
+        """Yield each part's weights for its derivatives; in a product, times the other parts."""
         yield from (weights for _ in self.parts)
 
 
@@ -158,7 +158,7 @@ class Sum(Joint):
     _join: ClassVar[np.ufunc] = np.add
 
     def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
-        """Return the sums of those of the parts; see `Kernel.slope_variances`."""
+        """Return the sums of the parts' variances; see `Kernel.slope_variances`."""
         variances, slopes = zip(*(k.slope_variances(deviations) for k in self.parts), strict=True)
         return sum(variances), np.sum(slopes, axis=0)
 
@@ -177,7 +177,7 @@ class Product(Joint):
     _join: ClassVar[np.ufunc] = np.multiply
 
     def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
-        """Return them by the rule of products; see `Kernel.slope_variances`."""
+        """Return the variances by the product rule; see `Kernel.slope_variances`."""
         variance, slopes = 1.0, np.zeros_like(deviations)
         for part in self.parts:
             own, own_slopes = part.slope_variances(deviations)
@@ -185,7 +185,7 @@ class Product(Joint):
         return variance, slopes
 
     def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
-        # the total is that of any part times the rest: constants need no matrices of the others
+        # any part times the rest gives the same total, so constants need no pass of their own
         wanted = [i for i, part in enumerate(self.parts) if not isinstance(part, Constant)] or [0]
         found = {}
         for i in wanted:
@@ -220,7 +220,7 @@ def _multiplied(left: object, right: object) -> Kernel:
 
 
 def _operand(value: object) -> Kernel:
-    """Return a kernel as it is, and a number as a constant."""
+    """Return a kernel unchanged, and a number as a constant kernel."""
     if isinstance(value, Kernel):
         return value
     if isinstance(value, bool) or not isinstance(value, Real):

@@ -1,10 +1,10 @@
-"""The covariance function: its contract and its registry.
+"""Base class and registry of covariance functions.
 
-A kernel is immutable data. The operators ``+`` and ``*`` build a tree (algebra.py); the text of the
-tree is read back by `sparsegp.kernels.parse` without loss.
+A kernel is immutable. The operators ``+`` and ``*`` build a tree (algebra.py), whose text
+`sparsegp.kernels.parse` reads back without loss.
 
-Parameters are free numbers: the logarithms of those in the text. The gradient of a whole
-covariance matrix is never formed; `Kernel.pull_back` takes the weights that multiply it.
+Free parameters are the logarithms of the numbers in the text. The gradient of a whole covariance
+matrix is never formed: `Kernel.pull_back` contracts it with given weights.
 """
 
 from abc import ABC, abstractmethod
@@ -26,17 +26,17 @@ class Kernel(ABC):
     """A positive semidefinite covariance function k(x, z).
 
     A subclass is a frozen dataclass whose fields are the parameters in the order of the text:
-    positive numbers, or one tuple of them, or None while they are left to `fill`.
-    ``class RBF(Kernel, name="rbf")`` enters it in `KERNELS`. It defines the methods that are
-    abstract here, which may rely on checked inputs of one precision.
+    positive numbers, or one tuple of them, or None until `fill` is called.
+    ``class RBF(Kernel, name="rbf")`` registers it in `KERNELS`. The abstract methods that it
+    implements get checked inputs of one precision.
     """
 
     name: ClassVar[str] = ""
     variadic: ClassVar[bool] = False
-    """True if the last field is a tuple, a number for every column, which a text spells out."""
+    """True if the last field is a tuple of length scales, which the text spells out."""
     n_fixed: ClassVar[int] = 0
-    """Fields, the first, that are not parameters to be learnt."""
-    __array_ufunc__: ClassVar[None] = None  # numpy scalars leave `+` and `*` to the kernel
+    """Number of leading fields that are not learnt."""
+    __array_ufunc__: ClassVar[None] = None  # so that numpy scalars defer `+` and `*` to the kernel
 
     def __init_subclass__(cls, name: str = "", **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -54,43 +54,43 @@ class Kernel(ABC):
 
     @abstractmethod
     def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
-        """Return sum_ij w_ij k(x_i, z_j), and what `pull_back` does.
+        """Return sum_ij w_ij k(x_i, z_j) and the result of `pull_back`.
 
-        The arrays may not be overwritten.
+        Implementations must not overwrite the arrays.
         """
 
     @abstractmethod
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
-        """Return what `pull_back_diag` does; the arrays may not be overwritten."""
+        """Return the result of `pull_back_diag`, without overwriting the arrays."""
 
     @abstractmethod
     def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
         """Return sum_j f_ij w_jr dk(x_i, z_j) / dx_i, (R, n, p), for factors f (n, m).
 
-        The arrays may not be overwritten.
+        Implementations must not overwrite the arrays.
         """
 
     @abstractmethod
     def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
-        """Return the prior variance of the latent function, and that of its slopes, (p,).
+        """Return the prior variance of the latent function, and the variances of its slopes, (p,).
 
-        Slopes are along columns of these standard deviations, (p,). Those of functions that are
-        not smooth are taken as of smooth ones with the same length scales; see `relevances`.
+        Slopes are per standard deviation of each column, with standard deviations (p,). For a rough
+        kernel they are those of a smooth one with the same length scales; see `relevances`.
         """
 
     @property
     def n_distances(self) -> int:
-        """How often `_matrix` uses the distances of the pair."""
+        """Number of times that `_matrix` uses the distances of the pair."""
         return 0
 
     @property
     def is_rough(self) -> bool:
-        """Whether its functions have corners, as those of trees."""
+        """Whether latent functions have corners, like those of trees."""
         return False
 
     @property
     def takes_scale_of_each(self) -> bool:
-        """Whether it, or a part of it, can have a length scale for every column."""
+        """Whether the kernel, or a part of it, can have a length scale for every column."""
         return False
 
     def __call__(self, X: Floats, Z: Floats, half_norms: Floats | None = None) -> Floats:
@@ -102,33 +102,33 @@ class Kernel(ABC):
         Z : (..., m, p)
             The leading axes of `X` and `Z` are broadcast.
         half_norms : (..., n), optional
-            |x_i|^2 / 2, where that is known already.
+            |x_i|^2 / 2, if already known.
 
         Returns
         -------
         (..., n, m)
-            In the precision of the inputs (the wider of the two).
+            In the wider precision of the two inputs.
 
         Raises
         ------
         SettingsError
             If a parameter is left out or does not fit the columns or the precision.
         DataError
-            If the arrays are not floats of (..., rows, columns) with the same columns.
+            If the arrays are not floats of shape (..., rows, columns) with equally many columns.
         """
         return self._matrix(self._pair(X, Z, half_norms))
 
     def with_pull_back(self, X: Floats, Z: Floats) -> tuple[Floats, Callable[[Floats], Doubles]]:
-        """Return the covariance matrix, and the function of weights that `pull_back` is for it.
+        """Return the covariance matrix, and a function from weights to the result of `pull_back`.
 
-        The function keeps and uses the matrices of all parts. Neither matrix nor weights, which
-        have its precision, may be overwritten.
+        The function keeps and reuses the matrices of all parts, so the covariance matrix must not
+        be overwritten. The weights must have its precision.
 
         Parameters
         ----------
         X : (n, p)
         Z : (m, p)
-            The more rows the faster, as they are worked on in long lines.
+            Preferably the input with more rows, since long rows of the matrix are faster.
 
         Raises
         ------
@@ -151,15 +151,15 @@ class Kernel(ABC):
         return Pair(X, Z, self.n_distances * (1 + keeps), half_norms, keeps)
 
     def diag(self, X: Floats) -> Floats:
-        """Return the variances k(x_i, x_i), (..., n), of X, (..., n, p); raises as the matrix."""
+        """Return the variances k(x_i, x_i), (..., n), of X, (..., n, p); raises as `__call__`."""
         self._check(X=X)
         return self._diag(X)
 
     def pull_back(self, X: Floats, Z: Floats, weights: Doubles) -> Doubles:
         """Return sum_ij w_ij dk(x_i, z_j) / dt for every log parameter t, (q,).
 
-        That is the gradient of a function whose gradient in the covariance matrix is w. It is in
-        the precision of the weights.
+        This is the gradient of a function whose gradient with respect to the covariance matrix is
+        w, computed in the precision of the weights.
 
         Parameters
         ----------
@@ -179,8 +179,8 @@ class Kernel(ABC):
     def slopes(self, X: Floats, Z: Floats, weights: Doubles) -> Doubles:
         """Return sum_j w_jr dk(x_i, z_j) / dx_i, (R, n, p), in float64.
 
-        These are the gradients at x_i of the functions sum_j w_jr k(x, z_j). Where a kernel has a
-        corner its slope is zero.
+        These are the gradients at x_i of the functions sum_j w_jr k(x, z_j). At a corner of the
+        kernel the slope is taken as zero.
 
         Parameters
         ----------
@@ -191,7 +191,7 @@ class Kernel(ABC):
         Raises
         ------
         SettingsError, DataError
-            As `pull_back`.
+            As for `pull_back`.
         """
         self._check_shapes(X, Z, weights, "(m, R)", (len(Z), *weights.shape[1:2]))
         X, Z, weights = (np.asarray(array, np.float64) for array in (X, Z, weights))
@@ -210,7 +210,7 @@ class Kernel(ABC):
     def pull_back_diag(self, X: Floats, weights: Doubles) -> Doubles:
         """Return sum_i w_i dk(x_i, x_i) / dt for every log parameter t, (q,).
 
-        As `pull_back`, for a function of the variances: X (n, p), weights (n,).
+        Like `pull_back`, for a function of the variances: X (n, p), weights (n,).
         """
         self._check(X=X)
         if X.ndim != 2 or weights.shape != (len(X),):
@@ -245,7 +245,7 @@ class Kernel(ABC):
 
     @property
     def complete(self) -> bool:
-        """Whether no parameter is left to `fill`."""
+        """Whether all parameters are given, so that `fill` has nothing to do."""
         return all(getattr(self, field.name) is not None for field in fields(self))
 
     def has_scale_of_each(self, n_features: int) -> bool:
@@ -253,27 +253,27 @@ class Kernel(ABC):
         return self.variadic and len(self.parameter_names) == n_features
 
     def fill(self, variances: Doubles) -> "Kernel":
-        """Return the kernel with the length scales left out replaced by a rule.
+        """Return the kernel with default values for the length scales that are left out.
 
-        With the variances v_j of p columns and 6 significant digits kept:
+        With the variances v_j of p columns, rounded to 6 significant digits:
 
         - one length scale: l^2 = sum_j v_j / 2, so that 1 / (2 l^2) = 1 / (p Var X) with Var X
           the mean column variance; l = 1 if all columns are constant;
-        - one per column: l_j = sqrt(v_j p / 2), which is the same where all v_j are equal;
+        - one per column: l_j = sqrt(v_j p / 2), which is the same if all v_j are equal;
           l_j = sqrt(p / 2) for a constant column, as for one of unit variance;
-        - of absolute differences: l^q = 0.8 sum_j v_j^(q/2), which is l = 0.8 sum_j sqrt(v_j)
+        - Laplace-type kernels: l^q = 0.8 sum_j v_j^(q/2), which is l = 0.8 sum_j sqrt(v_j)
           for ``laplace``; for ``additive`` three times the mean of sqrt(v_j) over columns that are
           not constant.
 
         Parameters
         ----------
         variances : Doubles (p,)
-            Of the columns of the training inputs as the kernel sees them, that is after scaling.
+            Variances of the columns of the training inputs, after scaling.
 
         Raises
         ------
         SettingsError
-            If length scales that were given do not fit the number of columns.
+            If the length scales given do not match the number of columns.
         """
         self._check_columns(len(variances))
         return self
@@ -298,7 +298,7 @@ class Kernel(ABC):
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """What each parameter is, in the order of `parameters`: ``rbf.length_scale``."""
+        """Names of the parameters, in the order of `parameters`, such as ``rbf.length_scale``."""
         self._check_complete()
         free = fields(self)[self.n_fixed :]
         sizes = ((field.name, np.size(getattr(self, field.name))) for field in free)
@@ -325,14 +325,14 @@ class Kernel(ABC):
 
     @staticmethod
     def from_json(text: str) -> "Kernel":
-        """Return the kernel of a text that was stored; see `parse` for what it raises."""
+        """Return the kernel described by a stored text; raises as `parse`."""
         from sparsegp.kernels.parse import parse  # noqa: PLC0415 - it makes kernels of this file
 
         return parse(text)
 
 
 KERNELS: Registry[type[Kernel]] = Registry("kernel")
-"""The kernels that a text can name."""
+"""Kernel classes by the names used in texts."""
 
 OPERATIONS: Registry[Callable[[object, object], Kernel]] = Registry("operation")
-"""What the operators make of two kernels, or of a kernel and a number; see algebra.py."""
+"""Functions behind the operators, for two kernels or a kernel and a number; see algebra.py."""

@@ -1,4 +1,4 @@
-"""Which numbers a kernel takes as parameters, and how those of a rule are rounded."""
+"""Checks of kernel parameters, and rounding of their default values."""
 
 import math
 from numbers import Real
@@ -10,12 +10,12 @@ from sparsegp.errors import SettingsError
 
 
 def positive(value: object, what: str) -> float:
-    """Return a parameter as a float.
+    """Return a positive, finite parameter as a float.
 
     Raises
     ------
     SettingsError
-        If it is not one number, positive and finite; `what` names it.
+        If it is not; `what` names the parameter in the message.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise SettingsError(f"{what} must be one number, got {value!r}")
@@ -29,7 +29,7 @@ def positive(value: object, what: str) -> float:
 
 
 def within(value: float, dtype: np.dtype[Any], kernel: object) -> float:
-    """Return a factor of the kernel matrix.
+    """Return a factor of the kernel matrix after checking its range.
 
     Raises
     ------
@@ -45,5 +45,5 @@ def within(value: float, dtype: np.dtype[Any], kernel: object) -> float:
 
 
 def readable(length_scale: float) -> float:
-    """Return the number with 6 significant digits, which keeps texts short."""
+    """Round a length scale to 6 significant digits, which keeps texts short."""
     return float(f"{length_scale:.6g}")

@@ -1,4 +1,4 @@
-"""Kernels with a length scale for every column: inputs of unlike columns."""
+"""Kernels with per-column length scales, for inputs with dissimilar columns."""
 
 import math
 from collections.abc import Iterable
@@ -15,12 +15,12 @@ from sparsegp.types import Doubles, Floats
 
 
 class ByColumn(Kernel):
-    """k(x, z) = f((x - z) / l) with l_j > 0 and f(0) = 1: dataclasses with this last field.
+    """Base class of k(x, z) = f((x - z) / l), l_j > 0, f(0) = 1; l is a subclass's last field.
 
     Parameters
     ----------
     length_scales : tuple of float, optional
-        l_j, in the units of the p (scaled) columns. Left out, they wait for `fill`.
+        l_j, in the units of the p (scaled) columns; if left out, `fill` sets them.
 
     Raises
     ------
@@ -46,7 +46,7 @@ class ByColumn(Kernel):
 
     @property
     def scales(self) -> Doubles:
-        """The length scales as an array."""
+        """Length scales as an array."""
         return np.asarray(self.length_scales, np.float64)
 
     def with_length_scales(self, scales: Iterable[float]) -> Self:
@@ -56,7 +56,7 @@ class ByColumn(Kernel):
 
     @property
     def takes_scale_of_each(self) -> bool:
-        """It has them already."""
+        """True."""
         return True
 
     def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
@@ -80,7 +80,7 @@ class ARD(ByColumn, name="ard"):
     length_scales: tuple[float, ...] | None = None
 
     def fill(self, variances: Doubles) -> Kernel:
-        """Return the kernel with l_j = sqrt(v_j p / 2) if left out; see `Kernel.fill`."""
+        """Return the kernel with l_j = sqrt(v_j p / 2) unless l is given; see `Kernel.fill`."""
         self._check_columns(len(variances))
         if self.length_scales is not None:
             return self
@@ -97,7 +97,7 @@ class ARD(ByColumn, name="ard"):
         return np.exp(G, out=G)
 
     def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
-        # d/d log l_j = sum_ik q_ik (x_ij - z_kj)^2 / l_j^2, q = w k: three sums by products
+        # d/d log l_j = sum_ik q_ik (x_ij - z_kj)^2 / l_j^2, q = w k: the square expanded
         X, Z, q = pair.X, pair.Z, weights * pair.matrix(self)
         squares = q.sum(axis=1) @ X**2 + q.sum(axis=0) @ Z**2
         crossed = np.einsum("kj,kj->j", q.T @ X, Z)

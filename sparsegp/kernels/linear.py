@@ -1,4 +1,4 @@
-"""The kernel of linear latent functions."""
+"""The linear kernel."""
 
 from dataclasses import dataclass
 
@@ -12,14 +12,14 @@ from sparsegp.types import Doubles, Floats
 
 @dataclass(frozen=True)
 class Linear(Kernel, name="linear"):
-    r"""Inner product of the inputs; add a constant for functions that miss the origin.
+    r"""Inner product of the inputs; add a constant for functions with an intercept.
 
     .. math:: k(x, z) = v \sum_j x_j z_j
 
     Parameters
     ----------
     variance : float, default 1
-        v, positive: the prior variance of the slopes.
+        v, positive: prior variance of the slopes.
     """
 
     variance: float = 1.0
@@ -44,7 +44,7 @@ class Linear(Kernel, name="linear"):
         return self.variance * weighted_sums(factors, weights, Z)
 
     def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
-        """Return them for centred columns; see `Kernel.slope_variances`."""
+        """Return the variances for centred columns; see `Kernel.slope_variances`."""
         squares = self.variance * deviations**2
         return float(squares.sum()), squares
 

@@ -1,4 +1,4 @@
-"""Two sets of inputs, and what several kernels share of them: distances, and their matrices."""
+"""A pair of input arrays, with the distances and matrices that several kernels share."""
 
 from typing import Protocol
 
@@ -22,11 +22,11 @@ class Pair:
     X : Floats (..., n, p)
     Z : Floats (..., m, p)
     uses : int
-        How often the distances will be needed.
+        Number of times that the distances will be needed.
     half_norms : Floats (..., n), optional
-        |x_i|^2 / 2, where that is known.
+        |x_i|^2 / 2, if already known.
     keeps : bool
-        Whether the matrices of parts of a kernel are kept, for their slopes.
+        Whether the matrices of the parts of a kernel are kept, to compute its gradient.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Pair:
         self.keeps, self._known = keeps, dict[HasMatrix, Floats]()
 
     def matrix(self, kernel: HasMatrix) -> Floats:
-        """Return that of a part of a kernel, (..., n, m), which the caller may not overwrite."""
+        """Return the matrix of a part of a kernel, (..., n, m); callers must not overwrite it."""
         if not self.keeps:
             return kernel._matrix(self)
         if kernel not in self._known:
@@ -65,7 +65,7 @@ def half_squared_distance(
 ) -> Floats:
     """Return -sum_j w_j (x_j - z_j)^2 / 2 = sum_j w_j x_j z_j - |x|_w^2 / 2 - |z|_w^2 / 2.
 
-    Values above zero, which only rounding makes, become zero. The error is that of the norms:
+    Values above zero, which are rounding errors, become zero. The error is relative to the norms:
     inputs far from the origin relative to their spread should be centred first.
 
     Parameters
@@ -73,22 +73,22 @@ def half_squared_distance(
     X : (..., n, p)
     Z : (..., m, p)
     weights : (p,), optional
-        w_j > 0, in the precision of the inputs; one if left out.
+        w_j > 0, in the precision of the inputs; default: ones.
     half_norms : (..., n), optional
-        |x_i|_w^2 / 2, where that is known.
+        |x_i|_w^2 / 2, if already known.
 
     Returns
     -------
     (..., n, m)
-        The only array of its size that is made.
+        No other array of this size is allocated.
     """
     half_x = half_squared_norms(X, weights) if half_norms is None else half_norms
     half_z = half_x if Z is X else half_squared_norms(Z, weights)
-    if weights is not None and Z.size <= X.size:  # weigh the smaller side
+    if weights is not None and Z.size <= X.size:  # apply the weights to the smaller array
         Z = Z * weights
     elif weights is not None:
         X = X * weights
-    if X.ndim > 2 and Z.ndim == 2:  # the thin one first: BLAS is faster so
+    if X.ndim > 2 and Z.ndim == 2:  # the thin matrix first: BLAS is faster that way
         G: Floats = np.swapaxes(np.matmul(Z, np.swapaxes(X, -1, -2)), -1, -2)
     else:
         G = times_thin(X, np.swapaxes(Z, -1, -2))

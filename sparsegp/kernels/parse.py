@@ -1,7 +1,7 @@
-"""Kernel texts: ``2*rbf(1.5) + linear``.
+"""Reading kernels from texts such as ``2*rbf(1.5) + linear``.
 
-A text is read as a Python expression but never evaluated. It holds names of `KERNELS`, with values
-of their fields or without any, positive numbers, ``+``, ``*`` and parentheses.
+A text is parsed as a Python expression but never evaluated. It may contain names of `KERNELS`, with
+or without values for their fields, positive numbers, ``+``, ``*`` and parentheses.
 """
 
 import ast
@@ -13,7 +13,7 @@ from sparsegp.kernels.base import KERNELS, Kernel
 from sparsegp.texts import build, call, literal, tree, written
 
 MOST_CHARACTERS = 1 << 19
-"""Of a text: some 25,000 length scales."""
+"""Maximum length of a text: enough for some 25,000 length scales."""
 
 
 def parse(text: str) -> Kernel:
@@ -22,7 +22,7 @@ def parse(text: str) -> Kernel:
     Raises
     ------
     KernelSyntaxError
-        With the part of the text that is at fault.
+        If the text cannot be read; the message shows the part that is wrong.
     """
     if len(text) > MOST_CHARACTERS:
         raise KernelSyntaxError(f"the text of a kernel must have at most {MOST_CHARACTERS} letters")
@@ -35,12 +35,12 @@ def parse(text: str) -> Kernel:
 
 
 def brief(text: str) -> str:
-    """Return a text to be shown: numbers of 6 digits, and of many length scales the first 3."""
+    """Shorten a text for display: 6 significant digits, and the first 3 of many length scales."""
     return re.sub(r"((?:[^(),;]+, ){3})[^();]+", r"\1...", six_digits(text))
 
 
 def six_digits(text: str) -> str:
-    """Return the text of kernels with numbers of 6 digits."""
+    """Round the numbers in a text to 6 significant digits."""
     number = r"(?<![\w.])\d+(\.\d+)?(e[+-]?\d+)?"
     return re.sub(number, lambda found: f"{float(found[0]):.6g}", text)
 
@@ -67,7 +67,7 @@ def parse_many(text: str, n_classes: int) -> list[Kernel]:
 
 
 def _kernel(node: ast.expr) -> Kernel:
-    """Return the kernel of a syntax tree."""
+    """Return the kernel that a syntax tree describes."""
     match node:
         case ast.BinOp(left, ast.Add(), right):
             return _kernel(left) + _kernel(right)

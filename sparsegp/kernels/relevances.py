@@ -1,4 +1,4 @@
-"""How much each column matters to latent functions with such kernels, from the length scales."""
+"""Relevances of the columns, from the length scales of kernels."""
 
 from collections.abc import Sequence
 
@@ -11,20 +11,21 @@ from sparsegp.types import Doubles
 def relevances(kernels: Sequence[Kernel], deviations: Doubles) -> Doubles | None:
     """Return the relevances of the columns, (p,), which sum to 1.
 
-    That of a column is proportional to its standard deviation divided by its length scale. Where
-    there are several, the squares add up: over the kernels and the parts of a sum weighted by their
-    variances, in a product as they are, as do the variances of the slopes of latent functions.
+    The relevance of a column is proportional to its standard deviation divided by its length scale.
+    With several length scales the squares add up, as the variances of the slopes of latent
+    functions do: weighted by the variances for several kernels and the parts of a sum, unweighted
+    for the factors of a product.
 
     Parameters
     ----------
     kernels : sequence of Kernel
     deviations : Doubles (p,)
-        Standard deviations of the columns as the kernels see them, that is after scaling.
+        Standard deviations of the columns after scaling.
 
     Returns
     -------
     Doubles (p,) or None
-        None where no kernel has a length scale for every column, or nothing depends on any.
+        None if no kernel has a length scale for every column, or none depends on any column.
     """
     if not any(kernel.has_scale_of_each(len(deviations)) for kernel in kernels):
         return None

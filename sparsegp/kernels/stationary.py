@@ -1,7 +1,7 @@
-"""Kernels of the distance between two inputs (Rasmussen and Williams 2006, section 4.2.1).
+"""Isotropic kernels, functions of |x - z| (Rasmussen and Williams 2006, section 4.2.1).
 
-All are built on the matrix of -|x_i - z_j|^2 / 2, which is one matrix product and two vectors of
-norms, and are finished in place: at most two arrays of the size of the result exist at a time.
+All start from the matrix of -|x_i - z_j|^2 / 2, which takes one matrix product and two vectors of
+norms, and work in place: at most two arrays of the size of the result exist at a time.
 """
 
 import math
@@ -23,7 +23,7 @@ class Isotropic(Kernel):
     Parameters
     ----------
     length_scale : float, optional
-        l, positive, in the unit of the (scaled) inputs. Left out, it waits for `fill`:
+        l, positive, in the unit of the (scaled) inputs. If left out, `fill` sets
         l^2 = sum of the column variances / 2, or l = 1 if all columns are constant.
     """
 
@@ -43,7 +43,7 @@ class Isotropic(Kernel):
         """Return -f'(r) / r from G = -r^2 / 2."""
 
     def fill(self, variances: Doubles) -> Kernel:
-        """Return the kernel with l^2 = sum_j v_j / 2 if l was left out; see `Kernel.fill`."""
+        """Return the kernel with l^2 = sum_j v_j / 2 unless l is given; see `Kernel.fill`."""
         if self.length_scale is not None:
             return self
         half = float(variances.sum()) / 2
@@ -94,7 +94,7 @@ class RBF(Isotropic, name="rbf"):
 
     @property
     def takes_scale_of_each(self) -> bool:
-        """It becomes an `ARD`."""
+        """True: with them it becomes an `ARD`."""
         return True
 
     def _profile(self, G: Floats) -> Floats:
