@@ -1,8 +1,8 @@
-"""How well chains of draws have mixed: split R-hat and the effective number of draws.
+"""Convergence of Markov chains: split R-hat and effective sample size.
 
-Every chain is cut in two halves, so that a drift within a chain shows as well as a difference
-between chains (Gelman et al. 2013, section 11.4). Draws are (chains, S, ...), and each quantity
-behind the first two axes has a figure of its own; it is nan for a quantity that never changes.
+Every chain is split into two halves, so that drift within a chain shows as well as differences
+between chains (Gelman et al. 2013, section 11.4). Draws are (chains, S, ...); the remaining axes
+index quantities, each of which gets its own value, or nan if it never changes.
 """
 
 import numpy as np
@@ -12,16 +12,16 @@ from sparsegp.types import Doubles
 
 
 def r_hat(draws: Doubles) -> Doubles:
-    """Return the potential scale reduction, (...); near 1 for chains that have mixed."""
+    """Return the potential scale reduction factor, (...); near 1 for chains that have mixed."""
     _, within, total = _halves(draws)
-    with np.errstate(invalid="ignore", divide="ignore"):  # of quantities that never change
+    with np.errstate(invalid="ignore", divide="ignore"):  # quantities that never change
         return np.asarray(np.sqrt(total / within))
 
 
 def effective_draws(draws: Doubles) -> Doubles:
-    """Return how many independent draws would determine the mean as well, (...).
+    """Return the effective sample size for the mean, (...).
 
-    The autocorrelations are summed in pairs as long as these are positive, and are made to fall
+    Autocorrelations are summed in pairs while these are positive, and the pairs are made monotone
     (Geyer 1992).
     """
     centred, within, total = _halves(draws)
@@ -34,15 +34,15 @@ def effective_draws(draws: Doubles) -> Doubles:
     positive = np.logical_and.accumulate(pairs > 0.0)
     falling = np.minimum.accumulate(np.where(positive, pairs, 0.0))
     count = chains * n
-    # no fewer than 1 / log10(count): chains of alternating signs do not make draws without end
+    # at least 1 / log10(count), so that antithetic chains do not give arbitrarily large values
     length = np.maximum(2.0 * falling.sum(axis=0) - 1.0, 1.0 / np.log10(count))
     return np.asarray(np.where(total > 0.0, count / length, np.nan))
 
 
 def _halves(draws: Doubles) -> tuple[Doubles, Doubles, Doubles]:
-    """Return the halves (2 chains, S // 2, ...) less their means, and two variances (...).
+    """Return the centred halves (2 chains, S // 2, ...), and the variances (...) W and V.
 
-    They are that within chains, and that of all draws, which is larger before chains have mixed.
+    W is the variance within halves, V that of all draws, which is larger before chains have mixed.
     """
     n = draws.shape[1] // 2
     halves = np.concatenate([draws[:, :n], draws[:, draws.shape[1] - n :]])

@@ -1,7 +1,7 @@
-"""Sums over the columns of absolute differences, in tiles that stay in cache.
+"""Sums of absolute column differences between rows, in tiles that stay in cache.
 
-The differences of a column, of some rows by some others, are one array that is overwritten by those
-of the next column. Every entry is summed in the order of the columns: no bit depends on the tiles.
+The differences of one column, for a tile of row pairs, are overwritten by those of the next column.
+Every entry is summed in the order of the columns, so results do not depend on the tiles.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,17 +13,17 @@ from scipy.spatial.distance import cdist
 from sparsegp.types import Doubles, Floats
 
 ENTRIES = 1 << 16
-"""Of a tile: two of them in single precision fill half a megabyte."""
+"""Elements of a tile: two tiles in single precision fill half a megabyte."""
 LONGEST = 8192
-"""Entries along the longer side of a tile: numpy takes its time to begin a line."""
+"""Maximum length of a tile's rows; they are long since numpy has an overhead per row."""
 BUFFER = 1024
-"""Entries of numpy's buffer. Where three lines have room in it, which is 8192 by default, numpy
-copies a column that stands for many into it, and takes three times as long."""
+"""Elements of numpy's buffer, in place of the default of 8192: if three rows fit into it, numpy
+copies a broadcast column there, which takes three times as long."""
 
 
 @contextmanager
 def small_buffer() -> Iterator[None]:
-    """Leave columns that stand for many where they are; no bit changes."""
+    """Keep numpy from copying broadcast columns into its buffer; results do not change."""
     former = np.setbufsize(BUFFER)
     try:
         yield
@@ -40,11 +40,11 @@ def summed_differences(
     ----------
     X : Floats (..., n, p)
     Z : Floats (..., m, p)
-        Of the same precision.
+        In the same precision as X.
     weights : Doubles (p,)
         w_j > 0.
     each : callable, optional
-        Puts f in the place of its argument, entry by entry; the identity if left out.
+        Replaces its argument by f in place, elementwise; default: the identity.
     """
     if Z.ndim == 2:
         return _flat(X.reshape(-1, X.shape[-1]), Z, weights, each).reshape(*X.shape[:-1], len(Z))
@@ -67,7 +67,7 @@ def weighted_differences(
     Z : Doubles (m, p)
     weights : Doubles (n, m)
     each : callable, optional
-        Puts f in the place of its argument, entry by entry; the identity if left out.
+        Replaces its argument by f in place, elementwise; default: the identity.
     """
     total = np.zeros(X.shape[1])
     for tile, columns, others in _tiles(X.T, Z.T, weights):
@@ -90,8 +90,8 @@ def weighted_rises(
 ) -> Doubles:
     """Return sum_ik w_ik g(sum_s |x_ijs - z_kjs|) |x_ijs - z_kjs| for all j and s, (p, s).
 
-    The x_ijs and z_kjs of one j rise together. So a difference has the sign of those of all s, and
-    its sum is one of x_ijs, and one of z_kjs, by sums of signed weights.
+    For each j, x_ijs and z_kjs must be monotone in one variable for all s. Then the differences of
+    all s have the same sign, and the sum separates into sums over x and z with signed weights.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def weighted_rises(
     Z : Floats (m, p, s)
     weights : Doubles (n, m)
     decline : callable, optional
-        Returns g, entry by entry; one if left out.
+        Returns g, elementwise; default: one.
     """
     total = np.zeros(X.shape[1:])
     for tile, columns, others in _tiles(X.transpose(1, 2, 0), Z.transpose(1, 2, 0), weights):
@@ -120,7 +120,7 @@ def weighted_rises(
 def _tiles(
     columns: Floats, others: Floats, weights: Doubles
 ) -> Iterator[tuple[Doubles, Floats, Floats]]:
-    """Yield weights (n, m) of some rows after the other, and columns (..., n) and (..., m)."""
+    """Yield tiles of the weights, a few rows at a time, with columns (..., n) and (..., m)."""
     columns, others = np.ascontiguousarray(columns), np.ascontiguousarray(others)
     height = max(1, 4 * ENTRIES // weights.itemsize // max(1, weights.shape[1]))
     for start in range(0, len(weights), height):
@@ -131,10 +131,10 @@ def _tiles(
 def _flat(
     X: Floats, Z: Floats, weights: Doubles, each: Callable[[Floats], object] | None
 ) -> Floats:
-    """Return the sums of X (n, p) and Z (m, p)."""
+    """Return the sums (n, m) for X (n, p) and Z (m, p)."""
     if len(X) < len(Z):
         return _flat(Z, X, weights, each).T
-    if each is None and X.dtype == np.float64:  # it computes in double precision, and is as fast
+    if each is None and X.dtype == np.float64:  # cdist is as fast in double precision
         return cdist(X * weights, Z * weights, "cityblock")
     w = weights.astype(X.dtype)[:, np.newaxis]
     columns, others = (np.multiply(rows.T, w, order="C") for rows in (X, Z))
@@ -159,7 +159,7 @@ def _fill(
     others: Floats,
     each: Callable[[Floats], object] | None,
 ) -> None:
-    """Put the sums of all columns, (p, n) by others (p, m), into a tile (m, n)."""
+    """Write the sums over all columns (p, n) and others (p, m) into a tile (m, n)."""
     with small_buffer():
         for j, (x, z) in enumerate(zip(columns, others, strict=True)):
             differences = scratch if j else tile

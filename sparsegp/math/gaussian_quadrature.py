@@ -1,10 +1,10 @@
 """Expectations of positive functions under Gaussians, from the logarithms of their values.
 
-Given log f at any points, these rules find log E[f(u)] for u ~ N(m, diag(a)), and mean and
+Given a function log f, these rules compute log E[f(u)] for u ~ N(m, diag(a)), and mean and
 variance of each x_r = (u_r - m_r) / a_r^(1/2) under the tilted distribution f(u) N(u) / E[f]
-(Seeger, Lawrence & Herbrich 2006, appendix B.2). They stay in the log domain. What a row gets is
-the same, to the bit, whichever rows it is evaluated with: sums over nodes are added up in order,
-and a row that has converged is not touched again.
+(Seeger, Lawrence & Herbrich 2006, appendix B.2), all in the log domain. The result for a row is the
+same, to the bit, whichever rows it is evaluated with: sums over nodes are added up in order, and a
+row that has converged is not updated again.
 """
 
 from collections.abc import Callable
@@ -16,20 +16,21 @@ from sparsegp.math.quadrature import HALF_LOG_TWO_PI, log_sum_exp, ordered_sum
 from sparsegp.types import Doubles, Integers
 
 LogValues = Callable[[Doubles, Integers], Doubles]
-"""Logarithms of a function of nodes and the rows that they belong to."""
+"""Maps nodes, and the numbers of the rows that they belong to, to logarithms of function values."""
 
 DISTANCES = 2.0 ** np.arange(-60.0, 61.0)
-"""From the mean, or the mode, in units of the scale, over which modes and ends are looked for."""
+"""Distances from the mean, or from the mode, in units of the scale, where the mode, or the ends of
+the range, are searched."""
 SECTIONS, NARROWINGS = 8, 24
-"""Of the bracket of the mode; together they narrow it by 1e-14."""
+"""Sections of the bracket of the mode, and how often it is narrowed: by 1e-14 in total."""
 DROP = 40.0
-"""How far the integrand falls off, in the log domain, over the range of the nodes."""
+"""Fall of the log integrand from its mode to the ends of the range of the nodes."""
 FIRST_NODES, LAST_NODES = 16, 1 << 15
 CHANGE = 1e-8
-"""Change by the last doubling of nodes at which a rule is accepted: the error of the trapezoid rule
-for an analytic function is squared by a doubling."""
+"""Largest change on doubling the nodes at which a rule is accepted: each doubling squares the error
+of the trapezoid rule for analytic functions."""
 POINTS = 4096
-"""Bound on the points of a product rule, if three nodes a dimension allow it."""
+"""Maximum number of points of a product rule, unless three nodes per dimension exceed it."""
 CHUNK = 1 << 17
 
 
@@ -38,14 +39,14 @@ def line_moments(
 ) -> tuple[Doubles, Doubles, Doubles]:
     """Return log E[f(u)], and mean and variance of x under the tilted distribution, (n,) each.
 
-    Of each row the mode is found, then the range over which the tilted density falls off, and the
-    trapezoid rule over it is refined until it settles. So f may be anything of which the tilted
-    density has one mode: as wide as the Gaussian, or far from it and very narrow.
+    For each row the mode of the tilted density is found, then the range over which it falls off,
+    and the trapezoid rule over this range is refined until it converges. The only requirement is
+    that the tilted density is unimodal; f may be very narrow or far from the mean.
 
     Parameters
     ----------
     log_f : callable
-        From nodes u (q, k) and the numbers (k,) of the rows that they are for to log f (q, k).
+        Maps nodes u (q, k), and the numbers (k,) of their rows, to log f (q, k).
     mean, variance : Doubles (n,)
     """
     scale = np.sqrt(variance)
@@ -61,7 +62,7 @@ def line_moments(
 
 
 def _mode(log_tilted: LogValues, n: int) -> Doubles:
-    """Return the mode of each row, from a geometric grid by ever narrower brackets."""
+    """Return the mode of each row, by narrowing a bracket from a geometric grid."""
     rows = np.arange(n)
     points = np.concatenate([-DISTANCES[::-1], [0.0], DISTANCES])[:, np.newaxis].repeat(n, axis=1)
     for _ in range(NARROWINGS):
@@ -72,7 +73,7 @@ def _mode(log_tilted: LogValues, n: int) -> Doubles:
 
 
 def _fall(log_tilted: LogValues, mode: Doubles, peak: Doubles, side: float) -> Doubles:
-    """Return a distance from the mode at which the logarithm has fallen by `DROP`, (n,)."""
+    """Return a distance from the mode at which the log density has fallen by `DROP`, (n,)."""
     points = mode + side * DISTANCES[:, np.newaxis]
     fallen = log_tilted(points, np.arange(len(mode))) < peak - DROP
     fallen[-1] = True
@@ -82,7 +83,7 @@ def _fall(log_tilted: LogValues, mode: Doubles, peak: Doubles, side: float) -> D
 def _trapezoid(
     log_tilted: LogValues, mode: Doubles, peak: Doubles, low: Doubles, high: Doubles
 ) -> tuple[Doubles, Doubles, Doubles]:
-    """Return log integral, mean and variance; nodes are doubled until the three settle."""
+    """Return log integral, mean and variance, doubling the nodes until all three converge."""
     log_z, mean, variance = np.empty((3, len(mode)))
     rows, sums, count = np.arange(len(mode)), np.zeros((3, len(mode))), FIRST_NODES
     former = np.full((3, len(mode)), np.nan)
@@ -109,14 +110,14 @@ def product_moments(
 ) -> tuple[Doubles, Doubles, Doubles]:
     """Return log E[f(u)] (n,), and means and variances (n, R) of x, by a product rule.
 
-    As many Gauss-Hermite nodes a dimension as give some thousand points, but three at least. The
-    nodes lie about the mean in units of the variance: the rule is for functions that change little
-    over that.
+    Each dimension has as many Gauss-Hermite nodes as `POINTS` allows, between 3 and 32. They are
+    placed about the mean in units of the standard deviation: the rule is for functions that change
+    little over that distance.
 
     Parameters
     ----------
     log_f : callable
-        From nodes u (q, k, R) and the numbers (k,) of the rows to log f (q, k).
+        Maps nodes u (q, k, R), and the numbers (k,) of their rows, to log f (q, k).
     mean, variance : Doubles (n, R)
     """
     n, dimension = mean.shape
@@ -136,9 +137,9 @@ def product_moments(
 
 @cache
 def product_rule(count: int, dimension: int) -> tuple[Doubles, Doubles]:
-    """Return points (count^dimension, dimension) and log weights of an expectation under N(0, I).
+    """Return points (count^dimension, dimension) and log weights for expectations under N(0, I).
 
-    Gauss-Hermite along every dimension.
+    The rule is Gauss-Hermite along every dimension.
     """
     x, w = np.polynomial.hermite_e.hermegauss(count)
     index = np.indices((count,) * dimension).reshape(dimension, -1).T

@@ -1,14 +1,14 @@
-"""Hybrid (Hamiltonian) Monte Carlo: draws from a density by its energy and the gradient of that.
+"""Hybrid (Hamiltonian) Monte Carlo: draws from a density, using its energy and gradient.
 
 The energy U(q) is minus the log density, up to a constant. With momenta p ~ N(0, diag(m)) a step
-follows H = U(q) + sum p^2 / (2 m) by the leapfrog rule and accepts where it ends with the
+simulates H = U(q) + sum p^2 / (2 m) with the leapfrog integrator and accepts its end point with
 probability min(1, exp(H before - H after)) (Duane et al. 1987; Neal 1996). The number of leapfrog
-steps is drawn anew each time, so that no direction comes back to its start every time.
+steps is random, so that no direction returns to its start in every step.
 
-In the burn-in the step size follows the acceptance rate, and halfway the masses become the inverse
-variances of the positions of the second quarter. After it both stay. All that is random in a step
-is keyed by the chain and the number of the step: a chain that was interrupted goes on with the same
-bits.
+During the burn-in the step size is adapted to the acceptance rate, and halfway the masses are set
+to the inverse variances of the positions in the second quarter. After the burn-in both are fixed.
+Random numbers are keyed by the chain and the number of the step, so a resumed chain is the same to
+the bit.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from sparsegp.types import Doubles
 
 LOST = 1000.0
-"""Rise of the energy over H, in nats, at which a trajectory is given up: none comes back."""
+"""Excess of the energy over the initial H, in nats, at which a trajectory has diverged."""
 LEAST_VARIANCE, WEIGHT = 1e-3, 5.0
-"""Variances for the masses count as if so many positions had had the least variance."""
+"""Variance towards which those for the masses are shrunk, and its weight in positions."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Point:
     ----------
     position : Doubles (q,)
     energy : float
-        Infinite where the density is zero, or could not be computed.
+        Infinite if the density is zero or could not be computed.
     gradient : Doubles (q,)
     hint : array
-        From which the evaluation at a position nearby may set out.
+        Starting point for the evaluation at a nearby position.
     """
 
     position: Doubles
@@ -47,23 +47,23 @@ class Point:
 
 
 Energy: TypeAlias = Callable[[Doubles, NDArray[Any]], Point]
-"""From a position, and the hint of one nearby, to a point."""
+"""Maps a position, and the hint of a nearby point, to a point."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """State of a chain: its point, and what it has learnt of its target.
+    """State of a chain: its point, and its adaptation to the target.
 
     Attributes
     ----------
     point : Point
     mass, mean, square : Doubles (q,)
-        With mean and sum of squared deviations of the positions in the second quarter of the
-        burn-in.
+        Masses, and mean and sum of squared deviations of the positions in the second quarter of
+        the burn-in.
     step_size : float
-        Of the next step.
+        Leapfrog step size in the next step.
     number : int
-        Steps made.
+        Number of steps made.
     """
 
     point: Point
@@ -75,7 +75,7 @@ class Chain:
 
     @classmethod
     def begin(cls, point: Point, step_size: float = 0.1) -> "Chain":
-        """Return a chain that is at a point, with masses of one."""
+        """Return a chain that starts at a point, with masses of one."""
         none = np.zeros_like(point.position)
         return cls(point, none + 1.0, none, none, step_size)
 
@@ -83,10 +83,10 @@ class Chain:
 def leapfrog(
     energy: Energy, start: Point, momentum: Doubles, mass: Doubles, step: float, count: int
 ) -> tuple[Point, Doubles]:
-    """Return point and momentum (q,) after so many steps (Neal 1996, eqs. 3.10-3.12).
+    """Return point and momentum (q,) after `count` leapfrog steps (Neal 1996, eqs. 3.10-3.12).
 
-    With the momentum at the end turned round it leads back to the start; it keeps volume, and H up
-    to an error of step^2. It ends early where the energy is infinite or far above H.
+    The map is reversible by negating the momentum and preserves volume; H has an error of order
+    step^2. It ends early if the energy is infinite or far above H.
     """
     point, limit = start, start.energy + _kinetic(momentum, mass) + LOST
     for _ in range(count):
@@ -106,20 +106,20 @@ def advance(
     leapfrogs: int = 10,
     acceptance: float = 0.8,
 ) -> tuple[Chain, float]:
-    """Return the chain after one more step, and the probability with which it was to be accepted.
+    """Return the chain after one more step, and the acceptance probability of that step.
 
     Parameters
     ----------
     energy : callable
     chain : Chain
     key : sequence of int
-        Of this chain; not negative.
+        Key of the chain's random numbers; not negative.
     burn_in : int
-        Steps in which step size and masses are adapted.
+        Number of steps during which step size and masses are adapted.
     leapfrogs : int
-        Leapfrog steps of a step, at most; their number is uniform from 1.
+        Maximum number of leapfrog steps; their number is uniform from 1.
     acceptance : float
-        Mean acceptance probability at which the step size aims.
+        Target of the mean acceptance probability.
     """
     rng = np.random.default_rng([*key, chain.number])
     momentum = np.sqrt(chain.mass) * rng.standard_normal(len(chain.mass))
@@ -140,9 +140,9 @@ def _kinetic(momentum: Doubles, mass: Doubles) -> float:
 
 
 def _adapted(chain: Chain, burn_in: int, excess: float) -> Chain:
-    """Return the chain with step size and masses brought up to date."""
+    """Return the chain with adapted step size and masses."""
     done, quarter, half = chain.number, burn_in // 4, burn_in // 2
-    several = half - quarter > 1  # positions, of which there is a variance
+    several = half - quarter > 1  # enough positions for a variance
     since = done - half if several and done > half else done
     chain = replace(chain, step_size=chain.step_size * float(np.exp(excess / since**0.6)))
     if quarter < done <= half:

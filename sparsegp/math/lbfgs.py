@@ -18,22 +18,22 @@ SHORTEST = 2.0**-20
 
 @dataclass
 class Ascent:
-    """State of a maximisation; `step` makes one round.
+    """State of a maximisation; `step` makes one iteration.
 
-    The metric B is an approximation, from above, of minus the Hessian; the pairs of the last rounds
-    correct it (Nocedal & Wright 2006, algorithm 7.4).
+    The metric B approximates minus the Hessian from above; it is corrected by the steps and
+    gradient changes of the last iterations (Nocedal & Wright 2006, algorithm 7.4).
 
     Parameters
     ----------
     point : Doubles
-        Where to start; any shape.
+        Current point, of any shape.
     value : float
     gradient : Doubles
-        At the point.
+        Gradient at the point.
     steps, changes : list of Doubles
-        The last steps, and how much the gradient fell along each.
+        Last steps, and the decrease of the gradient along each.
     gains : list of float
-        How much the value rose along each.
+        Increase of the value along each of these steps.
     """
 
     point: Doubles
@@ -51,7 +51,7 @@ class Ascent:
 
     @classmethod
     def at(cls, point: Doubles, function: Function) -> "Ascent":
-        """Start at a point."""
+        """Return the initial state at a point."""
         value, gradient = function(point)
         return cls(point, value, gradient)
 
@@ -64,10 +64,10 @@ class Ascent:
         longest: float = np.inf,
         shortest: float = SHORTEST,
     ) -> float:
-        """Make one round and return its gain, what was found or what the gradient promised.
+        """Make one iteration and return its gain, observed or predicted from the gradient.
 
-        Near the maximum the promise is the finer measure: values are rounded, and their differences
-        vanish long before the gradient does.
+        The larger of the two is returned. Near the maximum the prediction is more precise: values
+        are rounded, and their differences vanish long before the gradient does.
 
         Parameters
         ----------
@@ -75,18 +75,18 @@ class Ascent:
         solve : callable
             Applies B^-1.
         resolution : float
-            Difference of values that means nothing.
+            Difference of values that is within rounding.
         project : callable, optional
-            To the nearest point that may be tried.
+            Maps a point to the nearest admissible one.
         longest : float
-            By which any coordinate may change.
+            Maximum change of any coordinate.
         shortest : float
-            Part of a step from which no shorter one is tried.
+            Minimum step length, relative to the full step or the one allowed by `longest`.
 
         Returns
         -------
         float
-            Zero if no step raises the value.
+            Zero if no step increases the value.
         """
         direction = self._direction(solve)
         slope = float(np.vdot(self.gradient, direction))
@@ -127,7 +127,7 @@ class Ascent:
         return direction
 
     def back(self, rounds: int) -> "Ascent":
-        """Return what it was so many rounds ago, at most as many as it remembers."""
+        """Return the state before the last `rounds` stored steps, at most `MEMORY`."""
         kept = len(self.steps) - rounds
         return Ascent(
             self.point - sum(self.steps[kept:]),
@@ -139,12 +139,12 @@ class Ascent:
         )
 
     def less_quadratic(self, pull: Callable[[Doubles], Doubles]) -> "Ascent":
-        """Return what it would be, after the same steps, for the function less x^T Q x / 2.
+        """Return the state after the same steps for the function minus x^T Q x / 2.
 
         Parameters
         ----------
         pull : callable
-            Applies Q, which is symmetric.
+            Applies the symmetric matrix Q.
         """
         whole, pulls = pull(self.point), [pull(step) for step in self.steps]
         gains, end = list(self.gains), self.point

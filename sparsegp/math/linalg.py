@@ -1,4 +1,4 @@
-"""Small dense factors in float64."""
+"""Triangular factors, and products and solutions with them, mostly in float64."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,7 +12,7 @@ from sparsegp.errors import NumericalError
 from sparsegp.types import Doubles, Floats
 
 BLOCK = 512
-"""Rows and columns of the pieces of a product of triangles."""
+"""Rows and columns of a block in products of triangular matrices."""
 
 
 def lower_cholesky(matrix: Doubles, name: str, in_place: bool = False) -> Doubles:
@@ -22,10 +22,10 @@ def lower_cholesky(matrix: Doubles, name: str, in_place: bool = False) -> Double
     ----------
     matrix : Doubles (d, d)
     name : str
-        For messages.
+        Name of the matrix in messages.
     in_place : bool
-        Whether the factor may take the place of the matrix, whose rows or columns are contiguous.
-        For large ones copies into the order of LAPACK take as long as the factor.
+        Whether the factor may overwrite the matrix, whose rows or columns should be contiguous. For
+        large matrices a copy into LAPACK's order takes as long as the factorisation.
 
     Raises
     ------
@@ -35,7 +35,7 @@ def lower_cholesky(matrix: Doubles, name: str, in_place: bool = False) -> Double
     if not np.isfinite(matrix).all():
         raise NumericalError(f"{name} must be finite; check the kernel and the scale of the inputs")
     try:
-        if in_place and matrix.flags.c_contiguous:  # rows of it are columns of the upper triangle
+        if in_place and matrix.flags.c_contiguous:  # its rows are the columns of the upper triangle
             return np.asarray(cholesky(matrix.T, overwrite_a=True, check_finite=False).T)
         return np.asarray(cholesky(matrix, lower=True, overwrite_a=in_place, check_finite=False))
     except np.linalg.LinAlgError as error:
@@ -48,23 +48,23 @@ def lower_cholesky(matrix: Doubles, name: str, in_place: bool = False) -> Double
 def jittered_cholesky(
     matrix: Doubles | Callable[[], Doubles], name: str, least: float = 0.0
 ) -> tuple[Doubles, float]:
-    """Return the factor of a matrix whose diagonal was raised as little as needed.
+    """Return the Cholesky factor of a matrix after adding as little to its diagonal as needed.
 
     Parameters
     ----------
     matrix : Doubles (d, d), or callable
-        Which makes one that the factor may take the place of: no other is held then.
+        A callable returns a new matrix, which the factor overwrites: this saves memory.
     name : str
-        For messages.
+        Name of the matrix in messages.
     least : float
-        What is added at least, relative to the mean of the diagonal.
+        Minimum jitter, relative to the mean of the diagonal.
 
     Returns
     -------
     factor : Doubles (d, d)
         With contiguous rows.
     jitter : float
-        What was added, relative to the mean of the diagonal.
+        Jitter that was added, relative to the mean of the diagonal.
 
     Raises
     ------
@@ -84,25 +84,25 @@ def jittered_cholesky(
 
 
 def root_from_below(matrix: Doubles, name: str) -> Doubles:
-    """Return the lower triangle W of W' W = A, (d, d), from the lower triangle of A.
+    """Return the lower triangular W with W' W = A, (d, d), from the lower triangle of A.
 
-    In its place, where its rows are contiguous. Raises as `lower_cholesky`.
+    A is overwritten if its rows are contiguous. Raises as `lower_cholesky`.
     """
     return _turned(lower_cholesky(_turned(matrix).T, name, in_place=True).T)
 
 
 def _turned(matrix: Doubles) -> Doubles:
-    """Return a matrix with rows and columns in reverse order, in place."""
+    """Reverse the rows and columns of a matrix in place, and return it."""
     for i in range((len(matrix) + 1) // 2):
         matrix[i], matrix[-1 - i] = matrix[-1 - i, ::-1].copy(), matrix[i, ::-1].copy()
     return matrix
 
 
 def inverse_lower(lower: Doubles) -> Doubles:
-    """Return the inverse of a lower triangle, row by row from the rows above and that row alone.
+    """Return the inverse of a lower triangle; each row depends only on it and the rows above.
 
-    Elimination with pivots (numpy's inv) would mix in the rows below: the first rows would then
-    depend, in the last bits, on those that follow.
+    With pivoting, as in numpy's inv, the last bits of the first rows would depend on those that
+    follow.
     """
     return np.asarray(solve_triangular(lower, np.eye(len(lower)), lower=True))
 
@@ -110,7 +110,7 @@ def inverse_lower(lower: Doubles) -> Doubles:
 def triangle_of_inverse(lower: Doubles, in_place: bool = False) -> Doubles:
     """Return the lower triangle of (L L')^-1, (d, d), with zeros above it.
 
-    In the place of L where that is allowed, and its rows or columns are contiguous.
+    With `in_place` L is overwritten if its rows or columns are contiguous.
     """
     if lower.flags.f_contiguous:
         return np.asarray(dpotri(lower, lower=1, overwrite_c=in_place)[0])
@@ -118,21 +118,21 @@ def triangle_of_inverse(lower: Doubles, in_place: bool = False) -> Doubles:
 
 
 def inverse_of_factored(lower: Doubles) -> Doubles:
-    """Return (L L')^-1, (d, d), in a third of the time that solving for all columns takes."""
+    """Return (L L')^-1, (d, d), in a third of the time of solving for all columns."""
     triangle = triangle_of_inverse(lower)
     return triangle + np.tril(triangle, -1).T
 
 
 def inverse_of_square(lower: Doubles) -> Doubles:
     """Return (L' L)^-1, (d, d); L, whose rows are contiguous, is overwritten."""
-    turned = _turned(lower)  # of which the transpose is the lower factor of L' L, turned
+    turned = _turned(lower)  # its transpose is the lower factor of the reversed L' L
     return _turned(mirrored(triangle_of_inverse(np.ascontiguousarray(turned.T), in_place=True)))
 
 
 def inverse_triangle(lower: Doubles) -> Doubles:
     """Return the inverse of a lower triangle (d, d), in a third of the time of `inverse_lower`.
 
-    Its first rows may depend, in the last bits, on those that follow.
+    The last bits of its first rows may depend on those that follow.
     """
     if lower.flags.f_contiguous:
         return np.asarray(dtrtri(lower, lower=1)[0])
@@ -140,7 +140,7 @@ def inverse_triangle(lower: Doubles) -> Doubles:
 
 
 def product_of_triangles(left: Doubles, right: Doubles) -> Doubles:
-    """Return the product of two lower triangles, (d, d), without most of their zeros."""
+    """Return the product of two lower triangles, (d, d), skipping most of the zeros."""
     product = np.zeros_like(left, order="C")
     for start in range(0, len(left), BLOCK):
         rows = slice(start, start + BLOCK)
@@ -151,7 +151,7 @@ def product_of_triangles(left: Doubles, right: Doubles) -> Doubles:
 
 
 def mirrored(matrix: Doubles) -> Doubles:
-    """Return a matrix (d, d) with what is above its diagonal made that below it, in place."""
+    """Copy the lower triangle of a matrix (d, d) to the upper one in place, and return it."""
     for start in range(0, len(matrix), BLOCK):
         some = slice(start, start + BLOCK)
         matrix[:start, some] = matrix[some, :start].T
@@ -167,9 +167,9 @@ def solve_lower(factor: Doubles, right: Doubles, transposed: bool = False) -> Do
 
 
 def solved_in_place(factor: Floats, right: Floats) -> Floats:
-    """Return L^-1 R, (d, n), in the place of R where its rows are contiguous.
+    """Return L^-1 R, (d, n), overwriting R if its rows are contiguous.
 
-    For R of many columns the copies into the order of LAPACK take half as long as the solution.
+    If R has many columns, copies into LAPACK's order would take half as long as the solution.
     """
     trsm = get_blas_funcs("trsm", (factor, right))
     return np.asarray(trsm(1.0, factor, right.T, side=1, lower=1, trans_a=1, overwrite_b=1).T)

@@ -19,8 +19,8 @@ def log_cdf(z: Floats) -> Doubles:
 def hazard(z: Floats) -> Floats:
     """Return H(z) = phi(z) / Phi(z), accurate in both tails; any shape, in the precision of z.
 
-    The scaled complementary error function needs no difference of large exponents; where it
-    overflows (z > 37) H is zero to every digit.
+    The scaled complementary error function avoids a difference of large exponents; where it
+    overflows (z > 37) H underflows to zero.
     """
     if z.dtype == np.float32:
         density, body, _ = _parts(z)
@@ -32,9 +32,9 @@ def hazard(z: Floats) -> Floats:
 def log_cdf_and_hazard(z: Floats) -> tuple[Floats, Floats]:
     """Return log Phi(z) and H(z) in the precision of z.
 
-    In float64 log Phi has an absolute error of about 3e-14 + 2e-16 z^2: enough where logarithms are
-    added up, not for the digits of 1 - Phi at large z. H has a relative error of 2e-13. In float32
-    both have one of 5e-7.
+    In float64 log Phi has an absolute error of about 3e-14 + 2e-16 z^2: enough for sums of
+    logarithms, but not for 1 - Phi at large z. H has a relative error of 2e-13. In float32 both
+    have an error of 5e-7.
     """
     density, body, log_scale = _parts(z)
     log_phi = np.log(body)
@@ -44,9 +44,9 @@ def log_cdf_and_hazard(z: Floats) -> tuple[Floats, Floats]:
 
 
 def _parts(z: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return f, b and log s with Phi = s b and H = f / b, where s = phi(z) below zero, else 1."""
+    """Return f, b and log s with Phi = s b and H = f / b, where s is phi(z) for z < 0, else 1."""
     kind = z.dtype.type
-    below = np.asarray(z < 0).astype(z.dtype)  # arithmetic is quicker than a choice by np.where
+    below = np.asarray(z < 0).astype(z.dtype)  # arithmetic is faster than np.where
     above = 1 - below
     body = mills_ratio(np.abs(z))
     log_scale = np.asarray(z * z)
@@ -78,15 +78,15 @@ MILLS = {
         -9.339288278495125e-09, -1.6217719847527882e-08,
     ),
 }  # fmt: skip
-"""A pole a, and the coefficients of a polynomial in 2 t - 1, t = 1 / (1 + a x), that is Mills'
-ratio over t: Chebyshev fits on x >= 0 with relative errors of 7.4e-8 and 2e-14."""
+"""A constant a, and the coefficients of a polynomial in 2 t - 1, t = 1 / (1 + a x), for Mills'
+ratio divided by t: Chebyshev fits on x >= 0 with relative errors of 7.4e-8 and 2e-14."""
 
 
 def mills_ratio(x: Floats) -> Floats:
     """Return (1 - Phi(x)) / phi(x) for x >= 0, any shape, in the precision of x.
 
-    numpy works through a polynomial up to twice as fast as scipy through a special function, where
-    there are some thousand values; for some hundred it does not.
+    For some thousand values, a polynomial in numpy is up to twice as fast as a special function of
+    scipy; for some hundred it is not.
     """
     kind = x.dtype.type
     pole, *coefficients = MILLS[x.dtype]

@@ -1,9 +1,9 @@
-"""Products with a thin matrix, in pieces for which BLAS needs no packing; or with few columns.
+"""Matrix products that are slow in BLAS: with a thin matrix, or with few rows or columns.
 
-For a product of tall and thin, BLAS spends a third of its time on copies of the tall matrix into
-the order that its kernels want. OpenBLAS leaves that out where the product of the three sizes is at
-most `SMALL`; in such pieces it is half as fast again. The pieces depend on the shapes alone, so
-equal shapes give equal bits.
+For the product of a tall and a thin matrix, BLAS spends a third of the time on packing the tall
+matrix. OpenBLAS skips packing if the product of the three sizes is at most `SMALL`, so pieces of
+this size are 1.5 times as fast. The pieces depend on the shapes alone, so equal shapes give equal
+bits.
 """
 
 import numpy as np
@@ -11,13 +11,13 @@ import numpy as np
 from sparsegp.types import Floats
 
 TILE = 256
-"""Rows of a block that are worked on in one product: the bits of a row depend on its tile alone."""
+"""Rows of a block in one product, so that the bits of a row depend on its tile alone."""
 SMALL = 1_000_000
 PIECE_ROWS = (32, 16)
 
 
 WIDTH = 8
-"""Columns of a product of which the kernels of BLAS waste none."""
+"""Number of columns of a product that the kernels of BLAS use in full."""
 
 
 def times_thin(A: Floats, B: Floats) -> Floats:
@@ -33,9 +33,9 @@ def times_thin(A: Floats, B: Floats) -> Floats:
 
 
 def few_times(A: Floats, B: Floats) -> Floats:
-    """Return A @ B, (..., q, m), for few rows q of A (..., q, n), which OpenBLAS does not foresee.
+    """Return A @ B, (..., q, m), for few rows q of A (..., q, n), where OpenBLAS is slow.
 
-    Two take less time one by one, and more with rows of zeros up to a multiple of four.
+    Two rows are faster one by one, more are faster when padded with zeros to a multiple of four.
     """
     q = A.shape[-2]
     if q == 2:
@@ -47,9 +47,9 @@ def few_times(A: Floats, B: Floats) -> Floats:
 
 
 def times_few(A: Floats, B: Floats) -> Floats:
-    """Return A @ B, (n, q), for few columns q, which OpenBLAS does not foresee.
+    """Return A @ B, (n, q), for few columns q, where OpenBLAS is slow.
 
-    Two or three take half the time one by one, and five to seven with columns of zeros.
+    Two or three columns take half the time one by one, five to seven when padded with zeros.
     """
     q = B.shape[1]
     if q in (2, 3):

@@ -1,14 +1,14 @@
-"""One-dimensional quadrature of log-concave functions, each row about its own mode.
+"""One-dimensional quadrature of log-concave functions, about the mode of each row.
 
-A fixed rule about zero misses the integrand where a probability is small; here the nodes follow it:
-a few Newton steps to the mode, then Gauss-Hermite nodes in units of the curvature there. With 12
-nodes log E_u[prod_j Phi(u + gap_j)] is right to 6e-6 for up to 10 classes, to 2e-5 for 26 and to
-3e-4 for 100. The precision is that of the gaps; float32 gives 3e-5 for 10 classes, 7e-5 for 26.
+Fixed nodes about zero miss the integrand if a probability is small. Here they follow it: a few
+Newton steps to the mode, then Gauss-Hermite nodes in units of the curvature there. With 12 nodes
+log E_u[prod_j Phi(u + gap_j)] has an error of 6e-6 for up to 10 classes, 2e-5 for 26 and 3e-4 for
+100. The precision is that of the gaps; float32 gives 3e-5 for 10 classes, 7e-5 for 26.
 
-With ratios r = max_j ratio_j above one the factors Phi(ratio_j u + gap_j) are steps, 1/r wide, away
-from the mode too, and Gauss-Hermite would need r^2 times as many nodes. The trapezoid rule needs r
-times as many: with steps of 3/4 of 1/r or of the scale at the mode, whichever is less, it is right
-to 1e-7.
+If r = max_j ratio_j is above one, the factors Phi(ratio_j u + gap_j) are steps of width 1/r, also
+away from the mode, and Gauss-Hermite would need r^2 times as many nodes. The trapezoid rule needs r
+times as many: with steps of 3/4 of 1/r or of the scale at the mode, whichever is smaller, its error
+is 1e-7.
 """
 
 from collections.abc import Iterator
@@ -22,24 +22,24 @@ from sparsegp.types import Doubles, Floats, Integers
 
 HALF_LOG_TWO_PI = 0.5 * np.log(2.0 * np.pi)
 CHUNK_TERMS = 1 << 15
-"""Upper bound on the elements of one temporary array, so that it stays in cache."""
+"""Maximum number of elements of a temporary array, so that it stays in cache."""
 NEWTON_STEPS = 4
-"""The mode is then right to 1e-4 with 26 classes, to 1e-7 with 10: nodes need no more."""
+"""Leaves an error of the mode of 1e-4 with 26 classes, 1e-7 with 10: enough to place the nodes."""
 STEPPED_REACH = 7.0
 """Half the range of the trapezoid rule: the integrand falls off at least as exp(-u^2/2)."""
 FARTHEST = 13.0
-"""Of means that `log_shares` takes: float32 holds their densities."""
+"""Maximum distance from the largest mean in `log_shares`: float32 can hold the densities."""
 ABOVE, BELOW = 6.0, 4.5
-"""Its range: above the largest mean, and below the middle of the largest and the least."""
+"""Its nodes reach this far above the largest mean, and below the middle of largest and smallest."""
 NODE_BUNCH = 4
-"""Numbers of nodes are multiples of it, to have fewer different ones."""
+"""Numbers of nodes are multiples of this, so that few distinct ones occur."""
 
 
 @cache
 def hermite(count: int) -> tuple[Doubles, Doubles]:
-    """Return nodes and log weights, both (count,), of sum_q w_q f(x_q) = int f(x) dx.
+    """Return nodes and log weights, both (count,), for sum_q w_q f(x_q) = int f(x) dx.
 
-    Gauss-Hermite for the weight exp(-x^2/2), the inverse of which is multiplied in.
+    The rule is Gauss-Hermite for the weight exp(-x^2/2), by whose inverse w_q is multiplied.
     """
     x, w = np.polynomial.hermite_e.hermegauss(count)
     log_w = np.log(w) + 0.5 * x**2
@@ -51,7 +51,7 @@ FEW = 256
 
 
 def pieces(n: int, size: int, least: int = 16) -> Iterator[slice]:
-    """Cut n rows into pieces of so many, so that temporaries stay in cache."""
+    """Yield slices of `size` out of n rows, at least `least`, so that temporaries stay in cache."""
     size = max(least, size)
     for start in range(0, n, size):
         yield slice(start, min(start + size, n))
@@ -60,9 +60,9 @@ def pieces(n: int, size: int, least: int = 16) -> Iterator[slice]:
 def ordered_sum(values: Floats, axis: int = 0) -> Floats:
     """Return the sum over one axis, added up in order.
 
-    numpy's own sum groups the terms by the shape of the array: a row alone and the same row among
-    others would differ in the last bit. Running sums and loops both go in order; the loop is
-    quicker where the parts are large.
+    numpy's own sum groups the terms by the shape of the array, so a row alone and the same row
+    among others could differ in the last bit. Running sums and loops both go in order; the loop is
+    faster if the parts are large.
     """
     parts = values.swapaxes(0, axis)
     if parts[0].size <= FEW:
@@ -80,12 +80,12 @@ def log_sum_exp(terms: Floats) -> Floats:
 
 
 def product_mode(gap: Floats, ratio: Floats) -> tuple[Floats, Floats]:
-    """Return mode and scale of exp(-u^2/2) prod_j Phi(ratio_j u + gap_j), a column each.
+    """Return mode and scale of exp(-u^2/2) prod_j Phi(ratio_j u + gap_j) for each column.
 
-    The derivative of the logarithm is convex and falling in u, so Newton's method from the left of
-    its root climbs towards it and cannot overshoot. Zero lies to the left, and since H(z) >= -z so
-    does -ratio_j gap_j / (1 + ratio_j^2) for every j. The number of steps is fixed: what one column
-    gets does not depend on its neighbours.
+    The derivative of the logarithm is convex and decreasing in u, so Newton's method started to the
+    left of its root increases towards it and cannot overshoot. Zero lies to the left, and since
+    H(z) >= -z so does -ratio_j gap_j / (1 + ratio_j^2) for every j. The number of steps is fixed,
+    so that the result for a column does not depend on the others.
 
     Parameters
     ----------
@@ -97,11 +97,11 @@ def product_mode(gap: Floats, ratio: Floats) -> tuple[Floats, Floats]:
     -------
     mode : Floats (n,)
     scale : Floats (n,)
-        (-f'')^(-1/2) of the logarithm f where the last step started.
+        (-f'')^(-1/2) for the logarithm f, where the last step started.
     """
     mode = (-ratio * gap / (1 + ratio * ratio)).max(axis=0).clip(min=0)
     curvature = np.ones_like(mode)
-    plain = bool((ratio == 1).all())  # to multiply by one is a tenth of the time for a few rows
+    plain = bool((ratio == 1).all())  # skipping the products saves a tenth for few rows
     for _ in range(NEWTON_STEPS):
         z = mode + gap if plain else ratio * mode + gap
         pull = hazard(z)
@@ -115,7 +115,7 @@ def product_mode(gap: Floats, ratio: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class ProductTerms:
-    """E_u[prod_j Phi(z_j)] term by term.
+    """Terms of the quadrature of E_u[prod_j Phi(z_j)].
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class ProductTerms:
     hazard : Floats (j, q, n)
         phi(z_j) / Phi(z_j) at every node.
     node : Floats (q, n)
-        u.
+        Nodes u.
     """
 
     log_terms: Floats
@@ -150,12 +150,12 @@ def product_terms(
     Parameters
     ----------
     gap, ratio
-        As for `product_mode`; for ratios of one or less.
+        As for `product_mode`; ratios of at most one.
     count : int
         Number of nodes q.
     spread : float
-        Nodes are in so many units of the scale at the mode; with 0.9 of them, 9 nodes are about as
-        good as 12 with one.
+        Factor on the distances of the nodes from the mode; 9 nodes with 0.9 are about as accurate
+        as 12 with 1.
     """
     mode, scale = product_mode(gap, ratio)
     scale *= gap.dtype.type(spread)
@@ -172,15 +172,15 @@ def stepped_terms(
 ) -> Iterator[tuple[Integers, ProductTerms]]:
     """Yield columns and their terms for any ratios, by the trapezoid rule.
 
-    Each column has as many nodes as its own ratios need; columns with the same number are worked
-    on together.
+    Each column has as many nodes as its ratios require; columns with the same number are computed
+    together.
 
     Parameters
     ----------
     gap, ratio
         As for `product_mode`.
     count : int
-        Nodes over a range in which the steepest part of the integrand falls.
+        Number of nodes over 9 times the width of the steepest part of the integrand.
     """
     mode, scale = product_mode(gap, ratio)
     step = np.minimum(1 / ratio.max(axis=0), scale) * (9 / count)
@@ -198,15 +198,16 @@ def stepped_terms(
 def log_shares(behind: Floats, step: float) -> Doubles:
     """Return the log probability that y_i is the largest of y ~ N(-behind, I), for every i, (n, K).
 
-    These are the integrals of H(u + b_i) prod_j Phi(u + b_j) over u, with b = behind. What they
-    share is found once. With steps of 0.4 the trapezoid rule is right to 1e-10 for 10 classes, to
-    4e-8 for 26 and to 2e-6 for 100; float32 leaves 3e-7.
+    These are the integrals of H(u + b_i) prod_j Phi(u + b_j) over u, with b = behind; the common
+    factors are computed once. With steps of 0.4 the trapezoid rule has an error of 1e-10 for 10
+    classes, 4e-8 for 26 and 2e-6 for 100; float32 gives 3e-7.
 
     Parameters
     ----------
     behind : Floats (n, K)
-        By how much each mean is less than the largest, at most `FARTHEST`.
+        Differences between the largest mean and each mean, at most `FARTHEST`.
     step : float
+        Distance between nodes.
     """
     log_p, last = np.empty(behind.shape), 0.5 * behind.max(axis=1) + BELOW
     nodes = NODE_BUNCH * np.ceil((ABOVE + last) / step / NODE_BUNCH).astype(np.int64)
@@ -222,7 +223,7 @@ def log_shares(behind: Floats, step: float) -> Doubles:
 
 
 def _terms(gap: Floats, ratio: Floats, u: Floats, log_weight: Floats) -> ProductTerms:
-    """Return the terms at nodes u (q, n) of weight exp(log_weight)."""
+    """Return the terms at nodes u (q, n) with weights exp(log_weight)."""
     log_phi, h = log_cdf_and_hazard(ratio[:, np.newaxis] * u + gap[:, np.newaxis])
     terms = ordered_sum(log_phi)
     terms += log_weight - u * u / 2 - gap.dtype.type(HALF_LOG_TWO_PI)

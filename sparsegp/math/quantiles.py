@@ -1,4 +1,4 @@
-"""Quantiles of numbers too many to be kept."""
+"""Quantiles of a large set of numbers, which are not stored themselves."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -9,7 +9,7 @@ from sparsegp.errors import DataError
 from sparsegp.types import Doubles
 
 MOST_KNOTS = 500
-"""Numbers of which quantiles consist."""
+"""Maximum number of order statistics stored."""
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,9 @@ class Quantiles:
     Attributes
     ----------
     knots : Doubles (m,)
-        Those of the ranks ceil(n j / m) for j = 1 to m: all of them if they are few.
+        Numbers of the ranks ceil(n j / m) for j = 1 to m; all numbers if n is small.
     n : int
-        With weights the number of equal ones that would tell as much, (sum w)^2 / sum w^2.
+        Number of the numbers; with weights their effective number (sum w)^2 / sum w^2.
     """
 
     knots: Doubles
@@ -34,7 +34,7 @@ class Quantiles:
 
     @classmethod
     def of(cls, values: Doubles, weights: Doubles | float = 1.0) -> Self:
-        """Return those of numbers (n,), perhaps with weights (n,)."""
+        """Return the quantiles of numbers (n,), optionally with weights (n,)."""
         order, w = np.argsort(values, kind="stable"), np.broadcast_to(weights, values.shape)
         reached = np.cumsum(w[order])
         n = max(int(reached[-1] ** 2 / np.square(w).sum() + 1e-9), 1)
@@ -43,9 +43,9 @@ class Quantiles:
         return cls(values[order[np.searchsorted(reached, reached[-1] * shares)]], n)
 
     def at(self, rank: int) -> float:
-        """Return the number of a rank from 1 to n, or the next larger one that is kept."""
+        """Return the number of a rank from 1 to n, or the next larger one that is stored."""
         return float(self.knots[(rank - 1) * len(self.knots) // self.n])
 
     def below(self, values: Doubles) -> Doubles:
-        """Return for each value the share of the numbers that are smaller."""
+        """Return the share of the numbers below each value."""
         return np.searchsorted(self.knots, values) / len(self.knots)

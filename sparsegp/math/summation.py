@@ -1,11 +1,11 @@
 """Sums that do not depend on the order of their terms.
 
-Floating-point numbers that are whole multiples of one quantum add up without rounding as long as
-the sum stays below 2^53 quanta, so such sums are the same whatever the partition into blocks.
+Floating-point numbers that are integer multiples of one quantum add up without rounding as long as
+the sum stays below 2^53 quanta, so such sums are the same for every partition into blocks.
 
-`snap` needs a bound of all terms before the first is added. Where none is known, each term of a
-`LevelSum` goes to a level by its own size: a level has one quantum, so that its sum is exact, and
-the few levels are added up at the end, in order.
+`snap` needs a bound on all terms before the first is added. If none is known, a `LevelSum` assigns
+each term to a level according to its size: a level has one quantum, so that its sum is exact, and
+the few levels are added up in order at the end.
 """
 
 import math
@@ -17,18 +17,18 @@ import numpy as np
 from sparsegp.types import Doubles, Floats
 
 STEP = 4
-"""Bits between levels: few of them are in use at a time, and few digits are lost."""
+"""Bits between levels: few levels are in use at a time, and few digits are lost."""
 LOWEST = -900 // STEP
-"""Terms below 2^-900 share a level, for quanta must not underflow."""
+"""Terms below 2^-900 share a level, so that quanta do not underflow."""
 
 
 def quantum(bound: float) -> float:
-    """Return the power of two by which sums up to `bound` in size are exact."""
+    """Return the quantum, a power of two, for which sums of magnitude up to `bound` are exact."""
     return float(2.0 ** (np.ceil(np.log2(bound)) - 51.0))
 
 
 def snap(values: Floats, unit: float) -> Doubles:
-    """Return values rounded to whole multiples of `unit`, a power of two."""
+    """Round values to integer multiples of `unit`, a power of two."""
     snapped = np.multiply(values, 1.0 / unit, dtype=np.float64)
     np.rint(snapped, out=snapped)
     snapped *= unit
@@ -37,7 +37,7 @@ def snap(values: Floats, unit: float) -> Doubles:
 
 @dataclass
 class LevelSum:
-    """The sum of arrays of one shape, exact but for the rounding of the single terms.
+    """The sum of arrays of one shape, exact apart from the rounding of each term.
 
     A term keeps at least 53 - `STEP` - `spare` bits of its largest element.
 
@@ -45,9 +45,9 @@ class LevelSum:
     ----------
     shape : tuple of int
     spare : int
-        At most 2^spare terms are added, in all sums that will be merged.
+        At most 2^spare terms may be added, over all sums that will be merged.
     parts : dict of int to Doubles
-        What has been added so far, by level.
+        Sums so far, by level.
     """
 
     shape: tuple[int, ...]
@@ -66,7 +66,7 @@ class LevelSum:
 
     @classmethod
     def of(cls, sums: "Iterable[LevelSum]") -> "LevelSum":
-        """Return the sum of all that some sums of one shape hold."""
+        """Merge several sums of one shape."""
         first, *others = sums
         parts = dict(first.parts)
         for other in others:
