@@ -1,9 +1,9 @@
-"""The likelihood of labels given latent values: its contract, its registry and its defaults.
+"""Base class and registry of likelihoods of labels given latent values, with default methods.
 
-Inference needs of a likelihood, for marginals u ~ N(mean, diag(variance)), the
-expectation Z = E[p(y|u)] and its first two derivatives in the means (Seeger, Lawrence & Herbrich
-2006, appendix B.1; SLH below). A subclass that gives no more than `log_density` has them by
-quadrature (appendix B.2); most know better.
+For marginals u ~ N(mean, diag(variance)), inference needs the expectation Z = E[p(y|u)] and the
+first two derivatives of log Z with respect to the means (Seeger, Lawrence & Herbrich 2006,
+appendix B.1; SLH below). By default they are computed from `log_density` by quadrature (appendix
+B.2); most subclasses have something better.
 """
 
 from abc import ABC, abstractmethod
@@ -22,12 +22,12 @@ from sparsegp.texts import build, text_of
 from sparsegp.types import Doubles, Floats, Integers
 
 DIFFERENCE = 1e-5
-"""Step of the default `parameter_gradient`."""
+"""Step of the finite differences in the default `parameter_gradient`."""
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Z = E[p(y|u)] of n rows with R latent values, and its derivatives.
+    """Log Z, Z = E[p(y|u)], of n rows with R latent values, and its derivatives.
 
     Attributes
     ----------
@@ -35,8 +35,8 @@ class Moments:
     slope : Doubles (n, R)
         d log Z / d mean_r (alpha of SLH).
     curvature : Doubles (n, R)
-        -d2 log Z / d mean_r^2 (nu of SLH); the site that matches the moments has the precision
-        nu / (1 - a nu), with a the variance.
+        -d2 log Z / d mean_r^2 (nu of SLH); the moment-matching site has the precision
+        nu / (1 - a nu), with a the latent variance.
     """
 
     log_z: Doubles
@@ -48,10 +48,10 @@ class Moments:
 class Likelihood(ABC):
     """p(y|u) for a label y and R latent values u.
 
-    A subclass is a frozen dataclass; ``class Probit(Likelihood, name="probit")`` enters it in
-    `LIKELIHOODS`. Its fields are floats, integers or tuples of floats, perhaps with a range
-    (`fields.setting`). What a row gets is the same, to the bit, whichever rows it is evaluated
-    with. Variances are positive; `log_z` takes zero too.
+    A subclass is a frozen dataclass; ``class Probit(Likelihood, name="probit")`` registers it in
+    `LIKELIHOODS`. Its fields are floats, integers or tuples of floats, optionally with a range
+    (`fields.setting`). Results for a row are the same, to the bit, whichever rows it is evaluated
+    with. Variances are positive; `log_z` also accepts zero.
     """
 
     name: ClassVar[str] = ""
@@ -60,17 +60,17 @@ class Likelihood(ABC):
     numeric: ClassVar[bool] = False
     """Whether labels are numbers; otherwise they are class codes 0..K-1."""
     curvature_bound: ClassVar[float] = 0.0
-    """So many times the identity is no less than -d2 log p(y|u) / du du'; 0 if there is no such
-    bound. What has one has variational sites, and a posterior of all data."""
+    """Upper bound of the eigenvalues of -d2 log p(y|u) / du du'; 0 if there is none. Variational
+    sites and the posterior of all rows need one."""
     metric_curvature: ClassVar[float] = 1.0
-    """What to take for it in the metric of an ascent, which need not be a bound."""
+    """Curvature to use in the metric of an ascent, which need not be a bound."""
     noise_precision: ClassVar[float] = 1.0
-    """Of noise that is part of the likelihood: where it is `bounded`, log Z of means m and a
-    variance s that all latent values share is that of m / sqrt(1 + noise_precision s) without."""
+    """Precision of the noise in the likelihood. If it is `bounded`, log Z for means m and a shared
+    variance s is log Z for the means m / sqrt(1 + noise_precision s) without variance."""
     curvature_form: ClassVar[str] = ""
-    """In which form of dense/precisions.py there is a `curvature`; empty if there is none."""
+    """Form of dense/precisions.py in which `curvature` is returned; empty if there is none."""
     variadic: ClassVar[bool] = False
-    """True if the last field is a tuple that a text spells out."""
+    """True if the last field is a tuple, which the text spells out."""
 
     def __init_subclass__(cls, name: str = "", **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -84,26 +84,26 @@ class Likelihood(ABC):
     @classmethod
     @abstractmethod
     def start(cls, n_classes: int, n_nodes: int = 12) -> Self:
-        """Return the likelihood before anything is learnt.
+        """Return the likelihood with its initial parameters.
 
         Parameters
         ----------
         n_classes : int
-            Ignored where labels are numbers.
+            Ignored if labels are numbers.
         n_nodes : int
-            Nodes of one-dimensional quadrature, where it has a fixed number.
+            Nodes of one-dimensional quadrature, for likelihoods with a fixed number.
 
         Raises
         ------
         SettingsError
-            If the likelihood is not for so many classes.
+            If the likelihood does not support this number of classes.
         """
 
     @abstractmethod
     def log_density(self, latent: Doubles, target: Any) -> Doubles:
         """Return log p(y|u), (...), for latent values (..., R) and labels that broadcast to (...).
 
-        Summed (integrated) over the labels the densities are one.
+        The densities sum, or integrate, to one over the labels.
         """
 
     @property
@@ -112,38 +112,38 @@ class Likelihood(ABC):
         return False
 
     def density_gradient(self, latent: Doubles, target: Any) -> Doubles:
-        """Return d log p(y|u) / du, (n, R), for `gradient`, where that is not defined anew."""
+        """Return d log p(y|u) / du, (n, R); needed unless `gradient` is overridden."""
         raise NotImplementedError
 
     def gradient(
         self, mean: Doubles, variance: Doubles | None, target: Any
     ) -> tuple[Doubles, Doubles]:
-        """Return log Z (n,) and its gradient in the means (n, R); without variance, of log p."""
+        """Return log Z (n,) and its gradient in the means (n, R); if variance is None, of log p."""
         if variance is None:
             return self.log_density(mean, target), self.density_gradient(mean, target)
         found = self.moments(mean, variance, target)
         return found.log_z, found.slope
 
     def mean_gradient(self, mean: Floats, target: Any) -> tuple[Doubles, Floats]:
-        """Return log p(y|u) (n,) and its gradient (n, R), as quickly as can be for many rows."""
+        """Return log p(y|u) (n,) and its gradient (n, R), optimised for many rows."""
         return self.gradient(mean.astype(np.float64), None, target)
 
     def n_latent(self, n_classes: int) -> int:
-        """Return the number R of latent values that a row has."""
+        """Return the number R of latent values per row."""
         return 1
 
     def moments(self, mean: Doubles, variance: Doubles, target: Any) -> Moments:
         """Return log Z and its derivatives.
 
-        The default takes `log_density` alone. For R = 1 it is as good as double precision allows,
-        for densities that are smooth and log-concave; of the curvature that is 1e-15 / variance.
-        For more it is the product rule, about the means, with at most some thousand points.
+        The default uses only `log_density`. For R = 1 it is accurate to double precision if the
+        density is smooth and log-concave (1e-15 / variance for the curvature). For R > 1 it is a
+        product rule about the means, with up to 4096 points, or 3^R if that is more.
 
         Parameters
         ----------
         mean, variance : Doubles (n, R)
         target : array (n,)
-            Class codes, or numbers.
+            Class codes or numbers.
         """
         if mean.shape[1] == 1:
             log_z, *both = line_moments(
@@ -158,7 +158,7 @@ class Likelihood(ABC):
             )
         with np.errstate(divide="ignore", invalid="ignore"):  # no derivatives at zero variance
             slope, curvature = shift / np.sqrt(variance), (1.0 - spread) / variance
-        if self.log_concave:  # Z is, too: below zero there is rounding, or error of the rule
+        if self.log_concave:  # so is Z: negative values are rounding or quadrature error
             curvature = np.maximum(curvature, 0.0)
         return Moments(log_z, slope, curvature)
 
@@ -175,7 +175,7 @@ class Likelihood(ABC):
         ----------
         mean, variance : Doubles (n, R)
         n_classes : int, optional
-            K, where the likelihood does not know it.
+            K, if the likelihood does not know it.
 
         Raises
         ------
@@ -196,28 +196,28 @@ class Likelihood(ABC):
         return n_latent if n_latent > 1 else 2
 
     def decide(self, mean: Doubles, variance: Doubles) -> Integers:
-        """Return the code of the class that is taken to be the right one, (n,)."""
+        """Return the code of the predicted class, (n,)."""
         return np.asarray(self.log_probabilities(mean, variance).argmax(axis=1))
 
     def loss(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
-        """Return what is lost by the best guess, (n,): 1 for a wrong class."""
+        """Return the loss of the prediction, (n,): 1 for a wrong class."""
         return np.asarray(self.decide(mean, variance) != target, dtype=np.float64)
 
     def tempered(self, temperature: float) -> Self:
-        """Return the likelihood for latent values that were divided by a temperature.
+        """Return the likelihood for latent values that have been divided by a temperature.
 
-        What it adds to them, or compares them with, is divided too: p(y | (u + b) / T) is the
-        tempered likelihood of u / T. The default adds nothing.
+        Biases and thresholds are divided too: p(y | (u + b) / T) is the tempered likelihood of
+        u / T. The default has neither.
         """
         return self
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """Names of the q parameters that can be learnt."""
+        """Names of the q learnable parameters."""
         return ()
 
     def parameters(self) -> Doubles:
-        """Return the parameters as unconstrained numbers, (q,): logarithms of positive ones."""
+        """Return the parameters as unconstrained numbers, (q,); positive ones as logarithms."""
         return np.empty(0)
 
     def with_parameters(self, values: Doubles) -> Self:
@@ -226,7 +226,7 @@ class Likelihood(ABC):
         Raises
         ------
         SettingsError
-            If their number or their values do not fit.
+            If their number or their values are not valid.
         """
         self._check_count(values)
         return self
@@ -234,7 +234,7 @@ class Likelihood(ABC):
     def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
         """Return d log Z / d parameters, (n, q) (SLH eq. 12); arguments as for `moments`.
 
-        The default takes central differences.
+        The default uses central differences.
         """
         given = self.parameters()
         columns = np.empty((len(given), len(mean)))
@@ -263,12 +263,12 @@ class Likelihood(ABC):
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Likelihood":
-        """Return the likelihood that `to_json` wrote down.
+        """Return the likelihood described by the result of `to_json`.
 
         Raises
         ------
         SettingsError
-            If the name or a field is not known, or a value is out of range.
+            If the name or a field is unknown, or a value is out of range.
         """
         values = dict(data)
         return build(LIKELIHOODS[str(values.pop("name", ""))], [], values)
@@ -278,6 +278,6 @@ LIKELIHOODS: Registry[type[Likelihood]] = Registry("likelihood")
 
 
 def require_classes(name: str, n_classes: int, least: int = 2) -> None:
-    """Raise a `SettingsError` for fewer classes than a likelihood needs."""
+    """Raise a `SettingsError` if there are fewer classes than a likelihood needs."""
     if n_classes < least:
         raise SettingsError(f"likelihood={name} needs at least {least} classes, got {n_classes}")

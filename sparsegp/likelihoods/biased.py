@@ -1,4 +1,4 @@
-"""What likelihoods of a latent value a class share: biases, which are added to the means."""
+"""Base class of likelihoods with one latent value per class, and biases added to the means."""
 
 from dataclasses import replace
 from typing import Any, Self
@@ -11,36 +11,36 @@ from sparsegp.types import Doubles, Integers
 
 
 class Biased(Likelihood):
-    """A likelihood with biases; a subclass has them as a field, in the place that it wants.
+    """A likelihood with biases, which a subclass declares as a field, in its own field order.
 
     Attributes
     ----------
     biases : tuple of float
-        One a class, or none at all, which is as if all were zero.
+        One per class; an empty tuple means zeros.
     """
 
     biases: tuple[float, ...]
 
     def n_latent(self, n_classes: int) -> int:
-        """Return K: a row has a latent value for every class."""
+        """Return K: a row has one latent value per class."""
         return n_classes
 
     def decide(self, mean: Doubles, variance: Doubles) -> Integers:
-        """Return the class of the largest biased mean, (n,), whatever the variances."""
+        """Return the class of the largest mean plus bias, (n,), ignoring the variances."""
         return np.asarray(self._biased(mean).argmax(axis=1))
 
     def tempered(self, temperature: float) -> Self:
-        """Return the likelihood with the biases divided; see `Likelihood`."""
+        """Return the likelihood with the biases divided by T; see `Likelihood`."""
         return self.with_parameters(self.parameters() / temperature)
 
     @property
     def bounded(self) -> bool:
-        """Whether Z depends on means and shared variance by their ratio alone."""
+        """Whether biases are zero: Z then depends on m / sqrt(1 + noise_precision s) alone."""
         return not any(self.biases)
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """The biases."""
+        """Names of the biases."""
         return tuple(f"bias_{k}" for k in range(len(self.biases)))
 
     def parameters(self) -> Doubles:
@@ -54,7 +54,7 @@ class Biased(Likelihood):
         return replace(self, **changed)
 
     def _biased(self, mean: Doubles) -> Doubles:
-        """Return means, or latent values, (..., K) with the biases added."""
+        """Return means or latent values (..., K) with the biases added."""
         if self.biases and len(self.biases) != mean.shape[-1]:
             raise SettingsError(
                 f"likelihood={self.name} has {len(self.biases)} biases, got latent values of "

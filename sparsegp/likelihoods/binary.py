@@ -1,7 +1,7 @@
-"""What the likelihoods of two classes share: one latent value, a sign and a bias.
+"""Base class of likelihoods for two classes with one latent value.
 
-p(y|u) = f(y (u + beta)) with y = +1 for code 1 and y = -1 for code 0. A member gives log f and the
-moments of f; the rest follows by symmetry.
+p(y|u) = f(y (u + beta)) with y = +1 for code 1 and y = -1 for code 0. A subclass defines log f, its
+derivatives and the moments of f; the rest follows by symmetry.
 """
 
 from abc import abstractmethod
@@ -17,12 +17,12 @@ from sparsegp.types import Doubles, Integers
 
 @dataclass(frozen=True)
 class Binary(Likelihood):
-    """A likelihood of two classes that is one function of y (u + bias).
+    """A likelihood for two classes that is a function of y (u + bias).
 
     Parameters
     ----------
     bias : float
-        beta: what the latent values of all rows have in common.
+        beta, added to the latent values of all rows.
     """
 
     curvature_form: ClassVar[str] = "independent"
@@ -31,12 +31,12 @@ class Binary(Likelihood):
 
     @classmethod
     def start(cls, n_classes: int, n_nodes: int = 12) -> Self:
-        """Return the likelihood without bias.
+        """Return the likelihood with a bias of zero.
 
         Raises
         ------
         SettingsError
-            Unless there are two classes.
+            If there are not exactly two classes.
         """
         if n_classes != 2:
             raise SettingsError(
@@ -51,11 +51,11 @@ class Binary(Likelihood):
 
     @abstractmethod
     def _link_moments(self, margin: Doubles, variance: Doubles) -> Moments:
-        """Return the moments of f for margins of these means and variances, (n, 1)."""
+        """Return the moments of f for margins with these means and variances, (n, 1)."""
 
     @abstractmethod
     def _link_derivatives(self, margin: Doubles) -> tuple[Doubles, Doubles, Doubles]:
-        """Return the first derivative of log f, minus the second, and minus the third."""
+        """Return the first and minus the second and third derivatives of log f."""
 
     def log_density(self, latent: Doubles, target: Any) -> Doubles:
         """Return log p(y|u); see `Likelihood`."""
@@ -71,7 +71,7 @@ class Binary(Likelihood):
         return self._link_derivatives(sign(target)[:, np.newaxis] * (latent + self.bias))[1]
 
     def curvature_gradient(self, latent: Doubles, target: Integers, weights: Doubles) -> Doubles:
-        """Return the derivative of the curvature times weights (n, 1, 1), (n, 1)."""
+        """Return the derivative of the curvature, (n, 1), times weights (n, 1, 1)."""
         y = sign(target)[:, np.newaxis]
         return weights[:, 0] * y * self._link_derivatives(y * (latent + self.bias))[2]
 
@@ -82,16 +82,16 @@ class Binary(Likelihood):
         return Moments(found.log_z, y * found.slope, found.curvature)
 
     def decide(self, mean: Doubles, variance: Doubles) -> Integers:
-        """Return code 1 where the mean with the bias is positive, (n,)."""
+        """Return code 1 where mean plus bias is positive, else 0, (n,)."""
         return np.asarray(mean[:, 0] + self.bias > 0, dtype=np.int64)
 
     def tempered(self, temperature: float) -> Self:
-        """Return the likelihood with the bias divided; see `Likelihood`."""
+        """Return the likelihood with the bias divided by T; see `Likelihood`."""
         return replace(self, bias=self.bias / temperature)
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """The bias."""
+        """Name of the bias."""
         return ("bias",)
 
     def parameters(self) -> Doubles:
@@ -104,7 +104,7 @@ class Binary(Likelihood):
         return replace(self, bias=float(values[0]))
 
     def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
-        """Return d log Z / d bias, (n, 1): the slope, as bias and mean only occur added up."""
+        """Return d log Z / d bias, (n, 1): the slope, as bias and mean occur only as a sum."""
         return self.moments(mean, variance, target).slope
 
 

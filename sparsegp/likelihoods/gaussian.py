@@ -1,4 +1,4 @@
-"""Gaussian noise: regression. With it matching the moments is exact inference."""
+"""Gaussian noise, for regression; matching moments is exact inference then."""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -18,7 +18,7 @@ class Gaussian(Likelihood, name="gaussian"):
     Parameters
     ----------
     noise_variance : float
-        sigma^2 > 0, in squared units of the labels; learnt as log sigma^2.
+        sigma^2 > 0, in squared units of the targets; learnt as log sigma^2.
 
     Raises
     ------
@@ -31,7 +31,7 @@ class Gaussian(Likelihood, name="gaussian"):
 
     @classmethod
     def start(cls, n_classes: int, n_nodes: int = 12) -> Self:
-        """Return the likelihood with the noise variance 0.1, for labels of variance one."""
+        """Return the likelihood with noise variance 0.1, for targets of variance one."""
         return cls()
 
     def log_density(self, latent: Doubles, target: Any) -> Doubles:
@@ -58,7 +58,7 @@ class Gaussian(Likelihood, name="gaussian"):
         return Moments(log_z[:, 0], residual / total, 1.0 / total)
 
     def predictive(self, mean: Doubles, variance: Doubles) -> tuple[Doubles, Doubles]:
-        """Return mean and variance of the label, (n,) each, from those of the latent, (n, 1)."""
+        """Return mean and variance of the target, (n,), from those of the latent value, (n, 1)."""
         return mean[:, 0], variance[:, 0] + self.noise_variance
 
     def loss(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
@@ -67,7 +67,7 @@ class Gaussian(Likelihood, name="gaussian"):
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """The logarithm of the noise variance."""
+        """Name of the logarithm of the noise variance."""
         return ("log_noise_variance",)
 
     def parameters(self) -> Doubles:
@@ -77,7 +77,7 @@ class Gaussian(Likelihood, name="gaussian"):
     def with_parameters(self, values: Doubles) -> Self:
         """Return the likelihood with another noise variance; see `Likelihood`."""
         self._check_count(values)
-        with np.errstate(over="ignore"):  # refused by its own message
+        with np.errstate(over="ignore"):  # raises the error for an invalid noise variance
             return replace(self, noise_variance=float(np.exp(values[0])))
 
     def parameter_gradient(

@@ -1,10 +1,10 @@
-"""Logistic: of two classes the second has the odds exp(u + beta).
+"""Logistic likelihood: the second of two classes has the odds exp(u + beta).
 
-Expectations are one-dimensional integrals by the trapezoid rule. With s^2 the variance, the
-logistic function bends over a length of about 3 and the Gaussian over s. Where s is small, or all
-of the tilted density lies far from the bend, nodes are equally spaced in units of s, about the
-mode. Elsewhere they are equally spaced in t = asinh(u / 3) + u / s: as close as the bend needs
-about zero, as wide as the Gaussian allows elsewhere. So the number of nodes hardly depends on s.
+Expectations are one-dimensional integrals by the trapezoid rule. The logarithm of the logistic
+function bends over a length of about 3, the Gaussian with variance s^2 over s. If s is small, or
+the tilted density lies far from the bend, nodes are equally spaced in units of s about the mode.
+Otherwise they are equally spaced in t = asinh(u / 3) + u / s: dense about zero, where the bend is,
+and as wide as the Gaussian allows elsewhere. So the number of nodes hardly depends on s.
 """
 
 from dataclasses import dataclass
@@ -20,23 +20,23 @@ from sparsegp.math.quadrature import HALF_LOG_TWO_PI, log_sum_exp, ordered_sum
 from sparsegp.types import Doubles, Floats, Integers
 
 SMALL = (1.0, 2.0)
-"""Scales up to which nodes are equally spaced, with `STEPS` between them in units of the scale."""
+"""Scales up to which nodes are equally spaced, at distances of `STEPS` times the scale."""
 STEPS = (0.6, 0.35)
 REACH = 8.6
-"""Half the range of the nodes, in units of the scale: the tilted density falls off by e^-37."""
+"""Half the range of the nodes, in units of the scale: the tilted density falls by e^-37."""
 STRAIGHT = 30.0
-"""From here on the logistic function is 1 or an exponential, without curvature of its logarithm."""
+"""Beyond this |u| the logistic function is 1 or an exponential: its logarithm is not curved."""
 LENGTH = 3.0
-"""Nodes are close together for |u| up to this: the function has its poles at +-i pi."""
+"""Nodes are dense for |u| up to this: the function has poles at +-i pi."""
 STRETCHED_STEP = 0.4
 NEWTON_STEPS = 6
 CHUNK = 512
-"""Rows worked on at a time, so that temporaries stay in cache."""
+"""Rows computed at a time, so that temporaries stay in cache."""
 
 
 @dataclass(frozen=True)
 class Logistic(Binary, name="logistic"):
-    """p(y|u) = 1 / (1 + exp(-y (u + beta))), y = -1 or +1; log Z is right to 1e-9."""
+    """p(y|u) = 1 / (1 + exp(-y (u + beta))), y = -1 or +1; log Z has an error of 1e-9."""
 
     curvature_bound: ClassVar[float] = 0.25
     metric_curvature: ClassVar[float] = 0.25
@@ -67,21 +67,22 @@ class Logistic(Binary, name="logistic"):
 
 
 def _octave(scale: Doubles) -> Integers:
-    """Return the number of the half octave above `SMALL` in which each scale lies."""
+    """Return the index of the half octave above `SMALL` in which each scale lies."""
     above = np.maximum(scale / SMALL[-1], 1.0)
     return np.asarray(np.floor(2.0 * np.log2(above)), dtype=np.int64)
 
 
 def _nearest_to_zero(mean: Doubles, scale: Doubles) -> Doubles:
-    """Return where the tilted density has its mode, if that is far from the bend.
+    """Return the point closest to zero at which the tilted density can have its mode.
 
-    The mode is mean + s^2 q with q in (0, 1) the probability of the other class.
+    The mode is mean + s^2 q with q in (0, 1) the probability of the other class. Far from the bend,
+    where q is 0 or 1, this point is the mode.
     """
     return np.maximum(mean, np.minimum(mean + scale * scale, 0.0))
 
 
 def _by_equal_steps(mean: Doubles, scale: Doubles, step: float) -> tuple[Floats, ...]:
-    """Return log Z, slope and curvature, (n,) each, by nodes about the mode."""
+    """Return log Z, slope and curvature, (n,) each, using nodes about the mode."""
     variance = scale * scale
     u = _nearest_to_zero(mean, scale)
     for _ in range(NEWTON_STEPS):
@@ -94,7 +95,7 @@ def _by_equal_steps(mean: Doubles, scale: Doubles, step: float) -> tuple[Floats,
 
 
 def _by_stretched_steps(mean: Doubles, scale: Doubles, octave: int) -> tuple[Floats, ...]:
-    """Return log Z, slope and curvature, (n,) each, by the nodes that the octave has in common."""
+    """Return log Z, slope and curvature, (n,) each, using the common nodes of a half octave."""
     u, log_f, q = _stretched(octave)
     return _sums((u - mean) / scale, log_f - np.log(scale), q, scale)
 
@@ -103,8 +104,8 @@ def _by_stretched_steps(mean: Doubles, scale: Doubles, octave: int) -> tuple[Flo
 def _stretched(octave: int) -> tuple[Doubles, Doubles, Doubles]:
     """Return nodes u, log of weight times logistic function, and 1 - logistic, (q, 1) each.
 
-    With v = asinh(u / 3), t = v + (3 / s) sinh v is convex for v > 0, and Newton's method from
-    above its root comes down to it.
+    With v = asinh(u / 3), t = v + (3 / s) sinh v is convex for v > 0, so Newton's method started
+    above its root decreases towards it.
     """
     scale = SMALL[-1] * 2.0 ** (octave / 2)
     ratio = LENGTH / scale
@@ -126,17 +127,17 @@ def _stretched(octave: int) -> tuple[Doubles, Doubles, Doubles]:
 def _sums(x: Doubles, log_f: Doubles, q: Doubles, scale: Doubles) -> tuple[Floats, ...]:
     """Return log Z, slope and curvature from standardised nodes x (q, n).
 
-    With w the weights of the nodes and q the derivative of the logarithm, integration by parts
-    makes 1 - Var_w[x] out of c = -s Cov_w(x, q). As q falls with u, c is positive for any weights,
-    and it keeps its digits where the variance is almost one. c + Var_w[x] is one but for the error
-    of the rule; to divide by it keeps the curvature below 1 / s^2.
+    With w the weights of the nodes and q the derivative of the log likelihood, integration by parts
+    shows that 1 - Var_w[x] = c with c = -s Cov_w(x, q). As q decreases with u, c is positive for
+    any weights, and it does not lose digits if the variance is almost one. c + Var_w[x] is one up
+    to quadrature error; dividing by it keeps the curvature below 1 / s^2.
     """
     terms = log_f - 0.5 * x * x - HALF_LOG_TWO_PI
     log_z = log_sum_exp(terms)
     weight = np.exp(terms - log_z)
     slope = ordered_sum(weight * q)
     weighted = weight * (x - ordered_sum(weight * x))
-    # where q is the same at all nodes rounding may leave a covariance below zero
+    # if q is the same at all nodes rounding may make the covariance negative
     cross = np.maximum(-ordered_sum(weighted * (q - slope)), 0.0)
     spread = ordered_sum(weighted * x)
     with np.errstate(divide="ignore", invalid="ignore"):  # no curvature at zero variance

@@ -5,8 +5,8 @@ y_k ~ N(m_k, v_k^2) with v_k^2 = 1 + s_k, and
     Z_i = P(y_i > y_j for all j != i) = E_u[prod_{j != i} Phi((v_i u + m_i - m_j) / v_j)]
 
 (Girolami & Rogers 2006, eq. 3.1, 5.5 and appendix B). With s = 0 the gradient of log Z_i is the p
-of their eq. 4.3 and 4.4. All that is needed are integrals over one dimension. Biases, one a class,
-are added to the means (Seeger, Lawrence & Herbrich 2006, eq. 8 and appendix D).
+of their eq. 4.3 and 4.4. Only one-dimensional integrals are needed. Biases, one per class, are
+added to the means (Seeger, Lawrence & Herbrich 2006, eq. 8 and appendix D).
 """
 
 from collections.abc import Iterator
@@ -32,33 +32,33 @@ from sparsegp.math.quadrature import (
 from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 CHUNK_VALUES = 1 << 15
-"""Latent values worked on at a time, so that temporaries stay in cache."""
+"""Latent values processed at a time, so that temporaries stay in cache."""
 MOST_NODES = 500
-"""From some dozens on, more change nothing."""
+"""Maximum `n_nodes`; more than some dozens make no difference."""
 COARSE = 12
-"""Nodes that leave as much error as single precision, or more."""
+"""Number of nodes up to which the quadrature error is at least that of single precision."""
 RANGE = 4.8
-"""Of means and standard normal noise, over which `n_nodes` nodes of all classes lie."""
+"""Length over which `n_nodes` nodes lie in `log_probabilities`, in standard deviations."""
 REACH = 6.5
-"""Lead, in latent units, from which a class is no rival any more."""
+"""Lead of the target, in latent units, beyond which `mean_gradient` leaves a class out."""
 
 
 @dataclass(frozen=True)
 class MultinomialProbit(Biased, name="multinomial_probit"):
-    """Probability that latent value i exceeds the others, its logarithm and gradient.
+    """p(y|u) = P(u_y + e_y > u_j + e_j for all other j), with e ~ N(0, I).
 
     Parameters
     ----------
     n_nodes : int
-        Quadrature nodes where the classes share the variance; otherwise each row has more, as its
+        Quadrature nodes if the classes share the variance; otherwise each row has more, as its
         variances require.
     biases : tuple of float
-        One a class, or none at all, which is as if all were zero. `mean_gradient` ignores them.
+        One per class; an empty tuple means zeros. `mean_gradient` ignores them.
 
     Raises
     ------
     SettingsError
-        If there are fewer than two nodes, too many, or a bias is not finite.
+        If there are too few or too many nodes, or a bias is not finite.
     """
 
     curvature_bound: ClassVar[float] = 1.0
@@ -86,13 +86,13 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         return self.log_z(u, np.zeros_like(u), codes.reshape(-1)).reshape(codes.shape)
 
     def moments(self, mean: Doubles, variance: Doubles, target: Integers) -> Moments:
-        """Return log Z and its derivatives, those of all K classes by one quadrature each row.
+        """Return log Z and its derivatives for all K classes, with one quadrature per row.
 
         Parameters
         ----------
         mean : Doubles (n, K)
         variance : Doubles (n, K) or (n, 1)
-            Either way by the rule for variances that differ.
+            Either way the quadrature is the one for different variances.
         target : Integers (n,)
         """
         mean, variance = self._biased(mean), np.broadcast_to(variance, mean.shape)
@@ -113,7 +113,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         ----------
         mean : Doubles (n, K)
         variance : Doubles (n, 1) or (n, K)
-            Latent variances s; one column if the classes share it.
+            Latent variances s; one column if the classes share them.
         target : Integers (n,)
             Class codes.
         """
@@ -127,8 +127,8 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
     ) -> Doubles:
         """Return the log probability of every class, (n, K), normalised to sum to one.
 
-        Where the classes share the variance and none is hopeless, one quadrature is for all
-        classes of a row, up to `COARSE` nodes in single precision.
+        If the classes share the variance and no mean is far behind the largest, one quadrature
+        serves all classes of a row, in single precision for up to `COARSE` nodes.
         """
         if variance.shape[1] > 1:
             return super().log_probabilities(mean, variance)
@@ -146,8 +146,8 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
     ) -> tuple[Doubles, Doubles]:
         """Return log Z (n,) and its gradient with respect to the means (n, K).
 
-        The gradient sums to zero over the classes, because Z depends on differences only. Without
-        variance it is taken as zero.
+        The gradient sums to zero over the classes, because Z depends only on differences. A
+        variance of None means zero.
         """
         log_z, pull = np.empty(len(target)), np.empty((mean.shape[1] - 1, len(target)))
         for rows, _, _, terms in self._quadrature(self._biased(mean), variance, target):
@@ -159,10 +159,10 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         """Return log Z (n,) and its gradient (n, K) without latent variance, for many rows.
 
         Classes that trail the target by more than `REACH` are left out: each changes log Z by less
-        than 3e-6, its gradient by less than 8e-6. Where one rival is left there is a closed form;
-        where there are more, three quarters of the nodes, closer together, do: of 12, log Z is
-        right to 2e-4 and its gradient to 5e-4 for up to 10 classes, to 1e-3 and 4e-3 for 26. The
-        precision is that of the means.
+        than 3e-6 and its gradient by less than 8e-6. With one rival left there is a closed form;
+        with more, three quarters of the nodes, closer together, are enough: with `n_nodes` = 12,
+        log Z has an error of 2e-4 and its gradient of 5e-4 for up to 10 classes, 1e-3 and 4e-3 for
+        26. The precision is that of the means.
         """
         every = np.arange(len(target))
         gap = mean[every, target][:, np.newaxis] - mean
@@ -192,8 +192,8 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
 
             -d2 log Z / dg_j dg_k = delta_jk E_w[h_j (z_j + h_j)] - Cov_w(h_j, h_k)
 
-        because h' = -h (z + h). Rows and columns sum to zero; the matrices are positive
-        semidefinite, as Z is log-concave, and at most the identity.
+        because h' = -h (z + h). Rows and columns sum to zero; the eigenvalues are between 0, as Z
+        is log-concave, and 1.
 
         Parameters
         ----------
@@ -213,13 +213,14 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         return out
 
     def curvature_gradient(self, mean: Doubles, target: Integers, weights: Doubles) -> Doubles:
-        """Return the gradient of tr(W C) in the means, C the `curvature`, (n, K).
+        """Return the gradient of tr(W C) in the means, with C the `curvature`, (n, K).
 
-        With W' the weights of the gaps, c = h - E[h] and h' = -h (z + h), tr(W C) falls with g_l by
+        With W' the weights of the gaps, c = h - E[h] and h' = -h (z + h), minus the derivative of
+        tr(W C) with respect to g_l is
 
             W'_ll E[h''_l] + sum_j W'_jj Cov(h'_j, h_l) + 2 Cov(h'_l, (W'h)_l) + E[c_l c'W'c]
 
-        where (W'h)_l = sum_k W'_lk h_k, the third derivatives of log Z contracted with W'.
+        where (W'h)_l = sum_k W'_lk h_k: the third derivatives of log Z contracted with W'.
 
         Parameters
         ----------
@@ -236,7 +237,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         return _spread(fall, None, target)
 
     def _rivals(self, gap: Floats) -> tuple[Doubles, Floats]:
-        """Return log Z (n,) and its gradient for the rivals, both from gaps (j, n)."""
+        """Return log Z (n,) and its gradient in the means of the rivals (j, n) for gaps (j, n)."""
         if len(gap) == 1:
             shrink = gap.dtype.type(np.sqrt(0.5))
             log_phi, h = log_cdf_and_hazard(shrink * gap)
@@ -255,7 +256,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
     def _quadrature(
         self, mean: Doubles, variance: Doubles | None, target: Integers
     ) -> Iterator[tuple[Integers, Doubles, Doubles, ProductTerms]]:
-        """Yield rows (n,), gaps and ratios (K - 1, n) and terms, by the rule for the variances."""
+        """Yield rows (n,), gaps and ratios (K - 1, n), and terms of the rule for the variances."""
         shared = variance is None or variance.shape[1] == 1
         rule: Any = product_terms if shared else stepped_terms
         for rows in pieces(len(mean), CHUNK_VALUES // mean.shape[1]):
@@ -267,12 +268,12 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
 
 
 def _others(target: Integers, n_classes: int) -> Booleans:
-    """Return which classes are not the target, (n, K); to index with it is quick."""
+    """Return a mask of the classes that are not the target, (n, K), for fast indexing."""
     return np.asarray(np.arange(n_classes) != target[:, np.newaxis])
 
 
 def _bends(terms: ProductTerms, ratio: Doubles) -> tuple[Floats, Floats, Floats]:
-    """Return d log Z / dz_j and v_j^2 times the curvature (K - 1, n), v_i^2 times that of i (n,).
+    """Return v_j d log Z / dm_j, v_j^2 times the curvature (K - 1, n), and v_i^2 times that of i.
 
     With w the weights, r_j = v_i / v_j, H_j the hazards and S = sum_j r_j H_j,
 
@@ -280,8 +281,8 @@ def _bends(terms: ProductTerms, ratio: Doubles) -> tuple[Floats, Floats, Floats]
         -v_j^2 d2 log Z / dm_j^2 = E_w[H_j (z_j + H_j)] - Var_w(H_j)
                                  = Cov_w(H_j, S - r_j H_j - u) / r_j
 
-    The last forms follow by integration by parts. As hazards fall with u they are not negative for
-    any positive weights, and they keep their digits where the first ones are small differences.
+    The last forms follow by integration by parts. As hazards decrease with u they are nonnegative
+    for any positive weights, and they are accurate where the first ones are small differences.
     """
     u, h, weight = terms.node, terms.hazard, terms.weight
     scaled = ratio[:, np.newaxis] * h
@@ -289,14 +290,14 @@ def _bends(terms: ProductTerms, ratio: Doubles) -> tuple[Floats, Floats, Floats]
     mean_h = ordered_sum(weight * h, axis=1)
     own = -ordered_sum(weight * total * (u - ordered_sum(weight * u)))
     other = weight * (h - mean_h[:, np.newaxis]) * (total - u - scaled)
-    # they are one less the variance of a standard normal value, given that i wins: beyond lies
-    # rounding
+    # they are one minus the variance of a standard normal value given that i wins: values outside
+    # [0, 1] are rounding errors
     bend = np.clip(ordered_sum(other, axis=1) / ratio, 0.0, 1.0)
     return -mean_h, bend, np.clip(own, 0.0, 1.0)
 
 
 def _third(terms: ProductTerms, gap: Doubles, of_gaps: Doubles) -> Floats:
-    """Return the third derivatives of log Z by the gaps, contracted with weights, (K - 1, n)."""
+    """Return the third derivatives of log Z in the gaps, contracted with weights, (K - 1, n)."""
     weight, h, z = terms.weight, terms.hazard, terms.node + gap[:, np.newaxis]
     own = np.einsum("njj->jn", of_gaps)
     slope = -h * (z + h)
@@ -309,7 +310,7 @@ def _third(terms: ProductTerms, gap: Doubles, of_gaps: Doubles) -> Floats:
 
 
 def _spread(pull: Floats, variance: Doubles | None, target: Integers) -> Doubles:
-    """Return the gradient (n, K) from that of the classes j != i (K - 1, n), times v_j."""
+    """Return the gradient (n, K) from v_j times that of the classes j != i, (K - 1, n)."""
     n, n_classes = len(target), len(pull) + 1
     others = _others(target, n_classes)
     if variance is not None:

@@ -1,11 +1,11 @@
-"""Ordered probit: classes in an order are intervals of one noisy latent value.
+"""Ordered probit: ordered classes are intervals of one noisy latent value.
 
 With thresholds b, y = k if b_(k-1) < u + e < b_k with e ~ N(0, 1), so that
 
     Z = Phi(hi) - Phi(lo),  hi, lo = (b_k - m) / v, (b_(k-1) - m) / v,  v^2 = 1 + a
 
-and the derivatives of log Z are those of a truncated normal distribution. Differences are formed
-on the side of zero where Phi is small, of Mills' ratios, so that they keep their digits.
+and the derivatives of log Z are those of a truncated normal distribution. Differences are computed
+on the side of zero where Phi is small, from Mills' ratios, so that no digits cancel.
 """
 
 from dataclasses import dataclass, replace
@@ -49,7 +49,7 @@ class OrderedProbit(Likelihood, name="ordered_probit"):
 
     @classmethod
     def start(cls, n_classes: int, n_nodes: int = 12) -> Self:
-        """Return thresholds by which all classes are equally probable for latent variance one.
+        """Return thresholds that make all classes equally probable for a latent variance of one.
 
         Raises
         ------
@@ -84,12 +84,12 @@ class OrderedProbit(Likelihood, name="ordered_probit"):
         return truncated((low - mean) / scale, (high - mean) / scale, (high - low) / scale)
 
     def tempered(self, temperature: float) -> Self:
-        """Return the likelihood with the thresholds divided; see `Likelihood`."""
+        """Return the likelihood with the thresholds divided by T; see `Likelihood`."""
         return replace(self, thresholds=tuple(b / temperature for b in self.thresholds))
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """The first threshold and the logarithms of the gaps to the next ones."""
+        """Names of the first threshold and of the logarithms of the gaps between thresholds."""
         return ("first", *(f"log_gap_{k}" for k in range(1, len(self.thresholds))))
 
     def parameters(self) -> Doubles:
@@ -99,28 +99,29 @@ class OrderedProbit(Likelihood, name="ordered_probit"):
     def with_parameters(self, values: Doubles) -> Self:
         """Return the likelihood with other thresholds; see `Likelihood`."""
         self._check_count(values)
-        with np.errstate(over="ignore"):  # refused by its own message
+        with np.errstate(over="ignore"):  # raises the error for invalid thresholds
             steps = np.concatenate([values[:1], np.exp(values[1:])])
         return replace(self, thresholds=tuple(np.cumsum(steps).tolist()))
 
 
 def truncated(low: Doubles, high: Doubles, width: Doubles) -> tuple[Doubles, ...]:
-    """Return what is known of a standard normal value between bounds, which may be infinite.
+    """Return log probability and moments of a standard normal value between two bounds.
 
     Parameters
     ----------
     low, high : Doubles
+        Bounds, which may be infinite.
     width : Doubles
         Their difference, which may be known to more digits.
 
     Returns
     -------
     log_z : Doubles
-        Logarithm of the probability of that.
+        Log probability of the interval.
     shift : Doubles
-        Its mean: the density at the lower bound less that at the upper one.
+        Mean of the value: its density at the lower bound minus that at the upper one.
     bend : Doubles
-        One less its variance.
+        One minus the variance of the value.
     """
     mirrored = low + high < 0
     low, high = np.where(mirrored, -high, low), np.where(mirrored, -low, high)
@@ -133,7 +134,7 @@ def truncated(low: Doubles, high: Doubles, width: Doubles) -> tuple[Doubles, ...
     )
     rim = np.where(np.isinf(high), 0.0, high) * far  # a bound at infinity has no density
     rim = rim - np.where(np.isinf(low), 0.0, low) * near
-    # a truncated normal distribution is narrower than the whole: beyond 0 and 1 lies rounding
+    # truncation reduces the variance: values outside [0, 1] are rounding errors
     bend = np.clip(shift * shift + rim, 0.0, 1.0)
     return log_z, np.where(mirrored, -shift, shift), bend
 
@@ -141,7 +142,7 @@ def truncated(low: Doubles, high: Doubles, width: Doubles) -> tuple[Doubles, ...
 def _tail(low: Doubles, high: Doubles, width: Doubles) -> tuple[Doubles, ...]:
     """Return log Z, the densities at the bounds and their difference, for 0 <= low < high.
 
-    Z = phi(low) (M(low) - phi(high) / phi(low) M(high)) with M Mills' ratio.
+    Z = phi(low) (M(low) - phi(high) / phi(low) M(high)), where M is Mills' ratio.
     """
     exponent = 0.5 * width * (low + high)
     fade = np.exp(-exponent)

@@ -1,4 +1,4 @@
-"""Likelihood texts: ``probit``, or ``probit(-1.5)`` with numbers for its fields."""
+"""Reading likelihoods from texts: ``probit``, or ``probit(-1.5)`` with values for its fields."""
 
 from dataclasses import dataclass
 
@@ -9,25 +9,25 @@ from sparsegp.texts import read
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a text describes.
+    """A likelihood as a text describes it.
 
     Attributes
     ----------
     family : type of Likelihood
     given : Likelihood or None
-        The likelihood itself, if the text has numbers.
+        The likelihood itself, if the text has values.
     """
 
     family: type[Likelihood]
     given: Likelihood | None = None
 
     def start(self, n_classes: int, n_nodes: int = 12) -> Likelihood:
-        """Return the likelihood before anything is learnt; see `Likelihood.start`.
+        """Return the likelihood with its initial parameters; see `Likelihood.start`.
 
         Raises
         ------
         SettingsError
-            If the family, or the numbers of the text, are for another number of classes.
+            If the family, or the values in the text, do not suit the number of classes.
         """
         start = self.family.start(n_classes, n_nodes)
         if self.given is None:
@@ -42,15 +42,16 @@ class Wanted:
 
 
 def parse(text: str) -> Wanted:
-    """Read the text of a likelihood; ``parse(str(likelihood)).given`` is the same again.
+    """Read the text of a likelihood; the inverse of ``str``, apart from default values.
 
-    A likelihood all of whose parameters are its defaults has its name alone as text.
+    A likelihood with all parameters at their defaults is written as its name alone, for which
+    `Wanted.given` is None.
 
     Raises
     ------
     UnknownNameError
         If there is no likelihood of that name.
     SettingsError
-        If the text cannot be read, or its numbers do not fit the fields.
+        If the text cannot be read, or its values do not fit the fields.
     """
     return Wanted(*read(text, LIKELIHOODS, "'probit' or 'probit(-1.5)'"))

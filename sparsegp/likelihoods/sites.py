@@ -1,7 +1,7 @@
-"""Gaussian sites that stand for likelihood terms, and the rules by which they are set.
+"""Gaussian sites that approximate likelihood terms, and the rules by which they are set.
 
-A row with latent marginals N(h, a) is included with a site N(u | m, 1/pi). Whatever the rule, its
-new stub column is mu = (k - M^T M[:, i]) / length, and the latent means change by mu step with
+A row with latent marginals N(h, a) is included with a site N(u | m, 1/pi). Whatever the rule, it
+adds mu = (k - M^T M[:, i]) / length to the stub, and the latent means change by mu step with
 
     length = sqrt(1/pi + a)        step = (m - h) / length
 
@@ -9,11 +9,11 @@ In terms of alpha = d log Z / dh and nu = -d2 log Z / dh2 moment matching (SLH a
 length = nu^(-1/2), step = alpha nu^(-1/2), m = h + alpha / nu and pi = nu / (1 - a nu).
 
 A row of weight w has the term t(u)^w, which stands for w copies of the row, and its site is the
-w-th power of the site of one copy, N(u | m, 1/(w pi)). Where variational sites are Gaussian bounds,
-w log Z has the slope w p and a curvature of w at most: the bound of the weighted term has the same
-mean, and precision w. For Gaussian noise it is exact, noise of variance sigma^2 / w. For moments it
-is what copies have where expectation propagation has converged; copies that are included one after
-the other under matched moments, each with the others before it in its cavity, differ from that.
+w-th power of the site of one copy, N(u | m, 1/(w pi)). Variational sites are Gaussian bounds: the
+slope and the curvature bound of w log p(y|u) are w times those of log p(y|u), so its bound has the
+same mean and w times the precision. For Gaussian noise it is exact, noise of variance sigma^2 / w.
+For matched moments it is the site of copies at convergence of expectation propagation; copies
+included one after the other, each with the previous ones in its cavity, would get other sites.
 """
 
 from collections.abc import Callable
@@ -31,15 +31,16 @@ from sparsegp.types import Doubles
 
 @dataclass(frozen=True)
 class Sites:
-    """Sites of n rows with R latent values in C processes; C is R, or 1 if they share the kernel.
+    """Sites of n rows with R latent values and C kernels; C is R, or 1 if they share the kernel.
 
     Attributes
     ----------
     mean : Doubles (n, R)
     precision : Doubles (n, C)
     length : Doubles (n, C)
-        sqrt(1 / precision + latent variance); infinite for a site of no precision.
+        sqrt(1 / precision + latent variance); infinite for a site of zero precision.
     step : Doubles (n, R)
+        (Site mean - latent mean) / length.
     """
 
     mean: Doubles
@@ -48,31 +49,32 @@ class Sites:
     step: Doubles
 
     def power(self, weight: Doubles, variance: Doubles) -> "Sites":
-        """Return the sites of rows of some weights (n,), whose latent variances are (n, C)."""
+        """Return the sites for row weights (n,), given the latent variances (n, C)."""
         precision = weight[:, np.newaxis] * self.precision
-        with np.errstate(divide="ignore", invalid="ignore"):  # sites of no precision
+        with np.errstate(divide="ignore", invalid="ignore"):  # sites of zero precision
             length = np.sqrt(1.0 / precision + variance)
             step = np.where(precision > 0.0, self.step * (self.length / length), 0.0)
         return Sites(self.mean, precision, length, step)
 
 
 Rule: TypeAlias = Callable[[Any, Doubles, Doubles, Any], Sites]
-"""From likelihood, latent means (n, R) and variances (n, C), and targets (n,) to sites."""
+"""Maps likelihood, latent means (n, R), variances (n, C) and targets (n,) to sites."""
 
 RULES: Registry[Rule] = Registry("site rule")
 
 
 @RULES.register("variational")
 def variational(likelihood: Any, mean: Doubles, variance: Doubles, target: Any) -> Sites:
-    """Return the sites N(h + p / b, 1 / b) by the bound b on the curvature of log p(y|u).
+    """Return the sites N(h + p / b, 1 / b), with b the bound on the curvature of log p(y|u).
 
-    p is its gradient at the means h. Of all Gaussians that touch the term at h from below, this is
-    the widest (Böhning & Lindsay 1988). For the multinomial probit b is one, the precision of its
-    auxiliary variables, and so it is the variational posterior of GR eq. 4.3 and 4.4.
+    p is the gradient of log p(y|u) at the means h. The site is a Gaussian lower bound of the term
+    that touches it at h (Böhning & Lindsay 1988). For the multinomial probit b is one, the
+    precision of its auxiliary variables, which gives the variational posterior of GR eq. 4.3 and
+    4.4.
     """
     bound = likelihood.curvature_bound
     shift = likelihood.gradient(mean, None, target)[1] / bound
-    with np.errstate(invalid="ignore"):  # a variance lost by rounding is reported by its caller
+    with np.errstate(invalid="ignore"):  # the caller reports variances lost to rounding
         length = np.sqrt(1.0 / bound + variance)
     return Sites(mean + shift, np.full_like(variance, bound), length, shift / length)
 
@@ -81,7 +83,7 @@ def variational(likelihood: Any, mean: Doubles, variance: Doubles, target: Any) 
 def moments(likelihood: Any, mean: Doubles, variance: Doubles, target: Any) -> Sites:
     """Return the sites that match the moments of the tilted marginals (SLH eq. 7, appendix B.1).
 
-    A row says nothing where log Z does not bend, or where no variance is left after rounding.
+    A site has zero precision if log Z has no curvature, or no variance is left after rounding.
     """
     found = likelihood.moments(mean, np.maximum(variance, 0.0), target)
     alpha, nu = found.slope, found.curvature
@@ -99,7 +101,7 @@ def moments(likelihood: Any, mean: Doubles, variance: Doubles, target: Any) -> S
 
 @dataclass(frozen=True)
 class SiteRule:
-    """A likelihood, and how its terms become sites.
+    """A likelihood, and the rule that turns its terms into sites.
 
     Parameters
     ----------
@@ -135,5 +137,5 @@ class SiteRule:
         return found if weight is None else found.power(weight, variance)
 
     def is_silent(self, sites: Sites) -> Any:
-        """Return which rows may not be included, (n,)."""
+        """Return a mask of the rows whose sites are not precise enough for inclusion, (n,)."""
         return ~(sites.precision > self.threshold).any(axis=1)

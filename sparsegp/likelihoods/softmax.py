@@ -1,14 +1,14 @@
-"""Softmax (multiple logistic): class k of K has probability exp(u_k + p_k) over the sum of them.
+"""Softmax (multiple logistic): class k of K has probability exp(u_k + p_k), normalised.
 
-Where the classes share the variance s, the expectation of the softmax is taken to be that of the
-means divided by sqrt(1 + pi s / 8): MacKay's approximation (1992, "The evidence framework applied
-to classification networks", eq. 10), with which two classes are right to a few percent.
+If the classes share the variance s, the expectation of the softmax is approximated by the softmax
+of the means divided by sqrt(1 + pi s / 8): MacKay's approximation (1992, "The evidence framework
+applied to classification networks", eq. 10), with an error of a few percent for two classes.
 
-Elsewhere expectations are integrals over all K latent values, by a Gauss-Hermite product rule (SLH
-appendix B.2, section 6.3): n_nodes^K points a row, so this is for few classes. The paper lays the
-points about the means, in units of the variances. Here they lie about the mode of the tilted
-density, in units of its curvature there: that needs far fewer of them where a label disagrees with
-the means or where the variances are large, and it keeps the tilted variances positive.
+Otherwise expectations are integrals over all K latent values, by a Gauss-Hermite product rule (SLH
+appendix B.2, section 6.3) with n_nodes^K points per row, so this is for few classes. The paper
+places the points about the means, in units of the variances. Here they lie about the mode of the
+tilted density, in units of its curvature there. This needs far fewer points if a label disagrees
+with the means or the variances are large, and keeps the tilted variances positive.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from sparsegp.math.quadrature import log_sum_exp, ordered_sum, pieces
 from sparsegp.types import Doubles, Floats, Integers
 
 MAX_POINTS = 20_000
-"""Points a row that are taken to be bearable: 3 nodes for up to 9 classes."""
+"""Maximum number of points per row: 3 nodes for up to 9 classes."""
 CHUNK = 1 << 16
 
 
@@ -40,7 +40,7 @@ class Softmax(Biased, name="softmax"):
     n_nodes : int
         Nodes of the product rule along each dimension.
     biases : tuple of float
-        One a class, or none at all, which is as if all were zero.
+        One per class; an empty tuple means zeros. `mean_gradient` ignores them.
 
     Raises
     ------
@@ -49,9 +49,9 @@ class Softmax(Biased, name="softmax"):
     """
 
     curvature_bound: ClassVar[float] = 0.5
-    """Of diag(p) - p p' (Böhning 1992)."""
+    """Bound on the eigenvalues of diag(p) - p p' (Böhning 1992)."""
     metric_curvature: ClassVar[float] = 0.25
-    """The largest of a diagonal element."""
+    """Maximum of a diagonal element of diag(p) - p p'."""
     noise_precision: ClassVar[float] = np.pi / 8.0
     curvature_form: ClassVar[str] = "simplex"
 
@@ -82,7 +82,7 @@ class Softmax(Biased, name="softmax"):
         return np.moveaxis(_log_softmax(u), 0, -1)
 
     def log_z(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
-        """Return log Z, (n,), in closed form where the variance is (n, 1); see `Likelihood`."""
+        """Return log Z, (n,), in closed form if the variance is (n, 1); see `Likelihood`."""
         if variance.shape[1] < mean.shape[1]:
             return self.log_density(self._shrunk(mean, variance), target)
         return super().log_z(mean, variance, target)
@@ -96,12 +96,12 @@ class Softmax(Biased, name="softmax"):
         return super().log_probabilities(mean, variance, n_classes)
 
     def _shrunk(self, mean: Doubles, variance: Doubles) -> Doubles:
-        """Return means, less the biases, that say without variance what these say with it."""
+        """Return latent values whose probabilities approximate the expected ones (MacKay)."""
         whole = self._biased(mean) / np.sqrt(1.0 + self.noise_precision * variance)
         return np.asarray(whole - np.array(self.biases)) if any(self.biases) else np.asarray(whole)
 
     def mean_gradient(self, mean: Floats, target: Any) -> tuple[Doubles, Floats]:
-        """Return log p(y|u) and e_y - p in the precision of the means; see `Likelihood`.
+        """Return log p(y|u) in float64, and e_y - p in the precision of the means.
 
         Biases are ignored.
         """
@@ -114,7 +114,7 @@ class Softmax(Biased, name="softmax"):
     def gradient(
         self, mean: Doubles, variance: Doubles | None, target: Any
     ) -> tuple[Doubles, Doubles]:
-        """Return log Z and its gradient; without variance e_y - p (RW eq. 3.33)."""
+        """Return log Z and its gradient, which is e_y - p without variance (RW eq. 3.33)."""
         if variance is not None:
             return super().gradient(mean, variance, target)
         log_p, rows = self.log_densities(mean), np.arange(len(mean))
@@ -123,13 +123,13 @@ class Softmax(Biased, name="softmax"):
         return own, slope
 
     def curvature(self, latent: Doubles, target: Integers) -> Doubles:
-        """Return p, (n, K); minus the second derivatives are diag(p) - p p' (RW eq. 3.38)."""
+        """Return p, (n, K): minus the second derivatives are diag(p) - p p' (RW eq. 3.38)."""
         return np.asarray(np.exp(self.log_densities(latent)))
 
     def curvature_gradient(self, latent: Doubles, target: Integers, weights: Doubles) -> Doubles:
         """Return the gradient of tr(W (diag(p) - p p')), (n, K), for symmetric W (n, K, K).
 
-        That is p_s (t_s - p't) with t = d(sum_r W_rr p_r - p' W p) / dp.
+        It is p_s (t_s - p't) with t = d(sum_r W_rr p_r - p' W p) / dp.
         """
         p = self.curvature(latent, target)
         t = np.einsum("irr->ir", weights) - 2.0 * np.einsum("irs,is->ir", weights, p)
@@ -168,19 +168,19 @@ class Softmax(Biased, name="softmax"):
 def _tilted(
     points: Doubles, log_weights: Doubles, mean: Doubles, scale: Doubles, target: Integers
 ) -> Iterator[tuple[Doubles, Doubles, Doubles]]:
-    """Yield log Z (m,), slope and curvature (m, K) of some of the rows, from means and scales s.
+    """Yield log Z (m,), slope and curvature (m, K), for a few rows at a time; scale is s.
 
-    x = (u - mean) / s are the coordinates. As in one dimension, with the weights w of the points,
-    1 - Var_w[x_k] = s_k Cov_w(x_k, p_k) by integration by parts. Their error differs: to divide
-    the right side by the sum of it and Var_w keeps the tilted variance positive.
+    The coordinates are x = (u - mean) / s. As in one dimension, with the weights w of the points,
+    1 - Var_w[x_k] = s_k Cov_w(x_k, p_k) by integration by parts. Their quadrature errors differ:
+    dividing the right side by its sum with Var_w keeps the tilted variance positive.
 
-    Points come last in all arrays, and sums over them are of the same shape for every row: the
-    bits of a row do not depend on its neighbours.
+    Points are the last axis of all arrays, and sums over them have the same shape for every row, so
+    that the bits of a row do not depend on the other rows.
     """
     terms = Terms(mean, scale[..., np.newaxis] * np.eye(mean.shape[1]), target)
     modes, log_p = mode(terms)
     values, vectors = np.linalg.eigh(np.eye(mean.shape[1]) + terms.derivatives(np.exp(log_p))[1])
-    values = np.maximum(values, 1.0)  # the identity is part of it: below one lies rounding
+    values = np.maximum(values, 1.0)  # it contains the identity: less than one is rounding
     # the symmetric root of the inverse, so that the rule does not depend on the order of classes
     roots = vectors * values[:, np.newaxis] ** -0.5 @ vectors.swapaxes(1, 2)
     log_volumes = -0.5 * ordered_sum(np.log(values), axis=1)
@@ -204,7 +204,7 @@ def _tilted(
         slope[index, y] += 1.0
         x -= x @ weight[..., np.newaxis]
         weighted = weight[:, np.newaxis] * x
-        # Z is log-concave: below zero lies error of the rule (SLH eq. 7)
+        # Z is log-concave: negative values are quadrature error (SLH eq. 7)
         cross = np.maximum(np.einsum("nkq,nkq->nk", weighted, p), 0.0)
         spread = np.einsum("nkq,nkq->nk", weighted, x)
         with np.errstate(invalid="ignore", divide="ignore"):  # no curvature at zero variance

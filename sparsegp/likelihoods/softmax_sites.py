@@ -1,17 +1,18 @@
 """Gaussian sites that match one softmax term under a Gaussian of correlated latent values.
 
-The softmax depends on R latent values u by their differences only: with the label y, a term is a
-function of z_k = u_k - u_y, k other than y. So its moments are integrals over d = R - 1 dimensions.
-With z = B' u the site exp(h' z - z' P z / 2) has in u the precision B P B' and the shift B h. This
-is exact, and takes one dimension off the product rule of Cseke & Csato (2005, section 3.2; CC
-below). As all roots are symmetric, what comes out does not depend on the order of the classes.
+The softmax depends on the R latent values u only through their differences: with the label y, a
+term is a function of z_k = u_k - u_y for k other than y. So its moments are integrals over
+d = R - 1 dimensions. With z = B' u the site exp(h' z - z' P z / 2) has in u the precision B P B'
+and the shift B h. This is exact, and saves one dimension of the product rule of Cseke & Csato
+(2005, section 3.2; CC below). As all roots are symmetric, the result does not depend on the order
+of the classes.
 
 The nodes of the paper lie about the cavity's mean and would miss a term that is narrow or far away.
-Here they are placed about the mode of the tilted density, by its curvature there, and then
-`PLACINGS` times about the mean and by the covariance that they have found: a term that cuts off a
-part of a wide cavity has its mode at the cut, and a curvature that is no guide to the rest. With 7
-nodes log Z and moments of three classes are mostly right to 1e-4 under a cavity of scale 1 and to
-2e-2 under one of scale 3; the nodes that are needed grow with the scale.
+Here they are placed about the mode of the tilted density according to its curvature there, and then
+`PLACINGS` times according to the mean and covariance found so far: a term that cuts off part of a
+wide cavity has its mode at the cut, where the curvature does not represent the rest. With 7 nodes
+log Z and moments of three classes have errors of mostly 1e-4 under a cavity of scale 1 and 2e-2
+under one of scale 3; the number of nodes needed grows with the scale.
 """
 
 from dataclasses import dataclass
@@ -25,10 +26,11 @@ from sparsegp.types import Doubles, Floats, Integers
 NEWTON_STEPS = 100
 HALVINGS = 24
 SETTLED = 1e-7
-"""Step, in units of the cavity's scale, that is the last one: it leaves an error of its square."""
+"""Newton's method ends after a step this small, in units of the cavity's scale: the error that
+remains is of the order of its square."""
 PLACINGS = 3
 CHUNK = 1 << 18
-"""Numbers in a temporary array."""
+"""Maximum number of elements of a temporary array."""
 
 
 def contrasts(target: Integers, n_latent: int) -> Doubles:
@@ -64,14 +66,14 @@ class Terms:
         return np.asarray(u - top - np.log(np.exp(u - top).sum(axis=-1, keepdims=True)))
 
     def own(self, log_p: Doubles) -> Doubles:
-        """Return those of the labels, (n, q)."""
+        """Return the log probabilities of the labels, (n, q)."""
         index = self.target[:, np.newaxis, np.newaxis]
         return np.take_along_axis(log_p, index, axis=-1)[..., 0]
 
     def derivatives(self, p: Doubles) -> tuple[Doubles, Doubles]:
-        """Return slope' (e_y - p), (n, d), and slope' (diag(p) - p p') slope where p is (n, R).
+        """Return slope' (e_y - p), (n, d), and slope' (diag(p) - p p') slope for p (n, R).
 
-        The slope is centred, which loses no digits.
+        For the latter the slope is centred first, so that no digits cancel.
         """
         pull = -p
         pull[np.arange(len(p)), self.target] += 1.0
@@ -83,23 +85,24 @@ class Terms:
 def matched(
     mean: Doubles, covariance: Doubles, target: Integers, biases: Doubles, n_nodes: int = 0
 ) -> tuple[Doubles, Doubles]:
-    """Return sites that match terms under cavities.
+    """Return the sites that match the moments of softmax terms under cavities.
 
     Parameters
     ----------
     mean : Doubles (n, d)
-        Of z under the cavity.
+        Means of z under the cavities.
     covariance : Doubles (n, d, d)
+        Covariances of z under the cavities.
     target : Integers (n,)
     biases : Doubles (R,)
     n_nodes : int
-        Of a product rule for the first two tilted moments, along each dimension; with 0 the
-        sites are those of the expansion about the modes of the tilted densities (CC section 3.2).
+        Nodes along each dimension of a product rule for the first two tilted moments. With 0 the
+        sites are expansions about the modes of the tilted densities (CC section 3.2).
 
     Returns
     -------
     log_z : Doubles (n,)
-        Log expectation of the term under the cavity.
+        Logarithms of the expectations of the terms under the cavities.
     sites : Doubles (n, d, d + 1)
         P and h; P is positive semidefinite.
 
@@ -120,7 +123,7 @@ def matched(
         fall = np.linalg.slogdet(bent)[1] + np.square(x).sum(axis=1)
         log_z, site = terms.own(log_p[:, np.newaxis])[:, 0] - 0.5 * fall, bend
         shift = rise + np.einsum("nij,nj->ni", site, x)
-    # from x, under N(x | 0, I), to z
+    # from whitened coordinates x to z
     down = np.linalg.inv(root)
     precision = down @ site @ down
     precision = 0.5 * (precision + precision.swapaxes(1, 2))
@@ -133,8 +136,8 @@ def _by_rule(
 ) -> tuple[Doubles, Doubles, Doubles]:
     """Return log Z (n,), E[x] (n, d), and P in x (n, d, d); nodes are first placed about `centre`.
 
-    By integration by parts both moments follow from E[p] and Cov[p, x] as well; under wide cavities
-    that multiplies the error of the rule by their scale.
+    By integration by parts both moments also follow from E[p] and Cov[p, x]; under wide cavities
+    this would multiply the quadrature error by their scale.
     """
     points, log_weights = product_rule(n_nodes, centre.shape[1])
     log_weights = log_weights + 0.5 * np.square(points).sum(axis=1)
@@ -154,7 +157,7 @@ def _by_rule(
             variance[rows] = (weight * x).swapaxes(1, 2) @ x
         log_z[rows] = log_sum + np.linalg.slogdet(root)[1]
     values, vectors = np.linalg.eigh(variance)
-    # the term is log-concave and makes no variance larger: what is above one is error of the rule
+    # a log-concave term increases no variance: values above one are quadrature error
     gain = 1.0 / np.minimum(values, 1.0) - 1.0
     return log_z, centre, vectors * gain[:, np.newaxis] @ vectors.swapaxes(1, 2)
 
@@ -162,7 +165,7 @@ def _by_rule(
 def mode(terms: Terms) -> tuple[Doubles, Doubles]:
     """Return modes of the tilted densities, (n, d), and the log probabilities there, (n, R).
 
-    By Newton's method: of the steps 1, 1/2, 1/4, ... each row takes the one that leads highest.
+    In Newton's method each row takes the best of the step lengths 1, 1/2, 1/4, ...
     """
     n, _, d = terms.slope.shape
     x, rows = np.zeros((n, d)), np.arange(n)
@@ -176,14 +179,14 @@ def mode(terms: Terms) -> tuple[Doubles, Doubles]:
         tried = point[:, np.newaxis] + lengths * step[:, np.newaxis]
         height: Floats = some.own(some.log_p(tried)) - 0.5 * np.square(tried).sum(axis=-1)
         settled = np.abs(step).max(axis=1) <= SETTLED
-        best = np.where(settled, 0, height.argmax(axis=1))  # else rounding decides at the end
+        best = np.where(settled, 0, height.argmax(axis=1))  # when settled, by rounding
         x[rows] = tried[np.arange(len(rows)), best]
         rows = rows[~settled]
     return x, terms.log_p(x[:, np.newaxis])[:, 0]
 
 
 def _root(matrix: Doubles) -> Doubles:
-    """Return the symmetric root of positive definite matrices, (n, d, d)."""
+    """Return the symmetric square roots of positive definite matrices, (n, d, d)."""
     values, vectors = np.linalg.eigh(matrix)
     if not (values > 0.0).all():
         raise NumericalError(
