@@ -1,4 +1,4 @@
-"""Dense O(n^3) methods: references for small data, and for every sparse approximation.
+"""Dense O(n^3) methods, for small data and as references for the sparse approximations.
 
 To add a method, write one file with a subclass of `Method` and import it here.
 """

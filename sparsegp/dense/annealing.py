@@ -1,19 +1,19 @@
 """Annealed importance sampling: the marginal likelihood without a Gaussian approximation.
 
-A run draws latent values from a Gaussian q that can be integrated, and takes them through
-q(u) (p(u) p(y|u) / q(u))^b for b from 0 to 1; the mean over runs of
+A run draws latent values from a Gaussian q with known integral, and moves them through the
+densities q(u) (p(u) p(y|u) / q(u))^b for b from 0 to 1; the mean over runs of
 
     exp(sum (b_t - b_(t-1)) log r(u_(t-1)))        r(u) = p(u) p(y|u) / q(u)
 
-is the marginal likelihood (Neal 2001). With the prior for q this is the reference of Kuss &
-Rasmussen (2005) and Rasmussen & Williams (2006, figure 3.12), b_t = (t / T)^4 as well. Where the
-prior is wide and the labels are informative, that needs very many temperatures. With the posterior
-of a dense method for q, q(u) = p(u) prod s_i(u_i) / Z_q, r is Z_q prod p(y_i|u_i) / s_i(u_i): a
-function of single rows that hardly varies. The estimate is unbiased whatever q is.
+is the marginal likelihood (Neal 2001). With the prior as q this is the reference method of Kuss &
+Rasmussen (2005) and Rasmussen & Williams (2006, figure 3.12), also with b_t = (t / T)^4. If the
+prior is wide and the labels are informative, it needs very many temperatures. If q is the posterior
+of a dense method, q(u) = p(u) prod s_i(u_i) / Z_q, then r is Z_q prod p(y_i|u_i) / s_i(u_i), a
+product of functions of single rows that hardly varies. The estimate is unbiased for any q.
 
-The transitions are elliptical slices (Murray, Adams & MacKay 2010) with q in the place of the
-prior: there is nothing to tune, and every one of them moves. What is drawn is keyed by the seed,
-the run and the temperature.
+The transitions are those of elliptical slice sampling (Murray, Adams & MacKay 2010) with q in place
+of the prior: there is nothing to tune, and every transition moves. Random numbers are keyed by the
+seed, the run and the temperature.
 """
 
 from collections.abc import Sequence
@@ -35,14 +35,16 @@ KEY = 47
 
 
 class Bridge:
-    """From q = N(mean, (K^-1 + P)^-1) = p(u) exp(h'u - u'P u / 2) / Z_q to a posterior.
+    """Annealing path from a Gaussian q to the posterior.
+
+    q = N(mean, (K^-1 + P)^-1) = p(u) exp(h'u - u'P u / 2) / Z_q.
 
     Parameters
     ----------
     problem : Problem
     component : Component, optional
-        A posterior, with one mean, that q is; without one it is the prior. Best is that of ``ep``
-        or ``softmax_ep``; where the prior is wide that of ``laplace`` can be worse than the prior.
+        Posterior with a single mean, used as q; default: the prior. ``ep`` and ``softmax_ep`` give
+        the best ones; if the prior is wide, that of ``laplace`` can be worse than the prior.
 
     Attributes
     ----------
@@ -50,12 +52,12 @@ class Bridge:
     log_integral : float
         log Z_q.
     jitter : float
-        What was added to the diagonal of a prior covariance at most, relative to its mean.
+        Largest jitter added to the diagonal of a prior covariance, relative to its mean.
 
     Raises
     ------
     NumericalError
-        If a covariance is not positive definite, a thousandth of its diagonal added.
+        If a covariance is not positive definite even with a jitter of a thousandth.
     """
 
     def __init__(self, problem: Problem, component: Component | None = None) -> None:
@@ -77,7 +79,7 @@ class Bridge:
             self.log_integral = 0.5 * (square - self._sites.log_det)
 
     def generator(self, number: int, t: int) -> np.random.Generator:
-        """Return that of a run at a temperature."""
+        """Return the random number generator of a run at a temperature."""
         return np.random.default_rng([self.problem.seed, KEY, number, t])
 
     def deviation(self, rng: np.random.Generator) -> Doubles:
@@ -102,7 +104,7 @@ class Bridge:
 
 
 def _times(matrices: Doubles, right: Doubles) -> Doubles:
-    """Return R matrices (R, n, n) times their columns of (n, R)."""
+    """Multiply each of R matrices (R, n, n) by its column of (n, R)."""
     return np.asarray((matrices @ right.T[..., np.newaxis])[..., 0].T)
 
 
@@ -113,11 +115,12 @@ class LogMarginal:
     Attributes
     ----------
     value : float
-        In nats. Its expectation is not above the truth.
+        In nats. Its expectation is at most the true value.
     error : float
         Standard error, to first order.
     effective_runs : float
-        (sum w)^2 / sum w^2 of the weights: near one, a single run decides and `error` is no guide.
+        (sum w)^2 / sum w^2 of the weights; near one, a single run dominates, so do not trust
+        `error`.
     log_weights : Doubles (runs,)
     """
 
@@ -128,7 +131,7 @@ class LogMarginal:
 
     @classmethod
     def of(cls, log_weights: Doubles) -> Self:
-        """Return the estimate of independent runs."""
+        """Return the estimate from the log weights of independent runs."""
         count = len(log_weights)
         value = float(log_sum_exp(log_weights) - np.log(count))
         relative = np.exp(log_weights - value)
@@ -143,14 +146,14 @@ def log_marginal(bridge: Bridge, runs: int = 8, temperatures: int = 2000) -> Log
     ----------
     bridge : Bridge
     runs : int
-        Independent ones, two or more.
+        Number of independent runs, two or more.
     temperatures : int
-        T.
+        T, one or more.
 
     Raises
     ------
     SettingsError
-        If they are too few.
+        If either is too small.
     """
     if runs < 2 or temperatures < 1:
         raise SettingsError(
@@ -162,7 +165,7 @@ def log_marginal(bridge: Bridge, runs: int = 8, temperatures: int = 2000) -> Log
 
 
 def _log_weight(bridge: Bridge, number: int, inverse: Sequence[float]) -> float:
-    """Return the log weight of a run through these inverse temperatures, but for log Z_q."""
+    """Return the log weight of a run through these inverse temperatures, without log Z_q."""
     latent = bridge.mean + bridge.deviation(bridge.generator(number, 0))
     log_weight, log_ratio = 0.0, bridge.log_ratio(latent)
     for t, (former, new) in enumerate(pairwise(inverse), 1):
@@ -174,7 +177,7 @@ def _log_weight(bridge: Bridge, number: int, inverse: Sequence[float]) -> float:
 def _slice(
     bridge: Bridge, latent: Doubles, log_ratio: float, inverse: float, rng: np.random.Generator
 ) -> tuple[Doubles, float]:
-    """Return latent values and their log ratio after an elliptical slice."""
+    """Return latent values and their log ratio after an elliptical slice sampling step."""
     deviation, other = latent - bridge.mean, bridge.deviation(rng)
     level = inverse * log_ratio + np.log1p(-rng.uniform())
     angle = 2.0 * np.pi * rng.uniform()
@@ -185,6 +188,6 @@ def _slice(
         if inverse * found >= level:
             return new, found
         low, high = (angle, high) if angle < 0.0 else (low, angle)
-        if angle == 0.0 or low == high:  # the point itself, but for rounding
+        if angle == 0.0 or low == high:  # the current point, up to rounding
             return latent, log_ratio
         angle = low + (high - low) * rng.uniform()

@@ -1,8 +1,8 @@
-"""The dense methods: their contract and their registry.
+"""Base class and registry of the dense methods.
 
-A method takes all rows at once, in O(n^3), and returns a posterior of the latent values of the
-rows, as a mixture of Gaussians (mixture.py). It is a frozen dataclass whose fields are its options;
-``class EP(Method, name="ep")`` enters it in `METHODS`.
+A method uses all rows, in O(n^3) time, and returns the posterior of their latent values as a
+mixture of Gaussians (mixture.py). It is a frozen dataclass whose fields are its options;
+``class EP(Method, name="ep")`` registers it in `METHODS`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,23 +29,23 @@ from sparsegp.types import Doubles
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be inferred.
+    """An inference problem: rows, kernels and likelihood.
 
     Attributes
     ----------
     x : Doubles (n, p)
         Scaled inputs.
     target : array (n,)
-        Class codes 0..K-1, or standardised numbers.
+        Class codes 0..K-1, or standardised targets.
     kernels : sequence of Kernel
-        C of them: one for all latent values, or one each.
+        C kernels: one for all latent values, or one each.
     likelihood : Likelihood
     n_latent : int
-        R, the latent values of a row.
+        R, the number of latent values per row.
     seed : int
-        Key of whatever is random.
+        Seed of all random numbers.
     learns_likelihood : bool
-        Whether the parameters of the likelihood are among those to be learnt.
+        Whether the parameters of the likelihood are learnt as well.
     """
 
     x: Doubles
@@ -62,17 +62,17 @@ class Problem:
 
     @cached_property
     def prior(self) -> Doubles:
-        """The `covariances`, kept."""
+        """Cached result of `covariances`."""
         return self.covariances()
 
     @property
     def biases(self) -> Doubles:
-        """What the likelihood adds to latent values, (R,); none is as if all were zero."""
+        """Biases that the likelihood adds to latent values, (R,); zeros if it has none."""
         found = self.likelihood.parameters()
         return found if len(found) else np.zeros(self.n_latent)
 
     def parameters(self) -> Doubles:
-        """Return the free parameters of all kernels, then those learnt of the likelihood, (q,)."""
+        """Return the parameters of all kernels, then those of the likelihood if learnt, (q,)."""
         own = [kernel.parameters() for kernel in self.kernels]
         return np.concatenate([*own, *([self.likelihood.parameters()] * self.learns_likelihood)])
 
@@ -85,37 +85,37 @@ class Problem:
         return replace(self, kernels=with_parameters(self.kernels, self.likelihood, every)[0])
 
     def pull_back(self, parts: Iterable[tuple[int, Doubles]]) -> Doubles:
-        """Return the gradient in the parameters of kernels of a function of the covariances, (q,).
+        """Return the gradient of a function of the covariances in the kernel parameters, (q,).
 
         Parameters
         ----------
         parts : iterable of (int, Doubles (n, n))
-            Numbers of latent values, and parts of the gradient in their prior covariances.
+            Indices of latent values, and summands of the gradient in their prior covariances.
         """
         weights = np.zeros((len(self.kernels), len(self.x), len(self.x)))
         for r, part in parts:
             weights[r % len(weights)] += part
-            del part  # before the next one is made: they are the memory
+            del part  # before the next one is made, to save memory
         pairs = zip(self.kernels, weights, strict=True)
         return np.concatenate([kernel.pull_back(self.x, self.x, some) for kernel, some in pairs])
 
     def posterior(self, coefficients: Doubles, form: str, precision: Doubles) -> Component:
-        """Return a component of the posterior under the prior of this problem; see `Component`."""
+        """Return a posterior component with the kernels and likelihood of the problem."""
         return Component(self.kernels, self.likelihood, coefficients, form, precision)
 
 
 @dataclass(frozen=True)
 class LogEvidence:
-    """The log marginal likelihood, as a method approximates it.
+    """A method's approximation of the log marginal likelihood.
 
     Attributes
     ----------
     value : float
         In nats.
     gradient : Doubles (q,)
-        In `Problem.parameters`.
+        With respect to `Problem.parameters`.
     near : array
-        Where the search for the posterior ended; one for nearby parameters may set out from there.
+        Result of the search for the posterior, as a starting point for nearby parameters.
     """
 
     value: float
@@ -125,18 +125,18 @@ class LogEvidence:
 
 @dataclass(frozen=True)
 class Fit:
-    """What a method has found.
+    """Result of a method.
 
     Attributes
     ----------
     components : sequence of Component
-        The posterior, as a mixture of them.
+        Components of the posterior, a mixture with equal weights.
     log_evidence : float
-        In nats; nan where the method has none.
+        In nats; nan if the method has none.
     trace : sequence of dict
-        Figures of each step, plain numbers.
+        Plain numbers about each step.
     report : dict
-        What happened on the way, plain JSON.
+        Diagnostics, as plain JSON.
     """
 
     components: Sequence[Component]
@@ -147,11 +147,11 @@ class Fit:
 
 @dataclass(frozen=True)
 class Method(Checked, Iterative[Problem, Fit]):
-    """A way to the posterior of all rows; its fields are options: numbers, words, or flags."""
+    """An inference method that uses all rows; its fields are options: numbers, words or flags."""
 
     name: ClassVar[str] = ""
     likelihoods: ClassVar[tuple[str, ...]] = ()
-    """Names of those it is for; the first that suits the number of classes is the default."""
+    """Names of the supported ones; the first that suits the number of classes is the default."""
 
     def __init_subclass__(cls, name: str = "", **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -159,7 +159,7 @@ class Method(Checked, Iterative[Problem, Fit]):
             cls.name = name
             METHODS.register(name)(cls)
 
-    def __str__(self) -> str:  # what `parse_method` reads; reports of samples have it
+    def __str__(self) -> str:  # `parse_method` reads it; it is part of reports
         pairs = [(each.name, getattr(self, each.name), each.default) for each in fields(self)]
         options = ", ".join(f"{name}={value!r}" for name, value, at in pairs if value != at)
         return f"{self.name}({options})" if options else self.name
@@ -171,7 +171,7 @@ class Method(Checked, Iterative[Problem, Fit]):
         ----------
         problem : Problem
         near : array, optional
-            `LogEvidence.near` of nearby parameters; it changes the way, not the end.
+            `LogEvidence.near` of nearby parameters; it affects the speed, not the result.
         """
         raise NotImplementedError
 
@@ -181,7 +181,7 @@ class Method(Checked, Iterative[Problem, Fit]):
         Raises
         ------
         SettingsError
-            If the method has none.
+            If the method has no gradient of it.
         """
         if not self.has_evidence:
             having = [name for name in METHODS if METHODS[name]().has_evidence]
@@ -193,17 +193,17 @@ class Method(Checked, Iterative[Problem, Fit]):
 
     @property
     def has_evidence(self) -> bool:
-        """Whether there is an `evidence`, by which kernels can be learnt."""
+        """Whether the method has an `evidence`, from which kernels can be learnt."""
         return type(self).gradient is not Method.gradient
 
     def gradient(self, problem: Problem, state: Any) -> LogEvidence:
-        """Return the log marginal likelihood and its gradient, of the last state."""
+        """Return the log marginal likelihood and its gradient at the last state."""
         raise NotImplementedError
 
     def matrices(self, n_kernels: int, n_latent: int, likelihood: str = "") -> int:
-        """Return how many (n, n) matrices of doubles it holds at a time.
+        """Return the peak number of (n, n) matrices of doubles in memory.
 
-        `likelihood` is a name; the default one if empty.
+        `likelihood` is a name; if empty, that of the default likelihood.
         """
         return 5 * n_kernels + 3
 
@@ -212,33 +212,33 @@ METHODS: Registry[type[Method]] = Registry("method")
 
 
 def parse_method(text: str) -> Method:
-    """Return the method of a text: ``ep``, or with options ``ep(damping=0.5)``.
+    """Return the method that a text describes: ``ep``, or with options ``ep(damping=0.5)``.
 
     Raises
     ------
     UnknownNameError
         If there is no method of that name.
     SettingsError
-        If the text cannot be read, or an option is not known or out of range.
+        If the text cannot be read, or an option is unknown or out of range.
     """
-    method, made = read(text, METHODS, "'ep(damping=0.5)'", ["ivm"])  # which is no dense one
+    method, made = read(text, METHODS, "'ep(damping=0.5)'", ["ivm"])  # not a dense method
     return made or method()
 
 
 def likelihood_for(method: type[Method], n_classes: int, wanted: str = "") -> Likelihood:
-    """Return the likelihood by name, or the first of a method's that suits so many classes.
+    """Return a likelihood by name, or the method's first that suits the number of classes.
 
     Parameters
     ----------
     method : type of Method
     n_classes : int
     wanted : str
-        Name of the likelihood, perhaps with its numbers.
+        Text of the likelihood; empty for the method's default.
 
     Raises
     ------
     SettingsError
-        If the method is not for it, or it is not for so many classes.
+        If the method does not support it, or it does not suit the number of classes.
     """
     if wanted and parse_likelihood(wanted).family.name not in method.likelihoods:
         raise SettingsError(
@@ -250,7 +250,7 @@ def likelihood_for(method: type[Method], n_classes: int, wanted: str = "") -> Li
         try:
             return _started(name, n_classes)
         except SettingsError as error:
-            refusals.append(str(error).partition(";")[0])  # without advice of its own
+            refusals.append(str(error).partition(";")[0])  # without its advice
     own = _suited(method, n_classes)
     others = [name for name in METHODS if _suited(METHODS[name], n_classes)]
     advice = f"; use {'likelihood' if own else 'method'}={' or '.join(own or others)}"
@@ -258,14 +258,14 @@ def likelihood_for(method: type[Method], n_classes: int, wanted: str = "") -> Li
 
 
 def _started(text: str, n_classes: int) -> Likelihood:
-    """Return a likelihood by its text; raises a SettingsError if it is not for so many classes."""
+    """Return the likelihood of a text; raises a SettingsError if it does not suit the classes."""
     parsed = parse_likelihood(text)
-    # dense methods need no more than the density of softmax, for any number of classes
+    # dense methods need only the density of the softmax, which suits any number of classes
     return parsed.family() if parsed.family.name == "softmax" else parsed.start(n_classes)
 
 
 def _suited(method: type[Method], n_classes: int) -> list[str]:
-    """Return the likelihoods of a method that are for so many classes."""
+    """Return the names of a method's classification likelihoods that suit the classes."""
     found = []
     for name in method.likelihoods:
         with suppress(SettingsError):

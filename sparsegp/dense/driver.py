@@ -1,7 +1,7 @@
-"""The one driver: from a start, or from what was saved, step by step to a result.
+"""Driver of iterative methods: from an initial or a saved state, step by step, to a result.
 
-An `Iterative` defines how to start, how to make a step, the progress of a state, and what follows
-from the last one. Progress is shown, and states are saved, by the callback that gets them.
+An `Iterative` defines the initial state, a step, the progress of a state, and the result of the
+last one. A callback shows the progress and saves the states.
 """
 
 from abc import ABC, abstractmethod
@@ -19,9 +19,9 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Status:
-    """Progress of an iteration: steps done, of a total (0 if unknown), and figures to be shown.
+    """Progress of an iteration: steps done, their total (0 if unknown), and numbers to show.
 
-    One that is finished has nothing left to do, and so nothing to save.
+    Once it is finished there is nothing left to do, and so nothing to save.
     """
 
     done: int
@@ -33,7 +33,7 @@ class Status:
 Report: TypeAlias = Callable[[Status, Any], None]
 """Called with the state after every step; may save it (state.py), and may raise Interrupted."""
 RunTasks: TypeAlias = Callable[[Callable[[Any, Any], Any], Any, Sequence[Any]], list[Any]]
-"""From a function of a module, shared data and tasks, all of which can be pickled, to the results
+"""Maps a module-level function, shared data and tasks, all of which can be pickled, to the results
 function(shared, task) in the order of the tasks."""
 
 
@@ -44,15 +44,15 @@ def in_turn(function: Callable[[Any, Any], Any], shared: Any, tasks: Sequence[An
 
 @dataclass(frozen=True)
 class Session:
-    """What surrounds an iteration.
+    """Environment of an iteration.
 
     Attributes
     ----------
     former : mapping
-        The arrays of a state that was saved (state.py), from which it goes on; or empty.
+        Arrays of a saved state (state.py) to resume from; or empty.
     report : Report
     run_tasks : RunTasks
-        Runs independent pieces of a step, side by side where that can be.
+        Runs independent parts of a step, in parallel if possible.
     """
 
     former: Mapping[str, NDArray[Any]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Session:
 
 
 class Iterative(ABC, Generic[P, R]):
-    """Something that leads from a problem P over states, dataclasses `State`, to a result R."""
+    """An iteration from a problem P, over states, which are dataclasses `State`, to a result R."""
 
     State: ClassVar[type[Any]]
 
@@ -74,20 +74,20 @@ class Iterative(ABC, Generic[P, R]):
         return state
 
     def status(self, state: Any) -> Status:
-        """Return the progress of a state; a method that takes no steps is finished at the start."""
+        """Return the progress of a state; a method without steps is finished at the start."""
         return Status(1, 1, finished=True)
 
     @abstractmethod
     def finish(self, problem: P, state: Any, run_tasks: RunTasks) -> R:
-        """Return what follows from the last state."""
+        """Return the result of the last state."""
 
     def fit(self, problem: P, session: Session | None = None) -> R:
-        """Return the result, from the start or from where the session was interrupted.
+        """Run to the result, from the start or from the saved state of the session.
 
         Raises
         ------
         NumericalError
-            If it does not come to an end.
+            If the iteration fails or does not converge.
         Interrupted
             If the session asks for it.
         """
@@ -96,7 +96,7 @@ class Iterative(ABC, Generic[P, R]):
         return self.finish(problem, self.iterate(problem, state, session), session.run_tasks)
 
     def iterate(self, problem: P, state: Any, session: Session) -> Any:
-        """Return the last state; reports every step."""
+        """Make and report steps until the state is finished, and return it."""
         while not self.status(state).finished:
             state = self.step(problem, state, session.run_tasks)
             session.report(self.status(state), state)

@@ -2,12 +2,12 @@
 
 Rasmussen & Williams 2006, section 3.6, algorithms 3.5 and 3.6 (RW); for the softmax Cseke & Csato
 2005 (CC). The sites are Gaussian factors exp(h' z - z' P z / 2) in linear combinations z = B' u of
-the latent values of a row: one latent value itself, or the differences of several. Each is set from
-its cavity (the posterior without it) so that the posterior with the row's likelihood in its place
-has the same mean and covariance.
+the latent values of a row: a single latent value, or the differences of several. Each is computed
+from its cavity (the posterior without it) so that replacing the site by the row's likelihood leaves
+the mean and covariance of the posterior unchanged.
 
-The updates of a sequential sweep are those of RW, in blocks of rows: the columns of a block are
-kept up to date, all others follow at its end in one product.
+A sequential sweep makes the updates of RW in blocks of rows: the columns of a block are updated
+after every site, all others at the end of the block in one product.
 
 With moments="laplace" a tilted density is expanded about its mode (CC section 3.2). The sites are
 then the expansions of the terms themselves, and the fixed point is the Laplace approximation of the
@@ -31,11 +31,11 @@ from sparsegp.types import Doubles
 
 BLOCK = 32
 MAX_POINTS = 20_000
-"""Points a row that are taken to be bearable: 7 nodes for up to 6 classes."""
+"""Maximum number of points per row: 7 nodes for up to 6 classes."""
 
 
 class Matching(Method):
-    """A method whose sites match moments."""
+    """A method with sites that match moments."""
 
     @abstractmethod
     def match(
@@ -43,8 +43,8 @@ class Matching(Method):
     ) -> tuple[Doubles, Doubles]:
         """Return log normalisers (m,) and sites (m, d, d + 1) that match terms under cavities.
 
-        A site is P and, as a last column, h. The cavities are Gaussians of z, with means (m, d) and
-        covariances (m, d, d).
+        A site is P with h as an additional column. The cavities are Gaussians of z, with means
+        (m, d) and covariances (m, d, d).
         """
 
     def tilted(
@@ -56,15 +56,15 @@ class Matching(Method):
         sites: Doubles,
         extra: Doubles | float = 0.0,
     ) -> tuple[Doubles, Doubles, float]:
-        """Put terms in place of the sites (m, d, d + 1) of rows (RW eqs. 3.56-3.59).
+        """Replace the sites (m, d, d + 1) of rows by their terms (RW eqs. 3.56-3.59).
 
         Under the posterior z has means m (m, d) and covariances S (m, d, d). With g = P m - h the
         cavity has the covariance C = (I - S P)^-1 S and the mean m + C g, and its integral is that
         of the posterior times exp((m' (g - h) + g' C g) / 2) / |I - S P|^1/2. `extra` is the
-        covariance of what the terms act on, but not the sites.
+        covariance of a part of z that enters the terms, but not the sites.
 
-        Return the log normalisers with terms and without sites, (m,); the sites that would have the
-        same moments; and the largest difference of posterior and tilted moments, in units of the
+        Return the log normalisers with terms in place of sites, (m,); the sites that match their
+        moments; and the largest difference of posterior and tilted moments, in units of the
         posterior scale.
         """
         column, P, h = mean[..., np.newaxis], sites[..., :-1], sites[..., -1:]
@@ -91,9 +91,9 @@ class Matching(Method):
 
 @dataclass(frozen=True)
 class SitesState:
-    """Sites (n, d, d + 1), and of each sweep the largest difference of moments, and log evidence.
+    """Sites (n, d, d + 1), and for each sweep the largest difference of moments and log evidence.
 
-    Of sequential sweeps there is no log evidence.
+    Sequential sweeps give no log evidence.
     """
 
     sites: Doubles
@@ -102,7 +102,7 @@ class SitesState:
 
 
 class Propagation(Matching):
-    """Expectation propagation; a subclass has these as fields, in the place that it wants."""
+    """Expectation propagation; subclasses declare these as fields, in their own order."""
 
     State: ClassVar[type] = SitesState
 
@@ -110,34 +110,34 @@ class Propagation(Matching):
     tolerance: float
     max_sweeps: int
     advice: ClassVar[str]
-    """What helps where it does not converge."""
+    """Advice in the message about non-convergence."""
 
     def start(self, problem: Problem, near: NDArray[Any] | None = None) -> SitesState:
-        """Return sites of zero, or those nearby; see `Method`."""
+        """Return sites of zero, or those for nearby parameters; see `Method`."""
         d = max(problem.n_latent - 1, 1)
         none = np.zeros((len(problem.x), d, d + 1))
         return SitesState(none if near is None or near.shape != none.shape else near)
 
     def posterior(self, problem: Problem, sites: Doubles) -> SitePosterior:
-        """Return the Gaussian that sites make of the prior."""
+        """Return the Gaussian posterior, the prior times the sites."""
         R = problem.n_latent
         basis = np.ones((len(sites), 1, 1)) if R == 1 else contrasts(problem.target, R)
         return SitePosterior(problem.prior, sites, basis)
 
     def look(self, problem: Problem, sites: Doubles) -> tuple[SitePosterior, float, Doubles, float]:
-        """Return posterior, log evidence (RW eq. 3.65), sites that match, and the difference."""
+        """Return posterior, log evidence (RW eq. 3.65), matching sites, and the difference."""
         posterior = self.posterior(problem, sites)
         moments = posterior.mean, posterior.covariance
         log_z, found, difference = self.tilted(problem, slice(None), *moments, sites)
         return posterior, posterior.log_integral + float(log_z.sum()), found, difference
 
     def step(self, problem: Problem, state: SitesState, run_tasks: Any) -> SitesState:
-        """Return sites after a sweep, in which all are set at a time.
+        """Return the state after a sweep that updates all sites simultaneously.
 
         Raises
         ------
         NumericalError
-            If they should match by now.
+            If the moments do not match after `max_sweeps` sweeps.
         """
         if len(state.differences) >= self.max_sweeps:
             raise NumericalError(
@@ -153,7 +153,7 @@ class Propagation(Matching):
         )
 
     def status(self, state: SitesState) -> Status:
-        """Return the progress: the end is where the moments match."""
+        """Return the progress; it is finished when the moments match."""
         every = {"log_evidence": state.log_evidences, "difference": state.differences}
         latest = {name: values[-1] for name, values in every.items() if values}
         finished = latest.get("difference", np.inf) <= self.tolerance
@@ -162,8 +162,8 @@ class Propagation(Matching):
     def gradient(self, problem: Problem, state: SitesState) -> LogEvidence:
         """Return the log marginal likelihood and its gradient; see `Method`.
 
-        At the fixed point it does not change with the sites, so that only the prior covariance
-        counts (RW eq. 5.27; Seeger 2005).
+        At the fixed point it is stationary in the sites, so that only the explicit dependence on
+        the prior covariance counts (RW eq. 5.27; Seeger 2005).
         """
         posterior, log_evidence, _, _ = self.look(problem, state.sites)
         return LogEvidence(log_evidence, problem.pull_back(posterior.pull_back()), state.sites)
@@ -171,15 +171,15 @@ class Propagation(Matching):
 
 @dataclass(frozen=True)
 class EP(Propagation, name="ep"):
-    """A Gaussian whose marginals agree with those of the rows' own tilted distributions.
+    """Expectation propagation for two classes.
 
     Parameters
     ----------
     schedule : str
-        "sequential": the posterior follows every site; "parallel": all sites are set at a time,
-        which is quicker for a sweep and needs more of them, or a smaller `damping`.
+        "sequential": the posterior is updated after every site; "parallel": all sites are updated
+        simultaneously, which makes sweeps faster but needs more of them, or a smaller `damping`.
     damping : float
-        Share of the way that a site goes towards its new parameters, up to 1.
+        Step of a site towards its new parameters, as a fraction, up to 1.
     tolerance : float
         Largest difference of the means, in standard deviations, and of the variances, relative,
         between marginal and tilted distributions at the end.
@@ -197,7 +197,7 @@ class EP(Propagation, name="ep"):
     def match(
         self, problem: Problem, rows: slice, mean: Doubles, covariance: Doubles
     ) -> tuple[Doubles, Doubles]:
-        """Match by the `moments` of any likelihood of one latent value; see `Matching`."""
+        """Match the `moments` of a likelihood with one latent value; see `Matching`."""
         variance = covariance[:, 0]
         found = problem.likelihood.moments(mean, variance, problem.target[rows])
         site = [found.curvature, mean * found.curvature + found.slope]
@@ -205,19 +205,19 @@ class EP(Propagation, name="ep"):
         return found.log_z, np.stack(site, axis=-1) / rest[..., np.newaxis]
 
     def step(self, problem: Problem, state: SitesState, run_tasks: Any) -> SitesState:
-        """Return sites after a sweep, in turn or all at a time; see `Propagation`."""
+        """Return the state after a sequential or parallel sweep; see `Propagation`."""
         if self.schedule == "parallel" or len(state.differences) >= self.max_sweeps:
             return super().step(problem, state, run_tasks)
         return self._in_turn(problem, state)
 
     def _in_turn(self, problem: Problem, state: SitesState) -> SitesState:
-        """Return the state after each site has been set in turn.
+        """Return the state after a sequential sweep.
 
         With s column i of the covariance and d_tau, d_nu the change of site i,
 
             S <- S - c s s'     m <- m + (d_nu - d_tau m_i) / (1 + d_tau S_ii) s     (RW eq. 3.70)
 
-        where c = d_tau / (1 + d_tau S_ii). The difference is the largest on the way.
+        where c = d_tau / (1 + d_tau S_ii). The difference is the largest one of the sweep.
         """
         posterior = self.posterior(problem, state.sites)
         half = posterior.full.halved(0, problem.prior[0])
@@ -257,14 +257,14 @@ class EP(Propagation, name="ep"):
 
 @dataclass(frozen=True)
 class SoftmaxMatching(Matching):
-    """How sites of the softmax are found.
+    """A method with sites that match moments of the softmax.
 
     Parameters
     ----------
     moments : str
         ``quadrature`` or ``laplace``: the expansion of a tilted density about its mode.
     n_nodes : int
-        Of the product rule, along each of the R - 1 dimensions.
+        Nodes of the product rule along each of the R - 1 dimensions.
     """
 
     likelihoods: ClassVar[tuple[str, ...]] = ("softmax",)
@@ -274,11 +274,11 @@ class SoftmaxMatching(Matching):
 
     def start(self, problem: Problem, near: NDArray[Any] | None = None) -> Any:
         """Return the state before the first step; see `Method`."""
-        self.points(problem.n_latent)  # refuses too many
+        self.points(problem.n_latent)  # raises if there are too many
         return super().start(problem, near)
 
     def points(self, n_latent: int) -> int:
-        """Return the points a row; raises a SettingsError if these are too many."""
+        """Return the number of points per row; too many raise a SettingsError."""
         points = 1 if self.moments == "laplace" else int(self.n_nodes ** (n_latent - 1))
         if points > MAX_POINTS:
             raise SettingsError(
@@ -289,13 +289,13 @@ class SoftmaxMatching(Matching):
         return points
 
     def matrices(self, n_kernels: int, n_latent: int, likelihood: str = "") -> int:
-        """Return how many (n, n) matrices it holds; see `Method`."""
+        """Return the peak number of (n, n) matrices; see `Method`."""
         return n_kernels + 5 * n_latent**2
 
     def match(
         self, problem: Problem, rows: slice, mean: Doubles, covariance: Doubles
     ) -> tuple[Doubles, Doubles]:
-        """Match by quadrature, or about the modes; see `Matching`."""
+        """Match moments by quadrature, or expand about the modes; see `Matching`."""
         n_nodes = 0 if self.moments == "laplace" else self.n_nodes
         return matched(mean, covariance, problem.target[rows], problem.biases, n_nodes)
 
@@ -309,7 +309,7 @@ class SoftmaxEP(SoftmaxMatching, Propagation, name="softmax_ep"):
     moments, n_nodes
         See `SoftmaxMatching`.
     damping : float
-        Share of the way that a site goes in a sweep, in (0, 1].
+        Step of a site towards its new parameters in a sweep, as a fraction in (0, 1].
     tolerance : float
         Largest difference of posterior and tilted moments at the end, in units of the posterior
         scale of a row.
@@ -323,12 +323,12 @@ class SoftmaxEP(SoftmaxMatching, Propagation, name="softmax_ep"):
     max_sweeps: int = setting(300, least=1)
 
     def step(self, problem: Problem, state: SitesState, run_tasks: Any) -> SitesState:
-        """Return sites after a sweep, or those that match; see `Propagation`."""
+        """Make a sweep, but keep the sites if their moments already match; see `Propagation`."""
         found = super().step(problem, state, run_tasks)
         return replace(found, sites=state.sites) if self.status(found).finished else found
 
     def finish(self, problem: Problem, state: SitesState, run_tasks: Any) -> Fit:
-        """Return the posterior; see `Method`. One component of the form "full"."""
+        """Return the posterior, one component of the form "full"; see `Method`."""
         posterior = self.posterior(problem, state.sites)
         full, coefficients = posterior.full, posterior.coefficients[np.newaxis]
         rows = enumerate(zip(state.log_evidences, state.differences, strict=True))
@@ -347,5 +347,5 @@ class SoftmaxEP(SoftmaxMatching, Propagation, name="softmax_ep"):
 
     @property
     def has_evidence(self) -> bool:
-        """True with moments="quadrature"; the Laplace fixed point is no maximum of its evidence."""
+        """True with moments="quadrature"; the Laplace evidence is not stationary in the sites."""
         return self.moments == "quadrature"

@@ -1,4 +1,4 @@
-"""Gaussian noise: posterior and marginal likelihood in closed form."""
+"""Posterior and marginal likelihood for Gaussian noise, in closed form."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,7 +12,7 @@ from sparsegp.types import Doubles
 
 @dataclass(frozen=True)
 class Solved:
-    """A^-1 y, (n,), with A = K + s I; the sites 1 / s, factored; and the log evidence."""
+    """Coefficients A^-1 y, (n,), A = K + s I; factored site precisions 1 / s; and log evidence."""
 
     coefficients: Doubles
     sites: Independent
@@ -21,11 +21,11 @@ class Solved:
 
 @dataclass(frozen=True)
 class Exact(Method, name="exact"):
-    """Regression with Gaussian noise, without approximation.
+    """Exact regression with Gaussian noise.
 
     With A = K + s I the log marginal likelihood is -y' A^-1 y / 2 - log |A| / 2 - n log(2 pi) / 2
-    (Rasmussen & Williams 2006, eq. 2.30); its gradient is that of tr((a a' - A^-1) K) / 2 with
-    a = A^-1 y (eq. 5.9), and that in log s is s times the trace of (a a' - A^-1) / 2.
+    (Rasmussen & Williams 2006, eq. 2.30). With a = A^-1 y its gradient in K is (a a' - A^-1) / 2
+    (eq. 5.9), and its derivative in log s is s times the trace of that matrix.
     """
 
     likelihoods: ClassVar[tuple[str, ...]] = ("gaussian",)

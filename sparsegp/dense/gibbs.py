@@ -1,21 +1,21 @@
 """The Gibbs sampler for the multinomial probit and the probit (Girolami & Rogers 2006; GR below).
 
-As in variational inference each latent value m has a noisy copy y ~ N(m, 1), of which the labels
-give the largest or the sign. A sweep draws (GR appendix D)
+As in variational inference each latent value m has a noisy copy y ~ N(m, 1). The label of a row is
+the index of its largest y, or the sign of y. A sweep draws (GR appendix D)
 
-    the parameters of the kernels given Y, M integrated out, by a Metropolis step, as an option
+    optionally, kernel parameters given Y, with M integrated out, by a Metropolis step
     M given Y: normal, covariances K (I + K)^-1 and means K (I + K)^-1 y
     Y given M: normal, in the cones of the labels
 
-and, before M, what the labels leave free of Y. The values of a row may all move by one number: with
-one kernel for all classes their means are independent of the rest, and are drawn from the prior.
-And cones do not change when Y is multiplied by g, so that g^2 is chi-squared with n R degrees of
-freedom over y' (I + K)^-1 y (Liu & Sabatti 2000). Chains are slow all the same where the variance
-of the kernel is large: M moves by steps of the size of the noise. The report has figures of how
-well they have mixed.
+and, before M, moves Y in directions that the labels do not determine. A row's values can be shifted
+by a common number: with one kernel for all classes their mean is independent of the rest and is
+drawn from the prior. Without biases Y can be multiplied by g > 0, and y' (I + K)^-1 y g^2 is
+chi-squared with n R degrees of freedom (Liu & Sabatti 2000). Mixing is still slow if the variance
+of the kernel is large, since M moves by steps of the size of the noise. The report contains
+convergence diagnostics.
 
-Given Y a new latent value is Gaussian with mean k' (I + K)^-1 y: each draw kept is a member of the
-mixture that predicts, and no new latent values need to be drawn.
+Given Y a new latent value is Gaussian with mean k' (I + K)^-1 y: each draw kept is a component of
+the mixture used for predictions, and no new latent values need to be drawn.
 """
 
 from dataclasses import dataclass, field, replace
@@ -39,27 +39,27 @@ from sparsegp.types import Doubles
 
 KEY = 23
 SEGMENT = 200
-"""Sweeps of all chains in a step."""
+"""Sweeps of every chain in one step."""
 MONITORED = 100
-"""Rows at most, evenly spaced, from whose latent means the mixing of the chains is judged."""
+"""Maximum number of rows, evenly spaced, whose latent means are used for the diagnostics."""
 FIRST_STEP = 0.1
 ACCEPTED = 0.3
-"""Share of Metropolis steps that should be accepted."""
+"""Target acceptance rate of the Metropolis steps."""
 
 
 @dataclass(frozen=True)
 class GibbsChain:
-    """Where a chain is.
+    """State of a chain.
 
     Attributes
     ----------
     y : Doubles (n, R)
     logs : Doubles (q,)
-        Parameters of the kernels.
+        Log parameters of the kernels.
     log_step : float
-        Logarithm of the length of Metropolis steps.
+        Logarithm of the scale of Metropolis steps.
     accepted : int
-        Metropolis steps.
+        Number of Metropolis steps accepted.
     """
 
     y: Doubles
@@ -70,19 +70,19 @@ class GibbsChain:
 
 @dataclass(frozen=True)
 class GibbsState:
-    """All chains, and the draws that they have kept.
+    """All chains, and their kept draws.
 
     Attributes
     ----------
     sweep : int
-        Sweeps of each chain.
+        Number of sweeps made by each chain.
     chains : tuple of GibbsChain
     weights : Doubles (chains, S, n, R)
         (I + K)^-1 y of the draws kept.
     logs : Doubles (chains, S, q)
-        Their parameters of the kernels.
+        Log parameters of the kernels for these draws.
     spectrum : Spectrum, optional
-        Of kernels that stay.
+        Spectrum of the kernels, if they are fixed.
     """
 
     sweep: int
@@ -99,21 +99,21 @@ class Gibbs(Method, name="gibbs"):
     Parameters
     ----------
     chains : int
-        Started from draws of the prior, and run side by side.
+        Number of chains, started from draws of the prior and run in parallel.
     samples : int
-        Draws kept of each chain.
+        Number of draws kept from each chain.
     burn_in : int
-        Sweeps of each chain that are discarded.
+        Number of sweeps of each chain that are discarded.
     thin : int
-        Sweeps for one draw kept.
+        Number of sweeps per draw kept.
     metropolis : bool
-        Whether the parameters of the kernels are drawn, too. Their logarithms have a normal prior
-        about those given. The length of the steps is learnt during the burn-in.
+        Whether the kernel parameters are drawn as well. Their logarithms have a normal prior about
+        the given ones. The step size is adapted during the burn-in.
     spread : float
         Standard deviation of that prior.
     particles : int
-        Of the estimate of the marginal likelihood, made once for each chain; none with 0, or where
-        the kernels are drawn.
+        Particles in each estimate of the marginal likelihood, one per chain. With 0, or if kernel
+        parameters are drawn, there is no estimate.
     """
 
     State: ClassVar[type] = GibbsState
@@ -129,11 +129,11 @@ class Gibbs(Method, name="gibbs"):
 
     @property
     def sweeps(self) -> int:
-        """Of each chain."""
+        """Number of sweeps of each chain."""
         return self.burn_in + self.samples * self.thin
 
     def start(self, problem: Problem, near: Any = None) -> GibbsState:
-        """Draw M of every chain from the prior, and Y given the labels; see `Method`."""
+        """Draw M from the prior and Y given M and labels, for every chain; see `Method`."""
         spectrum, logs, chains = Spectrum(problem), problem.parameters(), []
         shape = len(problem.x), problem.n_latent
         for number in range(self.chains):
@@ -158,15 +158,15 @@ class Gibbs(Method, name="gibbs"):
         return GibbsState(last, chains, every_weights, every_logs, spectrum)
 
     def status(self, state: GibbsState) -> Status:
-        """Return the progress: the end is after the last sweep."""
+        """Return the progress; it is finished after the last sweep."""
         figures = {"accepted": _accepted(state)} if self.metropolis and state.sweep else {}
         return Status(state.sweep, self.sweeps, state.sweep == self.sweeps, figures)
 
     def finish(self, problem: Problem, state: GibbsState, run_tasks: RunTasks) -> Fit:
-        """Return the posterior as a mixture of the draws kept, those of the same kernels together.
+        """Return the posterior as a mixture of the draws, one component per distinct kernel.
 
-        What all latent means of a row share, which labels do not determine, is left out of their
-        figures of convergence.
+        The mean over the latent means of a row, which the labels do not determine, is subtracted
+        for the convergence diagnostics.
         """
         weights = state.weights.reshape(-1, *state.weights.shape[2:])
         each, which = np.unique(state.logs.reshape(len(weights), -1), axis=0, return_inverse=True)
@@ -199,12 +199,12 @@ class Gibbs(Method, name="gibbs"):
 def _advance(
     shared: tuple[Gibbs, Problem, Spectrum | None, range], task: tuple[int, GibbsChain]
 ) -> tuple[GibbsChain, Doubles, Doubles]:
-    """Make the next sweeps of a chain by its number; return it, weights and logs kept (S, ...)."""
+    """Make the next sweeps of a chain; return it with the weights and logs kept, (S, ...)."""
     (method, problem, spectrum, sweeps), (number, chain) = shared, task
     if spectrum is None:
         spectrum = Spectrum(problem.with_parameters(chain.logs))
     weights, logs = [], []
-    for sweep in sweeps:  # from one: a last zero would not change the key
+    for sweep in sweeps:  # from 1: a trailing zero does not change a seed
         rng = np.random.default_rng([problem.seed, KEY, number, sweep])
         if method.metropolis:
             chain, spectrum = _move(method, problem, chain, spectrum, sweep, rng)
@@ -217,7 +217,7 @@ def _advance(
 
 
 def _draw(problem: Problem, spectrum: Spectrum, y: Doubles, rng: Generator) -> Doubles:
-    """Draw what the labels leave free of Y, then M, then Y, in the basis of the eigenvectors."""
+    """Move Y where labels leave it free, then draw M and Y, in the basis of the eigenvectors."""
     turned = spectrum.turn(y)
     if y.shape[1] > 1 and len(problem.kernels) == 1:
         common = rng.standard_normal(len(y)) * np.sqrt((1.0 + spectrum.values[:, 0]) / y.shape[1])
@@ -239,7 +239,7 @@ def _move(
     sweep: int,
     rng: Generator,
 ) -> tuple[GibbsChain, Spectrum]:
-    """Make a Metropolis step of the parameters of the kernels, given Y."""
+    """Make a Metropolis step in the kernel parameters, given Y."""
     proposed = chain.logs + np.exp(chain.log_step) * rng.standard_normal(len(chain.logs))
     both = np.array([chain.logs, proposed])
     penalty, rival = np.square((both - problem.parameters()) / method.spread).sum(axis=1)
@@ -257,12 +257,12 @@ def _move(
 
 
 def _accepted(state: GibbsState) -> float:
-    """Return the share of the Metropolis steps that were accepted."""
+    """Return the acceptance rate of the Metropolis steps."""
     return sum(chain.accepted for chain in state.chains) / (state.sweep * len(state.chains))
 
 
 def _worst(draws: Doubles) -> dict[str, float]:
-    """Return the worst figures of convergence over all quantities that have changed."""
+    """Return the worst convergence diagnostics over all quantities that have changed."""
     reduction, effective = r_hat(draws), effective_draws(draws)
     changed = np.isfinite(reduction) & np.isfinite(effective)
     if not changed.any():

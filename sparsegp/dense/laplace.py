@@ -1,9 +1,9 @@
-"""Laplace's approximation: a Gaussian about the mode of the posterior, by its curvature there.
+"""Laplace's approximation: a Gaussian about the posterior mode, with the curvature there.
 
 Rasmussen & Williams 2006, sections 3.4 and 3.5, algorithms 3.1-3.4 (RW); for the multinomial probit
-likelihood Girolami & Rogers 2006, appendix E. All likelihoods share the algorithm. With K the prior
-covariance of all latent values, u = K a the latent values, g and P first and minus second
-derivatives of the log likelihood, and V = (K + P^-1)^-1 (precisions.py), a Newton step is
+Girolami & Rogers 2006, appendix E. All likelihoods share the algorithm. With K the prior covariance
+of all latent values, u = K a the latent values, g and P the first and minus the second derivatives
+of the log likelihood, and V = (K + P^-1)^-1 (precisions.py), a Newton step is
 
     b = P u + g        a <- b - V K b        u <- K a
 
@@ -12,7 +12,7 @@ and at the mode, where a = g,
     log Z = log p(y|u) - a'u / 2 - log|I + K P| / 2
     d log Z = a' dK a / 2 - tr(V dK) / 2 + s' (I + K P)^-1 dK a        s_i = -d tr(S_i P_i) / 2 du_i
 
-with S_i the posterior covariance of row i. The last term is there because the mode moves.
+with S_i the posterior covariance of row i. The last term accounts for the shift of the mode.
 """
 
 from collections.abc import Iterator
@@ -32,27 +32,27 @@ from sparsegp.state import UNSAVED
 from sparsegp.types import Doubles
 
 SETTLED = 1e-14
-"""Gain, in nats, that a step promises when the mode is found; it is half its squared length in
-units of the posterior."""
+"""Predicted gain of a step, in nats, at which the mode counts as found: half the squared length of
+the step in units of the posterior."""
 NEAR = 1e-6
-"""Promised gain, relative to what is maximised, below which whole steps are taken unseen."""
+"""Predicted gain, relative to the objective, up to which full steps need no line search."""
 SUFFICIENT = 1e-4
 HALVINGS = 40
 
 
 @dataclass(frozen=True)
 class LaplaceState:
-    """Where Newton's method is.
+    """State of Newton's method.
 
     Attributes
     ----------
     coefficients : Doubles (n, R)
         a; the latent values are K a.
     height : float
-        log p(y|u) - a'u / 2.
+        Objective log p(y|u) - a'u / 2.
     steps : int
     sites : Precisions
-        P of the last step, at the mode.
+        P at the mode; None before it is found.
     """
 
     coefficients: Doubles
@@ -62,18 +62,18 @@ class LaplaceState:
 
     @property
     def log_evidence(self) -> float:
-        """Log Z, at the mode."""
+        """Log Z at the mode."""
         return self.height - 0.5 * float(self.sites.log_det)
 
 
 @dataclass(frozen=True)
 class Laplace(Method, name="laplace"):
-    """A Gaussian about the mode.
+    """Laplace's approximation.
 
     Parameters
     ----------
     max_steps : int
-        Newton steps, at most.
+        Maximum number of Newton steps.
     """
 
     State: ClassVar[type] = LaplaceState
@@ -82,19 +82,19 @@ class Laplace(Method, name="laplace"):
     max_steps: int = setting(100, least=1)
 
     def start(self, problem: Problem, near: NDArray[Any] | None = None) -> LaplaceState:
-        """Begin at zero, or at coefficients that lie higher; see `Method`."""
+        """Return zero coefficients, or `near` if its objective is higher; see `Method`."""
         none = np.zeros((len(problem.x), problem.n_latent))
         starts = [none] if near is None or near.shape != none.shape else [none, near]
         climbs = [LaplaceState(a, _height(problem, a)) for a in starts]
         return max(climbs, key=lambda each: each.height)
 
     def step(self, problem: Problem, state: LaplaceState, run_tasks: Any) -> LaplaceState:
-        """Make a Newton step, the last one where it is too small to change the sites.
+        """Make a Newton step; one with a negligible gain is the last.
 
         Raises
         ------
         NumericalError
-            If there were too many, or no step along Newton's direction leads up.
+            If there are too many steps, or none in Newton's direction increases the objective.
         """
         if state.steps > self.max_steps:
             raise NumericalError(
@@ -122,7 +122,7 @@ class Laplace(Method, name="laplace"):
         return LaplaceState(a, _height(problem, a), state.steps + 1)
 
     def status(self, state: LaplaceState) -> Status:
-        """Return the progress: the end is the mode."""
+        """Return the progress; it is finished at the mode."""
         return Status(state.steps, 0, state.sites is not None, {"height": state.height})
 
     def finish(self, problem: Problem, state: LaplaceState, run_tasks: Any) -> Fit:
@@ -147,14 +147,14 @@ class Laplace(Method, name="laplace"):
         return LogEvidence(state.log_evidence, problem.pull_back(parts()), a)
 
     def matrices(self, n_kernels: int, n_latent: int, likelihood: str = "") -> int:
-        """Return how many (n, n) matrices it holds; see `Method`."""
+        """Return the peak number of (n, n) matrices; see `Method`."""
         if likelihood == "multinomial_probit":
             return 3 * n_latent**2 + n_kernels + 2
         return (n_latent if n_latent > 1 else 0) + 2 * n_kernels + 6
 
 
 def _height(problem: Problem, a: Doubles, latent: Doubles | None = None) -> float:
-    """Return log p(y|u) - a'u / 2 for coefficients, and latent values if known, (n, R)."""
+    """Return log p(y|u) - a'u / 2 for coefficients a and, if known, latent values u, (n, R)."""
     u = times(problem.prior, a) if latent is None else latent
     log_p = problem.likelihood.log_density(u, problem.target).sum()
     return float(log_p) - 0.5 * float(np.vdot(a, u))
@@ -168,7 +168,7 @@ def _length(
     move: Doubles,
     gain: float,
 ) -> float:
-    """Return the longest of 1, 1/2, 1/4, ... of a step that leads up by its share of the gain."""
+    """Return the longest step length of 1, 1/2, 1/4, ... with a sufficient increase."""
     for length in (0.5 ** np.arange(HALVINGS)).tolist():
         reached = _height(problem, state.coefficients + length * step, latent + length * move)
         if reached >= state.height + SUFFICIENT * length * gain:
@@ -180,7 +180,7 @@ def _length(
 
 
 def _row_covariances(sites: Precisions, covariances: Doubles, n_latent: int) -> Doubles:
-    """Return the posterior covariances of the rows themselves, (n, R, R)."""
+    """Return the posterior covariance of the latent values of each training row, (n, R, R)."""
     parts = []
     for start in range(0, covariances.shape[1], TILE):
         some = slice(start, start + TILE)
@@ -191,5 +191,5 @@ def _row_covariances(sites: Precisions, covariances: Doubles, n_latent: int) -> 
 
 
 def _apply(sites: Precisions, right: Doubles) -> Doubles:
-    """Return V applied to one (n, R)."""
+    """Return V applied to (n, R)."""
     return sites.apply(right[:, :, np.newaxis])[:, :, 0]

@@ -1,8 +1,8 @@
-"""Inference with kernels as they are, learnt by the evidence, or sampled.
+"""Inference with kernels that are fixed, learnt by the evidence, or sampled.
 
-They are learnt by the highest marginal likelihood, times a prior density of their parameters. Every
-evaluation is recorded; a search that was interrupted reads its records and goes on, with the same
-result to the last bit.
+Learning maximises the marginal likelihood times a prior density of the parameters. Every evaluation
+is recorded; an interrupted optimisation replays its records and continues, with the same result to
+the last bit.
 """
 
 from dataclasses import dataclass, field, replace
@@ -29,25 +29,25 @@ def infer(
     steps: int = 100,
     session: Session | None = None,
 ) -> Fit:
-    """Return the posterior, with kernels as they are, learnt or sampled.
+    """Return the posterior, with fixed, learnt or sampled kernels.
 
     Parameters
     ----------
     method : Method
     problem : Problem
-        Its kernels are the start.
+        Problem with the initial kernels.
     learn : str
-        "none", "evidence": by `maximise`, or "hmc": by sampling.py.
+        "none", "evidence" (`maximise`) or "hmc" (sampling.py).
     hyperprior : str
-        Prior densities of what is learnt (learning/hyperpriors.py).
+        Text of the prior densities of the parameters (learning/hyperpriors.py).
     steps : int
-        Line searches, at most; or draws of each chain, and at most as many steps before these.
+        Maximum number of line searches; for "hmc" the draws per chain, and a bound on its burn-in.
     session : Session, optional
 
     Raises
     ------
     SettingsError
-        If the method cannot learn, or sampling lacks a prior.
+        If the method cannot learn, or a sampled parameter has no prior.
     NumericalError, Interrupted
         As for `Iterative.fit`.
     """
@@ -65,9 +65,9 @@ def infer(
 
 @dataclass
 class Records:
-    """Evaluations in order, and where the method's last search for its posterior ended.
+    """Evaluations in order, and a starting point for the method's next search for its posterior.
 
-    A search is deterministic: begun again, it comes to the same points, (q,) each.
+    Optimisation is deterministic: when restarted, it visits the same points, (q,) each.
     """
 
     points: list[Doubles] = field(default_factory=list)
@@ -88,26 +88,26 @@ def maximise(
     session: Session | None = None,
     steps: int = 100,
 ) -> tuple[Problem, list[dict[str, Any]]]:
-    """Return the problem with the most probable kernels within `REACH` of the start.
+    """Return the problem with the most probable kernels within `REACH` of the initial ones.
 
     Parameters
     ----------
     method : Method
-        One with an evidence.
+        Method with an evidence.
     problem : Problem
-        Its kernels are the start.
+        Problem with the initial kernels.
     prior : Hyperprior
-        Of `Problem.parameters`.
+        Prior of `Problem.parameters`.
     session : Session, optional
     steps : int
-        Line searches, at most.
+        Maximum number of line searches.
 
     Returns
     -------
     problem : Problem
         With the parameters of the best evaluation.
     trace : list of dict
-        For each evaluation log_evidence, log_posterior (with the prior) and parameters.
+        log_evidence, log_posterior (prior included) and parameters of each evaluation.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def maximise(
         number = len(trace)
         if not np.array_equal(records.points[number : number + 1], [parameters]):
             for entries in (records.points, records.values, records.gradients):
-                del entries[number:]  # those of another search
+                del entries[number:]  # they are of another optimisation
             evaluate(parameters)
         value, gradient = records.values[number], records.gradients[number]
         penalty, slope = prior(parameters)

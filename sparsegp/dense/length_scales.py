@@ -1,18 +1,20 @@
 """Importance sampling of length scales within variational inference (Girolami & Rogers 2006; GR).
 
 An inverse length scale is phi = 1 / (2 l^2), with an exponential prior of rate psi, and psi has a
-gamma prior (GR section 3). A round draws phi from its exponential at the present mean of psi,
-weighs the draws by how well they explain the latent values, and takes their mean; then the mean of
-psi follows (eq. 4.5, 4.7, 4.8). Where classes have kernels of their own, each has draws and weights
-of its own. Other parameters of a kernel stay.
+gamma prior (GR section 3). An iteration draws phi from the exponential with the current mean of
+psi, weights the draws by how well they explain the latent values, and takes their weighted mean,
+which then gives the mean of psi (eq. 4.5, 4.7, 4.8). If each class has its own kernel, each has its
+own draws and weights. Other kernel parameters are fixed.
 
-By eq. 4.5 a draw weighs N(m~ | 0, K_phi), which is a matter of jitter where K_phi is singular to
-rounding. Here it weighs as in the authors' programs (VBGP for MATLAB; vbmp for R, Lama & Girolami),
+In eq. 4.5 the weight of a draw is N(m~ | 0, K_phi), which depends on the jitter if K_phi is
+numerically singular. Here it is that of the authors' programs (VBGP for MATLAB; vbmp for R, Lama &
+Girolami),
 
     exp(-m~' (I + K_phi)^-1 m~ / 2)
 
-without a determinant. With N(y~ | 0, I + K_phi) rounds would climb the bound on the evidence, but
-that is loose where length scales are short: these would end too long, and predict worse.
+without a determinant. With N(y~ | 0, I + K_phi) iterations would increase the bound on the
+evidence. But the bound is loose for short length scales, so that length scales would become too
+long and predictions worse.
 """
 
 from dataclasses import dataclass
@@ -29,19 +31,19 @@ from sparsegp.types import Doubles, Integers
 
 KEY = 17
 CHUNK = 32
-"""Draws that are weighed in one task."""
+"""Number of draws weighted in one task."""
 
 
 @dataclass(frozen=True)
 class LengthScales:
-    """Where the length scales are among the parameters of a problem.
+    """Positions of the length scales among the parameters of a problem.
 
     Attributes
     ----------
     index : Integers (q,)
-        In `Problem.parameters`.
+        Indices in `Problem.parameters`.
     owner : Integers (q,)
-        Number of the kernel.
+        Index of the kernel.
     """
 
     index: Integers
@@ -49,7 +51,7 @@ class LengthScales:
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
-        """Find them, or raise a SettingsError if there are none."""
+        """Find the length scales, or raise a SettingsError if there are none."""
         owners = [c for c, kernel in enumerate(problem.kernels) for _ in kernel.parameter_names]
         names = [name for kernel in problem.kernels for name in kernel.parameter_names]
         ends = (".length_scale", ".length_scales")
@@ -62,11 +64,11 @@ class LengthScales:
         return cls(index, np.array(owners)[index])
 
     def inverse(self, logs: Doubles) -> Doubles:
-        """Return phi, (..., q), of parameters (..., all)."""
+        """Return phi, (..., q), from log parameters (..., all)."""
         return np.asarray(0.5 * np.exp(-2.0 * logs[..., self.index]))
 
     def put(self, logs: Doubles, phi: Doubles) -> Doubles:
-        """Return parameters (..., all) with other phi (..., q)."""
+        """Return the log parameters with phi (..., q) inserted, (..., all)."""
         out = np.broadcast_to(logs, (*phi.shape[:-1], len(logs))).copy()
         out[..., self.index] = -0.5 * np.log(2.0 * phi)
         return out
@@ -80,7 +82,7 @@ class LengthScales:
         ----------
         problem : Problem
         latent : Doubles (n, R)
-            m~.
+            Latent means m~.
         phi : Doubles (S, q)
             Draws.
         run_tasks : RunTasks
@@ -101,9 +103,10 @@ def log_weights(shared: tuple[Problem, Doubles, bool], logs: Doubles) -> Doubles
     Parameters
     ----------
     shared : (Problem, Doubles (n, R), bool)
-        The problem, what is to be explained, m~ or y, by N(0, I + K), and whether the determinant
-        of I + K counts.
+        The problem; the values m~ or y whose density under N(0, I + K) is the weight; and whether
+        to include the determinant of I + K.
     logs : Doubles (S, all)
+        Draws of the log parameters.
     """
     problem, explained, determinant = shared
     out = np.empty((len(logs), len(problem.kernels)))

@@ -1,6 +1,6 @@
-"""A posterior as a mixture of Gaussians over latent values, from which new rows are predicted.
+"""Posteriors as mixtures of Gaussians over latent values, and their predictions for new rows.
 
-Several components, with equal weights, stand for samples: of latent values (Gibbs), of kernel
+Several components, with equal weights, represent samples: of latent values (Gibbs), of kernel
 parameters (hybrid Monte Carlo), or of both.
 """
 
@@ -29,14 +29,14 @@ class Component:
     Attributes
     ----------
     kernels : sequence of Kernel
-        C of them: one for all latent values, or one each.
+        C kernels: one for all latent values, or one each.
     likelihood : Likelihood
     coefficients : Doubles (S, n, R)
         The latent mean at x is k(x, X) times these.
     form : str
         Name in `FORMS`: how the site precisions are stored.
     precision : Doubles
-        Of the sites, from which the latent covariance follows.
+        Site precisions, which determine the latent covariance.
     """
 
     kernels: Sequence[Kernel]
@@ -58,7 +58,7 @@ class Component:
             raise DataError("kernels, coefficients and precisions of a posterior must fit")
 
     def sites(self, x: Doubles) -> Precisions:
-        """Return the sites under the prior of the rows x (n, p)."""
+        """Return the factored site precisions for the training rows x (n, p)."""
         n_latent = self.coefficients.shape[2]
         return FORMS[self.form](self.precision, covariances(self.kernels, x, x), n_latent)
 
@@ -76,7 +76,7 @@ class Mixture:
     ----------
     components : sequence of Component
     x : Doubles (n, p)
-        Scaled inputs of the rows.
+        Scaled inputs of the training rows.
     averaged : bool
         Whether probabilities are averaged over the latent posterior, or taken at its mean (the
         "MAP" predictions of RW section 3.4.2).
@@ -97,7 +97,7 @@ class Mixture:
     def latent(self, X: Doubles) -> tuple[Doubles, Doubles]:
         """Return means (m, R) and variances (m, R) of the latent values of new rows (m, p).
 
-        Those of the mixture: the variance of the component means is part of them.
+        The variances are those of the mixture and include the variance of the component means.
         """
         means, variances = [], []
         for _, each_mean, covariance in self._each(X):
@@ -108,7 +108,7 @@ class Mixture:
         return mean, np.mean(variances, axis=0) + spread
 
     def log_probabilities(self, X: Doubles, n_classes: int) -> Doubles:
-        """Return log class probabilities, (m, K), of new rows (m, p): the mean over the mixture."""
+        """Return log class probabilities (m, K) for new rows (m, p), averaged over the mixture."""
         terms = []
         for likelihood, means, covariance in self._each(X):
             spread = covariance if self.averaged else np.zeros((len(X), means.shape[-1]))
@@ -116,7 +116,7 @@ class Mixture:
         return np.asarray(log_sum_exp(np.array(terms)) - np.log(len(terms)))
 
     def _each(self, X: Doubles) -> Iterator[tuple[Likelihood, Doubles, Doubles]]:
-        """Yield, of each component, likelihood, means (S, m, R), covariance (m, R) or (m, R, R)."""
+        """Yield each component's likelihood, means (S, m, R), covariance (m, R) or (m, R, R)."""
         for component, sites in zip(self.components, self._sites, strict=True):
             kernels = component.kernels
             cross = covariances(kernels, self.x, X)

@@ -1,18 +1,18 @@
 """The sparse online Gaussian process, with the softmax (Csato & Opper 2002; CO below).
 
-Rows come one after the other, in an order of chance. The site of a row is set from the moments of
-its term under the posterior so far, and acts on the projection of its latent values on the basis
-(CO eqs. 14-19: KL-optimal for a fixed basis). The first sweep is the online algorithm; in further
-sweeps a site is taken out before it is set anew, which is expectation propagation (Cseke & Csato
-2005, section 3.2, as in the toolbox that they build on).
+Rows are processed one after the other, in random order. The site of a row is computed from the
+moments of its term under the posterior so far, and acts on the projection of its latent values on
+the basis (CO eqs. 14-19: KL-optimal for a fixed basis). The first sweep is the online algorithm; in
+further sweeps a site is removed before it is recomputed, which is expectation propagation (Cseke &
+Csato 2005, section 3.2, as in the toolbox that they build on).
 
-Of the rows in that order, one joins the basis if its prior variance given the basis so far exceeds
-`novelty` times its prior variance (CO eq. 21). As that hardly depends on the labels, the basis is
+In the same order, a row joins the basis if its prior variance given the basis so far exceeds
+`novelty` times its prior variance (CO eq. 21). As this does not depend on the labels, the basis is
 chosen before the first sweep, so that early rows are projected on all of it as well.
 
 With B the rows of the basis, L L' their prior covariance and phi_i = L^-1 k(B, x_i), the site of
-row i acts on phi_i' w, w ~ N(0, I), in place of its latent value: of the prior covariance of the
-rows all that is used is its part of rank b. All costs n (b R)^2.
+row i acts on phi_i' w, w ~ N(0, I), in place of its latent value: the prior covariance of the rows
+is replaced by an approximation of rank b. The cost is O(n (b R)^2).
 """
 
 from dataclasses import dataclass
@@ -33,16 +33,16 @@ KEY = 53
 
 
 class Projected(Precisions, name="projected"):
-    """Positive semidefinite precisions (n, R, R), and below each ones if the row is in the basis.
+    """Positive semidefinite precisions (n, R, R), each with a last row that marks the basis.
 
     Attributes
     ----------
     basis : Integers (b,)
-        Rows, ascending.
+        Row numbers of the basis, ascending.
     features : Doubles (R, b, n)
         phi of all rows.
     factor : Doubles (R b, R b)
-        Of A = I + sum_i phi_i phi_i' (x) P_i, the posterior precision of w.
+        Cholesky factor of A = I + sum_i phi_i phi_i' (x) P_i, the posterior precision of w.
     """
 
     def __init__(self, precision: Doubles, covariances: Doubles, n_latent: int) -> None:
@@ -60,18 +60,18 @@ class Projected(Precisions, name="projected"):
         self.factor = lower_cholesky(np.eye(size) + inner.reshape(size, size), NAME)
 
     def _features(self, cross: Doubles) -> Doubles:
-        """Return phi, (R, b, m), from covariances (C, n, m) of the rows with others."""
+        """Return phi, (R, b, m), from covariances (C, n, m) of the training rows with others."""
         pairs = zip(self.lower, cross[:, self.basis], strict=True)
         found = np.stack([solve_lower(lower, each) for lower, each in pairs])
         return of_latent(found, self.precision.shape[1])
 
     def mean(self, natural: Doubles) -> Doubles:
-        """Return E[w], (R, b), for sites whose shifts are (n, R)."""
+        """Return E[w], (R, b), for sites with shifts (n, R)."""
         right = np.einsum("rbi,ir->rb", self.features, natural, optimize=True)
         return self.solve(right.reshape(-1, 1)).reshape(right.shape)
 
     def coefficients(self, mean: Doubles) -> Doubles:
-        """Return K^-1 of a mean of w (R, b) for all rows, (n, R); zero but for the basis."""
+        """Return the coefficients (n, R) for a mean of w (R, b); zero except for the basis."""
         out = np.zeros((len(self.precision), len(mean)))
         for r, each in enumerate(mean):
             lower = self.lower[r % len(self.lower)]
@@ -96,7 +96,7 @@ class Projected(Precisions, name="projected"):
 
 
 def marked(blocks: Doubles, basis: Integers) -> Doubles:
-    """Return precisions with the basis marked, (n, R + 1, R), from blocks (n, R, R)."""
+    """Append to blocks (n, R, R) a last row of ones for rows in the basis, (n, R + 1, R)."""
     n, n_latent, _ = blocks.shape
     marks = np.zeros((n, 1, n_latent))
     marks[basis] = 1.0
@@ -121,12 +121,13 @@ class Online(SoftmaxMatching, name="online"):
     moments, n_nodes
         See `SoftmaxMatching`.
     novelty : float
-        Share of its prior variance that a row of the basis has, given the rows before it; below 1.
+        Minimum variance of a basis row given the previous ones, as a fraction of its prior
+        variance; below 1.
     sweeps : int
-        At most.
+        Maximum number of sweeps.
     tolerance : float
         Largest difference of posterior and tilted moments in a sweep, in units of the posterior
-        scale, after which there are no more sweeps.
+        scale, at which the sweeps end.
     """
 
     State: ClassVar[type] = OnlineState
@@ -137,23 +138,23 @@ class Online(SoftmaxMatching, name="online"):
 
     def start(self, problem: Problem, near: Any = None) -> OnlineState:
         """Choose the basis; see `Method`."""
-        self.points(problem.n_latent)  # refuses too many
+        self.points(problem.n_latent)  # raises if there are too many
         basis = choose_basis(problem.prior, order_of(problem), self.novelty)
         return OnlineState(
             basis, np.zeros((len(problem.x), problem.n_latent - 1, problem.n_latent))
         )
 
     def step(self, problem: Problem, state: OnlineState, run_tasks: Any) -> OnlineState:
-        """Pass over the rows once, and set the site of each anew."""
+        """Make a sweep over the rows that updates the site of each."""
         projected, first = posterior(problem, state)
         covariance, mean = projected.solve(np.eye(first.size)), first.ravel()
         across = contrasts(problem.target, problem.n_latent)
         prior = np.diagonal(problem.prior, axis1=1, axis2=2)
         rest = prior - np.square(projected.features).sum(axis=1)[: len(prior)]
-        rest = np.maximum(rest, 0.0)  # below zero there is rounding
+        rest = np.maximum(rest, 0.0)  # negative values are rounding errors
         sites, worst = state.sites.copy(), 0.0
         for i in order_of(problem).tolist():
-            # z_i = slope' w and what the basis leaves of it
+            # z_i = slope' w plus a part of covariance `extra` that the basis does not explain
             slope = np.einsum("rb,rd->rbd", projected.features[:, :, i], across[i])
             slope = slope.reshape(first.size, -1)
             own = np.broadcast_to(rest[:, i], len(across[i]))
@@ -170,13 +171,13 @@ class Online(SoftmaxMatching, name="online"):
         return OnlineState(state.basis, sites, (*state.differences, worst))
 
     def status(self, state: OnlineState) -> Status:
-        """Return the progress: the end is where the moments match, or after all sweeps."""
+        """Return the progress; it is finished when moments match, or after the last sweep."""
         done, difference = len(state.differences), min(state.differences[-1:], default=np.inf)
         finished = done == self.sweeps or difference <= self.tolerance
         return Status(done, self.sweeps, finished, {"difference": difference})
 
     def finish(self, problem: Problem, state: OnlineState, run_tasks: Any) -> Fit:
-        """Return the posterior; see `Method`. There is no log evidence."""
+        """Return the posterior, without a log evidence; see `Method`."""
         projected, mean = posterior(problem, state)
         coefficients = projected.coefficients(mean)[np.newaxis]
         precision = marked(projected.precision, state.basis)
@@ -194,7 +195,7 @@ class Online(SoftmaxMatching, name="online"):
 
 
 def order_of(problem: Problem) -> Integers:
-    """Return the order in which the rows come, (n,)."""
+    """Return the order in which rows are processed, (n,)."""
     return np.random.default_rng([problem.seed, KEY]).permutation(len(problem.x))
 
 
@@ -204,9 +205,9 @@ def choose_basis(covariances: Doubles, order: Integers, novelty: float) -> Integ
     Parameters
     ----------
     covariances : Doubles (C, n, n)
-        A row is new if it is under one of them.
+        A row joins the basis if it is novel under any of them.
     order : Integers (n,)
-        In which rows come.
+        Order in which rows are processed.
     novelty : float
     """
     variances = np.diagonal(covariances, axis1=1, axis2=2)
@@ -215,7 +216,7 @@ def choose_basis(covariances: Doubles, order: Integers, novelty: float) -> Integ
     basis: list[int] = []
     for row in order.tolist():
         if (rest[:, row] > novelty * variances[:, row]).any():
-            # under a kernel for which it is not new, it is not to be divided by rounding
+            # under a kernel for which it is not novel, avoid dividing by rounding errors
             scale = np.sqrt(np.maximum(rest[:, row], 1e-12 * variances[:, row]))
             explained = np.einsum("cb,cbn->cn", features[:, :, row], features)
             new = (covariances[:, row] - explained) / scale[:, np.newaxis]
@@ -226,7 +227,7 @@ def choose_basis(covariances: Doubles, order: Integers, novelty: float) -> Integ
 
 
 def posterior(problem: Problem, state: OnlineState) -> tuple[Projected, Doubles]:
-    """Return the sites in u, factored, and the mean of w, (R, b)."""
+    """Return the factored site precisions in u, and the mean of w, (R, b)."""
     across = contrasts(problem.target, problem.n_latent)
     blocks = across @ state.sites[..., :-1] @ across.swapaxes(1, 2)
     projected = Projected(marked(blocks, state.basis), problem.prior, problem.n_latent)

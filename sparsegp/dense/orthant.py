@@ -1,21 +1,22 @@
 """Noisy latent values in the cones of their labels: exact draws, and the marginal likelihood.
 
-A cone is where value i exceeds all others (Girolami & Rogers 2006, section 3). Of y_k ~ N(m_k,
-v_k^2) in the cone of i, u = (y_i - m_i) / v_i has a density of the logarithm, up to a constant,
+In the cone of i, value i exceeds all others (Girolami & Rogers 2006, section 3). For
+y_k ~ N(m_k, v_k^2) in the cone of i, u = (y_i - m_i) / v_i has the log density, up to a constant,
 
     f(u) = -u^2 / 2 + sum_{j != i} log Phi((v_i u + m_i - m_j) / v_j)
 
-and given y_i the others are independent, each below y_i. As f'' <= -1, the tangent parabola of
-curvature one at any point lies above f: rejection from a normal density of variance one, which near
-the mode accepts one draw of at most 1 + sum_j (v_i / v_j)^2 on average, and mostly far fewer.
+and given y_i the others are independent, each below y_i. As f'' <= -1, the parabola with second
+derivative -1 that is tangent at any point lies above f. This allows rejection sampling from a
+normal density of variance one. Tangent near the mode, it needs on average at most
+1 + sum_j (v_i / v_j)^2 proposals, mostly far fewer.
 
 p(t) is the probability that noisy latent values Y ~ N(0, I + K) lie in the cones of their labels.
-Row after row, particles hold draws of the Y so far. Each is weighed by the probability of the next
-label given them, which is known, and then draws the next y in its cone (the simulator of Geweke,
-Hajivassiliou & Keane). Where few particles carry the weight they are drawn anew. The estimate of
-p(t) has the right mean for any number of particles, in any order of the rows. It varies least, by a
-factor of three in standard deviation, where a pivoted Cholesky factorisation would take them last:
-rows that others determine well come first.
+Particles hold draws of the Y of the rows so far. Each is weighted by the probability of the next
+label given these, which is known, and then draws the next y in its cone (the simulator of Geweke,
+Hajivassiliou & Keane). Particles are resampled if few carry the weight. The estimate of p(t) is
+unbiased for any number of particles and any order of the rows. Its variance is lowest, by a factor
+of three in standard deviation, in the reverse order of a pivoted Cholesky factorisation: rows that
+others determine well come first.
 """
 
 import numpy as np
@@ -37,14 +38,14 @@ KEY = 29
 def labelled(
     problem: Problem, mean: Doubles, scale: Doubles, target: Integers, rng: np.random.Generator
 ) -> Doubles:
-    """Return noisy latent values given their labels, (n, R).
+    """Draw noisy latent values given their labels, (n, R).
 
     Parameters
     ----------
     problem : Problem
-        With a probit or multinomial probit.
+        Problem with a probit or multinomial probit likelihood.
     mean, scale : Doubles (n, R)
-        Of the normal values.
+        Means and standard deviations without the labels.
     target : Integers (n,)
         Labels.
     rng : Generator
@@ -57,17 +58,16 @@ def labelled(
 
 
 def _below(bound: Doubles, rng: np.random.Generator) -> Doubles:
-    """Return standard normal values given that they are below bounds, of the same shape.
+    """Draw standard normal values below bounds, of the same shape.
 
-    The distribution function is inverted by its logarithm, which holds as far in the tail as
-    numbers go.
+    The distribution function is inverted in the log domain, which is accurate far in the tail.
     """
     log_share = np.log1p(-rng.random(bound.shape))
     return np.minimum(ndtri_exp(log_share + log_ndtr(bound)), bound)
 
 
 def _cone(mean: Doubles, scale: Doubles, target: Integers, rng: np.random.Generator) -> Doubles:
-    """Return values N(mean, scale^2), (n, K), given the number of the largest of a row, (n,)."""
+    """Draw values from N(mean, scale^2), (n, K), given the index of a row's largest, (n,)."""
     every = np.arange(len(mean))
     others = np.asarray(np.arange(mean.shape[1]) != target[:, np.newaxis])
     rival, spread = (some[others].reshape(len(mean), -1).T for some in (mean, scale))  # (K - 1, n)
@@ -81,7 +81,7 @@ def _cone(mean: Doubles, scale: Doubles, target: Integers, rng: np.random.Genera
 
 
 def _largest(gap: Doubles, ratio: Doubles, rng: np.random.Generator) -> Doubles:
-    """Return u (n,) from exp(f), with gaps and ratios (K - 1, n)."""
+    """Draw u (n,) from the density exp(f), with gaps and ratios (K - 1, n)."""
     mode = np.asarray(product_mode(gap, ratio)[0], np.float64)
     z = np.asarray(ratio * mode + gap)
     slope = np.asarray((ratio * hazard(z)).sum(axis=0) - mode)
@@ -100,14 +100,14 @@ def _largest(gap: Doubles, ratio: Doubles, rng: np.random.Generator) -> Doubles:
 
 
 def log_evidence(shared: tuple[Problem, int], number: int) -> float:
-    """Return an estimate of log p(t), of which there may be several by number.
+    """Return an estimate of log p(t); different numbers give independent estimates.
 
     Parameters
     ----------
     shared : (Problem, int)
-        And how many particles.
+        Problem, and number of particles.
     number : int
-        Key of whatever is random.
+        Key of the random numbers.
     """
     problem, count = shared
     rng = np.random.default_rng([problem.seed, KEY, number])

@@ -1,4 +1,4 @@
-"""Gaussian sites of all rows, and the Gaussian posterior that they make of the prior.
+"""Gaussian sites of all rows, and the Gaussian posterior from prior and sites.
 
 Row i has the site exp(h_i' u_i - u_i' P_i u_i / 2) with a precision P_i over its R latent values.
 With K the block diagonal prior covariance of all latent values, the posterior covariance of the
@@ -6,9 +6,9 @@ latent values u* of a new row is
 
     k** - k*' V k*        V = (K + P^-1)^-1 = P^(1/2) (I + P^(1/2) K P^(1/2))^-1 P^(1/2)
 
-The forms of P differ in what V costs: independent latent values, n^3 each; those of the softmax,
-whose rows of P sum to zero, n^3 each too (Rasmussen & Williams 2006, eqs. 3.44-3.47; RW below); any
-others, (n R)^3.
+The cost of V depends on the form of P: n^3 per latent value if these are independent; the same for
+the softmax, where the rows of P_i sum to zero (Rasmussen & Williams 2006, eqs. 3.44-3.47; RW
+below); (n R)^3 in general.
 """
 
 from abc import ABC, abstractmethod
@@ -27,12 +27,12 @@ NAME = "the covariance of the rows with their sites"
 
 
 class Precisions(ABC):
-    """Site precisions under a prior, factored.
+    """Site precisions, factored for a given prior.
 
     Parameters
     ----------
     precision : Doubles
-        Of a shape that depends on the form.
+        Precisions; their shape depends on the form.
     covariances : Doubles (C, n, n)
         Prior covariances: one for all latent values (C = 1), or one each.
     n_latent : int
@@ -58,7 +58,7 @@ class Precisions(ABC):
     def __init__(self, precision: Doubles, covariances: Doubles, n_latent: int) -> None: ...
 
     def weigh(self, right: Doubles) -> Doubles:
-        """Return P applied to (n, R), where it is stored as (n, R, R)."""
+        """Return P applied to (n, R); the default is for precisions (n, R, R)."""
         return np.asarray(np.einsum("irs,is->ir", self.precision, right))
 
     @abstractmethod
@@ -68,22 +68,22 @@ class Precisions(ABC):
         Parameters
         ----------
         cross : Doubles (C, n, m)
-            Prior covariances of the rows with m new ones.
+            Prior covariances of the training rows with m new ones.
         prior : Doubles (C, m)
-            Prior variances of the new ones.
+            Prior variances of the new rows.
 
         Returns
         -------
         Doubles (m, R) or (m, R, R)
-            Variances where the latent values of a row are independent.
+            Variances if the latent values of a row are independent, otherwise covariances.
         """
 
     def apply(self, right: Doubles) -> Doubles:
-        """Return V applied to (n, R, q), where the form has it."""
+        """Return V applied to (n, R, q), if the form supports it."""
         raise NotImplementedError
 
     def block(self, r: int) -> Doubles:
-        """Return the block of V that belongs to latent value r, (n, n), where the form has it."""
+        """Return the diagonal block of V for latent value r, (n, n), if the form supports it."""
         raise NotImplementedError
 
 
@@ -91,26 +91,26 @@ FORMS: Registry[type[Precisions]] = Registry("form of site precisions")
 
 
 def of_latent(values: Doubles, n_latent: int) -> Doubles:
-    """Return values of the C kernels, (C, ...), for each of R latent values, (R, ...)."""
+    """Broadcast values of C kernels, (C, ...), to R latent values, (R, ...)."""
     return np.broadcast_to(values, (n_latent, *values.shape[1:]))
 
 
 def times(matrices: Doubles, right: Doubles) -> Doubles:
-    """Return C matrices (C, n, n) times their columns of (n, R); one (C = 1) times all of them."""
+    """Multiply C matrices (C, n, n) by their columns of (n, R); one matrix by all of them."""
     if len(matrices) == 1:
         return np.asarray(matrices[0] @ right)
     return np.stack([some @ column for some, column in zip(matrices, right.T, strict=True)], axis=1)
 
 
 def with_prior(covariances: Doubles, prior: Doubles) -> Doubles:
-    """Return covariances (m, R, R) with the prior variances (R, m) added to their diagonals."""
+    """Add the prior variances (R, m) to the diagonals of covariances (m, R, R), in place."""
     every = np.arange(len(prior))
     covariances[:, every, every] += prior.T
     return covariances
 
 
 class Independent(Precisions, name="independent"):
-    """Precisions (n, C) of independent latent values; with C = 1 all share theirs."""
+    """Precisions (n, C) of independent latent values; with C = 1 they are shared."""
 
     def __init__(self, precision: Doubles, covariances: Doubles, n_latent: int) -> None:
         if (precision < 0.0).any():
@@ -153,14 +153,14 @@ class Independent(Precisions, name="independent"):
         return np.asarray(of_latent(prior - np.array(explained), self.n_latent).T)
 
     def _halved(self, c: int, right: Doubles) -> Doubles:
-        """Return L^-1 P^(1/2) R, whose square is R' V R, for one kernel; R (n, q)."""
+        """Return H = L^-1 P^(1/2) R, with H' H = R' V R, for kernel c and R (n, q)."""
         return solve_lower(self.factors[c], self.root[c][:, np.newaxis] * right)
 
 
 class Simplex(Precisions, name="simplex"):
     """Precisions D - D 1 1' D / (1' D 1) with D = diag(d_i), given as d (n, R).
 
-    That of the softmax has d = its probabilities, which sum to one.
+    For the softmax d are the class probabilities, which sum to one.
     """
 
     def __init__(self, precision: Doubles, covariances: Doubles, n_latent: int) -> None:
@@ -202,7 +202,7 @@ class Simplex(Precisions, name="simplex"):
 
 
 class Full(Precisions, name="full"):
-    """Any positive semidefinite precisions, (n, R, R)."""
+    """General positive semidefinite precisions, (n, R, R)."""
 
     def __init__(self, precision: Doubles, covariances: Doubles, n_latent: int) -> None:
         self.precision, size = precision, len(precision) * n_latent
@@ -213,7 +213,7 @@ class Full(Precisions, name="full"):
                 f"site precisions must be positive semidefinite, found an eigenvalue "
                 f"{values.min():g}; use a log-concave likelihood"
             )
-        rooted = vectors * np.sqrt(np.maximum(values, 0.0))[:, np.newaxis]  # zero within rounding
+        rooted = vectors * np.sqrt(np.maximum(values, 0.0))[:, np.newaxis]  # clips rounding
         self.root = rooted @ vectors.transpose(0, 2, 1)
         every = of_latent(covariances, n_latent)
         inner = np.einsum("irs,sij,jst->irjt", self.root, every, self.root, optimize=True)
@@ -239,13 +239,13 @@ class Full(Precisions, name="full"):
         return with_prior(np.asarray(-explained), prior)
 
     def halved(self, r: int, right: Doubles) -> Doubles:
-        """Return L^-1 P^(1/2) R, (n R, q), whose square is R' V R.
+        """Return H = L^-1 P^(1/2) R, (n R, q), with H' H = R' V R.
 
         Parameters
         ----------
         r : int
         right : Doubles (n, q)
-            R in latent value r; elsewhere it is zero.
+            Part of R for latent value r; the other parts are zero.
         """
         inner = self.root[:, :, r, np.newaxis] * right[:, np.newaxis]
         return solve_lower(self.factor, inner.reshape(-1, right.shape[-1]))
@@ -258,20 +258,20 @@ class SitePosterior:
     ----------
     prior : Doubles (C, n, n)
     sites : Doubles (n, d, d + 1)
-        P and, as a last column, h.
+        P, with h as an additional column.
     basis : Doubles (n, R, d)
         B.
 
     Attributes
     ----------
     full : Full
-        The precisions of the sites in u.
+        Site precisions in u.
     coefficients : Doubles (n, R)
-        K^-1 of the mean.
+        K^-1 times the posterior mean of u.
     mean : Doubles (n, d)
-        Of z.
+        Posterior mean of z.
     log_integral : float
-        Log of the integral of prior times sites.
+        Logarithm of the integral of prior times sites.
     """
 
     def __init__(self, prior: Doubles, sites: Doubles, basis: Doubles) -> None:
@@ -288,7 +288,7 @@ class SitePosterior:
 
     @cached_property
     def covariance(self) -> Doubles:
-        """That of the z of each row, (n, d, d)."""
+        """Posterior covariance of the z of each row, (n, d, d)."""
         variances = np.diagonal(self.prior, axis1=1, axis2=2)
         inner = self.full.covariance(self.prior, variances)
         return np.asarray(self.basis.swapaxes(1, 2) @ inner @ self.basis)
@@ -300,7 +300,7 @@ class SitePosterior:
 
 
 def _factor(matrix: Doubles) -> Doubles:
-    """Return the lower Cholesky factor of I + a matrix, which is overwritten."""
+    """Return the lower Cholesky factor of I + matrix; the matrix is overwritten."""
     matrix[np.diag_indices_from(matrix)] += 1.0
     return lower_cholesky(matrix, NAME)
 

@@ -1,13 +1,13 @@
-"""Hybrid Monte Carlo over the parameters of kernels, with priors of these.
+"""Hybrid Monte Carlo over kernel parameters with a hyperprior.
 
 The target is the evidence of a dense method times the hyperprior (Williams & Barber 1998, section 3
-and appendix B; Neal 1997). Some of the draws are kept, evenly spaced; the posteriors that the
-method finds for them are the components of a mixture, so that predictions are averaged over the
-parameters. How good that is depends on how good the evidence is: "exact" leaves no error, "ep" a
-small one, "laplace" a larger one.
+and appendix B; Neal 1997). Some of the draws are kept, evenly spaced; the method's posteriors for
+them are the components of a mixture, so that predictions are averaged over the parameters. The
+accuracy depends on that of the evidence: "exact" has no error, "ep" a small one, "laplace" a larger
+one.
 
-Chains go side by side, `ROUND` steps at a time. What a step draws is keyed by the seed, the chain
-and the step, so results depend neither on where chains run nor on interruptions.
+Chains run in parallel, `ROUND` steps at a time. Random numbers are keyed by the seed, the chain and
+the step, so results depend neither on where chains run nor on interruptions.
 """
 
 from collections.abc import Sequence
@@ -31,10 +31,10 @@ from sparsegp.types import Doubles
 KEY, KEY_OF_STARTS = 41, 43
 ROUND = 10
 SPREAD = 0.5
-"""Standard deviation of the starts of chains, but for the first one, about the given parameters."""
+"""Standard deviation of initial log parameters about the given ones, except in the first chain."""
 RETREATS = 10
 LEAST_DRAWS = 4
-"""Of a chain, for the figures of its halves."""
+"""Minimum number of draws per chain, for the diagnostics of its halves."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +44,16 @@ class Target:
     Parameters
     ----------
     method : Method
-        One with an evidence.
+        Method with an evidence.
     problem : Problem
-        Its kernels are where the first chain starts.
+        Problem with the kernels at which the first chain starts.
     prior : Hyperprior
-        Of every one of `Problem.parameters`: without one, the posterior may have no integral.
+        Prior of all `Problem.parameters`: without one, the posterior may be improper.
 
     Raises
     ------
     SettingsError
-        If the method has no evidence, or a parameter no prior.
+        If the method has no evidence, or a parameter has no prior.
     """
 
     method: Method
@@ -73,14 +73,14 @@ class Target:
             )
 
     def __call__(self, position: Doubles, hint: NDArray[Any]) -> Point:
-        """Return the energy at log parameters (q,); infinite where the method fails."""
+        """Return the point at log parameters (q,), with infinite energy if the method fails."""
         outside = Point(position, np.inf, np.zeros_like(position), hint)
         try:
             with np.errstate(over="ignore", under="ignore"):
                 penalty, slope = self.prior(position)
                 some = self.problem.with_parameters(position)
                 found = self.method.evidence(some, hint if hint.size else None)
-        except (NumericalError, SettingsError):  # parameters beyond the range of numbers
+        except (NumericalError, SettingsError):  # also for parameters out of range
             return outside
         energy, gradient = penalty - found.value, slope - found.gradient
         finite = np.isfinite(energy) and np.isfinite(gradient).all()
@@ -89,7 +89,7 @@ class Target:
 
 @dataclass(frozen=True)
 class SamplingState:
-    """Chains, none before the first step, and what each has done.
+    """Chains, none before the first step, and the history of each.
 
     Attributes
     ----------
@@ -106,21 +106,21 @@ class SamplingState:
 
 @dataclass(frozen=True)
 class Schedule(Checked, Iterative[Target, Fit]):
-    """How long chains are.
+    """Number and length of the chains, and the settings of their steps.
 
     Parameters
     ----------
     chains : int
     burn_in : int
-        Steps of each chain that are not drawn from, in which step size and masses are adapted.
+        Initial steps of each chain that are discarded; they adapt step size and masses.
     draws : int
-        Steps of each chain after these.
+        Steps of each chain after the burn-in.
     kept : int
-        Draws of all chains together from which predictions are made.
+        Number of draws, from all chains together, used for predictions.
     leapfrogs : int
-        Evaluations of the evidence in a step, at most.
+        Maximum number of evaluations of the evidence in a step.
     acceptance : float
-        Rate at which the step size aims.
+        Target acceptance rate.
     """
 
     State: ClassVar[type] = SamplingState
@@ -140,12 +140,12 @@ class Schedule(Checked, Iterative[Target, Fit]):
             )
 
     def start(self, problem: Target) -> SamplingState:
-        """Return no chains yet."""
+        """Return the state without chains."""
         size = len(problem.problem.parameters())
         return SamplingState((), np.empty((self.chains, 0, size)), np.empty((self.chains, 0, 3)))
 
     def step(self, problem: Target, state: SamplingState, run_tasks: RunTasks) -> SamplingState:
-        """Make some more steps of each chain."""
+        """Make up to `ROUND` steps of each chain."""
         left = self.burn_in + self.draws - state.positions.shape[1]
         tasks = list(enumerate(state.chains or [None] * self.chains))
         shared = problem, self, min(ROUND, left)
@@ -158,7 +158,7 @@ class Schedule(Checked, Iterative[Target, Fit]):
         )
 
     def status(self, state: SamplingState) -> Status:
-        """Return the progress: the end is after the last step."""
+        """Return the progress; it is finished after the last step."""
         done, latest = state.positions.shape[1], state.figures[:, -ROUND:]
         figures = {}
         if done:
@@ -168,11 +168,11 @@ class Schedule(Checked, Iterative[Target, Fit]):
         return Status(self.chains * done, self.chains * steps, done == steps, figures)
 
     def finish(self, problem: Target, state: SamplingState, run_tasks: RunTasks) -> Fit:
-        """Return the posterior as a mixture over draws of the kernels' parameters.
+        """Return the posterior as a mixture over draws of the kernel parameters.
 
-        The trace has a row for every step of every chain. The report has acceptance rate and step
-        size of each chain, and mean, standard deviation, effective number of draws and R-hat of
-        each parameter, which is a logarithm.
+        The trace has a row for every step of every chain. The report has the acceptance rate and
+        step size of each chain, and mean, standard deviation, effective sample size and R-hat of
+        each log parameter.
         """
         names = ("log_posterior", "accepted", "step_size")
         trace = [
@@ -180,7 +180,7 @@ class Schedule(Checked, Iterative[Target, Fit]):
             for c, rows in enumerate(state.figures.tolist())
             for k, row in enumerate(rows)
         ]
-        # a draw where the chain stayed is a component more than once, and found once
+        # a draw that occurs several times is fitted once, and is several components
         pooled = state.positions[:, self.burn_in :].reshape(-1, state.positions.shape[2])
         kept = (2 * np.arange(self.kept) + 1) * len(pooled) // (2 * self.kept)
         distinct, numbers = np.unique(pooled[kept], axis=0, return_inverse=True)
@@ -215,12 +215,12 @@ def names_of(problem: Problem) -> tuple[str, ...]:
 
 
 def kernel_prior(text: str, problem: Problem) -> Hyperprior:
-    """Return the hyperprior of a text, for the parameters of a problem; see `parse`."""
+    """Return the hyperprior described by a text, for the parameters of a problem; see `parse`."""
     return parse(text, list(names_of(problem)), problem.x.shape[1])
 
 
 def _begin(target: Target, number: int) -> Chain:
-    """Return a chain before its first step, or raise a NumericalError if the method fails there."""
+    """Return a chain before its first step; raises a NumericalError if the method fails there."""
     given = target.problem.parameters()
     shift = np.zeros_like(given)
     if number:
@@ -241,7 +241,7 @@ def _begin(target: Target, number: int) -> Chain:
 def _advance(
     shared: tuple[Target, Schedule, int], task: tuple[int, Chain | None]
 ) -> tuple[Chain, list[Doubles], list[list[float]]]:
-    """Return a chain after some more steps, its positions (steps, q) and figures (steps, 3)."""
+    """Return a chain after more steps, with its positions (steps, q) and figures (steps, 3)."""
     (target, plan, steps), (number, chain) = shared, task
     chain, key = chain or _begin(target, number), (target.problem.seed, KEY, number)
     positions, figures = [], []

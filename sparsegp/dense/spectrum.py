@@ -1,8 +1,8 @@
-"""Prior covariances by their eigenvectors: K = U diag(l) U' for each kernel.
+"""Eigendecompositions of the prior covariances: K = U diag(l) U' for each kernel.
 
-Where latent values have noise of variance one (Girolami & Rogers 2006, section 3), inference needs
-products with K, K^(1/2) and (I + K)^-1, and log |I + K|. In the basis of the
-eigenvectors these are diagonal, also where K is singular to rounding.
+If latent values have noise of variance one (Girolami & Rogers 2006, section 3), inference needs
+products with K, K^(1/2) and (I + K)^-1, and log |I + K|. In the basis of the eigenvectors these
+matrices are diagonal, even if K is numerically singular.
 """
 
 from functools import cached_property
@@ -21,7 +21,7 @@ class Spectrum:
     Attributes
     ----------
     values : Doubles (n, R)
-        Not negative: what is below zero is rounding.
+        Eigenvalues, clipped at zero: negative ones are rounding errors.
     vectors : Doubles (C, n, n)
 
     Raises
@@ -42,7 +42,7 @@ class Spectrum:
 
     @cached_property
     def log_det(self) -> float:
-        """Log |I + K| of all latent values."""
+        """Log |I + K| for all latent values."""
         return float(np.log1p(self.values).sum())
 
     def turn(self, right: Doubles) -> Doubles:
@@ -58,5 +58,5 @@ class Spectrum:
         return self.back(self.turn(right) / (1.0 + self.values))
 
     def quadratic(self, right: Doubles) -> float:
-        """Return R' (I + K)^-1 R for R (n, R), all latent values together."""
+        """Return R' (I + K)^-1 R for R (n, R), summed over the latent values."""
         return float((np.square(self.turn(right)) / (1.0 + self.values)).sum())

@@ -1,23 +1,23 @@
 """Variational inference for the multinomial probit and the probit (Girolami & Rogers 2006; GR).
 
-Each latent value m has a noisy copy y ~ N(m, 1), and the label is the number of the largest y of a
-row (of two classes: the sign of y). With Q(Y) Q(M) in place of the posterior, and y~ the mean
-of Y, Q(M) is that of regression on y~: covariances K (I + K)^-1 and means m = K (I + K)^-1 y~
-(eq. 4.1). The bound on the log marginal likelihood (appendix C) then is
+Each latent value m has a noisy copy y ~ N(m, 1), and the label is the index of the largest y of a
+row (for the probit: the sign of y). With Q(Y) Q(M) in place of the posterior, and y~ the mean of Y,
+Q(M) is that of regression on y~: covariances K (I + K)^-1 and means m = K (I + K)^-1 y~ (eq. 4.1).
+The bound on the log marginal likelihood (appendix C) is then
 
     L = sum_n log Z_n(m_n) - sum_k [m_k' K_k^-1 m_k + log |I + K_k|] / 2
 
-once the traces are added up. The constant (1 - K) N log(2 pi) / 2 of the paper's last formula is
-too much: the last term of its (C.8) lacks a factor K.
+once the traces are added up. The constant (1 - K) N log(2 pi) / 2 in the paper's last formula is
+an error: the last term of its (C.8) lacks a factor K.
 
-In m the bound is concave. Its maximum is the fixed point m <- K (I + K)^-1 (m + p(m)) of eq. 4.6
-and 4.9, p = d log Z / dm. Here that iteration is the metric of a quasi-Newton ascent, which ends at
-the same point in far fewer rounds. With v = K^(-1/2) m the bound is -|v|^2 / 2 plus a concave
-function, so that where its gradient is g no more than |g|^2 / 2 nats are left to gain: this ends
-the ascent.
+The bound is concave in m. Its maximum is the fixed point m <- K (I + K)^-1 (m + p(m)) of eq. 4.6
+and 4.9, with p = d log Z / dm. Here that fixed-point iteration provides the metric of a
+quasi-Newton ascent, which reaches the same point in far fewer iterations. With v = K^(-1/2) m the
+bound is -|v|^2 / 2 plus a concave function, so a gradient g leaves at most |g|^2 / 2 nats to gain:
+this is the stopping criterion.
 
-Length scales can be learnt by importance sampling (length_scales.py), in rounds of an ascent and a
-choice of length scales; or, as in the paper, of a few updates of the means and a choice.
+Length scales can be learnt by importance sampling (length_scales.py). Each iteration draws length
+scales and then climbs to the maximum or, as in the paper, makes a few updates of the means.
 """
 
 from collections.abc import Iterator
@@ -38,9 +38,9 @@ from sparsegp.math.lbfgs import Ascent
 from sparsegp.types import Doubles
 
 PATIENCE = 3
-"""Rounds of which one must raise the bound."""
+"""Number of iterations within which the bound must rise by `rise`."""
 STALLED = 1e-4
-"""Nats that may be left to gain where rounding ends the ascent."""
+"""Maximum gain, in nats, that may be left when rounding ends the ascent."""
 
 
 class Bound:
@@ -61,7 +61,7 @@ class Bound:
         return self.problem.likelihood.moments(mean, np.zeros_like(mean), self.problem.target)
 
     def mean(self, v: Doubles) -> Doubles:
-        """Return m."""
+        """Return the means m, (n, R)."""
         return self.spectrum.back(self.root * v)
 
     def site(self, v: Doubles) -> Doubles:
@@ -70,25 +70,25 @@ class Bound:
         return mean + self.moments(mean).slope
 
     def regressed(self, site: Doubles) -> Doubles:
-        """Return the v of m = K (I + K)^-1 y~ (GR eq. 4.6)."""
+        """Return the v for m = K (I + K)^-1 y~ (GR eq. 4.6)."""
         return self.root / (1.0 + self.spectrum.values) * self.spectrum.turn(site)
 
     def climb(self, site: Doubles, tolerance: float, steps: int) -> tuple[Ascent, list[float]]:
-        """Climb to the maximum, and return the ascent and the bounds on the way.
+        """Climb to the maximum, and return the ascent and the bounds along the way.
 
         Parameters
         ----------
         site : Doubles (n, R)
-            The y~ to start from.
+            Initial y~.
         tolerance : float
-            Nats that may be left to gain.
+            Maximum gain that may be left, in nats.
         steps : int
-            At most. Their metric I + diag(l) is minus the Hessian where p rises fastest.
+            Maximum number of iterations. Their metric I + diag(l) bounds minus the Hessian.
 
         Raises
         ------
         NumericalError
-            If the steps do not lead there.
+            If the steps do not reach the maximum.
         """
         ascent = Ascent.at(self.regressed(site), self)
         bounds = [ascent.value]
@@ -107,16 +107,16 @@ class Bound:
 
 @dataclass(frozen=True)
 class VariationalState:
-    """What the rounds of the importance sampling have come to.
+    """State of the importance sampling.
 
     Attributes
     ----------
     logs : Doubles (q,)
-        Parameters of the kernels of the last round.
+        Log parameters of the kernels in the last iteration.
     site, latent : Doubles (n, R)
-        Their y~ and m~.
+        y~ and m~ for these kernels.
     rounds : tuple of (bound, effective draws, phi ...)
-        The first is that of the kernels given.
+        Results of each iteration; the first one is for the initial kernels.
     """
 
     logs: Doubles
@@ -126,33 +126,33 @@ class VariationalState:
 
     @property
     def bounds(self) -> list[float]:
-        """Those of the rounds."""
+        """Bounds of the iterations."""
         return [float(row[0]) for row in self.rounds]
 
 
 @dataclass(frozen=True)
 class Variational(Method, name="variational"):
-    """Variational inference, with importance-sampled length scales if wanted.
+    """Variational inference, optionally with importance-sampled length scales.
 
     Parameters
     ----------
     tolerance : float
-        Nats: the ascent ends where the bound is certain to be no further below its maximum.
+        The ascent ends when the bound is certain to be within this many nats of its maximum.
     steps : int
-        At most, of one ascent.
+        Maximum number of iterations of one ascent.
     importance : int
-        Draws of the length scales in a round; with 0 the kernel stays.
+        Draws of the length scales in an iteration; with 0 the kernel is fixed.
     updates : int
-        Of the means (GR eq. 4.3, 4.4 and 4.6) in a round. With 0 a round climbs to the maximum.
-        With 1, as GR have it, length scales are first chosen while the means are still small.
+        Updates of the means (GR eq. 4.3, 4.4 and 4.6) after each draw of length scales; with 0, an
+        ascent to the maximum. With 1, as in GR, the first draws see means that are still small.
     rounds : int
-        Of the importance sampling, at most.
+        Maximum number of iterations of the importance sampling.
     rise : float
-        Nats a row by which three rounds together must raise the bound, or they are the last, once
-        it has risen as much above that of the start. One percent of the bound, as GR (section 6.5)
-        have it, comes to about as much. With a negative number all rounds are made.
+        Nats per row. Once the bound has risen by as much above its initial value, the importance
+        sampling ends when three iterations together raise it by less. The criterion of GR (section
+        6.5), one percent of the bound, is about the same. With -1 all iterations are made.
     shape, rate : float
-        Of the gamma prior of the rate of an inverse length scale; vague if small.
+        Parameters of the gamma prior of the rate of an inverse length scale; vague if small.
     """
 
     State: ClassVar[type] = VariationalState
@@ -168,14 +168,14 @@ class Variational(Method, name="variational"):
     rate: float = setting(1e-3, above=0.0)
 
     def start(self, problem: Problem, near: NDArray[Any] | None = None) -> VariationalState:
-        """Return means of zero, or those that follow from y~ nearby; see `Method`."""
+        """Return means of zero, or those from y~ for nearby parameters; see `Method`."""
         none = np.zeros((len(problem.x), problem.n_latent))
         return VariationalState(problem.parameters(), none if near is None else near, none)
 
     def step(
         self, problem: Problem, state: VariationalState, run_tasks: RunTasks
     ) -> VariationalState:
-        """Choose length scales, but for the first round, and climb or update the means."""
+        """Choose length scales, except in the first iteration, and climb or update the means."""
         scales, number = LengthScales.of(problem), len(state.rounds)
         logs, effective = state.logs, 0.0
         if number:
@@ -199,10 +199,11 @@ class Variational(Method, name="variational"):
         return VariationalState(logs, bound.site(point), bound.mean(point), rounds)
 
     def status(self, state: VariationalState) -> Status:
-        """Return the progress: the end is the last round, or one that raised the bound too little.
+        """Return the progress; it is finished after `rounds`, or if the bound rises too little.
 
-        Not while the kernel explains as little as that of the start: where rows are too distant all
-        draws weigh alike, and phi wanders until a relevant input is found.
+        The latter does not apply while the kernel explains as little as the initial one: if all
+        rows are too distant, the draws have equal weights, and phi wanders until a relevant input
+        is found.
         """
         if not self.importance or not state.rounds:
             return Status(0, 0, finished=not self.importance)
@@ -213,8 +214,8 @@ class Variational(Method, name="variational"):
         return Status(done, self.rounds + 1, done > self.rounds or (risen and settled), figures)
 
     def finish(self, problem: Problem, state: VariationalState, run_tasks: RunTasks) -> Fit:
-        """Climb once more, and return the posterior; its log evidence is the bound."""
-        if self.importance:  # a kernel that stays is the one given, to the last bit
+        """Climb once more and return the posterior, with the bound as its log evidence."""
+        if self.importance:  # a fixed kernel stays the same to the last bit
             problem = problem.with_parameters(state.logs)
         bound = Bound(problem)
         ascent, bounds = bound.climb(state.site, self.tolerance, self.steps)
@@ -233,11 +234,11 @@ class Variational(Method, name="variational"):
         return Fit([component], ascent.value, trace, report)
 
     def evidence(self, problem: Problem, near: NDArray[Any] | None = None) -> LogEvidence:
-        """Return the bound, of the kernels as they are, and its gradient; see `Method`."""
+        """Return the bound and its gradient for the given kernels; see `Method`."""
         return self.gradient(problem, self.start(problem, near))
 
     def gradient(self, problem: Problem, state: VariationalState) -> LogEvidence:
-        """Return the bound and its gradient, from K_k: (c_k c_k' - (I + K_k)^-1) / 2, m = K c."""
+        """Return the bound and its gradient, in K_k (c_k c_k' - (I + K_k)^-1) / 2 with m = K c."""
         bound = Bound(problem)
         ascent, _ = bound.climb(state.site, self.tolerance, self.steps)
         site, spectrum = bound.site(ascent.point), bound.spectrum
@@ -254,5 +255,5 @@ class Variational(Method, name="variational"):
 
 
 def _rest(ascent: Ascent) -> float:
-    """Return how many nats below its maximum the bound is, at most."""
+    """Return the maximum gain, in nats, that may be left."""
     return 0.5 * float(np.vdot(ascent.gradient, ascent.gradient))
