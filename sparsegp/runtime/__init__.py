@@ -1,8 +1,8 @@
-"""Where row blocks live and how they are called.
+"""Runtimes: where row blocks are held, and how their methods are called.
 
 The same fit runs in the threads of one process (`ThreadRuntime`), in worker processes of this
-machine or on a Dask cluster (`DaskRuntime`). All of them do one thing: carry a message to every row
-block and bring the answers back in block order.
+machine or on a Dask cluster (`DaskRuntime`). All of them do one thing: send a message to every row
+block and return the answers in block order.
 """
 
 import os
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from distributed import Client
 
 Where: TypeAlias = "Runtime | Client | str | os.PathLike[str] | None"
-"""A runtime, a client of Dask, or in words where to run: see `open_runtime`."""
+"""A runtime, a Dask client, or a description of where to run: see `open_runtime`."""
 
 
 @contextmanager
 def open_runtime(
     where: Where = None, *, tls: str | os.PathLike[str] | None = None
 ) -> Iterator[Runtime]:
-    """Open a runtime for as long as the context lasts.
+    """Open a runtime within a context.
 
     Parameters
     ----------
     where : Runtime or Client or str or path, optional
-        "threads=4" of this process (by default as many as there are processors); "workers=2",
-        processes of this machine; the address of a running Dask scheduler, such as
-        "tcp://10.0.0.5:8786", or the file ``*.json`` that it wrote; a file ``*.yaml`` that says
-        which cluster to start or to use (`sparsegp.runtime.clusters`). A runtime that is open
-        stays open, and so does a `distributed.Client`, in whose workers it runs.
+        "threads=4" for threads of this process (the default, one per usable processor); "workers=2"
+        for processes of this machine; the address of a running Dask scheduler, such as
+        "tcp://10.0.0.5:8786", or its scheduler file ``*.json``; a cluster file ``*.yaml`` that says
+        which cluster to start or to use (`sparsegp.runtime.clusters`). A runtime, or a
+        `distributed.Client` whose workers are used, is not closed at the end.
     tls : path, optional
         Folder with the certificate of that scheduler: ca.pem, cert.pem, key.pem.
 
@@ -47,7 +47,7 @@ def open_runtime(
     Raises
     ------
     SettingsError
-        If it is none of these, a number is less than 1, or a file is wrong.
+        If `where` is none of these, a number is less than 1, or a file is invalid.
     ClusterError
         If the scheduler does not answer or workers do not start.
     """

@@ -1,9 +1,9 @@
-"""What a fit needs of the place where its row blocks live.
+"""The interface of runtimes, which hold the row blocks of a fit.
 
-The rows are split into blocks. A block is a plain object that holds the state of its rows; the
+The rows are divided into blocks. A block is a plain object that holds the state of its rows; the
 driver calls one method on all blocks with one message and gets the answers in block order. Block
-methods must be deterministic and idempotent (a message that comes twice is answered as at first),
-because a runtime that loses a worker rebuilds its blocks and sends the interrupted message again.
+methods must be deterministic and idempotent (a repeated message gets the same answer), because a
+runtime that loses a worker rebuilds its blocks and sends the interrupted message again.
 """
 
 import math
@@ -15,17 +15,17 @@ from typing import Any, NoReturn, Self, TypeAlias
 import numpy as np
 
 Message: TypeAlias = tuple[str, tuple[Any, ...]]
-"""A method of the blocks and its arguments."""
+"""Name of a block method, and its arguments."""
 
 Inputs: TypeAlias = dict[str, Any]
-"""Arguments of what builds a block, by name. Dask collections (delayed objects, arrays) are
-computed where the block will live and replaced by their values."""
+"""Keyword arguments of the function that builds a block. Dask collections (delayed objects, arrays)
+are computed where the block will be held, and replaced by their values."""
 
 Work: TypeAlias = Callable[[Any, Any], Any]
-"""A task as a function of what all tasks share and of what is its own."""
+"""A function of what all tasks share and of one task."""
 
 Check: TypeAlias = Callable[[], None]
-"""What is called now and then while tasks are at work; it ends them by raising."""
+"""A function that is called every few seconds while tasks run; it ends them by raising."""
 
 
 def nothing() -> None:
@@ -33,21 +33,21 @@ def nothing() -> None:
 
 
 class Runtime(ABC):
-    """Holds row blocks and carries messages to them. Use it as a context manager.
+    """Holder of row blocks, which sends messages to them; a context manager.
 
     Attributes
     ----------
     n_blocks : int
-        Blocks that were built.
+        Number of blocks that were built.
     n_workers : int
-        Threads or workers that answer at the same time.
+        Number of threads or workers that work in parallel.
     recovery : callable
-        Set by the driver: returns the messages that bring a fresh block to the present. Used only
-        by runtimes that can lose blocks.
+        Set by the driver: returns the messages that bring a new block up to date. Used only by
+        runtimes that can lose blocks.
 
-    What a block method or a task raises reaches the caller as it is, with a note that names the
-    block (the first one, if several raise) or the task. Where workers are lost for good, calls
-    raise a ClusterError.
+    Exceptions of a block method or a task reach the caller unchanged, with a note that names the
+    block (the first one, if several raise) or the task. If workers are lost for good, calls raise a
+    ClusterError.
     """
 
     n_blocks: int
@@ -59,14 +59,14 @@ class Runtime(ABC):
 
     @abstractmethod
     def build(self, factory: Callable[..., Any], inputs: Sequence[Inputs]) -> None:
-        """Build one block from each inputs; those of an earlier call are dropped, also by none.
+        """Replace all blocks by new ones, one for each element of `inputs`, which may be empty.
 
         `factory` must be picklable.
         """
 
     @abstractmethod
     def ask(self, indices: Sequence[int], method: str, *args: Any) -> list[Any]:
-        """Call one method on some blocks and return the answers in the same order."""
+        """Call one method on the blocks `indices` and return the answers in that order."""
 
     def map_blocks(self, method: str, *args: Any) -> list[Any]:
         """Call one method on every block and return the answers in block order."""
@@ -74,58 +74,58 @@ class Runtime(ABC):
 
     @abstractmethod
     def sum_blocks(self, indices: Sequence[int], method: str, *args: Any) -> Any:
-        """Call a method that changes nothing on some blocks, and return the sum of the answers.
+        """Call a method without side effects on some blocks and return the sum of the answers.
 
-        Answers are added where the blocks are, and then as they come, so that few of them are in
-        memory at a time. The order of the sum is not defined: it must not matter.
+        Answers are added where the blocks are, and then as they arrive, so that few of them are in
+        memory at a time. The order of the terms is undefined, so it must not matter.
         """
 
     @abstractmethod
     def run_tasks(
         self, function: Work, shared: Any, tasks: Sequence[Any], check: Check = nothing
     ) -> Generator[tuple[int, Any], None, None]:
-        """Call a pure function once for each task, side by side, apart from all blocks.
+        """Call a pure function once for each task, in parallel and independently of all blocks.
 
-        Tasks begin in their order. To close the iterator drops those that have not begun, and
-        waits for the others where they cannot be abandoned.
+        Tasks start in the given order. Closing the iterator drops tasks that have not started, and
+        waits for running ones if they cannot be abandoned.
 
         Parameters
         ----------
         function : callable
             ``function(shared, task)``; picklable, and so are its arguments and answers. It must
-            be deterministic: a task whose worker is lost is begun again.
+            be deterministic: a task whose worker is lost is started again.
         shared : object
-            What all tasks need; it travels once to each worker.
+            What all tasks need; it is sent once to each worker.
         tasks : sequence
         check : callable
-            Called every few seconds while none ends; what it raises ends the iteration.
+            Called every few seconds while no task ends; an exception ends the iteration.
 
         Yields
         ------
         index, answer : int, object
-            Of a task, in the order in which they end.
+            Number and result of a task, in the order in which tasks end.
         """
 
     def run_in_workers(self, function: Callable[..., Any]) -> list[Any]:
-        """Return what a function answers in each worker process, of which threads have none."""
+        """Call a function in each worker process and return the answers; none for threads."""
         del function
         return []
 
     def scheduler(self) -> Callable[..., Any] | None:
-        """Return what `dask.compute` is to use while rows are looked through before a run.
+        """Return the scheduler with which `dask.compute` reads the rows before a run.
 
-        None stands for the client in use, or Dask's own threads where there is none.
+        None means the current client or, without one, Dask's own threads.
         """
         return None
 
     @abstractmethod
     def close(self) -> None:
-        """Drop the blocks and give back threads, processes and connections."""
+        """Drop the blocks and release threads, processes and connections."""
 
     def as_dask(self, method: str, *args: Any) -> list[Any]:
-        """Return one delayed call of `method` per block, to show block state as dask arrays.
+        """Return one delayed call of `method` per block, to present block state as dask arrays.
 
-        The calls go through this runtime, so they must be computed in its process: by dask's
+        The calls go through this runtime, so they must be computed in its process, by dask's
         threaded or synchronous scheduler.
         """
         from dask.delayed import delayed  # noqa: PLC0415 - dask is loaded only where it is used
@@ -147,11 +147,11 @@ class Runtime(ABC):
 
 
 def pack_inputs(inputs: Inputs) -> Inputs:
-    """Return inputs to be pickled: lazy ones with only the tasks that they need."""
+    """Return inputs for pickling: Dask collections keep only the tasks that they need."""
     from dask.base import optimize  # noqa: PLC0415 - dask is loaded only where it is used
 
     lazy = _lazy(inputs)
-    if not lazy or _is_persisted(lazy):  # to cull a graph would lose its references to such data
+    if not lazy or _is_persisted(lazy):  # culling a graph loses its references to such data
         return inputs
     return inputs | dict(zip(lazy, optimize(*lazy.values()), strict=True))  # type: ignore[no-untyped-call]
 
@@ -159,7 +159,7 @@ def pack_inputs(inputs: Inputs) -> Inputs:
 def compute_inputs(inputs: Inputs) -> Inputs:
     """Replace the Dask collections among `inputs` by their values, computed in this thread.
 
-    An array is filled chunk by chunk, so that it is in memory once, with one of its chunks.
+    An array is filled chunk by chunk, so that memory holds it once, and one chunk.
     """
     from dask.local import get_sync  # noqa: PLC0415 - by its name, distributed would be loaded
 
@@ -172,7 +172,7 @@ def compute_inputs(inputs: Inputs) -> Inputs:
         futures = client.compute(list(lazy.values()), **near)
         return found | {name: each.result() for name, each in zip(lazy, futures, strict=True)}
     for name, value in lazy.items():
-        is_array = hasattr(type(value), "store")  # a delayed object seems to have any attribute
+        is_array = hasattr(type(value), "store")  # delayed objects appear to have any attribute
         if is_array and value.npartitions > 1 and all(map(math.isfinite, value.shape)):
             found[name] = np.empty(value.shape, value.dtype)
             value.store(found[name], lock=False, scheduler=get_sync)
@@ -188,8 +188,8 @@ def _lazy(inputs: Inputs) -> Inputs:
 
 
 def _is_persisted(lazy: dict[str, Any]) -> bool:
-    """Tell whether collections refer to data that workers of a cluster hold."""
-    if "distributed" not in sys.modules:  # it is loaded where there is such data
+    """Return whether collections refer to data held by workers of a cluster."""
+    if "distributed" not in sys.modules:  # such data require it
         return False
     from distributed import futures_of  # noqa: PLC0415
 

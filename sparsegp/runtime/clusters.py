@@ -1,10 +1,10 @@
-"""Ways to a Dask cluster: workers of this machine, a running scheduler, or what a file names.
+"""Start or connect to a Dask cluster: local workers, a running scheduler, or a cluster file.
 
-A cluster file is YAML. It says how many ``workers`` there are to be, how many ``seconds`` they may
-take to start, and with ``direct: false`` that they cannot be reached from here. Then comes the
-import path of a class, such as ``class: dask_jobqueue.SLURMCluster``, and the options of the class;
-or the ``scheduler`` (its address) or ``scheduler_file`` of a cluster that runs already, and in
-``tls`` the folder of its certificate.
+A cluster file is YAML. It gives the number of ``workers``, the ``seconds`` that they may take to
+start, and ``direct: false`` if they cannot be reached from here. It also gives the import path of a
+class, such as ``class: dask_jobqueue.SLURMCluster``, and the options of the class; or, for a
+cluster that runs already, the ``scheduler`` (its address) or ``scheduler_file``, and in ``tls`` the
+folder of its certificate.
 """
 
 import gc
@@ -32,7 +32,7 @@ from distributed.utils import silence_logging_cmgr
 from sparsegp.errors import ClusterError, SettingsError, short
 from sparsegp.runtime.dask import DaskRuntime
 
-# distributed is typed in part: its objects are taken as they come
+# distributed is only partly typed
 Client: Any = distributed.Client
 LocalCluster: Any = distributed.LocalCluster
 Security: Any = distributed.Security
@@ -45,25 +45,24 @@ LOCAL_OPTIONS: dict[str, Any] = {
     "dashboard_address": f"{LOOPBACK}:0",
     "worker_dashboard_address": f"{LOOPBACK}:0",
     "silence_logs": logging.CRITICAL,
-    "security": True,  # a certificate of its own, or any user of this machine could run code as us
+    "security": True,  # temporary TLS keys: otherwise any local user could run code as this one
 }
 SETTINGS = {
-    "distributed.scheduler.worker-ttl": "60s",  # a worker that hangs is ended by its nanny
+    "distributed.scheduler.worker-ttl": "60s",  # a hanging worker is killed by its nanny
     "distributed.comm.timeouts.connect": "10s",
 }
 PLACES = ("class", "scheduler", "scheduler_file")
 KINDS = {"workers": (int,), "seconds": (int, float), "direct": (bool,)}
-"""Of the values of a cluster file that are no texts."""
+"""Types of the values of a cluster file that are not strings."""
 MOST_LETTERS = 200
-"""Of what was found, in a message."""
+"""Maximum number of characters that a message quotes."""
 
 
 def start_local(n_workers: int, seconds: float = 60.0) -> DaskRuntime:
-    """Start worker processes with one thread each, reachable from this process alone.
+    """Start worker processes with one thread each, reachable only from this process.
 
-    They end by themselves when this process ends, however it ends. The main module of a script is
-    imported by each of them, so a script needs the guard ``if __name__ == "__main__"``; one without
-    is refused.
+    They end when this process ends, however it ends. Each imports the main module, so a script
+    needs the guard ``if __name__ == "__main__"``; without it a SettingsError is raised.
     """
     if n_workers < 1:
         raise SettingsError(f"the number of workers must be at least 1, got {n_workers}")
@@ -73,7 +72,7 @@ def start_local(n_workers: int, seconds: float = 60.0) -> DaskRuntime:
 
 
 def _require_guard() -> None:
-    """Refuse a script that each worker would run anew, as nothing in it asks for its name."""
+    """Raise an error for a script without a main guard, since each worker would run it again."""
     main = sys.modules["__main__"]
     path, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
     if path is None or (spec is not None and spec.name.endswith("__main__")):  # not imported
@@ -93,16 +92,16 @@ def connect(
     seconds: float = 30.0,
     direct: bool = True,
 ) -> DaskRuntime:
-    """Connect to a scheduler at an address, or of the file that it wrote.
+    """Connect to a scheduler at an address, or to that of a scheduler file.
 
-    It must answer, and have `n_workers` at least, in so many seconds each. `tls` is the folder with
-    its certificate; without one the configuration of Dask holds. `direct` says whether this process
-    can reach the workers; else messages go through the scheduler.
+    It must answer within `seconds`, and then have at least `n_workers` within `seconds`. `tls` is
+    the folder with its certificate; without one Dask's configuration applies. `direct` says whether
+    this process can reach the workers; otherwise messages go through the scheduler.
     """
     if isinstance(address, Path):
         address = _address_in(address)
     try:
-        get_address_host(address)  # a client of no address would never end
+        get_address_host(address)  # with an invalid address, Client would never return
     except ValueError:
         raise SettingsError(
             f"{address} is no address of a dask scheduler, such as tcp://10.0.0.5:8786"
@@ -112,7 +111,7 @@ def connect(
         with silence_logging_cmgr("critical"):
             client = _within(seconds, lambda: Client(address, timeout=seconds, **options))
     except Exception as error:
-        # the answer of another kind of server is read as the size of a message
+        # the answer of another kind of server is misread as a huge message size
         other = isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError)
         reason = "what answers is none" if other else _short(error)
         raise ClusterError(
@@ -133,7 +132,7 @@ def connect(
 
 
 def open_cluster_file(path: Path) -> DaskRuntime:
-    """Start the cluster of a file, or connect to it."""
+    """Start the cluster that a cluster file describes, or connect to it."""
     options = read_cluster_file(path)
     workers, seconds = options.pop("workers"), options.pop("seconds", 60)
     direct, name = options.pop("direct", True), options.pop("class", None)
@@ -146,17 +145,17 @@ def open_cluster_file(path: Path) -> DaskRuntime:
     taken = {*options, *signature(cluster).parameters}
     options = {key: value for key, value in ours.items() if key in taken}
     if options.get("security") is False:
-        options["security"] = None  # Dask's word for none
+        options["security"] = None  # Dask's value for no TLS
     return _start(f"{path}: {name}", lambda: cluster(**options), workers, seconds, direct)
 
 
 def read_cluster_file(path: Path) -> dict[str, Any]:
-    """Read and check a file, without starting anything.
+    """Read and check a cluster file, without starting anything.
 
     Raises
     ------
     SettingsError
-        If it cannot be read, or does not say which cluster is meant and how many workers.
+        If it cannot be read, or does not define a cluster and its number of workers.
     """
     try:
         options = yaml.load(path.read_text("utf-8"), Loader=_Loader)
@@ -168,7 +167,7 @@ def read_cluster_file(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path} must hold keys and values, such as 'workers: 4'")
     own = {*KINDS, *PLACES, "tls"}
     for key in sorted(own & options.keys()):
-        if type(options[key]) not in KINDS.get(key, (str,)):  # a truth value is no number
+        if type(options[key]) not in KINDS.get(key, (str,)):  # a bool does not count as an int
             raise SettingsError(f"{path}: {key} cannot be {_short(repr(options[key]))}")
     if len(options.keys() & PLACES) != 1:
         raise SettingsError(f"{path} must name one of {', '.join(PLACES)}")
@@ -180,9 +179,9 @@ def read_cluster_file(path: Path) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc] # yaml is not typed
-    """Numbers, truth values and texts alone: times and dates are texts, as queue systems take."""
+    """Loader of null, booleans, numbers and strings only; times and dates remain strings."""
 
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}  # so 04:00:00 is a text
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}  # so 04:00:00 is a string
 
 
 for _tag, _pattern in {
@@ -195,7 +194,7 @@ for _tag, _pattern in {
 
 
 def _class(path: Path, name: str) -> Callable[..., Any]:
-    """Return a class of clusters, or the function that stands for one, by its import path."""
+    """Import a cluster class, or a function that creates a cluster, by its import path."""
     module, _, attribute = name.rpartition(".")
     if not module or not attribute.endswith("Cluster"):
         raise SettingsError(
@@ -225,7 +224,7 @@ def _start(
             client.wait_for_workers(n_workers, timeout=seconds)
             client.register_plugin(IgnoreInterrupts())
             close = stack.pop_all().close
-    except Exception as error:  # whatever a library of clusters raises
+    except Exception as error:  # cluster libraries may raise anything
         raise ClusterError(
             f"{name} with {n_workers} workers did not start in {seconds:g} s ({_short(error)}); "
             "in a cluster file, check its options, or give it longer by 'seconds'"
@@ -237,18 +236,18 @@ def _start(
             client.scheduler.address,
         )
 
-    def replenish() -> None:  # starts those that Dask has given up by now
-        with suppress(Exception):  # some clusters keep up their number themselves
+    def replenish() -> None:  # replaces workers that Dask has given up
+        with suppress(Exception):  # some clusters maintain the number themselves
             cluster.scale(n_workers)
 
     return DaskRuntime(client, close, replenish)
 
 
 def _within(seconds: float, make: Callable[[], Any]) -> Any:
-    """Return what `make` returns; what comes too late, a TimeoutError, is closed.
+    """Return the result of `make`; after `seconds` raise a TimeoutError, and close a late result.
 
-    Garbage is collected first: a client that was lost is closed by its finalizer, which waits for
-    ever where it happens to run while another client of this process starts.
+    Garbage is collected first: the finalizer of a lost client closes it, and would wait forever if
+    it ran while another client of this process starts.
     """
     gc.collect()
     made: Future[Any] = Future()
@@ -268,7 +267,7 @@ def _within(seconds: float, make: Callable[[], Any]) -> Any:
 
 
 def _security(folder: Path | None) -> Any:
-    """Return what distributed takes for the certificate in a folder."""
+    """Return the `distributed.Security` for the certificate in a folder."""
     if folder is None:
         return Security()
     names = {"tls_ca_file": "ca.pem", "tls_client_cert": "cert.pem", "tls_client_key": "key.pem"}
@@ -290,7 +289,7 @@ def _security(folder: Path | None) -> Any:
 
 
 def _address_in(path: Path) -> str:
-    """Return the address that a scheduler wrote to a file."""
+    """Return the address in a scheduler file."""
     try:
         return str(json.loads(path.read_text("utf-8"))["address"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -302,7 +301,7 @@ def _address_in(path: Path) -> str:
 
 
 def _short(found: object) -> str:
-    """Return what was found, or the first cause of an error, in one line of bounded length."""
+    """Return an object, or the root cause of an error, as one line of bounded length."""
     while isinstance(found, BaseException) and found.__cause__ is not None:
         found = found.__cause__
     text = " ".join(str(found)[: 2 * MOST_LETTERS].split()) or type(found).__name__
@@ -310,16 +309,16 @@ def _short(found: object) -> str:
 
 
 class IgnoreInterrupts(distributed.WorkerPlugin):
-    """Lets workers live on when an interrupt from the keyboard reaches all processes at once."""
+    """Plugin by which workers survive Ctrl-C, which reaches all processes of the terminal."""
 
     def setup(self, worker: distributed.Worker) -> None:
-        """Ignore the signal; a worker process runs this in its main thread."""
+        """Ignore SIGINT; a worker process runs this in its main thread."""
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def client_in_use() -> Any:
-    """Return the client that Dask computes with here, None if there is none."""
+    """Return the current Dask client; None if there is none."""
     try:
         return Client.current()
     except ValueError:

@@ -1,11 +1,12 @@
-"""Blocks in the workers of a Dask cluster, built again elsewhere when a worker is lost.
+"""Runtime on a Dask cluster, which rebuilds blocks on other workers when a worker is lost.
 
-One actor a worker (`Host`) holds all its blocks, so a round costs one call a worker: 2 ms for two
-workers, where tasks take 15, as a client sends these every 10 ms. Nothing restarts a lost actor:
-its blocks are built on living workers, brought to the present by the driver's `recovery` messages,
-and asked again. In the same way blocks move between two rounds, away from a worker that is to be
-retired and to workers that joined. Every wait ends: with an answer, with the connection, when the
-scheduler no longer knows the worker or hears its heartbeats, or after `call_seconds`.
+One actor per worker (`Host`) holds all its blocks, so a round costs one call per worker: 2 ms for
+two workers, where tasks take 15 ms, as a client sends these every 10 ms. A lost actor is not
+restarted: its blocks are built on other workers, brought up to date by the driver's `recovery`
+messages, and called again. Between two rounds, blocks are moved in the same way: away from workers
+that are being retired, and to workers that joined. Every wait ends: with an answer, with the
+connection, when the scheduler no longer knows the worker or receives its heartbeats, or after
+`call_seconds`.
 """
 
 import logging
@@ -40,32 +41,32 @@ from sparsegp.runtime.host import (
 
 logger = logging.getLogger(__name__)
 
-HOSTS_AT_A_TIME = 32  # workers whose sums are in the memory of the driver side by side
+HOSTS_AT_A_TIME = 32  # workers whose sums the driver holds in memory at the same time
 
 ADD: Callable[[Iterator[Any]], Any] = partial(reduce, add)
 IGNORE: Callable[[Iterator[Any]], Any] = partial(deque, maxlen=0)
-"""What becomes of the answers of a worker's blocks, besides a list."""
+"""How a worker combines the answers of its blocks, if not into a list."""
 
 
 class DaskRuntime(Runtime):
-    """Runs blocks in the workers of a Dask cluster.
+    """Runtime that holds the blocks in the workers of a Dask cluster.
 
     Parameters
     ----------
     client : distributed.Client
         Calls are fastest with ``direct_to_workers=True``.
     close : callable, optional
-        Ends what was started for this runtime.
+        Shuts down what was started for this runtime.
     replenish : callable, optional
-        Starts workers in place of lost ones, where that can be done; returns at once.
+        Starts replacements of lost workers, if possible; returns immediately.
     """
 
-    call_seconds = 600.0  # a worker counts as lost that takes longer for one call,
-    silent_seconds = 30.0  # or that is waited for and has sent no heartbeat for so long
-    rejoin_seconds = 5.0  # to wait for a replacement before others take the blocks,
-    absent_seconds = 60.0  # and for a worker if none is left
-    look_seconds = 5.0  # between two looks for workers that have joined
-    max_losses = 3  # workers that one block may lose while no answer comes
+    call_seconds = 600.0  # a worker counts as lost if one call takes longer than this,
+    silent_seconds = 30.0  # or if it sends no heartbeat for this long during a call
+    rejoin_seconds = 5.0  # wait for replacements before the remaining workers take the blocks,
+    absent_seconds = 60.0  # and wait for any worker if none is left
+    look_seconds = 5.0  # interval between checks for workers that have joined
+    max_losses = 3  # an error if one block loses this many workers without an answer
 
     def __init__(
         self,
@@ -79,22 +80,22 @@ class DaskRuntime(Runtime):
         self._factory: Callable[..., Any] = nothing
         self._inputs: Sequence[Inputs] = ()
         self._hosts: dict[str, tuple[Any, Any]] = {}  # future and actor, by address
-        self._home: dict[int, str] = {}  # of blocks that are built and have heard all messages
-        self._losses: Counter[int] = Counter()  # of each block's worker, since the last answer
+        self._home: dict[int, str] = {}  # address by block, for blocks that are up to date
+        self._losses: Counter[int] = Counter()  # lost workers by block, since the last answer
         self._lost: set[str] = set()
-        self._leaving: set[str] = set()  # to be retired
+        self._leaving: set[str] = set()  # being retired
         self._next_look = 0.0
-        self.n_workers = max(1, len(self._workers()))  # that there should be
+        self.n_workers = max(1, len(self._workers()))  # expected number
         client.subscribe_topic("all", self._hear)
 
     def run_in_workers(self, function: Callable[..., Any]) -> list[Any]:
-        """Return what a function answers in each worker, which it may take as `dask_worker`."""
+        """Call a function in each worker, which it gets as `dask_worker` if it takes one."""
         client, options = self._client, {"callback_timeout": self.absent_seconds}
         found = client.sync(client.run, function, on_error="ignore", **options)
         return [found[address] for address in sorted(found)]
 
     def build(self, factory: Callable[..., Any], inputs: Sequence[Inputs]) -> None:
-        """Build one block from each inputs, as many on each worker as on the others."""
+        """Build one block for each element of `inputs`, spread evenly over the workers."""
         with self._lock:
             self._forget()
             self._factory, self._inputs, self.n_blocks = factory, tuple(inputs), len(inputs)
@@ -105,14 +106,14 @@ class DaskRuntime(Runtime):
                 raise
 
     def ask(self, indices: Sequence[int], method: str, *args: Any) -> list[Any]:
-        """Call one method on some blocks, through as many losses as it takes."""
+        """Call one method on some blocks, again on other workers where workers are lost."""
         packed, blocks = cloudpickle.dumps((method, args, list)), range(self.n_blocks)
         indices, answers = [blocks[index] for index in indices], dict[int, Any]()
         with self._lock:
             self._adapt()
             while {*indices} - answers.keys():
                 for index in self._settle():
-                    answers.pop(index, None)  # its successor has not heard the message
+                    answers.pop(index, None)  # the rebuilt block has not received the message
                 held = self._held({*indices} - answers.keys())
                 found = self._each("call", {a: (held[a], packed) for a in held})
                 for address, of_blocks in found.items():
@@ -138,8 +139,8 @@ class DaskRuntime(Runtime):
     def run_tasks(
         self, function: Work, shared: Any, tasks: Sequence[Any], check: Check = nothing
     ) -> Generator[tuple[int, Any], None, None]:
-        """Call a function once for each task, as Dask places them on the workers."""
-        wait: Any = distributed.wait  # distributed is typed in part
+        """Call a function once for each task, on workers chosen by Dask."""
+        wait: Any = distributed.wait  # distributed is only partly typed
         client, seen = self._client, time.monotonic()
         common = share(client, (function, shared))
         pending = {
@@ -162,8 +163,8 @@ class DaskRuntime(Runtime):
                 client.cancel(list(pending), force=True)
 
     def close(self) -> None:
-        """Drop the blocks; end what was started for this runtime."""
-        with suppress(Exception):  # the scheduler or the client may be gone
+        """Drop the blocks and shut down what was started for this runtime."""
+        with suppress(Exception):  # scheduler or client may have ended
             self._forget()
             self._client.unsubscribe_topic("all")
             self._retire()
@@ -173,7 +174,7 @@ class DaskRuntime(Runtime):
     # -- calls -------------------------------------------------------------------------------------
 
     def _each(self, operation: str, requests: dict[str, tuple[list[int], bytes]]) -> dict[str, Any]:
-        """Ask workers, of some blocks; return the answers of those that are not lost."""
+        """Request an operation of several workers; return the answers of those not lost."""
         calls, answers = {}, {}
         for address in requests.keys() & self._hosts.keys():
             try:
@@ -192,7 +193,7 @@ class DaskRuntime(Runtime):
         return answers
 
     def _wait(self, address: str, future: Any) -> Any:
-        """Return what a future brings; raises WorkerLostError if its worker is lost."""
+        """Return the result of a future; raise a WorkerLostError if its worker is lost."""
         began = heard = time.monotonic()
         last_seen = None
         while True:
@@ -212,12 +213,12 @@ class DaskRuntime(Runtime):
                 raise WorkerLostError(f"a call took more than {now - began:.0f} s")
 
     def _task_answer(self, future: Any) -> Any:
-        """Return the answer of a task that has ended, or raise what it raised."""
+        """Return the answer of a task that has ended, or raise its exception."""
         try:
-            # by the scheduler, which knows who is lost; from here it takes half a minute to see
+            # via the scheduler, which knows of lost workers; direct calls notice after 30 s
             answer = pickle.loads(self._client.gather(future, direct=False))
         except LOST as error:
-            self._workers()  # raises where the scheduler is gone
+            self._workers()  # raises if the scheduler does not answer
             raise ClusterError(
                 f"a task lost its worker again and again ({error}); check the memory of the workers"
             ) from error
@@ -227,13 +228,13 @@ class DaskRuntime(Runtime):
         return answer
 
     def _workers(self) -> dict[str, dict[str, Any]]:
-        """Ask the scheduler what it knows of its workers, by their addresses."""
+        """Return the scheduler's information on its workers, by address."""
         return known_workers(self._client)
 
     # -- where blocks are --------------------------------------------------------------------------
 
     def _settle(self, replay: bool = True) -> set[int]:
-        """Bring every block to the present, on a worker that lives; return those built."""
+        """Rebuild missing blocks on live workers, up to date, and return their numbers."""
         built: set[int] = set()
         while absent := [i for i in range(self.n_blocks) if i not in self._home]:
             built.update(absent)
@@ -246,7 +247,7 @@ class DaskRuntime(Runtime):
         return built
 
     def _build(self, homes: dict[str, list[int]]) -> dict[str, list[int]]:
-        """Build blocks, one at a time on each worker; return those that each has built."""
+        """Build blocks, one at a time on each worker; return the blocks built, by worker."""
         built: dict[str, list[int]] = {}
         for some in zip_longest(*homes.values()):
             requests = {
@@ -259,7 +260,7 @@ class DaskRuntime(Runtime):
         return built
 
     def _find_homes(self, homeless: Sequence[int]) -> dict[str, list[int]]:
-        """Give each block to the worker that has the fewest."""
+        """Assign each block to the worker that has the fewest."""
         loads = Counter(dict.fromkeys(self._find_workers(), 0))
         loads.update(address for address in self._home.values() if address in loads)
         homes: dict[str, list[int]] = {}
@@ -270,7 +271,7 @@ class DaskRuntime(Runtime):
         return homes
 
     def _find_workers(self) -> list[str]:
-        """Return workers that hold an actor, after waiting for replacements of lost ones."""
+        """Return workers with an actor, after waiting for replacements of lost workers."""
         began = time.monotonic()
         while True:
             patient = time.monotonic() - began < self.rejoin_seconds
@@ -293,13 +294,13 @@ class DaskRuntime(Runtime):
             )
 
     def _usable(self) -> set[str]:
-        """Return workers that blocks may be built on."""
+        """Return the workers on which blocks may be built."""
         workers = self._workers().items()
         running = {address for address, worker in workers if worker["status"] == "running"}
         return running - self._lost - self._leaving
 
     def _take_up(self, addresses: Iterable[str]) -> None:
-        """Make an actor on each worker that has none."""
+        """Create an actor on each worker that has none."""
         kind = {"actor": True, "pure": False, "allow_other_workers": False}
         made = {
             address: self._client.submit(Host, workers=[address], **kind)
@@ -307,7 +308,7 @@ class DaskRuntime(Runtime):
         }
         for address, future in made.items():
             try:
-                with self._client.as_current():  # not the default client: it may be another one
+                with self._client.as_current():  # the default client may be another one
                     self._hosts[address] = future, self._wait(address, future)
             except WorkerLostError as loss:
                 self._lose(address, loss)
@@ -318,14 +319,14 @@ class DaskRuntime(Runtime):
                 ) from error
 
     def _held(self, indices: Iterable[int]) -> dict[str, list[int]]:
-        """Return which of some blocks each worker has."""
+        """Group blocks by the worker that holds them."""
         held: dict[str, list[int]] = {}
         for index in sorted(self._home.keys() & set(indices)):
             held.setdefault(self._home[index], []).append(index)
         return held
 
     def _leave(self, address: str) -> list[int]:
-        """Let a worker drop its actor, if it can still be reached; return the homeless blocks."""
+        """Drop a worker's actor, if it can still be reached; return the blocks that it held."""
         blocks = [index for index, home in self._home.items() if home == address]
         for index in blocks:
             del self._home[index]
@@ -340,10 +341,10 @@ class DaskRuntime(Runtime):
         self._inputs, self.n_blocks = (), 0
         self._losses.clear()
 
-    # -- workers that go and come ------------------------------------------------------------------
+    # -- workers that leave and join ---------------------------------------------------------------
 
     def _lose(self, address: str, loss: Exception, asked: Iterable[int] = ()) -> None:
-        """Forget a worker, whose blocks will be built elsewhere unless that happens too often."""
+        """Forget a lost worker; raise a ClusterError if a block has lost too many workers."""
         blocks = sorted({*self._leave(address), *asked})
         self._lost.add(address)
         if address in self._leaving:
@@ -359,17 +360,17 @@ class DaskRuntime(Runtime):
                 )
 
     def _hear(self, event: Any) -> None:
-        """Note that a worker is to be retired, which Dask refuses as long as it holds an actor."""
+        """Note workers to be retired, which Dask refuses as long as they hold an actor."""
         self._leaving.update(event[1].get("could-not-retire", ()))
 
     def _adapt(self) -> None:
-        """Between two rounds, leave workers that are to be retired and use those that joined."""
+        """Move blocks, between two rounds, from workers being retired and to new workers."""
         now = time.monotonic()
         if not self.n_blocks or (now < self._next_look and not self._leaving & self._hosts.keys()):
             return
         self._next_look = now + self.look_seconds
         self._replenish()
-        self._client.submit(nothing, pure=False)  # no task would be idleness to some schedulers
+        self._client.submit(nothing, pure=False)  # without tasks a scheduler may count as idle
         usable = self._usable()
         for address in self._leaving & self._hosts.keys() if usable else ():
             blocks = self._leave(address)
@@ -379,7 +380,7 @@ class DaskRuntime(Runtime):
         self._spread(usable)
 
     def _retire(self) -> None:
-        """Ask again for the retirements that were refused."""
+        """Request again the retirements that were refused."""
         client = self._client
         if waiting := list(self._leaving - self._hosts.keys()):
             with suppress(*LOST):
@@ -387,7 +388,7 @@ class DaskRuntime(Runtime):
             self._leaving &= self._workers().keys()
 
     def _spread(self, usable: set[str]) -> None:
-        """Take blocks from the workers that have the most, if there are some that have fewer."""
+        """Drop blocks of the fullest workers, to be rebuilt on others, if the load is uneven."""
         most = max(Counter(self._home.values()).values(), default=0)
         if not usable or most <= -(-self.n_blocks // len(usable)):
             return

@@ -1,4 +1,4 @@
-"""What the workers of a Dask cluster run, blocks and single tasks, and what is known of them."""
+"""Code that runs on the workers of a Dask cluster, and the scheduler's list of workers."""
 
 import pickle
 import traceback
@@ -15,24 +15,24 @@ from sparsegp.errors import ClusterError
 from sparsegp.runtime.base import Inputs, Work, compute_inputs
 
 LOST = (OSError, RuntimeError, CancelledError, distributed.KilledWorker)
-"""What Dask raises where a worker, a task or the connection to it is gone."""
-PULSE_SECONDS = 2.0  # between two looks at workers that are waited for
-SCHEDULER_SECONDS = 10.0  # that the scheduler may take to name its workers
+"""Exceptions of Dask when a worker, a task or the connection is lost."""
+PULSE_SECONDS = 2.0  # interval between checks of a worker while waiting for it
+SCHEDULER_SECONDS = 10.0  # time limit for answers of the scheduler
 
 
 class WorkerLostError(Exception):
-    """A worker that does not answer any more."""
+    """A worker that no longer answers."""
 
 
 class Failure(NamedTuple):
-    """The exception that a block or task raised on a worker, in place of an answer."""
+    """Exception of a block or task on a worker, sent in place of an answer."""
 
     number: int
     error: Exception
 
 
 def _answered(work: Callable[[], Any], number: Callable[[], int]) -> bytes:
-    """Return the answer of some work pickled, or its failure, with the traceback as a note."""
+    """Return the pickled result of `work`, or a `Failure` with the traceback as a note."""
     try:
         with single_threaded_blas():
             return bytes(cloudpickle.dumps(work()))
@@ -47,19 +47,19 @@ def _answered(work: Callable[[], Any], number: Callable[[], int]) -> bytes:
 
 
 class Host:
-    """The blocks of one worker: an actor, whose methods are called one at a time."""
+    """Actor that holds the blocks of one worker; its methods are called one at a time."""
 
     def __init__(self) -> None:
         self._blocks: dict[int, Any] = {}
-        self._index = -1  # of the block that is at work
+        self._index = -1  # block that is being built or called
 
     def ask(self, operation: str, indices: Sequence[int], packed: bytes) -> bytes:
-        """Carry out an operation; what it raises is an answer, so that calls raise losses alone."""
+        """Carry out an operation; its exceptions are answers, so calls only raise lost workers."""
         work = getattr(self, operation)
         return _answered(lambda: work(indices, *pickle.loads(packed)), lambda: self._index)
 
     def build(self, indices: Sequence[int], factory: Callable[..., Any], inputs: Inputs) -> None:
-        """Build one block; its lazy inputs are computed here."""
+        """Build one block, after computing its lazy inputs here."""
         [self._index] = indices
         self._blocks.pop(self._index, None)
         self._blocks[self._index] = factory(**compute_inputs(inputs))
@@ -67,7 +67,7 @@ class Host:
     def call(
         self, indices: Sequence[int], method: str, args: Any, fold: Callable[[Iterator[Any]], Any]
     ) -> Any:
-        """Call one method on some blocks and return what `fold` makes of the answers."""
+        """Call one method on some blocks and return the answers combined by `fold`."""
 
         def answers() -> Iterator[Any]:
             for self._index in indices:
@@ -82,32 +82,32 @@ class Host:
 
 
 def perform(common: tuple[Work, Any], task: bytes, index: int) -> bytes:
-    """Do one task, on a worker."""
+    """Run one task on a worker."""
     function, shared = common
     return _answered(lambda: function(shared, pickle.loads(task)), lambda: index)
 
 
 def share(client: Any, value: Any) -> Any:
-    """Return a future of a picklable value, to be an argument of many tasks; returns at once.
+    """Return a future of a picklable value, an argument of many tasks, without waiting.
 
-    What a client scatters is gone with the last worker that holds it; what a task makes is made
-    again. The scheduler keeps the bytes for as long as the future or what depends on it is wanted.
+    Scattered data is lost with the last worker that holds it, while the result of a task is
+    computed again. The scheduler keeps the bytes as long as the future or a dependent is needed.
     """
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # of large graphs
         return client.submit(pickle.loads, cloudpickle.dumps(value), pure=False)
 
 
 def known_workers(client: Any) -> dict[str, dict[str, Any]]:
-    """Ask the scheduler of a client what it knows of its workers, by their addresses.
+    """Return the information of a client's scheduler on its workers, by address.
 
     Raises
     ------
     ClusterError
-        If it does not answer.
+        If the scheduler does not answer.
     """
     try:
         found = client.sync(client.scheduler.identity, callback_timeout=SCHEDULER_SECONDS)
-    except (*LOST, AttributeError, ValueError) as error:  # it is gone, or the client is closed
+    except (*LOST, AttributeError, ValueError) as error:  # it has ended, or the client is closed
         raise ClusterError(
             f"the dask scheduler does not answer any more ({error!r}); start the cluster again "
             "and resume from the last checkpoint"

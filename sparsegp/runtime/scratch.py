@@ -1,4 +1,4 @@
-"""Large arrays in files instead of memory, for inputs and stub matrices that memory cannot hold."""
+"""Arrays in files, for inputs and stub matrices that do not fit into memory."""
 
 import os
 import tempfile
@@ -10,26 +10,26 @@ from numpy.typing import DTypeLike, NDArray
 from sparsegp.errors import StoreError, size
 
 LEAST = 1 << 20
-"""Bytes that a directory must be able to take."""
+"""Number of bytes for which a scratch directory must have room."""
 
 
 def zeros_in_file(directory: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """Return an array of zeros in a file, which has no name and vanishes with the process.
+    """Return an array of zeros in an unnamed file, which is deleted when the process ends.
 
-    Its whole size is reserved at once: a disk that is too small is an error here, not a crash in
-    the middle of a run.
+    The whole size is reserved immediately, so a disk that is too small is an error here rather than
+    a crash in the middle of a run.
 
     Parameters
     ----------
     directory : str
-        On a fast local disk of every machine that holds row blocks.
+        It should be on a fast local disk of every machine that holds row blocks.
     shape, dtype
-        As those of `numpy.zeros`.
+        As in `numpy.zeros`.
 
     Raises
     ------
     StoreError
-        If the directory cannot be written or has too little room.
+        If the directory cannot be written or has too little space.
     """
     count = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     if count == 0:
@@ -45,5 +45,5 @@ def zeros_in_file(directory: str, shape: tuple[int, ...], dtype: DTypeLike) -> N
 
 
 def require_room_in(directory: str, _: object = None) -> None:
-    """Refuse by a `StoreError` a directory that no files can be kept in; a task of any process."""
+    """Raise a `StoreError` if a directory cannot hold files; runs as a task in any process."""
     zeros_in_file(directory, (LEAST,), np.uint8)

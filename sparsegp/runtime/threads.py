@@ -1,4 +1,4 @@
-"""Blocks as plain objects in the threads of this process: the default, with nothing to fail."""
+"""Runtime in threads of this process, the default: blocks are plain objects, never lost."""
 
 import os
 from collections import deque
@@ -13,25 +13,25 @@ from sparsegp.errors import SettingsError
 from sparsegp.runtime.base import Check, Inputs, Runtime, Work, compute_inputs, nothing
 
 CHECK_SECONDS = 1.0
-"""How long a call of `check` may have to wait."""
+"""Interval between calls of `check` while no task ends."""
 
 
 def usable_cpus() -> int:
-    """Return the number of processors that this process may use, in a container its quota."""
+    """Return the number of processors that this process may use, or its container's quota."""
     from dask.system import CPU_COUNT  # noqa: PLC0415 - dask is loaded only where it is used
 
     return int(CPU_COUNT)
 
 
 class ThreadRuntime(Runtime):
-    """Runs blocks in a pool of threads.
+    """Runtime that runs blocks in a pool of threads.
 
     While it is open, BLAS is limited to one thread in the whole process; `close` restores it.
 
     Parameters
     ----------
     n_threads : int, optional
-        Default: as many as there are usable processors.
+        Default: the number of usable processors.
 
     Raises
     ------
@@ -46,13 +46,13 @@ class ThreadRuntime(Runtime):
         self.n_workers = n_threads or usable_cpus()
         self._blocks: list[Any] = []
         self._threads: ThreadPoolExecutor | None = None
-        self._process = 0  # that has these threads
+        self._process = 0  # id of the process that has these threads
         self._blas = ExitStack()
         self._blas.enter_context(single_threaded_blas())
 
     @property
     def _pool(self) -> ThreadPoolExecutor | None:
-        """The threads, if there are several; the child of a fork begins its own."""
+        """Thread pool if there are several threads; after a fork the child creates its own."""
         if self.n_workers > 1 and self._process != os.getpid():
             self._process = os.getpid()
             self._threads = ThreadPoolExecutor(
@@ -61,20 +61,20 @@ class ThreadRuntime(Runtime):
         return self._threads
 
     def scheduler(self) -> Callable[..., Any]:
-        """Return the threads of this runtime; those of dask do not survive a fork."""
+        """Return a dask scheduler on the threads of this runtime: dask's do not survive a fork."""
         from dask import local, threaded  # noqa: PLC0415 - dask is loaded only where it is used
 
         pool = self._pool
         return local.get_sync if pool is None else partial(threaded.get, pool=pool)
 
     def build(self, factory: Callable[..., Any], inputs: Sequence[Inputs]) -> None:
-        """Build one block from each inputs, as many at a time as there are threads."""
+        """Build one block for each element of `inputs`, as many at a time as there are threads."""
         self._blocks, self.n_blocks = [], 0
         self._blocks = self._run(lambda each: factory(**compute_inputs(each)), inputs)
         self.n_blocks = len(self._blocks)
 
     def ask(self, indices: Sequence[int], method: str, *args: Any) -> list[Any]:
-        """Call one method on some blocks; on a single one in the thread of the caller."""
+        """Call one method on some blocks; a single block is called in the caller's thread."""
 
         def call(index: int) -> Any:
             try:
@@ -114,7 +114,7 @@ class ThreadRuntime(Runtime):
             yield index, futures[index].result()
 
     def close(self) -> None:
-        """Drop the blocks, end the threads and restore the threads of BLAS."""
+        """Drop the blocks, end the threads and restore the thread limit of BLAS."""
         if self._threads is not None and self._process == os.getpid():
             self._threads.shutdown(wait=True, cancel_futures=True)
         self._blocks, self.n_blocks = [], 0
@@ -130,9 +130,9 @@ class ThreadRuntime(Runtime):
 
 
 def _ended(futures: Sequence[Future[Any]], check: Check = nothing) -> Iterator[int]:
-    """Yield the numbers of calls as they end; an interrupt leaves none running.
+    """Yield the numbers of calls as they end; after an interrupt none is left running.
 
-    Waits are in turns: a signal just before a wait without end is seen only after it.
+    Waits have a timeout, because a signal just before an unlimited wait is handled only after it.
     """
     going, numbers = set(futures), {future: number for number, future in enumerate(futures)}
     try:
