@@ -1,4 +1,4 @@
-"""Checkpoints and models, each one file, on a disk or in an object store."""
+"""Checkpoints and models, each in one file, on a disk or in an object store."""
 
 from sparsegp.store.files import Stored as Stored
 from sparsegp.store.files import read_file as read_file

@@ -1,9 +1,9 @@
-"""What is in a checkpoint or a model: JSON and arrays in one file.
+"""File format of checkpoints and models: JSON and arrays in one file.
 
-It is a zarr group of format 3 in a zip without compression, as `zarr.storage.ZipStore` opens it:
-its attributes are JSON, each array is one chunk. The CRC-32 of the members, and the SHA-256 of
-their list as the comment of the zip, detect any alteration. Nothing is unpickled, and no memory is
-taken for sizes that are only declared.
+It is a zarr group of format 3 in an uncompressed zip archive, which `zarr.storage.ZipStore` can
+open: its attributes are JSON, and each array is one chunk. The CRC-32 of the members, and the
+SHA-256 of their list in the comment of the archive, detect any alteration. Nothing is unpickled,
+and no memory is allocated for sizes that are only declared.
 """
 
 import hashlib
@@ -23,17 +23,17 @@ from sparsegp.errors import StoreError, short
 from sparsegp.store.folders import Folder
 
 VERSION = 2
-"""Of the files: models of version 1 lack the triangle that predictions are made with."""
+"""Version of the format: models of version 1 lack the triangular factor that predictions need."""
 
 MOST_JSON, MOST_LISTED = 1 << 26, 1 << 24
-"""Bytes of JSON in a file, and of the list of members of a zip."""
+"""Maximum bytes of JSON in a file, and of the list of members of an archive."""
 
 _TYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
 _ZIP_END = re.compile(rb"PK\x05\x06.{8}(.{4}).{6}sha256 [0-9a-f]{64}", re.DOTALL)
 
 
 class Stored(NamedTuple):
-    """The content of a checkpoint or a model: JSON, tuples as lists, and arrays by name."""
+    """Content of a checkpoint or a model: JSON (tuples become lists), and arrays by name."""
 
     meta: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
@@ -47,16 +47,16 @@ def write_file(
     arrays: Mapping[str, NDArray[Any]],
     new: bool = False,
 ) -> None:
-    """Write a checkpoint or a model, as `kind` says, on the disk or in the store in the end.
+    """Write a checkpoint or a model (`kind`) durably to the disk or object store.
 
     Raises
     ------
     StoreError
-        If it cannot be written (full disk, no permission); what was there before is there still.
+        If it cannot be written (full disk, no permission); an earlier file is unchanged.
     FileExistsError
-        If it is to be `new` in an object store, and another is there.
+        If it must be `new` in an object store and another one exists.
     TypeError, ValueError
-        If `meta` is no JSON, or an array is not of bools, integers or floats.
+        If `meta` is not JSON, or an array does not hold bools, integers or floats.
     """
     group = {"format": kind, "version": VERSION, "meta": meta}
     root = {"zarr_format": 3, "node_type": "group", "attributes": group}
@@ -78,7 +78,7 @@ def read_file(folder: Folder, name: str, kind: str) -> Stored:
     Raises
     ------
     StoreError
-        If it is missing, truncated, altered, of another kind, or of a version that is not known.
+        If it is missing, truncated, altered, of another kind, or of another version.
     """
     place = f"{folder}/{name}"
     try:
@@ -99,7 +99,7 @@ def read_file(folder: Folder, name: str, kind: str) -> Stored:
 
 @contextmanager
 def restoring(place: str) -> Iterator[None]:
-    """Turn whatever goes wrong while a file is read, or objects made of it, into one error."""
+    """Turn all errors of reading a file, or of creating objects from it, into a `StoreError`."""
     try:
         yield
     except Exception as error:
@@ -112,7 +112,7 @@ def restoring(place: str) -> Iterator[None]:
 
 
 def _open_zip(file: IO[bytes], place: str) -> zipfile.ZipFile:
-    """Open a zip after a check that its list of members, which is read whole, is a small one."""
+    """Open an archive after checking that its list of members is small, as it is read whole."""
     size = file.seek(0, os.SEEK_END)
     require_memory(size, "the file")
     file.seek(0)
@@ -124,7 +124,7 @@ def _open_zip(file: IO[bytes], place: str) -> zipfile.ZipFile:
     file.seek(max(0, size - 113))
     end = file.read()
     found = _ZIP_END.fullmatch(end, 20)
-    is_long = end.startswith(b"PK\6\7")  # another list may be named, as in 2 GB and more
+    is_long = end.startswith(b"PK\6\7")  # ZIP64, for 2 GB and more, may point to another list
     if not found or int.from_bytes(found[1], "little") > MOST_LISTED or (is_long and size < 2**31):
         raise ValueError("its end is not that of a file of sparsegp")
     archive = zipfile.ZipFile(file)
@@ -140,13 +140,13 @@ def _open_zip(file: IO[bytes], place: str) -> zipfile.ZipFile:
 
 
 def _digest(archive: zipfile.ZipFile) -> bytes:
-    """Return the comment of a zip, which covers all members with their sizes and checksums."""
+    """Return the comment of an archive: a digest of the names, sizes and checksums of members."""
     members = [(each.filename, each.file_size, each.CRC) for each in archive.infolist()]
     return f"sha256 {hashlib.sha256(_json(members)).hexdigest()}".encode()
 
 
 def _metadata(shape: list[int], kind: str) -> dict[str, Any]:
-    """Return the metadata of a zarr array of one chunk."""
+    """Return the metadata of a zarr array with a single chunk."""
     chunk = [max(1, size) for size in shape]
     return {
         "zarr_format": 3,

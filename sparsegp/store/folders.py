@@ -1,8 +1,8 @@
-"""Folders on a disk or in an object store, whose files appear whole or not at all.
+"""Folders on a disk or in an object store, whose files are written atomically.
 
-On a disk a file is written beside its place as `.name.<32 hex digits>.tmp`, synced and renamed; no
-link is followed, and nothing is read that is not a regular file. In an object store, which is
-reached through fsspec, a file is one object and one PUT.
+On a disk a file is written to the same directory as `.name.<32 hex digits>.tmp`, synced and
+renamed; no link is followed, and only regular files are read. In an object store, accessed through
+fsspec, a file is one object and one PUT.
 """
 
 import errno
@@ -25,7 +25,7 @@ from sparsegp.fields import path_text
 
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")
 _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-"""Flags by which no link is followed and no FIFO waited for."""
+"""Flags of `os.open` not to follow links or wait for FIFOs."""
 _REASONS = {errno.ELOOP: "it is a link"} | dict.fromkeys(
     (errno.ENOTDIR, errno.EEXIST), "it, or what should hold it, is not a directory"
 )
@@ -33,7 +33,7 @@ _REASONS = {errno.ELOOP: "it is a link"} | dict.fromkeys(
 
 @dataclass(frozen=True)
 class Directory:
-    """A directory of this machine; made by the first file or lock in it."""
+    """A local directory, which the first file or lock creates."""
 
     path: Path
 
@@ -41,7 +41,7 @@ class Directory:
         return str(self.path)
 
     def sizes(self) -> dict[str, int]:
-        """Return the bytes of all files by name, without unfinished ones."""
+        """Return the sizes in bytes of all files by name, without unfinished ones."""
         found = {}
         with failing("list", self), suppress(FileNotFoundError, NotADirectoryError):
             for entry in os.scandir(self.path):
@@ -50,20 +50,20 @@ class Directory:
         return {name: size for name, size in found.items() if not _UNFINISHED.fullmatch(name)}
 
     def open(self, name: str) -> IO[bytes]:
-        """Open a regular file for reading; FileNotFoundError if there is none."""
+        """Open a regular file for reading; raise a FileNotFoundError if there is none."""
         with failing("read", self.path / name, FileNotFoundError):
             return os.fdopen(_open_regular(self.path / name, os.O_RDONLY), "rb")
 
     @contextmanager
     def writing(self, name: str, new: bool = False, sync: bool = True) -> Iterator[IO[bytes]]:
-        """Yield a file to write to, which takes its place at the end, on the disk with `sync`.
+        """Yield a file to write to, which is renamed at the end, and flushed to disk with `sync`.
 
-        In a `Bucket` it may have to be `new`; here the lock decides between two writers.
+        `new` is ignored: it is for a `Bucket`, while here the lock keeps out a second writer.
         """
         path, beside = self.path / name, self.path / f".{name}.{uuid4().hex}.tmp"
         with failing("write", path):
             if not path.is_symlink() and (path.is_char_device() or path.is_block_device()):
-                raise OSError(errno.ENODEV, "it is a device")  # even /dev/null, by root
+                raise OSError(errno.ENODEV, "it is a device")  # root could replace /dev/null
             self.path.mkdir(parents=True, exist_ok=True)
             try:
                 with beside.open("xb") as file:
@@ -84,9 +84,9 @@ class Directory:
             (self.path / name).unlink(missing_ok=True)
 
     def lock(self) -> int:
-        """Take the `flock` of a file `lock` until the handle is closed or the process ends.
+        """Take the `flock` of the file `lock` until the handle is closed or the process ends.
 
-        Children made by a bare fork share it. What killed writers have left is deleted.
+        Forked children share it. Unfinished files of killed writers are deleted.
         """
         import fcntl  # noqa: PLC0415 - not on every system, and only needed to train
 
@@ -98,7 +98,7 @@ class Directory:
             try:
                 try:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:  # perhaps `holder` of another process, for an instant
+                except BlockingIOError:  # perhaps another process in `holder`, for an instant
                     time.sleep(0.1)
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
@@ -118,7 +118,7 @@ class Directory:
             return handle
 
     def holder(self) -> str:
-        """Return who holds the lock, such as "process 5 on host"; nothing if it is free."""
+        """Return the holder of the lock, such as "process 5 on host"; "" if it is free."""
         with suppress(ImportError, OSError, StoreError):
             import fcntl  # noqa: PLC0415 - as in `lock`
 
@@ -132,7 +132,7 @@ class Directory:
 
 @dataclass(frozen=True)
 class Bucket:
-    """A folder in an object store, by its URL. It cannot be locked."""
+    """A folder in an object store, given by its URL; it cannot be locked."""
 
     url: str
 
@@ -140,7 +140,7 @@ class Bucket:
         return one_line(self.url)
 
     def sizes(self) -> dict[str, int]:
-        """Return the bytes of all objects by name."""
+        """Return the sizes in bytes of all objects by name."""
         with self._store("list") as (fs, path), suppress(FileNotFoundError):
             found = fs.find(path, maxdepth=1, detail=True)
             below = {name.removeprefix(f"{path}/"): found[name]["size"] for name in found}
@@ -148,16 +148,16 @@ class Bucket:
         return {}
 
     def open(self, name: str) -> IO[bytes]:
-        """Fetch an object; FileNotFoundError if there is none."""
+        """Fetch an object; raise a FileNotFoundError if there is none."""
         with self._store("read", name, FileNotFoundError) as (fs, path):
             require_memory(int(fs.info(path)["size"]), f"{self}/{name}")
             return BytesIO(fs.cat_file(path))
 
     @contextmanager
     def writing(self, name: str, new: bool = False, sync: bool = True) -> Iterator[IO[bytes]]:
-        """Yield a file whose content is put at the end; see `Directory.writing`.
+        """Yield a file whose content is uploaded at the end; see `Directory.writing`.
 
-        FileExistsError if the object is to be new, and there is another.
+        Raises a FileExistsError if the object must be `new` and another one exists.
         """
         file = BytesIO()
         yield file
@@ -170,7 +170,7 @@ class Bucket:
             except Exception:
                 if not (new and fs.exists(path)):
                     raise
-                if fs.cat_file(path) != content:  # it is ours where only the answer was lost
+                if fs.cat_file(path) != content:  # equal if written, and only the answer was lost
                     raise FileExistsError(path) from None
 
     def delete(self, name: str) -> None:
@@ -179,14 +179,14 @@ class Bucket:
             fs.rm_file(path)
 
     def holder(self) -> str:
-        """Return nothing, as there is no lock."""
+        """Return "", as there is no lock."""
         return ""
 
     @contextmanager
     def _store(
         self, verb: str, name: str = "", *passing: type[Exception]
     ) -> Iterator[tuple[Any, str]]:
-        """Yield the store and the path in it."""
+        """Yield the fsspec store of an object, and its path there; errors become a `StoreError`."""
         url = f"{self.url}/{name}".rstrip("/")
         with failing(verb, url, *passing, kind=Exception):
             fs, path = store_of(url)
@@ -200,11 +200,11 @@ Folder = Directory | Bucket
 def folder_of(path: str | os.PathLike[str]) -> Folder:
     """Return the folder that a path or a URL names; file://... is a path.
 
-    SettingsError if it is neither, StoreError if a URL has marks in it that have a meaning of their
-    own to fsspec.
+    Raises a SettingsError if it is neither, and a StoreError if a URL contains characters that are
+    special to fsspec.
     """
     text = re.sub(r"^(file|local):/+", "/", path_text("a run or a model", path))
-    text = re.sub(r"^([a-z0-9]+:/)(?!/)", r"\1/", text)  # pathlib takes a slash of a URL
+    text = re.sub(r"^([a-z0-9]+:/)(?!/)", r"\1/", text)  # pathlib removes a slash from a URL
     if not is_url(text):
         return Directory(Path(text))
     if re.search(r"[*?\[\]\x00-\x1f]|::", text):
@@ -213,9 +213,9 @@ def folder_of(path: str | os.PathLike[str]) -> Folder:
 
 
 def file_of(path: str | os.PathLike[str], name: str) -> tuple[Folder, str]:
-    """Return folder and name of the file that a path names, or of the file `name` in that folder.
+    """Return folder and name of the file at a path, or of the file `name` if it is a folder.
 
-    Links to the file are followed, as it was named by the user.
+    Links to the file are followed, as the user named it.
     """
     folder = folder_of(path)
     if isinstance(folder, Directory):
@@ -233,7 +233,7 @@ def failing(
     kind: type[Exception] = OSError,
     remedy: str = "",
 ) -> Iterator[None]:
-    """Turn errors into one line; libraries behind fsspec have some without a base in common."""
+    """Turn errors into a `StoreError`; those of fsspec's libraries have no common base class."""
     try:
         yield
     except kind as error:
@@ -251,7 +251,7 @@ def failing(
 def _open_regular(path: Path, flags: int) -> int:
     handle = os.open(path, flags | _SAFE, 0o644)
     status = os.fstat(handle)
-    shared = status.st_nlink > 1 and flags & os.O_RDWR  # it would be written under another name too
+    shared = status.st_nlink > 1 and flags & os.O_RDWR  # writing would change its other hard links
     if shared or not stat.S_ISREG(status.st_mode):
         os.close(handle)
         raise StoreError(f"{path} must be a regular file of its own, and is none")
@@ -259,7 +259,7 @@ def _open_regular(path: Path, flags: int) -> int:
 
 
 def _sync(path: Path) -> None:
-    """Put the entries of a directory on the disk."""
+    """Flush the entries of a directory to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,12 +1,12 @@
-"""The folder of a run: whose it is, its checkpoints, its model.
+"""The folder of a run, with its checkpoints and its model.
 
 run.json                      settings and data, written before anything else
 checkpoint-00000120.zarr.zip  the state with 120 active rows; the newest few are kept
 model.zarr.zip                the fitted model
-progress.json                 how far the run is
-tuning/                       how the kernel was chosen, if it was tuned: a run of its own
+progress.json                 progress of the run
+tuning/                       records of the kernel search, if any: a folder like this one
 
-A directory is locked while a run goes on. An object store cannot be: there a second driver finds
+A directory is locked during a run. An object store cannot be locked: there a second driver finds
 that the number of its next checkpoint is taken, and ends.
 """
 
@@ -32,26 +32,26 @@ TUNING = "tuning"
 CHECKPOINT_FILE = re.compile(r"checkpoint-([0-9]{8,15})\.zarr\.zip")
 
 PROGRESS_SECONDS, PROGRESS_SHARE = 2.0, 0.01
-"""Least time between two writings of the progress, and the most that they take of a run's."""
+"""Minimum seconds between two writes of the progress, and their maximum share of the run time."""
 
 
 class RunDirectory:
-    """The folder of one run, held by one process at a time.
+    """Folder of one run, used by one process at a time.
 
     Parameters
     ----------
     path : path or URL
     keep_last : int
-        Checkpoints kept.
+        Number of checkpoints to keep.
     on_warning : callable
-        Receives a text about each checkpoint that cannot be read or written.
+        Receives a message about each checkpoint that cannot be read or written.
     overwrite : bool
-        Whether `open` deletes the run that is there.
+        Whether `open` deletes an existing run.
 
     Raises
     ------
     SettingsError
-        If `path` is none, or `keep_last` no whole number from 1.
+        If `path` is not a path or URL, or `keep_last` is not an integer of at least 1.
     """
 
     def __init__(
@@ -64,25 +64,25 @@ class RunDirectory:
         self.overwrite = overwrite
         self.keep_last = Setting("keep_last", int, 2, optional=False, least=1).checked(keep_last)
         self.folder, self.on_warning = folder_of(path), on_warning
-        self._run = str(self.folder).removesuffix(f"/{TUNING}")  # as it was named by the user
+        self._run = str(self.folder).removesuffix(f"/{TUNING}")  # as the user named it
         self._path = os.fspath(path)
         self.model_path = os.path.join(self._path, MODEL_FILE)
         self._lock: int | None = None
-        self._known: set[int] = set()  # checkpoints of this process, and those that it found
+        self._known: set[int] = set()  # checkpoints that this process wrote, or found at the start
         self._damaged: set[int] = set()
         self._progress_at = 0.0
 
     def open(self, run: Mapping[str, Any], resume: bool) -> None:
-        """Claim the folder for a run of these `settings` and `data`, or to `resume` it.
+        """Lock the folder for a run with the `settings` and `data` in `run`, new or to `resume`.
 
-        A finished run is not begun again, nor is one to be resumed.
+        The files of a finished run, or of one to be resumed, are kept unless `overwrite`.
 
         Raises
         ------
         StoreError
-            If it holds another run, is in use, or cannot be written.
+            If it holds an unfinished run or other files, is in use, or cannot be written.
         SettingsError
-            If the run to be resumed had other settings or data.
+            If the run in it has other settings or data.
         """
         files = self.folder.sizes()
         if RUN_FILE in files and not self.overwrite:
@@ -105,14 +105,14 @@ class RunDirectory:
             raise
 
     def check_free(self, resume: bool) -> None:
-        """Refuse an unfinished run, before any data are read.
+        """Raise an error if an unfinished run is in the way, before any data are read.
 
         Raises
         ------
         StoreError
-            If it is neither to be resumed nor overwritten.
+            If it is to be neither resumed nor overwritten.
         SettingsError
-            If it is to be both.
+            If both `resume` and `overwrite` are given.
         """
         if resume and self.overwrite:
             raise SettingsError("give only one of `resume` and `overwrite`")
@@ -123,12 +123,12 @@ class RunDirectory:
             )
 
     def clear(self) -> None:
-        """Make way for a search: delete the run that is to be overwritten, with its tuning.
+        """Prepare the folder for a search: with `overwrite` delete the run and its search.
 
         Raises
         ------
         StoreError
-            If a process is at it, or other files would be in the way of the run after the search.
+            If another process uses the run, or other files would be in the way of the next one.
         """
         held = []
         for folder in (self.folder, folder_of(os.path.join(self._path, TUNING))):
@@ -148,26 +148,26 @@ class RunDirectory:
         self.overwrite = False
 
     def is_finished(self) -> bool:
-        """Return whether there is a model."""
+        """Return whether the run has a model."""
         return MODEL_FILE in self.folder.sizes()
 
     def _delete_run(self) -> None:
-        """Delete the files of the run, and how its kernel was chosen."""
+        """Delete the files of the run and of its kernel search."""
         for folder in (self.folder, folder_of(os.path.join(self._path, TUNING))):
-            for name in sorted(folder.sizes()):  # run.json as the last
+            for name in sorted(folder.sizes()):  # run.json last
                 if _is_of_run(name):
                     folder.delete(name)
 
     def close(self) -> None:
-        """Let other processes have the folder."""
+        """Unlock the folder."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def load(self) -> tuple[int, Stored] | None:
-        """Return number and content of the newest checkpoint that is whole, None if there is none.
+        """Return number and content of the newest intact checkpoint; None if there are none.
 
-        StoreError if there are checkpoints, but none that can be used.
+        Raises a StoreError if there are checkpoints, but none is intact.
         """
         steps, reasons = self._steps(), []
         for step in reversed(steps):
@@ -180,17 +180,17 @@ class RunDirectory:
                 for reason in reasons:
                     self.on_warning(f"checkpoint passed over, going back to {step}: {reason}")
                 return step, found
-        if self._steps() != steps:  # another process has replaced them meanwhile
+        if self._steps() != steps:  # another process has replaced them in the meantime
             return self.load()
         if reasons:
             raise StoreError(f"no checkpoint in {self.folder} can be used: {'; '.join(reasons)}")
         return None
 
     def save(self, step: int, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bool:
-        """Write a checkpoint and delete those no longer needed; where it fails, warn and go on.
+        """Write a checkpoint, delete old ones and return whether it was written; failures warn.
 
-        Of those up to `step` the last whole ones are kept; higher numbers are of a course that was
-        given up. StoreError if another process goes on with the run in an object store.
+        The last `keep_last` intact ones up to `step` are kept; higher numbers are from an abandoned
+        course of the run. Raises a StoreError if another process continues the run.
         """
         try:
             if any(other >= step for other in {*self._steps()} - self._known):
@@ -217,7 +217,7 @@ class RunDirectory:
         return True
 
     def write_progress(self, progress: Mapping[str, Any], due: bool = False) -> None:
-        """Write down how far the run is, now and then; a disk that is full does not end it."""
+        """Write the progress of the run if enough time has passed, or if `due`; ignore failures."""
         began = time.monotonic()
         if due or began >= self._progress_at:
             with suppress(StoreError):
@@ -248,19 +248,19 @@ class RunDirectory:
 
 
 def in_words(setting: object) -> str:
-    """Return a setting of a run as a message shows it."""
+    """Format a setting of a run for a message."""
     return "not given" if setting is None else repr(setting)
 
 
 def read_run(folder: Folder) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the settings and the data of the run in a folder; StoreError if they are damaged."""
+    """Return settings and data of the run in a folder; raise a StoreError if they are damaged."""
     with restoring(f"{folder}/{RUN_FILE}"):
         found = _read_json(folder, RUN_FILE)
         return dict(found["settings"]), dict(found["data"])
 
 
 def read_progress(run: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Return what `RunDirectory.write_progress` wrote last; None if there is nothing whole."""
+    """Return what `RunDirectory.write_progress` wrote last; None if missing or damaged."""
     with suppress(OSError, ValueError, TypeError, RecursionError):
         return dict(_read_json(folder_of(run), PROGRESS_FILE))
     return None
