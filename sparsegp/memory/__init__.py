@@ -1,4 +1,4 @@
-"""What a run will take of memory and work, and whether its processes have it."""
+"""Estimates of memory and work of a run, and checks that the memory is available."""
 
 from sparsegp.memory.estimates import Shape as Shape
 from sparsegp.memory.estimates import estimate as estimate

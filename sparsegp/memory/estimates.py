@@ -1,8 +1,8 @@
-"""Memory and work of a run, from the shape of its data before it begins.
+"""Memory and work of a run, estimated from the shape of its data before it begins.
 
-The model is simple and errs upward. Counted are the few arrays that grow with the rows of a process
-(inputs, stub matrices, marginals, temporaries) or with the square of the active rows (factors,
-posterior); `MARGIN` stands for the rest.
+The estimate is simple and errs upward. It counts the few arrays that grow with the rows of a
+process (inputs, stub matrices, marginals, temporaries) or with the square of the number of active
+rows (factors, posterior); `MARGIN` covers the rest.
 """
 
 from dataclasses import dataclass
@@ -35,13 +35,13 @@ DOUBLE = 8
 PROCESS = 160_000_000
 """Bytes of a Python process with numpy, scipy, dask and zarr."""
 MARGIN = 1.15
-"""Memory of a process by what is counted: buffers, fragments and stacks of threads are not."""
+"""Ratio of actual to counted memory: buffers, fragmentation and thread stacks are not counted."""
 DRAWN_ROWS = 10_000
-"""That a rule of scaling looks at."""
+"""Number of rows that a scaling rule examines."""
 COPIES = 3
-"""Of a block on its way to a worker: as an array, pickled, in buffers."""
+"""Copies of a block while it is sent to a worker: array, pickle, buffers."""
 KEPT_BY_LEARNING = 11
-"""Matrices of rows and active rows, where length scales of a sum are learnt; 6 of a product."""
+"""Matrices (rows, active rows) while length scales of a sum are learnt; for a product 6."""
 
 
 @dataclass(frozen=True)
@@ -51,20 +51,20 @@ class Shape:
     Parameters
     ----------
     n, p, n_classes, n_test : int
-        Training rows, columns, classes (none in a regression), held-out rows.
+        Numbers of training rows, columns, classes (0 in a regression) and test rows.
     n_active : int
-        Rows to include; pairs of a row and a class with `active_per_class`.
+        Number of active rows; with `active_per_class`, of pairs of a row and a class.
     settings : TrainSettings or DenseSettings
     n_workers, n_threads : int
-        Worker processes, 0 for threads of the driver; threads.
+        Number of worker processes, 0 for threads of the driver; number of threads.
     itemsize, chunk_rows : int
-        Bytes of a number as it was read; rows that are read from files at a time.
+        Bytes of an input value as read; number of rows that are read from files at a time.
     source_bytes : int
-        What the driver holds of the data as they were read; nothing of those read from files.
+        Input data in the memory of the driver; 0 if they are read from files.
     block_rows : int, optional
-        Rows in a block.
+        Number of rows in a block.
     scratch : bool
-        Inputs and stub matrices are in files.
+        Whether inputs and stub matrices are in files.
     """
 
     n: int
@@ -89,21 +89,21 @@ def shape_of(
     settings: TrainSettings | DenseSettings,
     **more: Any,
 ) -> Shape:
-    """Return the shape of a run on a table, with more of its fields by name."""
+    """Return the shape of a run on a table; `more` are further fields of `Shape`."""
     (n, p), n_test = rows.X.shape, 0 if held_out is None else held_out.X.shape[0]
     of_rows = {"itemsize": rows.X.dtype.itemsize, "chunk_rows": max(rows.X.chunks[0])}
     return Shape(n, p, n_classes, settings.rows_to_include(n), settings, n_test, **of_rows, **more)
 
 
 def where(rows: Table, runtime: Runtime) -> dict[str, int]:
-    """Return the fields of the shape of a run on a table that say where it runs."""
+    """Return the fields of `Shape` that depend on the runtime."""
     if isinstance(runtime, ThreadRuntime):
         return {"n_threads": runtime.n_workers}
     return {"n_workers": runtime.n_workers, "source_bytes": held_bytes(rows.X)}
 
 
 def held_bytes(X: Any) -> int:
-    """Return the bytes of rows that travel with their tasks; nothing of those read from files."""
+    """Return the bytes of rows that their Dask tasks contain; 0 for rows read from files."""
     first = X.blocks[0]
     packed = cloudpickle.dumps(pack_inputs({"X": first}))
     return int(X.nbytes) if 2 * len(packed) > first.nbytes else 0
@@ -113,19 +113,19 @@ def held_bytes(X: Any) -> int:
 
 
 def tiles_together(n: int, bounded: bool) -> int:
-    """Return how many tiles stay together in a block of n rows, or of candidates that get fewer."""
+    """Return how many tiles form a unit of blocks; `bounded` if candidates are thinned out."""
     return GROUP if n >= MANY_ROWS or bounded else 1
 
 
 def rows_of_block(n: int, n_workers: int, tiles: int, wanted: int | None = None) -> int:
-    """Return rows in a block, whole groups of tiles; by default two blocks a worker, none small."""
+    """Return rows per block, in groups of `tiles`; by default two blocks per worker, none small."""
     if wanted is None:
         wanted = min(-(-n // min(2 * n_workers, max(n_workers, -(-n // 4096)))), 65536)
     return -(-wanted // (tiles * TILE)) * tiles * TILE
 
 
 def padded(n: int) -> int:
-    """Return rows filled up to whole tiles."""
+    """Return n rounded up to whole tiles."""
     return -(-n // TILE) * TILE
 
 
@@ -133,21 +133,21 @@ def padded(n: int) -> int:
 
 
 def estimate(shape: Shape) -> dict[str, Any]:
-    """Return what a run will take, as plain JSON values.
+    """Estimate memory and work of a run, as plain JSON values.
 
     Returns
     -------
     dict
-        Sizes, and ``total_bytes`` of all processes together. Of a sparse run ``driver_bytes`` and
-        ``worker_bytes`` (0 if row blocks live in threads of the driver), with their parts in
-        ``driver`` and ``blocks``; ``kernel_flops`` (2 n d p) and ``stub_flops`` (n d^2 a kernel);
-        bytes of the last checkpoint. Of a dense run ``matrices`` of all rows by all rows, and
-        ``flops`` of one factor for every kernel: a run takes tens to thousands.
+        Sizes, and ``total_bytes`` of all processes together. For a sparse run, ``driver_bytes`` and
+        ``worker_bytes`` (0 if row blocks are in threads of the driver), with their parts in
+        ``driver`` and ``blocks``; ``kernel_flops`` (2 n d p) and ``stub_flops`` (n d^2 per kernel);
+        bytes of the last checkpoint. For a dense run, the number of ``matrices`` (n, n), and
+        ``flops`` of one factorisation per kernel, of which a run takes tens to thousands.
 
     Raises
     ------
     SettingsError
-        If the settings are not for so many classes, or a bound leaves too few candidates.
+        If the number of classes is not supported, or `stub_entries` leaves too few candidates.
     """
     n, p, settings = shape.n, shape.p, shape.settings
     found = {"rows": n, "columns": p, "classes": shape.n_classes}
@@ -160,7 +160,7 @@ def estimate(shape: Shape) -> dict[str, Any]:
 
 
 class _Layout:
-    """How a sparse run is laid out; of each inclusion there are `columns` stub columns."""
+    """Memory layout of a sparse run, in which each inclusion adds `columns` stub columns."""
 
     def __init__(self, shape: Shape, settings: TrainSettings) -> None:
         n, d, pairs = shape.n, shape.n_active, settings.active_per_class
@@ -168,12 +168,12 @@ class _Layout:
         self.latent = settings.start_likelihood(shape.n_classes).n_latent(shape.n_classes)
         self.kernels = self.latent if settings.kernel_per_class else 1
         self.columns, self.slots = (1, 1) if pairs else (self.kernels, settings.order.slots)
-        # bytes of (d, d) doubles; classes with active rows of their own differ by half in numbers
+        # bytes of (d, d) doubles; with pairs (d / K, d / K), and half more as classes differ
         self.square = DOUBLE * (min(d**2, int(1.5 * (d / self.kernels) ** 2)) if pairs else d**2)
-        # inclusions from and to, training rows held meanwhile
+        # first and last inclusion of each stage, training rows held during it
         self.steps, bound = [(0, d, padded(n))], settings.bound(n, d, self.kernels)
         if bound is not None:
-            partly = -(-n // (GROUP * TILE)) * NARROW  # filled tiles
+            partly = -(-n // (GROUP * TILE)) * NARROW  # allowance for partly filled tiles
             held = bound.sizes(n - settings.n_validation(n), d, self.columns)
             self.steps = [
                 (start, stop, min(left + partly, padded(n))) for start, stop, left in held
@@ -182,17 +182,17 @@ class _Layout:
         block = rows_of_block(n, workers or shape.n_threads, tiles, shape.block_rows)
         count, self.test = -(-n // block) - (-shape.n_test // block), padded(shape.n_test)
         self.hosts = max(min(workers, count), 1)  # processes that hold row blocks
-        self.rows = min(-(-count // self.hosts) * block, padded(n) + self.test)  # of the fullest
+        self.rows = min(-(-count // self.hosts) * block, padded(n) + self.test)  # in the fullest
         self.block = min(block, self.rows)
         self.of_all = settings.posterior == "all"
 
     def blocks(self) -> dict[str, int]:
-        """Return bytes of the row blocks in the fullest process."""
+        """Return the bytes of the row blocks in the fullest process, by purpose."""
         shape, rows, latent, square = self.shape, self.rows, self.latent, self.square
         n, p, d, pairs = shape.n, shape.p, shape.n_active, self.settings.active_per_class
         apart, columns, item, of_all = shape.n_workers > 0, self.columns, self.item, self.of_all
         threads = 1 if apart else shape.n_threads
-        group = threads * min(GROUP * TILE, rows)  # rows that are worked on at a time
+        group = threads * min(GROUP * TILE, rows)  # rows processed at a time
         entries = max(stop * held for _, stop, held in self.steps) + d * self.test
         width = self.slots
         if len(self.steps) > 1:
@@ -212,21 +212,21 @@ class _Layout:
         }
 
     def chunk(self) -> int:
-        """Return bytes of the rows that are read at a time."""
+        """Return the bytes of the rows that are read at a time."""
         return min(self.shape.chunk_rows, self.shape.n) * self.shape.p * self.shape.itemsize
 
     def loading(self) -> int:
-        """Return bytes of a block on its way, which is read, and in its place, or is sent."""
+        """Return the bytes needed while a block is loaded, by reading or by sending it."""
         shape, chunk = self.shape, self.chunk()
         sent = COPIES * (self.block * shape.p * shape.itemsize + chunk)
         return sent if shape.n_workers and shape.source_bytes else 2 * chunk
 
     def driver(self) -> dict[str, int]:
-        """Return bytes of the driver."""
+        """Return the bytes of the driver, by purpose."""
         shape, settings, square = self.shape, self.settings, self.square
         n, p, d, kernels = shape.n, shape.p, shape.n_active, self.kernels
         own = (5 + min(self.hosts, 32)) * kernels if self.of_all else 2 * kernels + 2
-        own += 2 * settings.is_regression  # a spectrum
+        own += 2 * settings.is_regression  # for the spectrum
         a_row = p * self.item + 3 * DOUBLE * self.latent
         sent = self.hosts * self.loading() if shape.n_workers and shape.source_bytes else 0
         return {
@@ -243,7 +243,7 @@ class _Layout:
         }
 
     def work(self) -> dict[str, float]:
-        """Return operations, and the size of a checkpoint."""
+        """Return floating-point operations, and the bytes of a checkpoint."""
         d, p, pairs = self.shape.n_active, self.shape.p, self.settings.active_per_class
         columns = sum((stop - start) * held for start, stop, held in self.steps) + d * self.test
         squares = sum((stop**2 - start**2) * held for start, stop, held in self.steps)
@@ -265,10 +265,10 @@ def _sparse(shape: Shape, settings: TrainSettings) -> dict[str, Any]:
     working = max(blocks[name] for name in ("temporaries", "loading", "model"))
     held = sum(driver[name] for name in ("source", "labels", "reading", "factors"))
     finishing = max(driver[name] for name in ("checkpoint", "posterior", "thinning"))
-    trial = driver["search"]  # before there are blocks
+    trial = driver["search"]  # precedes the blocks
     if shape.n_workers:
         searching = bool(trial) * (driver["source"] + driver["reading"] + _sample_bytes(shape))
-    else:  # rows and driver work by turns
+    else:  # blocks and driver alternate
         held, finishing = held + rows, max(working, finishing)
         searching = driver["source"] + trial * min(shape.n_threads, 2)
     driver_bytes = int(MARGIN * (PROCESS + max(held + finishing, searching)))
@@ -288,7 +288,7 @@ def _sparse(shape: Shape, settings: TrainSettings) -> dict[str, Any]:
 
 
 def _trial_bytes(shape: Shape, settings: TrainSettings) -> int:
-    """Return bytes of the largest trial of a search, with its sample (fit/trial.py)."""
+    """Return the bytes of the largest trial of a search, with its sample (fit/trial.py)."""
     rows = min(shape.n, TRIAL_ROWS + MOST_HELD_OUT)
     most = GROWN[-2] if settings.n_active is None else shape.n_active
     d, item = min(most, MOST_ACTIVE, rows), settings.dtype.itemsize
@@ -298,6 +298,6 @@ def _trial_bytes(shape: Shape, settings: TrainSettings) -> int:
 
 
 def _sample_bytes(shape: Shape) -> int:
-    """Return bytes of the sample of a search on its way to workers, and of a rule of scaling."""
+    """Return the bytes of a search's sample while sent to workers, and of the scaling rule."""
     rows = min(shape.n, TRIAL_ROWS + MOST_HELD_OUT)
     return shape.p * ((COPIES + 2) * rows * shape.itemsize + 2 * DOUBLE * min(shape.n, DRAWN_ROWS))

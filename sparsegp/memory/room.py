@@ -1,4 +1,4 @@
-"""Memory that processes may still take; a run that cannot fit is refused, with what would."""
+"""Memory available to processes; a run that does not fit is refused, with advice."""
 
 import logging
 import socket
@@ -18,16 +18,16 @@ from sparsegp.settings import DenseSettings, TrainSettings
 logger = logging.getLogger(__name__)
 
 SURE = 0.6
-"""Share of an estimate that is taken for sure: what lacks less is warned of, not refused."""
+"""Share of an estimate that is certainly needed: if it fits, a shortage is only a warning."""
 SMALL = 1 << 28
-"""Bytes that every run may take."""
+"""Bytes beyond those of bare processes up to which a run is not checked."""
 
 CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""Where Linux says what a container may take, of its two versions of control groups."""
+"""Files with the memory limit of a container, for versions 2 and 1 of Linux control groups."""
 
 
 class Room(NamedTuple):
-    """Bytes that a process may still take: `own` for itself, `shared` with all on its machine."""
+    """Bytes available to a process: `own` by its own limits, `shared` by all on its machine."""
 
     process: str
     machine: str
@@ -36,7 +36,7 @@ class Room(NamedTuple):
 
 
 def room(dask_worker: Any = None) -> Room:
-    """Return what this process may still take; Dask gives the worker, where it runs this on one."""
+    """Return the memory available to this process; on a worker, Dask passes `dask_worker`."""
     import psutil  # type: ignore[import-untyped] # noqa: PLC0415 - comes with distributed
 
     used, process, own = psutil.Process().memory_info(), "this process", [1 << 60]
@@ -65,33 +65,33 @@ def check(
     runtime: Runtime,
     **more: Any,
 ) -> None:
-    """Refuse a run that cannot fit the memory of its processes, and warn of one that may not.
+    """Raise an error if a run cannot fit into memory, and warn if it may not.
 
     `more` are fields of its `Shape`.
 
     Raises
     ------
     SettingsError
-        If it cannot; says what would.
+        If it cannot fit; the message names settings that would.
     """
     shape = shape_of(rows, held_out, n_classes, settings, **where(rows, runtime), **more)
     require(shape, _rooms(shape, runtime))
 
 
 def fits(shape: Shape, runtime: Runtime) -> bool:
-    """Return whether a run fits the memory of its processes."""
+    """Return whether a run fits into the memory of its processes."""
     return not shortage(shape, _rooms(shape, runtime))
 
 
 def _rooms(shape: Shape, runtime: Runtime) -> list[Room]:
-    """Return the room of the driver and of each worker; of none where so little fits anywhere."""
+    """Return the room of the driver and of each worker; an empty list if the run is small."""
     if estimate(shape)["total_bytes"] <= MARGIN * PROCESS * (1 + shape.n_workers) + SMALL:
         return []
     return [room(), *runtime.run_in_workers(room)]
 
 
 def require(shape: Shape, rooms: Sequence[Room]) -> None:
-    """Do what `check` does, with the room of the driver and then that of each worker."""
+    """Do what `check` does, given the room of the driver followed by that of each worker."""
     if lacking := shortage(shape, rooms):
         found = remedies(shape, lambda other: not shortage(other, rooms))
         advice = f"what would fit: {', or '.join(found)}" if found else "take fewer rows"
@@ -101,7 +101,7 @@ def require(shape: Shape, rooms: Sequence[Room]) -> None:
 
 
 def shortage(shape: Shape, rooms: Sequence[Room], share: float = 1.0) -> str:
-    """Return in words what of a share of the estimate is not there; nothing if all is."""
+    """Describe what memory is lacking for a share of the estimate; "" if none is."""
     found = estimate(shape)
     worker, started = found.get("worker_bytes", 0), int(MARGIN * PROCESS)
     driver = found["total_bytes"] - shape.n_workers * worker - shape.source_bytes
@@ -119,10 +119,10 @@ def shortage(shape: Shape, rooms: Sequence[Room], share: float = 1.0) -> str:
 
 
 def remedies(shape: Shape, fits: Callable[[Shape], bool]) -> list[str]:
-    """Return settings that would fit, each alone."""
+    """Return changes to the run, each of which would make it fit."""
 
     def may(changed: Shape) -> bool:
-        with suppress(SettingsError):  # a bound with too few candidates
+        with suppress(SettingsError):  # stub_entries leaves too few candidates
             return fits(changed)
         return False
 
@@ -143,5 +143,5 @@ def remedies(shape: Shape, fits: Callable[[Shape], bool]) -> list[str]:
 
 
 def greatest(wanted: int, fits: Callable[[int], bool]) -> int:
-    """Return the greatest number up to `wanted` that fits, 0 if none does."""
+    """Return the largest number up to `wanted` that fits; 0 if none does."""
     return bisect_right(range(1, wanted + 1), False, key=lambda number: not fits(number))
