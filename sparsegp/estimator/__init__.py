@@ -1,4 +1,4 @@
-"""Classifiers and regressors as estimators of scikit-learn."""
+"""Classifiers and regressors with the interface of scikit-learn."""
 
 from sparsegp.estimator.classifiers import DenseGPClassifier as DenseGPClassifier
 from sparsegp.estimator.classifiers import SparseGPClassifier as SparseGPClassifier

@@ -1,4 +1,4 @@
-"""What the estimators share: fits, predictions, copies and files."""
+"""Base classes of the estimators: fits, predictions, copies and files."""
 
 import copy
 import os
@@ -36,9 +36,9 @@ from sparsegp.types import Doubles, Labels
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
-    """A trained model behind `fit`; a subclass is a dataclass of its parameters, and predicts.
+    """Base of all estimators: subclasses are dataclasses of their parameters, and predict.
 
-    Parameters that are settings have their names and descriptions from there.
+    Parameters that are settings have the names and descriptions of these settings.
     """
 
     random_state: Any = setting(
@@ -77,12 +77,12 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
     )
 
     _task: ClassVar[str]
-    """A task of `settings_given`."""
+    """Task of the settings: "classification" or "regression"."""
     _metric: ClassVar[Callable[..., float]]
-    """Of labels, predictions and weights: the score."""
+    """Score as a function of labels, predictions and weights."""
     _settings_type: ClassVar[type[TrainSettings] | type[DenseSettings]] = TrainSettings
     _fixed: ClassVar[Mapping[str, Any]] = {}
-    """Settings that are no parameters."""
+    """Settings with fixed values, which are not parameters."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -125,9 +125,9 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         merge: bool = False,
         known: Labels | None = None,
     ) -> Self:
-        """Fit to training data; `merge` copies of a row even where rows have no weights.
+        """Fit to training data; `merge` merges duplicate rows even if there are no weights.
 
-        The classes are those `known`, sorted, or those of the rows.
+        The classes are `known`, sorted, or by default those of the rows.
         """
         client = self._find_client(X)
         with computing(X, self.client):
@@ -144,16 +144,16 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         return self._take(model, classes, client)
 
     def _find_classes(self, y: Labels) -> Labels:
-        """Return the classes among checked labels, sorted; none in a regression."""
+        """Return the sorted classes of validated labels; none in a regression."""
         return np.empty(0)
 
     def _settings(self, n: int, n_classes: int) -> TrainSettings | DenseSettings:
-        """Return the settings of a fit to n rows; no more are to be included than can be.
+        """Return the settings of a fit to n rows, which limit the number of active rows.
 
         Raises
         ------
         SettingsError, ValueError
-            If a parameter is out of range, or parameters do not go together.
+            If a parameter is out of range, or parameters contradict each other.
         """
         named = {**self._fixed, **named_settings(self)}
         settings = self._settings_type.given(task=self._task, **named)
@@ -170,10 +170,10 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
 
     @contextmanager
     def _stoppable(self) -> Iterator[None]:
-        """Turn a request to stop into what Ctrl-C is elsewhere."""
+        """Raise a KeyboardInterrupt, as for Ctrl-C elsewhere, if the run was asked to stop."""
         try:
             yield
-        except Interrupted as stop:  # no failed fit, which a search would count and go on
+        except Interrupted as stop:  # not an error, after which a grid search would continue
             kept = "without a checkpoint_dir nothing was kept"
             if self.checkpoint_dir is not None:
                 kept = f"continue from {self.checkpoint_dir} with resume=True"
@@ -190,7 +190,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         return f"threads={n_threads(self.n_jobs)}" if client is None else client
 
     def _take(self, model: Model, classes: Labels, client: Any = None) -> Self:
-        """Keep what was fitted."""
+        """Set the attributes of a fitted estimator."""
         kernels = [str(kernel) for kernel in model.kernels]
         self.model_, self.client_ = model, client
         self.active_indices_, self.n_active_ = model.rows, len(model.rows)
@@ -199,9 +199,9 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         self.history_ = [dict(record) for record in model.history]
         if model.numbers is None:
             known, _ = encode_with(model.classes, classes)
-            self.classes_ = classes[known >= 0]  # without those whose rows all weigh nothing
+            self.classes_ = classes[known >= 0]  # without those whose rows all have weight 0
         else:
-            assert isinstance(model.likelihood, Gaussian)  # the one likelihood of regressions
+            assert isinstance(model.likelihood, Gaussian)  # the only likelihood of regressions
             self.noise_variance_ = model.likelihood.noise_variance * model.numbers.scale**2
         return self
 
@@ -220,7 +220,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
     # -- predictions: arrays, or lazy dask arrays for dask collections -----------------------------
 
     def _predicted(self, method: Callable[[Model, Any], Any], X: Any) -> Any:
-        """Return what a method of the model predicts, one array or several."""
+        """Return the predictions of a method of the model, one array or several."""
         check_is_fitted(self)
         with computing(X, self.client):
             rows = rows_to_predict(self, X)
@@ -352,13 +352,13 @@ class SparseEstimator(GPEstimator):
         return self._fit(X, y, sample_weight, merge=True)
 
     def _update(self, X: Any, y: Any, sample_weight: Any) -> Self:
-        """Go on with the fit by new rows alone; the active set grows up to `n_active`."""
+        """Update the model with new rows only; the active set grows up to `n_active`."""
         client, numeric = self._find_client(X), self._task == "regression"
         with computing(X, self.client), self._stoppable():
             X, y = training_data(self, X, y, numeric, reset=False)
             table = as_table(X, y, sample_weight)
             if table.weights is None:
-                table = replace(table, weights=np.ones(len(y)))  # copies are merged
+                table = replace(table, weights=np.ones(len(y)))  # so that duplicates are merged
             wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
             size = max(self.n_active_, min(wanted, self.n_active_ + len(y)))
             model = update(self.model_, table, n_active=size, runtime=self._place(client))
@@ -366,9 +366,9 @@ class SparseEstimator(GPEstimator):
 
 
 def is_of_all_rows(estimator: Any) -> bool:
-    """Whether the posterior is `all`; parameters that cannot be are refused by `fit`."""
+    """Return whether the posterior is `all`; also True for invalid parameters: `fit` raises."""
     names = ["likelihood", "sites", "posterior"]
-    if estimator._task == "regression":  # of which a kernel that is given learns by the evidence
+    if estimator._task == "regression":  # where a given kernel is learnt by marginal likelihood
         names += ["kernel", "learn", "hyperprior"]
     named = {name: getattr(estimator, name, None) for name in names}
     given = {name: plain(value) for name, value in named.items() if value is not None}

@@ -23,7 +23,7 @@ from sparsegp.types import Labels
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Classifier(ClassifierMixin, GPEstimator):  # type: ignore[misc] # no types there
-    """A classifier behind `fit` and `predict`."""
+    """Base of the classifiers."""
 
     likelihood: str | None = None
 
@@ -39,7 +39,7 @@ class Classifier(ClassifierMixin, GPEstimator):  # type: ignore[misc] # no types
 
     @property
     def _two_classes(self) -> bool:
-        """Whether it is for two classes only; names that do not exist are refused by `fit`."""
+        """Whether only two classes are supported; False for unknown names: `fit` raises."""
         return all(
             name in LIKELIHOODS and issubclass(LIKELIHOODS[name], Binary)
             for name in self._likelihoods
@@ -211,5 +211,5 @@ class DenseGPClassifier(Classifier):
             return super()._likelihoods
         try:
             return parse_method(self.method).likelihoods
-        except SettingsError:  # which `fit` raises
+        except SettingsError:  # `fit` raises it
             return ("",)

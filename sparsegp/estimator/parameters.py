@@ -1,4 +1,4 @@
-"""Parameters of the estimators: the settings that people use, and what they mean for a fit."""
+"""Parameters of the estimators: their documentation, and their conversion to settings."""
 
 import os
 from collections.abc import Mapping
@@ -53,9 +53,9 @@ feature_names_in_ : array (p,)
 
 
 def documented(owner: T) -> T:
-    """Add the sections of parameters and attributes to the docstring of an estimator.
+    """Add sections for parameters and attributes to the docstring of an estimator.
 
-    A parameter is described by its field, or by the setting of its name.
+    A parameter is described by its field, or by the setting of the same name.
     """
     known, entries = declared(owner._settings_type), []  # type: ignore[attr-defined]
     for each in sorted(fields(owner), key=lambda each: each.name not in known):
@@ -75,12 +75,12 @@ def documented(owner: T) -> T:
 
 
 def named_settings(estimator: Any) -> dict[str, Any]:
-    """Return the settings that an estimator names, those in `settings` too, with a seed.
+    """Return the settings given by an estimator's parameters, also in `settings`, with a seed.
 
     Raises
     ------
     SettingsError
-        If `settings` holds what is not known, or a parameter.
+        If `settings` contains unknown names, or names of parameters.
     """
     known, parameters = declared(estimator._settings_type), estimator.get_params(deep=False)
     more = parameters.get("settings") or {}
@@ -101,7 +101,7 @@ def named_settings(estimator: Any) -> dict[str, Any]:
 
 
 def parameters_of(estimator: Any) -> dict[str, Any]:
-    """Return what results of a fitted estimator depend on, as JSON can hold it."""
+    """Return the parameters that affect the results of a fitted estimator, as plain JSON."""
     found = estimator.get_params(deep=False)
     kept = {name: plain(value) for name, value in found.items() if name in deciding(estimator)}
     if not isinstance(kept["random_state"], int):
@@ -110,7 +110,7 @@ def parameters_of(estimator: Any) -> dict[str, Any]:
 
 
 def parameters_from(settings: Settings, owner: Any) -> dict[str, Any]:
-    """Return the parameters of a class of estimators that give these settings."""
+    """Return the parameters of an estimator class that result in these settings."""
     names, stored, known = {*owner._get_param_names()}, settings.to_json(), declared(type(settings))
     found = {name: value for name, value in stored.items() if name in names}
     if "settings" in names:
@@ -121,12 +121,12 @@ def parameters_from(settings: Settings, owner: Any) -> dict[str, Any]:
 
 
 def deciding(owner: Any) -> set[str]:
-    """Return the names of the parameters of an estimator on which results depend."""
+    """Return the names of the parameters that affect the results of an estimator."""
     return {*declared(owner._settings_type), "settings", "random_state"}
 
 
 def n_threads(n_jobs: int | None) -> int:
-    """Return the number of threads for `n_jobs`; see the estimators.
+    """Return the number of threads for `n_jobs`, as the estimators document it.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def n_threads(n_jobs: int | None) -> int:
 
 
 def plain(value: Any) -> Any:
-    """Return a parameter as JSON can hold it: NumPy scalars as Python's, kernels as their text."""
+    """Convert a parameter to plain JSON: NumPy scalars to Python's, kernels to text."""
     if isinstance(value, Mapping):
         return {name: plain(each) for name, each in value.items()}
     if isinstance(value, np.generic):

@@ -1,4 +1,4 @@
-"""Regressors for scikit-learn: labels with Gaussian noise."""
+"""Regressors for scikit-learn: targets with Gaussian noise."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ from sparsegp.settings.base import LEARNT
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Regressor(RegressorMixin, GPEstimator):  # type: ignore[misc] # no types there
-    """A regressor behind `fit` and `predict`.
+    """Base of the regressors.
 
-    The default hyperprior keeps the noise variance of noise-free labels from vanishing, which
+    The default hyperprior keeps the noise variance of noise-free targets from vanishing, which
     double precision cannot handle: it costs 0.0005 nats divided by the noise variance of
-    standardised labels, which is negligible for noisy labels.
+    standardised targets, which is negligible for noisy targets.
     """
 
     kernel: Any = LEARNT["kernel"]
@@ -40,13 +40,13 @@ class Regressor(RegressorMixin, GPEstimator):  # type: ignore[misc] # no types t
     score = GPEstimator.score
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Return the mean of the label of each row.
+        """Return the predictive mean of the target of each row.
 
         Parameters
         ----------
         X : array-like, data frame, dask array or dask data frame (n, p)
         return_std : bool
-            Whether to return the standard deviations of the labels too, noise included.
+            Whether to return the predictive standard deviations too, noise included.
 
         Returns
         -------
@@ -60,7 +60,7 @@ class Regressor(RegressorMixin, GPEstimator):  # type: ignore[misc] # no types t
     def latent_mean_and_variance(self, X: Any) -> tuple[Any, Any]:
         """Return mean and variance of the latent function, without noise, at each row of X (n, p).
 
-        Both are (n,), in units of the labels and their square.
+        Both are (n,), in units of the targets and in squared units.
         """
         mean, variance = self._predicted(Model.latent_mean_and_variance, X)
         return mean[:, 0], variance[:, 0]
@@ -71,19 +71,19 @@ class Regressor(RegressorMixin, GPEstimator):  # type: ignore[misc] # no types t
 class SparseGPRegressor(SparseEstimator, Regressor):
     """Sparse Gaussian process regressor: the informative vector machine with Gaussian noise.
 
-    Active rows (inducing points), chosen greedily, span the latent function, which all rows shape.
-    Kernel, scaling and number of active rows are chosen on held-out training rows, and the noise
-    variance by rows that are left out. With a `kernel`, it and the noise variance are learnt
-    instead, by maximising the evidence of all rows; the given values, for labels of unit variance,
-    are the start, and the active rows alone shape the latent function. From a much smaller noise
-    variance, learning may end with each row explaining only itself; kernels with many length
+    Active rows (inducing points), chosen greedily, span the latent function; its posterior uses all
+    rows. Kernel, scaling and number of active rows are chosen on held-out training rows, and the
+    noise variance by leave-one-out predictions. If a `kernel` is given, it and the noise variance
+    are learnt instead, by maximising the marginal likelihood of all rows, from the given values for
+    targets of unit variance; the posterior then uses the active rows only. From a much smaller
+    noise variance, learning may end with each row explaining only itself; kernels with many length
     scales, such as "1*ard", benefit from more major steps, such as 15. If all rows are active, this
-    is exact Gaussian process regression. Labels are standardised for training; predictions are in
+    is exact Gaussian process regression. Targets are standardised for training; predictions are in
     their units.
 
     NumPy arrays and data frames give NumPy arrays; dask arrays and dask data frames are fitted
-    block by block and give lazy dask arrays. Duplicate rows with the same label are merged into one
-    weighted row.
+    block by block and give lazy dask arrays. Duplicate rows with the same target are merged into
+    one weighted row.
 
     Examples
     --------
@@ -112,14 +112,14 @@ class SparseGPRegressor(SparseEstimator, Regressor):
         """Update the fit, if any, with new rows only; see `sparsegp.update`.
 
         Available with ``posterior="all"``, the default without a kernel. The first call chooses
-        kernel and scaling, as `fit` does, and the units of the labels; later calls keep them, and
+        kernel and scaling, as `fit` does, and the units of the targets; later calls keep them, and
         with fewer than 300 rows the noise variance too. The active set grows up to `n_active`;
         after that, the rows that matter least to the posterior are replaced.
 
         Parameters
         ----------
         X, y
-            New rows (n, p) and their labels (n,).
+            New rows (n, p) and their targets (n,).
         sample_weight : array-like (n,), optional
             As in `fit`.
 
@@ -140,10 +140,10 @@ class SparseGPRegressor(SparseEstimator, Regressor):
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class DenseGPRegressor(Regressor):
-    """Gaussian process regressor in closed form, which uses all rows, in O(n^3).
+    """Exact Gaussian process regressor, which uses all rows, in O(n^3).
 
-    Suitable for up to a few thousand rows. Labels are standardised for training; predictions are in
-    their units. NumPy arrays and data frames give NumPy arrays; dask collections are read into
+    Suitable for up to a few thousand rows. Targets are standardised for training; predictions are
+    in their units. NumPy arrays and data frames give NumPy arrays; dask collections are read into
     memory, and predictions for them are lazy dask arrays.
 
     Examples

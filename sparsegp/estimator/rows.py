@@ -1,4 +1,4 @@
-"""What the estimator takes and gives: NumPy for arrays and data frames, lazy dask for dask."""
+"""Inputs and outputs of estimators: NumPy for arrays and data frames, lazy dask for dask."""
 
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
@@ -13,21 +13,21 @@ from sparsegp.data.frames import as_pandas, frame_names, is_frame, listed
 from sparsegp.errors import DataError
 
 SPARSE = "csr"
-"""The format in which sparse matrices are taken; rows are made dense chunk by chunk."""
+"""Format to which sparse matrices are converted; rows are made dense chunk by chunk."""
 
 
 def is_lazy(values: Any) -> bool:
-    """Tell whether values are a dask collection, without a look at its graph."""
+    """Return whether values are a dask collection, without evaluating its graph."""
     return hasattr(values, "__dask_graph__")
 
 
 def computed(values: Any) -> Any:
-    """Return values in memory: dask collections are computed, all others stay as they are."""
+    """Compute dask collections; return other values unchanged."""
     return np.asarray(values) if is_lazy(values) else values
 
 
 def computing(X: Any, client: Any) -> AbstractContextManager[Any]:
-    """Return the context in which dask computes X: that of the client, if there is one."""
+    """Return the context in which dask computes X: that of the client, if any."""
     if client is None or not is_lazy(X):
         return nullcontext()
     context: AbstractContextManager[Any] = client.as_current()
@@ -37,10 +37,10 @@ def computing(X: Any, client: Any) -> AbstractContextManager[Any]:
 def training_data(
     estimator: Any, X: Any, y: Any, numeric: bool = False, reset: bool = True
 ) -> tuple[Any, Any]:
-    """Check rows and labels, and keep on the estimator what must be the same in predictions.
+    """Validate rows and labels, and record on the estimator what later rows must match.
 
-    Labels are numbers if `numeric`, and of any kind otherwise. Without `reset` rows must be like
-    those of the fit before.
+    Labels must be numbers if `numeric`. Without `reset` the columns must match those of the
+    previous fit.
 
     Returns
     -------
@@ -50,14 +50,14 @@ def training_data(
     Raises
     ------
     ValueError
-        If they cannot be learnt from. Values of a dask collection are checked when computed.
+        If they are unusable. Values of a dask collection are checked when computed.
     """
     refuse_masks(X, y)
     if not (is_lazy(X) or is_frame(X)):
         how: dict[str, Any] = {"y_numeric": numeric, "accept_sparse": SPARSE, "reset": reset}
         X, y = validate_data(estimator, X, computed(y), **how)
         return X, y
-    bare = copy(estimator)  # labels alone would reset the names of columns
+    bare = copy(estimator)  # validating labels alone would reset the column names
     y = validate_data(bare, y=None if y is None else computed(y), y_numeric=numeric)
     if is_frame(X):
         return table_from_frame(_named(estimator, X, reset), y), y
@@ -65,14 +65,14 @@ def training_data(
 
 
 def rows_to_predict(estimator: Any, X: Any) -> Any:
-    """Check rows against the fit; return an array, or a dask array with known chunks, (n, p).
+    """Validate rows for predictions; return an array, or a dask array with known chunks, (n, p).
 
-    The columns are those of the model, encoded if it was fitted to a data frame of other kinds.
+    The columns are those of the model: encoded if it was fitted to a data frame that needs it.
 
     Raises
     ------
     ValueError
-        If they are other columns, or not numbers.
+        If the columns differ from those of the fit, or are not numbers.
     """
     refuse_masks(X)
     model, names = estimator.model_, frame_names(as_pandas(X)) if is_frame(X) else None
@@ -90,25 +90,25 @@ def rows_to_predict(estimator: Any, X: Any) -> Any:
 
 
 def refuse_masks(*arrays: Any) -> None:
-    """Refuse masked values, which conversions would take as they lie below their masks."""
+    """Raise an error for masked values, since conversions would drop the mask."""
     if any(np.ma.is_masked(array) for array in arrays):
         raise DataError("rows and labels must have no masked values; drop these rows, or fill them")
 
 
 def _named(estimator: Any, X: Any, reset: bool) -> Any:
-    """Return a data frame of pandas or dask whose number and names of columns are checked."""
+    """Return a pandas or dask data frame after checking number and names of its columns."""
     X = as_pandas(X)
     validate_data(estimator, getattr(X, "_meta", X), skip_check_array=True, reset=reset)
     return X
 
 
 def _lazy_rows(estimator: Any, X: Any, reset: bool) -> Any:
-    """Check columns and their names; values are checked block by block when computed."""
+    """Return a dask array after checking its columns; values are checked when computed."""
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X is {X}")
     if is_frame(X):
         return _named(estimator, X, reset).to_dask_array(lengths=True)
     validate_data(estimator, X, skip_check_array=True, reset=reset)
     if any(np.isnan(size) for size in X.shape):
-        return X.copy().compute_chunk_sizes()  # it would change the caller's array
+        return X.copy().compute_chunk_sizes()  # a copy, as this works in place
     return X
