@@ -39,7 +39,7 @@ __all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - strings, as the keys are
 
 
 def __getattr__(name: str) -> Any:
-    """Import the public names when they are first used: `sparsegp --help` stays quick."""
+    """Import public names on first use, so that `sparsegp --help` is fast."""
     if name not in _HOMES:
         raise AttributeError(f"module 'sparsegp' has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415

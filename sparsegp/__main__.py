@@ -1,4 +1,4 @@
-"""`python -m sparsegp` is `sparsegp`."""
+"""Entry point of `python -m sparsegp`, which is the same as `sparsegp`."""
 
 from sparsegp.cli import main
 

@@ -1,9 +1,9 @@
-"""One thread for BLAS while results are computed, in memory that is used again.
+"""Limit BLAS to one thread while results are computed, and reuse freed memory.
 
-A matrix product that BLAS divides among threads has other last bits than on one thread, and where
-blocks run side by side its threads only compete with them. The number of threads belongs to the
-process, so whatever needs one thread asks for it here: however many ask, in whatever order they
-come and go, the first sets the limit and the last restores what was found.
+A matrix product that BLAS divides among threads differs in its last bits from that on one thread,
+and where blocks run in parallel its threads only compete with them. The number of threads belongs
+to the process, so whatever needs one thread requests it here: the first request sets the limit, and
+the end of the last one restores the previous number, in whatever order they begin and end.
 """
 
 import os
@@ -17,12 +17,11 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 KEPT = 2**25 - 2**16
-"""Bytes of the largest array that is asked for to keep the memory of freed ones: a little less than
-32 MiB, the most that counts."""
+"""Bytes of an array slightly below 32 MiB, up to which glibc keeps the memory of freed arrays."""
 
 
 class _Limit:
-    """The limit on the threads of BLAS, and the threads of Python that need it."""
+    """The limit on the threads of BLAS, and the Python threads that hold it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -42,7 +41,7 @@ class _Limit:
             self._restore_if_last()
 
     def after_fork(self) -> None:
-        """Forget, in the child, the threads that only the parent has."""
+        """Forget, in the child process, the threads that exist only in the parent."""
         self.lock = threading.Lock()
         if self.holders:
             self.holders = [holder for holder in self.holders if holder == threading.get_ident()]
@@ -61,33 +60,33 @@ if hasattr(os, "register_at_fork"):
 
 @cache
 def _libraries(kind: str) -> ThreadpoolController:
-    """Find the libraries of one kind that NumPy and SciPy compute with."""
+    """Return a controller of the libraries of one kind that NumPy and SciPy use."""
     import scipy.linalg  # noqa: F401, PLC0415 - it loads, as numpy does, what is looked for
 
     return ThreadpoolController().select(user_api=kind)
 
 
 def _leave_control() -> None:
-    """Let any thread change the limit next: threadpoolctl keeps that to the one that began."""
+    """Let any thread change the limit next; threadpoolctl reserves this for the first thread."""
     with _libraries("blas").limit(limits=None):
         pass
 
 
 @cache
 def keep_freed_memory() -> None:
-    """Let the C library use the memory of freed arrays again, as glibc does once a large one was.
+    """Make the C library reuse the memory of freed arrays, as glibc does after freeing a large one.
 
-    It would give that of arrays of a few megabytes back to the system, which clears every page
-    anew. That can take longer than what is computed in them.
+    Otherwise it returns arrays of a few megabytes to the system, which clears every page when it is
+    allocated again. That can take longer than the computation.
     """
     np.empty(KEPT, np.uint8)
 
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Keep BLAS at one thread within the context, and OpenMP, which counts for each caller.
+    """Limit BLAS, and OpenMP in the calling thread, to one thread within the context.
 
-    A limit that another thread has set by threadpoolctl itself, and still holds, stays as it is.
+    A limit that another thread has set with threadpoolctl itself, and still holds, is unchanged.
     """
     keep_freed_memory()
     thread = threading.get_ident()
@@ -100,5 +99,5 @@ def single_threaded_blas() -> Iterator[None]:
 
 
 def limit_this_thread() -> None:
-    """Keep OpenMP at one thread in calls from this thread, for as long as it lives."""
+    """Limit OpenMP to one thread in calls from this Python thread, until it ends."""
     _libraries("openmp").limit(limits=1)

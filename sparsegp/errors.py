@@ -1,49 +1,49 @@
-"""Errors a user can meet.
+"""Errors that users may encounter.
 
 Every message says what must hold, what was found (name, shape, value, file and line) and what to
 do. Each class also inherits the builtin that Python users would catch. The command line prints the
-message of a `SparseGPError` on one line and exits with its `exit_code`. What a message quotes may
-come from anywhere: it is shown without control characters, and URLs without their credentials.
+message of a `SparseGPError` on one line and exits with its `exit_code`. Quoted input is not
+trusted: it is shown without control characters, and URLs without their credentials.
 """
 
 import re
 from typing import ClassVar
 
 LONGEST_MESSAGE = 2000
-"""Characters of a message."""
+"""Maximum number of characters of a message."""
 
 _CREDENTIALS = re.compile(r"(?<=://)\S+(?=@)|(?<=\?)[^\s,;'\"]*=[^\s,;'\"]*")
 
 
 def quoted(value: object) -> str:
-    """Return a value as a message shows it: as Python writes it, cut where it is long."""
+    """Return the repr of a value for a message, shortened if it is long."""
     try:
         text = repr(value)
-    except ValueError:  # whole numbers of thousands of digits
+    except ValueError:  # integers with thousands of digits
         text = f"a very large {type(value).__name__}"
     return short(text)
 
 
 def masked(text: str) -> str:
-    """Return a text with *** in place of user names, passwords and keys in URLs."""
+    """Replace user names, passwords and query parameters of URLs in a text by ***."""
     return _CREDENTIALS.sub("***", text)
 
 
 def one_line(text: str) -> str:
-    """Return a text in one printable line, without credentials."""
+    """Return a text as one printable line of bounded length, without credentials."""
     shown = (mark if mark.isprintable() else " " for mark in masked(text))
     return short("".join(shown), LONGEST_MESSAGE)
 
 
 def visible(text: str) -> str:
-    """Return text in one line, with escapes in place of what could steer a terminal."""
+    """Return a text as one line, with unprintable characters, such as terminal codes, escaped."""
     return "".join(
         mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text
     )
 
 
 class SparseGPError(Exception):
-    """Base of all errors that are the user's to mend."""
+    """Base class of all errors that the user can fix."""
 
     exit_code: ClassVar[int] = 2
 
@@ -52,7 +52,7 @@ class SparseGPError(Exception):
 
 
 class DataError(SparseGPError, ValueError):
-    """Data that cannot be read or learnt from."""
+    """Data that cannot be read or used for training."""
 
 
 class SettingsError(SparseGPError, ValueError):
@@ -64,7 +64,7 @@ class KernelSyntaxError(SettingsError):
 
 
 class UnknownNameError(SettingsError, KeyError):
-    """A name that a registry does not hold."""
+    """A name that is not in a registry."""
 
     __str__ = Exception.__str__
 
@@ -82,18 +82,18 @@ class NumericalError(SparseGPError, ArithmeticError):
 
 
 class Interrupted(SparseGPError):  # noqa: N818 - a state, not a fault
-    """The run was asked to stop; it can be resumed from the checkpoint it wrote."""
+    """A requested stop of a run, which can be resumed from its checkpoint if it wrote one."""
 
     exit_code: ClassVar[int] = 75
 
 
 def short(text: str, length: int = 120) -> str:
-    """Return what a user gave, cut where a message would no longer fit a few lines."""
+    """Return a text cut to at most `length` characters, for messages."""
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
 def size(count: float) -> str:
-    """Return a number of bytes in words."""
+    """Format a number of bytes, such as "1.5 GB"."""
     units = iter(("bytes", "kB", "MB", "GB", "TB", "PB"))
     unit = next(units)
     while count >= 999.5 and (larger := next(units, "")):

@@ -1,8 +1,8 @@
-"""How settings and options of methods are declared, and the checks that follow from it.
+"""Declarations of settings and of options of methods, and the checks derived from them.
 
-A setting is a dataclass field made by `setting`: default, help, range or choices, and where it
-applies. The command line, the estimators and their documentation are made from the same fields, so
-this module imports nothing that is slow to load.
+A setting is a dataclass field made by `setting`, with default, help, range or choices, and when it
+applies. The command line, the estimators and their documentation are generated from these fields,
+so this module imports nothing that is slow to load.
 """
 
 import math
@@ -33,7 +33,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting as it was declared.
+    """Declaration of a setting.
 
     Attributes
     ----------
@@ -46,17 +46,17 @@ class Setting:
     help : str
         A sentence or two, for the command line and the documentation of estimators.
     choices : str or tuple of str
-        The names it may have, or "module:REGISTRY" of them.
+        Allowed names, or the "module:REGISTRY" that contains them.
     least, above, most, below : float, optional
-        Its range; `above` and `below` are bounds that it must not reach.
+        Bounds of its range, of which `above` and `below` are exclusive.
     applies : str
-        What it needs in order to matter, such as "sites=moments".
+        Condition under which it has an effect, such as "sites=moments".
     unset : str
-        What None stands for.
+        Meaning of None, for the help text.
     flag : str
-        The option of the command line, where it is another than the name's.
+        Option of the command line, if not derived from the name.
     contrary : str
-        Help of that option where the default is true, so that it makes it false.
+        Help of that option if the default is true, as the option then sets it to false.
     """
 
     name: str
@@ -76,17 +76,17 @@ class Setting:
 
     @property
     def description(self) -> str:
-        """Help, with where the setting applies."""
+        """Help, preceded by the condition under which the setting applies."""
         text = self.help
         return f"With {self.applies}: {text[0].lower()}{text[1:]}" if self.applies else text
 
     @property
     def names(self) -> Iterable[str]:
-        """The names that it may have; none if it is no choice."""
+        """Allowed names; none if any value will do."""
         return resolve_name(self.choices) if isinstance(self.choices, str) else self.choices
 
     def checked(self, value: Any) -> Any:
-        """Return a value as one of the setting's type, also where it was NumPy's.
+        """Return a value converted to the type of the setting, for example from NumPy's types.
 
         Raises
         ------
@@ -124,14 +124,14 @@ class Setting:
 
 
 def path_text(name: str, path: Any) -> str:
-    """Return a path or a URL as text; SettingsError if it is neither."""
+    """Return a path or a URL as text; raise a SettingsError if it is neither."""
     if not isinstance(path, str | os.PathLike) or "\0" in (text := os.fsdecode(path)):
         raise SettingsError(f"{name} must be text or a path, got {quoted(path)}")
     return text
 
 
 def setting(default: Any, help: str = "", **details: Any) -> Any:
-    """Return the dataclass field of a setting; for its details see `Setting`."""
+    """Return the dataclass field of a setting; `details` are attributes of `Setting`."""
     return field(default=default, metadata={"help": help, **details})
 
 
@@ -148,35 +148,35 @@ def declared(owner: type) -> Mapping[str, Setting]:
 
 @dataclass(frozen=True)
 class Checked:
-    """A dataclass of settings, whose values are checked one by one.
+    """A dataclass of settings whose values are checked individually.
 
     Raises
     ------
     SettingsError
-        If one is of another type than its default, or out of range.
+        If a value is not of the declared type, or out of range.
     """
 
     WHOSE: ClassVar[str] = ""
-    """Whose settings they are, for the refusal of unknown names."""
+    """Owner of the settings, for the message about unknown names."""
 
     def __post_init__(self) -> None:
         check(self)
 
     @classmethod
     def from_json(cls, named: Mapping[str, Any]) -> Self:
-        """Return settings of which some are named; unknown names are refused."""
+        """Create settings from a mapping; unknown names raise a SettingsError."""
         refuse_unknown(named, declared(cls), cls.WHOSE)
         return cls(**named)
 
 
 def check(owner: object) -> None:
-    """Check the values of a dataclass, and make them of the types that it declares."""
+    """Check the values of a dataclass, and convert them to their declared types."""
     for each in declared(type(owner)).values():
         object.__setattr__(owner, each.name, each.checked(getattr(owner, each.name)))
 
 
 def refuse_unknown(names: Iterable[str], known: Iterable[str], whose: str) -> None:
-    """Raise a `SettingsError` for names that are not among those known."""
+    """Raise a `SettingsError` for names that are not known."""
     known = sorted(known)
     if unknown := sorted(str(name) for name in names if name not in known):
         near = [each for name in unknown for each in get_close_matches(name, known, 1, 0.8)]
@@ -188,7 +188,7 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str], whose: str) -> No
 
 
 def docstring_entry(name: str, kind: str, text: str) -> str:
-    """Return the entry of a parameter in a docstring, as numpydoc has it."""
+    """Return the numpydoc entry of a parameter."""
     return f"{name} : {kind}\n{indent(fill(text, 92), '    ')}"
 
 

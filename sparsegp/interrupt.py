@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C as a request to stop at the next safe point."""
+"""SIGTERM and Ctrl-C as requests to stop at the next safe point."""
 
 import os
 import signal
@@ -12,20 +12,20 @@ IMPORTS = "<frozen importlib._bootstrap>"
 
 
 class StoppedAtOnce(BaseException):
-    """A signal came where there is no state to be saved; no `except Exception` may swallow it."""
+    """A signal while there is no state to save; not an Exception, so that none swallows it."""
 
 
 class StopRequest:
-    """Context manager: the first signal sets `requested`, a second one interrupts at once.
+    """Context manager in which a first signal sets `requested`, and a second one interrupts.
 
-    One inside another shares its request. Signals are caught in the main thread only; in another
-    thread this has the request of the main thread, if that has one.
+    Nested ones share their requests. Signals are caught in the main thread only; in other threads
+    `requested` is that of the main thread's request, if any.
 
     Parameters
     ----------
     at_once : str
-        Raise `StoppedAtOnce` with these words at the first signal already, where there is no state
-        to be saved. In an import, which may swallow what is raised, the process ends.
+        If given, the first signal already raises `StoppedAtOnce` with this text, as there is no
+        state to save. During an import, which may swallow exceptions, the process exits instead.
     """
 
     SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -38,11 +38,11 @@ class StopRequest:
 
     @property
     def requested(self) -> str:
-        """Name of the signal that came, or nothing."""
+        """Name of the signal that was received; "" if none was."""
         return self._requested or (self._outer.requested if self._outer is not None else "")
 
     def check(self) -> None:
-        """End here if a signal came.
+        """Raise an error if a signal was received.
 
         Raises
         ------

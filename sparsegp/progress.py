@@ -31,7 +31,7 @@ class Progress:
     def update(self, done: int, **figures: float | str) -> None:
         """Report the number of units done and the latest figures (``heldout_error=0.05``).
 
-        A search gives the text of the `kernel` that leads beside its `heldout_nlpp`.
+        A search reports the text of the leading `kernel` and its `heldout_nlpp`.
         """
 
     def message(self, text: str) -> None:
@@ -43,7 +43,7 @@ class Progress:
 
 
 class Recorded(Progress):
-    """Passes progress on, and knows how far the run is.
+    """A progress that forwards to another one, and records how far the run is.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ class Recorded(Progress):
     Attributes
     ----------
     known : dict
-        `stage`, `done`, `total`, `unit`, `figures` and `time`, seconds since 1970; empty before the
-        first stage.
+        `stage`, `done`, `total`, `unit`, `figures` and `time` (seconds since 1970, from the first
+        update on); empty before the first stage.
     """
 
     def __init__(
@@ -66,26 +66,26 @@ class Recorded(Progress):
 
     @property
     def extent(self) -> str:
-        """How far the present stage is, in words."""
+        """Description of the progress of the current stage."""
         if "stage" not in self.known:
             return "at the start"
         of = f"of {self.known['total']} " if self.known["total"] else ""
         return "in {stage} after {done} {of}{unit}".format(**self.known, of=of)
 
     def start(self, total: int, unit: str, description: str) -> None:
-        """Begin a stage."""
+        """Start a stage."""
         self.known = {"stage": description, "total": total, "unit": unit, "done": 0, "figures": {}}
         self._progress.start(total, unit, description)
 
     def update(self, done: int, **figures: float | str) -> None:
-        """Report the units done, and the latest figures."""
+        """Report the number of units done and the latest figures."""
         latest = {**self.known.get("figures", {}), **figures}
         self.known = {**self.known, "done": done, "figures": latest, "time": time.time()}
         self._progress.update(done, **figures)
         self.record(self.known)
 
     def message(self, text: str) -> None:
-        """Report what is to stay."""
+        """Report a message that remains visible."""
         self._progress.message(text)
 
     def finish(self) -> None:

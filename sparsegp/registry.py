@@ -1,4 +1,4 @@
-"""Named families: kernels, criteria, posteriors, readers are looked up here by name."""
+"""Registries, in which kernels, criteria, posteriors and readers are looked up by name."""
 
 from collections.abc import Callable, Iterator
 from typing import NoReturn, TypeVar
@@ -9,12 +9,12 @@ T = TypeVar("T")
 
 
 class Registry(dict[str, T]):
-    """Members of one family by name, in the order of the names.
+    """Members of a family by name, sorted by name.
 
     Parameters
     ----------
     family : str
-        What the members are, in the singular, for error messages ("kernel").
+        Name of the family in the singular, for error messages ("kernel").
     """
 
     def __init__(self, family: str) -> None:

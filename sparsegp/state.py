@@ -1,16 +1,16 @@
-"""Saving state: the fields of a dataclass as named arrays, and back.
+"""Conversion of the fields of a dataclass to named arrays, and back, to save state.
 
-What becomes of a field follows from its type:
+The type of a field determines how it is saved:
 
-- an array, a number or a flag is an array;
-- a dataclass gives the arrays of its own fields, under dotted names: ``ascent.point``;
-- a list or tuple of numbers, or of arrays of one shape, is one array; of other arrays and of
-  dataclasses it is their arrays, under numbers: ``chains.0.y``;
-- an array of texts is one of their characters: ``classes.text``;
-- None is left out, and what is missing is None where the type allows it;
-- anything else is JSON text, as bytes; objects take part by ``to_json`` and ``from_json``.
+- an array, a number or a flag as an array;
+- a dataclass as the arrays of its own fields, under dotted names: ``ascent.point``;
+- a list or tuple of numbers, or of arrays of one shape, as one array; of other arrays or of
+  dataclasses as their arrays, numbered: ``chains.0.y``;
+- an array of texts as an array of their characters: ``classes.text``;
+- None is left out, and a missing value is None if the type allows it;
+- anything else as JSON text, in bytes; objects define ``to_json`` and ``from_json``.
 
-A field with the metadata `UNSAVED` has a default, which it takes again: it follows from the others.
+A field with the metadata `UNSAVED` is restored as its default, since it follows from the others.
 """
 
 import json
@@ -30,17 +30,17 @@ from sparsegp.errors import StoreError
 T = TypeVar("T")
 
 UNSAVED = MappingProxyType({"saved": False})
-"""Metadata of a field that is not part of what is saved."""
+"""Metadata of a field that is not saved."""
 
 TRIANGLES = MappingProxyType({"saved": "triangles"})
-"""Metadata of a list of lower triangular matrices (d, d), saved in the precision that they need."""
+"""Metadata of a list of lower triangular (d, d), saved in float32 if that loses nothing."""
 
 GREATEST = 1e100
-"""Of the numbers in a model, so that no product of them overflows."""
+"""Largest absolute value of numbers in a model, so that products of them do not overflow."""
 
 
 def to_arrays(state: Any) -> dict[str, NDArray[Any]]:
-    """Return the fields of an instance of a dataclass as arrays by their names."""
+    """Return the fields of a dataclass instance as arrays by name."""
     out: dict[str, NDArray[Any]] = {}
     for name, kind, _, packed in _fields(type(state)):
         if (value := getattr(state, name)) is not None:
@@ -49,7 +49,7 @@ def to_arrays(state: Any) -> dict[str, NDArray[Any]]:
 
 
 def from_arrays(kind: type[T], arrays: Mapping[str, NDArray[Any]]) -> T:
-    """Return the instance of a dataclass of which `to_arrays` has made these arrays.
+    """Return the dataclass instance from which `to_arrays` made these arrays.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def from_arrays(kind: type[T], arrays: Mapping[str, NDArray[Any]]) -> T:
 def require_shapes(
     arrays: Mapping[str, NDArray[Any]], expected: Mapping[str, tuple[int, ...]]
 ) -> None:
-    """Raise a `StoreError` if an array that was saved is missing, or of another shape."""
+    """Raise a `StoreError` if a saved array is missing or has another shape."""
     for name, shape in expected.items():
         found = arrays[name].shape if name in arrays else "none"
         if found != shape:
@@ -91,7 +91,7 @@ def require_shapes(
 
 
 def _fields(kind: Any) -> Iterator[tuple[str, Any, bool, bool]]:
-    """Yield name, type when it is not None, whether it may be None, and whether of triangles."""
+    """Yield the name, the type apart from None, whether optional, and whether `TRIANGLES`."""
     hints = get_type_hints(kind)
     for each in fields(kind):
         if each.metadata != UNSAVED:
@@ -102,7 +102,7 @@ def _fields(kind: Any) -> Iterator[tuple[str, Any, bool, bool]]:
 
 
 def _saved(kind: Any, name: str, value: Any) -> dict[str, NDArray[Any]]:
-    """Return the arrays of one value of a type."""
+    """Return the arrays for one value of type `kind`."""
     element = _element(kind)
     if _is_state(kind):
         return {f"{name}.{below}": array for below, array in to_arrays(value).items()}
@@ -120,7 +120,7 @@ def _saved(kind: Any, name: str, value: Any) -> dict[str, NDArray[Any]]:
 
 
 def _restored(kind: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """Return one value of a type from the arrays of all fields."""
+    """Return one value of type `kind` from the arrays of all fields."""
     element = _element(kind)
     sequence = tuple if get_origin(kind) is tuple else list
     if _is_state(kind):
@@ -142,13 +142,13 @@ def _restored(kind: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
 
 
 def _below(name: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a nested state, by the names of its own fields."""
+    """Return the arrays of a nested dataclass, by the names of its own fields."""
     start = name + "."
     return {key.removeprefix(start): arrays[key] for key in arrays if key.startswith(start)}
 
 
 def _element(kind: Any) -> Any:
-    """Return the type of the elements of a list or tuple, where all are of one."""
+    """Return the element type of a homogeneous list or tuple; None for other types."""
     several = get_origin(kind) in {list, tuple, Sequence} and get_args(kind)[1:] in {(), (...,)}
     return get_args(kind)[0] if several else None
 

@@ -1,7 +1,7 @@
-"""Members of families as texts: ``rbf(1.5)`` or ``ep(damping=0.5)``, and how they are read.
+"""Texts such as ``rbf(1.5)`` or ``ep(damping=0.5)`` for members of a family: write and read.
 
-A member is a dataclass with a `name`. A text is its name, perhaps with values of its fields in
-parentheses, in their order or by name. It is read as a Python expression, but never evaluated.
+A member is a dataclass with a `name`. Its text is the name, optionally with values of its fields in
+parentheses, by position or by name. It is parsed as a Python expression, but never evaluated.
 """
 
 import ast
@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 
 def text_of(member: Any) -> str:
-    """Return the text of a member; defaults at the end are left out.
+    """Return the text of a member, without trailing defaults.
 
-    A tuple that is the last argument of a `variadic` member is spelled out.
+    If the last argument of a `variadic` member is a tuple, its elements become arguments.
     """
     values = [(getattr(member, field.name), field.default) for field in fields(member)]
     while values and values[-1][0] == values[-1][1]:
@@ -34,17 +34,17 @@ def text_of(member: Any) -> str:
 def read(
     text: str, registry: Registry[type[T]], example: str, others: Sequence[str] = ()
 ) -> tuple[type[T], T | None]:
-    """Return the class that a text names, and what its values make of it if there are any.
+    """Return the class that a text names, and the instance if it has values in parentheses.
 
     Parameters
     ----------
     text : str
     registry : Registry
-        Of dataclasses.
+        Dataclasses by name.
     example : str
-        How to write it, for the refusal.
+        A correct text, for the error message.
     others : sequence of str
-        Names besides those of the registry that are known, elsewhere.
+        Valid names that are handled elsewhere, for the error message.
 
     Raises
     ------
@@ -70,12 +70,12 @@ def tree(text: str) -> ast.expr:
     if not (line := " ".join(text.split())):
         raise SettingsError("the text is empty")
     try:
-        with warnings.catch_warnings(action="ignore"):  # such as of "1or 2", an error here
+        with warnings.catch_warnings(action="ignore"):  # as for "1or 2", which is an error anyway
             return ast.parse(line, mode="eval").body
     except SyntaxError as error:
         part = line[error.offset - 1 :] if error.offset else ""
         reason = f"{error.msg} at {short(part, 40)!r}" if part else f"{error.msg} at its end"
-    except ValueError as error:  # characters that no Python text may hold
+    except ValueError as error:  # characters that Python source cannot contain
         reason = str(error)
     except (RecursionError, MemoryError):
         reason = "nested too deeply"
@@ -85,7 +85,7 @@ def tree(text: str) -> ast.expr:
 def call(
     node: ast.expr, registry: Registry[type[T]], others: Sequence[str] = ()
 ) -> tuple[type[T], list[Any], dict[str, Any]]:
-    """Return the member that a part of a syntax tree names, its values, and those by name."""
+    """Return the member that a syntax tree node names, its positional and its named values."""
     match node:
         case ast.Name(name):
             arguments, keywords = list[ast.expr](), list[ast.keyword]()
@@ -101,7 +101,7 @@ def call(
 
 
 def build(member: type[T], values: Sequence[Any], named: Mapping[str, Any]) -> T:
-    """Return a dataclass with a `name`, from values of its fields in their order and by name.
+    """Create a dataclass with a `name` from positional and named values of its fields.
 
     Raises
     ------
@@ -128,7 +128,7 @@ def build(member: type[T], values: Sequence[Any], named: Mapping[str, Any]) -> T
 
 
 def literal(node: ast.expr) -> Any:
-    """Return the value of a literal in a syntax tree; a list is a tuple, too."""
+    """Return the value of a literal in a syntax tree; lists become tuples."""
     try:
         value = ast.literal_eval(node)
     except (SyntaxError, ValueError, TypeError):
@@ -137,5 +137,5 @@ def literal(node: ast.expr) -> Any:
 
 
 def written(node: ast.expr) -> str:
-    """Return a part of a text, to be shown."""
+    """Return the source text of a syntax tree node, for messages."""
     return repr(short(ast.unparse(node)))

@@ -1,4 +1,4 @@
-"""Array types. Shapes are given in docstrings: n rows, p features, K classes, d active rows."""
+"""Array types. Docstrings give their shapes: n rows, p columns, K classes, d active rows."""
 
 from typing import Any, TypeAlias
 
@@ -17,4 +17,4 @@ Integers: TypeAlias = NDArray[np.int64]
 Booleans: TypeAlias = NDArray[np.bool_]
 
 Labels: TypeAlias = NDArray[Any]
-"""Class labels as the user gave them: integers or strings."""
+"""Labels as given by the user, integers or strings; in a regression the targets."""
