@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from sparsegp.blas import single_threaded_blas
-from sparsegp.data import Numbers, Scaling
+from sparsegp.data import Scaling
 from sparsegp.errors import DataError, NumericalError, SettingsError
 from sparsegp.fit.metric import unscaled
 from sparsegp.fit.prepare import Prepared
-from sparsegp.fit.training import fit_rows
 from sparsegp.kernels import Constant, Kernel, Product, Sum, parse, six_digits
 from sparsegp.learning.by_column import SMALL, learn_by_column, with_scale_of_each
 from sparsegp.learning.metric import NONE, Metric, Part, learn_mixing
@@ -115,6 +114,7 @@ def draw_sample(
     settings: TrainSettings,
     most: int,
     scheduler: Any = None,
+    parts: int = 1,
 ) -> Sample:
     """Read the rows that a search uses, and no others.
 
@@ -128,6 +128,8 @@ def draw_sample(
         Maximum number of rows to fit.
     scheduler : str or callable, optional
         Dask scheduler that reads the rows; Dask's default if omitted.
+    parts : int
+        Parts to hold out in turn; `PARTS` in any case for fewer than `FEW` rows.
 
     Raises
     ------
@@ -149,7 +151,7 @@ def draw_sample(
     wanted = np.sort(order)
     X: Any = data.train.X
     rows = np.asarray(X[wanted].compute(scheduler=scheduler))[np.searchsorted(wanted, order)]
-    parts = PARTS if n < FEW else 1
+    parts = PARTS if n < FEW else parts
     weights = None if data.train.weights is None else data.train.weights[order]
     groups = None if data.train.encoding is None else data.train.encoding.shared
     known = data.target[order], len(data.classes), family
@@ -209,7 +211,7 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
                     kernel, nlpp = fits.learnt_again(kernels[0], trial)
                     return Outcome(str(kernel), nlpp, None, None, time.thread_time() - began)
                 kernels = fits.learnt_by_column(kernels[0])
-            found = fits.in_full(settings, kernels[0]) if trial.full else fits.fitted(kernels)
+            found = fits.fitted(kernels)
     except (NumericalError, SettingsError) as failure:
         seconds = time.thread_time() - began
         return Outcome(trial.kernel, None, None, None, seconds, str(failure))
@@ -293,23 +295,6 @@ class PartialFits:
         held = self._held
         weights = None if sample.weights is None else sample.weights[held]
         return fitted(fits, sample.target[held], weights)
-
-    def in_full(self, settings: TrainSettings, kernel: Kernel) -> Fitted:
-        """Run fits like that of the run, with one kernel for all parts."""
-        sample, held, each = self.sample, self._held, []
-        settings = replace(settings, kernel=str(kernel), n_active=self.n_active, metric=NONE)
-        for X, (rows, others) in zip(self.inputs, self.splits, strict=True):
-            weights = None if sample.weights is None else sample.weights[rows]
-            of_rows = X[rows], sample.target[rows], settings, np.arange(sample.n_classes)
-            if are_numbers(sample.target):
-                model = fit_rows(*of_rows, Numbers(0.0, 1.0), weights)
-                each.append(model.predict(X[others])[:, np.newaxis])
-            else:
-                each.append(fit_rows(*of_rows, weights=weights).predict_log_proba(X[others]))
-        predicted, weights = np.concatenate(each), sample.weights
-        weights = None if weights is None else weights[held]
-        of_target = log_p_of(predicted, sample.target[held], weights)
-        return Fitted(1.0, -float(np.average(of_target, weights=weights)), predicted, ())
 
     @property
     def _held(self) -> Integers:

@@ -24,15 +24,22 @@ from sparsegp.fit.options import RunOptions
 from sparsegp.fit.prepare import Prepared, choose_scaling
 from sparsegp.fit.records import in_order, read_records, records_of
 from sparsegp.fit.run import Run
-from sparsegp.fit.trial import draw_sample, run_trial
+from sparsegp.fit.trial import PARTS, Sample, draw_sample, run_trial
 from sparsegp.kernels import brief
 from sparsegp.learning.metric import NONE
-from sparsegp.learning.rungs import GROWN, LEAST_FOR_SEARCH, MOST_ROWS, PIXELS, Plan
+from sparsegp.learning.rungs import (
+    AGAIN_ROWS,
+    GROWN,
+    LEAST_FOR_SEARCH,
+    MOST_ROWS,
+    PIXELS,
+    SURE,
+    Plan,
+)
 from sparsegp.learning.search import ALL_RUNGS, OUT_OF_TIME, Choice, search
 from sparsegp.learning.space import MOST_COLUMNS, Candidates
 from sparsegp.learning.trials import Outcome, Trial
 from sparsegp.settings import AUTO, SPARSE, TrainSettings
-from sparsegp.settings.sparse import KERNEL_OF_NUMBERS
 from sparsegp.store import RUN_FILE
 
 MAX_TRIALS = 40
@@ -50,7 +57,7 @@ class Tuned(Choice):
         See `Choice`.
     trials : tuple of dict
         Record of each trial, in order: number, kernel, scaling, rung, rows, n_active, by_column,
-        metric, full, again, nlpp, error, ece, seconds (of processor time) and failure.
+        metric, again, first, nlpp, error, ece, seconds (of processor time) and failure.
     """
 
     trials: tuple[dict[str, Any], ...]
@@ -95,19 +102,18 @@ def tune(
     overwrite : bool
         Delete the search in `out`, if any, and its run, and start again.
     max_trials : int, optional
-        Maximum number of trials, not counting comparisons by full fits, re-estimation and larger
-        active sets. None means the default search made before training: up to nine candidates
-        (30 in a regression) on few rows, and length scales for the best. It is skipped for very
-        few rows, many columns, and pixels or spectra.
+        Number of candidates compared first; the trials of later stages are additional. None means
+        the default search made before training: up to nine candidates (30 in a regression), one set
+        of held-out rows in place of three, and no search for very few rows, many columns, pixels
+        and spectra.
     max_seconds : float, optional
-        Time after which this call starts no further trial; the best of the last completed rung
+        Time after which this call starts no further trial; the best of the last completed stage
         is then chosen.
     **settings
-        Fields of `TrainSettings` for the run that will use the kernel. The kernel given there is
-        tried on every subsample, and kept unless another is better by two standard errors on
-        held-out rows (with fewer than 2000 to fit, in fits like that of the run too). If
-        `max_trials` is None, the best is taken. Settings that trials cannot respect are rejected;
-        see `tunable`.
+        Fields of `TrainSettings` for the run that will use the kernel. A kernel that is given there
+        is kept unless another is better by two standard errors on held-out rows, and so is the
+        default kernel where there is no default search. Settings that trials cannot respect are
+        rejected; see `tunable`.
 
     Returns
     -------
@@ -133,6 +139,7 @@ def tune(
             if has_run and RUN_FILE not in store.folder.sizes():
                 raise StoreError(f"{out} holds a run that was not tuned; choose another `out`")
     limits = {"max_trials": max_trials, "max_seconds": max_seconds, "has_run": has_run}
+    limits |= {"is_given": named.get("kernel") not in {None, AUTO}}
     with given.opened() as how:
         how |= {"store": store, "resume": resume, **limits}
         tuning = Tuning(as_table(X, y, sample_weight), chosen, **how)
@@ -189,6 +196,8 @@ class Tuning(Run[Tuned]):
         See `tune`.
     has_run : bool
         Whether its run has begun: then the choice is final, even if time ran out.
+    is_given : bool
+        Whether the kernel of the settings was given, and not the default one.
 
     Attributes
     ----------
@@ -208,6 +217,7 @@ class Tuning(Run[Tuned]):
     max_trials: int | None = MAX_TRIALS
     max_seconds: float | None = None
     has_run: bool = False
+    is_given: bool = False
 
     def __post_init__(self, rows: Table | Prepared, held_out: Table | None) -> None:
         trials = Setting("max_trials", int, None, optional=True, least=1)
@@ -221,13 +231,14 @@ class Tuning(Run[Tuned]):
         data, settings, scheduler = self.data, self.settings, self.runtime.scheduler()
         self.n_active = settings.rows_to_include(data.summary.n)
         self.scalings, self.sample = {settings.scaling: data.scaling}, None
-        brief = self.max_trials is None
-        if not (brief and declines(data.train, data.summary, data.scaling.name, settings)):
+        self._is_guarded = declines(data.train, data.summary, data.scaling.name, settings)
+        if self.max_trials is not None or not self._is_guarded:
             if settings.scaling == AUTO:
                 self.scalings["quantile"] = choose_scaling(
                     "quantile", data.train, data.summary, settings, scheduler
                 )
-            self.sample = draw_sample(data, self.scalings, settings, MOST_ROWS, scheduler)
+            most, parts = (MOST_ROWS, 1) if self.max_trials is None else (AGAIN_ROWS, PARTS)
+            self.sample = draw_sample(data, self.scalings, settings, most, scheduler, parts)
         self.trials: list[dict[str, Any]] = []
         self.outcomes: list[Outcome] = []
         self.choice: dict[str, Any] | None = None
@@ -261,26 +272,29 @@ class Tuning(Run[Tuned]):
     def complete(self) -> Tuned:
         """Run the remaining trials, and return the choice."""
         if self.choice is None:
-            settings, plan = self.settings, Plan((), by_column=False)
-            if self.sample is not None:
-                plan = Plan.of(
-                    (self.sample.n_train, self.data.summary.p),
-                    self.n_active,
-                    self.max_trials,
-                    held_out=len(self.sample.X) - self.sample.n_train,
-                    n_classes=0 if settings.is_regression else self.sample.n_classes,
-                    sizes=self._sizes(),
-                    validation=settings.n_validation,
-                )
-            if settings.kernel == KERNEL_OF_NUMBERS and settings.is_regression:  # the default one
-                plan = replace(plan, errors=0.0)
             variances = {
                 rule: each.variances(self.data.summary) for rule, each in self.scalings.items()
             }
-            candidates = Candidates(settings.first_kernel, variances, settings.seed)
-            self.choice = asdict(search(candidates, plan, self.try_out))
+            candidates = Candidates(self.settings.first_kernel, variances, self.settings.seed)
+            choice = Choice(*candidates.known[0], None, None, ALL_RUNGS)
+            if self.sample is not None:
+                choice = search(candidates, self._plan(self.sample), self.try_out)
+            self.choice = asdict(choice)
             self.checkpoint(len(self.trials), due=True)
         return Tuned(**self.choice, trials=tuple(in_order(self.trials)))
+
+    def _plan(self, sample: Sample) -> Plan:
+        """Return the plan of the search."""
+        plan = Plan.of(
+            (sample.n_train, self.data.summary.p),
+            self.n_active,
+            self.max_trials,
+            held_out=len(sample.X) - sample.n_train,
+            n_classes=0 if self.settings.is_regression else sample.n_classes,
+            sizes=self._sizes(),
+            validation=self.settings.n_validation,
+        )
+        return replace(plan, errors=SURE) if self.is_given or self._is_guarded else plan
 
     def _sizes(self) -> list[int]:
         """Return the numbers of active rows to choose from that fit into memory."""

@@ -1,27 +1,20 @@
-"""Size of a search: rows and active rows of its rungs, and number of candidates."""
+"""Size of a search: rows and active rows of its trials, and number of candidates."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sparsegp.kernels import STRETCHES
 from sparsegp.learning.space import MOST_COLUMNS
 
-ETA = 3
-"""Ratio of the numbers of rows of successive rungs."""
-LEAST_ROWS = 3000
-"""Minimum number of rows of a rung: on fewer, the best kernel is often not the best on all rows."""
 MOST_ROWS, MOST_ACTIVE = 16000, 2000
 """Maximum numbers of rows and active rows of a trial, to bound its time; no lower, since few active
 rows favour smooth kernels."""
 MOST_HELD_OUT = 4000
 """Maximum number of held-out rows."""
-BRIEF_ROWS, BRIEF_ACTIVE = 3000, 300
-"""Maximum numbers of rows and active rows of a trial in the default search."""
-BRIEF_OF_NUMBERS = 30
+FIRST_ROWS, FIRST_ACTIVE = 3000, 300
+"""Maximum numbers of rows and active rows of a trial before re-estimation."""
+FIRST_OF_NUMBERS = 30
 """Number of candidates of the default search in a regression, whose approximate fits are fast."""
-SHARES = (4, 2, 1, 1)
-"""Relative numbers of trials in the rungs of an extended search."""
 LEAST_FOR_COLUMNS = 100
 """With fewer rows to fit, per-column length scales are noise."""
 LEAST_FOR_SEARCH, PIXELS = 90, 50
@@ -31,19 +24,12 @@ FEW_ROWS = 250
 """With fewer rows to fit, the default search may end early: cross-validation takes long compared
 with the fit of the run."""
 SURE = 2.0
-"""Standard errors by which the winner of an extended search must lead: the best of many candidates
-is often best by chance."""
-FEW_TO_TUNE = 2000
-"""With fewer rows to fit, the draw of the active rows favours a kernel by more than the held-out
-rows can tell."""
+"""Standard errors by which the winner must lead a given kernel: the best of many is often best by
+chance."""
 LEAST_FOR_STRETCHES, ROWS_A_STRETCH = 1500, 20
 """Minimum numbers of rows to fit for input warping, in all and per segment of a column. With fewer
 in all there is cross-validation, and warping would start from length scales averaged over the folds
 and so learnt from the held-out rows; with fewer per segment it is noise."""
-REFINED, FOR_STRETCHES = 4, 2
-"""Trials for per-column length scales or a metric, and additional trials for input warping."""
-LEAST_TRIALS = 2 * len(SHARES) + REFINED
-"""With fewer trials an extended search learns no per-column length scales."""
 AGAIN_ROWS, AGAIN_ENTRIES, A_CLASS, AGAIN_ACTIVE = 8000, 1_000_000, 4, 1000
 """Limits of re-estimation: rows; rows times columns, or times classes, of which each counts as four
 columns; and active rows."""
@@ -53,14 +39,10 @@ GROWN = (1000, 2000, 4000)
 
 @dataclass(frozen=True)
 class Rung:
-    """One round of trials: the rows and active rows of each, and the number of trials.
-
-    A count of None stands for the first candidates (`Candidates.first`).
-    """
+    """Numbers of rows and active rows of the trials of one stage."""
 
     rows: int
     n_active: int
-    count: int | None
 
 
 @dataclass(frozen=True)
@@ -69,7 +51,10 @@ class Plan:
 
     Attributes
     ----------
-    rungs : sequence of Rung
+    first : Rung
+        Trials of the first candidates, and of those that are learnt from them.
+    count : int, optional
+        Number of first candidates; see `Candidates.first`.
     by_column : bool
         Whether per-column length scales, and a metric, are learnt.
     by_stretch : bool
@@ -79,26 +64,28 @@ class Plan:
         `sizes`, then those of `sizes` that are not too large for a trial.
     sizes : sequence of int
         Numbers of active rows to choose from, ascending; empty if the number is given.
+    from_first : bool
+        Whether length scales are learnt from the best of the few first candidates too, if others
+        lead these: they make better starts.
     ends_early : bool
         Whether no length scales are learnt if no candidate leads the kernel of the settings.
     errors : float
         Standard errors by which the winner must lead the kernel of the settings.
-    in_full : bool
-        Whether it must do so in fits like that of the run too.
     again : Rung, optional
         Rows and active rows with which the length scales of the best are re-estimated.
     of_numbers : bool
         Whether it is a regression.
     """
 
-    rungs: Sequence[Rung]
+    first: Rung
     by_column: bool
+    count: int | None = None
     by_stretch: bool = False
     grown: Sequence[Rung] = ()
     sizes: Sequence[int] = ()
+    from_first: bool = False
     ends_early: bool = False
     errors: float = 0.0
-    in_full: bool = False
     again: Rung | None = None
     of_numbers: bool = False
 
@@ -116,9 +103,6 @@ class Plan:
     ) -> "Plan":
         """Create the plan for a given number of rows.
 
-        In an extended search, active rows are proportional to rows; the last rungs have as many as
-        the run, at most `MOST_ACTIVE`.
-
         Parameters
         ----------
         shape : (int, int)
@@ -126,8 +110,7 @@ class Plan:
         n_active : int
             Number of active rows of the run.
         max_trials : int or None
-            Number of trials of an extended search, up to and including those that learn length
-            scales, metric and warping; None for the default search.
+            Number of candidates that an extended search compares first; None in a default search.
         held_out : int
             Number of held-out rows.
         n_classes : int
@@ -140,44 +123,26 @@ class Plan:
         (n, p), of_numbers = shape, n_classes == 0
         by_column = p <= MOST_COLUMNS and n >= LEAST_FOR_COLUMNS
         enough = max(LEAST_FOR_STRETCHES, ROWS_A_STRETCH * STRETCHES * p)
-        by_stretch = by_column and min(n, BRIEF_ROWS) >= enough
-        last, wanted, rungs = min(n, MOST_ROWS), min(n_active, MOST_ACTIVE), []
-        if max_trials is None:
-            rows = min(n, BRIEF_ROWS)
-            d = min(n_active, BRIEF_ACTIVE, rows - validation(rows))
-            rungs.append(Rung(rows, d, BRIEF_OF_NUMBERS if of_numbers else None))
-        else:
-            by_column = by_column and max_trials >= LEAST_TRIALS
-            by_stretch = by_stretch and max_trials >= LEAST_TRIALS + FOR_STRETCHES
-            numbers = counts(max_trials - REFINED * by_column - FOR_STRETCHES * by_stretch)
-            for place, count in enumerate(numbers):
-                steps = max(0, len(numbers) - 2 - place)
-                rows = min(last, max(LEAST_ROWS, last // ETA**steps))
-                d = min(-(-wanted * rows // last), rows - validation(rows))
-                rungs.append(Rung(rows, d, count))
+        rows, last = min(n, FIRST_ROWS), min(n, MOST_ROWS)
+        first = Rung(rows, min(n_active, FIRST_ACTIVE, rows - validation(rows)))
         most = (last - validation(last)) * 4 // 5
         if sizes and most < sizes[0]:  # nearly all rows become active anyway
             sizes = ()
         sizes = list(dict.fromkeys(min(d, most) for d in sizes))
         tried = [d // k for d in sizes[:1] for k in ((2,) if of_numbers else (4, 2))]
         tried += [d for d in sizes if d <= MOST_ACTIVE]
-        grown = [Rung(last, d, None) for d in tried] if sizes[1:] else []
-        how: dict[str, Any] = {"ends_early": n < FEW_ROWS}
-        if max_trials is not None:
-            how = {"errors": SURE, "in_full": n < FEW_TO_TUNE}
-        rows = min(n + held_out, AGAIN_ROWS, AGAIN_ENTRIES // max(p, A_CLASS * n_classes))
-        if by_column and min(n, rows) >= LEAST_FOR_STRETCHES:
-            how["again"] = Rung(rows, min(AGAIN_ACTIVE, max(BRIEF_ACTIVE, n_active)), 1)
-        return cls(rungs, by_column, by_stretch, grown, sizes, of_numbers=of_numbers, **how)
-
-
-def counts(max_trials: int) -> list[int]:
-    """Return the number of trials in each rung of an extended search, `max_trials` in all.
-
-    Each rung has at least two, for the kernel of the settings and a competitor. If there are too
-    few for that, there is only the last rung, since few rows decide badly.
-    """
-    if max_trials < 2 * len(SHARES):
-        return [max_trials]
-    later = [max(2, max_trials * share // sum(SHARES)) for share in SHARES[1:]]
-    return [max_trials - sum(later), *later]
+        all_rows = min(n + held_out, AGAIN_ROWS, AGAIN_ENTRIES // max(p, A_CLASS * n_classes))
+        is_again = by_column and min(n, all_rows) >= LEAST_FOR_STRETCHES
+        wanted = min(AGAIN_ACTIVE, max(FIRST_ACTIVE, n_active))
+        return cls(
+            first,
+            by_column,
+            max_trials or (FIRST_OF_NUMBERS if of_numbers else None),
+            by_stretch=by_column and rows >= enough,
+            grown=[Rung(last, d) for d in tried] if sizes[1:] else [],
+            sizes=sizes,
+            from_first=max_trials is not None,
+            ends_early=n < FEW_ROWS and max_trials is None,
+            again=Rung(all_rows, wanted) if is_again else None,
+            of_numbers=of_numbers,
+        )

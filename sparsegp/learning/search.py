@@ -1,22 +1,18 @@
 """The stages of a search for the kernel; see docs/explanation/search.md.
 
-1. Candidates are compared on few rows. An extended search goes on by successive halving, with the
-   best and their neighbours on more rows (Jamieson & Talwalkar 2016,
-   https://arxiv.org/abs/1502.07943); the last two rungs have the same size.
+1. Candidates are compared on few rows.
 2. The best candidates that allow it get per-column length scales (learning/by_column.py), and so
    does the sum of a rough kernel, which learns corners, and a smooth one, which learns trends. The
    best kernel that depends on distances alone gets a metric (learning/metric.py). The best kernel
    with `laplace` then gets input warping.
-3. The best candidate is selected; in an extended search it must lead the kernel of the settings by
-   two standard errors. A sum or a kernel with a metric, whose fits take longer, must lead all
-   others by one. With few rows, an extended search then compares the winner and the kernel of the
-   settings by fits like that of the run.
+3. The best candidate is selected; it must lead a given kernel by two standard errors. A sum or a
+   kernel with a metric, whose fits take longer, must lead all others by one.
 4. The length scales of the best kernel of each kind are re-estimated from half of the rows, with
    more active rows; those of the better kind then from all rows.
 5. If the number of active rows is not given, it is doubled as long as the expected gain is enough.
 
 In stages 1 to 3 candidates are judged by the same held-out rows, which no fit has seen. Decisions
-are made at the end of a rung, when all its trials are known, and depend on nothing else. So the
+are made at the end of a stage, when all its trials are known, and depend on nothing else. So the
 choice depends neither on the number of parallel trials, nor on interruptions.
 """
 
@@ -42,6 +38,8 @@ KINDS = 2
 PRICE, DECLINE = 0.01, 0.5
 """Fraction of the NLPP that doubling the active rows must gain, since the fit takes four times as
 long; and expected gain of a doubling relative to that of the one before."""
+COMPARED, LEARNT, REESTIMATED, GROWN = 1, 2, 4, 5
+"""Numbers of the stages that have trials."""
 ALL_RUNGS, OUT_OF_TIME = "all rungs", "max_seconds"
 """Reasons for the end of a search."""
 
@@ -75,7 +73,7 @@ class Choice:
 
 
 def search(candidates: Candidates, plan: Plan, try_out: TryOut) -> Choice:
-    """Carry out a search, and return the best candidate of the last rung that was completed.
+    """Carry out a search, and return the best candidate of the last stage that was completed.
 
     Parameters
     ----------
@@ -85,8 +83,9 @@ def search(candidates: Candidates, plan: Plan, try_out: TryOut) -> Choice:
         Runs trials; may raise to end the search.
     """
     under_way = Search(candidates, plan, try_out)
-    complete = under_way.halve() and under_way.refine()
-    complete = under_way.decide() and complete and under_way.learn_again() and under_way.grow()
+    complete = under_way.compare() and under_way.refine()
+    under_way.select()
+    complete = complete and under_way.learn_again() and under_way.grow()
     return under_way.choice(ALL_RUNGS if complete else OUT_OF_TIME)
 
 
@@ -101,7 +100,7 @@ class Search:
     Attributes
     ----------
     outcomes : dict of int to Outcome
-        Outcomes of the last rung that was completed, and of later stages, by candidate number.
+        Outcomes of the last stage that was completed, by candidate number.
     winner : int
     n_active : int or None
         Number of active rows chosen so far.
@@ -115,27 +114,13 @@ class Search:
         self.winner, self.n_active = 0, plan.sizes[0] if plan.sizes else None
         self.slower: set[int] = set()
 
-    def halve(self) -> bool:
-        """Compare many candidates on few rows, then the best and their neighbours on more."""
-        candidates, former = self.candidates, None
-        for place, rung in enumerate(self.plan.rungs):
-            ranking, size = self._ranking(), (rung.rows, rung.n_active)
-            of_same_size = former is not None and (former.rows, former.n_active) == size
-            if former is None:
-                numbers = candidates.first(rung.count)
-            elif of_same_size:
-                numbers = candidates.neighbours(ranking, rung.count or 0, self.outcomes)
-            else:
-                numbers = candidates.best_and_neighbours(ranking, rung.count or 0)
-            trials = [Trial.of(n, candidates.known[n], (place, *size)) for n in numbers]
-            found = self.try_out(trials, f"trials of {rung.rows} rows")
-            complete = len(found) == len(trials)
-            if complete or place == 0:
-                self.outcomes = {**(self.outcomes if of_same_size else {}), **found}
-                former = rung
-            if not complete:
-                return False
-        return True
+    def compare(self) -> bool:
+        """Compare the first candidates on few rows."""
+        numbers, rung = self.candidates.first(self.plan.count), self.plan.first
+        known = self.candidates.known
+        trials = [Trial.of(n, known[n], (COMPARED, rung.rows, rung.n_active)) for n in numbers]
+        self.outcomes = dict(self.try_out(trials, f"trials of {rung.rows} rows"))
+        return len(self.outcomes) == len(trials)
 
     def refine(self) -> bool:
         """Learn per-column length scales, starting from the best smooth and rough kernels.
@@ -148,7 +133,7 @@ class Search:
         if not self.plan.by_column or (self.plan.ends_early and not self._leads()):
             return True
         known, outcomes = self.candidates.known, self.outcomes
-        ranking, rung = self._ranking(), self.plan.rungs[-1]
+        ranking = self._ranking()
         least = LEAST_FOR_SUM_OF_NUMBERS if self.plan.of_numbers else LEAST_FOR_SUM
         kernels = {n: parse(known[n].kernel) for n in ranking if outcomes[n].nlpp is not None}
         able = [n for n, kernel in kernels.items() if kernel.takes_scale_of_each]
@@ -158,9 +143,12 @@ class Search:
             known[n]._replace(kernel=f"{known[n].kernel} + {known[other].kernel}")
             for n in rough[:1]
             for other in smooth
-            if known[other].scaling == known[n].scaling and rung.rows >= least
+            if known[other].scaling == known[n].scaling and self.plan.first.rows >= least
         ][:1]
         kept = {*rough[:1], *smooth[:1]}
+        if self.plan.from_first:
+            for kind in (rough, smooth):
+                kept.update([n for n in kind if n < self.candidates.n_first][:1])
         if not pairs:
             kept.update(n for n in rough[1:2] if self._near(n, rough[0]))
         kept.update([n for n in rough if self._stretched(kernels[n]) is not None][:1])
@@ -191,8 +179,8 @@ class Search:
 
     def _learn(self, starts: Sequence[Candidate], what: str) -> Mapping[int, Outcome]:
         """Run trials of new candidates, for which length scales or a metric are learnt."""
-        known, rung = self.candidates.known, self.plan.rungs[-1]
-        size = (len(self.plan.rungs), rung.rows, rung.n_active)
+        known, rung = self.candidates.known, self.plan.first
+        size = (LEARNT, rung.rows, rung.n_active)
         trials = [
             Trial.of(len(known) + i, each, size, each.metric == NONE)
             for i, each in enumerate(starts)
@@ -202,17 +190,9 @@ class Search:
         self.outcomes.update(found)
         return found
 
-    def decide(self) -> bool:
+    def select(self) -> None:
         """Select the best candidate, or the kernel of the settings if the lead may be chance."""
         self.winner = self._best() if self._leads() else 0
-        if not (self.plan.in_full and self.winner):
-            return True
-        pair, rung = (0, self.winner), self.plan.rungs[-1]
-        trials = [replace(self._again(number, 1, rung), full=True) for number in pair]
-        found = self.try_out(trials, "fits like that of the run")
-        if len(found) == len(pair) and not found[self.winner].leads(found[0], self.plan.errors):
-            self.winner = 0
-        return len(found) == len(pair)
 
     def _leads(self) -> bool:
         """Return whether the best candidate leads number 0 by `plan.errors` standard errors."""
@@ -238,7 +218,7 @@ class Search:
             if is_more and is_last and not self.plan.of_numbers:
                 self.n_active = rung.n_active
                 return True
-            trial = self._again(self.winner, 3 + place, rung)
+            trial = self._later_trial(self.winner, GROWN, rung)
             found = self.try_out([trial], f"{rung.n_active} active rows")
             if not found:
                 return False
@@ -264,7 +244,7 @@ class Search:
         if rung is None or before is None or before.nlpp is None or is_kept:
             return True
         half, kinds = rung.rows // 2, self._best_of_kinds()
-        few = Rung(rung.rows - half, rung.n_active // 2, None)
+        few = Rung(rung.rows - half, rung.n_active // 2)
         found = self._learnt_again(kinds, few, half)
         learnt = [n for n, outcome in found.items() if outcome.nlpp is not None]
         if len(found) < len(kinds) or not learnt:
@@ -279,7 +259,7 @@ class Search:
         self, numbers: Sequence[int], rung: Rung, first: int = 0
     ) -> Mapping[int, Outcome]:
         """Re-estimate the length scales of candidates, from the rows from `first` on."""
-        trials = [self._again(n, 2, rung) for n in numbers]
+        trials = [self._later_trial(n, REESTIMATED, rung) for n in numbers]
         how: dict[str, Any] = {"by_column": True, "again": True, "first": first}
         return self.try_out([replace(each, **how) for each in trials], "length scales again")
 
@@ -317,10 +297,10 @@ class Search:
         """Return whether a candidate is nearly as good as `best`."""
         return not self.outcomes[best].leads(self.outcomes[number], NEAR)
 
-    def _again(self, number: int, later: int, rung: Rung) -> Trial:
-        """Return a trial of a candidate with its learnt kernel, `later` rungs after learning."""
+    def _later_trial(self, number: int, stage: int, rung: Rung) -> Trial:
+        """Return a trial of a candidate with its learnt kernel."""
         candidate = self.candidates.known[number]._replace(kernel=self.outcomes[number].kernel)
-        size = (len(self.plan.rungs) + later, rung.rows, rung.n_active)
+        size = (stage, rung.rows, rung.n_active)
         return Trial.of(number, candidate, size)
 
     def choice(self, ended: str) -> Choice:

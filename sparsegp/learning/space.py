@@ -3,13 +3,10 @@
 A grid point is  v * family(c * l)  with l the length scale that `Kernel.fill` takes from the data,
 c on a grid of half octaves and v on a grid of half decades, for inputs scaled by a rule. The first
 candidates are the kernel of the settings, linear kernels, and a few points that did well on tables
-of many kinds; then come points that cover the grid evenly (`spread`), and neighbours of good ones
-(`around`).
+of many kinds; then come points that cover the grid evenly (`spread`).
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cached_property
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -78,20 +75,6 @@ def spread(seed: int, sizes: Sequence[int]) -> list[Point]:
     return list(found)
 
 
-def around(point: Point, sizes: Sequence[int]) -> Iterator[Point]:
-    """Yield the neighbours of a point: in length scale and variance, then in family and scaling.
-
-    Good kernels lie along a ridge on which length scale and variance increase together, so the two
-    diagonal steps along it are neighbours too.
-    """
-    for factor, variance in ((0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, -1)):
-        near = point._replace(factor=point.factor + factor, variance=point.variance + variance)
-        if 0 <= near.factor < len(FACTORS) and 0 <= near.variance < len(VARIANCES):
-            yield near
-    yield from (point._replace(family=k) for k in range(sizes[0]) if k != point.family)
-    yield from (point._replace(scaling=k) for k in range(sizes[3]) if k != point.scaling)
-
-
 class Candidates:
     """Numbered candidates, added as they are needed.
 
@@ -133,46 +116,11 @@ class Candidates:
     def first(self, count: int | None = None) -> list[int]:
         """Return the numbers of the first candidates; by default no points of `spread`."""
         count = self.n_first if count is None else count
-        if count <= self.n_first:
-            return list(range(count))
-        fresh = (n for point in self._points.values() if (n := self._number(point)) >= self.n_first)
-        return [*range(self.n_first), *islice(fresh, count - self.n_first)]
-
-    def best_and_neighbours(self, ranking: Sequence[int], count: int) -> list[int]:
-        """Return `count` candidates for the next rung: number 0, the best, and their neighbours.
-
-        The best of every scaling is among them, as few rows say little about scaling.
-
-        Parameters
-        ----------
-        ranking : sequence of int
-            Candidate numbers, best first.
-        count : int
-        """
-        best = {self.known[number].scaling: number for number in reversed(ranking)}
-        kept = [0, *sorted(best.values(), key=ranking.index), *ranking[: max(1, count // 2)]]
-        kept = list(dict.fromkeys(kept))[:count]
-        return kept + self.neighbours(ranking, count - len(kept), kept)
-
-    def neighbours(self, ranking: Sequence[int], count: int, but: Collection[int]) -> list[int]:
-        """Return up to `count` neighbours of grid points, those of the best candidates first.
-
-        Parameters
-        ----------
-        ranking : sequence of int
-            Candidate numbers, best first.
-        count : int
-        but : collection of int
-            Numbers to leave out.
-        """
-        found: dict[int, None] = {}
-        for number in ranking:
-            point = self._points.get(self.known[number])
-            for near in around(point, self.sizes) if point is not None else ():
-                if len(found) >= count:
-                    return list(found)
-                if (other := self._number(near)) not in but:
-                    found[other] = None
+        found = dict.fromkeys(range(min(count, self.n_first)))
+        for point in spread(self._seed, self.sizes) if count > self.n_first else ():
+            if len(found) == count:
+                break
+            found[self._number(point)] = None
         return list(found)
 
     def _number(self, point: Point) -> int:
@@ -185,8 +133,3 @@ class Candidates:
     def _candidate(self, point: Point) -> Candidate:
         rule = list(self._variances)[point.scaling]
         return Candidate(str(point.kernel(self._variances[rule])), rule)
-
-    @cached_property
-    def _points(self) -> dict[Candidate, Point]:
-        """The whole grid, ordered by `spread`, which loads scipy.stats: built only if needed."""
-        return {self._candidate(point): point for point in spread(self._seed, self.sizes)}

@@ -31,8 +31,6 @@ class Trial:
         Whether per-column length scales are learnt first, starting from that kernel.
     metric : str
         The metric that is learnt before the fit.
-    full : bool
-        Whether the fit is like that of the run rather than an approximate one.
     again : bool
         Whether length scales are re-estimated from `rows` rows, held-out ones too, without a fit.
     first : int
@@ -47,7 +45,6 @@ class Trial:
     n_active: int
     by_column: bool = False
     metric: str = NONE
-    full: bool = False
     again: bool = False
     first: int = 0
 

@@ -18,7 +18,7 @@ from sparsegp.ivm.rows import GROUP, NARROW
 from sparsegp.learning.rungs import (
     AGAIN_ACTIVE,
     AGAIN_ROWS,
-    BRIEF_ACTIVE,
+    FIRST_ACTIVE,
     GROWN,
     MOST_ACTIVE,
     MOST_HELD_OUT,
@@ -293,7 +293,7 @@ def _trial_bytes(shape: Shape, settings: TrainSettings) -> int:
     most = GROWN[-2] if settings.n_active is None else shape.n_active
     d, item = min(most, MOST_ACTIVE, rows), settings.dtype.itemsize
     inputs = shape.p * rows * (2 * shape.itemsize + DOUBLE + 2 * item)
-    learnt = min(AGAIN_ACTIVE, max(BRIEF_ACTIVE, most)) * min(rows, AGAIN_ROWS)
+    learnt = min(AGAIN_ACTIVE, max(FIRST_ACTIVE, most)) * min(rows, AGAIN_ROWS)
     return inputs + max(item * d * rows + 6 * DOUBLE * d**2, KEPT_BY_LEARNING * item * learnt)
 
 

@@ -30,11 +30,11 @@ def test_json_of_tune(tuned, files, last_json, invoke, tmp_path):
     record = last_json(result.stdout)
     assert (record["rows"], record["columns"], record["run"]) == (300, 4, str(run))
     assert record["ended"] == "all rungs"
-    assert len(record["trials"]) == 8
+    assert [trial["rung"] for trial in record["trials"]] == [1] * 8 + [2] * 3
     chosen = min(record["trials"], key=lambda trial: trial["nlpp"])
     assert (record["kernel"], record["nlpp"]) == (chosen["kernel"], chosen["nlpp"])
     assert set(record["seconds"]) == {"read", "prepare", "tune"}
-    assert "tune 2/2 trials of 200 rows" in result.stderr
+    assert "tune 8/8 trials of 200 rows" in result.stderr
     words = shlex.split(record["train"])
     assert words[:3] == ["sparsegp", "train", str(files / "pair.npz")]
     found = last_json(invoke(*words[1:], "--out", tmp_path / "run", "--json").stdout)["settings"]
@@ -71,10 +71,10 @@ def test_table(files, invoke, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names, *lines = invoke("tune", files / "pair.npz", *SMALL, "--quiet").stdout.splitlines()
     assert names.split() == [name for name in SHOWN if name != "metric"]
-    assert [line[4:].split()[:3] for line in lines[:2]] == [["0", "200", "40"]] * 2
+    assert [line[4:].split()[:3] for line in lines[:2]] == [["1", "200", "40"]] * 2
     shown = dict(line.split(maxsplit=1) for line in lines if " " in line)
     kernel, scaling = shown["kernel"], shown["scaling"]
-    starred = [line for line in lines[:8] if line.startswith("* ")]
+    starred = [line for line in lines if line.startswith("* ")]
     assert starred
     assert all(re.search(rf" {scaling} +{re.escape(kernel)}$", line) for line in starred)
     assert lines[-1].startswith("next          sparsegp train ")
@@ -128,7 +128,7 @@ def test_a_tuning_is_no_model_and_is_overwritten(tuned, files, invoke, tmp_path,
     refused = invoke(*arguments, code=2).stderr
     assert f"error: {run} holds a run with other settings" in refused
     assert "start again with --overwrite" in refused
-    assert len(last_json(invoke(*arguments, "--overwrite", "--json").stdout)["trials"]) == 8
+    assert len(last_json(invoke(*arguments, "--overwrite", "--json").stdout)["trials"]) > 8
     assert read_records(run)["settings"]["seed"] == 1
 
 
@@ -148,13 +148,13 @@ def test_train_goes_on_from_a_tuning(tuned, files, invoke, last_json, tmp_path):
         assert sparsegp.load(out).settings["kernel"] == chosen["kernel"]
     names = ("kernel", "scaling", "metric", "n_active", "nlpp", "ended")
     kept = {name: chosen[name] for name in names}
-    assert found == [{**kept, "trials": 8}] * 2
+    assert found == [{**kept, "trials": len(chosen["trials"])}] * 2
     seen = last_json(invoke("inspect", run, "--json").stdout)
     assert seen["state"] == "finished"
-    assert len(seen["tuning"]["trials"]) == 8
+    assert seen["tuning"]["trials"] == chosen["trials"]
     shown = invoke(*arguments, "--out", run, "--resume")
     assert "is finished; nothing to do" in shown.stderr
-    assert re.search(r"^  chosen +by 8 trials, nlpp \d\.\d{4} nats on held-out", shown.stdout, re.M)
+    assert re.search(r"^  chosen +by 11 trials, nlpp \d\.\d{4} nats on held-out", shown.stdout, re.M)
 
 
 def trials(run):
@@ -175,7 +175,7 @@ def test_stopped_and_resumed(tuned, files, start, invoke, last_json, tmp_path):
         _, err = process.communicate(timeout=60)
     assert process.returncode == 75, err
     done = trials(run)
-    assert 2 <= done < 8
+    assert 2 <= done < 11
     last = err.splitlines()[-1]
     assert last.startswith("stopped by SIGTERM in tune after ")
     assert "rows; continue with: sparsegp train " in last

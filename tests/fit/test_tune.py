@@ -25,8 +25,6 @@ from tests.fit.conftest import Arrays, waves
 from tests.runs import Stopper
 
 small = functools.partial(tune, max_trials=8, n_active=60, runtime="threads=1")
-searching = functools.partial(small, max_trials=12)
-"""With a search for a length scale for every column at the end."""
 
 
 def of(tuned: Tuned) -> list[Any]:
@@ -36,13 +34,8 @@ def of(tuned: Tuned) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def brief(data: Arrays) -> list[Any]:
-    return of(small(*data))
-
-
-@pytest.fixture(scope="module")
 def expected(data: Arrays) -> list[Any]:
-    return of(searching(*data))
+    return of(small(*data))
 
 
 @pytest.fixture(scope="module")
@@ -52,16 +45,15 @@ def workers() -> Iterator[Runtime]:
 
 
 def test_same_choice_on_any_runtime(
-    data: Arrays, brief: list[Any], expected: list[Any], workers: Runtime, tmp_path: Path
+    data: Arrays, expected: list[Any], workers: Runtime, tmp_path: Path
 ) -> None:
     trials = expected[-1]
-    learnt = [(trial["by_column"], trial["metric"], trial["full"]) for trial in trials]
-    quick, each = [(False, "none", False)] * 8, [(True, "none", False)] * 3
-    in_full = [(False, metric, True) for metric in ("none", trials[-1]["metric"])]
-    assert learnt == [*quick, *each, (False, "full", False), *in_full]
+    learnt = [(trial["by_column"], trial["metric"]) for trial in trials]
+    quick, each = [(False, "none")] * 8, [(True, "none")] * 3
+    assert learnt == [*quick, *each, (False, "full")]
     assert all(word in str(trials[8:11]) for word in ("ard(", "laplace("))
-    assert of(small(*data, runtime="threads=2")) == brief
-    assert of(searching(*data, runtime=workers, out=tmp_path / "run")) == expected
+    assert of(small(*data, runtime="threads=2")) == expected
+    assert of(small(*data, runtime=workers, out=tmp_path / "run")) == expected
     records = read_records(tmp_path / "run")
     assert records is not None
     assert [{**trial, "seconds": None} for trial in records["trials"]] == trials
@@ -88,7 +80,7 @@ def test_time_that_runs_out_leaves_the_best_so_far(data: Arrays, tmp_path: Path)
     assert (len(found.trials), found.ended, found.nlpp) == (0, "max_seconds", None)
     assert found.kernel.startswith("50.0*rbf(")  # the one that was given
     longer = small(*data, max_seconds=1e9, out=run, resume=True)
-    assert (len(longer.trials), longer.ended) == (8, "all rungs")
+    assert (len(longer.trials), longer.ended) == (12, "all rungs")
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -123,7 +115,7 @@ def test_the_sample_is_of_rows_of_the_table_each_once(n: int) -> None:
 # -- stop and resume -------------------------------------------------------------------------------
 
 
-def test_stopped_and_resumed(data: Arrays, brief: list[Any], tmp_path: Path) -> None:
+def test_stopped_and_resumed(data: Arrays, expected: list[Any], tmp_path: Path) -> None:
     """Trials on record are not made again: their seconds stay."""
     run = tmp_path / "run"
     for reports in (3, 2):
@@ -133,7 +125,7 @@ def test_stopped_and_resumed(data: Arrays, brief: list[Any], tmp_path: Path) -> 
     assert records is not None
     assert 0 < len(records["trials"]) < 8
     found = small(*data, out=run, resume=True, runtime="threads=2")
-    assert of(found) == brief
+    assert of(found) == expected
     assert all(trial in found.trials for trial in records["trials"])
     assert small(*data, out=run, resume=True) == found
 

@@ -1,6 +1,5 @@
 """Which kernels are tried, on how many rows, and which is chosen, with figures made up."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from sparsegp.kernels import parse
 from sparsegp.learning import rungs as module
 from sparsegp.learning.by_column import stretched, with_scale_of_each
-from sparsegp.learning.rungs import Plan, Rung, counts
+from sparsegp.learning.rungs import Plan, Rung
 from sparsegp.learning.search import LEAST_FOR_SUM, Choice, search
 from sparsegp.learning.space import MOST_COLUMNS, Candidates
 from sparsegp.learning.trials import Outcome, Trial
@@ -20,65 +19,34 @@ RULES = {"auto": np.ones(2)}
 GIVEN = "50.0*rbf(1.0)"
 
 
-def test_trials_add_up() -> None:
-    for max_trials in (*range(1, 60), 100, 999):
-        found = counts(max_trials)
-        assert sum(found) == max_trials
-        assert len(found) in {1, len(module.SHARES)}
-        assert len(found) == 1 or min(found) >= 2
-        assert found == sorted(found, reverse=True)
-    assert [counts(number) for number in (40, 8, 7)] == [[20, 10, 5, 5], [2, 2, 2, 2], [7]]
-
-
-@pytest.mark.parametrize("n", [5, 2999, 3001, 12800, 10**6])
-def test_rungs_grow_to_the_size_of_the_run(n: int) -> None:
-    def validation(rows: int) -> int:
-        return rows // 10
-
-    for asked in (1, 40, 5000):
-        n_active = min(asked, n - validation(n))
-        rungs = Plan.of((n, MOST_COLUMNS + 1), n_active, 40, validation=validation).rungs
-        assert [rung.count for rung in rungs] == counts(40)
-        last = min(n, module.MOST_ROWS)
-        assert (rungs[-1].rows, rungs[-2].rows) == (last, last)
-        assert rungs[-1].n_active == min(n_active, module.MOST_ACTIVE, last - validation(last))
-        for before, after in itertools.pairwise(rungs):
-            assert before.rows <= after.rows
-            assert before.n_active <= after.n_active
-        for rung in rungs:
-            assert rung.rows >= min(last, module.LEAST_ROWS)
-            assert 1 <= rung.n_active <= rung.rows - validation(rung.rows)
-
-
-def test_sizes_of_a_large_table() -> None:
-    rungs = Plan.of((60000, 2), 1000, 42).rungs
-    sizes = [(3000, 188), (5333, 334), (16000, 1000), (16000, 1000)]
-    assert [(rung.rows, rung.n_active) for rung in rungs] == sizes
-    assert Plan.of((60000, 2), 1000, 3).rungs == [Rung(16000, 1000, 3)]  # few are on all
-
-
 @pytest.mark.parametrize(
     ("n", "p", "able"),
     [(100, MOST_COLUMNS, True), (9999, MOST_COLUMNS + 1, False), (99, 2, False)],
 )
 def test_columns_that_can_have_their_own_length_scales(n: int, p: int, able: bool) -> None:
-    assert Plan.of((n, p), 20, 40).by_column == able
-    assert not Plan.of((n, p), 20, 10).by_column
+    for max_trials in (None, 1, 40):
+        assert Plan.of((n, p), 20, max_trials).by_column == able
 
 
-def test_a_brief_search() -> None:
-    plan = Plan.of((60000, 20), 1000, None, sizes=module.GROWN)
-    assert plan.rungs == [Rung(module.BRIEF_ROWS, module.BRIEF_ACTIVE, None)]
+@pytest.mark.parametrize("max_trials", [None, 1, 40])
+def test_sizes_of_a_search(max_trials: int | None) -> None:
+    plan = Plan.of((60000, 20), 1000, max_trials, sizes=module.GROWN)
+    assert plan.first == Rung(module.FIRST_ROWS, module.FIRST_ACTIVE)
+    assert plan.count == max_trials
     for n, rows in ((400, 400), (1900, 1900), (5000, 3000)):
-        assert [rung.rows for rung in Plan.of((n, 20), 1000, None).rungs] == [rows]
+        assert Plan.of((n, 20), 1000, max_trials).first.rows == rows
+    few = Plan.of((200, 20), 190, max_trials, validation=lambda rows: rows // 10).first
+    assert few == Rung(200, 180)
     assert plan.sizes == list(module.GROWN)
     assert [rung.n_active for rung in plan.grown] == [250, 500, 1000, 2000]
     assert {rung.rows for rung in plan.grown} == {module.MOST_ROWS}
-    assert Plan.of((60000, 20), 200, None).sizes == []  # the number was given
-    small = Plan.of((1800, 20), 1000, None, sizes=module.GROWN)
-    assert small.grown == [Rung(1800, d, None) for d in (250, 500, 1000, 1440)]
+    assert Plan.of((60000, 20), 200, max_trials).sizes == []  # the number was given
+    small = Plan.of((1800, 20), 1000, max_trials, sizes=module.GROWN)
+    assert small.grown == [Rung(1800, d) for d in (250, 500, 1000, 1440)]
     assert small.sizes == [1000, 1440]
-    assert Plan.of((1240, 20), 1000, None, sizes=module.GROWN).sizes == []  # nearly all are active
+    nearly_all = Plan.of((1240, 20), 1000, max_trials, sizes=module.GROWN)
+    assert nearly_all.sizes == []
+    assert Plan.of((5000, 20), 1000, None, n_classes=0).count == module.FIRST_OF_NUMBERS
 
 
 # -- with figures made up --------------------------------------------------------------------------
@@ -128,8 +96,7 @@ def learnt(kernel: str, p: int = 2) -> str:
 def made_of(trial: Trial, p: int = 2) -> str:
     """Return the kernel that a trial makes, or what stands for it under a metric."""
     kernel = learnt(trial.kernel, p) if trial.by_column else trial.kernel
-    kernel = kernel if trial.metric == "none" else f"{trial.metric} of {trial.kernel}"
-    return f"{kernel} in full" if trial.full else kernel
+    return kernel if trial.metric == "none" else f"{trial.metric} of {trial.kernel}"
 
 
 def unit(seed: int) -> np.ndarray:
@@ -148,62 +115,59 @@ def outcome(
     max_trials: int | None = 14,
     n: int = 500,
     learns_again: bool = False,
+    errors: float = 0.0,
     **how: Any,
 ) -> Choice:
-    plan = Plan.of((n, 2), 60, max_trials, **how)
+    plan = replace(Plan.of((n, 2), 60, max_trials, **how), errors=errors)
     plan = plan if learns_again else replace(plan, again=None)
     return search(Candidates("50*rbf", RULES, 0), plan, nature.try_out)
 
 
-def test_nothing_is_tried_twice_and_the_kernel_of_the_settings_on_every_rung() -> None:
+def test_nothing_is_tried_twice() -> None:
     nature = Nature()
     outcome(nature)
-    trials = [trial for trial in nature.trials if not trial.full]
-    sizes = [(t.kernel, t.rows, t.n_active, t.by_column, t.metric) for t in trials]
-    assert len(set(sizes)) == len(sizes) <= 14
-    learnt = [(trial.by_column, trial.metric) for trial in trials]
-    none, each, full = [(False, "none")], [(True, "none")], [(False, "full")]
-    assert learnt in [none * 10 + each * 2, none * 10 + each * 2 + full]
-    nature = Nature()
-    outcome(nature, n=50000)
-    assert [t.rung for t in nature.trials if t.number == 0] == [0, 1, 2]  # the last has its size
+    sizes = [(t.kernel, t.rows, t.n_active, t.by_column, t.metric) for t in nature.trials]
+    assert len(set(sizes)) == len(sizes)
+    learnt = [(trial.by_column, trial.metric) for trial in nature.trials]
+    assert learnt[:14] == [(False, "none")] * 14
+    assert {*learnt[14:]} <= {(True, "none"), (False, "full")}
+    assert [trial.rung for trial in nature.trials] == [1] * 14 + [2] * (len(sizes) - 14)
 
 
-def test_the_best_of_the_last_size_is_chosen() -> None:
+def test_the_best_of_all_is_chosen() -> None:
     nature = Nature()
     found = outcome(nature)
-    last = [t for t in nature.trials if t.rows == 500 and not t.full]
-    best = min(map(made_of, last), key=nature.of)
+    best = min(map(made_of, nature.trials), key=nature.of)
     assert found.metric == ("full" if best.startswith("full") else "none")
     assert nature.of(best) == found.nlpp
     assert best.endswith(found.kernel)
     assert (found.scaling, found.n_active, found.ended) == ("auto", None, "all rungs")
 
 
-def test_what_leads_by_chance_is_not_chosen() -> None:
-    nature = Nature(noise=100.0)
-    found = outcome(nature)
-    assert (found.kernel, found.nlpp) == (GIVEN, nature.of(GIVEN))
+@pytest.mark.parametrize("max_trials", [None, 40])
+def test_an_extended_search_learns_from_the_first_candidates_too(max_trials: int | None) -> None:
+    """They may be better starts than the best of many."""
+    candidates = Candidates("50*rbf", RULES, 0)
+    many = [candidates.known[n].kernel for n in candidates.first(40)]
+    first, others = many[: candidates.n_first], many[candidates.n_first :]
+    smooth = next(each for each in others if "rbf" in each)
+    rough = next(each for each in others if "laplace" in each)
+    nature = Nature({smooth: 0.1, rough: 0.1, first[0]: 0.2, first[1]: 0.2})
+    outcome(nature, max_trials)
+    starts = {trial.kernel for trial in nature.trials if trial.by_column}
+    assert {first[0], first[1]} <= starts
+    assert ({smooth, rough} <= starts) == (max_trials is not None)
 
 
 @pytest.mark.parametrize(
-    ("max_trials", "n", "gain", "in_full", "leads"),
-    [
-        (14, 500, 0.5, 0.5, True),
-        (14, 500, 0.5, 0.06, False),  # fits like that of the run tell too little
-        (14, 5000, 0.5, 0.06, True),  # but are not made of so many rows
-        (14, 500, 0.06, 0.5, False),
-        (None, 500, 0.06, 0.06, True),
-    ],
+    ("errors", "gain", "leads"), [(2.0, 0.5, True), (2.0, 0.06, False), (0.0, 0.06, True)]
 )
-def test_the_best_of_a_tuning_leads_by_two_standard_errors(
-    max_trials: int | None, n: int, gain: float, in_full: float, leads: bool
-) -> None:
+def test_the_best_must_lead_a_given_kernel(errors: float, gain: float, leads: bool) -> None:
     best = "30.0*laplace(1.6)"
     nature = Nature({GIVEN: 0.9, best: 0.9 - gain}, noise=1.0)  # standard error: 0.045
-    nature.nlpp |= {f"{GIVEN} in full": 0.8, f"{best} in full": 0.8 - in_full}
-    found = outcome(nature, max_trials, n)
+    found = outcome(nature, 14, 500, errors=errors)
     assert found.kernel == (best if leads else GIVEN)
+    assert found.nlpp == nature.of(found.kernel)
 
 
 @pytest.mark.parametrize(("noise", "metric"), [(0.0, "full"), (100.0, "none")])
@@ -211,7 +175,7 @@ def test_a_metric_must_lead_all_others(noise: float, metric: str) -> None:
     nature = Nature(noise=100.0)
     outcome(nature)
     trial = next(trial for trial in nature.trials if trial.metric != "none")
-    nlpp = {made_of(trial): 0.01, trial.kernel: 0.02, GIVEN: 900.0, f"{GIVEN} in full": 900.0}
+    nlpp = {made_of(trial): 0.01, trial.kernel: 0.02, GIVEN: 900.0}
     nature = Nature(nlpp, noise=noise)
     found = outcome(nature)
     assert found.metric == metric
@@ -272,24 +236,16 @@ def test_many_columns_have_length_scales_but_no_metric(p: int, mixed: bool) -> N
     assert [t.kernel for t in nature.trials if t.metric == "full"] == [given] * mixed
 
 
-@pytest.mark.parametrize("time", [0, 1, 3, 5, 11])
-def test_no_rung_counts_that_was_not_completed(time: int) -> None:
+@pytest.mark.parametrize("time", [0, 1, 5, 14, 15])
+def test_without_time_the_best_so_far_is_taken(time: int) -> None:
     nature = Nature(time=time)
     found = outcome(nature, n=50000)
     assert found.ended == "max_seconds"
     assert len(nature.trials) == time
-    rungs = Plan.of((50000, 2), 60, 14).rungs
-    complete = [
-        place
-        for place, rung in enumerate(rungs)
-        if sum(trial.rung == place for trial in nature.trials) == rung.count
-    ]
-    counted = max(complete, default=0)
-    kernels = [t.kernel for t in nature.trials if t.rung == counted and not t.by_column]
     if time == 0:
         assert (found.kernel, found.nlpp) == (GIVEN, None)
-    elif time < 11:
-        assert found.kernel == min(kernels, key=nature.of)
+    else:
+        assert found.nlpp == min(map(nature.of, map(made_of, nature.trials)))
 
 
 def test_failures_come_last_and_the_first_of_equals_first() -> None:
@@ -298,7 +254,7 @@ def test_failures_come_last_and_the_first_of_equals_first() -> None:
         return {t.number: Outcome(t.kernel, nlpp[t.number], 0.0, 0.0, 0.0) for t in trials}
 
     candidates = Candidates("50*rbf", RULES, 0)
-    found = search(candidates, Plan.of((500, 2), 60, 5), try_out)
+    found = search(candidates, Plan(Rung(500, 60), by_column=False, count=5), try_out)
     assert (found.kernel, found.nlpp) == (candidates.known[2].kernel, 0.25)
 
 
@@ -360,7 +316,7 @@ def test_without_time_for_all_rows_what_half_of_them_say_is_taken(time: int, ker
 @pytest.mark.parametrize(("asked", "n_active"), [(20, 300), (600, 600), (5000, 1000)])
 def test_they_are_learnt_with_as_many_active_rows_as_a_run_has(asked: int, n_active: int) -> None:
     again = Plan.of((9000, 2), asked, None).again
-    assert again == Rung(8000, n_active, 1)
+    assert again == Rung(8000, n_active)
 
 
 @pytest.mark.parametrize(
@@ -396,7 +352,7 @@ def test_under_a_metric_a_kernel_is_learnt_again_if_that_is_best() -> None:
 
 def test_what_is_to_stay_or_fails_is_not_learnt_again() -> None:
     guarded = Nature({GIVEN: 0.01})
-    assert outcome(guarded, 14, 5000, learns_again=True).kernel == GIVEN
+    assert outcome(guarded, 14, 5000, learns_again=True, errors=2.0).kernel == GIVEN
     assert not any(t.again for t in guarded.trials)
 
     class Broken(Nature):
@@ -451,10 +407,3 @@ def test_what_is_learnt_again_gets_more_active_rows() -> None:
     last = [(t.kernel, t.n_active) for t in nature.trials[-3:]]
     assert last == [(learnt(GIVEN), d) for d in (250, 500, 1000)]
     assert (found.kernel, found.n_active, found.nlpp) == (learnt(GIVEN), 1000, 0.197)
-
-
-def test_a_plan_of_nothing_leaves_the_kernel_alone() -> None:
-    nature = Nature()
-    found = search(Candidates("50*rbf", RULES, 0), Plan((), by_column=False), nature.try_out)
-    assert found == Choice(GIVEN, "auto", "none", None, None, "all rungs")
-    assert not nature.trials
