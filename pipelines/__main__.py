@@ -20,7 +20,7 @@ from sparsegp.cli.program import Command
 CHANGE = "Change a value of the file, as in --set seeds=1 --set 'methods.*.n_active=20'."
 
 PAGE = Template(Path(__file__).with_name("page.html").read_text("utf-8"))
-"""With `sections` of pipelines."""
+"""Template of the web page; `sections` has a section for each pipeline."""
 
 
 @click.command(cls=Command)
@@ -81,7 +81,7 @@ def main(
 
 
 def section(heading: str, known: Mapping[str, str], tables: Any, pictures: Sequence[Path]) -> str:
-    """Return a pipeline's part of the page, with its pictures in it."""
+    """Return the section of a pipeline on the web page, with embedded pictures."""
     facts = (f"<dt>{html.escape(k)}<dd>{html.escape(value)}" for k, value in known.items())
     parts = [f"<h2>{html.escape(heading)}</h2><dl>{''.join(facts)}</dl>"]
     for path in pictures:

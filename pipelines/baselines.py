@@ -1,4 +1,4 @@
-"""Classifiers of other libraries, named by their import path, and some made of them here."""
+"""Run classifiers of other libraries, given by import path; and classifiers built from them."""
 
 import warnings
 from dataclasses import dataclass
@@ -27,13 +27,13 @@ from sparsegp.types import Doubles, Floats, Integers
 
 COSTS = tuple(10.0**k for k in (-1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0))
 GAMMAS = tuple(2.0**k for k in range(-4, 5))
-"""Values of C, and factors of gamma, among which cross-validation chooses."""
+"""Values of C, and factors of gamma, from which cross-validation chooses."""
 
 
 def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
-    """Fit the estimator of a cell on one thread, and evaluate on the test rows.
+    """Fit the estimator of a cell on one thread, and evaluate it on the test rows.
 
-    Inputs are scaled beforehand, which is not timed. The labels that it sees are codes from 0. A
+    Inputs are scaled beforehand, which is not timed. Labels are encoded as integers from 0. A
     solver that does not converge is an error: a baseline must be at its best. Parameters and result
     are those of `pipelines.ours.run`.
     """
@@ -54,7 +54,7 @@ def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
         logs, certainty = None, getattr(fitted, "certainty", lambda X: None)(X_test)
         if spec.get("probabilities", hasattr(fitted, "predict_proba")):
             p = place.predicted(lambda: fitted.predict_proba(X_test), len(X_test))
-            with np.errstate(divide="ignore"):  # the logarithm of no probability
+            with np.errstate(divide="ignore"):  # log of a zero probability
                 logs = np.log(np.asarray(p, np.float64))
         chosen = fitted.predict(X_test) if logs is None else logs.argmax(axis=1)
     found = Predictions(classes, chosen, logs, certainty)
@@ -63,9 +63,9 @@ def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
 
 
 def _built(spec: Any, seed: int) -> Any:
-    """Return the estimator that a table names, and those that its parameters name.
+    """Create the estimator that a table names, and recursively those in its parameters.
 
-    The seed is for whatever has a `random_state` that is not given.
+    The seed becomes the `random_state` where there is such a parameter and it is not given.
     """
     if not isinstance(spec, dict):
         return spec
@@ -79,15 +79,15 @@ def _built(spec: Any, seed: int) -> Any:
 
 
 def _scale(X: Floats) -> Any:
-    """Return 1 / (p Var X), the gamma that scikit-learn calls "scale", as a double of NumPy."""
+    """Return 1 / (p Var X), which scikit-learn calls gamma="scale", in double precision."""
     return 1.0 / (X.shape[1] * X.var(dtype=float))
 
 
 @dataclass
 class NystroemLogistic:
-    """Logistic regression, of penalty 1 / C, on Nystroem features of the kernel exp(-gamma r^2).
+    """Logistic regression with penalty 1 / C on Nystroem features of the kernel exp(-gamma r^2).
 
-    If gamma is left out, it is what scikit-learn calls "scale".
+    By default gamma is what scikit-learn calls "scale".
     """
 
     n_components: int
@@ -96,7 +96,7 @@ class NystroemLogistic:
     random_state: int = 0
 
     def fit(self, X: Floats, y: Integers) -> Any:
-        """Return both, fitted."""
+        """Return a fitted pipeline of the features and the regression."""
         named: Any = {"gamma": self.gamma or _scale(X), "random_state": self.random_state}
         features = Nystroem(n_components=min(self.n_components, len(X)), **named)
         return make_pipeline(features, LogisticRegression(C=self.C, max_iter=10_000)).fit(X, y)
@@ -104,9 +104,9 @@ class NystroemLogistic:
 
 @dataclass
 class EarlyStopped:
-    """A model of LightGBM or CatBoost that ends when rows kept aside no longer gain.
+    """A LightGBM or CatBoost model with early stopping on a share of each class, held back.
 
-    They are a share of each class. The model's parameters say after how many rounds without a gain.
+    The model's parameters set the number of rounds without improvement after which it stops.
     """
 
     model: Any
@@ -125,11 +125,10 @@ class EarlyStopped:
 
 @dataclass
 class TunedSVC:
-    """A support vector machine with the C and gamma of the least error in a cross-validation.
+    """A support vector machine whose C and gamma have the lowest cross-validated error.
 
-    If calibrated, it has probabilities by the method of Platt: a logistic function of the decision
-    values is fitted to those of the rows that were left out, as Rasmussen & Williams (2006, section
-    3.7.3) do with a cumulative Gaussian.
+    If `calibrated`, probabilities are by Platt's method: a logistic function of cross-validated
+    decision values; Rasmussen & Williams (2006, section 3.7.3) use a cumulative Gaussian.
     """
 
     calibrated: bool = True
@@ -137,7 +136,7 @@ class TunedSVC:
     random_state: int = 0
 
     def fit(self, X: Floats, y: Integers) -> Any:
-        """Return the machine with the first of the best parameters, which has the smaller C."""
+        """Return the fitted machine; ties go to the smaller C."""
         parts = StratifiedKFold(self.folds, shuffle=True, random_state=self.random_state)
         grid = {"C": COSTS, "gamma": [_scale(X) * factor for factor in GAMMAS]}
         best = GridSearchCV(SVC(), grid, cv=parts).fit(X, y).best_estimator_
@@ -149,24 +148,24 @@ class TunedSVC:
 class ProbabilisticNeighbour:
     """The probabilistic nearest neighbour of Rasmussen & Williams (2006, section 3.7.3).
 
-    A row is of the class of its nearest neighbour with the share of training rows that are of the
-    class of theirs, and of each other class with an equal part of the rest. Rows far from their
-    neighbours are the least certain.
+    The probability of the nearest neighbour's class is the share of training rows that have the
+    class of their own nearest neighbour; the other classes have equal parts of the rest. Rows far
+    from their neighbours are the least certain.
     """
 
     def fit(self, X: Floats, y: Integers) -> Self:
-        """Look for the neighbour of each row among the others."""
+        """Find the nearest neighbour of each training row among the others."""
         self._rows = NearestNeighbors(n_neighbors=1).fit(X)
         others = self._rows.kneighbors(return_distance=False)[:, 0]
         self._y, self._share = y, float(np.mean(y[others] == y))
         return self
 
     def predict_proba(self, X: Floats) -> Doubles:
-        """Return probabilities, (n, K)."""
+        """Return class probabilities, (n, K)."""
         classes, near = np.unique(self._y), self._rows.kneighbors(X, return_distance=False)[:, 0]
         rest = (1.0 - self._share) / (len(classes) - 1)
         return np.where(self._y[near, np.newaxis] == classes, self._share, rest)
 
     def certainty(self, X: Floats) -> Doubles:
-        """Return minus the distance of the nearest neighbour, (n,)."""
+        """Return the negative distance to the nearest neighbour, (n,)."""
         return -np.asarray(self._rows.kneighbors(X)[0][:, 0])

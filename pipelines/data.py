@@ -1,4 +1,4 @@
-"""Rows of cells: drawn, of `sparsegp.data`, or of files in data.toml; and tasks made of them."""
+"""Data of cells: generated, from `sparsegp.data` or from files of data.toml; and views of them."""
 
 import hashlib
 import math
@@ -26,12 +26,12 @@ from sparsegp.types import Integers, Labels
 Groups = Sequence[Sequence[Any]]
 
 MANY = 2**31
-"""Key of the random streams of views."""
+"""Key of the random streams of views, combined with the seed."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """Training rows (n, p), an array or dask array, and labels (n,); the same of test rows."""
+    """Training rows (n, p), an array or dask array, with labels (n,); and test rows likewise."""
 
     name: str
     X_train: Any
@@ -40,14 +40,14 @@ class Data:
     y_test: Labels
 
     def parted(self, train: Integers) -> "Data":
-        """Return some of the training rows, by their numbers, and the others as test rows."""
+        """Split the training rows: those numbered in `train` stay, the others are the test rows."""
         X, y = self.X_train, self.y_train
         test = np.setdiff1d(np.arange(len(y)), train)
         return Data(self.name, X[train], y[train], X[test], y[test])
 
 
 def against_rest(data: Data, seed: int, class_number: int | None = None) -> Data:
-    """Return the task to tell a class from all others: that of a number, by default the seed's."""
+    """Return the task of one class against all others, by default that numbered by the seed."""
     classes, one = np.unique(data.y_train), seed if class_number is None else class_number
     if not 0 <= one < len(classes):
         raise ValueError(f"class {one} must be from 0 to {len(classes) - 1} for {data.name}")
@@ -56,7 +56,7 @@ def against_rest(data: Data, seed: int, class_number: int | None = None) -> Data
 
 
 def sample(data: Data, seed: int, train_rows: int) -> Data:
-    """Return so many training rows, the first ones of a permutation keyed by the seed, or all."""
+    """Return the first `train_rows` training rows of a permutation by the seed, or all."""
     order = np.random.default_rng([seed, MANY]).permutation(len(data.y_train))
     rows = np.sort(order[:train_rows])
     return replace(data, X_train=data.X_train[rows], y_train=data.y_train[rows])
@@ -70,19 +70,19 @@ def split(
     labels: Sequence[Any] = (),
     smooth: float = 0.0,
 ) -> Data:
-    """Return a random split of all rows, keyed by the seed.
+    """Return a random split of all rows, determined by the seed.
 
     Parameters
     ----------
     data, seed, test_rows
     detrend : bool
-        For regressions: take the residuals of the least squares fit by a linear function to all
-        rows, of variance one, in place of the labels (SLH section 6.3).
+        For regressions: replace the targets by the residuals of a linear least-squares fit to all
+        rows, scaled to unit variance (SLH section 6.3).
     labels : sequence
-        Of both parts only the rows with these labels are kept, if any are named.
+        If any, only rows with these labels are kept in both parts.
     smooth : float
-        Width in pixels of a Gaussian by which square images are smoothed; at edges their border
-        goes on.
+        Standard deviation in pixels of a Gaussian filter for square images, whose border pixels are
+        repeated outside.
     """
     X, y = map(np.concatenate, ((data.X_train, data.X_test), (data.y_train, data.y_test)))
     if detrend:
@@ -90,7 +90,7 @@ def split(
         rest = y - design @ np.linalg.lstsq(design, y.astype(np.float64))[0]
         y = rest / rest.std()
     if smooth:
-        images = X.reshape(len(X), *[math.isqrt(X.shape[1])] * 2)  # refuses what is not square
+        images = X.reshape(len(X), *[math.isqrt(X.shape[1])] * 2)  # fails if not square
         X = gaussian_filter(images, (0.0, smooth, smooth), mode="nearest").reshape(X.shape)
     order = np.random.default_rng([seed, MANY]).permutation(len(X))
     test, train = order[:test_rows], np.sort(order[test_rows:])
@@ -100,25 +100,25 @@ def split(
 
 
 def fold(data: Data, seed: int, folds: int) -> Data:
-    """Return one part of a cross-validation: the rows of fold number `seed` are the test rows.
+    """Return one split of a cross-validation: the rows of fold number `seed` are the test rows.
 
-    The training rows are divided at random, always in the same way.
+    The training rows are divided into folds at random, always in the same way.
     """
     order = np.random.default_rng(MANY).permutation(len(data.y_train))
     return data.parted(np.setdiff1d(order, np.array_split(order, folds)[seed]))
 
 
 def grouped(data: Data, seed: int, train_rows: int, classes: Groups, column: Groups = ()) -> Data:
-    """Return a random split with so many training rows of every label, and groups as classes.
+    """Return a random split with `train_rows` rows of every label, and groups of labels as classes.
 
     Parameters
     ----------
     data, seed, train_rows
-        Whose training rows are split, by what key, and how many there are then of every label.
+        Data whose training rows are split, random seed, and number of training rows per label.
     classes : sequence of sequences
-        The labels that make a class, each in one group; the new label is the group's number.
+        Groups of labels that form a class; the new label is the number of the group.
     column : sequence of sequences
-        The same for one more column of the inputs, if any.
+        Groups of labels whose numbers become an additional input column, if any.
     """
     labels, codes = np.unique(data.y_train, return_inverse=True)
     numbers = []
@@ -134,7 +134,7 @@ def grouped(data: Data, seed: int, train_rows: int, classes: Groups, column: Gro
 VIEWS: dict[str, Callable[..., Data]] = {
     view.__name__: view for view in (against_rest, sample, split, fold, grouped)
 }
-"""From data and the seed of a cell to the task of that cell; parameters are the function's."""
+"""Functions of data, the seed of a cell and options, which return the data of the cell."""
 
 
 def draw_toy(seed: int, n_train: int = 1000, n_test: int = 2385, apart: bool = False) -> Data:
@@ -146,8 +146,8 @@ def draw_toy(seed: int, n_train: int = 1000, n_test: int = 2385, apart: bool = F
 def draw_gaussians(seed: int, n_train: int = 500, n_test: int = 500) -> Data:
     """Draw three classes of three Gaussians each in the plane (Cseke & Csato 2005, section 5).
 
-    Means are even in [0, 10]^2, covariances I, which the paper does not tell. All rows are whitened
-    by mean and covariance of the training rows.
+    Means are uniform in [0, 10]^2 and covariances are I, which the paper does not state. All rows
+    are whitened by mean and covariance of the training rows.
     """
     rng = np.random.default_rng(seed)
     means = rng.uniform(0.0, 10.0, size=(9, 2))
@@ -161,7 +161,7 @@ def draw_gaussians(seed: int, n_train: int = 500, n_test: int = 500) -> Data:
 
 
 def draw_mixture(seed: int, rows: int, columns: int, test_rows: int = 20000) -> Data:
-    """Draw rows of `Mixture` into a zarr group in a folder that lasts as long as the process."""
+    """Draw rows of `Mixture` into a zarr group in a folder that is deleted with the process."""
     store = Path(_folder().name) / f"{rows}-{columns}-{test_rows}-{seed}.zarr"
     if not store.exists():
         Mixture(columns, seed).write(store, rows, test_rows)
@@ -175,12 +175,12 @@ def _folder() -> "tempfile.TemporaryDirectory[str]":
 
 GENERATORS: dict[str, Callable[..., Data]] = {"toy": draw_toy, "mixture": draw_mixture}
 GENERATORS["nine-gaussians"] = draw_gaussians
-"""Data sets drawn anew for every seed; parameters are those of the function."""
+"""Functions of a seed and options, which generate a data set."""
 
 
 @contextmanager
 def errors_of(name: str) -> Iterator[None]:
-    """Name the file and the table whose values cause an error here."""
+    """Add the file and table whose values are at fault to the message of an error."""
     try:
         yield
     except SparseGPError as error:
@@ -195,11 +195,11 @@ def errors_of(name: str) -> Iterator[None]:
 class Source:
     """A table ``[data.NAME]`` of a pipeline.
 
-    It has `source`, a name in `GENERATORS`, in the catalog of `sparsegp.data` or in data.toml; the
-    parameters of a generator; those of a view, as a table that has its name in `VIEWS`.
+    It contains `source`, a name in `GENERATORS`, in the catalog of `sparsegp.data` or in data.toml;
+    the parameters of a generator; and tables named as in `VIEWS` with the parameters of a view.
     """
 
-    name: str  # of the file and the table, for messages
+    name: str  # file and table, for messages
     table: Mapping[str, Any]
 
     def __post_init__(self) -> None:
@@ -213,7 +213,7 @@ class Source:
             signature(VIEWS[view]).bind(None, 0, **options)
 
     def load(self, folder: Path | None, seed: int) -> Data:
-        """Return the rows of the cell with a seed, by files in a folder; there are test rows."""
+        """Return the data of a cell with this seed, from files in a folder; require test rows."""
         source = self.table["source"]
         with errors_of(self.name):
             if source in GENERATORS:
@@ -223,7 +223,7 @@ class Source:
             else:
                 files = _find(source, folder)
                 dataset = open_dataset(files["train"])
-                if "test" in files:  # rows in a file of their own
+                if "test" in files:  # a separate file
                     dataset = Dataset(dataset.train, open_dataset(files["test"]).train)
                 data = _data(files["train"].name, dataset)
             for view, options in self.views.items():
@@ -233,7 +233,7 @@ class Source:
         return data
 
     def digests(self, folder: Path | None) -> dict[str, str]:
-        """Return digests of the files that `load` would read, none if they are missing."""
+        """Return digests by name of the files that `load` would read; empty if they are missing."""
         try:
             found = _find(self.table["source"], folder)
         except (DataError, KeyError):
@@ -242,7 +242,7 @@ class Source:
 
 
 def _data(name: str, dataset: Dataset) -> Data:
-    """Return tables as arrays, but for inputs in a zarr group; without test rows, none of them."""
+    """Return the tables of a dataset as arrays; inputs of a zarr group remain dask arrays."""
     tables = (dataset.train, dataset.test or dataset.train)
     X, X_test = (each.X if name.endswith(".zarr") else np.asarray(each.X) for each in tables)
     y, y_test = (np.asarray(each.y) for each in tables)
@@ -256,13 +256,13 @@ def _files() -> dict[str, Any]:
 
 
 @cache
-def _digest(path: Path, _changed: int) -> str:  # when: another file may have that name
+def _digest(path: Path, _changed: int) -> str:  # mtime, as the file may be replaced
     with path.open("rb") as file:
         return hashlib.file_digest(file, "md5").hexdigest()
 
 
 def _find(name: str, folder: Path | None) -> dict[str, Path]:
-    """Return the files of the first form that is complete."""
+    """Return the files of a data set in the first form of data.toml for which all exist."""
     forms, origin = _files()[name]["files"], _files()[name]["origin"]
     for form, inner in product(forms, [folder, folder / "raw"] if folder else []):
         plain = {key: inner / file.removesuffix(".gz") for key, file in form.items()}

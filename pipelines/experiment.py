@@ -1,4 +1,4 @@
-"""What a pipeline file says: data, methods, repetitions, and the table with published figures."""
+"""Pipeline files: data, methods, repetitions, and the table with published results."""
 
 import hashlib
 import json
@@ -20,64 +20,64 @@ from sparsegp.settings import settings_given
 Table = Mapping[str, Any]
 
 BASELINE = {"estimator", "parameters", "scaling", "precision", "probabilities", "baseline"}
-"""Keys of a method of another library."""
+"""Keys of a method from another library."""
 
 OURS = {"one_against_rest", "virtual", "kernel_method", "extra", "options", "scratch", "workers"}
 OURS |= {"baseline", "keep_rows"}
-"""Keys of a method of ours besides its settings; README.md says what they do."""
+"""Keys of a method of this package besides its settings (README.md); `KEPT` sets `keep_rows`."""
 
 KEPT = {"reject": ["certainty", "wrong", "information"], "ranks": ["wrong", "nlpp"]}
-"""What pictures need of every test row; see `pipelines.metrics.Predictions.rows`."""
+"""Values per test row that a picture needs; see `pipelines.metrics.Predictions.rows`."""
 
 MORE = ", ..."
-"""In the text of a kernel: the number before it again and again, one for each column."""
+"""In the text of a kernel: repeats the number before it for all further columns."""
 
 AXES = ("log length scale", "log deviation")
-"""log l and log s of the kernel s^2 exp(-|x - z|^2 / 2 l^2)."""
+"""Parameters of a grid: log l and log s of the kernel s^2 exp(-|x - z|^2 / 2 l^2)."""
 
 FINAL = -1
-"""In place of a number of active rows: the finished model."""
+"""Stands for the finished model, in place of a number of active rows."""
 
 KEYS = ["data", "method", "n_active", "metric"]
-"""What a figure of the table is known by."""
+"""Columns that identify a value of the table."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is run and kept by itself: a method on a data set with one seed, and one kernel."""
+    """A unit of work with its own result: a method on a data set with one seed and one kernel."""
 
-    data: str  # its name in the file, as that of the method
+    data: str  # name in the file, like that of the method
     method: str
     seed: int
     source: Source
-    spec: Table  # all that the file says of the method on this data
-    point: Mapping[str, float] = field(default_factory=dict)  # of a grid, by `AXES`
+    spec: Table  # all keys of the method on this data
+    point: Mapping[str, float] = field(default_factory=dict)  # point of a grid, by `AXES`
 
     @property
     def name(self) -> str:
-        """Data, method, seed, and the point of a grid."""
+        """Name from data, method, seed, and the point of a grid."""
         point = "".join(f"-{value:.3g}" for value in self.point.values())
         return f"{self.data}-{self.method}-{self.seed}{point}".replace(" ", "-")
 
     @property
     def key(self) -> str:
-        """Digest of all that the result depends on, apart from the data files."""
+        """Digest of everything that determines the result, apart from the data files."""
         text = json.dumps([self.source.table, self.spec, self.seed], sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings of a method of ours."""
+        """Settings of a method of this package."""
         return {k: v for k, v in self.spec.items() if k not in OURS} | {"seed": self.seed}
 
     @property
     def is_small(self) -> bool:
-        """Whether one thread is enough: it takes all rows, which must be few."""
+        """Whether one thread suffices: for dense methods and other libraries, with few rows."""
         return "estimator" in self.spec or self.spec.get("method", "ivm") != "ivm"
 
     @property
     def task(self) -> str:
-        """A name that cells share of which one goes on with the run of another."""
+        """Name shared by cells that use the same run of a `kernel_method`, one after another."""
         return f"{self.source.table}, {self.seed}" if "kernel_method" in self.spec else self.key
 
 
@@ -85,14 +85,14 @@ class Cell:
 class Grid:
     """A table ``[grid]``: kernels with a variance s^2 and a length scale l."""
 
-    log_length_scale: Sequence[float]  # the least value, the greatest, and their number
+    log_length_scale: Sequence[float]  # lowest and highest value, and number of values
     log_deviation: Sequence[float]
     kernel: str = "{variance}*rbf({length_scale})"
-    by: str = "log evidence"  # the metric that tells the best kernel
+    by: str = "log evidence"  # metric by which the best kernel is chosen
     pictures: Sequence[str] = ("log evidence", "test information bits", "test error %")  # contours
 
     def points(self) -> Iterator[tuple[dict[str, float], dict[str, str]]]:
-        """Yield every point, and its kernel as a setting."""
+        """Yield every point with its kernel, as a setting."""
         axes = (self.log_length_scale, self.log_deviation)
         for log_l, log_s in product(*(np.linspace(a, b, int(n)).tolist() for a, b, n in axes)):
             text = self.kernel.format(variance=math.exp(2.0 * log_s), length_scale=math.exp(log_l))
@@ -101,7 +101,7 @@ class Grid:
 
 @dataclass
 class Experiment:
-    """A pipeline: the keys of its file (README.md), and the cells and claims that follow.
+    """A pipeline: the keys of its file (README.md), with cells and claims derived from them.
 
     Attributes
     ----------
@@ -109,10 +109,10 @@ class Experiment:
         Folder and name of the file; title and paper.
     cells : list of Cell
     baselines : mapping of (data, method) to str
-        Of each row of the table.
+        Baseline of each row of the table; "" if it has none.
     wanted, published, goals : DataFrame
-        Figures of the table by `KEYS`; lines with `KEYS` and value, where and below; lines with
-        `KEYS` and at_most, near and within.
+        Values of the table by `KEYS`; rows with `KEYS` and value, where and below; rows with `KEYS`
+        and at_most, near and within.
     """
 
     path: Path
@@ -126,9 +126,9 @@ class Experiment:
     published: Any = ()
     goals: Any = ()
     grid: Any = None  # becomes a `Grid`
-    process: Table | None = None  # threads and memory of processes in which cells are measured
+    process: Table | None = None  # threads and memory of the processes that measure cells
     picture: str = ""  # "curves" against the active rows, "reject", or "ranks", see `comparison`
-    rivals: Sequence[str] = ()  # methods with the better of which all are compared, with "ranks"
+    rivals: Sequence[str] = ()  # with "ranks": all methods are compared with the best of these
 
     def __post_init__(self) -> None:
         self.name = f"{self.path.absolute().parent.name}-{self.path.stem}"
@@ -150,7 +150,7 @@ class Experiment:
         self.wanted = _wanted(rows, [self.published, self.goals], **self.table)
 
     def _add(self, name: str, of_data: Table, method: str, content: Table) -> None:
-        """Add the cells of a method on data."""
+        """Add the cells of a method on a data set."""
         own = {k: v for k, v in of_data.items() if k not in {"settings", "seeds"}}
         common = {**self.settings, **of_data.get("settings", {})}
         with errors_of(f"data.{name}"):
@@ -174,19 +174,19 @@ def read_experiment(path: Path, changes: Sequence[str] = ()) -> Experiment:
     path : Path
     changes : sequence of str
         ``key=value``, such as ``seeds=1``, ``settings.n_active=20`` or ``methods.*.n_active=20``.
-        The tables must be there. A star stands for every one in a table, and then the value must
-        be there too.
+        The tables must exist. A star stands for all keys of a table; then only values that exist
+        are changed.
 
     Raises
     ------
     SettingsError
-        If there is no such file, it is no TOML or no pipeline, or a change cannot be made.
+        If the file cannot be read, is not valid TOML or no pipeline, or a change is not possible.
     """
     try:
         content = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise SettingsError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:  # also of numbers too long, and brackets
+    except (ValueError, RecursionError) as error:  # also too long numbers, too many brackets
         raise SettingsError(f"{path} is not valid TOML: {error}") from None
     for change in changes:
         key, equals, text = change.partition("=")
@@ -201,7 +201,7 @@ def read_experiment(path: Path, changes: Sequence[str] = ()) -> Experiment:
 
 
 def _change(table: Any, keys: Sequence[str], value: Any, present: bool = False) -> bool:
-    """Set a value deep in a table; return whether there was a place for it."""
+    """Set a value in a nested table; return whether its place exists."""
     key, *rest = keys
     if not isinstance(table, dict) or (present and not rest and key not in table):
         return False
@@ -214,21 +214,21 @@ def _change(table: Any, keys: Sequence[str], value: Any, present: bool = False) 
 
 
 def _spec(data: str, content: Table, common: Table) -> dict[str, Any]:
-    """Return what is said of a method on data, with common settings; refuse what cannot be."""
+    """Return the keys of a method on a data set, with common settings, after checking them."""
     own = {key: value for key, value in content.items() if key not in {"data", "on"}}
     own |= content.get("on", {}).get(data, {})
     if "estimator" in own:
         if unknown := set(own) - BASELINE:
             raise ValueError(f"{unknown.pop()} is not known; known: {', '.join(sorted(BASELINE))}")
         return {key: value for key, value in common.items() if key in BASELINE} | own
-    spec = {**common, **own}  # the numbers of some kernels follow from the data
+    spec = {**common, **own}  # kernels with MORE can only be parsed when columns are known
     leave = OURS | ({"kernel"} if MORE in spec.get("kernel", "") else set())
     settings_given(**{key: value for key, value in spec.items() if key not in leave})
     return spec
 
 
 def _claims(tables: Any, own: list[str], rows: Sequence[tuple[str, str]]) -> pd.DataFrame:
-    """Return published figures or goals as lines."""
+    """Return published results or goals as a data frame."""
     lines = [{"data": rows[0][0], "n_active": FINAL, **table} for table in tables]
     for line in lines:
         if set(line) - {*KEYS, *own} or (line["data"], line["method"]) not in rows:
@@ -244,7 +244,7 @@ def _wanted(
     columns: Sequence[str] = ("test error %", "test NLPP"),
     n_active: Sequence[int] = (FINAL,),
 ) -> pd.DataFrame:
-    """Return `KEYS` of the figures of ``[table]``, of those published, and of goals."""
+    """Return `KEYS` of the values of ``[table]``, of published results and of goals."""
     named = [[*row, n, metric] for n in n_active for row in rows for metric in columns]
     every = [pd.DataFrame(named, columns=KEYS), *(claim[KEYS] for claim in claims)]
     return pd.concat(every).drop_duplicates(ignore_index=True)

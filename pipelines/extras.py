@@ -1,6 +1,6 @@
-"""What `extra` of a method may name: a function that adds metrics to those of a finished run.
+"""Functions for the key `extra` of a method, which add metrics to those of a finished run.
 
-Its arguments are the model, the data, the metrics so far, the seed, and `options` of the method.
+Their arguments are the model, the data, the metrics so far, the seed, and the method's `options`.
 """
 
 import timeit
@@ -19,19 +19,19 @@ from sparsegp.dense.annealing import Bridge, log_marginal
 Figures = dict[str, float]
 
 VECTORS = {"AVX512": 512, "X86_V4": 512, "AVX2": 256, "X86_V3": 256}
-"""Bits in a vector register by the instruction set's name in numpy; else 128."""
+"""Bits of a vector register by numpy's name of the instruction set; otherwise 128."""
 PASSED = 24
-"""Bytes moved for a float difference without tiles: it is put down, loses its sign, is added."""
+"""Bytes moved per float32 difference without tiling: store it, take absolute value, add."""
 
 WIDTH, ROWS = 512, 8192
-"""Columns of the right factor of a product, and at most so many rows of the left one."""
+"""Columns of the right factor of a product, and maximum number of rows of the left one."""
 
 
 def annealed(model: Any, data: Data, figures: Figures, seed: int, **ladder: int) -> Figures:
-    """Return the log evidence by annealed importance sampling, and its standard error.
+    """Return the log marginal likelihood by annealed importance sampling, with standard error.
 
-    As in figure 3.12 of Rasmussen & Williams (2006); the runs set out from the posterior of a
-    dense method. `ladder` has `runs` and `temperatures` of `sparsegp.dense.annealing`.
+    As in figure 3.12 of Rasmussen & Williams (2006); the runs start from the posterior of a dense
+    method. `ladder` has `runs` and `temperatures` as in `sparsegp.dense.annealing`.
     """
     del figures
     component, target = model.mixture.components[0], encode(data.y_train, data.name)[1]
@@ -43,11 +43,11 @@ def annealed(model: Any, data: Data, figures: Figures, seed: int, **ladder: int)
 
 
 def products(model: Any, data: Data, figures: Figures, seed: int, threads: int) -> Figures:
-    """Multiply as much as a selection must, on as many threads of this process, and compare.
+    """Time the matrix products that a selection needs at least, on `threads` threads, and compare.
 
-    Among n rows of p columns d inclusions need at least 2 n d p + n d^2 floating-point operations
-    in matrix products: kernel columns, and stub columns from all earlier ones. Here `WIDTH` of
-    them are done at a time; the stub columns are from those before the middle one.
+    With n rows and p columns, d inclusions need at least 2 n d p + n d^2 floating-point operations
+    in matrix products: for kernel columns, and for stub columns from all earlier ones. Here `WIDTH`
+    inclusions are done at a time, and each uses the stub columns before the middle one of these.
     """
     del seed
     (n, p), d = data.X_train.shape, len(model.rows)
@@ -69,13 +69,13 @@ def products(model: Any, data: Data, figures: Figures, seed: int, threads: int) 
 
 
 def differences(model: Any, data: Data, figures: Figures, seed: int) -> Figures:
-    """Time the covariance of many rows and a panel of 16, or all active rows, on one thread.
+    """Time the covariance of many rows with a panel of 16, and with all active rows, on one thread.
 
-    The kernel is one of absolute differences, of which there are rows x rows x columns. Beside it,
-    in the same process: multiplications of a large matrix product in single precision, and memory
-    that the sum of two large arrays moves. A difference is three instructions, subtraction,
-    absolute value and addition, where a product needs one; what else the kernel does to it is not
-    counted.
+    The kernel is one of absolute differences, of which there are rows x rows x columns. For
+    comparison, in the same process: multiplications of a large matrix product in single precision,
+    and memory moved by the sum of two large arrays. A difference takes three instructions,
+    subtraction, absolute value and addition, where a product takes one; other operations of the
+    kernel are not counted.
     """
     del figures
     kernel, p = model.posterior.kernels[0], data.X_train.shape[1]
@@ -103,9 +103,9 @@ def differences(model: Any, data: Data, figures: Figures, seed: int) -> Figures:
 def label_sets(
     model: Any, data: Data, figures: Figures, seed: int, coverages: list[float], rows: int
 ) -> Figures:
-    """Return how often label sets hold the true class, in per cent, and how many they hold.
+    """Return actual coverage, in percent, and mean size of prediction sets, by `coverages` asked.
 
-    Of one class, too: the one that is covered least, of those that have so many test rows.
+    Also the lowest coverage of a class, among those with at least `rows` test rows.
     """
     del figures, seed
     codes, _ = encode_with(model.classes, data.y_test, data.name)
@@ -124,5 +124,5 @@ def label_sets(
 
 
 def _quickest(work: Callable[[], object]) -> float:
-    """Return the least seconds of several calls."""
+    """Return the seconds of the fastest of three calls."""
     return min(timeit.repeat(work, number=1, repeat=3))

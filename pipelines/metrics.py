@@ -1,8 +1,8 @@
-"""Metrics: how good predictions of the test rows are.
+"""Metrics of predictions for the test rows.
 
-Test NLPP is the mean of -log p of the test labels, in nats, infinite where a p is zero; bounded, a
-p below `LEAST` counts as that. Test probability is the geometric mean of p. Rows of which a
-classifier is least certain are rejected first.
+Test NLPP is the mean of -log p of the test labels, in nats, infinite if a p is zero; when bounded,
+a p below `LEAST` counts as `LEAST`. Test probability is the geometric mean of p. The rows of which
+a classifier is least certain are rejected first.
 """
 
 import math
@@ -19,22 +19,22 @@ from sparsegp.report import evaluate, rejecting
 from sparsegp.types import Doubles, Integers, Labels
 
 REJECTED = (0.05, 0.1, 0.2)
-"""Shares of the test rows that are rejected."""
+"""Shares of test rows to reject."""
 
 LEAST = 1e-15
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a classifier says of n test rows."""
+    """Predictions of a classifier for n test rows."""
 
     classes: Labels  # (K,)
-    codes: Integers  # (n,), of the classes predicted
-    log_probabilities: Doubles | None  # (n, K); None for a classifier without
-    certainty: Doubles | None = None  # (n,); None where that is the greatest probability
+    codes: Integers  # (n,), numbers of the predicted classes
+    log_probabilities: Doubles | None  # (n, K); None for a classifier without probabilities
+    certainty: Doubles | None = None  # (n,); None means the largest probability
 
     def figures(self, data: Data) -> dict[str, float]:
-        """Return metrics by name, without those that need probabilities where there are none."""
+        """Return metrics by name; without probabilities, only those that need none."""
         rows, logs = self.rows(data), self.log_probabilities
         found = {"test error %": float(np.mean(rows["wrong"]))}
         if logs is not None:
@@ -53,10 +53,10 @@ class Predictions:
         return found
 
     def rows(self, data: Data) -> dict[str, Any]:
-        """Return of every test row: certainty, 100 if it is wrong, information, and bounded NLPP.
+        """Return certainty, `wrong` (100 or 0), information and bounded NLPP of every test row.
 
-        Information is log2 p of the true label, less the mean over all test rows of that of the
-        share of the label in the training rows; it and NLPP are NaN where there is no probability.
+        Information is log2 p of the true label, minus the mean over all test rows of log2 of the
+        label's share of the training rows; it and NLPP are NaN where there is no probability.
         """
         target, logs, certainty = self._target(data), self.log_probabilities, self.certainty
         known, gains, nlpp = target >= 0, *np.full((2, len(target)), np.nan)
@@ -71,7 +71,7 @@ class Predictions:
         return {"certainty": certainty, "wrong": wrong, "information": gains, "nlpp": nlpp}
 
     def kept(self, data: Data, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what `rows` says, as far as a cell keeps it."""
+        """Return the values of `rows` that a cell keeps."""
         return {name: self.rows(data)[name] for name in spec.get("keep_rows", ())}
 
     def _target(self, data: Data) -> Integers:
@@ -79,10 +79,10 @@ class Predictions:
 
 
 def reject_curves(rows: Mapping[str, Any]) -> dict[str, tuple[Doubles, Doubles]]:
-    """Return shares rejected and means over the rows kept, by what is averaged.
+    """Return the shares rejected, and the means over the remaining rows, by metric.
 
-    As in Rasmussen & Williams (2006), figure 3.10. Information is that beyond the shares of the
-    labels on all test rows: whatever is rejected, no more can be told than there was to tell.
+    As in Rasmussen & Williams (2006), figure 3.10. The baseline of the information is the same
+    whatever is rejected: the label shares on all test rows.
     """
     names = {"test error %": "wrong", "test information bits": "information"}
     certainty = np.asarray(rows["certainty"])
@@ -90,7 +90,7 @@ def reject_curves(rows: Mapping[str, Any]) -> dict[str, tuple[Doubles, Doubles]]
 
 
 def of_nlpp(nlpp: float) -> dict[str, float]:
-    """Return the metrics that follow from the mean negative log probability of the labels."""
+    """Return the metrics that follow from the NLPP."""
     p = math.exp(-nlpp)
     return {"test NLPP": nlpp, "test probability": p, "test log likelihood": -nlpp}
 

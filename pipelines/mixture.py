@@ -1,4 +1,4 @@
-"""Classes of which the true probabilities are known, drawn chunk by chunk, of any size."""
+"""Generated data of any size, drawn chunk by chunk, whose class probabilities are known."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from scipy.special import log_softmax, logsumexp
 from sparsegp.types import Doubles, Floats, Integers
 
 CHUNK_ROWS = 4096
-"""Rows that are drawn at a time; they depend on seed, part and the number of their chunk."""
+"""Number of rows drawn at a time; they depend on seed, part and the number of their chunk."""
 
 PARTS = ("train", "test")
 N_FACTORS, N_CLASSES, PER_CLASS = 4, 5, 3
@@ -20,21 +20,21 @@ SPREAD, NOISE = 0.4, 0.5
 
 @dataclass(frozen=True)
 class Mixture:
-    r"""Five classes, each of three Gaussians, in a subspace of four dimensions, under noise.
+    r"""Five classes of three Gaussians each, in a subspace of four dimensions, with noise.
 
     .. math:: x = A s + e, \quad s \sim N(\mu_c, 0.4^2 I), \quad e \sim N(0, 0.5^2 I)
 
-    with :math:`A^T A = (p / 4) I`, so a column has about the same variance for any p. All that x
-    tells of its class is :math:`t = (4 / p) A^T x \sim N(\mu_c, (0.4^2 + 0.5^2 \cdot 4 / p) I)`,
-    and the probability of every class given x is a ratio of sums of these densities. The means
-    :math:`\mu_c` are N(0, I), and the 15 Gaussians equally probable.
+    with :math:`A^T A = (p / 4) I`, so a column has about the same variance for any p. A sufficient
+    statistic is :math:`t = (4 / p) A^T x \sim N(\mu_c, (0.4^2 + 0.5^2 \cdot 4 / p) I)`, and the
+    probability of every class given x is a ratio of sums of these densities. The means
+    :math:`\mu_c` are drawn from N(0, I), and the 15 Gaussians are equally probable.
     """
 
     n_columns: int  # p, at least 4
-    seed: int = 0  # key of the means, of A and of all rows
+    seed: int = 0  # of the means, of A and of all rows
 
     def draw(self, part: str, chunk: int) -> tuple[Floats, Integers]:
-        """Return the rows of one chunk of a part in float32 (m, p), and their classes (m,)."""
+        """Return the rows (m, p) of one chunk of a part, in float32, and their classes (m,)."""
         rng = np.random.default_rng([self.seed, 1 + PARTS.index(part), chunk])
         means, basis = self.centres()
         which = rng.integers(0, len(means), CHUNK_ROWS)
@@ -45,7 +45,7 @@ class Mixture:
         return X, which % N_CLASSES
 
     def log_probabilities(self, X: Floats) -> Doubles:
-        """Return the true log probabilities of the classes of rows (m, p), (m, K)."""
+        """Return the true log class probabilities (m, K) of rows (m, p)."""
         scale, (means, basis) = N_FACTORS / self.n_columns, self.centres()
         t = scale * (np.asarray(X, dtype=np.float64) @ basis)
         squared = ((t[:, np.newaxis] - means) ** 2).sum(axis=2)
@@ -54,11 +54,11 @@ class Mixture:
         return np.asarray(log_softmax(logsumexp(of_class, axis=1), axis=1))
 
     def write(self, path: Path, n_train: int, n_test: int) -> None:
-        """Write a zarr group of rows and classes, which never are in memory together."""
+        """Write a zarr group of rows and classes chunk by chunk."""
         group = zarr.open_group(str(path), mode="w")
         for part, n in zip(PARTS, (n_train, n_test), strict=True):
             wide, chunk = (n, self.n_columns), min(CHUNK_ROWS, n)
-            plain: Any = {"dtype": "f4", "compressors": None}  # noise does not get smaller
+            plain: Any = {"dtype": "f4", "compressors": None}  # noise cannot be compressed
             X = group.create_array(f"X_{part}", shape=wide, chunks=(chunk, wide[1]), **plain)
             y = group.create_array(f"y_{part}", shape=(n,), chunks=(chunk,), dtype="i8")
             for first in range(0, n, CHUNK_ROWS):
@@ -76,16 +76,16 @@ class Mixture:
 
 @dataclass
 class Truth:
-    """The classifier of the least error: it knows the mixture, by its seed `random_state`."""
+    """The optimal classifier, which knows the mixture of seed `random_state`."""
 
     random_state: int = 0
 
     def fit(self, X: Floats, y: Integers) -> Self:
-        """Learn nothing but the number of columns."""
+        """Store the number of columns, and learn nothing."""
         del y
         self._mixture = Mixture(X.shape[1], self.random_state)
         return self
 
     def predict_proba(self, X: Floats) -> Doubles:
-        """Return the true probabilities, (n, K)."""
+        """Return the true class probabilities, (n, K)."""
         return np.exp(self._mixture.log_probabilities(X))

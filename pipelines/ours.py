@@ -1,4 +1,4 @@
-"""Methods of ours: a run of `sparsegp.train`, or several that belong together."""
+"""Methods of this package: one run of `sparsegp.train`, or several that belong together."""
 
 import re
 import tempfile
@@ -20,20 +20,20 @@ from sparsegp.report import evaluate_regression
 from sparsegp.types import Doubles
 
 FIRST, LAST = ", without copies", ""
-"""How the names of the metrics of a cell's runs end."""
+"""Suffixes of metrics of the models before and after virtual rows; otherwise there is only LAST."""
 
 RELEVANT = 10.0
-"""Length scale, in units of scaled inputs, below which a column is taken to matter."""
+"""Length scale, in units of scaled inputs, below which a column counts as relevant."""
 
 
 def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
-    """Train as a cell says, and evaluate on the test rows.
+    """Train the method of a cell, and evaluate it on the test rows.
 
     Returns
     -------
     dict
-        `figures`, metrics by name; `curve`, those after some numbers of active rows; `rows`, what
-        `Predictions.rows` says, if it is to be kept; `kernels`, their texts.
+        `figures`, metrics by name; `curve`, those after some numbers of active rows; `rows`, the
+        values of `Predictions.rows` to be kept; `kernels`, their texts.
     """
     if cell.spec.get("one_against_rest"):
         return _one_against_rest(cell, data, place)
@@ -59,7 +59,7 @@ def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
 
 
 def _train(cell: Cell, data: Data, place: Place, name: str) -> dict[str, Model]:
-    """Return the models of a cell by how the names of their metrics end."""
+    """Train the models of a cell; return them by the suffix of their metrics."""
     settings = cell.settings
     if "kernel" in settings:
         settings["kernel"] = _kernel(cell, data, place)
@@ -78,7 +78,7 @@ def _train(cell: Cell, data: Data, place: Place, name: str) -> dict[str, Model]:
 
 
 def _fit(table: Any, settings: Mapping[str, Any], place: Place, name: str, **options: Any) -> Model:
-    """Train in a run directory, with which a later call goes on, or in one go if it is timed."""
+    """Train a model in a run directory that can be resumed, or without one if it is timed."""
     if place.runs is not None:
         options |= {"out": place.runs / name, "resume": True}
     options |= {"progress": place.progress, "runtime": place.where, **settings}
@@ -87,9 +87,9 @@ def _fit(table: Any, settings: Mapping[str, Any], place: Place, name: str, **opt
 
 
 def _kernel(cell: Cell, data: Data, place: Place) -> str:
-    """Return the kernel that a cell names, or that `kernel_method` learns from there.
+    """Return the kernel of a cell, or what its `kernel_method` learns starting from that.
 
-    The latter is a run that the cells on the same rows share.
+    Cells on the same rows share the run of a `kernel_method`.
     """
     text = filled(cell.spec["kernel"], data.X_train.shape[1])
     if "kernel_method" not in cell.spec:
@@ -103,7 +103,7 @@ def _kernel(cell: Cell, data: Data, place: Place) -> str:
 
 
 def filled(kernel: str, columns: int) -> str:
-    """Return the text of a kernel with so many numbers in its brackets as there are columns."""
+    """Replace `MORE` in a kernel's text by repeating the last number for all columns."""
 
     def fill(match: "re.Match[str]") -> str:
         numbers = match[1].split(", ")
@@ -113,10 +113,10 @@ def filled(kernel: str, columns: int) -> str:
 
 
 def _one_against_rest(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
-    """Train a model of two classes for every class; their probabilities are normalised.
+    """Train a binary model for every class against the rest, and normalise their probabilities.
 
-    The class of the greatest probability is that of the surest model, which is how Seeger, Lawrence
-    & Herbrich (2006, section 6.5) combine such models. Class k has the seed of the cell plus k.
+    The predicted class is that of the most confident model, as in Seeger, Lawrence & Herbrich
+    (2006, section 6.5). The model of class k has the seed of the cell plus k.
     """
     classes = np.unique(data.y_train)
     logs: dict[str, list[Doubles]] = {}
@@ -141,7 +141,7 @@ def _one_against_rest(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
 
 
 def _predictions(model: Model, data: Data) -> Predictions:
-    """Return what a classifier says of the test rows."""
+    """Return the predictions of a classifier for the test rows."""
     logs = model.predict_log_proba(np.asarray(data.X_test))
     return Predictions(model.classes, logs.argmax(axis=1), logs)
 

@@ -1,4 +1,4 @@
-"""Pictures of a pipeline."""
+"""Plots of the results of a pipeline."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,11 +15,11 @@ from pipelines.table import ROWS, compared, critical_difference, scores_of, summ
 from sparsegp.report.pictures import LEAST_KEPT
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Colours of Okabe and Ito, which colour-blind readers tell apart."""
+"""Colours of Okabe and Ito, which colour-blind readers can distinguish."""
 
 
 def draw(work: Work, frame: pd.DataFrame) -> list[Path]:
-    """Draw what the pipeline has to show, of `tidy` lines too, as .svg and .png; return those."""
+    """Draw the pictures of a pipeline, with `tidy` rows, as .svg and .png; return the latter."""
     experiment, paths = work.experiment, []
     kind = experiment.picture if experiment.grid is None else "grid"
     drawn: Any = work.finished() if kind in {"reject", "ranks"} else frame
@@ -33,13 +33,13 @@ def draw(work: Work, frame: pd.DataFrame) -> list[Path]:
 
 
 def _panels(count: int) -> tuple[Any, Any]:
-    """Return a figure, and axes beside each other."""
+    """Return a figure and its axes, side by side."""
     figure = Figure(figsize=(5.4 * count, 4.2), dpi=150, layout="constrained")
     return figure, figure.subplots(1, count, squeeze=False)[0]
 
 
 def _curves(experiment: Experiment, frame: pd.DataFrame) -> Iterator[tuple[str, Any]]:
-    """Yield for each data set: metrics against the active rows, means over seeds."""
+    """Yield, for each data set, metrics against the number of active rows, averaged over seeds."""
     metrics, published = experiment.wanted["metric"].unique(), experiment.published
     frame = frame[frame["n_active"] != FINAL]
     for data, own in frame[frame["metric"].isin(metrics)].groupby("data"):
@@ -56,7 +56,7 @@ def _curves(experiment: Experiment, frame: pd.DataFrame) -> Iterator[tuple[str, 
 
 
 def _contours(experiment: Experiment, frame: pd.DataFrame) -> Iterator[tuple[str, Any]]:
-    """Yield for each method and seed: metrics over the kernels of a grid."""
+    """Yield, for each data set, method and seed, contours of metrics over the kernels of a grid."""
     metrics = experiment.grid.pictures
     for row, points in frame[frame["metric"].isin(metrics)].groupby(["data", "method", "seed"]):
         figure, panels = _panels(points["metric"].nunique())
@@ -72,7 +72,7 @@ def _contours(experiment: Experiment, frame: pd.DataFrame) -> Iterator[tuple[str
 
 
 def _reject(experiment: Experiment, results: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield means over the rows kept against the share rejected; the rows of seeds are pooled."""
+    """Yield metrics of the remaining rows against the share rejected, pooled over seeds."""
     figure, panels = _panels(2)
     for colour, row in zip(COLOURS, experiment.baselines, strict=False):
         cells = [cell for cell in experiment.cells if (cell.data, cell.method) == row]
@@ -89,7 +89,7 @@ def _reject(experiment: Experiment, results: Mapping[str, Any]) -> Iterator[tupl
 
 
 def _ranks(experiment: Experiment, results: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield mean ranks of methods: those differ whose bars, a critical difference, are apart."""
+    """Yield mean ranks with a critical difference as bars: methods whose bars are apart differ."""
     figure, panels = _panels(len(ROWS))
     for axes, metric in zip(panels, ROWS, strict=True):
         scores = compared(scores_of(experiment, results, metric))
@@ -103,4 +103,4 @@ def _ranks(experiment: Experiment, results: Mapping[str, Any]) -> Iterator[tuple
 
 
 KINDS = {"curves": _curves, "grid": _contours, "ranks": _ranks, "reject": _reject}
-"""Pictures by their name in a file: from the experiment, and its `tidy` lines or results."""
+"""Functions of the experiment and its `tidy` rows or results, by the name of the picture."""

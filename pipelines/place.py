@@ -1,4 +1,4 @@
-"""Where a cell runs, and what that costs."""
+"""Where a cell runs, and what it costs."""
 
 import platform
 import re
@@ -23,26 +23,29 @@ from sparsegp.progress import Progress
 from sparsegp.runtime import Where
 
 LIBRARIES = ("sparsegp", "numpy", "scipy", "scikit-learn", "lightgbm", "catboost", "gpytorch")
-"""Whose versions are kept with results."""
+"""Libraries whose versions are stored with results."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a cell runs."""
+    """Folders and runtime of a cell, and its costs so far."""
 
-    folder: Path | None  # of data files
-    runs: Path | None  # for run directories; None where time and memory of the process are metrics
-    where: Where  # as for `sparsegp.train`
+    folder: Path | None  # for data files
+    runs: Path | None  # for run directories; None if time and memory are measured
+    where: Where  # `runtime` of `sparsegp.train`
     progress: Progress = field(default_factory=Progress)
     costs: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """Add what happens here to the costs; memory includes all that the process has loaded."""
+        """Add time and peak memory of the context to the costs, if these are measured.
+
+        Memory is that of the whole process.
+        """
         if self.runs is not None:
             yield
             return
-        with suppress(OSError):  # let the peak begin anew
+        with suppress(OSError):  # reset the peak
             Path("/proc/self/clear_refs").write_text("5")
         wall, cpu = time.perf_counter(), time.process_time()
         yield
@@ -52,19 +55,19 @@ class Place:
         self.costs["peak memory, MiB"] = max(self.costs["peak memory, MiB"], peak)
 
     def predicted(self, predict: Callable[[], Any], rows: int) -> Any:
-        """Return predictions of rows; how many are predicted in a CPU second is a metric."""
+        """Call `predict`; if costs are measured, add the rows predicted per CPU second to them."""
         if self.runs is not None:
             return predict()
         found = deque[Any](maxlen=1)
         timer = Timer(lambda: found.append(predict()), timer=time.process_time)
-        count, seconds = timer.autorange()  # calls until they take long enough
+        count, seconds = timer.autorange()  # repeats until the time can be measured
         self.costs["predicted rows / CPU second"] = count * rows / seconds
         return found.pop()
 
 
 @cache
 def maker() -> dict[str, str]:
-    """Return the machine, vector instructions and kernels of BLAS, versions and commit of this."""
+    """Return machine, vector instructions and BLAS kernels, versions, and the current commit."""
     installed = (found for name in LIBRARIES for found in distributions(name=name))
     versions = [f"{found.name} {found.version}" for found in installed]
     here = shlex.quote(str(Path(__file__).parent))
@@ -83,7 +86,7 @@ def maker() -> dict[str, str]:
 
 
 def _of_linux(file: str, name: str) -> str:
-    """Return what a file of Linux says of a name; nothing elsewhere."""
+    """Return the value of a name in a file of Linux's /proc; "" if there is none."""
     path = Path("/proc") / file
     found = re.search(rf"^{name}\s*:\s*(.*)", path.read_text() if path.exists() else "", re.M)
     return found[1] if found else ""

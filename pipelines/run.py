@@ -1,4 +1,4 @@
-"""Run the missing cells: one after the other, side by side, or in processes of their own."""
+"""Run unfinished cells: one after the other, in parallel, or in separate processes."""
 
 import json
 import os
@@ -29,40 +29,40 @@ from sparsegp.runtime import Runtime, open_runtime
 from sparsegp.store import Directory
 
 SHOWN = ("test error %", "test MSE", "test NLPP", "log evidence", "CPU seconds")
-"""Metrics of a cell that are told when it is finished."""
+"""Metrics that are reported when a cell is finished."""
 
 Results = Iterator[tuple[Cell, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
 class Work:
-    """A pipeline, its data files and its results."""
+    """A pipeline with its data files and its results."""
 
     experiment: Experiment
-    folder: Path | None  # of data files; those missing are not compared with those of cells
-    out: Path  # of results, and of run directories of cells under way
+    folder: Path | None  # for data files; if they are missing, results count without a comparison
+    out: Path  # for results, and for run directories of unfinished cells
 
     @property
     def path(self) -> Path:
-        """The file of results: a line for each finished cell, written once and never changed."""
+        """File of results: a line for each finished cell, written once and never changed."""
         return self.out / "cells.jsonl"
 
     def finished(self) -> dict[str, dict[str, Any]]:
-        """Return the results of finished cells by their keys; the last line of a cell counts."""
+        """Return the results of finished cells by key; the last line of a cell counts."""
         stored = {}
         for line in self.path.read_text().splitlines() if self.path.exists() else []:
-            with suppress(ValueError):  # a line that a kill cut short
+            with suppress(ValueError):  # a line truncated by a kill
                 stored[json.loads(line)["key"]] = json.loads(line)
         files = {cell.key: cell.source.digests(self.folder) for cell in self.experiment.cells}
         pairs = [(key, stored[key]) for key in files if key in stored]
         return {key: line["result"] for key, line in pairs if files[key] in ({}, line["files"])}
 
     def _save(self, cell: Cell, result: Mapping[str, Any]) -> None:
-        """Keep the result of a cell with the digests of its data files."""
+        """Store the result of a cell with the digests of its data files."""
         made = {"date": str(datetime.now(UTC))[:19], **maker(), "seed": str(cell.seed)}
         line = {"key": cell.key, "cell": cell.name, "files": cell.source.digests(self.folder)}
         line["result"] = {**result, "made": made}
-        with self.path.open("a") as file:  # after a line that a kill cut short
+        with self.path.open("a") as file:  # the last line may be truncated by a kill
             file.write(f"\n{json.dumps(line, default=np.ndarray.tolist)}\n")
             file.flush()
             os.fsync(file.fileno())
@@ -73,10 +73,10 @@ class Work:
         Parameters
         ----------
         names : str
-            Run only cells whose names match, with wildcards as in a shell.
+            Run only cells whose names match this pattern, with wildcards as in a shell.
         where : str, optional
-            Where the row blocks of cells live, as for `sparsegp.runtime.open_runtime`. Then cells
-            for which one thread is enough are run side by side.
+            Runtime of the row blocks of cells, as for `sparsegp.runtime.open_runtime`. If given,
+            cells for which one thread suffices run in parallel.
         """
         path, cells = self.experiment.path, self.experiment.cells
         if where and self.experiment.process is not None:
@@ -103,7 +103,7 @@ class Work:
                 shutil.rmtree(self.out / "runs", ignore_errors=True)
 
     def _run_here(self, cells: Sequence[Cell], place: Place, stop: StopRequest) -> Results:
-        """Run cells in this process, the small ones side by side if there is a runtime."""
+        """Run cells in this process; with a runtime, run the small ones in parallel first."""
         if isinstance(place.where, Runtime):
             small = sorted((cell for cell in cells if cell.is_small), key=lambda cell: cell.task)
             groups = [list(group) for _, group in groupby(small, lambda cell: cell.task)]
@@ -117,8 +117,8 @@ class Work:
             yield cell, perform(cell, place)
 
     def _run_apart(self, cells: Sequence[Cell], place: Place, stop: StopRequest) -> Results:
-        """Run each cell in a process of its own."""
-        os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of those processes
+        """Run each cell in a separate process."""
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"  # for these processes
         for cell in cells:
             stop.check()
             with ProcessPoolExecutor(1, get_context("spawn")) as executor:
@@ -128,14 +128,14 @@ class Work:
                     for child in active_children() if stop.requested else []:
                         child.terminate()
             stop.check()
-            if error := future.exception():  # a library is missing, or fails: other cells go on
+            if error := future.exception():  # such as a missing library: other cells still run
                 place.progress.message(f"{cell.name} failed: {error}")
             else:
                 yield cell, future.result()
 
 
 def _measure(cell: Cell, folder: Path | None, limits: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result of a cell, with its time and memory in this process."""
+    """Run a cell in this process; return its result, with time and memory."""
     if "memory" in limits:
         resource.setrlimit(resource.RLIMIT_DATA, (parse_bytes(limits["memory"]),) * 2)
     workers, threads = cell.spec.get("workers"), limits.get("threads", 1)
@@ -145,9 +145,9 @@ def _measure(cell: Cell, folder: Path | None, limits: Mapping[str, Any]) -> dict
 
 
 def perform(cell: Cell, place: Place) -> dict[str, Any]:
-    """Return the result of a cell at a place, see `pipelines.ours.run`, and the seconds it took.
+    """Run a cell at a place; return its result, see `pipelines.ours.run`, and the seconds taken.
 
-    Those are of this session alone where a cell was resumed.
+    If a cell was resumed, these are the seconds of this session only.
     """
     place.progress.message(cell.name)
     began = time.monotonic()
@@ -161,7 +161,7 @@ def perform(cell: Cell, place: Place) -> dict[str, Any]:
 
 
 def _run_task(shared: tuple[Path | None, Path], cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """Run small cells on one thread."""
+    """Run small cells one after another on one thread."""
     with StopRequest(), open_runtime("threads=1") as runtime:
         place = Place(*shared, runtime)
         return [perform(cell, place) for cell in cells]

@@ -1,4 +1,4 @@
-"""A sparse variational Gaussian process of GPyTorch to compare with; the extra ``baselines``."""
+"""GPyTorch's sparse variational Gaussian process, for comparison (extra ``baselines``)."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from sklearn.cluster import MiniBatchKMeans
 from sparsegp.types import Doubles, Floats, Integers
 
 SAMPLES, ROWS = 256, 1024
-"""Latent values drawn for each row that is predicted, and rows predicted at once."""
+"""Latent values drawn for each predicted row, and rows predicted at a time."""
 
 
 @dataclass
@@ -21,19 +21,19 @@ class SVGP:
     """The classifier of Hensman, Matthews and Ghahramani (2015), with a softmax, on one thread.
 
     The kernel is the sum of an RBF and a Matern-5/2, each with a variance and a length scale, and
-    the same for every class. The length scales start where ours do, l^2 = (sum of the variances of
-    the columns) / 2, the inducing points at the centres of k-means. Adam ascends the bound.
+    the same for every class. The length scales start as in this package, l^2 = (sum of the column
+    variances) / 2, and the inducing points at the centres of k-means. Adam maximises the bound.
     """
 
     n_inducing: int  # inducing points
     epochs: int  # passes over the training rows
     batch: int = 512  # rows of a step
-    rate: float = 0.02  # of Adam at the start; it falls to zero by a cosine
-    full: bool = False  # a free covariance of the posterior for each class; else it is diagonal
+    rate: float = 0.02  # initial learning rate of Adam, with cosine annealing to zero
+    full: bool = False  # full posterior covariance for each class; otherwise diagonal
     random_state: int = 0
 
     def fit(self, X: Floats, y: Integers) -> Self:
-        """Ascend the bound."""
+        """Maximise the evidence lower bound."""
         torch.set_num_threads(1)
         centres = MiniBatchKMeans(self.n_inducing, random_state=self.random_state, n_init=1).fit(X)
         length_scale = math.sqrt(float(X.var(axis=0, dtype=float).sum()) / 2.0) or 1.0
@@ -62,13 +62,13 @@ class SVGP:
                 schedule.step()
 
     def predict_proba(self, X: Floats) -> Doubles:
-        """Return probabilities, (n, K): the mean over latent values drawn."""
+        """Return class probabilities, (n, K), averaged over drawn latent values."""
         parts = []
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.random_state)
             for rows in torch.as_tensor(X).split(ROWS):
-                # Each row by itself: for many rows at once the library draws from a covariance of
-                # lower rank, which loses variance, the more the more rows there are.
+                # Rows are drawn independently: jointly, the library would draw from a low-rank
+                # covariance, which loses more variance the more rows there are.
                 latent = self._model(rows)
                 mean, deviation = latent.mean, latent.variance.sqrt()
                 drawn = mean + deviation * torch.randn(SAMPLES, *mean.shape, dtype=mean.dtype)
@@ -77,7 +77,7 @@ class SVGP:
 
 
 class Latent(gpytorch.models.ApproximateGP):  # type: ignore[misc] # untyped
-    """Latent functions, one a class, with a kernel and inducing points in common."""
+    """Latent functions, one per class, with a common kernel and common inducing points."""
 
     def __init__(self, points: Any, n_classes: int, full: bool, length_scale: float) -> None:
         family = variational.MeanFieldVariationalDistribution
@@ -93,6 +93,6 @@ class Latent(gpytorch.models.ApproximateGP):  # type: ignore[misc] # untyped
             self.parts[-1].outputscale = 10.0
 
     def forward(self, x: Any) -> Any:
-        """Return the prior of the latent values at inputs (n, p)."""
+        """Return the prior of a latent function at inputs (n, p)."""
         covariance = self.parts[0](x) + self.parts[1](x)
         return gpytorch.distributions.MultivariateNormal(self.mean(x), covariance)

@@ -1,4 +1,4 @@
-"""The tables of a pipeline: our figures beside the published ones, and methods compared."""
+"""The tables of a pipeline: results next to the published ones, and comparisons of methods."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,23 +14,23 @@ GOAL = ["ours", "at_most", "near", "within", "complete"]
 
 COLUMNS = [*KEYS, "ours", "se", "seeds", "value", "where", "goal", "met"]
 NAMES = {"n_active": "active rows", "ours": "mean", "se": "standard error", "value": "published"}
-"""Of a table that `tabulate` makes, what is kept in a small one, and how it is named there."""
+"""Columns of `tabulate` that small tables keep, and their names there."""
 
 INCOMPLETE = "incomplete"
-"""What is said of a figure while cells of it are not finished."""
+"""Mark of a value some of whose cells are not finished."""
 
 Results = Mapping[str, Mapping[str, Any]]
 
 Scores = dict[str, pd.DataFrame]
-"""By data set: a column for each method that is finished there; lines are the means of splits, or
-the test rows where there is one split, so that both tell the standard error of a mean."""
+"""By data set: a column for each finished method; rows are the means of splits, or the test rows if
+there is one split, so that the standard error of the mean can be computed in both cases."""
 
 ROWS = {"test NLPP, bounded": "nlpp", "test error %": "wrong"}
-"""Metrics that are compared, means of what is kept of the test rows."""
+"""Metrics to compare, and the value kept of each test row whose mean they are."""
 
 
 def tidy(experiment: Experiment, results: Results) -> pd.DataFrame:
-    """Return every metric of every finished cell, and beside its baseline, a line each."""
+    """Return a row for every metric of every finished cell, and for comparisons with baselines."""
     lines = []
     for cell in (cell for cell in experiment.cells if cell.key in results):
         result, row = results[cell.key], [cell.data, cell.method, cell.seed]
@@ -54,7 +54,7 @@ def tidy(experiment: Experiment, results: Results) -> pd.DataFrame:
 
 
 def _of_grid(frame: pd.DataFrame, by: str) -> pd.DataFrame:
-    """Return what tables say of metrics over all kernels of a grid; `by` tells the best."""
+    """Return extremes and root mean squares over a grid, and values at the best kernel by `by`."""
     lines = []
     for row, points in frame.groupby(ALL[:4]):
         values = points.pivot_table(index=list(AXES), columns="metric", values="value")
@@ -68,7 +68,7 @@ def _of_grid(frame: pd.DataFrame, by: str) -> pd.DataFrame:
 
 
 def tabulate(experiment: Experiment, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a line for every figure of the table, of `tidy` lines: means, published, and goals."""
+    """Return a row for every value of the table from `tidy` rows: mean, published value, goal."""
     keys = ["data", "method", "seed", *(AXES if experiment.grid else ())]
     finished = set(frame[keys].itertuples(index=False, name=None))
     cells = {(cell.data, cell.method, cell.seed, *cell.point.values()) for cell in experiment.cells}
@@ -90,7 +90,7 @@ def tabulate(experiment: Experiment, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _goal(*values: float) -> tuple[str, bool | None]:
-    """Return a goal, of values of `GOAL`, in words, and whether it is met; None if not known."""
+    """Return a goal as text, and whether it is met (None if not known), from columns `GOAL`."""
     ours, at_most, near, within, complete = values
     if np.isnan(at_most) and np.isnan(near):
         return "", None
@@ -100,7 +100,7 @@ def _goal(*values: float) -> tuple[str, bool | None]:
 
 
 def layout(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table as it is shown: a row for each method, columns for each metric."""
+    """Return the table in its printed form: a row for each method, columns for each metric."""
     shown = []
     for mean, sd, complete in table[["ours", "sd", "complete"]].values:
         words = number(mean) + ("" if np.isnan(sd) else f" ± {number(sd)}")
@@ -119,18 +119,18 @@ def layout(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def published(value: float, below: Any) -> str | None:
-    """Return a published figure as it is shown, which may be a bound; None if there is none."""
+    """Format a published value, which may be an upper bound; return None if there is none."""
     return None if np.isnan(value) else f"{'< ' if below is True else ''}{value:g}"
 
 
 def number(value: float) -> str:
-    """Write a figure with three digits, or all of those before the point."""
+    """Format a number with three significant digits, or as an integer from 100 on."""
     digits = ".0f" if abs(value) >= 100 else "#.3g"
     return "-" if np.isnan(value) else format(value, digits)
 
 
 def scores_of(experiment: Experiment, results: Results, metric: str) -> Scores:
-    """Return the scores of finished cells, whose results are known by their keys."""
+    """Return the scores of finished cells by a metric; `results` are by the keys of cells."""
     cells: dict[tuple[str, str], list[Any]] = {}
     for cell in experiment.cells:
         cells.setdefault((cell.data, cell.method), []).append(results.get(cell.key))
@@ -143,24 +143,24 @@ def scores_of(experiment: Experiment, results: Results, metric: str) -> Scores:
 
 
 def compared(scores: Scores) -> Scores:
-    """Return the data sets that are finished by all methods that have finished any."""
+    """Return the data sets on which all methods that have finished anywhere are finished."""
     methods = {method for frame in scores.values() for method in frame}
     return {data: frame for data, frame in scores.items() if methods and set(frame) == methods}
 
 
 def critical_difference(n_methods: int, n_data: int, level: float = 0.05) -> float:
-    """Return by how much mean ranks must differ: Nemenyi's test, Demsar (2006), section 3.2.2."""
+    """Return the critical difference of mean ranks (Nemenyi's test, Demsar 2006, section 3.2.2)."""
     q = studentized_range.ppf(1.0 - level, n_methods, np.inf)
     return float(q * np.sqrt(n_methods * (n_methods + 1) / (12.0 * n_data)))
 
 
 def summarise(scores: Scores, rivals: Sequence[str]) -> pd.DataFrame:
-    """Return a line for each method, the best mean rank first.
+    """Return a row for each method, the best mean rank first.
 
-    It has the number of data sets on which the method is the best, that of those on which it is
-    behind the best of the rivals by more than two standard errors of the paired difference, and
-    geometric means of the ratios of its scores, of which less is better, to those of each method,
-    if none is zero.
+    It has the number of data sets on which the method is best, the number of those on which it is
+    behind the best rival by more than two standard errors of the paired difference, and, if no
+    score is zero, geometric means of the ratios of its scores (lower is better) to those of each
+    method.
     """
     means = pd.DataFrame({data: frame.mean() for data, frame in scores.items()}).T
     wins = means.eq(means.min(axis=1), axis=0).sum()
@@ -180,7 +180,7 @@ def summarise(scores: Scores, rivals: Sequence[str]) -> pd.DataFrame:
 
 
 def comparison(experiment: Experiment, results: Results) -> dict[str, pd.DataFrame]:
-    """Return the tables of a comparison over data sets, as text, by their headings."""
+    """Return the tables of a comparison over data sets, as text by heading."""
     tables = {}
     for metric in ROWS if experiment.picture == "ranks" else ():
         scores = scores_of(experiment, results, metric)
@@ -199,14 +199,14 @@ def comparison(experiment: Experiment, results: Results) -> dict[str, pd.DataFra
 
 
 def standard_errors(experiment: Experiment, results: Results) -> dict[tuple[str, ...], float]:
-    """Return the standard error of each mean that is compared, by data, method and metric."""
+    """Return the standard errors of the compared means, by data, method and metric."""
     scores = {metric: scores_of(experiment, results, metric) for metric in ROWS}
     frames = [(data, metric, frame) for metric in ROWS for data, frame in scores[metric].items()]
     return {(data, method, metric): f[method].sem() for data, metric, f in frames for method in f}
 
 
 def origin(experiment: Experiment, results: Results, table: pd.DataFrame) -> dict[str, str]:
-    """Return when, where and by what cells were run, their cost, the goals met, what is missing."""
+    """Return date, machine, versions, seeds and cost of the cells, goals met, and missing cells."""
     made = pd.DataFrame([result["made"] for result in results.values() if "made" in result])
     known = {}
     if len(made):
@@ -233,10 +233,10 @@ def origin(experiment: Experiment, results: Results, table: pd.DataFrame) -> dic
 
 
 def small_table(experiment: Experiment, results: Results, table: pd.DataFrame) -> str:
-    """Return the figures of a table as CSV, after lines that say where they are from.
+    """Return the values of a table as CSV, after comment lines with their origin.
 
-    A mean has five digits. The standard error is that over seeds or, where one split was compared
-    with others by rows, over its test rows.
+    Means have five digits. Standard errors are over seeds or, in a comparison on one split, over
+    its test rows.
     """
     file = "/".join(experiment.path.absolute().parts[-2:])
     head = {"title": experiment.heading, "file": f"pipelines/{file}"}
