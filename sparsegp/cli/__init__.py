@@ -1,7 +1,7 @@
-"""Command line: options in, one call of the Python API, figures out.
+"""Command line: each command makes one call of the Python API and prints the results.
 
-A command is one file, and one entry in `program.program`. What is slow to import waits until it
-runs, so that `--help` answers at once.
+A command is one file, and one entry in `program.program`. Slow imports wait until it runs, so that
+`--help` answers at once.
 """
 
 import shlex
@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def resuming(words: Sequence[str] | None = None) -> str:
-    """Return how to go on with a command that was stopped; by default that of this process."""
+    """Return how to continue a command that was stopped, by default that of this process."""
     words = list(sys.argv[1:] if words is None else words)
     if words[:1] not in (["train"], ["tune"]):
         return "run it again"

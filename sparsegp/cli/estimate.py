@@ -12,13 +12,13 @@ from sparsegp.cli.output import json_line, pairs, plural, show
 from sparsegp.errors import SettingsError, size
 
 SELECTING, ROUNDS, A_ROW, FACTORS, STARTING = 2.0, 60.0, 25e3, 60.0, 1.0
-"""Time of a selection by that of its bare products; rounds of a posterior, operations for each row
-and class in one, and for each cube of active rows; seconds to start. From three runs, two cores.
-Numbers take no rounds, but twice the factors, for their eigenvectors; from three regressions."""
+"""Time of a selection relative to its matrix products; iterations of a posterior; operations per
+row and class in each; operations divided by the cube of the active rows; seconds to start. From
+three runs on two cores. A regression takes no iterations, but twice `FACTORS`, for eigenvectors."""
 TRIED_SECONDS = 0.2
-"""For which products of matrices are tried."""
+"""Duration of the benchmark of matrix products."""
 PARTS = 3
-"""Of the memory of a process that are shown."""
+"""Number of parts of the memory of a process that are shown."""
 
 
 @click.command(cls=GroupedCommand)
@@ -56,7 +56,7 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     train, held_out = training_tables(data, test, **shared.given(options, shared.COLUMNS))
     train, n_classes = train.learnt(of_numbers=settings.is_regression), 0
     if settings.is_regression:
-        Numbers.of(train.y, train.source)  # refuses what are none
+        Numbers.of(train.y, train.source)  # raises if they are not numbers
     else:
         n_classes = len(encode(train.y, train.source)[0])
     where, elsewhere = place(options)
@@ -76,7 +76,7 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
 
 
 def seconds(found: dict[str, Any], settings: Any, threads: int) -> float:
-    """Return roughly the seconds of a run; of a dense method those of one factorisation.
+    """Estimate the seconds of a run; for a dense method those of one factorisation.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def seconds(found: dict[str, Any], settings: Any, threads: int) -> float:
         An estimate.
     settings : TrainSettings or DenseSettings
     threads : int
-        Threads or workers that compute at a time.
+        Number of threads or workers that compute at the same time.
     """
     speed = operations_per_second()
     if "flops" in found:
@@ -92,17 +92,17 @@ def seconds(found: dict[str, Any], settings: Any, threads: int) -> float:
     n, d, latent = found["rows"], found["n_active"], max(found["classes"], 1)
     selections = settings.major_steps + 1 if settings.learn == "evidence" else 1
     work = SELECTING * selections * (found["kernel_flops"] + found["stub_flops"])
-    alone = 0.0  # of the driver
+    alone = 0.0  # operations of the driver
     if settings.posterior == "all":
         rounds, factors = (0.0, 2.0 * FACTORS) if settings.is_regression else (ROUNDS, FACTORS)
         work += 2.0 * n * d**2 * found["kernels"] + rounds * n * latent * (4.0 * d + A_ROW)
         alone = factors * found["kernels"] * d**3
-    work *= settings.dtype.itemsize / 4  # by the speed of single precision
+    work *= settings.dtype.itemsize / 4  # the speed is that of single precision
     return float(STARTING + (work / threads + alone) / speed)
 
 
 def operations_per_second() -> float:
-    """Return how many a thread of this machine does in products of matrices, roughly."""
+    """Measure the operations per second of one thread in matrix products."""
     import time
 
     import numpy as np
@@ -120,7 +120,7 @@ def operations_per_second() -> float:
 
 
 def place(options: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Return how many processes or threads there are to be, and if workers are elsewhere."""
+    """Return the number of workers or threads, and whether workers are on other machines."""
     from sparsegp.runtime.clusters import read_cluster_file
     from sparsegp.runtime.threads import usable_cpus
 
@@ -135,13 +135,13 @@ def place(options: dict[str, Any]) -> tuple[dict[str, Any], bool]:
 
 
 def largest(parts: dict[str, int]) -> str:
-    """Return the largest parts of the memory of a process in words."""
+    """Return the largest parts of the memory of a process, in words."""
     some = sorted(parts, key=lambda name: -parts[name])[:PARTS]
     return ": " + ", ".join(f"{name} {size(parts[name])}" for name in some if parts[name] > 1)
 
 
 def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield names and values of an estimate."""
+    """Yield names and values of an estimate for display."""
     held_out = f" and {found['held_out']} held out" if found.get("held_out") else ""
     labels = f"{found['classes']} classes" if found["classes"] else "a regression"
     rows, columns = plural(found["rows"], "row"), plural(found["columns"], "column")

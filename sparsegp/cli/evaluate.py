@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from sparsegp.report import Evaluation, TwoClasses
 
 WIDEST = 15
-"""Classes up to which the whole table of confusions is printed."""
+"""Maximum number of classes for which the whole confusion matrix is printed."""
 
 MOST = 10
-"""Confusions that are printed otherwise."""
+"""Number of confusions that are printed otherwise."""
 
 
 @click.command()
@@ -72,7 +72,7 @@ def evaluate(run: str, data: str, as_json: bool, **options: Any) -> None:
 
 
 def require_fitting(model: "Model", options: dict[str, Any]) -> None:
-    """Refuse by a SettingsError options that are not for a model, or not for one another."""
+    """Raise a SettingsError if options do not suit the model or each other."""
     two, plots = shared.given(options, ("positive", "threshold")), options["plots"] is not None
     sets = options["coverage"] is not None
     if (two and len(model.classes) != 2) or (sets and model.is_regression):
@@ -88,7 +88,7 @@ def require_fitting(model: "Model", options: dict[str, Any]) -> None:
 
 
 def tell_unseen(model: "Model", source: str, unseen: list[Any], all_of_them: bool) -> None:
-    """Warn of labels that a model does not know; a DataError if rows have no others."""
+    """Warn about labels unknown to the model; raise a DataError if there are no others."""
     if all_of_them:
         raise DataError(
             f"labels of {source} must be among {listed(model.classes.tolist())}, found none of "
@@ -101,7 +101,7 @@ def tell_unseen(model: "Model", source: str, unseen: list[Any], all_of_them: boo
 def sizes_and_coverage(
     model: "Model", logs: Any, codes: Any, coverage: float, weights: Any
 ) -> dict[str, float]:
-    """Return how often label sets hold the true class, and how large they are."""
+    """Return how often prediction sets contain the true class, and how large they are."""
     import numpy as np
 
     from sparsegp.posterior.limits import label_sets
@@ -113,7 +113,7 @@ def sizes_and_coverage(
 
 
 def in_words(two: "TwoClasses | None", sets: dict[str, float]) -> dict[str, str]:
-    """Return the figures of a positive class and of label sets in words."""
+    """Return the metrics of a positive class and of prediction sets in words."""
     words = {}
     if two is not None:
         words["auc"] = f"{two.auc:.4f}, average precision {two.average_precision:.4f}"
@@ -129,7 +129,7 @@ def in_words(two: "TwoClasses | None", sets: dict[str, float]) -> dict[str, str]
 
 
 def by_class(evaluation: "Evaluation") -> list[str]:
-    """Return precision and recall of each class, of those of least recall if they are many."""
+    """Return a table of precision and recall; of many classes only those with the worst recall."""
     import numpy as np
 
     names, counts = evaluation.classes.tolist(), evaluation.confusion.sum(axis=1).tolist()
@@ -145,7 +145,7 @@ def by_class(evaluation: "Evaluation") -> list[str]:
 
 
 def confusions(evaluation: "Evaluation") -> list[str]:
-    """Return the table of confusions, or the most frequent ones where it would be too large."""
+    """Return the confusion matrix, or the most frequent confusions if it would be too large."""
     import numpy as np
 
     names, counts = [str(label) for label in evaluation.classes.tolist()], evaluation.confusion

@@ -10,7 +10,7 @@ from sparsegp.cli.output import json_line, percent, show, table
 from sparsegp.errors import SettingsError, quoted
 
 FIRST = 5
-"""Rows that are explained unless others are asked for."""
+"""Number of rows that are explained by default."""
 
 
 @click.command()
@@ -59,12 +59,12 @@ def explain(run: str, data: str, as_json: bool, **options: Any) -> None:
 
 
 def row_numbers(text: str | None, n: int) -> list[int]:
-    """Return the rows that a text such as 0,5,7 or 0:10 names, of n; the first ones if none does.
+    """Parse row numbers below n from a text such as 0,5,7 or 0:10; by default the first rows.
 
     Raises
     ------
     SettingsError
-        If it cannot be read, or there are no such rows.
+        If it cannot be parsed, or there are no such rows.
     """
     numbers: list[int] = []
     for part in (f"0:{min(FIRST, n)}" if text is None else text).split(","):

@@ -1,4 +1,4 @@
-"""Commands of many options: help in groups, and a file that may give the options."""
+"""Commands with many options: help in groups, and a file of options."""
 
 import tomllib
 from pathlib import Path
@@ -18,7 +18,7 @@ GROUPS = {
     "Run": ("out", "resume", "overwrite", "config", "quiet", "as_json", "help", "help_all"),
     "Where to run": ("threads", "workers", "scheduler", "cluster"),
 }
-"""Options of the plain help; all others are for --help-all."""
+"""Options shown by --help; all others are shown by --help-all."""
 
 SELDOM = "Seldom needed"
 
@@ -72,14 +72,14 @@ def _show_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 def _take_config(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
-    """Let the options in a file stand for those that are not given.
+    """Read from a file the options that are not given.
 
     Raises
     ------
     DataError
         If the file cannot be read.
     SettingsError
-        If it has what is no option of the command.
+        If it contains anything that is not an option of the command.
     """
     if value is None or ctx.resilient_parsing:
         return
@@ -104,6 +104,6 @@ def _take_config(ctx: click.Context, _: click.Parameter, value: str | None) -> N
             )
         if flag is None:
             taken[str(each.name)] = str(given)
-        elif given or flag.secondary_opts:  # as --no-header is of --header
+        elif given or flag.secondary_opts:  # like --no-header of --header
             taken[str(each.name)] = flag.flag_value if given else False
     ctx.default_map = taken

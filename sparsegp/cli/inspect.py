@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 STEP = ("step", "criterion", "evaluations")
 MOST_RELEVANT = 10
-"""Columns that are listed by their relevance."""
+"""Number of columns that are listed by relevance."""
 LEVELS = 4
-"""Of a category that are listed."""
+"""Number of levels of a category that are listed."""
 HELD_OUT = ("heldout_error", "heldout_mse", "heldout_nlpp")
 POINT = ("n_active", "seconds", "train_error", "train_mse")
 """Columns of the tables of learning and of the selection."""
@@ -31,9 +31,9 @@ GO_ON = {
 }
 
 PLAIN = {"objective": "penalised log likelihood", "rounds": "rounds with all rows"}
-"""What figures of the posterior are called in words."""
+"""Display names of diagnostics of the posterior."""
 UNSHOWN = {"jitter", "jitter_of_metric", "rows", "validation_nlpp"}
-"""Of them, those that are in the JSON alone, or elsewhere."""
+"""Diagnostics that are shown elsewhere, or in the JSON only."""
 
 NOTHING: dict[str, Any] = {
     **dict.fromkeys(
@@ -44,7 +44,7 @@ NOTHING: dict[str, Any] = {
     "holder": "",
     "relevances": {},
 }
-"""What is known of results before there are any."""
+"""Fields of results that do not exist yet."""
 
 
 @click.command()
@@ -53,7 +53,7 @@ NOTHING: dict[str, Any] = {
 def inspect(run: str, as_json: bool) -> None:
     """Show the contents of RUN, finished or not.
 
-    These are settings, classes, active rows, sizes and times; and, if the kernel has a length scale
+    Shown are settings, classes, active rows, sizes and times; and, if the kernel has a length scale
     per column, the relevances of the columns: standard deviation divided by length scale,
     normalised to sum to 1. An unfinished run, even one in progress, is shown as of its latest
     checkpoint.
@@ -80,7 +80,7 @@ def inspect(run: str, as_json: bool) -> None:
 
 
 def sizes_of(run: str, files: Mapping[str, int]) -> dict[str, int]:
-    """Return the bytes of a run's model and checkpoints, by its files; of a lone model its own."""
+    """Return the bytes of the model and the checkpoints of a run, or of a single model file."""
     from sparsegp.store import CHECKPOINT_FILE, MODEL_FILE, file_of
 
     if not files:
@@ -110,7 +110,7 @@ def finished(model: "Model") -> dict[str, Any]:
 
 
 def unfinished(run: str, folder: "Folder") -> dict[str, Any]:
-    """Return the record of the newest checkpoint, or of the settings alone if there is none.
+    """Return the record of the newest checkpoint, or of the settings only if there is none.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def unfinished(run: str, folder: "Folder") -> dict[str, Any]:
 
 
 def outline(settings: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-    """Return what is known from settings and data."""
+    """Return the fields that are known from settings and data."""
     from sparsegp.settings import settings_given
 
     return {
@@ -144,7 +144,7 @@ def outline(settings: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
 def inputs_table(inputs: list[dict[str, Any]]) -> list[str]:
     """Return a table of the columns of a data frame, with their most frequent levels.
 
-    Where relevances are known the largest is the first.
+    They are sorted by relevance, if that is known.
     """
     records = []
     for column in sorted(inputs, key=lambda column: -(column["relevance"] or 0.0)):
@@ -159,7 +159,7 @@ def inputs_table(inputs: list[dict[str, Any]]) -> list[str]:
 
 
 def facts_in_words(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what there is one of in a record, by its name in words."""
+    """Return the facts of a record that fit on one line each, by display name."""
     from sparsegp.kernels import brief
     from sparsegp.settings import DenseSettings, TrainSettings
 
@@ -193,7 +193,7 @@ def facts_in_words(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def posterior_in_words(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how posterior and calibration came out, by names in words."""
+    """Return the diagnostics of posterior and calibration in words, by display name."""
     from sparsegp.report.progress import in_words
 
     calibration, nlpp = record["calibration"] or {}, record.get("validation_nlpp")
@@ -220,7 +220,7 @@ def in_words(record: dict[str, Any]) -> list[str]:
             "kernel": brief(step["kernel"]),
         }
         steps.append({**step, **found})
-    if record["settings"].get("posterior") != "all":  # whose figures are not those of the selection
+    if record["settings"].get("posterior") != "all":  # whose metrics the selection does not have
         curve = records_table(record["history"], (*POINT, *HELD_OUT))
     ranked = [] if record["inputs"] else list(record["relevances"].items())  # shown there
     if rest := ranked[MOST_RELEVANT:]:

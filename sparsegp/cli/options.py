@@ -1,6 +1,6 @@
-"""Options that commands share; those of settings are made from the settings.
+"""Options that commands share; those of settings are generated from the settings.
 
-An option that is not given is None, and leaves the Python API its own default.
+An option that is not given is None, so that the default of the Python API applies.
 """
 
 import re
@@ -15,7 +15,7 @@ from sparsegp.errors import SettingsError, quoted
 from sparsegp.settings import SPARSE, DenseSettings, Setting, TrainSettings, declared
 
 Options = Callable[[Any], Any]
-"""What adds options to a command."""
+"""Decorator that adds options to a command."""
 
 SPARSE_SETTINGS = declared(TrainSettings)
 DENSE_SETTINGS = {
@@ -26,21 +26,21 @@ COLUMNS = (
     *("label_column", "kinds", "drop", "id_column"),
     *("header", "delimiter", "decimal", "encoding", "missing", "weight_column"),
 )
-"""Options of files of columns."""
+"""Options for files with columns."""
 READING = (*COLUMNS, "test")
 LIMITS = ("max_trials", "max_seconds")
 KEPT, ROOM = ("resume", "overwrite", "checkpoint_every", "keep_last"), ("block_rows", "scratch")
 OTHERS = ("out", *KEPT, "test", "image", *COLUMNS, "no_header", *ROOM)
-"""Options that are no settings, but arguments of the Python API, or values of one."""
+"""Options that are not settings, but arguments of the Python API, or values of one."""
 
 
 def in_words(names: Iterable[str]) -> str:
-    """Return the names of options as they are typed."""
+    """Return the names of options as they are typed, joined by "and"."""
     return " and ".join(f"--{name.replace('_', '-')}" for name in names)
 
 
 def of_setting(setting: Setting) -> Options:
-    """Return the option of a setting; a flag switches to the contrary of its default."""
+    """Return the option of a setting; a flag selects the opposite of its default."""
     name = setting.flag or in_words([setting.name])
     words, default = as_typed(setting.description), setting.unset or str(setting.default)
     if setting.kind is bool:
@@ -58,10 +58,10 @@ def of_setting(setting: Setting) -> Options:
 
 
 def as_typed(text: str) -> str:
-    """Return a text with arguments of the Python API as options.
+    """Replace arguments of the Python API in a text by options of the command line.
 
-    They are known by a value ("--sites moments" for "sites=moments"), an underscore in the name, or
-    quotes of code ("--out" for "`out`").
+    They are recognised by a value ("--sites moments" for "sites=moments"), an underscore in the
+    name, or backticks ("--out" for "`out`").
     """
 
     def option(found: re.Match[str]) -> str:
@@ -75,7 +75,7 @@ def as_typed(text: str) -> str:
 
 
 def together(options: Iterable[Options]) -> Options:
-    """Return what adds several options."""
+    """Combine several options into one decorator."""
     known = list(options)
     return lambda function: reduce(lambda done, option: option(done), reversed(known), function)
 
@@ -184,21 +184,21 @@ as_json = click.option(
 )
 
 running = together([resume, overwrite, where, columns, quiet, as_json])
-"""Options of all commands that fit."""
+"""Options of all commands that fit a model."""
 
 
 def given(options: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return those options that were given."""
+    """Return the named options that were given."""
     return {name: options[name] for name in names if options.get(name) is not None}
 
 
 def image_size(text: str | None) -> tuple[int, int] | None:
-    """Return the height and width that --image gives; None where it is not given.
+    """Parse the height and width given by --image; None if it is not given.
 
     Raises
     ------
     SettingsError
-        If it cannot be read.
+        If they cannot be parsed.
     """
     if text is None:
         return None
@@ -209,12 +209,12 @@ def image_size(text: str | None) -> tuple[int, int] | None:
 
 
 def place(options: dict[str, Any]) -> dict[str, Any]:
-    """Return `runtime` and `tls` as arguments of the Python API, where they were given.
+    """Return the arguments `runtime` and `tls` of the Python API, if they were given.
 
     Raises
     ------
     SettingsError
-        If there are more, or a certificate is given for none of those that take one.
+        If several places are given, or a certificate without a scheduler.
     """
     named = given(options, ("threads", "workers", "scheduler", "scheduler_file", "cluster"))
     if len(named) > 1:
@@ -228,12 +228,12 @@ def place(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def settings_of(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that were given, and perhaps a task.
+    """Return the settings that were given, and the task, if any.
 
     Raises
     ------
     SettingsError
-        If a size cannot be read, or is given twice.
+        If a size cannot be parsed, or is given twice.
     """
     named = given(options, SETTINGS)
     if (size := options.get("stub_memory")) is None:
@@ -246,7 +246,7 @@ def settings_of(options: dict[str, Any]) -> dict[str, Any]:
         found = int(parse_bytes(size))
     except (ValueError, OverflowError):
         found = -1
-    if found < 0 or not size.strip(" .")[:1].isdigit():  # Dask reads a unit alone as one of it
+    if found < 0 or not size.strip(" .")[:1].isdigit():  # Dask reads a bare unit as 1
         raise SettingsError(
             f"--stub-memory must be a size such as 4GB or 500MB, got {size!r}"
         ) from None

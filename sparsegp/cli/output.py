@@ -1,4 +1,4 @@
-"""Words and JSON for standard output."""
+"""Text and JSON for standard output."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from sparsegp.report import TerminalProgress
 
 LEAST_WIDTH = 12
-"""Of the names before values."""
+"""Minimum width of the names before values."""
 ROOM = 64
-"""Characters for a list beside its name, on a terminal of 80."""
+"""Characters for a list after its name, on a terminal of 80."""
 
 
 def show(lines: Iterable[str], err: bool = False) -> None:
-    """Write lines to standard output, or to standard error, all at a time, without credentials."""
+    """Write lines to standard output, or to standard error, at once, with credentials masked."""
     click.echo("\n".join(visible(masked(line)) for line in lines), err=err)
 
 
 @contextmanager
 def working(sources: str, quiet: bool) -> "Iterator[TerminalProgress]":
-    """Say what is read, before what is slow to import, and yield what shows the progress."""
+    """Print what is read, before slow imports, and yield a progress display."""
     if not quiet:
         show([f"reading {sources}"], err=True)
     from sparsegp.report import TerminalProgress
@@ -38,19 +38,19 @@ def working(sources: str, quiet: bool) -> "Iterator[TerminalProgress]":
 
 
 def json_line(record: Mapping[str, Any]) -> str:
-    """Return one object on one line, in characters that a terminal can show."""
+    """Return a record as JSON on one line, in characters that a terminal can show."""
     return json.dumps(record, allow_nan=False).replace("\x7f", "\\u007f")
 
 
 def pairs(named: Mapping[str, str | None] | Iterable[tuple[str, str | None]]) -> list[str]:
-    """Return lines of names and values, the values in one column, without those of no value."""
+    """Return lines of names and aligned values, leaving out names without a value."""
     found = {name: value for name, value in dict(named).items() if value}
     width = max(LEAST_WIDTH, *map(len, found))
     return [f"{name:<{width}}  {value}" for name, value in found.items()]
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
-    """Return cells in lines below the names of their columns; texts to the left, numbers right."""
+    """Return the lines of a table with column names; text is aligned left, numbers right."""
     rows = list(rows)
     if not (names and rows):
         return []
@@ -68,14 +68,14 @@ def _cell(value: Any) -> str:
 
 
 def records_table(records: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[str]:
-    """Return a table of records, without the columns of which no record has a value."""
+    """Return a table of records, leaving out columns without any value."""
     known = [name for name in names if any(record.get(name) is not None for record in records)]
     cells = ([record.get(name) for name in known] for record in records)
     return table(known, (["" if cell is None else cell for cell in row] for row in cells))
 
 
 def percent(share: float) -> str:
-    """Return a share of one in percent."""
+    """Return a fraction in percent."""
     return f"{100 * share:.2f} %"
 
 
@@ -87,7 +87,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def listed(values: Iterable[Any], room: int = ROOM) -> str:
-    """Return values in a line of about so many characters, and how many were left out."""
+    """Return values in a line of about `room` characters, and the number of those left out."""
     texts = [in_quotes(str(value)) for value in values]
     if len(line := ", ".join(texts)) <= room:
         return line
@@ -97,5 +97,5 @@ def listed(values: Iterable[Any], room: int = ROOM) -> str:
 
 
 def seconds_of(stages: Mapping[str, float]) -> str:
-    """Return the seconds of stages in words."""
+    """Return the seconds of stages, in words."""
     return ", ".join(f"{name} {value:.1f} s" for name, value in stages.items())

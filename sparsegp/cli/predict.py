@@ -88,7 +88,7 @@ def predict(run: str, data: str, out: str, force: bool, **wanted: Any) -> None:
 
 
 def reasons(wanted: dict[str, Any]) -> list[str]:
-    """Return why rows are rejected, in words."""
+    """Return the conditions under which rows are rejected, in words."""
     below, novel = wanted["reject_below"], wanted["reject_novel"]
     words = [] if below is None else [f"probability below {below}"]
     return words if novel is None else [*words, f"novelty {novel} or more"]
@@ -97,7 +97,7 @@ def reasons(wanted: dict[str, Any]) -> list[str]:
 def predictions(
     model: "Model", tables: Iterable["Table"], wanted: dict[str, Any], count: Counter[str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield what is written for one batch of rows after another, and count them."""
+    """Yield the arrays to write for each batch of rows, and count the rows."""
     import numpy as np
 
     from sparsegp.cli.tables import batches

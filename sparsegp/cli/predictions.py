@@ -1,6 +1,6 @@
-"""Files of predictions, written beside their place and renamed when complete.
+"""Files of predictions, written under a temporary name and renamed when complete.
 
-A format is one function: it takes the predictions of one batch of rows after another.
+A format is one function, which takes the predictions batch by batch.
 """
 
 import csv
@@ -18,12 +18,12 @@ from sparsegp.store import failing
 from sparsegp.types import Labels
 
 Batches = Iterator[dict[str, Any]]
-"""Arrays of consecutive rows by name, in the order in which they are written: `labels` and others
-(m,), and those of several columns (m, c)."""
+"""For each batch of rows, arrays by name, in the order in which they are written: `labels` and
+others (m,), and those with several columns (m, c)."""
 
 
 def headings(name: str, array: Any, classes: Labels) -> list[str]:
-    """Return the names of the columns of an array in a text file."""
+    """Return the column names of an array in a text file."""
     if array.ndim == 1 or array.shape[1] == 1:
         return ["label" if name == "labels" else name]
     prefix = "p" if name == "probabilities" else name.removeprefix("latent_")
@@ -31,7 +31,7 @@ def headings(name: str, array: Any, classes: Labels) -> list[str]:
 
 
 def harmless(text: str) -> str:
-    """Return a text that steers no terminal and that no spreadsheet takes for a formula."""
+    """Escape control characters, and prefix what a spreadsheet would take for a formula."""
     text = visible(text)
     try:
         float(text)  # "-1" may stay a number
@@ -73,7 +73,7 @@ def write_npz(path: Path, classes: Labels, batches: Batches) -> None:
 
 
 def write_zarr(path: Path, classes: Labels, batches: Batches) -> None:
-    """Write a zarr group; a batch is a chunk."""
+    """Write a zarr group, one chunk per batch."""
     import zarr
 
     group: Any = zarr.open_group(str(path), mode="w")
@@ -100,14 +100,14 @@ WRITERS: dict[str, Callable[[Path, Labels, Batches], None]] = {
 
 
 def check_target(path: Path, force: bool) -> None:
-    """Check that predictions can go to a path, before any of them is made.
+    """Check that predictions can be written to a path, before they are computed.
 
     Raises
     ------
     SettingsError
-        If the format is unknown, or something is there that is not to be replaced.
+        If the format is unknown, or the path exists and is not to be replaced.
     StoreError
-        If there is no such directory.
+        If its directory does not exist.
     """
     if path.suffix.lower() not in WRITERS:
         raise SettingsError(
@@ -123,13 +123,13 @@ def check_target(path: Path, force: bool) -> None:
 
 
 def write(path: Path, classes: Labels, batches: Batches) -> None:
-    """Write predictions; they appear at the path when all went well, else nothing does.
+    """Write predictions atomically: the path only changes if everything succeeds.
 
     Parameters
     ----------
     path : Path
     classes : Labels (K,)
-        None in a regression.
+        Empty for a regression.
     batches : iterator
 
     Raises

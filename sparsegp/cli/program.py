@@ -1,8 +1,8 @@
-"""The program: its commands, and what a command's end means to the shell.
+"""The program: its commands, and its exit codes.
 
 0    done
-2    an error that the user can mend: one line on standard error
-75   stopped on request, to be continued by --resume
+2    an error that the user can correct: one line on standard error
+75   stopped on request, can be continued with --resume
 130  interrupted at once, by a second Ctrl-C
 """
 
@@ -30,7 +30,7 @@ from sparsegp.errors import Interrupted, SparseGPError, visible
 FAILED, KILLED = 2, 130
 
 LONGEST_WORD = 300
-"""Of a message; what users gave may be of any length."""
+"""Maximum length of a word in a message, which may quote input of any length."""
 
 
 class _Warning(logging.Formatter):
@@ -39,7 +39,7 @@ class _Warning(logging.Formatter):
 
 
 class _Once(logging.Filter):
-    """Lets a message through once, as the same rows may be read several times."""
+    """A filter that passes a message once, since the same rows may be read several times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Program(Command, click.Group):
 
 
 def verdict(error: Exception) -> tuple[int, str]:
-    """Return exit code and line of an error; one that is a fault of the program is raised again."""
+    """Return exit code and message of an error; re-raise errors of the program itself."""
     match error:
         case Interrupted():
             return error.exit_code, as_typed(str(error))
@@ -105,9 +105,9 @@ def verdict(error: Exception) -> tuple[int, str]:
 
 
 def _give_up_output() -> None:
-    """Let what is left of standard output go nowhere: it could not be written at exit either."""
+    """Discard what is left of standard output, which could not be written at exit either."""
     try:
-        if sys.stdout is not None:  # as it is where it was closed before the program began
+        if sys.stdout is not None:  # it is None if it was closed before the program began
             sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Rows for a command: opened, and passed through a model batch by batch, as they may be many."""
+"""Rows for a command: opening them, and passing them through a model batch by batch."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,12 +19,12 @@ from sparsegp.model import Model
 from sparsegp.report import Evaluation, RegressionEvaluation, evaluate, evaluate_regression
 
 LINES = 4096
-"""Of standard input that are read at a time."""
+"""Number of lines of standard input that are read at a time."""
 STANDARD_INPUT = "standard input"
 
 
 def stem(data: str) -> str:
-    """Return a name for the run on some data, from the name of its first file."""
+    """Return a name for a run, from the name of the first file of its data."""
     name = Path(data.split(",", maxsplit=1)[0].rstrip("/")).name.lower()
     return Path(unpacked(name)).stem or "data"
 
@@ -32,12 +32,12 @@ def stem(data: str) -> str:
 def training_tables(
     data: str, test: str | None = None, weight_column: str | None = None, **columns: Any
 ) -> tuple[Table, Table | None]:
-    """Return the training table and, where there is one, the held-out table."""
+    """Return the training table and, if there is one, the test table."""
     dataset = open_dataset(data, **columns)
     train, held_out, frame = dataset.train, dataset.test, dataset.train.frame
     if test is not None:
         known: dict[str, Any] = {"names": train.names, "known": train.label}
-        if frame is not None:  # words stay words
+        if frame is not None:  # text stays text
             dtypes = zip(frame.names, frame.empty.dtypes, strict=True)
             words = {name: "category" for name, dtype in dtypes if dtype.kind == "O"}
             known["known_kinds"] = {**words, **(train.kinds or {})}
@@ -48,7 +48,7 @@ def training_tables(
 
 
 def weighed(table: Table, weight_column: str | None) -> Table:
-    """Return the table with a column as weights of its rows and no input, if one is named."""
+    """Use a column, if one is named, as row weights instead of as an input."""
     return table if weight_column is None else without_weights(table, weight_column)
 
 
@@ -60,10 +60,10 @@ def table_for(
     weight_column: str | None = None,
     **columns: Any,
 ) -> Table:
-    """Return the rows for a model to predict: the test part where there is one.
+    """Return the rows that a model is to predict: those of the test part, if there is one.
 
-    Without `labels`, those of a file of columns are not read. Where a column has weights it is no
-    input. If it is to learn from them, the rows are those of the training part.
+    Without `labels`, labels in a file with columns are not read. A column of weights is not an
+    input. If the model is to learn from the rows, they are those of the training part.
 
     Raises
     ------
@@ -71,18 +71,18 @@ def table_for(
         If they cannot be read, are not finite, or do not fit the model.
     """
     if not labels and model.inputs is not None:
-        weight_column = None  # where columns are known by name, all others are left out
+        weight_column = None  # if columns are known by name, all others are left out
     dataset = open_dataset(source, labels=labels, **known_of(model, weight_column), **columns)
     rows = dataset.train if learning or dataset.test is None else dataset.test
     rows = replace(rows, source=columns.get("called", rows.source))
     table = weighed(rows, weight_column).encoded_for(model.encoding, model.names, model.medians)
-    if not learning:  # which looks through them itself
+    if not learning:  # learning checks them itself
         summarise(table.X, table.source, names=table.names)
     return table
 
 
 def known_of(model: Model, weight_column: str | None = None) -> dict[str, Any]:
-    """Return what a model knows of the columns of its rows, see `Columns`; and one of weights."""
+    """Return the fields of `Columns` that a model determines, with a column of weights if given."""
     n_features, names, kinds = model.n_features, model.inputs, dict[str, str]()
     if model.encoding is not None:
         kinds = {column.name: column.kind for column in model.encoding.columns}
@@ -94,9 +94,9 @@ def known_of(model: Model, weight_column: str | None = None) -> dict[str, Any]:
 
 
 def tables_from(file: BinaryIO, model: Model, **columns: Any) -> Iterator[Table]:
-    """Yield the rows of a text without an end, a table for every `LINES` of them.
+    """Yield tables of `LINES` lines each from a stream of text.
 
-    The layout is that of the first of them.
+    The layout is that of the first table.
 
     Raises
     ------
@@ -129,13 +129,13 @@ def _layout(path: str, model: Model, weight_column: str | None = None, **columns
 
 
 def batches(table: Table) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Yield the inputs of one chunk after another, and the columns kept beside them."""
+    """Yield the inputs of one chunk after another, with the columns kept for output."""
     from dask.local import get_sync
 
     blocks: Any = table.X.blocks
     start = 0
     for index in range(table.X.numblocks[0]):
-        X = np.asarray(blocks[index].compute(scheduler=get_sync))  # a name loads distributed
+        X = np.asarray(blocks[index].compute(scheduler=get_sync))  # by name: loads distributed
         rows = slice(start, start := start + len(X))
         yield X, {name: values[rows] for name, values in table.beside.items()}
 
@@ -172,7 +172,7 @@ def score(
 
 
 def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:
-    """Return the figures of an evaluation in words."""
+    """Return the metrics of an evaluation, in words."""
     rows, nlpp = f"{evaluation.n}", f"{evaluation.nlpp:.4f} nats"
     if isinstance(evaluation, RegressionEvaluation):
         return {
@@ -197,10 +197,10 @@ def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:
 
 
 def relevances(model: Model) -> dict[str, float]:
-    """Return the relevances of the columns by name, or number, largest first; none if it has none.
+    """Return the relevances of columns by name, or number, largest first; empty without any.
 
-    See `Model.relevances`. Encoded columns count for the column that they came from: as with parts
-    of a kernel, their squares add up.
+    See `Model.relevances`. Encoded columns count for their input column: as with parts of a kernel,
+    their squares are added.
     """
     found = model.relevances
     if found is None:
@@ -217,9 +217,9 @@ def relevances(model: Model) -> dict[str, float]:
 
 
 def inputs(model: Model) -> list[dict[str, Any]]:
-    """Return what is known of the columns of a data frame that held more than numbers.
+    """Return a description of each column of a data frame that held more than numbers.
 
-    Relevances are those of `relevances`; None where the model has none.
+    Relevances are those of `relevances`, None if the model has none.
     """
     if model.encoding is None:
         return []
@@ -239,15 +239,15 @@ def inputs(model: Model) -> list[dict[str, Any]]:
 
 
 def validation_nlpp(model: Model) -> float | None:
-    """Return that of the validation rows, as the posterior was chosen; None if there were none."""
+    """Return the NLPP by which the prior variance was chosen; None if there was no choice."""
     found = model.report.get("validation_nlpp")
-    if isinstance(found, dict):  # by the scale of the prior
+    if isinstance(found, dict):  # by prior variance factor
         found = found.get(f"{model.calibration.prior_scale:.4g}")
     return found
 
 
 def facts(model: Model) -> dict[str, Any]:
-    """Return what a model is, for the records of commands."""
+    """Return the description of a model in the records of commands."""
     return {
         "settings": dict(model.settings),
         "classes": model.classes.tolist(),

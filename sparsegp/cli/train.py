@@ -103,9 +103,9 @@ def train(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
 def with_copies(
     options: dict[str, Any], settings: dict[str, Any]
 ) -> tuple["Callable[[Table], Table]", dict[str, Any]]:
-    """Return what enlarges the training rows, and the settings of the run.
+    """Return a function that adds virtual rows to a table, and the settings of the run.
 
-    Rows, and the settings that were given, are left unchanged where `--virtual` is not given.
+    Without `--virtual`, rows and the settings that were given are left unchanged.
 
     Raises
     ------
@@ -127,18 +127,18 @@ def with_copies(
 
     model = Model.load(options["virtual"])
     how = {"pixels": named.get("shift", 1), "image": shared.image_size(named.get("image"))}
-    shift(np.zeros((1, model.n_features)), **how)  # refuses what does not fit, before data are read
+    shift(np.zeros((1, model.n_features)), **how)  # raises if they do not fit, before data are read
     enlarge = partial(virtual_rows, model, transform="shift", **how)
     return enlarge, same_settings(model, **settings)
 
 
 def limits_of_search(options: dict[str, Any], kernel: str | None) -> dict[str, Any] | None:
-    """Return the limits of the search for a kernel, None if there is none.
+    """Return the limits of the search for a kernel, None if there is no search.
 
     Raises
     ------
     SettingsError
-        If limits were given nevertheless.
+        If limits are given without a search.
     """
     from sparsegp.settings import AUTO
 
@@ -154,7 +154,7 @@ def limits_of_search(options: dict[str, Any], kernel: str | None) -> dict[str, A
 
 
 def write_history(folder: "Folder", history: Sequence[Mapping[str, float]]) -> None:
-    """Write the points of the selection as a table; missing figures are empty, numbers exact."""
+    """Write the history of the selection as a table; missing values are empty, numbers exact."""
     text, names = io.StringIO(), dict.fromkeys(name for record in history for name in record)
     writer = csv.DictWriter(text, list(names), restval="", lineterminator="\n")
     writer.writeheader()
@@ -164,12 +164,12 @@ def write_history(folder: "Folder", history: Sequence[Mapping[str, float]]) -> N
 
 
 def outcome(model: "Model", table: "Table", folder: "Folder") -> dict[str, Any]:
-    """Return what was trained, on which rows, and where it is."""
+    """Return the record of a model: data, description and files."""
     from sparsegp.cli.tables import facts
     from sparsegp.store import MODEL_FILE
 
     last = model.history[-1]
-    apart = model.settings.get("posterior") == "all"  # figures of the selection are not its own
+    apart = model.settings.get("posterior") == "all"  # the selection does not have its errors
     return {
         "source": table.source,
         "rows": int(table.X.shape[0]),
@@ -186,7 +186,7 @@ def outcome(model: "Model", table: "Table", folder: "Folder") -> dict[str, Any]:
 def figures_of(
     evaluation: "Evaluation | RegressionEvaluation | None", is_regression: bool
 ) -> dict[str, Any]:
-    """Return the figures of held-out rows; None where there are no such rows."""
+    """Return the metrics on test rows; each is None if there are no such rows."""
     if evaluation is not None:
         return evaluation.to_json()
     classes = ("error", "nlpp", "brier", "ece", "ece_by_chance")
@@ -195,7 +195,7 @@ def figures_of(
 
 
 def headline(record: dict[str, Any], evaluation: "Evaluation | RegressionEvaluation | None") -> str:
-    """Return the one thing to know: how good the model is, on rows that it has not learnt from."""
+    """Return the line to read first: how good the model is on rows that it has not learnt from."""
     if evaluation is None:
         nlpp = record["validation_nlpp"]
         if nlpp is None:
@@ -211,7 +211,7 @@ def headline(record: dict[str, Any], evaluation: "Evaluation | RegressionEvaluat
 def summary(
     record: dict[str, Any], evaluation: "Evaluation | RegressionEvaluation | None"
 ) -> dict[str, str | None]:
-    """Return the record in words."""
+    """Return the record in words, by display name."""
     from sparsegp.cli.tables import figures
     from sparsegp.cli.tune import extent
     from sparsegp.kernels import brief
@@ -221,7 +221,7 @@ def summary(
         columns = f"{plural(len(used), 'column')} encoded as {record['columns']}"
     labels = f"{len(record['classes'])} classes" if record["classes"] else "a regression"
     choice, nlpp, settings = record["tuning"], record["validation_nlpp"], record["settings"]
-    chosen, learnt = "", record if "method" in settings else {}  # others' are of the selection
+    chosen, learnt = "", record if "method" in settings else {}  # otherwise of the selection
     if choice and choice["trials"]:
         chosen = f"by {extent(choice['trials'], choice['ended'])}"
         chosen += f", nlpp {choice['nlpp']:.4f} nats on held-out training rows" * bool(
@@ -247,7 +247,7 @@ def summary(
 
 
 def _that_validated(record: dict[str, Any]) -> str:
-    """Return in words on which rows `validation_nlpp` was measured."""
+    """Return on which rows `validation_nlpp` was measured, in words."""
     from sparsegp.settings import TrainSettings
 
     count = TrainSettings.from_json(record["settings"]).n_validation(record["rows"])

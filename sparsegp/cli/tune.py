@@ -20,10 +20,10 @@ from sparsegp.cli.output import (
 )
 
 SHOWN = ("best", "stage", "rows", "n_active", "nlpp", "error", "scaling", "metric", "kernel")
-"""Of a trial in a table, and why it failed."""
+"""Columns of the table of trials, before the reason of a failure."""
 
 CHOICE = ("kernel", "scaling", "metric", "nlpp")
-"""What a trial and a choice have both; the last is None in a choice that leaves it alone."""
+"""Fields that trials and the choice share."""
 
 
 @click.command(cls=GroupedCommand)
@@ -75,7 +75,7 @@ def tune(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
 
 
 def in_words(record: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the record in words."""
+    """Return the record in words, by display name."""
     from sparsegp.kernels import brief
 
     rows, columns = plural(record["rows"], "row"), plural(record["columns"], "column")
@@ -94,7 +94,7 @@ def in_words(record: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, 
 
 
 def train_command(data: str, given: Mapping[str, Any]) -> str:
-    """Return the command line that trains with some options of columns and settings."""
+    """Return the command line that trains with the given options of columns and settings."""
     words, known = ["sparsegp", "train", data], {*shared.COLUMNS, *shared.SPARSE_SETTINGS, "task"}
     params = click.get_current_context().command.params
     for option in sorted(params, key=lambda option: option.name in shared.SPARSE_SETTINGS):
@@ -106,7 +106,7 @@ def train_command(data: str, given: Mapping[str, Any]) -> str:
 
 
 def kept_by_guard(trials: Sequence[Mapping[str, Any]], chosen: Mapping[str, Any]) -> str | None:
-    """Return why the first kernel was chosen although another trial had a lower nlpp, if so."""
+    """Return why the first kernel was kept although another trial had a lower NLPP, if so."""
     first = min(trials, key=lambda trial: int(trial["number"]), default=chosen)
     if any(value != first.get(name) for name, value in chosen.items() if name in CHOICE):
         return None
@@ -116,13 +116,13 @@ def kept_by_guard(trials: Sequence[Mapping[str, Any]], chosen: Mapping[str, Any]
 
 
 def extent(trials: int, ended: str) -> str:
-    """Return how many trials there were, and whether there should have been more."""
+    """Return the number of trials and what cut them short, if anything, in words."""
     cut = "" if ended == "all rungs" else f", cut short by {ended}"
     return plural(trials, "trial") + cut
 
 
 def is_chosen(trial: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
-    """Whether a trial is of what was chosen; held-out rows judge none that learns again."""
+    """Return whether a trial is of the choice, whose NLPP is not that of a re-estimation."""
     names = CHOICE[:-1] if trial.get("again") else CHOICE
     return all(chosen[name] == trial[name] for name in names)
 

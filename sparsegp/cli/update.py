@@ -66,7 +66,7 @@ def update(run: str, data: str, quiet: bool, as_json: bool, **options: Any) -> N
 
 
 def _lines(record: dict[str, Any], judged: dict[str, Any]) -> dict[str, str]:
-    """Return what is shown."""
+    """Return the record in words, by display name."""
     old = "what the model knows of" if record["old"] is None else "the"
     n_old = record["rows"] - record["new_rows"]
     return {

@@ -1,4 +1,4 @@
-"""Data in: files and arrays become tables of lazily read rows, labels and a scaling."""
+"""Data: tables of lazily read rows from files and arrays, their encoding, labels and scaling."""
 
 from sparsegp.data.catalog import CATALOG as CATALOG
 from sparsegp.data.catalog import toy as toy

@@ -13,32 +13,32 @@ if TYPE_CHECKING:
     import dask.array as da
 
 BLOCK_VALUES = 1 << 22
-"""Values in one chunk: 4 MiB of bytes, 32 MiB of doubles."""
+"""Target number of values per chunk: 4 MiB of bytes, 32 MiB of doubles."""
 
 LARGEST_BLOCK = 1 << 28
-"""Values in one chunk at most, where a row or a stored chunk is large: 2 GiB of doubles."""
+"""Maximum number of values per chunk, for wide rows or large stored chunks: 2 GiB of doubles."""
 
 MOST_BLOCKS = 1 << 17
-"""Chunks of one table at most: 2 TB of floats."""
+"""Maximum number of chunks per table: 2 TB of floats."""
 
 
 def row_blocks(n: int, p: int, source: str, multiple: int = 1) -> list[int]:
-    """Cut rows into blocks of about `BLOCK_VALUES` values, and return the rows of each.
+    """Return the number of rows of each block, for blocks of about `BLOCK_VALUES` values.
 
     Parameters
     ----------
     n, p : int
-        Rows and columns.
+        Number of rows and columns.
     source : str
         Where the rows come from, for messages.
     multiple : int
-        Blocks start at multiples of this, so that a stored chunk is read once.
+        Blocks start at multiples of this, so that each stored chunk is read once.
 
     Raises
     ------
     DataError
-        If a block would be too large to hold, or there would be too many: sizes that a damaged
-        file declares are refused before anything is allocated.
+        If a block would be too large, or there would be too many blocks: sizes that a damaged
+        file declares are refused before memory is allocated.
     """
     rows = max(multiple, BLOCK_VALUES // max(p, 1) // multiple * multiple)
     if min(rows, n) * p > LARGEST_BLOCK or n > MOST_BLOCKS * rows:
@@ -68,7 +68,7 @@ def from_memory(X: Any, source: str = "X") -> "da.Array":
 def compute_each(
     function: Callable[..., Any], *parts: Iterable[Any], scheduler: Any = None
 ) -> list[Any]:
-    """Return what a function gives of each of some delayed parts, as `map` does, in one pass."""
+    """Apply a function to delayed parts, like `map`, and compute all results in one pass."""
     from dask.base import compute  # noqa: PLC0415 - slow to import
     from dask.delayed import delayed  # noqa: PLC0415
 
@@ -79,18 +79,18 @@ def compute_each(
 def from_function(
     read: Callable[[slice], NDArray[Any]], rows: Sequence[int], p: int, dtype: Any, source: str
 ) -> "da.Array":
-    """Stack blocks of rows that are read when they are needed, each inside its own task.
+    """Create an array from blocks of rows, each of which is read lazily in its own task.
 
     Parameters
     ----------
     read : callable
-        Returns a block from its rows; it pickles, and is small.
+        Returns the block for a slice of rows; it must be picklable, and should be small.
     rows : sequence of int
-        Rows of each block.
+        Number of rows of each block.
     p : int
-        Columns.
+        Number of columns.
     dtype : dtype
-        Of every block; one that turns out to be another, or of another shape, is a `DataError`.
+        Type of every block; a block of another type or shape raises a `DataError`.
     source : str
         Where the rows come from, for messages.
     """
@@ -104,7 +104,7 @@ def from_function(
 def _block(
     read: Callable[[slice], NDArray[Any]], source: str, block_info: Any = None
 ) -> NDArray[Any]:
-    """Read a block, and refuse one that does not have the declared shape and type."""
+    """Read a block; raise a `DataError` unless it has the declared shape and type."""
     expected = block_info[None]
     shape, dtype = tuple(expected["chunk-shape"]), expected["dtype"]
     found = read(slice(*expected["array-location"][0]))

@@ -1,4 +1,4 @@
-"""Data sets that need no file, by name."""
+"""Built-in data sets, by name."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +11,7 @@ from sparsegp.types import Doubles, Integers
 
 
 def digits() -> Dataset:
-    """Handwritten digits of 8 x 8 pixels, values 0..16: 1437 rows to train on, 360 to test on.
+    """Return handwritten digits of 8 x 8 pixels, values 0..16: 1437 training and 360 test rows.
 
     They come with scikit-learn; the split is stratified and always the same.
     """
@@ -24,7 +24,7 @@ def digits() -> Dataset:
 
 
 def bundled(name: str) -> Dataset:
-    """Return irises (150 rows, 4 columns) or analyses of wines (178, 13), as scikit-learn does."""
+    """Return the iris (150 rows, 4 columns) or wine data (178 rows, 13 columns) of scikit-learn."""
     from sklearn import datasets  # noqa: PLC0415
 
     X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
@@ -32,7 +32,7 @@ def bundled(name: str) -> Dataset:
 
 
 def toy_samples() -> Dataset:
-    """Draw the toy problem as Girolami & Rogers (2006), sec. 6.3, did: 1000 and 2385 rows."""
+    """Draw the toy problem of Girolami & Rogers (2006), sec. 6.3, 1000 and 2385 rows."""
     return _train_and_test("toy", toy(1000, 0), toy(2385, 1))
 
 
@@ -48,24 +48,24 @@ def toy(n: int, seed: int, *, apart: bool = False) -> tuple[Doubles, Integers]:
     """Draw the toy problem of Girolami & Rogers (2006), sec. 6.1.
 
     Classes are equally probable. In the plane of the first two columns, with r^2 = x1^2 + x2^2,
-    class 1 fills the ring 0.5 > r^2 > 0.1 evenly, class 2 the ring 1.0 > r^2 > 0.6, and class 3
-    is N(0, 0.01 I). The other eight columns are N(0, 1) whatever the class.
+    class 1 is uniform on the ring 0.5 > r^2 > 0.1, class 2 on the ring 1.0 > r^2 > 0.6, and class 3
+    is N(0, 0.01 I). The other eight columns are N(0, 1) for all classes.
 
     Parameters
     ----------
     n : int
-        Rows.
+        Number of rows.
     seed : int
-        Key of the random stream.
+        Random seed.
     apart : bool
-        Draw rows of class 3 anew that are among those of the others, r^2 > 0.1, as the authors'
-        program does. Then no row is out of reach of a classifier.
+        Redraw rows of class 3 that lie among those of the others, r^2 > 0.1, as the authors'
+        program does. The classes do not overlap then.
 
     Returns
     -------
     X : array (n, 10)
     y : array (n,)
-        1, 2 or 3.
+        Labels 1, 2 and 3.
     """
     rng = np.random.default_rng([seed, n])
     y = rng.integers(1, 4, size=n)
@@ -80,7 +80,7 @@ def toy(n: int, seed: int, *, apart: bool = False) -> tuple[Doubles, Integers]:
 
 
 def _ring(rng: np.random.Generator, n: int, inner: float, outer: float) -> Doubles:
-    """Draw n points evenly from inner < r^2 < outer, by rejection from the square around it."""
+    """Draw n points uniformly from inner < r^2 < outer, by rejection from the enclosing square."""
     side = np.sqrt(outer)
     found = np.empty((0, 2))
     while len(found) < n:
@@ -91,7 +91,7 @@ def _ring(rng: np.random.Generator, n: int, inner: float, outer: float) -> Doubl
 
 
 def _train_and_test(name: str, train: Any, test: Any) -> Dataset:
-    """Return a data set of two pairs (X, y)."""
+    """Create a data set from training and test rows, each a pair (X, y)."""
     (X, y), (X_test, y_test) = train, test
     return Dataset(
         table_from_arrays(X, y, f"{name} (train)"),

@@ -1,15 +1,15 @@
-"""From columns with names and kinds to columns of numbers, learnt from the training rows.
+"""Encoding of named columns of several kinds as numbers, learnt from the training rows.
 
-- A number stays as it is; where it is missing it becomes the median of the training rows, and a
-  further column says so, where training rows had such gaps. Truths are numbers, 0 and 1.
+- A number stays as it is; missing values become the median of the training rows and, if training
+  rows had any, are marked in a further column. Truth values are numbers, 0 and 1.
 - A category has a column of 0 and 1 for each level, in the order of frequency; two levels share
-  one. Rare levels are one together: those of fewer than `LEAST` rows (a fiftieth, of few rows), and
-  those beyond the `INDICATED` most frequent. Missing values are a level. What training has not seen
-  is rare, or no level at all where none was. Where levels are more than `INDICATED`, further
-  columns have the mean label of each (data/means.py).
-- A date is its year, and the day of the year, the day of the week and the hour as points on a
-  circle; as many of them as vary. A missing one is in the middle of the circles.
-- Columns without information, all missing or with one value, are left out.
+  one column. Rare levels share one too: those with fewer than `LEAST` rows (a fiftieth, if rows are
+  few), and those beyond the `INDICATED` most frequent. Missing values are a level. A level not seen
+  in training counts as rare or, if no level was rare, as no level. A category with more than
+  `INDICATED` levels also gets columns with the mean label of each level (data/means.py).
+- A date is encoded as its year, and sine and cosine of the day of the year, the day of the week and
+  the hour; as many of them as vary. A missing date has the median year, and zeros otherwise.
+- Columns without information (all values missing, or all the same) are left out.
 """
 
 import logging
@@ -36,45 +36,45 @@ from sparsegp.lists import first_of, in_quotes
 from sparsegp.types import Booleans, Doubles, Integers
 
 NUMBERS = ("number", "whole number", "truth")
-"""Kinds whose values are numbers as they are."""
+"""Kinds of columns whose values are used as numbers."""
 KINDS = (*NUMBERS, "category", "date")
 DROP = "drop"
-"""What is said in place of the kind of a column that is left out."""
+"""Given in place of a kind for a column to leave out."""
 RARE, MISSING = ": rare", " missing"
-"""How the names of encoded columns end; that of a level ends in "=" and the level."""
+"""Suffixes of the names of encoded columns; for a level it is "=" and the level."""
 MEAN = ": mean of "
-"""How the name of a column of mean labels goes on."""
+"""Start of the suffix of a column of mean labels; a class or "label" follows."""
 INDICATED = 30
-"""Levels of a category that have a column, at most."""
+"""Maximum number of levels of a category with a column of their own."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Column:
-    """An input column as it was in training, and what it is encoded as.
+    """An input column of the training rows, and its encoding.
 
     Parameters
     ----------
     name, kind : str
-        One of `KINDS`.
+        Its name, and one of `KINDS`.
     parts : tuple of str
-        Ends of the names of its encoded columns; none where it is left out.
+        Suffixes of the names of its encoded columns; empty if it is left out.
     missing : float
-        Share of the rows.
+        Fraction of the training rows where it is missing.
     fill : float
-        What a missing number, or the year of a missing date, becomes.
+        Replaces a missing number, or the year of a missing date.
     levels, counts : tuple
-        Of a category: its frequent levels and their rows.
+        For a category: its frequent levels and their numbers of rows.
     rare : tuple of str or None
-        Its other levels; None where there are too many to know them.
+        Its other levels; None if there are too many to store.
     note : str
         Why it is left out.
     means : tuple of float
-        Of a category with columns of mean labels: those of its levels, of its rare levels, of one
-        that training has not seen, and of a gap; as many of each as there are such columns.
+        For a category with target encoding: the means of its levels, of its rare levels, of unseen
+        levels and of missing values (see `places`), each in every column of mean labels.
     form : str
-        How words are read, where they were dates or truths in training.
+        Date format, or "words", if it held dates or truth values as text in training.
     """
 
     name: str
@@ -91,12 +91,12 @@ class Column:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Column":
-        """Make a column of what `asdict` gave."""
+        """Create a column from the result of `asdict`."""
         lists = {name: tuple(each) for name, each in values.items() if isinstance(each, list)}
         return cls(**{**values, **lists})
 
     def encode(self, series: Any) -> Doubles:
-        """Return the encoded columns (n, parts) of some rows; NaN where a value is unreadable."""
+        """Encode the values of some rows, (n, parts); NaN where a value is unreadable."""
         from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
 
         if self.kind == "category":
@@ -116,22 +116,22 @@ class Column:
 
     @property
     def are_means(self) -> Booleans:
-        """Which encoded columns are mean labels, (parts,)."""
+        """Whether each encoded column holds mean labels, (parts,)."""
         of_category = self.kind == "category"
         return np.array([of_category and part.startswith(MEAN) for part in self.parts], bool)
 
     @property
     def has_many_levels(self) -> bool:
-        """Whether it is a category of more than `INDICATED` levels."""
+        """Whether it is a category with more than `INDICATED` levels, all of them stored."""
         return len(self.levels) + len(self.rare or ()) > INDICATED
 
     @property
     def n_places(self) -> int:
-        """How many values `places` may have: one for each level, and two more."""
+        """Number of values of `places`: one per level, one for unseen levels, one for missing."""
         return len(self.levels) + len(self.rare or ()) + 2
 
     def places(self, series: Any) -> Integers:
-        """Return the places of categories among levels, rare levels, one not seen, a gap; (n,)."""
+        """Map values to indices, (n,): frequent levels, rare levels, unseen levels, missing."""
         from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
 
         codes, texts = kinds.texts(series)
@@ -140,7 +140,7 @@ class Column:
         return np.array([*(known.get(text, unseen) for text in texts), gap])[codes]
 
     def _by_place(self) -> Doubles:
-        """Return what each place is encoded as, (n_places, parts)."""
+        """Return the encoded values for each index of `places`, (n_places, parts)."""
         gap = MISSING if MISSING in self.parts else RARE
         ends = [*(f"={level}" for level in self.levels), RARE, gap]
         unlike = np.array([[end == part for part in self.parts] for end in ends], np.float64)
@@ -150,9 +150,10 @@ class Column:
         return table
 
     def news(self, series: Any) -> tuple[int, str, int]:
-        """Return what training has not seen: rows of such levels, one of these, and rows filled.
+        """Count values unlike training: rows with new levels, one such level, and filled rows.
 
-        A gap in a category is such a level, an empty text; others are filled by the median.
+        If training rows had no missing values, those of a category count as a new level (whose
+        name is empty), and those of other columns as filled.
         """
         from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
 
@@ -197,7 +198,7 @@ class Encoding:
     def learn(
         cls, frame: Any, source: str, kinds: Mapping[str, str] | None = None, scheduler: Any = None
     ) -> "Encoding":
-        """Learn an encoding from the training rows, in one pass over the partitions of a frame.
+        """Learn an encoding from the training rows, part by part.
 
         Parameters
         ----------
@@ -221,13 +222,13 @@ class Encoding:
 
     @classmethod
     def of_numbers(cls, names: Sequence[str], medians: Doubles) -> "Encoding":
-        """Return the encoding of numeric columns: missing values are replaced by medians (p,)."""
+        """Create the encoding of numeric columns, which fills missing values by medians (p,)."""
         pairs = zip(names, medians.tolist(), strict=True)
         return cls(tuple(Column(name, "number", ("",), fill=median) for name, median in pairs))
 
     @classmethod
     def from_json(cls, columns: Sequence[Mapping[str, Any]]) -> "Encoding":
-        """Make an encoding of what `to_json` gave."""
+        """Create an encoding from the result of `to_json`."""
         return cls(tuple(map(Column.from_json, columns)))
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -251,17 +252,17 @@ class Encoding:
 
     @property
     def _parts(self) -> list[tuple[Column, str]]:
-        """The original of each encoded column, and the end of its name."""
+        """For each encoded column, its input column and the suffix of its name."""
         return [(column, part) for column in self.columns for part in column.parts]
 
     @property
     def groups(self) -> Integers:
-        """For each encoded column, the number of its original column, (p,)."""
+        """For each encoded column, the index of its input column, (p,)."""
         return np.repeat(np.arange(len(self.columns)), [len(c.parts) for c in self.columns])
 
     @property
     def shared(self) -> Integers:
-        """A number for each encoded column, which the levels of a category share, (p,)."""
+        """For each encoded column, the index of its length scale, (p,); levels share one."""
         each = zip(self._parts, self.are_means, strict=True)
         ends = [(c.name, "" if c.kind == "category" and not m else part) for (c, part), m in each]
         numbers = {end: number for number, end in enumerate(dict.fromkeys(ends))}
@@ -269,13 +270,13 @@ class Encoding:
 
     @property
     def indicates(self) -> Booleans:
-        """Which encoded columns are 0-1 indicators: of levels, booleans, missing values; (p,)."""
+        """Whether each encoded column is 0-1: a level, truth or missing-value indicator; (p,)."""
         ends = [c.kind in {"category", "truth"} or part == MISSING for c, part in self._parts]
         return np.array(ends, bool) & ~self.are_means
 
     @property
     def are_means(self) -> Booleans:
-        """Which encoded columns are mean labels, (p,)."""
+        """Whether each encoded column holds mean labels, (p,)."""
         return np.concatenate([np.empty(0, bool), *(c.are_means for c in self.columns)])
 
     @property
@@ -284,9 +285,9 @@ class Encoding:
         return all(c.kind in NUMBERS and not (c.missing or c.form) for c in self.columns)
 
     def apply(self, frame: Any, source: str, means: Doubles | None = None) -> Any:
-        """Encode rows: immediately for a frame in memory, lazily for a dask data frame.
+        """Encode rows: immediately for a data frame in memory, else lazily.
 
-        Levels and missing values that training had not are warned of, unless the rows are lazy.
+        Warns about levels and missing values that training rows did not have, unless rows are lazy.
 
         Parameters
         ----------
@@ -294,8 +295,8 @@ class Encoding:
             Must have the columns `inputs`, in any order; others are ignored.
         source : str
             Where the rows come from, for messages.
-        means : Doubles (n, `are_means`), optional
-            Mean labels of the training rows, in place of those that new rows get.
+        means : Doubles (n, m), optional
+            Mean labels of the training rows, in place of those that new rows get in m columns.
 
         Returns
         -------
@@ -318,7 +319,7 @@ class Encoding:
         return frame.rows(rows, len(self.names), np.float64, *beside)
 
     def _warn_of_news(self, parts: Sequence[Any], source: str) -> None:
-        """Warn of levels and missing values new since training."""
+        """Warn about levels and missing values that training rows did not have."""
         each = [[c.news(series) for c, series in self._columns_of(part, source)] for part in parts]
         gaps, levels = list[str](), list[str]()
         for name, news in zip(self.inputs, zip(*each, strict=True), strict=True):
@@ -342,7 +343,7 @@ class Encoding:
             )
 
     def _columns_of(self, frame: Any, source: str) -> Iterator[tuple[Column, Any]]:
-        """Yield the columns that are used, and the series of some rows."""
+        """Yield each column that is used, with its values in a frame."""
         used = [column for column in self.columns if column.parts]
         places = column_places(self.inputs, frame_names(frame), source)
         return ((column, frame.iloc[:, at]) for column, at in zip(used, places, strict=True))
@@ -354,10 +355,10 @@ def encoding_for(
     names: Sequence[str] | None,
     medians: Doubles | None,
 ) -> Encoding | None:
-    """Return how a frame becomes the columns of a model; None where it must be numbers alone.
+    """Return the encoding of a frame for a model; None if it must consist of numbers.
 
-    Its own columns have the names `found`, None of an array; all else is known of those of
-    the model, see `sparsegp.model.Model`.
+    `found` are the column names of the frame, None for an array; the others are attributes of the
+    model, see `sparsegp.model.Model`.
     """
     if encoding is not None or medians is None or found is None:
         return encoding
@@ -374,7 +375,7 @@ def _encoded(
     source: str,
     where: Where = by_row,
 ) -> Doubles:
-    """Encode some rows, of which the first has this number (n, p)."""
+    """Encode the rows of one part, (n, p); `start` is the index of its first row."""
     encoded, faults = [], []
     for column, series in encoding._columns_of(frame, source):
         values = column.encode(series)

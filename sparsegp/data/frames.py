@@ -1,4 +1,4 @@
-"""Data frames of pandas, polars, pyarrow and dask as parts of known lengths."""
+"""Data frames of pandas, polars, pyarrow and dask, in parts of known length."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 
 MOST, MOST_FAULTS = 20, 8
-"""Names, and unfit columns, in a message."""
+"""Maximum number of names, and of unusable columns, listed in a message."""
 
 Where: TypeAlias = Callable[[int, Any], str]
-"""Says where a value is, by its row and the name of its column."""
+"""Describes where a value is, given its row and column name, for messages."""
 
 UNNAMED = "unnamed "
-"""How the name begins that a column without one gets."""
+"""Start of the name of a column without one; its position follows."""
 
 
 def by_row(row: int, column: Any) -> str:
-    """Say where a value is, by the number of its row."""
+    """Describe where a value is, by its row number."""
     return f"row {row}, column {quoted(column)}"
 
 
 def unreadable(place: str, kind: str, value: Any) -> str:
-    """Return what is wrong with a value."""
+    """Return the message that a value cannot be read as one of a kind."""
     expected = {
         "truth": "truth (true, false, yes or no)",
         "date": "date that can be read in one way, such as 2024-12-31",
@@ -44,7 +44,7 @@ def unreadable(place: str, kind: str, value: Any) -> str:
 
 
 def refuse(faults: Sequence[str], source: str) -> None:
-    """Raise a `DataError` that lists what is wrong with columns, if anything is."""
+    """Raise a `DataError` that lists faults of columns, if there are any."""
     if faults:
         count = f"{len(faults)} columns" if len(faults) > 1 else "a column"
         raise DataError(
@@ -55,7 +55,7 @@ def refuse(faults: Sequence[str], source: str) -> None:
 
 
 def column_names(found: Iterable[Any]) -> tuple[str, ...] | None:
-    """Return the names of columns, by place where one is empty; None if they are no strings."""
+    """Return column names, by position where one is empty; None if they are not strings."""
     names = list(found)
     if not names or not all(isinstance(name, str) for name in names):
         return None
@@ -63,24 +63,24 @@ def column_names(found: Iterable[Any]) -> tuple[str, ...] | None:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the first of some names, for a message."""
+    """Return a list of the first names, for messages."""
     return first_of([in_quotes(name[:40]) for name in names], MOST)
 
 
 def column_places(wanted: Sequence[str], found: Sequence[str], source: str) -> list[int]:
-    """Return where the wanted columns are among those that were found.
+    """Return the positions of the wanted columns among those found.
 
     Parameters
     ----------
     wanted, found : sequence of str
-        Names.
+        Column names.
     source : str
         Where the columns come from, for messages.
 
     Raises
     ------
     DataError
-        If some are missing, which are named, or a name stands for two columns.
+        If columns are missing (they are named), or two columns share a name.
     """
     places = {name: place for place, name in enumerate(found)}
     if missing := [name for name in wanted if name not in places]:
@@ -94,7 +94,7 @@ def column_places(wanted: Sequence[str], found: Sequence[str], source: str) -> l
 
 
 def require_distinct(names: Sequence[str], source: str) -> None:
-    """Raise a `DataError` if a name stands for two columns."""
+    """Raise a `DataError` if two columns share a name."""
     for name, count in Counter(names).most_common(1):
         if count > 1:
             raise DataError(
@@ -104,12 +104,12 @@ def require_distinct(names: Sequence[str], source: str) -> None:
 
 
 def real_numbers(X: Any, source: str, where: Where = by_row) -> NDArray[Any]:
-    """Return an array of real numbers from whatever holds some: NaN where a value is masked.
+    """Convert an array, matrix or frame to an array of real numbers; masked values become NaN.
 
     Raises
     ------
     DataError
-        If some are not numbers; the first of them is named.
+        If some values are not numbers; the first one is named.
     """
     if hasattr(X, "toarray"):
         X = X.toarray()
@@ -136,24 +136,24 @@ def real_numbers(X: Any, source: str, where: Where = by_row) -> NDArray[Any]:
 
 
 def is_frame(X: Any) -> bool:
-    """Tell whether X is a table with columns of any kind: of pandas, polars, pyarrow or dask."""
+    """Return whether X is a data frame of pandas, polars or dask, or a table of pyarrow."""
     converts = hasattr(X, "to_pandas") and hasattr(X, "columns")
     return converts or (hasattr(X, "columns") and hasattr(X, "dtypes") and hasattr(X, "iloc"))
 
 
 def as_pandas(X: Any) -> Any:
-    """Return a frame of pandas or dask as it is, any other as one of pandas."""
+    """Convert a data frame to pandas, unless it is of pandas or dask."""
     return X.to_pandas() if hasattr(X, "to_pandas") else X
 
 
 def frame_names(X: Any) -> list[str]:
-    """Return the names of the columns of a frame; one without is called by its place."""
+    """Return the column names of a frame; a column without one is named by its position."""
     return [str(name) or f"{UNNAMED}{place}" for place, name in enumerate(X.columns)]
 
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """A data frame in parts.
+    """A data frame, split into parts.
 
     Parameters
     ----------
@@ -161,9 +161,9 @@ class Frame:
         Columns and their dtypes, without rows.
     parts : sequence of pandas.DataFrame or delayed
     lengths : sequence of int
-        Rows of each part; none is empty.
+        Number of rows of each part; none is empty.
     where : callable
-        Says where a value is, for messages.
+        Describes where a value is, for messages.
     """
 
     empty: Any
@@ -173,12 +173,12 @@ class Frame:
 
     @classmethod
     def of(cls, X: Any, source: str, scheduler: Any = None) -> "Frame":
-        """Cut a frame into parts; those of a dask data frame are read once to count their rows.
+        """Split a frame into parts; those of a dask data frame are read once to count rows.
 
         Raises
         ------
         DataError
-            If a name stands for two columns.
+            If two columns share a name.
         """
         X = as_pandas(X)
         if isinstance(X, Frame):
@@ -200,11 +200,11 @@ class Frame:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the columns."""
+        """Column names."""
         return tuple(frame_names(self.empty))
 
     def select(self, places: Sequence[int]) -> "Frame":
-        """Return the frame with the columns at these places, in their order."""
+        """Return the frame with the columns at these positions, in this order."""
         empty, *parts = (part.iloc[:, places] for part in (self.empty, *self.parts))
         return Frame(empty, parts, self.lengths, self.where)
 
@@ -214,7 +214,7 @@ class Frame:
         Raises
         ------
         DataError
-            If some are not numbers: when they are computed.
+            When the array is computed, if some values are not numbers.
         """
         dtype = real_numbers(self.empty, source).dtype
         dtype = dtype if dtype.kind in "biuf" else np.dtype(np.float64)
@@ -223,15 +223,15 @@ class Frame:
 
     @property
     def starts(self) -> list[int]:
-        """Number of the first row of each part."""
+        """Index of the first row of each part."""
         return list(accumulate(self.lengths, initial=0))[:-1]
 
     def rows(
         self, function: Callable[..., Any], p: int, dtype: DTypeLike, *beside: NDArray[Any]
     ) -> "da.Array":
-        """Return the array (n, p) whose rows a function gives.
+        """Return the array (n, p) that a function computes part by part.
 
-        It is called with a part, the number of its first row, and its rows of arrays beside.
+        It is called with a part, the index of its first row, and its rows of each array `beside`.
         """
         import dask.array as da  # noqa: PLC0415 - slow to import
         from dask.delayed import delayed  # noqa: PLC0415

@@ -1,6 +1,6 @@
-"""What the columns of a data frame hold: their kinds, their values, and which are unfit.
+"""Kinds and values of the columns of a data frame, and which columns cannot be used.
 
-Kinds and encodings are learnt in one pass over the training rows.
+Kinds and encodings are learnt in at most three passes over the training rows.
 """
 
 import re
@@ -26,7 +26,7 @@ from sparsegp.errors import DataError, quoted
 from sparsegp.types import Booleans, Doubles, Integers
 
 UNTYPED = "words"
-"""Stands for the kind of a column of words until these have been looked at."""
+"""Kind of a text column until its values have been examined."""
 
 FOUND = {
     "boolean": "truth",
@@ -41,33 +41,35 @@ FOUND = {
     "string": UNTYPED,
     "mixed-integer": UNTYPED,
 }
-"""Kinds of columns, by what pandas finds in them."""
+"""Kinds of columns by the type that pandas infers."""
 
 YEAR = ": year"
 CIRCLES = {"day of year": 366.0, "day of week": 7.0, "hour": 24.0}
-"""Parts of a date that come again, and after how many units."""
+"""Cyclic parts of a date, and their periods."""
 
 LEAST, SHARE = 10, 50
-"""Rows of a level that is not rare; of fewer than `LEAST * SHARE` rows, one in `SHARE`."""
+"""Minimum rows of a level that is not rare; one in `SHARE` of fewer than `LEAST * SHARE` rows."""
 KEPT = 10_000
-"""Rare levels that are remembered."""
+"""Maximum number of rare levels that are stored."""
 MOST_LEVELS = 100_000
-"""Levels of a column."""
+"""Maximum number of levels of a column."""
 WORDS, REPEATS = 6, 10
-"""Words of a level, on average, and rows of each: longer ones that are rarer are free text."""
+"""A column is free text if levels have at least `WORDS` words and fewer than `REPEATS` rows, on
+average."""
 DRAWN = 10_000
-"""Rows of which medians are taken."""
+"""Number of rows drawn to compute medians."""
 
 TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
 FEW, FAULTY, CODES = 2, 0.01, 20
-"""Rows, or their share, that may be no numbers (or dates) in a column that is one of these for all
-that, and must be mended; and as many numbers beside `FEW` words are no names of categories."""
+"""A text column is numeric (or of dates), and the other values are errors, if these are at most
+`FEW` rows or a share of `FAULTY`, or `FEW` distinct words next to more than `CODES` distinct
+numbers."""
 ISO, ISO_DATE = "ISO8601", re.compile(r"\d{4}-\d\d-\d\d([T ].*)?")
 SHORT_YEAR = re.compile(r"^(\d\d?[./-]\d\d?[./-])(\d\d)(?!\d)")
 
 
 def numbers(series: Any, kind: str = "number") -> Doubles:
-    """Return the values of a column as numbers (n,); NaN where one is missing or is none."""
+    """Return the values of a column as numbers, (n,); NaN where one is missing or unreadable."""
     if isinstance(series.dtype, pd.CategoricalDtype):
         series = series.astype(object)
     if types.is_datetime64_any_dtype(series.dtype):
@@ -85,9 +87,10 @@ def numbers(series: Any, kind: str = "number") -> Doubles:
 
 
 def dates(series: Any, form: str = "") -> Doubles:
-    """Return the parts of dates (n, 4), year and those of `CIRCLES`; NaN where there is none.
+    """Return the year and the parts in `CIRCLES` of dates, (n, 4); NaN where a value is no date.
 
-    Words are dates in a form, by default that of `date_form`, or in ISO 8601. Numbers are none.
+    Text is read in the format `form`, by default that of `date_form`, or in ISO 8601. Numbers are
+    not dates.
     """
     is_arrow = isinstance(series.dtype, pd.ArrowDtype)
     if is_arrow or not types.is_datetime64_any_dtype(series.dtype):
@@ -105,14 +108,15 @@ def dates(series: Any, form: str = "") -> Doubles:
 
 
 def date_form(words: Any) -> str:
-    """Return the form in which most words are dates; none where two forms fit and differ.
+    """Return the format in which most words are dates; empty if it is ambiguous.
 
-    That is ISO 8601, or what pandas guesses of the first word, the day or the month first.
+    That is ISO 8601 if the first word is in it, else what pandas guesses from the first word with
+    the day or the month first. Two formats that read equally many words must read them alike.
     """
     word = str(next(iter(words), ""))
     if ISO_DATE.fullmatch(word):
         return ISO
-    full = SHORT_YEAR.sub(r"\g<1>20\2", word)  # pandas guesses none with a year of two digits
+    full = SHORT_YEAR.sub(r"\g<1>20\2", word)  # pandas guesses no two-digit years
     with warnings.catch_warnings(action="ignore"):
         guesses = [guess_datetime_format(full, dayfirst=first) or "" for first in (False, True)]
     found = []
@@ -127,7 +131,7 @@ def date_form(words: Any) -> str:
 
 
 def texts(series: Any) -> tuple[Integers, list[str]]:
-    """Return the number of each value's text, (n,), -1 where it is missing, and the texts."""
+    """Return the index of each value's text, (n,), -1 if missing, and the distinct texts."""
     try:
         codes, found = pd.factorize(series)
     except TypeError:  # lists and the like
@@ -140,29 +144,29 @@ def _text(value: Any) -> str:
 
 
 def is_missing(series: Any) -> Booleans:
-    """Return where a column has no value, (n,)."""
+    """Return whether each value is missing, (n,)."""
     missing: NDArray[np.bool_] = series.isna().to_numpy(bool)
     return missing
 
 
 @dataclass
 class Tally:
-    """What some rows of a column hold.
+    """Statistics of some rows of a column.
 
     Attributes
     ----------
     n, missing : int
-        Rows, and those without a value.
+        Number of rows, and of missing values.
     low, high : Doubles (q,)
-        Range of a number, or of the parts of a date.
+        Range of numbers, or of the parts of dates.
     drawn : Doubles (m,)
-        Numbers, or years, of the rows of which the median is taken.
+        Numbers, or years, of the rows drawn for the median.
     levels : Counter
-        Rows of each level of a category; of `MOST_LEVELS` and one, if there are more.
+        Number of rows of each level of a category, of at most `MOST_LEVELS` + 1 levels.
     first : tuple or None
-        Row and value of the first that is not missing.
+        Row and value of the first value that is not missing.
     fault : tuple or None
-        Row and value of the first that is unreadable.
+        Row and value of the first unreadable value.
     """
 
     n: int
@@ -175,7 +179,7 @@ class Tally:
     fault: tuple[int, Any] | None = None
 
     def __add__(self, other: "Tally") -> "Tally":
-        """Return that of these rows and the ones that follow."""
+        """Return the statistics of these rows followed by others."""
         return Tally(
             self.n + other.n,
             self.missing + other.missing,
@@ -191,7 +195,7 @@ class Tally:
 def study(
     frame: Frame, source: str, kinds: Mapping[str, str], scheduler: Any = None
 ) -> tuple[Column, ...]:
-    """Return the columns of training rows, see `Encoding.learn`."""
+    """Learn the columns and their encodings from training rows; see `Encoding.learn`."""
     if not len(frame):
         raise DataError(f"a table needs rows and columns; {source} has no rows")
     known = _kinds(frame, source, kinds, scheduler)
@@ -208,7 +212,7 @@ def study(
     known |= {name: _reading(tallies[name].levels, kinds.get(name)) for name in words}
     read = {name: known[name] for name in words if known[name] != "category"}
     for name, tally in tallied(read).items() if read else ():
-        if known[name] == "number" and not tally.fault:  # numbers as names, in a data frame
+        if known[name] == "number" and not tally.fault:  # numeric strings of a data frame are names
             known[name] = "category"
         else:
             tallies[name] = tally
@@ -224,7 +228,7 @@ def study(
 
 
 def _kinds(frame: Frame, source: str, given: Mapping[str, str], scheduler: Any) -> dict[str, str]:
-    """Return the kind of each column that is not dropped, "" where there is none."""
+    """Return the kind of each column that is not dropped, "" if none fits."""
     allowed = (*KINDS, DROP)
     if unknown := [name for name in given if name not in frame.names]:
         raise DataError(
@@ -260,7 +264,7 @@ def _kind(found: set[str]) -> str:
 
 
 def _reading(levels: Counter[str], given: str | None) -> str:
-    """Return the kind of a column of words, and how they are read: "date:%d.%m.%Y"."""
+    """Return the kind of a text column, and the format of its values, as in "date:%d.%m.%Y"."""
     words, counts = pd.Series([*levels], dtype=object), np.array([*levels.values()])
     if given == "truth" or (levels and {word.lower() for word in levels} <= TRUTHS.keys()):
         return f"truth:{UNTYPED}"
@@ -277,14 +281,14 @@ def _reading(levels: Counter[str], given: str | None) -> str:
 
 
 def _read(series: Any, kind: str) -> Doubles:
-    """Return the values of numbers, truths or dates (n, 1 or 4)."""
+    """Return numbers or truth values, (n, 1), or the parts of dates, (n, 4)."""
     kind, _, form = kind.partition(":")
     found = dates(series, form) if kind == "date" else numbers(series, kind)
     return found.reshape(len(series), -1)
 
 
 def _tallies(part: Any, start: int, kinds: Mapping[str, str], drawn: Integers) -> dict[str, Tally]:
-    """Return the tallies of the columns in one part, whose first row has this number."""
+    """Return the tallies of the columns of one part; `start` is the index of its first row."""
     rows = drawn[np.searchsorted(drawn, start) : np.searchsorted(drawn, start + len(part))] - start
     names = frame_names(part)
     return {
@@ -326,7 +330,7 @@ def _bounded(levels: Counter[str]) -> Counter[str]:
 
 
 def _fault(name: str, kind: str, tally: Tally, where: Where) -> str:
-    """Return what makes a column unfit, and what to do; an empty text if nothing does."""
+    """Return why a column cannot be used, and what to do about it; empty if it can be used."""
     if tally.fault is not None:
         row, value = tally.fault
         return unreadable(where(row, name), kind.partition(":")[0], value)
@@ -349,7 +353,7 @@ def _fault(name: str, kind: str, tally: Tally, where: Where) -> str:
 
 
 def _column(name: str, kind: str, tally: Tally) -> Column:
-    """Return a column and its encoding."""
+    """Create a column and its encoding from its tally."""
     kind, _, form = kind.partition(":")
     share = tally.missing / tally.n
     if kind == "category":

@@ -1,4 +1,4 @@
-"""Labels: of classes, as codes 0..K-1 and back; of a regression, as standardised numbers."""
+"""Labels of classes as codes 0..K-1 and back; targets of a regression, standardised."""
 
 import math
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ TOO_LARGE = 2.0**63
 """Whole numbers of at least this size do not fit into 64 bits."""
 
 LONGEST = 200
-"""Bytes of a label: an array of strings takes as many characters for every row."""
+"""Maximum length of a label in bytes: an array of strings is as wide as its longest one."""
 
 FEW, ROWS_PER_CLASS = 20, 5
-"""More classes than these need so many rows each, or they are taken for numbers."""
+"""More than `FEW` classes need on average `ROWS_PER_CLASS` rows each; else they are numbers."""
 
 REMEDY = (
     "numbers to predict need a regression (task=regression), and labels in another column "
@@ -31,7 +31,7 @@ REMEDY = (
 
 
 def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
-    """Return the classes, and for each row the number of its class.
+    """Return the sorted classes, and for each row the index of its class.
 
     Parameters
     ----------
@@ -44,15 +44,14 @@ def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
     Returns
     -------
     classes : array (K,)
-        Sorted.
     codes : array (n,)
-        Places in `classes`.
+        Indices into `classes`.
 
     Raises
     ------
     DataError
         If there are no labels, a label is missing or cannot name a class, all are the same,
-        or there are so many that they cannot be classes.
+        or there are too many different ones for classes.
     """
     classes, codes = _unique(y, source)
     n, n_classes = len(codes), len(classes)
@@ -72,14 +71,14 @@ def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
 def encode_with(
     classes: Labels, y: Labels | None, source: str = "y"
 ) -> tuple[Integers, list[int | str | bool]]:
-    """Return the class of each label, by the numbers of the classes of a model.
+    """Return the index of each label among the classes of a model.
 
-    Labels are compared as strings when only one side is made of strings.
+    Labels are compared as strings if only one side consists of strings.
 
     Parameters
     ----------
     classes : array (K,)
-        As `encode` gave them.
+        As returned by `encode`.
     y : array (n,)
         Labels.
     source : str
@@ -88,7 +87,7 @@ def encode_with(
     Returns
     -------
     codes : array (n,)
-        Places in `classes`, -1 for labels that are not among them.
+        Indices into `classes`, -1 for labels that are not among them.
     unseen : list
         Those labels, sorted.
 
@@ -108,12 +107,12 @@ def encode_with(
 
 @dataclass(frozen=True)
 class Numbers:
-    """How labels y of a regression become targets (y - offset) / scale of mean 0 and variance 1.
+    """Standardisation of the targets y of a regression: (y - offset) / scale.
 
     Parameters
     ----------
     offset, scale : float
-        Mean and standard deviation of the training labels; a scale of one if all are the same.
+        Mean and standard deviation of the training targets; the scale is 1 if all are the same.
     """
 
     offset: float
@@ -128,26 +127,26 @@ class Numbers:
 
     @classmethod
     def of(cls, y: Labels | None, source: str) -> "Numbers":
-        """Return what standardises the labels of the training rows; see `as_numbers`."""
+        """Compute the standardisation of the training targets; see `as_numbers`."""
         values = as_numbers(y, source)
         return cls(float(values.mean()), float(values.std()) or 1.0)
 
     def encode(self, y: Labels | None, source: str) -> Doubles:
-        """Return labels as targets, (n,); see `as_numbers`."""
+        """Return standardised targets, (n,); see `as_numbers`."""
         return (as_numbers(y, source) - self.offset) / self.scale
 
     def decode(self, target: Doubles) -> Doubles:
-        """Return targets as labels, (n,)."""
+        """Return standardised targets in their original units, (n,)."""
         return target * self.scale + self.offset
 
 
 def as_numbers(y: Any, source: str) -> Doubles:
-    """Return the labels of a regression as doubles, (n,).
+    """Return the targets of a regression as doubles, (n,).
 
     Raises
     ------
     DataError
-        If there are none, or one is missing or not a number.
+        If there are none, or one is missing or not a finite number.
     """
     labels = tidy_labels(y, source)
     if labels.dtype.kind not in REAL_KINDS:
@@ -167,7 +166,7 @@ def as_numbers(y: Any, source: str) -> Doubles:
 
 
 def _first_text(labels: list[Any]) -> int:
-    """Return the place of the first label that cannot be read as a number, 0 if all can."""
+    """Return the index of the first label that cannot be read as a number, 0 if all can."""
     for i, each in enumerate(labels):
         try:
             float(each)
@@ -177,12 +176,12 @@ def _first_text(labels: list[Any]) -> int:
 
 
 def tidy_labels(y: Any, source: str) -> Labels:
-    """Return labels as one flat array (n,) of numbers, strings or objects; None where masked.
+    """Return labels as a flat array (n,) of numbers, strings or objects; masked ones become None.
 
     Raises
     ------
     DataError
-        If there are none, or several for a row, or they are neither numbers nor strings.
+        If there are none, or several per row, or they are neither numbers nor strings.
     """
     if y is None:
         raise DataError(
@@ -209,9 +208,9 @@ def tidy_labels(y: Any, source: str) -> Labels:
 
 
 def labels_from_text(texts: Sequence[str], source: str) -> Labels:
-    """Read labels written as text: integers if all are whole numbers, else floats, else strings.
+    """Convert text labels to integers if all are whole numbers, else to floats, else to strings.
 
-    Whole numbers that do not fit 64 bits stay strings: as doubles, some could be the same.
+    Whole numbers that do not fit into 64 bits stay strings: as doubles, some could coincide.
     """
     try:
         values = np.array([float(text) for text in texts])
@@ -225,15 +224,15 @@ def labels_from_text(texts: Sequence[str], source: str) -> Labels:
 
 
 def plain_text(label: Any) -> str:
-    """Return a label as text; that of a whole number is the same however it is stored."""
+    """Return a label as text; a whole number gives the same text as an integer and as a float."""
     whole = isinstance(label, float | np.floating) and float(label).is_integer()
     return str(int(label) if whole else label)
 
 
 def _unique(y: Labels | None, source: str) -> tuple[Labels, Integers]:
-    """Return the distinct labels, sorted and of one type, and the place of the label of each row.
+    """Return the distinct labels, sorted, and for each row the index of its label.
 
-    Types are 64-bit integers, bools or strings.
+    All have the same type: 64-bit integers, bools or strings.
     """
     labels = tidy_labels(y, source)
     if labels.dtype.kind == "O" or (labels.dtype.kind == "f" and np.isnan(labels).any()):
@@ -253,7 +252,7 @@ def _unique(y: Labels | None, source: str) -> tuple[Labels, Integers]:
 
 
 def _one_type(values: list[Any], source: str) -> Labels:
-    """Turn objects (n,) into bools or numbers, where all are such, else into strings."""
+    """Convert objects (n,) to bools or numbers if all of them are such, else to strings."""
     for row, value in enumerate(values):
         nan = isinstance(value, float) and math.isnan(value)
         if value is None or nan or type(value).__name__ in {"NAType", "NaTType"}:
@@ -270,7 +269,7 @@ def _one_type(values: list[Any], source: str) -> Labels:
 
 
 def short_strings(texts: Any, source: str) -> Labels:
-    """Return strings as an array (n,), if all of them are Unicode and short."""
+    """Return strings as an array (n,); raise a `DataError` if one is too long or not Unicode."""
     try:
         longest = max(len(text.encode()) for text in texts)
     except (SystemError, ValueError):  # not Unicode

@@ -1,20 +1,20 @@
 """Scaling of inputs: chosen once from the training rows, stored with the model, applied anywhere.
 
 `auto` distinguishes inputs that share one bounded range from measurements with their own units.
-Three numbers of the summary decide:
+Three quantities decide:
 
-- the *frame*, the range that the columns would share: [-1, 1] or [0, 1] when all values lie in it,
-  [0, M] for whole numbers with least value 0 and greatest value M <= 255;
+- the *frame*, the range that the columns would share: [-1, 1] or [0, 1] if all values lie in it,
+  [0, M] for whole numbers with minimum 0 and maximum M <= 255;
 - the *reach*, the median over the columns that vary of (high - low) / width of the frame;
 - the *polarisation*, sum of variances / sum of (mean - low end) (high end - mean) over those
-  columns. The denominator is the greatest variance that a variable with that mean can have in the
+  columns. The denominator is the largest variance that a variable with that mean can have in the
   frame (Bhatia & Davis 2000), so it lies in [0, 1]: 1 for values at the two ends only, 1/3 for
-  values spread evenly over the frame, small for bells inside it.
+  a uniform distribution over the frame, small for bell-shaped distributions inside it.
 
 A reach of at least `REACH` is always needed. The frames [-1, 1], [0, 1] and [0, 255] are
-conventions (normalised columns, indicators, bytes), and reach suffices. Any other [0, M] may be a
-scale that features were rounded to, each with its own bell; there polarisation must exceed that of
-even spread, as it does for ink and background.
+conventions (normalised columns, indicators, bytes), and reach suffices. Any other [0, M] may come
+from rounding features with bell-shaped distributions of their own; there the polarisation must
+exceed that of a uniform distribution, as it does for ink and background.
 """
 
 from collections.abc import Callable
@@ -32,46 +32,45 @@ from sparsegp.state import GREATEST
 from sparsegp.types import Booleans, Doubles, Floats
 
 REACH = 0.75
-"""Least part of the frame that the median column must fill: columns that were normalised to the
-frame fill all of it, but 50 of their rows may fill four fifths only."""
+"""Minimum reach: columns that were normalised to the frame fill it, but a sample of 50 rows may
+fill only four fifths."""
 
 EVEN = 1.0 / 3.0
-"""Polarisation of values spread evenly over the frame."""
+"""Polarisation of a uniform distribution over the frame."""
 
 KNOTS = 256
-"""Quantiles of a column that the rule "quantile" keeps."""
+"""Maximum number of quantiles per column that the rule "quantile" stores."""
 
 OUTERMOST = 1.0 / 2000.0
-"""Ranks are kept this far from 0 and 1, so that normal scores stay within 3.3."""
+"""Ranks are clipped this far from 0 and 1, so that normal scores stay within 3.3."""
 
 Draw = Callable[[], Floats]
-"""Returns some training rows (m, p), the same ones every time."""
+"""Returns some training rows (m, p), the same ones on every call."""
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """The map x -> (x - shift) * factor of each column, of its normal scores if it has knots.
+    """The map x -> (x - shift) * factor of each column, or of its normal scores if it has knots.
 
-    Columns that are scaled so may then be mixed, as a metric wants (learning/metric.py).
+    A distance metric may then mix the scaled columns (learning/metric.py).
 
     Parameters
     ----------
     shift, factor : Doubles (p,)
     name : str
-        The rule that was followed: "standard", "range", "quantile" or "none" (`auto` resolves to
-        one).
+        The rule applied: "standard", "range", "quantile" or "none" (`auto` resolves to one).
     knots : Doubles (p, m), optional
-        Evenly spaced quantiles of each column, from the least value to the greatest. The normal
-        score of x is the normal quantile of its rank among them, equal values in the middle.
+        Evenly spaced quantiles of each column, from its minimum to its maximum. The normal score of
+        x is the normal quantile of its rank among them; ties get the middle of their ranks.
     kept : Booleans (p,), optional
-        Columns that no rule applies to: levels of categories, truths and gaps, which stay 0 and 1.
+        Columns left unscaled: indicators of levels, truth and missing values, which stay 0 and 1.
     mixing : Doubles (p, p), optional
-        By which rows of scaled columns are multiplied.
+        Matrix by which scaled rows are multiplied.
 
     Raises
     ------
     DataError
-        If the numbers are not finite, or not for the same columns.
+        If the numbers are not finite, or the shapes do not match.
     """
 
     shift: Doubles
@@ -115,42 +114,39 @@ class Scaling:
 
     @property
     def has_unit_variance(self) -> Booleans:
-        """Which scaled training columns have variance 1, (p,), if not one value only.
-
-        That is before they are mixed.
-        """
+        """Whether each scaled column, unless constant, has variance 1 before mixing, (p,)."""
         unit = np.full(len(self.shift), self.name in {"standard", "quantile"})
         return unit if self.kept is None else unit & ~self.kept
 
     def keeping(self, kept: Booleans) -> "Scaling":
-        """Return this scaling of columns among which are others that it leaves as they are.
+        """Extend this scaling by columns that it leaves unchanged.
 
         Parameters
         ----------
         kept : Booleans (p,)
-            Which of all columns these others are.
+            Which of the columns of the result are the added ones.
         """
-        before = np.flatnonzero(kept) - np.arange(kept.sum())  # which of the present columns
+        before = np.flatnonzero(kept) - np.arange(kept.sum())  # indices of the present columns
         shift, factor = np.insert(self.shift, before, 0.0), np.insert(self.factor, before, 1.0)
         knots = None if self.knots is None else np.insert(self.knots, before, 0.0, axis=0)
         return replace(self, shift=shift, factor=factor, knots=knots, kept=kept)
 
     def variances(self, summary: Summary) -> Doubles:
-        """Return the variances of the scaled training columns, (p,), before they are mixed."""
+        """Return the variances of the scaled training columns before mixing, (p,)."""
         if self.knots is not None:
             varies = np.asarray(self.knots[:, 0] < self.knots[:, -1], np.float64)
             return varies if self.kept is None else np.where(self.kept, summary.variance, varies)
         return np.asarray(summary.variance * self.factor**2)
 
     def apply(self, X: Any, dtype: DTypeLike = np.float64) -> Any:
-        """Scale X (n, p), a numpy array at once or a dask array lazily.
+        """Scale X (n, p): a numpy array immediately, a dask array lazily.
 
         The arithmetic is in float64, the result is cast to `dtype`.
 
         Raises
         ------
         DataError
-            If X has another number of columns.
+            If X has the wrong number of columns.
         """
         if X.ndim != 2 or X.shape[1] != len(self.shift):
             raise DataError(
@@ -172,7 +168,7 @@ class Scaling:
 
 
 def _by_tiles(X: Doubles, mixing: Doubles) -> Doubles:
-    """Return X @ mixing in products of one shape: the bits of a row depend on its tile alone."""
+    """Return X @ mixing, by products of equal shape, so that a row depends on its tile alone."""
     n, p = X.shape
     tiles = np.zeros((-(-n // TILE), TILE, p))
     tiles.reshape(-1, p)[:n] = X
@@ -184,7 +180,7 @@ def normal_scores(x: Doubles, knots: Doubles) -> Doubles:
     from scipy.special import ndtri  # noqa: PLC0415 - slow to import
 
     ranks = np.linspace(0.0, 1.0, len(knots))
-    # where knots are equal, the least of their ranks and the greatest
+    # among tied knots, the smallest and the largest of their ranks
     least = np.interp(x, knots, ranks)
     greatest = -np.interp(-x, -knots[::-1], -ranks[::-1])
     middle = (least + greatest) / 2.0
@@ -192,11 +188,11 @@ def normal_scores(x: Doubles, knots: Doubles) -> Doubles:
 
 
 SCALINGS: Registry[Callable[[Summary, Draw], Scaling]] = Registry("scaling")
-"""Rules by name: from the summary of the training rows, and some of them, to their scaling."""
+"""Rules by name: functions of the summary of the training rows, and of a sample of them."""
 
 
 def scaling_for(rule: str, summary: Summary, draw: Draw, kept: Booleans | None = None) -> Scaling:
-    """Return the scaling of some training rows by a rule; the columns that are kept stay."""
+    """Return the scaling of training rows by a rule; columns in `kept` stay unscaled."""
     if kept is None or not kept.any():
         return SCALINGS[rule](summary, draw)
     some = summary.of(~kept)
@@ -213,7 +209,7 @@ def unscaled(summary: Summary, _draw: Draw) -> Scaling:
 
 @SCALINGS.register("standard")
 def standard(summary: Summary, _draw: Draw) -> Scaling:
-    """Give every column mean 0 and variance 1; columns of one value become 0."""
+    """Scale every column to mean 0 and variance 1; constant columns become 0."""
     spread = np.sqrt(summary.variance)
     spread[spread == 0] = 1.0
     return Scaling(summary.mean, 1.0 / spread, "standard")
@@ -221,16 +217,16 @@ def standard(summary: Summary, _draw: Draw) -> Scaling:
 
 @SCALINGS.register("range")
 def shared_range(summary: Summary, draw: Draw) -> Scaling:
-    """Divide all columns by the one greatest absolute value."""
+    """Divide all columns by the largest absolute value of all."""
     bound = float(np.abs([summary.low, summary.high]).max()) or 1.0
     return replace(unscaled(summary, draw), factor=np.full(summary.p, 1.0 / bound), name="range")
 
 
 @SCALINGS.register("quantile")
 def quantile(summary: Summary, draw: Draw) -> Scaling:
-    """Give every column a normal distribution by a rising map, and variance 1.
+    """Map every column monotonically to a normal distribution with mean 0 and variance 1.
 
-    Outliers and units do not matter then, only the order of the values.
+    Only the order of the values matters then, not outliers or units.
     """
     rows = np.asarray(draw(), np.float64)
     knots = np.quantile(rows, np.linspace(0.0, 1.0, min(KNOTS, len(rows))), axis=0).T
@@ -243,9 +239,9 @@ def quantile(summary: Summary, draw: Draw) -> Scaling:
 
 @SCALINGS.register("auto")
 def auto(summary: Summary, draw: Draw) -> Scaling:
-    """Divide inputs that share one bounded range by its bound, standardise all others.
+    """Divide inputs that share one bounded range by its bound; standardise all others.
 
-    The rule is at the head of this file. Inputs in [-1, 1] or [0, 1] stay unchanged.
+    The module docstring has the rule. Inputs that share [-1, 1] or [0, 1] stay unchanged.
     """
     low, high = float(summary.low.min()), float(summary.high.max())
     if low >= -1 and high <= 1:

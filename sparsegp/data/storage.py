@@ -1,4 +1,4 @@
-"""Files by path, or by URL in a store of fsspec (s3, gs, memory, ...): sizes, bytes, errors.
+"""Access to files by path, or by URL through fsspec (s3, gs, memory, ...): sizes, bytes, errors.
 
 Every process opens the store itself: the workers of a cluster read their own rows, with the
 credentials and the endpoint of their own environment.
@@ -12,29 +12,29 @@ from typing import Any
 from sparsegp.errors import DataError, short
 
 SMALL = 1 << 28
-"""Bytes that every machine is assumed to have."""
+"""Bytes of memory that every machine is assumed to have."""
 
 PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zip": "zip", ".zst": "zstd"}
-"""Ends of the names of compressed files, and what fsspec calls them."""
+"""Suffixes of compressed files, and the names of their formats in fsspec."""
 
 
 def is_url(name: str) -> bool:
-    """Return whether a file is in a store of fsspec; files of this machine are paths."""
+    """Return whether a file is given by URL rather than by path."""
     return "://" in name
 
 
 def plain(name: str) -> str:
-    """Return the path of a URL of this machine, file://...; other names unchanged."""
+    """Return the path of a local URL, file://...; other names are returned unchanged."""
     return name.removeprefix("file://").removeprefix("local://")
 
 
 def unpacked(name: str) -> str:
-    """Return the name of a file without the end that says how it is compressed."""
+    """Return a file name without its compression suffix."""
     return next((name[: -len(end)] for end in PACKED if name.lower().endswith(end)), name)
 
 
 def store_of(url: str) -> tuple[Any, str]:
-    """Return the store of a URL or path, and the path in it.
+    """Return the fsspec file system of a URL or path, and the path in it.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def store_of(url: str) -> tuple[Any, str]:
 
 
 def size_of(name: str) -> int | None:
-    """Return the bytes of a file, None where there is no such file; see `reading`."""
+    """Return the size of a file in bytes, None if there is no such file; see `reading`."""
     with reading(name):
         fs, path = store_of(name)
         try:
@@ -68,7 +68,7 @@ def size_of(name: str) -> int | None:
 
 @contextmanager
 def opened(name: str) -> Iterator[Any]:
-    """Open a file for reading bytes, unpacked where its name is of `PACKED`; see `reading`."""
+    """Open a file for reading bytes, decompressed according to its suffix; see `reading`."""
     from fsspec.core import OpenFile  # noqa: PLC0415 - heavy
 
     packed = PACKED.get(name[len(unpacked(name)) :].lower())
@@ -77,7 +77,7 @@ def opened(name: str) -> Iterator[Any]:
 
 
 class Unpacked(io.BufferedIOBase):
-    """What is unpacked of a file, as far as memory goes: a small file may unpack to a huge one."""
+    """Decompressed content of a file, limited by memory: a small file may become a huge one."""
 
     def __init__(self, file: Any, name: str) -> None:
         self.file, self.name, self.count = file, name, 0
@@ -87,7 +87,7 @@ class Unpacked(io.BufferedIOBase):
         return True
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return so many more bytes."""
+        """Return up to `size` more bytes."""
         content: bytes = self.file.read(size)
         self.count += len(content)
         require_memory(self.count, self.name)
@@ -97,7 +97,7 @@ class Unpacked(io.BufferedIOBase):
 
 
 def require_memory(size: int, name: str) -> None:
-    """Raise a `DataError` if this process may not hold `size` bytes, those of the file `name`."""
+    """Raise a `DataError` if `size` bytes, for the file `name`, exceed the memory limit."""
     if size <= SMALL:
         return
     from distributed.system import MEMORY_LIMIT  # noqa: PLC0415 - heavy; knows containers
@@ -111,9 +111,9 @@ def require_memory(size: int, name: str) -> None:
 
 @contextmanager
 def reading(name: str) -> Iterator[None]:
-    """Turn whatever goes wrong while the file `name` is read into a `DataError` that names it.
+    """Turn any exception while the file `name` is read into a `DataError` that names it.
 
-    The libraries that read formats, and those behind fsspec, have errors without a base in common.
+    The exceptions of the libraries that read formats, or are behind fsspec, share no base class.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""One pass over the rows: range, mean and variance of each column, and bad values."""
+"""Range, mean and variance of each column in one pass over the rows; detection of bad values."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     import dask.array as da
 
 PIECE_VALUES = 1 << 20
-"""Values of a chunk that are converted to doubles at a time."""
+"""Number of values of a chunk that are converted to doubles at a time."""
 
 PRECISION = 24
-"""Bits that are kept of a mean and a variance, those of a float32."""
+"""Significant bits kept of means and variances, as in a float32."""
 
 SMALLEST = -1074
 """Exponent of the smallest positive double."""
 
 Moments: TypeAlias = tuple[int, Doubles, Doubles, Doubles, Doubles, Doubles, bool]
-"""Statistics of rows: count, least and greatest values, the first row, the mean as distance from
-it (so that its error is small however far from zero a column lies), the sum of squared deviations
-from the mean, and whether all values are whole numbers."""
+"""Statistics of rows: count, minima and maxima, the first row, the mean as difference from it (so
+that its error is small however far from zero a column lies), the sum of squared deviations from the
+mean, and whether all values are whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class Summary:
     Parameters
     ----------
     n, p : int
-        Rows and columns.
+        Number of rows and columns.
     low, high : array (p,)
-        Least and greatest value of each column.
+        Minimum and maximum of each column.
     mean, variance : array (p,)
         Moments of each column (the variance divides by n), doubles rounded to the precision of
         a float32: see `summarise`.
     whole : bool
-        All values are whole numbers, however stored.
+        Whether all values are whole numbers, whatever their type.
     """
 
     n: int
@@ -57,7 +57,7 @@ class Summary:
     whole: bool
 
     def of(self, columns: Booleans) -> "Summary":
-        """Return that of some columns (p,)."""
+        """Return the summary of a subset of the columns, given as a mask (p,)."""
         names = ("low", "high", "mean", "variance")
         arrays = {name: getattr(self, name)[columns] for name in names}
         return replace(self, p=int(columns.sum()), **arrays)
@@ -70,12 +70,12 @@ def summarise(
     names: Sequence[str] | None = None,
     numbers: Integers | None = None,
 ) -> Summary:
-    """Summarise X in one lazy pass over its chunks.
+    """Summarise X in one pass over its chunks.
 
-    Sums over differently chunked rows differ in the last bits, and no result may depend on the
-    chunks: the variance is therefore rounded to 24 bits, and the mean, as its distance from the
-    first row, to a multiple of 2^-24 of the range of the column (so that a mean of nearly zero is
-    rounded too). Columns of one value have exactly that mean and variance 0.
+    Sums over differently chunked rows differ in the last bits, but results must not depend on the
+    chunks. Therefore the variance is rounded to 24 bits, and the mean, as its difference from the
+    first row, to a multiple of 2^-24 of the range of the column (so that a mean near zero is
+    rounded too). Constant columns have exactly their value as mean, and variance 0.
 
     Parameters
     ----------
@@ -84,12 +84,12 @@ def summarise(
     source : str
         Where the rows come from, for messages.
     scheduler : str or callable, optional
-        Of dask, such as "threads", or what `dask.compute` takes as one. By default that of the
-        moment: threads, or a cluster when a client is connected.
+        Dask scheduler, such as "threads". By default the current one: threads, or a cluster if a
+        client is connected.
     names : sequence of str, optional
-        Of the columns, for messages.
+        Column names, for messages.
     numbers : Integers (n,), optional
-        Of the rows, for messages.
+        Row numbers, for messages.
 
     Returns
     -------
@@ -141,7 +141,7 @@ def summarise(
 
 
 def _moments(block: NDArray[Any]) -> list[Moments]:
-    """Return the statistics of one chunk, (rows, p), none of an empty one."""
+    """Return a list with the statistics of a chunk (rows, p), empty for an empty chunk."""
     rows = max(1, PIECE_VALUES // max(block.shape[1], 1))
     pieces = [_piece(block[start : start + rows]) for start in range(0, len(block), rows)]
     return [_combined(pieces)] if pieces else []
@@ -159,7 +159,7 @@ def _piece(rows: NDArray[Any]) -> Moments:
 
 
 def _combined(parts: Iterable[Moments]) -> Moments:
-    """Return the statistics of all rows of some parts, none of which is empty."""
+    """Combine the statistics of parts, none of which is empty."""
     n, low, high, origin, mean, squares, whole = map(np.array, zip(*parts, strict=True))
     with np.errstate(over="ignore", invalid="ignore"):
         mean += origin - origin[0]
@@ -170,6 +170,6 @@ def _combined(parts: Iterable[Moments]) -> Moments:
 
 
 def _bad_values(block: NDArray[Any]) -> Integers:
-    """Return how many values of each row of a chunk are not finite."""
+    """Return the number of values that are not finite in each row of a chunk."""
     X = np.asarray(block, dtype=np.float64)
     return np.asarray((~np.isfinite(X)).sum(axis=1))

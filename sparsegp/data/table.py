@@ -1,4 +1,4 @@
-"""A table: rows of named columns with their labels, and the checks that all of them share."""
+"""Tables: rows of named columns with their labels, and the checks that all sources share."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -23,12 +23,12 @@ logger = logging.getLogger(__name__)
 
 
 WEIGHTS = 1e-9, 1e9
-"""Least and greatest weight of a row that has any, for the sake of double precision."""
+"""Smallest and largest nonzero weight of a row that double precision can handle."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Inputs and labels of one sample.
+    """Inputs and labels of some rows.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ class Table:
     source : str
         Origin of the rows, for messages, without credentials.
     origin : Integers (n,), optional
-        If some rows are copies of others: for each row the number of its original; originals have
-        their own.
+        If some rows are copies of others: for each row the number of its original (its own number
+        if it is no copy).
     names : tuple of str, optional
         Column names, if the source has any.
     label : str, optional
@@ -49,7 +49,7 @@ class Table:
     weights : Doubles (n,), optional
         Weights of the log likelihoods of the rows.
     rows : Integers (n,), optional
-        If some rows of the source were left out: the numbers, in the source, of the others.
+        If some rows of the source were left out: the row numbers of the others in the source.
     frame : Frame, optional
         The original rows, if their columns are not yet encoded: see `learnt` and `encoded`.
     kinds : mapping of str to str, optional
@@ -61,7 +61,7 @@ class Table:
     beside : mapping of str to array (n,)
         Columns that are not inputs but are kept for output.
     classes : Labels (K,), optional
-        All labels, sorted, if these rows may not have every one.
+        All possible labels, sorted, if these rows may lack some.
 
     Raises
     ------
@@ -116,13 +116,13 @@ class Table:
         scheduler : str or callable, optional
             Dask scheduler.
         of_numbers : bool
-            Whether the labels are numbers.
+            Whether it is for a regression.
 
         Raises
         ------
         DataError
-            If columns cannot be used; all of them are named. If labels cannot, where their means
-            are needed.
+            If columns cannot be used; all of them are named. If labels cannot be used, and target
+            encoding needs them.
         """
         if self.frame is None:
             return self
@@ -142,7 +142,7 @@ class Table:
     def encoded(self, encoding: Encoding | None, means: Doubles | None = None) -> "Table":
         """Return the table as numbers, by the encoding of a model; None accepts only numbers.
 
-        Training rows have mean labels of their own, see `Encoding.apply`.
+        `means` are the mean labels of training rows, see `Encoding.apply`.
 
         Raises
         ------
@@ -165,7 +165,7 @@ class Table:
     def encoded_for(
         self, encoding: Encoding | None, names: Sequence[str] | None, medians: Doubles | None
     ) -> "Table":
-        """Return the table with the columns of a model, described by these; see `encoded`.
+        """Return the table with the columns of a model, given its attributes; see `encoded`.
 
         Missing values are filled, even if the training rows had none.
         """
@@ -186,7 +186,7 @@ class Table:
         return self.columns(column_places(names, self.names, self.source))
 
     def columns(self, places: Sequence[int]) -> "Table":
-        """Return the table with the columns at these places, in their order."""
+        """Return the table with the columns at these positions, in this order."""
         names = None if self.names is None else tuple(self.names[place] for place in places)
         if self.frame is None:
             return replace(self, X=self.X[:, places], names=names)
@@ -196,7 +196,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A training table and, where the source has one, its test table.
+    """A training table and, if there is one, a test table.
 
     Raises
     ------
@@ -217,20 +217,20 @@ class Dataset:
 
 
 def as_table(X: Any, y: ArrayLike | None = None, sample_weight: Any = None) -> Table:
-    """Return a table as it is, or make one of arrays; with weights, if any are given."""
+    """Return X if it is a table, else a table of arrays; with weights, if any are given."""
     table = X if isinstance(X, Table) else table_from_arrays(X, y)
     return table if sample_weight is None else replace(table, weights=sample_weight)
 
 
 def table_from_arrays(X: Any, y: ArrayLike | None = None, source: str = "X") -> Table:
-    """Make a table from arrays.
+    """Create a table from arrays.
 
     Parameters
     ----------
     X : array-like (n, p)
         A numpy array, nested lists, a scipy sparse matrix (made dense chunk by chunk when read),
-        a dask array, or a data frame, see `table_from_frame`. Chunks of unknown size are measured,
-        which computes them once; chunks across columns are joined.
+        a dask array, or a data frame, see `table_from_frame`. Chunks of unknown size are computed
+        once to find it; chunks that divide columns are joined.
     y : array-like (n,) or (n, 1), optional
         Labels.
     source : str
@@ -262,7 +262,7 @@ def table_from_frame(
     kinds: Mapping[str, str] | None = None,
     label: str | None = None,
 ) -> Table:
-    """Make a table from a data frame of numbers, booleans, categories and dates.
+    """Create a table from a data frame of numbers, booleans, categories and dates.
 
     It is encoded later: a fit learns the encoding from its training rows (`Table.learnt`), and a
     model applies it (`Table.encoded`).
@@ -300,12 +300,12 @@ def table_from_frame(
 
 
 def encode_labels(table: Table) -> tuple[Labels, Integers]:
-    """Return the classes of a table, and for each row the number of its class.
+    """Return the classes of a table, and for each row the index of its class.
 
     Raises
     ------
     DataError
-        If labels cannot be learnt from, or are of no class where the classes are given.
+        If labels cannot be used, or one is not among the given classes.
     """
     if table.classes is None:
         return encode(table.y, table.source)
@@ -328,7 +328,7 @@ def require_two_dimensions(X: Any, source: str) -> None:
 
 
 def _weights(given: Any, n: int, source: str) -> Doubles:
-    """Return weights of n rows as doubles, checked."""
+    """Check the weights of n rows, and return them as doubles."""
     try:
         found = np.asarray(given)
         if np.ma.is_masked(given) or np.iscomplexobj(found):
@@ -353,7 +353,7 @@ def _weights(given: Any, n: int, source: str) -> Doubles:
 
 
 def _dask_rows(X: Any, source: str) -> "da.Array":
-    """Return a dask array chunked by rows alone, in chunks of known size."""
+    """Return a dask array chunked by rows only, in chunks of known size."""
     if any(np.isnan(size) for size in X.shape):
         X = X.compute_chunk_sizes()
     if X.ndim == 2 and X.numblocks[1] > 1:

@@ -1,20 +1,18 @@
 """Virtual informative vectors: transformed copies of the active rows (SLH sections 5 and 6.5).
 
-What a row means may not change under some transformations, as a digit that moves by a pixel is
-still the same digit. A model learns that from copies of the training rows that were transformed.
-Copies of the active rows are enough: the others lie far from the boundaries of the classes. So
-select once, add copies of what was selected, and select again with the kernel and the likelihood
-as they were:
+Some transformations do not change the meaning of a row: a digit moved by a pixel is still the same
+digit. A model learns this invariance from transformed copies of training rows. Copies of the active
+rows are enough, since the others lie far from the boundaries between classes. So train once, add
+copies of the active rows, and train again with the same kernel and likelihood:
 
     first = sparsegp.train(X, y, n_active=500, likelihood="probit", learn="evidence")
     table = virtual_rows(first, (X, y), "shift", pixels=1)
     second = sparsegp.train(table, **same_settings(first, n_active=1000))
 
-The kernel refers to scaled inputs. The second run follows the rule by which the inputs of the first
-were scaled, but takes the numbers of the rule from the rows that it has: "none" and "range" change
-nothing as long as the copies keep to the range of the data; "standard" takes the means and the
-variances of all rows with the copies, so length scales shift a little. The labels of a regression
-are standardised anew in the same way.
+The kernel refers to scaled inputs. The second run applies the scaling rule of the first to its own
+rows: "none" and "range" change nothing if the copies stay within the range of the data; "standard"
+uses the means and variances of all rows including the copies, so length scales shift a little. The
+targets of a regression are standardised again in the same way.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,25 +31,25 @@ Rows = NDArray[Any]
 Transform = Callable[..., Sequence[Rows]]
 
 TRANSFORMS: Registry[Transform] = Registry("transformation")
-"""From rows (m, p), and parameters by name, to transformed copies of all of them, (m, p) each."""
+"""Functions by name, of rows (m, p) and parameters; they return transformed copies, (m, p) each."""
 
 KEPT = ("kernel", "kernel_per_class", "likelihood", "sites", "active_per_class", "scaling", "learn")
-"""Settings that a second run takes from the first one unchanged."""
+"""Settings that a second run takes unchanged from the first one."""
 
 
 @TRANSFORMS.register("shift")
 def shift(X: Rows, pixels: int = 1, image: tuple[int, int] | None = None) -> list[Rows]:
     """Return images moved up, down, left and right by some pixels, four arrays (m, p).
 
-    The smallest value in X enters at the edges.
+    Pixels that enter at the edges get the smallest value in X.
 
     Parameters
     ----------
     X : array (m, p)
-        An image a row, one line of it after the other.
+        One image per row, line by line.
     pixels : int
     image : (int, int), optional
-        Height and width; square if left out.
+        Height and width; square by default.
 
     Raises
     ------
@@ -72,7 +70,7 @@ def shift(X: Rows, pixels: int = 1, image: tuple[int, int] | None = None) -> lis
 
 
 def image_shape(p: int, image: tuple[int, int] | None = None) -> tuple[int, int]:
-    """Return the height and width of images of p pixels, a square unless they are given.
+    """Return the height and width of images of p pixels, which are square by default.
 
     Raises
     ------
@@ -156,12 +154,12 @@ def virtual_rows(
 
 
 def active_inputs(model: Any, table: Table, scheduler: Any = None) -> Rows:
-    """Return the active rows of a model, in order of their numbers, as they were before scaling.
+    """Return the active rows of a model before scaling, in the order of their row numbers.
 
     Raises
     ------
     DataError
-        If the table does not hold them.
+        If the table does not contain them.
     """
     n, p = table.X.shape
     active, known = np.unique(model.rows), np.arange(n) if table.rows is None else table.rows

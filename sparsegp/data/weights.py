@@ -1,9 +1,9 @@
-"""Weights of rows: of classes too, and of copies of a row, which are merged into one.
+"""Weights of rows and classes; duplicate rows are merged.
 
 A row of weight w stands for w copies: its log likelihood is multiplied by w. So that this holds for
-copies that are in the data as well, exact copies of a row with the same label become one row of
-their summed weight, and rows of weight zero are left out. What is fitted, and in which order, is
-then the same whether rows are weighted or repeated.
+copies in the data as well, duplicate rows with the same label are merged into one row with the sum
+of their weights, and rows of weight zero are left out. The fit, and its order of rows, are then the
+same whether rows are weighted or repeated.
 """
 
 import hashlib
@@ -24,22 +24,22 @@ from sparsegp.types import Doubles, Integers
 
 BALANCED = "balanced"
 LEAST_SHARE = 0.01
-"""Probability of a class below which a soft label does without it."""
+"""Classes with a smaller probability are dropped from a soft label."""
 MOST_VALUES = 1 << 27
-"""Inputs that are put in another order in memory: 1 GiB of doubles."""
+"""Maximum number of input values that are reordered in memory: 1 GiB of doubles."""
 PIECE = 4096
-"""Rows that are converted to doubles at a time."""
+"""Number of rows that are converted to doubles at a time."""
 
 
 def class_weights(text: str) -> dict[str, float]:
-    """Return the weights of classes by their labels, as text, from "a=2,b=0.5" or JSON.
+    """Parse the weights of classes, "a=2,b=0.5" or JSON; the keys are labels as text.
 
-    A label with a comma is in double quotes.
+    A label with a comma must be in double quotes.
 
     Raises
     ------
     SettingsError
-        If the text cannot be read, or a weight is not finite or negative.
+        If the text cannot be parsed, or a weight is negative or not finite.
     """
     try:
         pairs = [part.rpartition("=") for part in words_in(text)]
@@ -56,7 +56,7 @@ def class_weights(text: str) -> dict[str, float]:
 
 
 def class_weight_text(given: Any) -> Any:
-    """Return a mapping of labels and weights as text; anything else as it is."""
+    """Convert a mapping from labels to weights to text; return anything else unchanged."""
     if not isinstance(given, Mapping):
         return given
     plain = {plain_text(label): weight for label, weight in given.items()}
@@ -69,27 +69,27 @@ def class_weight_text(given: Any) -> Any:
 def effective_rows(
     table: Table, class_weight: str = "", scheduler: str | Callable[..., Any] | None = None
 ) -> Table:
-    """Return the rows that a weighted fit takes: each once, and none of weight zero.
+    """Return the rows that a weighted fit uses: without duplicates, and with positive weights.
 
-    Where all weigh one then, they are left as they are, without weights. Others are ordered by a
-    digest of their inputs, so that nothing depends on the order in which they came, unless they
-    are more than memory should hold twice (`MOST_VALUES`): these keep their order. Rows of the same
-    inputs with other labels are one family, as copies are (`Table.origin`).
+    If all weights are one after that, rows keep their order and have no weights. Otherwise they are
+    sorted by a digest of their inputs, so that nothing depends on their original order, unless
+    they are more than memory should hold twice (`MOST_VALUES`): these keep their order. Rows with
+    the same inputs but other labels form one family, as copies do (`Table.origin`).
 
     Parameters
     ----------
     table : Table
-        With labels; without weights all weigh one.
+        With labels; without weights, each row has weight one.
     class_weight : str
-        "balanced", so that all classes have the same total weight; or a text for `class_weights`,
-        by which the rows of a class are multiplied; classes left out by one.
+        "balanced", which gives all classes the same total weight; or a text for `class_weights`,
+        whose numbers multiply the weights of the rows of each class, one for classes left out.
     scheduler : str or callable, optional
-        Of dask.
+        Dask scheduler.
 
     Raises
     ------
     DataError, SettingsError
-        If weights or labels cannot be learnt from.
+        If weights or labels cannot be used.
     """
     weights = np.ones(len(table.X)) if table.weights is None else table.weights
     table, weights = _positive(table, weights)
@@ -168,12 +168,12 @@ def soft_labels(
 
 
 def without_weights(table: Table, column: str) -> Table:
-    """Return the table with a column, by name or number, as weights of its rows and no input.
+    """Use a column, given by name or number, as row weights instead of as an input.
 
     Raises
     ------
     DataError
-        If there is no such column, or its values are no weights.
+        If there is no such column, or its values are not weights.
     """
     names, p = table.names, table.X.shape[1]
     known = list(names) if names is not None else [str(number) for number in range(p)]
@@ -195,7 +195,7 @@ def without_weights(table: Table, column: str) -> Table:
 
 
 def _of_classes(table: Table, weights: Doubles, class_weight: str) -> Doubles:
-    """Return the factors of the rows (n,) by their labels."""
+    """Return the weight factor of each row by its label, (n,)."""
     classes, codes = encode(table.y, table.source)
     if class_weight == BALANCED:
         total = np.bincount(codes, weights)
@@ -210,7 +210,7 @@ def _of_classes(table: Table, weights: Doubles, class_weight: str) -> Doubles:
 
 
 def _positive(table: Table, weights: Doubles) -> tuple[Table, Doubles]:
-    """Return the rows of weight above zero, and the weights."""
+    """Return the rows of positive weight, and these weights."""
     kept = np.flatnonzero(weights > 0.0)
     if len(kept) == len(weights):
         return table, weights
@@ -221,7 +221,7 @@ def _positive(table: Table, weights: Doubles) -> tuple[Table, Doubles]:
 
 
 def _taken(table: Table, rows: Integers, scheduler: Any = None) -> Table:
-    """Return some rows of a table without weights, and of which rows of the source they are."""
+    """Return some rows of a table, without weights but with their row numbers in the source."""
     if np.array_equal(rows, np.arange(len(table.X))):
         return table
     X: Any = table.X
@@ -237,7 +237,7 @@ def _taken(table: Table, rows: Integers, scheduler: Any = None) -> Table:
 
 
 def _label_codes(table: Table) -> Integers:
-    """Return the same number for the same label, (n,)."""
+    """Return an integer for each label, the same for equal labels, (n,)."""
     labels = tidy_labels(table.y, table.source)
     if labels.dtype.kind == "O":
         labels = np.array([str(label) for label in labels.tolist()])
@@ -245,7 +245,7 @@ def _label_codes(table: Table) -> Integers:
 
 
 def _digests(block: NDArray[Any]) -> NDArray[np.uint64]:
-    """Return a digest of each row, (n, 2), of its values as doubles."""
+    """Return a digest of the values of each row as doubles, (n, 2)."""
     words = bytearray()
     for start in range(0, len(block), PIECE):
         rows = np.ascontiguousarray(block[start : start + PIECE], dtype=np.float64) + 0.0

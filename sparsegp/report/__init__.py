@@ -1,4 +1,4 @@
-"""Progress, metrics and pictures."""
+"""Progress displays, metrics and plots."""
 
 from sparsegp.report.metrics import Evaluation as Evaluation
 from sparsegp.report.metrics import RegressionEvaluation as RegressionEvaluation

@@ -1,4 +1,4 @@
-"""Pictures of rows beside the active rows that explain them. They need matplotlib."""
+"""Plots of rows with the active rows that explain them; they need matplotlib."""
 
 import os
 from collections.abc import Mapping
@@ -25,14 +25,16 @@ def explanation_pictures(
     image: tuple[int, int] | None,
     folder: str | os.PathLike[str],
 ) -> list[Path]:
-    """Draw rows X (n, p), images of this height and width, by their numbers as row-<number>.png.
+    """Plot explanations of images X (n, p), by row number, as row-<number>.png and .svg.
+
+    `image` is their height and width, by default square.
 
     Raises
     ------
     SettingsError
-        If rows do not make such images, or matplotlib is not installed.
+        If rows are not such images, or matplotlib is not installed.
     StoreError
-        If a picture cannot be written.
+        If a file cannot be written.
     """
     shape, unmixed = image_shape(model.n_features, image), replace(model.scaling, mixing=None)
     own, active = unmixed.apply(np.asarray(X)), model.rows_unmixed.reshape(-1, *shape)
@@ -44,7 +46,7 @@ def explanation_pictures(
 
 
 def _row(figure: "Figure", own: Any, active: Any, explanation: Explanation) -> None:
-    """Draw a row and its supporting rows; below, the effects of its pixels and opposing rows."""
+    """Plot a row and its supporting rows; below, the effects of its pixels and opposing rows."""
     each, effects = explanation, explanation.effects.reshape(own.shape)
     width = 1 + max(len(each.supporting), len(each.opposing))
     figure.set_size_inches(1.5 * width, 3.8)

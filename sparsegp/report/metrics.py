@@ -1,8 +1,8 @@
-"""How good predictions are: error, log probability, Brier score, calibration; squared error.
+"""Metrics of predictions: error, NLPP, Brier score, calibration; mean squared error.
 
-Error, Brier score, confusion, r2 and the figures of one of two classes are those of scikit-learn.
-Log probabilities are not clipped, and bins of the calibration error hold their upper end, unlike
-there.
+Error, Brier score, confusion, r2 and the metrics of a positive class are those of scikit-learn.
+Unlike there, log probabilities are not clipped, and bins of the calibration error include their
+upper end.
 """
 
 import math
@@ -21,47 +21,46 @@ Numbers: TypeAlias = Integers | Doubles
 """Counts of rows, or sums of their weights."""
 
 CALIBRATION_BINS = 15
-"""Bins of equal width in which confidence is compared with the share of right answers."""
+"""Number of bins of equal width in which confidence is compared with accuracy."""
 
 INTERVAL = 0.95
-"""Central probability of the interval whose coverage is reported."""
+"""Probability of the central interval whose coverage is reported."""
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Figures of n predictions for K classes; y is the true code, p the probabilities of a row.
+    """Metrics of n predictions for K classes; y is the true code, p the probabilities of a row.
 
-    Where rows have weights, means, shares and confusion are of weights in place of rows. A label
-    that was never seen in training has no probability. Its rows count as errors and as wrong
-    answers in `ece`, and take no part in `nlpp`, `brier` and `confusion`.
+    If rows have weights, means, fractions and confusion are weighted. A label that was not seen in
+    training has no probability: its rows count as errors and as wrong in `ece`, and are left out of
+    `nlpp`, `brier` and `confusion`.
 
     Parameters
     ----------
     n, n_unseen : int
-        Rows, and those of them whose label was not seen in training.
+        Number of rows, and of those whose label was not seen in training.
     error : float
-        Share of rows whose most probable class is not theirs, from 0 to 1; the first of equally
-        probable classes is taken.
+        Fraction of rows whose most probable class, the first one if tied, is not the true one.
     nlpp : float
         Mean of -log p[y] in nats; NaN if no row has a seen label.
     brier : float
-        Mean of sum_k (p[k] - [k = y])^2, from 0 to 2, for two classes also: scikit-learn's
+        Mean of sum_k (p[k] - [k = y])^2, from 0 to 2, also for two classes: scikit-learn's
         ``brier_score_loss(..., scale_by_half=False)``. NaN if no row has a seen label.
     ece : float
-        Expected calibration error, from 0 to 1: sum over 15 equal bins (low, high] of the
-        greatest probability, of |right answers - sum of greatest probabilities| / n.
+        Expected calibration error, from 0 to 1: sum over 15 equal bins (low, high] of the greatest
+        probability, of ``|number of right rows - sum of greatest probabilities| / n``.
     ece_by_chance : float
-        What `ece` is on average, in so many rows, if the greatest probabilities are true.
+        Expected value of `ece` for as many rows if the greatest probabilities are true.
     confusion : array (K, K)
-        Rows by true class (down) and most probable class (across).
+        Number of rows by true class (down) and most probable class (across).
     classes : array (K,)
         The labels, in the order of the codes.
     confidence : array (n,)
         Greatest probability of each row.
     right : array (n,)
-        Whether its class is the true one.
+        Whether the most probable class is the true one.
     weight : float, optional
-        Sum of the weights of the rows, where they have any.
+        Sum of the weights, if rows have any.
     """
 
     n: int
@@ -79,16 +78,16 @@ class Evaluation:
 
     @property
     def precision(self) -> Doubles:
-        """Share of right rows among those predicted to be of each class, (K,); NaN of none."""
+        """Fraction of right rows among those predicted as each class, (K,); NaN without any."""
         return _shares(np.diag(self.confusion), self.confusion.sum(axis=0))
 
     @property
     def recall(self) -> Doubles:
-        """Share of right rows among those of each class, (K,); NaN of none."""
+        """Fraction of right rows among those of each class, (K,); NaN without any."""
         return _shares(np.diag(self.confusion), self.confusion.sum(axis=1))
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain numbers, texts and lists of classes; what is not finite is None."""
+        """Return plain JSON values; numbers that are not finite become None."""
         names = ("n", "n_unseen", "error", "nlpp", "brier", "ece", "ece_by_chance")
         figures = {name: finite(getattr(self, name)) for name in names}
         figures |= {} if self.weight is None else {"weight": self.weight}
@@ -120,7 +119,7 @@ def evaluate(
     classes : array (K,)
         The labels, in the order of the codes.
     weights : array (n,), optional
-        Of the rows.
+        Row weights.
 
     Returns
     -------
@@ -129,7 +128,7 @@ def evaluate(
     Raises
     ------
     DataError
-        If all rows weigh nothing.
+        If all weights are zero.
     """
     logs = np.asarray(log_probabilities, dtype=np.float64)
     codes, classes = np.asarray(codes), np.asarray(classes)
@@ -173,14 +172,16 @@ def _require_weight(weights: Doubles) -> None:
 def reliability(
     confidence: Doubles, right: Booleans, weights: Doubles | None = None
 ) -> tuple[Numbers, Doubles, Doubles]:
-    """Compare confidence (n,) with right answers (n,), in bins of equal width (low, high].
+    """Compare confidence (n,) with accuracy, by bins (low, high] of equal width.
+
+    `right` (n,) tells which rows are predicted correctly.
 
     Returns
     -------
     counts : array (CALIBRATION_BINS,)
-        Rows in each bin, or the sum of their weights (n,).
+        Number of rows in each bin, or sum of their weights.
     confidence, accuracy : Doubles (CALIBRATION_BINS,)
-        Mean confidence and share of right answers in each bin; NaN where it is empty.
+        Mean confidence and fraction of right rows in each bin; NaN if it is empty.
     """
     bins = _bins(confidence)
     counts = np.bincount(bins, weights, minlength=CALIBRATION_BINS)
@@ -193,16 +194,16 @@ def reliability(
 def calibration_error(
     confidence: Doubles, right: Booleans, weights: Doubles | None = None
 ) -> float:
-    """Return the mean distance of confidence (n,) from the share of right answers (n,), by bins."""
+    """Return the mean absolute difference of confidence and accuracy by bins; see `reliability`."""
     counts, mean, accuracy = reliability(confidence, right, weights)
     return float(np.nansum(counts * np.abs(accuracy - mean)) / counts.sum())
 
 
 def chance_error(confidence: Doubles, weights: Doubles | None = None) -> float:
-    """Return the mean of `calibration_error` where each confidence (n,) is the chance to be right.
+    """Return the expected `calibration_error` if confidence (n,) is the probability to be right.
 
-    The sum of right answers in a bin is taken to be normal, and so its mean distance from what is
-    expected is sqrt(2 / pi) standard deviations.
+    The number of right rows in a bin is taken to be normal, so that its mean absolute deviation is
+    sqrt(2 / pi) standard deviations.
     """
     w = np.ones(len(confidence)) if weights is None else weights
     spread = w**2 * confidence * (1.0 - confidence)
@@ -216,20 +217,20 @@ def _bins(confidence: Doubles) -> Integers:
 
 
 def rejecting(certainty: Doubles, values: Doubles) -> tuple[Doubles, Doubles]:
-    """Reject rows in the order of their certainty, and average over those that are kept.
+    """Reject rows in the order of their certainty, and average values over the rows kept.
 
     Parameters
     ----------
     certainty : array (n,)
-        The least certain rows are rejected first, those of one certainty together.
+        The least certain rows are rejected first, ties together.
     values : array (n,)
 
     Returns
     -------
     rejected : array (m,)
-        Shares of the rows that are rejected, from 0 on, less than 1.
+        Fractions of rows rejected, from 0 to less than 1.
     means : array (m,)
-        Mean value of the rows that are kept.
+        Mean value of the rows kept.
     """
     order = np.argsort(certainty, kind="stable")
     kept = np.arange(len(order), 0, -1)
@@ -240,20 +241,20 @@ def rejecting(certainty: Doubles, values: Doubles) -> tuple[Doubles, Doubles]:
 
 @dataclass(frozen=True, eq=False)
 class TwoClasses:
-    """Figures of n rows, each of the positive class or not; a label not seen in training is not.
+    """Metrics of n rows for a positive class; labels not seen in training count as negative.
 
     Parameters
     ----------
     positive : int or str or bool
-        Its label.
+        Label of the positive class.
     threshold : float
-        Probability from which on a row is taken for positive.
+        Smallest probability at which a row is predicted positive.
     auc, average_precision : float
-        NaN where there are no positive rows, or (auc) no others.
+        NaN if there are no positive rows, or (auc) no negative ones.
     precision, recall, f1 : float
-        At the threshold; 0 where they are not defined.
+        At the threshold; 0 where undefined.
     probability : Doubles (n,)
-        Of the positive class.
+        Probability of the positive class.
     is_positive : Booleans (n,)
     """
 
@@ -268,7 +269,7 @@ class TwoClasses:
     is_positive: Booleans
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain numbers and the label; what is not finite is None."""
+        """Return plain JSON values; numbers that are not finite become None."""
         names = ("threshold", "auc", "average_precision", "precision", "recall", "f1")
         return {"positive": self.positive} | {name: finite(getattr(self, name)) for name in names}
 
@@ -281,14 +282,14 @@ def evaluate_two_classes(
     threshold: float,
     weights: Doubles | None = None,
 ) -> TwoClasses:
-    """Compare the probabilities (n, 2) of two classes with the true ones, codes (n,).
+    """Compare the log probabilities (n, 2) of two classes with the true ones, codes (n,).
 
     Rows may have weights (n,).
 
     Raises
     ------
     SettingsError
-        If the positive class is neither, or the threshold is no probability.
+        If the positive class is not one of the two, or the threshold is not a probability.
     """
     from sklearn import metrics
 
@@ -315,20 +316,20 @@ def evaluate_two_classes(
 
 @dataclass(frozen=True)
 class RegressionEvaluation:
-    """Figures of n predicted normal distributions.
+    """Metrics of n predicted normal distributions.
 
     Parameters
     ----------
     n : int
-        Rows.
+        Number of rows.
     mse : float
-        Mean squared error of the means, in squared units of the labels.
+        Mean squared error of the means, in squared units of the targets.
     r2 : float
-        1 - mse / variance of the labels; NaN where that is zero.
+        1 - mse / variance of the targets; NaN if that is zero.
     nlpp : float
         Mean negative log predictive density, in nats.
     coverage : float
-        Share of the labels inside the central intervals of probability 0.95.
+        Fraction of the targets inside the central intervals of probability 0.95.
     """
 
     n: int
@@ -338,27 +339,28 @@ class RegressionEvaluation:
     coverage: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain numbers; what is not finite is None."""
+        """Return plain JSON values; numbers that are not finite become None."""
         return {name: finite(value) for name, value in asdict(self).items()}
 
 
 def evaluate_regression(
     mean: Doubles, variance: Doubles, y: Doubles, weights: Doubles | None = None
 ) -> RegressionEvaluation:
-    """Compare predictions with labels.
+    """Compare predictions with targets.
 
     Parameters
     ----------
     mean, variance : Doubles (n,)
         Of the predictive distributions, noise included.
     y : Doubles (n,)
+        Targets.
     weights : Doubles (n,), optional
-        Of the rows, in all means.
+        Row weights.
 
     Raises
     ------
     DataError
-        If there are no rows, or all weigh nothing.
+        If there are no rows, or all weights are zero.
     """
     if not len(y):
         raise DataError("an evaluation needs at least one row; got none")
@@ -376,5 +378,5 @@ def evaluate_regression(
 
 
 def finite(value: float) -> float | None:
-    """Return a number as JSON can hold it: None if it is not finite."""
+    """Return a number, or None if it is not finite, which JSON cannot hold."""
     return value if math.isfinite(value) else None

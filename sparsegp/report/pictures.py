@@ -1,4 +1,4 @@
-"""Pictures of an evaluation. They need matplotlib, the extra ``plot``."""
+"""Plots of an evaluation; they need matplotlib, the extra ``plot``."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Draw = Callable[["Figure"], None]
-"""What draws a picture."""
+"""Draws a plot into a figure."""
 
 LEAST_KEPT = 20
-"""The error of fewer rows than this is not drawn: one row would move it by more than 5 %."""
+"""The error of fewer rows is not plotted: one row would change it by more than 5 %."""
 
 MOST_BARS = 20
-"""Columns whose relevances are drawn, the largest."""
+"""Maximum number of columns whose relevances are plotted."""
 
 LONGEST_NAME, LONGEST_TITLE = 40, 70
-"""Letters of a name on an axis, and of a title."""
+"""Maximum number of characters of a name on an axis, and of a title."""
 
 READABLE = 40
-"""Classes up to which a confusion matrix has its numbers written into it."""
+"""Maximum number of classes of a confusion matrix whose cells show numbers."""
 
 
 def evaluation_pictures(
@@ -38,32 +38,32 @@ def evaluation_pictures(
     two: TwoClasses | None = None,
     title: str = "",
 ) -> list[Path]:
-    """Draw an evaluation, and what is given of the model, as .png and .svg files.
+    """Plot an evaluation, and relevances of columns if given, as .png and .svg files.
 
     Parameters
     ----------
     evaluation : Evaluation or None
-        None in a regression, which has no pictures of its own.
+        None for a regression, which has no plots of its own.
     folder : path
-        Made if it is not there.
+        Created if it does not exist.
     relevances : mapping, optional
-        Of the columns by name, the largest first; may be empty.
+        Relevances by column name, the largest first; may be empty.
     two : TwoClasses, optional
-        Figures of a positive class; there are no curves where all rows are of one.
+        Metrics of a positive class; there are no curves if all rows have the same class.
     title : str
-        Of every picture: data and model.
+        Title of every plot: data and model.
 
     Returns
     -------
     list of Path
-        Of the .png files.
+        The .png files.
 
     Raises
     ------
     SettingsError
         If matplotlib is not installed.
     StoreError
-        If a picture cannot be written.
+        If a file cannot be written.
     """
     draw: dict[str, Draw] = {}
     if evaluation is not None:
@@ -81,7 +81,7 @@ def evaluation_pictures(
 def draw_all(
     draw: Mapping[str, Draw], folder: str | os.PathLike[str], title: str = ""
 ) -> list[Path]:
-    """Draw pictures by their names, as `evaluation_pictures` does."""
+    """Draw plots, given by name, as .png and .svg files; see `evaluation_pictures`."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -101,7 +101,7 @@ def draw_all(
 
 
 def _relevances(figure: "Figure", shares: Mapping[str, float]) -> None:
-    """Draw a bar for each of the most relevant columns, the largest at the top."""
+    """Plot a bar for each of the most relevant columns, the largest at the top."""
     names = [plain(name) for name in shares][:MOST_BARS]
     axes, values = figure.subplots(), [100 * share for share in shares.values()][:MOST_BARS]
     axes.barh(range(len(names)), values, tick_label=names)
@@ -112,16 +112,16 @@ def _relevances(figure: "Figure", shares: Mapping[str, float]) -> None:
 
 
 def plain(name: str, longest: int = LONGEST_NAME) -> str:
-    """Return a name that is no formula to matplotlib, and not too long for an axis."""
+    """Return a name that matplotlib does not take for a formula, shortened to fit an axis."""
     text = visible(name)
     return (text if len(text) <= longest else f"{text[: longest - 3]}...").replace("$", r"\$")
 
 
 def _reliability(figure: "Figure", evaluation: Evaluation) -> None:
-    """Draw the share of right answers against confidence, in 15 bins, above the rows in each bin.
+    """Plot accuracy against confidence, in 15 bins, above the number of rows in each bin.
 
     Confidence is the greatest probability of a row; a calibrated model has all points near the
-    diagonal. Bars are 95 % intervals for the share (Wilson): few rows say little.
+    diagonal. Bars are 95 % intervals for the accuracy (Wilson), wide where rows are few.
     """
     from scipy.stats import binomtest
 
@@ -151,7 +151,7 @@ def _reliability(figure: "Figure", evaluation: Evaluation) -> None:
 
 
 def _error_reject(figure: "Figure", evaluation: Evaluation) -> None:
-    """Draw the error on the rows that are kept against the share that is rejected.
+    """Plot the error on the rows kept against the fraction of rows rejected.
 
     The least certain rows are rejected first (Rasmussen & Williams 2006, figure 3.10).
     """
@@ -167,7 +167,7 @@ def _error_reject(figure: "Figure", evaluation: Evaluation) -> None:
 
 
 def _confusion(figure: "Figure", evaluation: Evaluation) -> None:
-    """Draw numbers of rows by true and predicted class, coloured by their share of a class."""
+    """Plot row counts by true and predicted class, coloured by their share of the true class."""
     names = [plain(str(label)) for label in evaluation.classes.tolist()]
     side = min(max(4.8, 0.36 * len(names) + 1.6), 14.0)
     figure.set_size_inches(side + 0.8, side)
@@ -188,7 +188,7 @@ def _confusion(figure: "Figure", evaluation: Evaluation) -> None:
 
 
 def _roc(figure: "Figure", two: TwoClasses) -> None:
-    """Draw recall against the share of other rows taken for positive; a cross is the threshold."""
+    """Plot recall against the false positive rate; a cross marks the threshold."""
     from sklearn.metrics import roc_curve
 
     axes, taken = figure.subplots(), two.probability >= two.threshold
@@ -200,7 +200,7 @@ def _roc(figure: "Figure", two: TwoClasses) -> None:
 
 
 def _precision_recall(figure: "Figure", two: TwoClasses) -> None:
-    """Draw precision against recall; a cross is the threshold."""
+    """Plot precision against recall; a cross marks the threshold."""
     from sklearn.metrics import precision_recall_curve
 
     axes = figure.subplots()

@@ -1,8 +1,8 @@
-"""How far long work is: a bar on a terminal or in a notebook; elsewhere lines, now and then.
+"""Progress displays: a bar on a terminal or in a notebook; elsewhere an occasional line.
 
-A stage whose length nobody knows has no bar but its time and a sign that it goes on.
+A stage of unknown length has no bar, but shows its time and a spinner.
 
-All is written to standard error; standard output stays clean.
+Outside notebooks everything is written to standard error; standard output stays clean.
 """
 
 import html
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
 LEAST_BESIDE = 86
-"""Letters of a line that are kept for texts and figures beside the bar."""
+"""Number of characters of a line that are kept for texts and numbers next to the bar."""
 LEAST_SECONDS = 0.1
-"""Between two updates of a bar in a notebook."""
+"""Minimum time between two updates of a bar in a notebook."""
 LINE_SECONDS = 60.0
-"""After so long a stage without a bar says in a line how far it is, again and again."""
+"""Time between two progress lines of a stage without a bar."""
 SPEED_SECONDS = 300.0
-"""Of recent work, from which the time left is estimated."""
+"""Length of the recent period from which the remaining time is estimated."""
 
 
 class TerminalProgress(Progress):
-    """Shows each stage of a run and records its time; a context manager, which ends the last stage.
+    """Display of each stage of a run and its time; a context manager, which ends the last stage.
 
-    The remaining time is estimated from the first update on, which includes the work of earlier
-    sessions. Updates outside a stage are ignored.
+    The remaining time is estimated from the first update on, so that work of earlier sessions does
+    not count. Updates outside a stage are ignored.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class TerminalProgress(Progress):
         self._stage, self._began = "", 0.0
 
     def begin(self, description: str) -> None:
-        """End the stage and take the time of another, which counts nothing."""
+        """End the current stage, and time another one without a display."""
         self.finish()
         now = time.perf_counter()
         if self._stage:
@@ -81,13 +81,13 @@ class TerminalProgress(Progress):
             self._display = _Lines(self._out, lambda: self._line("so far,"))
 
     def update(self, done: int, **figures: float | str) -> None:
-        """Show the units done, and the latest figures (``heldout_error=0.05``)."""
+        """Show the number of units done and the latest figures (``heldout_error=0.05``)."""
         if self._display is not None:
             self._done, self._figures = done, {**self._figures, **figures}
             self._display.show(done, in_words(self._figures))
 
     def message(self, text: str) -> None:
-        """Write a line that stays, above the bar if there is one."""
+        """Write a line that remains visible, above the bar if there is one."""
         text = visible(text)
         with suppress(OSError):  # a log that cannot be written does not end the work
             if self._display is not None:
@@ -96,7 +96,7 @@ class TerminalProgress(Progress):
                 _write(self._out, text)
 
     def finish(self) -> None:
-        """End what the stage shows, if there is one, with a line about how it went."""
+        """End the display of the stage, if there is one, with a line that sums it up."""
         display, self._display = self._display, None
         if display is not None:
             stopped = self._done < self._total
@@ -104,7 +104,7 @@ class TerminalProgress(Progress):
                 display.end(visible(self._line("after" if stopped else "in", stopped)))
 
     def _line(self, before_time: str, stopped: bool = False) -> str:
-        """Return how far the stage is, in words."""
+        """Return a line about the progress of the stage."""
         spent = timedelta(seconds=round(time.perf_counter() - self._began))
         of = f"/{self._total}" if self._total else ""
         figures = f", {in_words(self._figures)}" if self._figures else ""
@@ -123,12 +123,12 @@ class TerminalProgress(Progress):
 
 
 def progress_for(progress: object, verbose: bool) -> Progress:
-    """Return the progress that was given, one that everybody sees if `verbose`, or that of a log.
+    """Return the given progress, a display if `verbose`, or else one that only logs.
 
     Raises
     ------
     SettingsError
-        If both are given, or the former is no `Progress`.
+        If both are given, or the former is not a `Progress`.
     """
     if verbose and progress is not None:
         raise SettingsError("give only one of `progress` and `verbose`")
@@ -141,7 +141,7 @@ def progress_for(progress: object, verbose: bool) -> Progress:
 
 
 class _Lines:
-    """A line now and then, where no bar can be drawn: nothing takes minutes without a sign."""
+    """Occasional lines where no bar can be drawn, so that long stages show that they go on."""
 
     def __init__(self, stream: TextIO, line: Callable[[], str]) -> None:
         self._stream, self._line, self._ended = stream, line, Event()
@@ -153,7 +153,7 @@ class _Lines:
                 self.message(visible(self._line()))
 
     def show(self, done: int, figures: str) -> None:
-        """Wait for the time of the next line."""
+        """Do nothing: lines are written at intervals."""
 
     def message(self, text: str) -> None:
         _write(self._stream, text)
@@ -164,7 +164,7 @@ class _Lines:
 
 
 class _TerminalBar:
-    """A bar that rich draws."""
+    """A bar drawn by rich."""
 
     def __init__(self, bar: "RichProgress", description: str, total: int, unit: str) -> None:
         self._bar, self._begun = bar, False
@@ -187,7 +187,7 @@ class _TerminalBar:
 
 
 class _NotebookBar:
-    """A bar below the cell of a notebook, which becomes a line in the end."""
+    """A bar below the cell of a notebook, replaced by a line at the end."""
 
     def __init__(self, description: str, total: int, unit: str) -> None:
         self._description, self._total, self._unit = description, total, unit
@@ -219,13 +219,13 @@ def _write(stream: TextIO, text: str) -> None:
 
 
 def _is_notebook() -> bool:
-    """Whether a kernel of Jupyter runs the program, and shows what it displays."""
+    """Return whether the program runs in a Jupyter kernel, which displays HTML."""
     ipython: Any = sys.modules.get("IPython")
     return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
 
 
 def _console(stream: TextIO) -> "Console | None":
-    """Return the terminal, if a bar can be drawn: rich is imported only where there is one."""
+    """Return the terminal if a bar can be drawn; rich is imported only if there is one."""
     if not stream.isatty():
         return None
     from rich.console import Console
@@ -260,6 +260,6 @@ def _bar(console: "Console", has_end: bool) -> "RichProgress":
 
 
 def in_words(figures: Mapping[str, float | str]) -> str:
-    """Return named numbers, and what has a name itself, in words."""
+    """Return a list of named numbers and texts, for display."""
     texts = {k: f"{v:.5g}" if isinstance(v, float) else v for k, v in figures.items()}
     return ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in texts.items())

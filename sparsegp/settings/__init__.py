@@ -1,4 +1,4 @@
-"""What a run is asked to do: everything besides the data that its result depends on."""
+"""Settings of a run: everything that its result depends on, except the data."""
 
 from typing import Any
 
@@ -10,16 +10,16 @@ from sparsegp.settings.dense import DenseSettings as DenseSettings
 from sparsegp.settings.sparse import TrainSettings as TrainSettings
 
 SPARSE = "ivm"
-"""The method of `TrainSettings`, and the default; all others are of `DenseSettings`."""
+"""The method of `TrainSettings`, and the default; all others belong to `DenseSettings`."""
 
 
 def settings_given(**named: Any) -> TrainSettings | DenseSettings:
-    """Return the settings of a method, of which some are named, or all; "ivm" if no `method` is.
+    """Create the settings of a method from keyword arguments; `method` is "ivm" by default.
 
     Raises
     ------
     SettingsError
-        If a name is unknown to the method, or the settings do not go together.
+        If a name is unknown to the method, or the settings conflict.
     """
     if named.get("method", SPARSE) == SPARSE:
         return TrainSettings.given(**{k: v for k, v in named.items() if k != "method"})

@@ -1,4 +1,4 @@
-"""The settings that all runs have, with their checks and their JSON form."""
+"""Settings common to all runs, with their checks and their JSON form."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -24,19 +24,19 @@ LEARNT: dict[str, Any] = {
     "learn": "evidence",
     "hyperprior": "1/noise: gamma(20, 0.02)",
 }
-"""Settings of a regression of which neither `learn` nor `likelihood` is given: kernel and noise
-have to suit the labels, and no numbers suit all. The prior keeps noise that is not there from
-vanishing, which double precision could not stand."""
+"""Settings of a regression if neither `learn` nor `likelihood` is given: kernel and noise are
+learnt, since no fixed values suit all targets. The hyperprior keeps the noise variance of
+noise-free data from vanishing, which double precision could not handle."""
 
 
 DEFAULT_PANEL, WIDEST_PANEL = 16, 64
 AUTO = "auto"
-"""The kernel that is to be chosen by held-out rows, and the rule of scaling that leaves it open."""
+"""Value of `kernel` by which a search chooses it, and of `scaling` by which it may choose that."""
 
 
 @dataclass(frozen=True)
 class Settings(Checked):
-    """Settings of all runs; values are checked one by one, then whether they go together."""
+    """Settings common to all runs; values are checked one by one, then for conflicts."""
 
     kernel: str | None = setting("10*rbf", KERNEL)
     kernel_per_class: bool = setting(
@@ -70,25 +70,25 @@ class Settings(Checked):
             raise SettingsError(message)
 
     def _conflicts(self) -> Iterator[str]:
-        """Yield what does not go together, and what to do about it."""
+        """Yield a message, with a remedy, for each conflict between settings."""
         raise NotImplementedError
 
     @property
     def wanted_likelihood(self) -> "Wanted":
-        """What the text of the likelihood asks for."""
+        """The likelihood, parsed."""
         from sparsegp.likelihoods.parse import parse
 
         return parse(self.likelihood)
 
     @property
     def is_regression(self) -> bool:
-        """Whether labels are numbers."""
+        """Whether the likelihood is one of regression."""
         return self.wanted_likelihood.family.numeric
 
     @property
     def first_kernel(self) -> str:
-        """The text of the kernel, or of that which a search starts from."""
-        assert self.kernel is not None  # but where it is optional
+        """Text of the kernel, or of the one that a search starts from."""
+        assert self.kernel is not None  # subclasses where it may be None override this
         return self.kernel
 
     def kernels(self, n_latent: int, variances: "Doubles") -> "list[Kernel]":
@@ -97,7 +97,7 @@ class Settings(Checked):
         Parameters
         ----------
         n_latent : int
-            Latent values of a row.
+            Number of latent values per row.
         variances : Doubles (p,)
             Variances of the scaled input columns.
         """
@@ -119,7 +119,7 @@ class Settings(Checked):
         return False
 
     def require_used(self, names: Iterable[str]) -> None:
-        """Refuse by a `SettingsError` those settings that would be ignored beside the others."""
+        """Raise a `SettingsError` if a named setting has no effect with the others."""
         known = declared(type(self))
         for each in (known[name] for name in names if name in known):
             needed, _, values = each.applies.partition("=")
@@ -135,12 +135,12 @@ class Settings(Checked):
 
     @classmethod
     def given(cls, task: str | None = None, **named: Any) -> Self:
-        """Return settings of which some are named; what is left out suits these, and the task.
+        """Create settings from keyword arguments; defaults depend on these and the task.
 
         Raises
         ------
         SettingsError
-            If a name is unknown, or the settings do not go together.
+            If a name is unknown, or the settings conflict.
         """
         if task not in (None, "classification", "regression"):
             raise SettingsError(f"task must be classification or regression, got {quoted(task)}")
@@ -152,5 +152,5 @@ class Settings(Checked):
 
     @classmethod
     def _completed(cls, task: str | None, named: dict[str, Any]) -> dict[str, Any]:
-        """Return named settings with others whose defaults would not go with them."""
+        """Add settings whose usual defaults would conflict with the named ones."""
         return named

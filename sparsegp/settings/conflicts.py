@@ -1,4 +1,4 @@
-"""Which settings of a sparse run do not go together: what is wrong, and what to do about it."""
+"""Conflicts between settings of a sparse run: messages that say what to do."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def conflicts(settings: "TrainSettings") -> Iterator[str]:
-    """Yield what does not go together.
+    """Yield a message for each conflict.
 
     Raises
     ------
     SettingsError
-        If the likelihood cannot be read.
+        If the likelihood cannot be parsed.
     """
     _ = settings.wanted_likelihood
     if settings.kernel == AUTO:
@@ -26,7 +26,7 @@ def conflicts(settings: "TrainSettings") -> Iterator[str]:
 
 
 def with_a_search(settings: "TrainSettings") -> Iterator[str]:
-    """Yield what does not go with a kernel that is chosen by held-out rows."""
+    """Yield a message for each conflict with a search for the kernel."""
     usual = type(settings)
     if settings.sites != usual.sites and not settings.learns_noise:
         yield (

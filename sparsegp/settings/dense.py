@@ -85,18 +85,18 @@ class DenseSettings(Settings):
 
     @property
     def wanted_likelihood(self) -> "Wanted":
-        """What the text of the likelihood asks for, or the method's first if it is empty."""
+        """The likelihood, parsed; if it is empty, the first one of the method."""
         from sparsegp.likelihoods.parse import parse
 
         return parse(self.likelihood or self.build_method().likelihoods[0])
 
     def sizes(self, n_classes: int) -> tuple[int, int]:
-        """Return how many kernels there are, and (n, n) matrices that are held at a time.
+        """Return the number of kernels, and of (n, n) matrices held at a time.
 
         Raises
         ------
         SettingsError
-            If the method is not for so many classes.
+            If the method does not support this number of classes.
         """
         from sparsegp.dense import likelihood_for
 

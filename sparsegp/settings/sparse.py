@@ -18,27 +18,28 @@ if TYPE_CHECKING:
 
 DEFAULT_KERNEL = "50*rbf + 50*matern52"
 USUAL_KERNEL = AUTO
-"""Where none is given and rows held out can choose one; elsewhere it is the default."""
+"""Kernel if none is given and a search is possible; otherwise it is `DEFAULT_KERNEL`."""
 KERNEL_OF_NUMBERS = "30*rbf"
-"""The same of a regression, whose noise and prior scale are learnt."""
+"""Default kernel of a regression, whose noise variance and prior variance factor are learnt."""
 DEFAULT_N_ACTIVE = 1000
 CANDIDATES = 20
-"""For each active row. Of more rows the most extreme would be taken, which tell less of others."""
+"""Candidates per active row; among more, the most extreme are selected, which represent others
+less."""
 LEAST_VALIDATION, ENOUGH_VALIDATION, MOST_VALIDATION = 30, 1500, 4000
-"""Validation rows: fewer tell nothing, enough for a small table, and at most."""
+"""Numbers of validation rows: the minimum, what is enough for a small table, and the maximum."""
 FEW_TO_VALIDATE = 2000
-"""Rows: with fewer, the posterior `all` is learnt by cross-validation. Some hundred validation rows
-choose a prior scale by chance."""
+"""With fewer rows the posterior `all` uses cross-validation: a few hundred validation rows would
+choose the prior variance factor by chance."""
 
 OF_THE_PAPER = "multinomial_probit"
-"""The likelihood that `TrainSettings.given` chooses where the softmax has no advantage: what is
-asked for is a method of Girolami & Rogers, or needs its moments for many classes."""
+"""The likelihood that `TrainSettings.given` chooses if the softmax has no advantage: for methods of
+Girolami & Rogers, and for those that need moments for many classes."""
 GENERAL = {"sites": "moments", "criterion": "information", "posterior": "adf", "kernel": "10*rbf"}
-"""Settings that `TrainSettings.given` chooses for other likelihoods than these two."""
+"""Settings that `TrainSettings.given` chooses for other likelihoods, and for sites=moments."""
 BY_EVIDENCE = {**LEARNT, "posterior": "adf", "major_steps": 5}
-"""Settings of a regression with a kernel, or with too few rows to choose one."""
+"""Settings of a regression whose kernel is given, or with too few rows for a search."""
 SEARCHED = {"likelihood": "gaussian", "posterior": "all", "kernel": None, "precision": "float64"}
-"""Settings of a regression of which neither kernel, posterior nor one of these is given:"""
+"""Settings of a regression with neither a kernel, another posterior nor one of `OF_EVIDENCE`."""
 OF_EVIDENCE = {"learn", "likelihood", "hyperprior", "strategy", "major_steps", "minor_steps"}
 OF_EVIDENCE |= {"stub_entries", "kernel_per_class"}
 
@@ -200,14 +201,14 @@ class TrainSettings(Settings):
 
     @property
     def first_kernel(self) -> str:
-        """The default one where none is given, or it is to be chosen."""
+        """Text of the kernel; the default one if none is given, or it is to be chosen."""
         if self.kernel not in {None, AUTO}:
             return super().first_kernel
         return KERNEL_OF_NUMBERS if self.is_regression else DEFAULT_KERNEL
 
     @property
     def untunable(self) -> str:
-        """Why no kernel can be chosen by held-out rows, if so, and what to do about it."""
+        """Message why a search for the kernel is impossible, empty if it is possible."""
         return next(with_a_search(self), "")
 
     @property
@@ -216,23 +217,23 @@ class TrainSettings(Settings):
         return self.learn == "none" or self.is_regression
 
     def bound(self, n: int, n_active: int, n_kernels: int) -> "Bound | None":
-        """Return the bound on stub entries for n training rows, if it is to be felt.
+        """Return the bound on stub entries for n training rows, None if it has no effect.
 
         Raises
         ------
         SettingsError
-            If it is too small for so many active rows.
+            If it is too small for the number of active rows.
         """
         from sparsegp.ivm.shrink import Bound
 
         if self.stub_entries is None:
             return None
         bound = Bound(self.stub_entries, self.shrink_every, self.keep_best)
-        columns = 1 if self.active_per_class else n_kernels  # of an inclusion
+        columns = 1 if self.active_per_class else n_kernels  # per inclusion
         return bound.for_run(n - self.n_validation(n), n_active, columns)
 
     def start_likelihood(self, n_classes: int) -> "Likelihood":
-        """Return the likelihood before anything is learnt."""
+        """Return the likelihood from which learning starts."""
         return self.wanted_likelihood.start(n_classes, self.n_nodes)
 
     @property
@@ -249,14 +250,14 @@ class TrainSettings(Settings):
 
     @property
     def keeps_validation_rows(self) -> bool:
-        """Whether some training rows serve for validation first."""
+        """Whether some training rows are used for validation first."""
         if self.calibration == "none" or self.is_regression:
             return False
         return self.posterior == "all" or self.sites == "moments"
 
     @property
     def learns_noise(self) -> bool:
-        """Whether noise and prior scale of a regression are chosen by rows that are left out."""
+        """Whether a regression chooses noise and prior variance by leave-one-out predictions."""
         wanted = self.is_regression and self.posterior == "all" and self.learn == "none"
         return wanted and self.wanted_likelihood.given is None
 
@@ -268,10 +269,11 @@ class TrainSettings(Settings):
         return np.dtype(self.precision)
 
     def n_validation(self, n: int, keeps_scale: bool = False) -> int:
-        """Return how many of n training rows serve for validation at first.
+        """Return the number of validation rows among n training rows.
 
-        A tenth; for the posterior `all`, of small tables, a fifth of those not to become active. A
-        posterior that keeps its prior scale, from rows that are gone, needs no more than others.
+        A tenth; for the posterior `all` also up to a fifth of the rows that will not become active.
+        It may be as small as elsewhere if the posterior keeps its prior variance factor
+        (`keeps_scale`), as in an update without the old rows.
         """
         of_all = self.posterior == "all"
         crossed = n < FEW_TO_VALIDATE and of_all and not keeps_scale
@@ -302,24 +304,24 @@ class TrainSettings(Settings):
 
     @property
     def draws_candidates(self) -> bool:
-        """Whether part of the rows may become active; else all may."""
+        """Whether only a sample of the rows may become active, rather than all."""
         return self.posterior == "all" and self.criterion != "random" and self.learn == "none"
 
     def n_candidates(self, n: int, n_active: int) -> int:
-        """Return how many of n training rows may become active, before those of rare classes."""
+        """Return the number of candidates among n training rows, before those of rare classes."""
         if not self.draws_candidates:
             return n
         return min(CANDIDATES * n_active if self.candidates is None else self.candidates, n)
 
     def for_rows(self, n: int) -> "TrainSettings":
-        """Return the settings for n training rows, with no more active rows than can be."""
-        if self.n_active is None or self.active_per_class:  # pairs, of which there are more
+        """Return the settings with n_active reduced to what n training rows allow."""
+        if self.n_active is None or self.active_per_class:  # pairs are more than rows
             return self
         return replace(self, n_active=min(self.n_active, n - self.n_validation(n)))
 
     @classmethod
     def given(cls, task: str | None = None, **named: Any) -> Self:
-        """Return settings of which some are named, with a kernel; see `Settings.given`."""
+        """Create settings with a kernel from keyword arguments; see `Settings.given`."""
         settings = super().given(task, **named)
         if settings.kernel is not None:
             return settings

@@ -1,7 +1,7 @@
-"""Open a data set by name: a member of the catalog, or a file in any format that has a reader.
+"""Opening of data sets: built-in ones by name, and files in any format that has a reader.
 
-A reader is a function of the name of a file, and of what is said of its columns. A new one is one
-more such function, and an entry in `FORMATS`.
+A reader is a function of a file name and a description of the columns; a new one is one more such
+function and an entry in `FORMATS`.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ COLUMNAR: dict[str, Reader] = {
     **dict.fromkeys((".csv", ".data", ".tsv", ".txt"), read_text),
     ".parquet": read_parquet,
 }
-"""Readers of formats in which labels are one of the columns, by the ends of the names of files."""
+"""Readers of formats in which the label is one of the columns, by file name suffix."""
 
 FORMATS: dict[str, Reader] = {
     **COLUMNAR,
@@ -76,7 +76,7 @@ def open_dataset(source: str | Path, **given: Any) -> Dataset:
         )
     table, n_features = dataset.train, columns.n_features
     if table.names and table.names == tuple(columns.names or ()):
-        return dataset  # without those that the model leaves out
+        return dataset  # without the columns that the model leaves out
     if n_features is not None and table.X.shape[1] != n_features:
         beside = " and labels" if ending in COLUMNAR and table.y is not None else ""
         raise DataError(
@@ -86,12 +86,12 @@ def open_dataset(source: str | Path, **given: Any) -> Dataset:
 
 
 def _located(source: str) -> str:
-    """Return the source as its reader takes it."""
+    """Return the source as its reader expects it; raise a `DataError` if there is none."""
     if is_url(source):
         source = ",".join(plain(part.strip()) for part in source.split(","))
     with reading(source):
         if is_url(source):
-            store_of(source.split(",", maxsplit=1)[0])  # refuses what cannot be read
+            store_of(source.split(",", maxsplit=1)[0])  # raises if it cannot be read
             return source
         path = Path(source).expanduser()
         if path.is_dir() or path.is_file():

@@ -1,6 +1,6 @@
 """Readers of files of arrays: .npy, .npz, zarr groups and IDX.
 
-Rows of .npy, zarr and unpacked IDX files stay where they are until the tasks that need them; others
+Rows of .npy, zarr and uncompressed IDX files are read lazily, by the tasks that need them; others
 are read into memory. Nothing is ever unpickled.
 """
 
@@ -32,13 +32,13 @@ from sparsegp.data.table import Dataset, Table, require_two_dimensions, table_fr
 from sparsegp.errors import DataError
 
 Header = Callable[[IO[bytes], str], tuple[tuple[int, ...], bool, np.dtype[Any]]]
-"""Reads shape, order (whether Fortran's) and type of an array from the start of a file."""
+"""Reads shape, whether in Fortran order, and type of an array from the start of a file."""
 
 LABELS = (r"(?<![A-Za-z0-9])X(?![A-Za-z0-9])", "y")
-"""The X of X.npy, X_train.npy, foo_X.npy, and what the name of the labels has in its place."""
+"""Pattern of the X of X.npy, X_train.npy, foo_X.npy, and its replacement for the labels."""
 
 PIECE = 1 << 20
-"""Bytes that are unpacked at a time."""
+"""Number of bytes that are read at a time."""
 
 ARRAYS = ("X", "y", "X_train", "y_train", "X_test", "y_test")
 
@@ -46,10 +46,10 @@ HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
 def read_npy(name: str, columns: Columns) -> Dataset:
-    """Read "X.npy,y.npy", or X.npy with the y.npy beside it.
+    """Read "X.npy,y.npy", or X.npy with y.npy in the same folder.
 
-    The labels beside a file are those of the same name with y in place of X; there need not be
-    any. Beside X_train.npy, X_test.npy and y_test.npy become the test table.
+    The file of labels has the same name with y in place of X, and is optional. Next to X_train.npy,
+    X_test.npy and y_test.npy become the test table.
     """
     if "," in name and size_of(name) is None:
         parts = [part.strip() for part in name.split(",")]
@@ -60,10 +60,10 @@ def read_npy(name: str, columns: Columns) -> Dataset:
 
 
 def read_idx(name: str, columns: Columns) -> Dataset:
-    """Read images, the format of MNIST, as rows of bytes, with the labels beside them.
+    """Read images in the format of MNIST as rows of bytes, with labels from the same folder.
 
-    Labels are in the file of the same name with `labels-idx1` for `images-idx3`; there need not
-    be any. Beside train-images..., a pair t10k-... becomes the test table.
+    The file of labels has the same name with `labels-idx1` for `images-idx3`, and is optional.
+    Next to train-images..., a pair t10k-... becomes the test table.
     """
     return _files(name, _idx_header, (("images", "labels"), ("idx3", "idx1")), ("train", "t10k"))
 
@@ -71,9 +71,9 @@ def read_idx(name: str, columns: Columns) -> Dataset:
 def _files(
     name: str, header: Header, labels: Sequence[tuple[str, str]], split: tuple[str, str]
 ) -> Dataset:
-    """Read a file and its labels, and the test rows beside them if they have labels."""
+    """Read a file and its labels, and the test rows in the same folder if they have labels."""
     with opened(name) as file:
-        header(file, name)  # what is wrong with this file comes before what is beside it
+        header(file, name)  # faults of this file come before those of the others
     train, test = _table(name, _beside(name, *labels), header), None
     inputs = _beside(name, split)
     if inputs and (y := _beside(inputs, *labels)):
@@ -92,7 +92,7 @@ def _npy_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.d
 
 
 def _idx_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read three bytes for the type, the number of dimensions and the sizes; an image is a row."""
+    """Read three bytes for the type, the number of dimensions, the sizes; an image is a row."""
     magic = file.read(4)
     if len(magic) < 4 or not magic.startswith(b"\0\0\x08"):
         raise DataError(f"{name} must begin with the bytes 0, 0, 8 and the number of dimensions")
@@ -101,7 +101,7 @@ def _idx_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.d
 
 
 def _table(inputs: str, labels: str | None, header: Header) -> Table:
-    """Make a table of two files; rows that are in one piece, and unpacked, are read when needed."""
+    """Create a table from two files; uncompressed rows in C order are read lazily."""
     y = None
     if labels is not None:
         with opened(labels) as file:
@@ -121,12 +121,12 @@ def _table(inputs: str, labels: str | None, header: Header) -> Table:
 def _values(
     file: IO[bytes], name: str, shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]
 ) -> NDArray[Any]:
-    """Read an array into memory, as far as its bytes go: what its header declares may be wrong."""
+    """Read an array into memory, piece by piece: the size that its header declares may be wrong."""
     size, content = math.prod(shape) * dtype.itemsize, bytearray()
     require_memory(size, name)
     while len(content) < size and (piece := file.read(min(PIECE, size - len(content)))):
         content += piece
-    _require_size(name, size, len(content) + len(file.read(1)))  # an archive checks its sum here
+    _require_size(name, size, len(content) + len(file.read(1)))  # archives verify a checksum here
     return np.frombuffer(content, dtype).reshape(shape, order="F" if fortran else "C")
 
 
@@ -139,7 +139,7 @@ def _require_size(name: str, expected: int, found: int) -> None:
 
 
 def _file_rows(name: str, offset: int, p: int, dtype: np.dtype[Any], rows: slice) -> NDArray[Any]:
-    """Read rows of a file, of one in a store by one request."""
+    """Read rows of a file; if it is in object storage, by one request."""
     width = p * dtype.itemsize
     with reading(name):
         fs, path = store_of(name)
@@ -164,7 +164,7 @@ def read_npz(name: str, columns: Columns) -> Dataset:
 
 
 def read_zarr(name: str, columns: Columns) -> Dataset:
-    """Read a group, in a directory or at a URL, with the arrays of an .npz file.
+    """Read a zarr group, in a directory or at a URL, with the arrays of an .npz file.
 
     Blocks of rows are multiples of the chunks, so no chunk is read twice.
     """
@@ -187,14 +187,14 @@ def read_zarr(name: str, columns: Columns) -> Dataset:
 
 
 def _zarr_rows(name: str, member: str, rows: slice) -> NDArray[Any]:
-    """Read rows of an array of the group."""
+    """Read rows of an array of a group."""
     with _group(name) as group:
         return np.asarray(_zarr_array(group, member, name)[rows])
 
 
 @contextmanager
 def _group(name: str) -> Iterator[Any]:
-    """Open a group; what goes wrong while it is read is a `DataError`."""
+    """Open a group; any exception while it is read becomes a `DataError`."""
     import zarr  # noqa: PLC0415 - 0.3 s, only where it is needed
     from zarr.storage import FsspecStore, LocalStore  # noqa: PLC0415
 
@@ -207,7 +207,7 @@ def _group(name: str) -> Iterator[Any]:
 
 
 def _zarr_array(group: Any, member: str, name: str) -> Any:
-    """Return an array of a group, if its sizes and codecs are to be trusted."""
+    """Return an array of a group, after checks that its type, chunks and codecs are safe."""
     array = group[member]
     chunk, metadata = array.shards or array.chunks, array.metadata.to_dict()
     if array.dtype.kind not in "biufSUTO":  # the objects are strings of variable length
@@ -228,9 +228,9 @@ def _zarr_array(group: Any, member: str, name: str) -> Any:
 def _dataset(
     names: Collection[str], table: Callable[[str, str | None], Table], source: str
 ) -> Dataset:
-    """Make a data set of the arrays `X[, y]` or `X_train, y_train[, X_test, y_test]` of a file.
+    """Create a data set of the arrays `X[, y]` or `X_train, y_train[, X_test, y_test]` of a file.
 
-    `table` makes a table of the arrays with two names, the second of which may be None.
+    `table` creates a table from the names of two arrays, the second of which may be None.
     """
     if "X_train" not in names and "X" in names:
         return Dataset(table("X", "y" if "y" in names else None))
@@ -246,9 +246,9 @@ def _dataset(
 
 
 def _beside(name: str, *replaced: tuple[str, str]) -> str | None:
-    """Return the file in the same folder with patterns in its name replaced, packed or not.
+    """Return the file in the same folder whose name has patterns replaced, compressed or not.
 
-    None if there is no such file, or its name would be the same.
+    None if there is no such file, or no pattern occurs.
     """
     folder, slash, last = name.rpartition("/")
     other = last = last.removesuffix(".gz")

@@ -1,4 +1,4 @@
-"""Files of columns, one of them the labels: their description, and which are used."""
+"""Files with columns, one of which is the label: their description, and the columns used."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,16 +16,16 @@ from sparsegp.lists import words_in
 from sparsegp.types import Booleans, Labels
 
 LabelColumn: TypeAlias = str | int | None
-"""A column's name, its number counted from 0 (negative: from the end), or None for the last."""
+"""A column's name, its number counted from 0 (negative: from the end), or None for the last one."""
 
 Names: TypeAlias = tuple[str, ...] | None
-"""Of the columns of a model, where it knows them."""
+"""Names of the input columns of a model, if it has any."""
 
 GIVEN = (
     *("label_column", "kinds", "drop", "id_column", "header", "delimiter", "decimal"),
     *("encoding", "missing"),
 )
-"""What users say of columns, not models."""
+"""Fields of `Columns` that users give; models give the others."""
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,15 @@ class Columns:
     known : str, optional
         Label column of the training rows of a model, which the file may have too.
     known_id : str, optional
-        The same for the id column.
+        Id column of the training rows of a model.
     known_kinds : mapping of str to str
         Kinds of the columns of a model trained on a data frame.
     layout : Layout, optional
-        That of a text, found before.
+        Layout of a text file, if it is already known.
     before : pair of int
         Numbers of preceding lines and rows of the text, if this is a part of one.
     called : str
-        What warnings call the file, if not by its name.
+        Name of the file in warnings; by default its own.
 
     Raises
     ------
@@ -106,7 +106,7 @@ class Columns:
 
     @classmethod
     def of(cls, **given: Any) -> "Columns":
-        """Make them of what is given, where a text may stand for several columns or words."""
+        """Create a description; a string may list several columns or words."""
         for name in {"drop", "missing"} & given.keys():
             words = given[name] or ()
             words = words_in(words) if isinstance(words, str) else map(str, words)
@@ -118,7 +118,7 @@ class Columns:
         return cls(kinds=kinds, **given)
 
     def named_in(self, fields: Sequence[str]) -> bool:
-        """Return whether these are names of columns, as one that is asked for is among them."""
+        """Return whether fields are a header: they have a requested name, or all of a model."""
         given = (self.label_column, self.id_column, *self.drop, *self.kinds)
         asked = {str(each) for each in given if each is not None}
         asked = {each for each in asked if not each.removeprefix("-").isdecimal()}
@@ -126,12 +126,12 @@ class Columns:
 
     @property
     def given(self) -> list[str]:
-        """Names of what was given that is for files of columns alone."""
+        """Names of the fields that were given and apply only to files with columns."""
         return [name for name in GIVEN if getattr(self, name) not in (None, (), {})]
 
 
 class Places(NamedTuple):
-    """Which columns of a file are taken, by number, and what is known of them.
+    """The columns of a file that are used, by index, and what is known about them.
 
     Attributes
     ----------
@@ -141,7 +141,7 @@ class Places(NamedTuple):
     named : bool
         Whether the columns of the file have names.
     known : tuple of str or None
-        Names that a model knows for its inputs.
+        Names of the inputs of a model.
     """
 
     inputs: list[int]
@@ -153,32 +153,32 @@ class Places(NamedTuple):
 
     @property
     def others(self) -> list[int]:
-        """Columns that are no inputs."""
+        """Columns that are used but are not inputs."""
         return [place for place in (self.label, self.id) if place is not None]
 
     def called(self, names: Sequence[str]) -> list[str]:
-        """Return the names of inputs; where columns have none, the known ones, or by number."""
+        """Return the names of the inputs; in a file without names the known ones, or numbered."""
         if not self.named and len(self.known or ()) == len(self.inputs):
             return [*(self.known or ())]
         return [names[each] if self.named else f"x{n}" for n, each in enumerate(self.inputs)]
 
 
 def places_of(columns: Columns, names: Sequence[str], source: str, named: bool = True) -> Places:
-    """Return which columns of a file are taken.
+    """Return the columns of a file that are used.
 
-    Where columns have names, a model takes the wanted ones, whatever else there is. Their labels
-    are then in the label column that is given or known; where none is, in the only other column
-    that has a name. A file with just the columns that a model takes has no labels, unless a label
-    column is given.
+    If columns have names, a model uses its own and ignores others. Labels are then in the label
+    column that is given or known; without one, in the only other column with a name. A file with
+    exactly the input columns of a model has no labels, unless a label column is given.
 
     Parameters
     ----------
     columns : Columns
     names : sequence of str
-        Of the columns of the file; their numbers, if not `named`.
+        Column names of the file; their numbers, if not `named`.
     source : str
         For messages.
     named : bool
+        Whether the columns of the file have names.
 
     Raises
     ------
@@ -213,7 +213,7 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
 
 
 def _label(columns: Columns, names: Sequence[str], rest: Sequence[int], named: bool) -> int | None:
-    """Return which of the columns that remain holds the labels, where none is given."""
+    """Return the index of the label column among the remaining ones, if none is given."""
     if columns.known in names and (named or len(rest) - 1 == columns.n_features):
         return names.index(str(columns.known))
     if not (named and columns.names):
@@ -226,7 +226,7 @@ def _label(columns: Columns, names: Sequence[str], rest: Sequence[int], named: b
 
 
 def _place(wanted: str | int, names: Sequence[str], source: str, named: bool, role: str) -> int:
-    """Return the number of a column that is given by its name or number."""
+    """Return the index of a column that is given by name or number."""
     width = len(names)
     if named and wanted in names:
         return names.index(str(wanted))
@@ -249,16 +249,16 @@ def _place(wanted: str | int, names: Sequence[str], source: str, named: bool, ro
 def table_of(
     frame: Frame, beside: Mapping[str, Any], names: Sequence[str], places: Places, source: str
 ) -> Table:
-    """Make a table of a frame, which is encoded when it is learnt from.
+    """Create a table from a frame, which is encoded later.
 
     Parameters
     ----------
     frame : Frame
-        Of the inputs.
+        Inputs.
     beside : mapping
-        Labels and ids, by the names of their columns.
+        Labels and ids, by column name.
     names : sequence of str
-        Of the columns of the file; their numbers, if they have none.
+        Column names of the file; their numbers, if they have none.
     places : Places
     source : str
         For messages.
@@ -275,7 +275,7 @@ def table_of(
 
 
 def _ids(values: Any, name: str, source: str) -> Labels:
-    """Return ids (n,): numbers as they are, others as text, as formats of predictions take them."""
+    """Return ids (n,): numbers unchanged, others as text, so that they can be written."""
     ids = np.asarray(values)
     if ids.dtype.kind in "biuU":
         return ids

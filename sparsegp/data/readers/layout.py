@@ -1,4 +1,4 @@
-"""How a text is laid out: encoding, delimiter, decimal mark and header, from its first rows."""
+"""Layout of a text file: encoding, delimiter, decimal mark and header, from its first rows."""
 
 import codecs
 import csv
@@ -18,19 +18,19 @@ from sparsegp.data.storage import opened
 from sparsegp.errors import DataError, quoted
 
 HEAD, SNIFFED, COMPARED = 1 << 20, 20, 1000
-"""Characters that are looked at; rows of them for the delimiter, and for the rest."""
+"""Number of characters examined, of rows for the delimiter, and of rows for the rest."""
 
 DELIMITERS, SPACE = ";\t,|", " "
 SPELT = {"\\t": "\t", "tab": "\t", "space": SPACE}
-"""Delimiters that are found, in the order of preference before white space, and their names."""
+"""Delimiters that are detected, in order of preference, before white space; names for some."""
 
 MISSING = frozenset(
     ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "nan", "NaN", "NAN", "null", "NULL", "None", "?", "-")
 )
-"""Words that stand for a missing value, whatever the column."""
+"""Words that stand for a missing value in every column."""
 
 DATE = re.compile(r"\d+([./-])\d+\1\d+([T ].*)?")
-"""Words that look like a date."""
+"""Pattern of words that look like a date."""
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ UTF_8, LAST_RESORT = "utf-8-sig", "latin-1"
 
 
 class Layout(NamedTuple):
-    """How a text is laid out; the names of the columns are in the header, if there is one."""
+    """Layout of a text file; the header has the column names, if there is one."""
 
     encoding: str
     delimiter: str
@@ -48,13 +48,13 @@ class Layout(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns, or their numbers."""
+        """Column names, or numbers if there is no header."""
         return self.header or tuple(map(str, range(self.width)))
 
 
 @contextmanager
 def text_of(name: str, encoding: str) -> Iterator[TextIO]:
-    """Open the text of a file; a `DataError` if it is none."""
+    """Open a file as text; raise a `DataError` if it cannot be decoded."""
     with opened(name) as binary:
         try:
             with io.TextIOWrapper(binary, encoding, newline="") as file:
@@ -67,7 +67,7 @@ def text_of(name: str, encoding: str) -> Iterator[TextIO]:
 
 
 def _encoding(name: str, columns: Columns) -> str:
-    """Return the encoding that is given or marked, or UTF-8, or Latin-1 for what is not that."""
+    """Return the encoding given, or that of a byte order mark, or UTF-8, or else Latin-1."""
     if columns.encoding is not None:
         return UTF_8 if columns.encoding.lower() in {"utf-8", "utf8"} else columns.encoding
     with opened(name) as file:
@@ -84,11 +84,11 @@ def _encoding(name: str, columns: Columns) -> str:
 
 
 def layout_of(name: str, columns: Columns) -> Layout:
-    """Find how a text is laid out, where it is not given.
+    """Detect the layout of a text file, as far as it is not given.
 
-    The delimiter is the first of `;`, tab, `,` and `|` that splits the first rows into fields of
-    one number, else white space. The decimal mark is a comma where numbers have one, and none a
-    point. The first row is a header if its fields are unlike those of the rows below.
+    The delimiter is the first of `;`, tab, `,` and `|` that splits the first rows into equal
+    numbers of fields, else white space. The decimal mark is a comma if numbers have one and none
+    has a point. The first row is a header if its fields are unlike those of the rows below.
     """
     encoding = _encoding(name, columns)
     with text_of(name, encoding) as file:
@@ -121,7 +121,7 @@ def layout_of(name: str, columns: Columns) -> Layout:
 
 
 def rows_of(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows of a text that are not blank, each after the number of its last line."""
+    """Yield line number (of the last line) and fields of each row that is not blank."""
     if delimiter == SPACE:
         lines = (" ".join(line.split()) for line in lines)
     reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
@@ -134,7 +134,7 @@ def rows_of(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[i
 
 
 def _head_rows(head: str, cut: bool, delimiter: str, name: str, most: int) -> list[list[str]]:
-    """Return the first rows, without one that was cut."""
+    """Return the first rows, without a last row that was cut off."""
     rows = rows_of(io.StringIO(head, newline=""), delimiter, name)
     found = [row for _, row in islice(rows, most)]
     return found[:-1] if cut and 1 < len(found) < most else found
@@ -142,7 +142,7 @@ def _head_rows(head: str, cut: bool, delimiter: str, name: str, most: int) -> li
 
 def _delimiter(head: str, cut: bool, name: str) -> str:
     for mark in DELIMITERS:
-        with suppress(DataError):  # fields that are too long, where it is not the delimiter
+        with suppress(DataError):  # fields are too long if it is not the delimiter
             widths = {len(row) for row in _head_rows(head, cut, mark, name, SNIFFED)}
             if len(widths) == 1 and widths != {1}:
                 return mark
@@ -161,7 +161,7 @@ def _decimal(rows: Sequence[Sequence[str]], delimiter: str) -> str:
 
 
 def number(decimal: str) -> re.Pattern[str]:
-    """Return the pattern of numbers."""
+    """Return the pattern of numbers with a decimal mark."""
     mark = re.escape(decimal)
     digits = rf"(\d+{mark}?\d*|{mark}\d+)(e[+-]?\d+)?"
     return re.compile(rf"[+-]?({digits}|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
@@ -175,7 +175,7 @@ def _is_header(
     Raises
     ------
     DataError
-        If some fields are unlike those below, and as many are like them.
+        If some fields are unlike those below, and at least as many are like them.
     """
     tests = (number(decimal).fullmatch, DATE.fullmatch)
     if not rest:
@@ -189,7 +189,7 @@ def _is_header(
         if typed or field in words:
             (alike if field in words or typed[0](field) else unlike).append(place)
         elif len(words) >= SNIFFED and 2 * len({*words}) <= len(words):
-            new.append(place)  # among words that are repeated
+            new.append(place)  # a new word above repeated ones
     *inputs, last = map(str, range(len(first)))
     numbered = [*first[:-1]] in (inputs, [*inputs[1:], last]) and unlike + new == [len(inputs)]
     if 0 < len(unlike) <= len(alike) and not numbered:
@@ -199,7 +199,7 @@ def _is_header(
             "fields are not; mend it if it is a value, or say by `header` or `no_header` what it is"
         )
     header = numbered or bool(unlike) or not alike
-    if numbered or header != bool(unlike + new):  # words that might as well be values
+    if numbered or header != bool(unlike + new):  # the words may be values, too
         logger.warning(
             "%s: line 1 (%s) is taken for %s; if that is wrong, give `header` or `no_header`",
             *(name, listed(first), "the header" if header else "values"),

@@ -1,4 +1,4 @@
-"""Reader of parquet, whose rows stay where they are until they are needed."""
+"""Reader of Parquet files, whose rows are read lazily."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from sparsegp.errors import DataError
 
 
 def read_parquet(name: str, columns: Columns) -> Dataset:
-    """Read the groups of rows of a data frame, each when it is needed."""
+    """Read a Parquet file as a data frame; each row group is read when it is needed."""
     from dask.delayed import delayed  # noqa: PLC0415 - slow to import
 
     with _parquet(name) as file:
@@ -35,7 +35,7 @@ def read_parquet(name: str, columns: Columns) -> Dataset:
 
 
 def _pandas(table: Any) -> Any:
-    """Return a table of pyarrow as a data frame, whose dtypes do not depend on the values."""
+    """Convert a table of pyarrow to a data frame whose dtypes do not depend on the values."""
     import pandas as pd  # noqa: PLC0415 - slow to import
     import pyarrow as pa  # noqa: PLC0415 - an extra
 
@@ -49,7 +49,7 @@ def _pandas(table: Any) -> Any:
 
 
 def _frame(name: str, columns: list[str], group: int) -> Any:
-    """Read one group of rows as a data frame."""
+    """Read one row group as a data frame."""
     with _parquet(name) as file:
         return _pandas(file.read_row_group(group, columns=columns))
 

@@ -1,4 +1,4 @@
-"""Reader of delimited text, by pandas."""
+"""Reader of delimited text, with pandas."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -26,17 +26,17 @@ from sparsegp.data.table import Dataset
 from sparsegp.errors import DataError, quoted
 
 CHUNK_VALUES = 1 << 18
-"""Fields that pandas reads at a time."""
+"""Number of fields that pandas reads at a time."""
 
 DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
 
 
 def read_text(name: str, columns: Columns) -> Dataset:
-    """Read rows of columns, one of them the labels.
+    """Read a text file with columns, one of which is the label.
 
-    What is not given is found out, see `layout_of`. Columns of numbers are read by pandas, others
-    are words, whose kinds are found where a table is learnt from. Labels that are all whole numbers
-    become integers, other labels are kept as strings.
+    Its layout is detected as far as it is not given, see `layout_of`. pandas converts columns of
+    numbers; others stay text, whose kinds are found when an encoding is learnt. Labels become
+    integers if all are whole numbers, floats if all are numbers, else strings.
     """
     import pandas as pd  # noqa: PLC0415 - slow to import
 
@@ -56,7 +56,7 @@ def read_text(name: str, columns: Columns) -> Dataset:
 
 @dataclass(frozen=True)
 class Text:
-    """A text whose layout is known, and the names of its columns by those of inputs."""
+    """A text file of known layout; `names` maps names of inputs to names of columns."""
 
     name: str
     columns: Columns
@@ -65,14 +65,14 @@ class Text:
 
     @property
     def starts_with_names(self) -> bool:
-        """Whether its first row holds the names of the columns."""
+        """Whether its first row holds the column names."""
         return self.layout.header is not None and not any(self.columns.before)
 
     def values(self, places: Places) -> Any:
-        """Return the values of the columns that are taken, by place.
+        """Return the values of the columns that are used, by index.
 
-        Columns of numbers come typed from pandas. Where one turns out to have words, the text is
-        read again, with the words of this column as they are.
+        pandas converts columns of numbers. If one turns out to have words, the file is read again,
+        with this column as text.
         """
         import pandas as pd  # noqa: PLC0415 - slow to import
 
@@ -84,7 +84,7 @@ class Text:
             for part in self._parts(numeric):
                 words |= {place for place in numeric if part[place].dtype.kind not in "iuf"}
                 if words and not parts:
-                    break  # most are found at once
+                    break  # the first part shows most of them
                 parts.append(part[sorted({*inputs, *places.others, last})])
             numeric -= words
         if not parts:
@@ -98,16 +98,16 @@ class Text:
         return whole
 
     def where(self, row: int, column: Any) -> str:
-        """Say where a value is, for messages."""
+        """Describe where a value is, for messages."""
         place = f"row {self.columns.before[1] + row}"
         with suppress(DataError):  # a worker may not reach the file
             place = f"line {next(islice(self._rows(), row, None))[0]} ({place})"
         return f"{place}, column {quoted(self.names.get(column, column))}"
 
     def _words(self, texts: Any, kind: str | None) -> Any:
-        """Return words without spaces around them, none where a value is missing, or numbers.
+        """Return texts stripped, None where a value is missing; or numbers, if all are numbers.
 
-        Numbers with a decimal comma are given a point.
+        The decimal comma of a number in words becomes a point.
         """
         import pandas as pd  # noqa: PLC0415 - slow to import
 
@@ -123,7 +123,7 @@ class Text:
         return pd.Series(np.array([*words, None], dtype=object)[codes], dtype=object)
 
     def _parts(self, numeric: Collection[int]) -> Iterator[Any]:
-        """Yield data frames of consecutive rows, whose columns are numbered."""
+        """Yield data frames of consecutive rows, with numbered columns."""
         import pandas as pd  # noqa: PLC0415 - slow to import
 
         layout, marks = self.layout, [*MISSING, *self.columns.missing]
@@ -157,14 +157,14 @@ class Text:
                 raise DataError(f"cannot read {self.name}: {error}") from None
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the rows again, for messages, after the numbers of their lines."""
+        """Yield line number and fields of each row again, for messages."""
         with text_of(self.name, self.layout.encoding) as file:
             rows = rows_of(file, self.layout.delimiter, self.name)
             for line, row in islice(rows, int(self.starts_with_names), None):
                 yield line + self.columns.before[0], row
 
     def _require_width(self) -> None:
-        """Raise a `DataError` if a row has not as many fields as the first one."""
+        """Raise a `DataError` if a row does not have as many fields as the first one."""
         width = self.layout.width
         for line, fields in self._rows():
             if len(fields) != width:
@@ -174,7 +174,7 @@ class Text:
                 )
 
     def labels(self, place: int, texts: Any, is_id: bool) -> Any:
-        """Return labels, of one type, or ids, as strings; a `DataError` if one is missing."""
+        """Return labels, of one type, or ids as strings; raise a `DataError` if one is missing."""
         import pandas as pd  # noqa: PLC0415 - slow to import
 
         codes, found = pd.factorize(texts.str.strip())
