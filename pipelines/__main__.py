@@ -42,11 +42,11 @@ def main(
     csv: str | None,
     **places: Any,
 ) -> None:
-    """Run what is missing of pipelines and print our figures beside the paper's.
+    """Run what is missing of pipelines and print the results next to the published ones.
 
-    Every finished cell is kept; a call that was interrupted is gone on with by the same command.
-    With --threads, --workers or --cluster cells for which one thread is enough run side by side;
-    the figures are the same.
+    Every finished cell is kept; the same command continues an interrupted run. With --threads,
+    --workers or --cluster cells for which one thread is enough run side by side; the results are
+    the same.
     """
     page: list[str] = []
     folder = Path(data).absolute() if data else None

@@ -27,7 +27,7 @@ def main() -> None:
 def resuming(words: Sequence[str] | None = None) -> str:
     """Return how to continue a command that was stopped, by default that of this process."""
     words = list(sys.argv[1:] if words is None else words)
-    if words[:1] not in (["train"], ["tune"]):
+    if words[:1] not in (["train"], ["tune"], ["update"]):
         return "run it again"
     words = [word for word in words if word not in {"--resume", "--overwrite"}]
     return f"continue with: {visible(masked(shlex.join(['sparsegp', *words, '--resume'])))}"

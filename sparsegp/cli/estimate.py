@@ -1,8 +1,9 @@
 """`sparsegp estimate`."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +11,9 @@ from sparsegp.cli import options as shared
 from sparsegp.cli.grouped import GroupedCommand
 from sparsegp.cli.output import json_line, pairs, plural, show
 from sparsegp.errors import SettingsError, size
+
+if TYPE_CHECKING:
+    from sparsegp.data import Table
 
 SELECTING, ROUNDS, A_ROW, FACTORS, STARTING = 2.0, 60.0, 25e3, 60.0, 1.0
 """Time of a selection relative to its matrix products; iterations of a posterior; operations per
@@ -19,6 +23,8 @@ TRIED_SECONDS = 0.2
 """Duration of the benchmark of matrix products."""
 PARTS = 3
 """Number of parts of the memory of a process that are shown."""
+EXAMINED = 10_000
+"""Number of rows examined to find out whether there is a search for the kernel."""
 
 
 @click.command(cls=GroupedCommand)
@@ -32,15 +38,14 @@ PARTS = 3
 @shared.cluster
 @click.option("--block-rows", type=int, metavar="N", help="Rows per block.")
 @click.option("--scratch", is_flag=True, help="Keep inputs and stub matrices in files.")
-@shared.columns
+@shared.first_columns
 @shared.as_json
 def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None:
     """Estimate the time, memory per process and checkpoint size of training on DATA.
 
     The time is a rough estimate for the final fit, from a short benchmark of matrix products on one
-    thread of this machine. If no kernel is given, the search for one takes up to three times as
-    long in addition; its memory is included. It chooses more active rows only as far as memory
-    allows.
+    thread of this machine. A search for the kernel takes several times as long; its memory is
+    included, and it chooses more active rows only as far as memory allows.
 
     The options are those of `train`. With --workers, memory is that of processes on this machine.
     With --cluster, the number of workers is read from the file; nothing is started.
@@ -48,7 +53,7 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     from sparsegp import memory
     from sparsegp.cli.tables import training_tables
     from sparsegp.data import Numbers, encode
-    from sparsegp.settings import AUTO, settings_given
+    from sparsegp.settings import settings_given
 
     named = shared.settings_of(options)
     settings = settings_given(**named)
@@ -70,9 +75,25 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     if not found["fits"]:
         would = memory.remedies(shape, lambda other: bool(memory.estimate(other)[need] <= free))
         found["would_fit"] = [shared.as_typed(each) for each in would]
-    found["searches"] = settings.kernel == AUTO
+    found["searches"] = searches(train, settings)
     found["seconds"] = seconds(found, settings, shape.n_workers or shape.n_threads)
     show([json_line(found)] if as_json else pairs(words(found)))
+
+
+def searches(train: "Table", settings: Any) -> bool:
+    """Return whether a run would search for its kernel, as far as its first rows tell."""
+    from sparsegp.data import summarise
+    from sparsegp.fit.prepare import choose_scaling
+    from sparsegp.fit.tune import declines
+    from sparsegp.settings import AUTO
+
+    if settings.kernel != AUTO:
+        return False
+    inputs: Any = train.X
+    some = summarise(inputs[:EXAMINED], train.source, names=train.names)
+    summary = replace(some, n=len(inputs))
+    scaling = choose_scaling(settings.scaling, train, summary, settings, None)
+    return not declines(train, summary, scaling.name, settings)
 
 
 def seconds(found: dict[str, Any], settings: Any, threads: int) -> float:
@@ -142,10 +163,11 @@ def largest(parts: dict[str, int]) -> str:
 
 def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield names and values of an estimate for display."""
-    held_out = f" and {found['held_out']} held out" if found.get("held_out") else ""
+    count = found.get("held_out")
+    test = f" and {plural(count, 'test row')}" if count else ""
     labels = f"{found['classes']} classes" if found["classes"] else "a regression"
     rows, columns = plural(found["rows"], "row"), plural(found["columns"], "column")
-    yield "data", f"{rows}{held_out}, {columns}, {labels}"
+    yield "data", f"{rows}{test}, {columns}, {labels}"
     flops = {name: found[name] for name in ("flops", "kernel_flops", "stub_flops") if name in found}
     each = ", ".join(f"{name.replace('_', ' ')} {count:.3g}" for name, count in flops.items())
     yield "products", f"{each}{' a factorisation' if 'flops' in flops else ''}"
@@ -164,8 +186,8 @@ def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "memory", f"{size(found['total_bytes'])}{workers}"
     more = " for one factorisation" if "flops" in found else ""
     if found["searches"]:
-        more = ", and up to 3 times that to choose the kernel"
+        more = ", and several times as long to choose the kernel"
     yield "time", f"roughly {float(format(found['seconds'], '.2g')):,.12g} s here{more}"
     free = f"the {size(found['available_bytes'])} that are free on this machine"
-    would = ", or ".join(found.get("would_fit", ())) or "not even one active row"
+    would = ", or ".join(found.get("would_fit", ())) or "no number of active rows"
     yield "fits", f"yes, in {free}" if found["fits"] else f"no: more than {free}; {would} would fit"

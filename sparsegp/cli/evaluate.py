@@ -83,7 +83,7 @@ def require_fitting(model: "Model", options: dict[str, Any]) -> None:
     if plots and model.is_regression and model.relevances is None:
         raise SettingsError(
             "--plots draws classifiers, and relevances of kernels such as ard, which this "
-            "regression has not; leave it out"
+            "regression does not have; leave it out"
         )
 
 
@@ -121,9 +121,9 @@ def in_words(two: "TwoClasses | None", sets: dict[str, float]) -> dict[str, str]
             f"precision {two.precision:.4f}, recall {two.recall:.4f}, F1 {two.f1:.4f}"
         )
     if sets:
-        words["label sets"] = (
-            f"{percent(sets['coverage'])} hold the true class, {sets['asked']:g} asked; "
-            f"{sets['mean_size']:.3f} classes each, one in {percent(sets['alone'])}"
+        words["prediction sets"] = (
+            f"{percent(sets['coverage'])} contain the true class ({sets['asked']:g} requested); "
+            f"{sets['mean_size']:.3f} classes on average, a single one in {percent(sets['alone'])}"
         )
     return words
 

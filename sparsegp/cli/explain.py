@@ -18,7 +18,7 @@ FIRST = 5
 @click.argument("data")
 @shared.text("--rows", "ROWS", f"Rows of DATA from 0 on, such as 0,5,7 or 0:10.  [0:{FIRST}]")
 @shared.number("--most", "Active rows for each class, and columns, per row.  [5]")
-@shared.text("--plots", "DIR", 'Draw rows beside their active rows (needs the extra "plot").')
+@shared.text("--plots", "DIR", 'Plot each row with its active rows (needs the extra "plot").')
 @shared.text("--image", "HxW", "With --plots: height and width of images.  [square]")
 @shared.columns
 @shared.as_json

@@ -10,7 +10,7 @@ from sparsegp.errors import DataError, SettingsError, quoted
 
 GROUPS = {
     "Data": (
-        *("test", "label_column", "weight_column", "kinds", "drop", "id_column"),
+        *("test", "old", "label_column", "weight_column", "kinds", "drop", "id_column"),
         *("task", "scaling", "virtual"),
     ),
     "Model": ("kernel", "likelihood", "learn", "tuned", "max_seconds"),

@@ -30,7 +30,7 @@ COLUMNS = (
 READING = (*COLUMNS, "test")
 LIMITS = ("max_trials", "max_seconds")
 KEPT, ROOM = ("resume", "overwrite", "checkpoint_every", "keep_last"), ("block_rows", "scratch")
-OTHERS = ("out", *KEPT, "test", "image", *COLUMNS, "no_header", *ROOM)
+OTHERS = ("out", *KEPT, "test", "image", *COLUMNS, "no_header", *ROOM, "most")
 """Options that are not settings, but arguments of the Python API, or values of one."""
 
 
@@ -140,40 +140,53 @@ label_set = click.option(
     metavar="X",
     help="Prediction sets that contain the true class with probability X.",
 )
-columns = together(
-    [
-        text(
-            "--label-column",
-            "NAME|INDEX",
-            "Column of the labels: a name, or a number from 0, or from the end if negative. "
-            " [that of the model, else -1]",
-        ),
-        text(
-            "--kinds",
-            "NAME=KIND,...",
-            "Kinds of columns that are not detected correctly: number, truth, category or date.",
-        ),
-        text("--drop", "NAME,...", 'Leave out these columns; "a, b" in quotes is one name.'),
-        text(
-            "--id-column",
-            "NAME",
-            "Column that is not an input but is copied to predictions.  [that of the model]",
-        ),
-        click.option(
-            "--header/--no-header", default=None, help="Whether line 1 of a text file holds names."
-        ),
-        text("--delimiter", "C", "Delimiter of a text file: a character, tab or space."),
-        text("--decimal", "C", "Decimal mark in a text file: . or a comma."),
-        text("--encoding", "NAME", "Encoding of a text file, such as utf-8, utf-16 or latin-1."),
-        text("--missing", "WORD,...", "Additional markers of missing values in a text file."),
-        text(
-            "--weight-column",
-            "NAME|NUMBER",
-            "Column of row weights, not used as input: a name, or the number of an input column "
-            "from 0.",
-        ),
-    ]
-)
+
+
+def columns_with(label: str, ids: str) -> Options:
+    """Return the options for files with columns, given the defaults of two of them."""
+    return together(
+        [
+            text(
+                "--label-column",
+                "NAME|NUMBER",
+                "Column of the labels: a name, or a number from 0, or from the end if negative. "
+                f" [{label}]",
+            ),
+            text(
+                "--kinds",
+                "NAME=KIND,...",
+                "Column types that are not detected correctly: number, truth, category or date.",
+            ),
+            text("--drop", "NAME,...", 'Leave out these columns; "a, b" in quotes is one name.'),
+            text(
+                "--id-column",
+                "NAME",
+                f"Column that is not an input but is copied to predictions.{ids}",
+            ),
+            click.option(
+                "--header/--no-header",
+                default=None,
+                help="Whether line 1 of a text file holds names.",
+            ),
+            text("--delimiter", "C", "Delimiter of a text file: a character, tab or space."),
+            text("--decimal", "C", "Decimal mark in a text file: . or a comma."),
+            text(
+                "--encoding", "NAME", "Encoding of a text file, such as utf-8, utf-16 or latin-1."
+            ),
+            text("--missing", "WORD,...", "Additional markers of missing values in a text file."),
+            text(
+                "--weight-column",
+                "NAME|NUMBER",
+                "Column of row weights, not used as input: a name, or the number of an input "
+                "column from 0.",
+            ),
+        ]
+    )
+
+
+columns = columns_with("that of the model, else -1", "  [that of the model]")
+first_columns = columns_with("-1", "")
+"""The same for commands without a model."""
 resume = click.option("--resume", is_flag=True, help="Continue the run in the output directory.")
 overwrite = click.option(
     "--overwrite", is_flag=True, help="Delete the run in the output directory and start again."
@@ -183,8 +196,8 @@ as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object on the last line."
 )
 
-running = together([resume, overwrite, where, columns, quiet, as_json])
-"""Options of all commands that fit a model."""
+running = together([resume, overwrite, where, quiet, as_json])
+"""Options of all commands that fit a model, besides those for columns."""
 
 
 def given(options: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:

@@ -56,13 +56,15 @@ copying = shared.together(
 )
 @shared.limits
 @copying
+@shared.first_columns
 @shared.running
 def train(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
     """Train a classifier or a regression model on DATA.
 
     DATA is `digits`, `iris`, `toy` or `wine`, or a file: .npz with X, y or X_train, y_train,
-    X_test, y_test; "X.npy,y.npy"; text with the label in the last column (.csv, .tsv, .data, .txt,
-    or .gz); IDX; zarr; parquet. Stopped or killed runs can be resumed from their output directory.
+    X_test, y_test; "X.npy,y.npy"; text with the label in the last column (.csv, .tsv, .data, .txt);
+    IDX; zarr; parquet. Text and IDX files may be compressed (.gz, .bz2, .xz, .zip). Stopped or
+    killed runs can be resumed from their output directory.
     """
     with working(data, quiet) as progress:
         from sparsegp.cli.tables import score, stem, training_tables
@@ -202,7 +204,7 @@ def headline(record: dict[str, Any], evaluation: "Evaluation | RegressionEvaluat
             return "trained; --test FILE would show how well"
         rows = _that_validated(record)
         return f"nlpp {nlpp:.4f} nats {rows} (optimistic)"
-    rows = plural(record["n"], "held-out row")
+    rows = plural(record["n"], "test row")
     if "r2" in record:
         return f"r2 {record['r2']:.4f} on {rows}"
     return f"error {percent(record['error'])} on {rows}, nlpp {evaluation.nlpp:.4f} nats"
@@ -238,7 +240,7 @@ def summary(
         "validation": None if nlpp is None else f"nlpp {nlpp:.4f} nats {_that_validated(record)}",
         "training mse": f"{learnt['train_mse']:.5g}" if "train_mse" in learnt else None,
         "training error": percent(learnt["train_error"]) if "train_error" in learnt else None,
-        "held out": record["held_out"],
+        "test rows": record["held_out"],
         **{f"  {name}": text for name, text in of_held_out.items()},
         "time": seconds_of(record["seconds"]),
         "model": f"{record['model']} ({size(record['model_bytes'])})",
@@ -252,5 +254,5 @@ def _that_validated(record: dict[str, Any]) -> str:
 
     count = TrainSettings.from_json(record["settings"]).n_validation(record["rows"])
     if count == 0:
-        return "in cross-validation, which chose the prior"
+        return "in cross-validation, which chose the prior variance"
     return f"on {plural(count, 'validation row')}"

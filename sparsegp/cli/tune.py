@@ -32,6 +32,7 @@ CHOICE = ("kernel", "scaling", "metric", "nlpp")
 @shared.limits
 @shared.task
 @shared.settings
+@shared.first_columns
 @shared.running
 def tune(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
     """Choose the kernel for DATA on held-out training rows.

@@ -19,6 +19,7 @@ from sparsegp.errors import SettingsError
 )
 @shared.number("--n-active", "Active rows of the new model.  [as in RUN]")
 @shared.test
+@shared.columns
 @shared.running
 def update(run: str, data: str, quiet: bool, as_json: bool, **options: Any) -> None:
     """Update the model in RUN with new rows, DATA.

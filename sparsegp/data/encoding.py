@@ -331,13 +331,14 @@ class Encoding:
                 levels.append(f"{in_quotes(name)} in {n} rows, such as {one!r}")
         if gaps:
             logger.warning(
-                "%s has gaps where training had none, filled by the median: %s",
+                "%s has missing values where training rows had none, which are filled in: %s",
                 source,
                 first_of(gaps, MOST),
             )
         if levels:
             logger.warning(
-                "%s has levels that training has not seen, which count as rare: %s",
+                "%s has levels that training rows did not have, which count as rare or, where no "
+                "level was rare, as no level: %s",
                 source,
                 "; ".join(levels),
             )

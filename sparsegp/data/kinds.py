@@ -343,8 +343,8 @@ def _fault(name: str, kind: str, tally: Tally, where: Where) -> str:
     levels, n = tally.levels, tally.n - tally.missing
     if len(levels) > MOST_LEVELS or (len(levels) > INDICATED and 2 * len(levels) > n):
         return (
-            f"{such} and a different value in nearly every row: leave the column out, of a file by "
-            "`drop` or as id_column"
+            f"{such} and a different value in nearly every row: leave it out (`drop`, or "
+            "`id_column` in a file)"
         )
     words = sum(len(level.split()) for level in levels) / max(len(levels), 1)
     if words >= WORDS and len(levels) > INDICATED and REPEATS * len(levels) > n:

@@ -24,10 +24,8 @@ LONGEST = 200
 FEW, ROWS_PER_CLASS = 20, 5
 """More than `FEW` classes need on average `ROWS_PER_CLASS` rows each; else they are numbers."""
 
-REMEDY = (
-    "numbers to predict need a regression (task=regression), and labels in another column "
-    "need label_column"
-)
+OTHER_COLUMN = "labels in another column need label_column"
+REMEDY = f"numbers to predict need a regression (task=regression), and {OTHER_COLUMN}"
 
 
 def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
@@ -53,7 +51,7 @@ def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
         If there are no labels, a label is missing or cannot name a class, all are the same,
         or there are too many different ones for classes.
     """
-    classes, codes = _unique(y, source)
+    classes, codes = _unique(y, source, REMEDY)
     n, n_classes = len(codes), len(classes)
     if n_classes < 2:
         raise DataError(
@@ -96,7 +94,7 @@ def encode_with(
     DataError
         If there are no labels, or a label is missing or cannot name a class.
     """
-    found, places = _unique(y, source)
+    found, places = _unique(y, source, OTHER_COLUMN)
     known, wanted = classes.tolist(), found.tolist()
     if (classes.dtype.kind == "U") != (found.dtype.kind == "U"):
         known, wanted = list(map(str, known)), list(map(str, wanted))
@@ -229,7 +227,7 @@ def plain_text(label: Any) -> str:
     return str(int(label) if whole else label)
 
 
-def _unique(y: Labels | None, source: str) -> tuple[Labels, Integers]:
+def _unique(y: Labels | None, source: str, remedy: str) -> tuple[Labels, Integers]:
     """Return the distinct labels, sorted, and for each row the index of its label.
 
     All have the same type: 64-bit integers, bools or strings.
@@ -245,7 +243,7 @@ def _unique(y: Labels | None, source: str) -> tuple[Labels, Integers]:
     if found.dtype.kind == "f" or (found.dtype.kind == "u" and found[-1] >= TOO_LARGE):
         raise DataError(
             f"classes must be names or whole numbers of 64 bits; {source} has {found[0]} to "
-            f"{found[-1]}; {REMEDY}"
+            f"{found[-1]}; {remedy}"
         )
     found = short_strings(found, source) if found.dtype.kind == "U" else found
     return found.astype(np.int64) if found.dtype.kind in "iu" else found, places.astype(np.int64)

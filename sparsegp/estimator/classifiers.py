@@ -124,6 +124,7 @@ class SparseGPClassifier(SparseEstimator, Classifier):
         "Class weights: 'balanced', which gives all classes the same total weight, or a mapping "
         "from labels to weights, 1 if omitted.",
         kind="str or mapping",
+        unset="no weights",
     )
     settings: Any = setting(None, OTHER_SETTINGS, kind="mapping")
 

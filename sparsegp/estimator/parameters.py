@@ -64,7 +64,8 @@ def documented(owner: T) -> T:
             kind = "str or Kernel" if each.name == "kernel" else setting.kind.__name__
             text = text or setting.description
             if each.default is None:
-                text += f" None: {setting.unset or 'what suits the likelihood'}."
+                unset = each.metadata.get("unset") or setting.unset or "what suits the likelihood"
+                text += f" None: {unset}."
         entries.append(docstring_entry(each.name, f"{kind}, default={each.default!r}", text or ""))
     prose, _, examples = cleandoc(owner.__doc__ or "").partition("Examples\n--------\n")
     sections = {"Parameters": "\n".join(entries), "Attributes": FITTED, "Examples": examples}

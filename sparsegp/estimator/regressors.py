@@ -98,7 +98,12 @@ class SparseGPRegressor(SparseEstimator, Regressor):
 
     n_active: int | None = TrainSettings.n_active
     kernel: Any = None
-    likelihood: str | None = None
+    likelihood: str | None = setting(
+        None,
+        "gaussian, perhaps with the noise variance that learning starts from, for labels of unit "
+        "variance.",
+        unset="gaussian, with a noise variance that is chosen or learnt",
+    )
     learn: str | None = None
     hyperprior: str | None = None
     posterior: str | None = None

@@ -137,7 +137,10 @@ def tune(
             store.check_free(resume)
             has_run = RUN_FILE in run.folder.sizes()
             if has_run and RUN_FILE not in store.folder.sizes():
-                raise StoreError(f"{out} holds a run that was not tuned; choose another `out`")
+                raise StoreError(
+                    f"{out} holds a run without a search for its kernel; give that run's `kernel`, "
+                    "`overwrite=True`, or another `out`"
+                )
     limits = {"max_trials": max_trials, "max_seconds": max_seconds, "has_run": has_run}
     limits |= {"is_given": named.get("kernel") not in {None, AUTO}}
     with given.opened() as how:

@@ -363,7 +363,7 @@ class Model(ABC):
         Raises
         ------
         StoreError
-            If there is none, it was altered, or it was written by a newer version.
+            If there is none, it was altered, or it was written by another version.
         """
         return read_model(path)[0]
 

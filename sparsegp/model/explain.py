@@ -84,9 +84,10 @@ class Explanation:
 
 def explain(model: "SparseModel", X: Any, most: int) -> list[Explanation]:
     """Return an explanation for every row; see `Model.explain`."""
-    if model.is_regression or most < 1:
-        wrong = f"most={most}" if most < 1 else "a regression"
-        raise SettingsError(f"explain a classifier, with most=1 or more; got {wrong}")
+    if model.is_regression:
+        raise SettingsError("explanations are for classifiers; got a regression")
+    if most < 1:
+        raise SettingsError(f"`most` must be at least 1, got {most}")
     inputs = np.asarray(map_rows(model, "_inputs", X, model.n_features))
     logs = model.predict_log_proba(inputs)
     with single_threaded_blas():

@@ -126,17 +126,19 @@ def label_sets(probabilities: Doubles, scores: Quantiles | None, coverage: float
         If there are no scores or too few, or the coverage is not between 0 and 1.
     """
     if not 0.0 < coverage < 1.0:
-        raise SettingsError(f"the coverage of label sets must be between 0 and 1, got {coverage:g}")
+        raise SettingsError(
+            f"the coverage of prediction sets must be between 0 and 1, got {coverage:g}"
+        )
     if scores is None:
         raise SettingsError(
-            "label sets need validation rows, and the model had none, or is of an older version; "
-            "train again with posterior=all and calibration"
+            "prediction sets need validation rows, and the model had none, or is of an older "
+            "version; train again with posterior=all and calibration"
         )
     rank = math.ceil((scores.n + 1) * coverage - 1e-9)
     if rank > scores.n:
         raise SettingsError(
-            f"label sets of coverage {coverage:g} need {math.ceil(coverage / (1 - coverage))} "
-            f"validation rows, the model had {scores.n}; ask for at most "
-            f"{scores.n / (scores.n + 1):.4g}, or train on more rows"
+            f"prediction sets of coverage {coverage:g} need "
+            f"{math.ceil(coverage / (1 - coverage))} validation rows, the model had {scores.n}; "
+            f"ask for at most {scores.n / (scores.n + 1):.4g}, or train on more rows"
         )
     return np.asarray(masses_above(probabilities) <= scores.at(rank))

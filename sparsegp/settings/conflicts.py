@@ -91,7 +91,7 @@ def _of_variational(settings: "TrainSettings") -> Iterator[str]:
     if not likelihood.family.curvature_bound:
         yield (
             "sites=variational need a bound on the curvature, which likelihood="
-            f"{settings.likelihood} has not; use sites=moments"
+            f"{settings.likelihood} does not have; use sites=moments"
         )
     if likelihood.given is not None:
         yield (

@@ -63,7 +63,7 @@ class DenseSettings(Settings):
             having = [name for name in METHODS if METHODS[name]().has_evidence]
             yield (
                 f"learn={self.learn} needs the gradient of a marginal likelihood, which "
-                f"method={method.name} has not; use one of {', '.join(having)}"
+                f"method={method.name} does not have; use one of {', '.join(having)}"
             )
         if self.learn == "hmc" and self.steps < LEAST_DRAWS:
             yield f"steps must be at least {LEAST_DRAWS} with learn=hmc, got {self.steps}"

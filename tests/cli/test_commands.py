@@ -113,7 +113,7 @@ class TestInspect:
         run, rows = tmp_path / "run", (tmp_path / "rows.csv", "--test", tmp_path / "gaps.csv")
         result = invoke("train", *rows, "--out", run, "--n-active", 20)
         assert "60 rows, 2 columns encoded as 4, 2 classes" in result.stdout
-        assert result.stderr.count("has gaps where training had none") == 1
+        assert result.stderr.count("has missing values where training rows had none") == 1
         shown = invoke("inspect", run).stdout
         assert re.search("^columns +2, encoded as 4$", shown, re.M)
         assert '"Paris, France" (20), ' in shown
@@ -193,12 +193,14 @@ class TestEstimate:
         text = invoke("estimate", files / "pair.npz", "--kernel", "auto").stdout
         assert "worker" not in text
         assert re.search("time +roughly .* s here, and .* to choose the kernel", text)
+        record = last_json(invoke("estimate", "digits", "--json").stdout)  # pixels
+        assert record["searches"] is False
 
     def test_what_would_fit(self, files, invoke, monkeypatch):
         room = Room("this process", "here", 10**6)
         monkeypatch.setattr("sparsegp.memory.room", lambda: room)
         text = invoke("estimate", files / "pair.npz", "--kernel", "auto").stdout
-        assert "not even one active row would fit" in text
+        assert "no number of active rows would fit" in text
         room = Room("this process", "here", 3 * 10**6)
         monkeypatch.setattr("sparsegp.memory.estimates.PROCESS", 0)
         text = invoke("estimate", files / "pair.npz", "--threads", 1).stdout
@@ -211,7 +213,7 @@ class TestEstimate:
         assert (record["rows"], record["classes"], record["kernels"]) == (200, 0, 1)
         assert record["n_active"] == 30
         text = invoke(*arguments, "--likelihood", "gaussian").stdout
-        assert "200 rows and 60 held out, 4 columns, a regression" in text
+        assert "200 rows and 60 test rows, 4 columns, a regression" in text
 
 
 def test_update_with_a_column_of_weights(invoke, tmp_path):

@@ -123,6 +123,7 @@ REFUSED = [
     ("explain trained only.npz --rows x", "--rows must be such as 0,5,7 or 0:10, among"),
     ("explain trained only.npz --rows 0,100", "among the 100 rows, got '100'"),
     ("explain trained only.npz --rows 5:5", "among the 100 rows, got '5:5'"),
+    ("explain trained only.npz --most 0", "--most must be at least 1, got 0"),
     ("explain trained only.npz --image 2x2", "give --plots"),
     ("explain trained only.npz --plots {out} --image 3x3", "4 columns do not make an image of 3x3"),
     # estimates

@@ -52,10 +52,8 @@ def test_novelty_and_label_sets_beside_predictions(trained, files, invoke, last_
     )
     assert record["sets"]["coverage"] == sets[np.arange(len(y)), y].mean()
     assert record["sets"]["mean_size"] == sets.sum(axis=1).mean()
-    assert (
-        "hold the true class"
-        in invoke("evaluate", trained, files / "only.npz", "--set", 0.9).stdout
-    )
+    shown = invoke("evaluate", trained, files / "only.npz", "--set", 0.9).stdout
+    assert "contain the true class (0.9 requested)" in shown
 
 
 def test_two_classes(files, invoke, last_json, tmp_path):

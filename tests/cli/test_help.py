@@ -65,8 +65,16 @@ def test_help_is_in_groups_and_what_is_seldom_needed_is_behind_another_option(in
         assert "--n-nodes" in long
         assert "--n-nodes" not in short
         assert "--help-all" in short
-    known = {parameter.name for parameter in train.params}
+    known = {each.name for command in program.commands.values() for each in command.params}
     assert {name for names in GROUPS.values() for name in names} <= known | {"help"}
+
+
+def test_defaults_are_those_of_the_command(invoke):
+    names = ("train", "update")
+    first, new = (" ".join(invoke(name, "--help").output.split()) for name in names)
+    assert "that of the model" not in first
+    assert "[that of the model, else -1]" in new
+    assert "--old DATA" in new
 
 
 def test_names_are_completed(monkeypatch, invoke):

@@ -104,7 +104,7 @@ def test_labels_in_text_files_are_harmless(hostile, invoke):
 def test_few_rows_are_left_out_in_turn(invoke, files, tmp_path):
     arguments = ("train", files / "only.npz", "--n-active", 9, "--out", tmp_path / "few")
     shown = invoke(*arguments).stdout
-    assert shown.count("in cross-validation, which chose the prior") == 2
+    assert shown.count("in cross-validation, which chose the prior variance") == 2
 
 
 def test_credentials_of_an_address_are_not_shown(invoke):
@@ -112,6 +112,7 @@ def test_credentials_of_an_address_are_not_shown(invoke):
     assert "reading memory://***@host/a.csv?***" in result.stderr
     assert "secret" not in result.output
     assert "secret" not in resuming(["train", "https://me:secret@host/a.csv"])
+    assert resuming(["update", "run", "a.csv"]).endswith("sparsegp update run a.csv --resume")
 
 
 def test_runs_are_called_by_their_data():

@@ -133,7 +133,7 @@ def test_unknown_levels_are_rare(frame, caplog):
     new = frame.assign(city=["Bern", "Rome"] * (N // 2), age=np.nan)
     found = table_from_frame(new, source="new").encoded(encoding).X.compute()
     assert found[:, 7].tolist() == [1.0, 0.0] * (N // 2)
-    assert "new has levels that training has not seen" in caplog.text
+    assert "new has levels that training rows did not have" in caplog.text
     assert f"city in {N // 2} rows, such as 'Bern'" in caplog.text
     two = Encoding.learn(frame.assign(city=["a", "a", "b"] * (N // 3)), "T")
     assert "city=b" in two.names
@@ -165,7 +165,7 @@ def test_all_unfit_columns_are_named_at_once(frame):
         "row 7, column 'age': inf is no finite number",
         "row 0, column 'city': 'Nice' is no date",
         "column 'children': 0 is no date",
-        "column 'code': 'n0' and a different value in nearly every row: leave the column out",
+        "column 'code': 'n0' and a different value in nearly every row: leave it out (`drop`, or",
         "column 'text': 'so it goes so it goes so it goes 0' and a different value",
         "column 'took': Timedelta('0 days 00:00:01') is of type Timedelta",
         "mend or `drop` them",
@@ -271,7 +271,7 @@ def test_gaps_where_training_had_none_are_filled_by_the_median(columns, tmp_path
             found, model.predict_proba(filled.to_numpy())[: len(found)], rtol=1e-12
         )
     shown = columns[1] if columns[1] == 1 else '"b, too"'
-    assert f"gaps where training had none, filled by the median: {shown} in 4 rows" in (caplog.text)
+    assert f"training rows had none, which are filled in: {shown} in 4 rows" in caplog.text
     estimator = sparsegp.SparseGPClassifier(n_active=20, kernel="10*rbf").fit(X, y)
     np.testing.assert_array_equal(estimator.predict_proba(gaps), estimator.predict_proba(filled))
     with pytest.raises(DataError, match="X must be finite: 4 values are not"):

@@ -36,6 +36,7 @@ TEXTS = {
     "\n \n": "a.csv is empty",
     "a,b,y\n": "no rows under its header",
     "1,2,0\n3,4,1\n5,1\n": "line 3 has 2 fields; 3 are",
+    "1,2,0\n3\n5,6,1\n": "line 2 has 1 field; 3 are",
     "1,2,x\n3,4,5,y\n": "line 2 has 4 fields; 3 are",
     "a,y\n1,2,0\n3,4,1\n": "line 2 has 3 fields; 2 are",
     "a,b,y\n1,2,u\n\n3,red,v\n4,5,u\n6,7,v\n": r"line 4 \(row 1\), column 'b': 'red' is no number",

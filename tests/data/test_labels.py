@@ -50,6 +50,8 @@ def test_encode(kind):
 def test_unseen_labels(classes, y, codes, unseen):
     found = encode_with(np.array(classes), np.array(y))
     assert (found[0].tolist(), found[1]) == (codes, unseen)
+    with pytest.raises(DataError, match=r"y has 0.5 to 1.5; labels in another column need"):
+        encode_with(np.array(classes), np.array([0.5, 1.5]))
 
 
 @pytest.mark.parametrize(

@@ -165,9 +165,9 @@ def test_directories_of_others_are_refused(data: Arrays, tmp_path: Path) -> None
     with pytest.raises(StoreError, match="holds an unfinished run; continue it with `resume=True`"):
         small(*data, out=tmp_path / "tuned")
     sparsegp.train(*data, n_active=20, runtime="threads=1", out=tmp_path / "run")
-    with pytest.raises(StoreError, match="holds a run that was not tuned"):
+    with pytest.raises(StoreError, match="holds a run without a search for its kernel"):
         small(*data, out=tmp_path / "run")
-    with pytest.raises(StoreError, match=r"holds a run that was not tuned"):
+    with pytest.raises(StoreError, match="give that run's `kernel`, `overwrite=True`"):
         small(*data, out=tmp_path / "run", resume=True)
     tuning = tmp_path / "tuned" / "tuning"
     for file in (tuning / "run.json", *tuning.glob("checkpoint*")):

@@ -90,5 +90,5 @@ def test_what_cannot_be_explained_is_said() -> None:
     numbers = sparsegp.train(X, X[:, 1], task="regression", learn="none", kernel="rbf")
     with pytest.raises(SettingsError, match="got a regression"):
         numbers.explain(X)
-    with pytest.raises(SettingsError, match="got most=0"):
+    with pytest.raises(SettingsError, match="`most` must be at least 1, got 0"):
         sparsegp.train(X, y).explain(X, most=0)

@@ -66,7 +66,8 @@ def open_dataset(source: str | Path, **given: Any) -> Dataset:
         if not ending:
             raise DataError(
                 f"the format of {name!r} is not known; names must end in one of: "
-                f"{', '.join(FORMATS)} (text and IDX files may be compressed, with .gz at the end)"
+                f"{', '.join(FORMATS)} (text and IDX files may be compressed, with .gz, .bz2, .xz "
+                "or .zip at the end)"
             )
         dataset = FORMATS[ending](name, columns)
     if columns.given and ending not in COLUMNAR:

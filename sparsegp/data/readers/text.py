@@ -168,9 +168,10 @@ class Text:
         width = self.layout.width
         for line, fields in self._rows():
             if len(fields) != width:
+                count = f"{len(fields)} field{'s' if len(fields) > 1 else ''}"
                 raise DataError(
-                    f"{self.name}, line {line} has {len(fields)} fields; {width} are expected, as "
-                    "in the first line"
+                    f"{self.name}, line {line} has {count}; {width} are expected, as in the first "
+                    "line"
                 )
 
     def labels(self, place: int, texts: Any, is_id: bool) -> Any:
