@@ -9,7 +9,7 @@ logger = logging.getLogger(__name__)
 
 
 class Progress:
-    """Receives the progress of a run, stage by stage, and logs it; subclasses may display it.
+    """Receiver of the progress of a run, stage by stage, which logs it; subclasses may display it.
 
     A stage lasts from `start` to `finish`; updates outside a stage are ignored.
     """

@@ -123,7 +123,7 @@ where = together(
 )
 limits = together(
     [
-        number("--max-trials", "Maximum number of trials in a search.  [40]"),
+        number("--max-trials", "Number of kernels that a search compares first.  [40]"),
         number(
             "--max-seconds",
             "Start no further trial of a search after this many seconds. The best of the last "

@@ -37,10 +37,10 @@ CHOICE = ("kernel", "scaling", "metric", "nlpp")
 def tune(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
     """Choose the kernel for DATA on held-out training rows.
 
-    Candidates are compared by predictive probability. Length scales, variances, kernel families and
-    scalings are tried on growing subsamples of the training rows, the best of them on more; then
-    length scales for every column, a metric, and more active rows. The options are those of
-    `train`; a given --kernel is tried on every subsample, a given --scaling or --n-active is kept.
+    Candidates are compared by predictive probability: kernel families, length scales, variances and
+    scalings; then per-column length scales, a distance metric, and more active rows. The options
+    are those of `train`. A given --kernel is kept unless another one leads it by two standard
+    errors; a given --scaling or --n-active is kept.
     Stopped or killed searches can be resumed from their output directory. Test rows are not used.
     """
     with working(data, quiet) as progress:

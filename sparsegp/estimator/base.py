@@ -244,13 +244,14 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
     # -- copies ------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to a directory, without pickles and without training data.
+        """Write the fitted estimator to one file, without pickles; it contains the active rows.
 
         `sparsegp.load` and the command line read it as a model. An earlier save is replaced.
 
         Parameters
         ----------
         path : path or URL
+            The file; or an existing folder, in which `model.zarr.zip` is written.
 
         Raises
         ------
@@ -270,12 +271,12 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read an estimator from a directory or a store.
+        """Read an estimator from a file or folder, on a disk or in an object store.
 
         Parameters
         ----------
         path : path or URL
-            Output of `save`, or a model or run directory of `sparsegp.train` or the command line.
+            Path given to `save`, or a model or run folder of `sparsegp.train` or the command line.
 
         Returns
         -------
@@ -286,8 +287,8 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         Raises
         ------
         StoreError
-            If there is none, it was altered, it was written by a newer version, or its task or
-            method is not that of this estimator.
+            If there is none, it was altered, it was written by an incompatible version, or its task
+            or method is not that of this estimator.
         """
         (model, extra), source = read_model(path), os.fspath(path)
         task = "regression" if model.is_regression else "classification"
@@ -368,7 +369,7 @@ class SparseEstimator(GPEstimator):
 def is_of_all_rows(estimator: Any) -> bool:
     """Return whether the posterior is `all`; also True for invalid parameters: `fit` raises."""
     names = ["likelihood", "sites", "posterior"]
-    if estimator._task == "regression":  # where a given kernel is learnt by marginal likelihood
+    if estimator._task == "regression":  # a given kernel is learnt by the marginal likelihood
         names += ["kernel", "learn", "hyperprior"]
     named = {name: getattr(estimator, name, None) for name in names}
     given = {name: plain(value) for name, value in named.items() if value is not None}

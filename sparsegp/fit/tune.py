@@ -85,9 +85,9 @@ def tune(
 ) -> Tuned:
     """Choose kernel, scaling and number of active rows by predictions for held-out rows.
 
-    Successive halving on growing subsamples of the rows compares variances, length scales, kernel
-    families and scalings; then per-column length scales are learnt, and the active set is doubled
-    as long as that pays. A scaling other than "auto" and a given number of active rows are kept.
+    Kernel families, variances, length scales and scalings are compared; then per-column length
+    scales are learnt, and the active set is doubled as long as that pays. A scaling other than
+    "auto" and a given number of active rows are kept. See docs/explanation/search.md.
     Unless `max_seconds` cuts it short, the choice does not depend on how many trials run in
     parallel or whether the search was interrupted and resumed.
 

@@ -275,7 +275,7 @@ def _security(folder: Path | None) -> Any:
         files = {option: str(folder.expanduser() / name) for option, name in names.items()}
         security = Security(require_encryption=True, **files)
         security.get_connection_args("client")
-    except (OSError, ValueError, RuntimeError) as error:  # also ssl.SSLError, and ~nobody
+    except (OSError, ValueError, RuntimeError) as error:  # ssl.SSLError, unknown ~user
         raise SettingsError(
             f"{folder} must hold ca.pem, cert.pem and key.pem of one certificate ({_short(error)})"
         ) from None

@@ -93,7 +93,7 @@ def share(client: Any, value: Any) -> Any:
     Scattered data is lost with the last worker that holds it, while the result of a task is
     computed again. The scheduler keeps the bytes as long as the future or a dependent is needed.
     """
-    with warnings.catch_warnings(action="ignore", category=UserWarning):  # of large graphs
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # about large graphs
         return client.submit(pickle.loads, cloudpickle.dumps(value), pure=False)
 
 
