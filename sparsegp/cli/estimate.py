@@ -84,7 +84,7 @@ def searches(train: "Table", settings: Any) -> bool:
     """Return whether a run would search for its kernel, as far as its first rows tell."""
     from sparsegp.data import summarise
     from sparsegp.fit.prepare import choose_scaling
-    from sparsegp.fit.tune import declines
+    from sparsegp.fit.tune import skips_search
     from sparsegp.settings import AUTO
 
     if settings.kernel != AUTO:
@@ -93,7 +93,7 @@ def searches(train: "Table", settings: Any) -> bool:
     some = summarise(inputs[:EXAMINED], train.source, names=train.names)
     summary = replace(some, n=len(inputs))
     scaling = choose_scaling(settings.scaling, train, summary, settings, None)
-    return not declines(train, summary, scaling.name, settings)
+    return not skips_search(train, summary, scaling.name, settings)
 
 
 def seconds(found: dict[str, Any], settings: Any, threads: int) -> float:

@@ -67,7 +67,7 @@ class DenseRun(Run[DenseModel]):
         model = DenseModel(
             rows=np.arange(len(self.x)),
             settings=settings.to_json(),
-            **data.of_model,
+            **data.model_fields,
             mixture=Mixture(found.components, self.x, settings.averaged),
             notes={**evidence, **found.report, "trace": [dict(step) for step in found.trace]},
         )

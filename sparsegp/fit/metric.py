@@ -9,7 +9,7 @@ import numpy as np
 from sparsegp.data import Numbers, Scaling
 from sparsegp.errors import SettingsError
 from sparsegp.fit.prepare import Prepared
-from sparsegp.learning.metric import MOST_COLUMNS, NONE, Metric, Part, learn_mixing
+from sparsegp.learning.metric import MAX_METRIC_COLUMNS, NONE, Metric, Part, learn_mixing
 from sparsegp.model import SparseModel
 from sparsegp.progress import Progress
 from sparsegp.settings import TrainSettings
@@ -53,9 +53,9 @@ def learn_metric(
     """
     metric, p = Metric.of(settings.metric), data.summary.p
     assert metric is not None
-    if p > MOST_COLUMNS:
+    if p > MAX_METRIC_COLUMNS:
         raise SettingsError(
-            f"metric=full is for at most {MOST_COLUMNS} columns, found {p}; leave it out"
+            f"metric=full is for at most {MAX_METRIC_COLUMNS} columns, found {p}; leave it out"
         )
     others = np.flatnonzero(~validation)
     drawn = np.random.default_rng([settings.seed, len(validation), ROWS]).permutation(len(others))

@@ -31,7 +31,7 @@ from sparsegp.types import Booleans, Doubles, Floats, Integers, Labels
 
 MOST_DRAWN = 10_000
 """Maximum number of rows drawn for a scaling rule."""
-MOST_FOLDS = 5
+N_FOLDS = 5
 """Number of cross-validation folds; ten take twice as long and are no better."""
 
 logger = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class Prepared:
         return self.scaling.variances(self.summary)
 
     @property
-    def of_model(self) -> dict[str, Any]:
+    def model_fields(self) -> dict[str, Any]:
         """Fields of a model that describe the data, by name."""
         train = self.train
         return {
@@ -141,7 +141,7 @@ def prepare(
     """
     scheduler = runtime.scheduler()
     train = train.learnt(scheduler, settings.is_regression)
-    n_given = count_given(train)
+    n_given = count_original_rows(train)
     target: Any
     numbers: Numbers | None
     class_weight = getattr(settings, "class_weight", "")
@@ -208,7 +208,7 @@ def site_rule(settings: TrainSettings, n_classes: int) -> SiteRule:
     return SiteRule(likelihood, settings.sites, settings.epsilon if moments else 0.0)
 
 
-def count_given(table: Table) -> int:
+def count_original_rows(table: Table) -> int:
     """Return the number of rows before some were dropped, if known."""
     return len(table.X) if table.rows is None else int(table.rows.max()) + 1
 
@@ -317,7 +317,7 @@ def choose_folds(target: Any, settings: TrainSettings, origin: Integers | None =
     permuted = np.random.default_rng([settings.seed, n]).permutation(len(sizes))
     dealt = permuted[np.argsort(target[first[permuted]], kind="stable")]
     folds = np.empty(len(sizes), dtype=np.int64)
-    folds[dealt] = np.arange(len(sizes)) % MOST_FOLDS
+    folds[dealt] = np.arange(len(sizes)) % N_FOLDS
     return np.asarray(folds[family])
 
 

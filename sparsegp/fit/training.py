@@ -141,7 +141,7 @@ class Training(SparseRun):
             rows=self._row_numbers(),
             settings=self.settings.to_json(),
             history=tuple(self.history),
-            **self.data.of_model,
+            **self.data.model_fields,
         )
         if self.knows_limits:
             model = replace(model, shares=self._shares(model, drawn, x))

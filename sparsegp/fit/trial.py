@@ -17,29 +17,29 @@ from sparsegp.errors import DataError, NumericalError, SettingsError
 from sparsegp.fit.metric import unscaled
 from sparsegp.fit.prepare import Prepared
 from sparsegp.kernels import Constant, Kernel, Product, Sum, parse, six_digits
-from sparsegp.learning.by_column import SMALL, learn_by_column, with_scale_of_each
+from sparsegp.learning.approximate import ApproximateFit, FitResult, choose_prior_variance
+from sparsegp.learning.by_column import TOLERANCE, learn_by_column, with_ard
 from sparsegp.learning.metric import NONE, Metric, Part, learn_mixing
-from sparsegp.learning.numbers import are_numbers, log_p_of
-from sparsegp.learning.quick import Fitted, QuickFit, fitted
-from sparsegp.learning.rungs import MOST_HELD_OUT
+from sparsegp.learning.plan import MAX_HELD_OUT
+from sparsegp.learning.regression import is_regression_target, target_log_p
 from sparsegp.learning.trials import Outcome, Trial
 from sparsegp.report.metrics import calibration_error
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Doubles, Floats, Integers
 
-PART = 5
+ROWS_PER_HELD_OUT = 5
 """One in this many rows is held out."""
-FEW, PARTS = 2000, 3
+MIN_ROWS_FOR_HELD_OUT, SEARCH_FOLDS = 2000, 3
 """With fewer rows there is cross-validation with this number of folds: a fifth of them would tell
 too little."""
 SLOPE_ROWS = 2000
 """Maximum number of rows at which gradients of latent means are computed."""
-LEARNT_ROWS = 3000
+ARD_ROWS = 3000
 """Maximum number of rows from which per-column length scales or a metric are learnt."""
-LEARNT_ACTIVE, ROUNDS = (200, 300), (8, 12)
+ARD_ACTIVE, ROUNDS = (200, 300), (8, 12)
 """Active rows, and iterations, when length scales are learnt: for classes, and for a regression,
 whose targets carry more information."""
-LAST_GAIN = 0.005
+FINAL_TOLERANCE = 0.005
 """Relative gain of an iteration at which re-estimation from all rows stops."""
 
 
@@ -93,15 +93,16 @@ class Sample:
     def n_train(self) -> int:
         """Number of rows available to a fit."""
         n = len(self.X)
-        held = -(-n // self.parts) if self.parts > 1 else min(-(-n // PART), MOST_HELD_OUT)
-        return n - held
+        if self.parts > 1:
+            return n - -(-n // self.parts)
+        return n - min(-(-n // ROWS_PER_HELD_OUT), MAX_HELD_OUT)
 
     def splits(self, rows: int) -> Iterator[tuple[Integers, Integers]]:
         """Yield row numbers to fit, at most `rows`, and row numbers held out."""
         n, number = len(self.X), np.arange(len(self.X))
         if self.parts == 1:
             rows = min(rows, self.n_train)
-            yield number[:rows], number[max(rows, n - MOST_HELD_OUT) :]
+            yield number[:rows], number[max(rows, n - MAX_HELD_OUT) :]
             return
         for part in range(self.parts):
             is_held = self.family % self.parts == part
@@ -129,7 +130,8 @@ def draw_sample(
     scheduler : str or callable, optional
         Dask scheduler that reads the rows; Dask's default if omitted.
     parts : int
-        Parts to hold out in turn; `PARTS` in any case for fewer than `FEW` rows.
+        Parts to hold out in turn; with fewer than `MIN_ROWS_FOR_HELD_OUT` rows always
+        `SEARCH_FOLDS`.
 
     Raises
     ------
@@ -137,21 +139,21 @@ def draw_sample(
         If there are too few rows.
     """
     n, order = len(data.target), stratified_order(data.target, settings.seed)
-    if n < PART:
+    if n < ROWS_PER_HELD_OUT:
         raise DataError(
-            f"a search for the kernel needs at least {PART} rows, of which it holds one out, found "
-            f"{n}; choose it yourself by `kernel`"
+            f"a search for the kernel needs at least {ROWS_PER_HELD_OUT} rows, of which it holds "
+            f"one out, found {n}; choose it yourself by `kernel`"
         )
     family = np.arange(n)
     if data.train.origin is not None:
         order, family = _together(order, data.train.origin)
-    if n >= FEW:
-        last = slice(-min(n, most + MOST_HELD_OUT), None)
+    if n >= MIN_ROWS_FOR_HELD_OUT:
+        last = slice(-min(n, most + MAX_HELD_OUT), None)
         order, family = order[last], family[last]
     wanted = np.sort(order)
     X: Any = data.train.X
     rows = np.asarray(X[wanted].compute(scheduler=scheduler))[np.searchsorted(wanted, order)]
-    parts = PARTS if n < FEW else parts
+    parts = SEARCH_FOLDS if n < MIN_ROWS_FOR_HELD_OUT else parts
     weights = None if data.train.weights is None else data.train.weights[order]
     groups = None if data.train.encoding is None else data.train.encoding.shared
     known = data.target[order], len(data.classes), family
@@ -182,7 +184,7 @@ def stratified_order(target: Any, seed: int) -> Integers:
     """
     n = len(target)
     permuted = np.random.default_rng([seed, n]).permutation(n)
-    if are_numbers(target):
+    if is_regression_target(target):
         return permuted
     codes = target[permuted]
     by_class = np.argsort(codes, kind="stable")
@@ -205,18 +207,18 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
         with single_threaded_blas():
             fits = PartialFits.of(sample, settings, trial)
             if trial.by_column:
-                if are_numbers(sample.target):
+                if is_regression_target(sample.target):
                     kernels = [fits.scaled_to_noise(kernels)]
                 if trial.again:
-                    kernel, nlpp = fits.learnt_again(kernels[0], trial)
+                    kernel, nlpp = fits.reestimated(kernels[0], trial)
                     return Outcome(str(kernel), nlpp, None, None, time.thread_time() - began)
                 kernels = fits.learnt_by_column(kernels[0])
-            found = fits.fitted(kernels)
+            found = fits.fit(kernels)
     except (NumericalError, SettingsError) as failure:
         seconds = time.thread_time() - began
         return Outcome(trial.kernel, None, None, None, seconds, str(failure))
     predicted, target, weights = fits.in_order(found.predicted)
-    if are_numbers(target):
+    if is_regression_target(target):
         error, ece = float(np.mean(np.square(target - predicted[:, 0]) * weights)), None
     else:
         right = predicted.argmax(axis=1) == target
@@ -228,7 +230,7 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
         error=error,
         ece=ece,
         seconds=time.thread_time() - began,
-        log_p=log_p_of(predicted, target, weights) * weights,
+        log_p=target_log_p(predicted, target, weights) * weights,
     )
 
 
@@ -260,9 +262,9 @@ class PartialFits:
         metric = Metric.of(trial.metric)
         if metric is None:
             return plain
-        rows, kernel = min(trial.rows, LEARNT_ROWS), parse(trial.kernel)
-        small = LEARNT_ACTIVE[are_numbers(sample.target)]
-        few = replace(plain, splits=list(sample.splits(rows)), n_active=small)
+        rows, kernel = min(trial.rows, ARD_ROWS), parse(trial.kernel)
+        n_active = ARD_ACTIVE[is_regression_target(sample.target)]
+        few = replace(plain, splits=list(sample.splits(rows)), n_active=n_active)
         key = trial.scaling, settings.dtype, metric, kernel, rows
         inputs = sample.mixed(key, lambda: [few._mixed(metric, kernel, X, s) for s in few.splits])
         return replace(plain, inputs=inputs)
@@ -280,21 +282,21 @@ class PartialFits:
         def fit(mixing: Doubles) -> tuple[Floats, Sequence[Part]]:
             inputs = mixed(mixing)
             some = replace(self, inputs=[inputs], splits=[split])
-            return inputs[rows[:SLOPE_ROWS]], some.fitted([kernel]).parts
+            return inputs[rows[:SLOPE_ROWS]], some.fit([kernel]).parts
 
         covariance = np.atleast_2d(np.cov(X[rows].astype(np.float64), rowvar=False))
         return mixed(learn_mixing(metric, covariance, fit))
 
-    def fitted(self, kernels: Sequence[Kernel]) -> Fitted:
+    def fit(self, kernels: Sequence[Kernel]) -> FitResult:
         """Run the approximate fits, with one kernel for each part."""
         sample, fits = self.sample, []
         for kernel, X, (rows, held) in zip(kernels, self.inputs, self.splits, strict=True):
             weights = None if sample.weights is None else sample.weights[rows].astype(X.dtype)
             of_rows = X[rows], sample.target[rows], sample.n_classes
-            fits.append(QuickFit(kernel, *of_rows, self.n_active, X[held], weights))
+            fits.append(ApproximateFit(kernel, *of_rows, self.n_active, X[held], weights))
         held = self._held
         weights = None if sample.weights is None else sample.weights[held]
-        return fitted(fits, sample.target[held], weights)
+        return choose_prior_variance(fits, sample.target[held], weights)
 
     @property
     def _held(self) -> Integers:
@@ -306,26 +308,26 @@ class PartialFits:
         Its variance becomes at least one: with a kernel that explains nothing, gradients vanish.
         """
         variance = float(kernels[0].diag(self.inputs[0][:SLOPE_ROWS]).mean())
-        return scaled(kernels[0], max(self.fitted(kernels).scale, 1.0 / (variance or 1.0)))
+        return scaled(kernels[0], max(self.fit(kernels).scale, 1.0 / (variance or 1.0)))
 
     def learnt_by_column(self, kernel: Kernel) -> list[Kernel]:
         """Return the kernel of each part, with per-column length scales learnt from its rows."""
-        n_active = LEARNT_ACTIVE[are_numbers(self.sample.target)]
-        kernel = with_scale_of_each(kernel, self.sample.X.shape[1])
-        parts = zip(self.inputs, (rows[:LEARNT_ROWS] for rows, _ in self.splits), strict=True)
+        n_active = ARD_ACTIVE[is_regression_target(self.sample.target)]
+        kernel = with_ard(kernel, self.sample.X.shape[1])
+        parts = zip(self.inputs, (rows[:ARD_ROWS] for rows, _ in self.splits), strict=True)
         return [self._learnt(kernel, X, rows, n_active)[0] for X, rows in parts]
 
-    def learnt_again(self, kernel: Kernel, trial: Trial) -> tuple[Kernel, float]:
+    def reestimated(self, kernel: Kernel, trial: Trial) -> tuple[Kernel, float]:
         """Return the kernel re-estimated from rows of all parts, and its two-fold NLPP.
 
         With a metric there are no per-column length scales. The estimate from all rows starts near
         the optimum, so it stops at a larger gain.
         """
         if trial.metric == NONE:
-            kernel = with_scale_of_each(kernel, self.sample.X.shape[1])
+            kernel = with_ard(kernel, self.sample.X.shape[1])
         rows = np.arange(trial.first, trial.first + trial.rows)
-        small = SMALL if trial.first else LAST_GAIN
-        return self._learnt(kernel, self.inputs[0], rows, trial.n_active, small)
+        tolerance = TOLERANCE if trial.first else FINAL_TOLERANCE
+        return self._learnt(kernel, self.inputs[0], rows, trial.n_active, tolerance)
 
     def _learnt(
         self,
@@ -333,14 +335,16 @@ class PartialFits:
         X: Floats,
         rows: Integers,
         n_active: int,
-        small: float = SMALL,
+        tolerance: float = TOLERANCE,
     ) -> tuple[Kernel, float]:
         """Run `learn_by_column` on some rows of the sample; X are the inputs of all rows."""
         sample = self.sample
         weights = np.ones(len(rows)) if sample.weights is None else sample.weights[rows]
         of_rows = X[rows], sample.target[rows], weights, sample.groups
-        rounds = ROUNDS[are_numbers(sample.target)]
-        return learn_by_column(kernel, *of_rows, n_active=n_active, rounds=rounds, small=small)
+        rounds = ROUNDS[is_regression_target(sample.target)]
+        return learn_by_column(
+            kernel, *of_rows, n_active=n_active, rounds=rounds, tolerance=tolerance
+        )
 
     def in_order(self, predicted: Doubles) -> tuple[Doubles, Any, Doubles]:
         """Return predictions, targets and weights over their mean, in order of rows."""

@@ -24,26 +24,26 @@ from sparsegp.fit.options import RunOptions
 from sparsegp.fit.prepare import Prepared, choose_scaling
 from sparsegp.fit.records import in_order, read_records, records_of
 from sparsegp.fit.run import Run
-from sparsegp.fit.trial import PARTS, Sample, draw_sample, run_trial
+from sparsegp.fit.trial import SEARCH_FOLDS, Sample, draw_sample, run_trial
 from sparsegp.kernels import brief
 from sparsegp.learning.metric import NONE
-from sparsegp.learning.rungs import (
-    AGAIN_ROWS,
-    GROWN,
-    LEAST_FOR_SEARCH,
-    MOST_ROWS,
+from sparsegp.learning.plan import (
+    ACTIVE_SIZES,
+    GUARD_ERRORS,
+    MAX_ROWS,
+    MIN_ROWS_FOR_SEARCH,
     PIXELS,
-    SURE,
+    REESTIMATE_ROWS,
     Plan,
 )
 from sparsegp.learning.search import ALL_RUNGS, OUT_OF_TIME, Choice, search
-from sparsegp.learning.space import MOST_COLUMNS, Candidates
+from sparsegp.learning.space import MAX_SEARCH_COLUMNS, Candidates
 from sparsegp.learning.trials import Outcome, Trial
 from sparsegp.settings import AUTO, SPARSE, TrainSettings
 from sparsegp.store import RUN_FILE
 
 MAX_TRIALS = 40
-UNSHOWN = {"log_p"}
+UNRECORDED = {"log_p"}
 """Fields of an outcome that are not in the record of a trial."""
 
 
@@ -151,7 +151,7 @@ def tune(
         return tuning.fit()
 
 
-def declines(rows: Table, summary: Summary, scaling: str, settings: TrainSettings) -> bool:
+def skips_search(rows: Table, summary: Summary, scaling: str, settings: TrainSettings) -> bool:
     """Return whether the default search is skipped, as it would be noise or change nothing.
 
     Many columns with one range are pixels, spectra and the like, which only matter together.
@@ -169,7 +169,7 @@ def declines(rows: Table, summary: Summary, scaling: str, settings: TrainSetting
     alike = settings.scaling == AUTO and scaling in {"none", "range"}
     indicators = summary.whole and summary.high.max() - summary.low.min() == 1
     pixels = alike and not indicators and summary.p >= PIXELS
-    few = summary.n < LEAST_FOR_SEARCH or summary.p > MOST_COLUMNS
+    few = summary.n < MIN_ROWS_FOR_SEARCH or summary.p > MAX_SEARCH_COLUMNS
     virtual = rows.origin is not None and rows.weights is None
     return bool(few or pixels or virtual)
 
@@ -184,7 +184,7 @@ def open_sizes(settings: TrainSettings, n: int) -> list[int]:
             return False
         return d <= n - replace(settings, n_active=d).n_validation(n)
 
-    return [d for d in GROWN if is_open(d)]
+    return [d for d in ACTIVE_SIZES if is_open(d)]
 
 
 @dataclass(eq=False)
@@ -234,13 +234,15 @@ class Tuning(Run[Tuned]):
         data, settings, scheduler = self.data, self.settings, self.runtime.scheduler()
         self.n_active = settings.rows_to_include(data.summary.n)
         self.scalings, self.sample = {settings.scaling: data.scaling}, None
-        self._is_guarded = declines(data.train, data.summary, data.scaling.name, settings)
+        self._is_guarded = skips_search(data.train, data.summary, data.scaling.name, settings)
         if self.max_trials is not None or not self._is_guarded:
             if settings.scaling == AUTO:
                 self.scalings["quantile"] = choose_scaling(
                     "quantile", data.train, data.summary, settings, scheduler
                 )
-            most, parts = (MOST_ROWS, 1) if self.max_trials is None else (AGAIN_ROWS, PARTS)
+            most, parts = (
+                (MAX_ROWS, 1) if self.max_trials is None else (REESTIMATE_ROWS, SEARCH_FOLDS)
+            )
             self.sample = draw_sample(data, self.scalings, settings, most, scheduler, parts)
         self.trials: list[dict[str, Any]] = []
         self.outcomes: list[Outcome] = []
@@ -297,7 +299,7 @@ class Tuning(Run[Tuned]):
             sizes=self._sizes(),
             validation=self.settings.n_validation,
         )
-        return replace(plan, errors=SURE) if self.is_given or self._is_guarded else plan
+        return replace(plan, errors=GUARD_ERRORS) if self.is_given or self._is_guarded else plan
 
     def _sizes(self) -> list[int]:
         """Return the numbers of active rows to choose from that fit into memory."""
@@ -336,7 +338,7 @@ class Tuning(Run[Tuned]):
             with closing(running) as ended:
                 for index, outcome in ended:
                     entry = {**asdict(missing[index]), **asdict(outcome)}
-                    self.trials.append({k: v for k, v in entry.items() if k not in UNSHOWN})
+                    self.trials.append({k: v for k, v in entry.items() if k not in UNRECORDED})
                     self.outcomes.append(outcome)
                     outcomes[missing[index].number] = outcome
                     self._show(outcomes)
@@ -351,7 +353,7 @@ class Tuning(Run[Tuned]):
 
     def _find(self, trial: Trial) -> Outcome | None:
         """Return the recorded outcome of a trial, or None."""
-        own = {name: value for name, value in asdict(trial).items() if name not in UNSHOWN}
+        own = {name: value for name, value in asdict(trial).items() if name not in UNRECORDED}
         own.pop("kernel")
         for entry, outcome in zip(self.trials, self.outcomes, strict=True):
             if own.items() <= entry.items():

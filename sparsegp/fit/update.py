@@ -22,7 +22,7 @@ from sparsegp.data import Table, effective_rows, encode_labels, summarise, table
 from sparsegp.data.virtual import active_inputs, same_settings
 from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.fit.options import RunOptions
-from sparsegp.fit.prepare import Prepared, count_given, prepare
+from sparsegp.fit.prepare import Prepared, count_original_rows, prepare
 from sparsegp.fit.training import MOST_DRAWN, Training
 from sparsegp.model import Model, SparseModel
 from sparsegp.posterior.past import PastRows, mean_curvature
@@ -86,11 +86,11 @@ def update(
     with single_threaded_blas(), run.opened() as where:
         where["store"] = store
         if before is None:
-            return _beside_model(model, new, n_active, where).fit()
-        return _beside_rows(model, before, new, n_active, where).fit()
+            return _fit_with_summary(model, new, n_active, where).fit()
+        return _fit_with_old_rows(model, before, new, n_active, where).fit()
 
 
-def _beside_rows(
+def _fit_with_old_rows(
     model: SparseModel, before: Table, new: Table, n_active: int | None, where: dict[str, Any]
 ) -> Training:
     """Create the fit to old and new rows."""
@@ -105,7 +105,7 @@ def _beside_rows(
     return Training(data, settings, first=data.train.places(model.rows[kept]), **where)
 
 
-def _beside_model(
+def _fit_with_summary(
     model: SparseModel, new: Table, n_active: int | None, where: dict[str, Any]
 ) -> Training:
     """Create the fit to new rows and the summary of the old ones that the model holds."""
@@ -141,7 +141,7 @@ def _beside_model(
 def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:
     """Prepare new rows with the scaling and the classes of the model."""
     scheduler, class_weight = runtime.scheduler(), model.settings["class_weight"]
-    n_given = count_given(new)
+    n_given = count_original_rows(new)
     if new.weights is not None or class_weight:
         new = effective_rows(new, class_weight, scheduler)
     classes, numbers = model.classes, model.numbers

@@ -6,7 +6,7 @@ add an instance with a second formula to the contract in ``tests/kernels/test_co
 name is then known to `parse`, the command line and the stores.
 """
 
-from sparsegp.kernels.absolute import STRETCHES, Additive, Laplace, Power
+from sparsegp.kernels.absolute import SEGMENTS, Additive, Laplace, Power
 from sparsegp.kernels.algebra import Constant, Product, Sum
 from sparsegp.kernels.base import KERNELS, Kernel
 from sparsegp.kernels.columns import ARD, ByColumn
@@ -20,7 +20,7 @@ __all__ = [
     "ARD",
     "KERNELS",
     "RBF",
-    "STRETCHES",
+    "SEGMENTS",
     "Additive",
     "ByColumn",
     "Constant",

@@ -27,7 +27,7 @@ that are not constant."""
 
 KNOTS = (-0.6745, 0.0, 0.6745)
 """Boundaries of the segments of a scaled column: quartiles of a standard normal distribution."""
-STRETCHES = len(KNOTS) + 1
+SEGMENTS = len(KNOTS) + 1
 
 
 class Absolute(ByColumn):
@@ -62,23 +62,23 @@ class Absolute(ByColumn):
     def _outer_decline(self, K: Floats, p: int) -> Floats | float:
         """Return |g'|, (n, m) or a scalar, from the covariance matrix, for p columns."""
 
-    def has_scale_of_each(self, n_features: int) -> bool:
+    def has_ard(self, n_features: int) -> bool:
         """Whether every column has its own length scale, or four of them."""
-        return self.complete and len(self.scales) in {n_features, STRETCHES * n_features}
+        return self.complete and len(self.scales) in {n_features, SEGMENTS * n_features}
 
     def _check_columns(self, n_features: int) -> None:
         if self.length_scales is None or len(self.length_scales) > 1:
             super()._check_columns(n_features)
 
-    def _has_stretches(self, n_features: int) -> bool:
-        return len(self.scales) == STRETCHES * n_features
+    def _is_warped(self, n_features: int) -> bool:
+        return len(self.scales) == SEGMENTS * n_features
 
-    def stretched(self, n_features: int) -> Self:
+    def with_warping(self, n_features: int) -> Self:
         """Return the same covariance function with four length scales per column."""
-        if self._has_stretches(n_features):
+        if self._is_warped(n_features):
             return self
         each = np.broadcast_to(self.scales, n_features)
-        return self.with_length_scales(np.repeat(each, STRETCHES).tolist())
+        return self.with_length_scales(np.repeat(each, SEGMENTS).tolist())
 
     def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
         """Return 1 and (deviation / l_j)^2, with 1 / l_j averaged over the segments."""
@@ -97,7 +97,7 @@ class Absolute(ByColumn):
         within(1 / self.scales.min(), pair.X.dtype, self)
         X, Z, weights = pair.X, pair.Z, 1 / self.scales
         with np.errstate(over="ignore"):  # distances beyond the range of the precision
-            if self._has_stretches(X.shape[-1]):
+            if self._is_warped(X.shape[-1]):
                 X, Z, weights = self._warped(X), self._warped(Z), np.ones(1)
             weights = np.broadcast_to(weights, X.shape[-1])
             return summed_differences(X, Z, weights, self._transform)
@@ -124,7 +124,7 @@ class Absolute(ByColumn):
 
     def _ratios(self, X: Doubles, Z: Doubles) -> Iterator[Doubles]:
         """Yield (x_j - z_j) / l_j, or w_j(x_j) - w_j(z_j), (n, m), column by column."""
-        if self._has_stretches(X.shape[1]):
+        if self._is_warped(X.shape[1]):
             scales: Doubles = np.ones(X.shape[1])
             columns, others = self._warped(X).T, self._warped(Z).T
         else:
@@ -136,7 +136,7 @@ class Absolute(ByColumn):
     def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
         X, Z, K, scales = pair.X, pair.Z, pair.matrix(self), self.scales.astype(pair.X.dtype)
         q = weights * self._outer_decline(K, X.shape[1])
-        if self._has_stretches(X.shape[1]):
+        if self._is_warped(X.shape[1]):
             of_X, of_Z = (np.stack(list(self._rises(rows)), axis=-1) for rows in (X, Z))
             decline = None if self._transform is None else self._decline
             return float(np.vdot(weights, K)), weighted_rises(of_X, of_Z, q, decline).ravel()

@@ -91,9 +91,9 @@ class Joint(Kernel):
         pairs = zip(self.parts, np.split(logs, ends[:-1]), strict=True)
         return type(self)(tuple(part.with_parameters(own) for part, own in pairs))
 
-    def has_scale_of_each(self, n_features: int) -> bool:
+    def has_ard(self, n_features: int) -> bool:
         """Whether a part has a length scale for every column."""
-        return any(part.has_scale_of_each(n_features) for part in self.parts)
+        return any(part.has_ard(n_features) for part in self.parts)
 
     def _check_columns(self, n_features: int) -> None:
         for part in self.parts:
@@ -105,9 +105,9 @@ class Joint(Kernel):
         return any(part.is_rough for part in self.parts)
 
     @property
-    def takes_scale_of_each(self) -> bool:
+    def supports_ard(self) -> bool:
         """Whether a part can have a length scale for every column."""
-        return any(part.takes_scale_of_each for part in self.parts)
+        return any(part.supports_ard for part in self.parts)
 
     @property
     def n_distances(self) -> int:

@@ -89,7 +89,7 @@ class Kernel(ABC):
         return False
 
     @property
-    def takes_scale_of_each(self) -> bool:
+    def supports_ard(self) -> bool:
         """Whether the kernel, or a part of it, can have a length scale for every column."""
         return False
 
@@ -237,7 +237,7 @@ class Kernel(ABC):
             )
 
     def _check_columns(self, n_features: int) -> None:
-        if self.variadic and self.complete and not self.has_scale_of_each(n_features):
+        if self.variadic and self.complete and not self.has_ard(n_features):
             raise SettingsError(
                 f"{self.name} has {len(self.parameter_names)} length scales but the inputs have "
                 f"{n_features} columns; give one per column or leave them out"
@@ -248,7 +248,7 @@ class Kernel(ABC):
         """Whether all parameters are given, so that `fill` has nothing to do."""
         return all(getattr(self, field.name) is not None for field in fields(self))
 
-    def has_scale_of_each(self, n_features: int) -> bool:
+    def has_ard(self, n_features: int) -> bool:
         """Whether the kernel, or a part of it, has a length scale for every column."""
         return self.variadic and len(self.parameter_names) == n_features
 

@@ -55,7 +55,7 @@ class ByColumn(Kernel):
         return kernel
 
     @property
-    def takes_scale_of_each(self) -> bool:
+    def supports_ard(self) -> bool:
         """True."""
         return True
 

@@ -27,7 +27,7 @@ def relevances(kernels: Sequence[Kernel], deviations: Doubles) -> Doubles | None
     Doubles (p,) or None
         None if no kernel has a length scale for every column, or none depends on any column.
     """
-    if not any(kernel.has_scale_of_each(len(deviations)) for kernel in kernels):
+    if not any(kernel.has_ard(len(deviations)) for kernel in kernels):
         return None
     squares = np.sum([kernel.slope_variances(deviations)[1] for kernel in kernels], axis=0)
     roots = np.sqrt(squares / (squares.max() or 1.0))

@@ -93,7 +93,7 @@ class RBF(Isotropic, name="rbf"):
     """
 
     @property
-    def takes_scale_of_each(self) -> bool:
+    def supports_ard(self) -> bool:
         """True: with them it becomes an `ARD`."""
         return True
 

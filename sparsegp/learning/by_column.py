@@ -26,7 +26,7 @@ import numpy as np
 
 from sparsegp.errors import NumericalError
 from sparsegp.kernels import ARD, RBF, ByColumn, Kernel, Laplace, Product, Sum, parse, six_digits
-from sparsegp.learning.numbers import are_numbers, rows_of
+from sparsegp.learning.regression import is_regression_target, make_rows
 from sparsegp.learning.softmax import Softmax
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.linalg import (
@@ -42,7 +42,7 @@ FIRST, LONGEST = 0.5, 1.0
 """Largest change of a log parameter in the first iteration, and in any."""
 SHORTEST = 1 / 8
 """Smallest fraction of a step that is tried: values depend slightly on earlier fits."""
-SMALL = 0.001
+TOLERANCE = 0.001
 """Gain of an iteration, relative to the log probability, at which the ascent stops."""
 RIDGE = 2.0
 """Penalty, in nats, on half the squared distance of the log parameters from their initial values.
@@ -50,11 +50,11 @@ Chosen for 400 rows on splits of the training rows of twelve tables.
 """
 JITTER = 1e-5
 """Minimum jitter of the kernel matrix of the active rows, relative to its mean diagonal."""
-CONJUGATE = 60
+MAX_CG_ITERATIONS = 60
 """Maximum number of conjugate gradient iterations for one linear system."""
 PIECE = 32
 """Active rows whose gradients are computed at a time, so that temporaries stay in cache."""
-GAIN, ACCURACY = 3e-5, 0.01
+FIT_TOLERANCE, CG_TOLERANCE = 3e-5, 0.01
 """Gain per row, in nats, at which a small fit stops; relative residual of a linear system."""
 
 
@@ -67,7 +67,7 @@ def learn_by_column(
     *,
     n_active: int,
     rounds: int,
-    small: float = SMALL,
+    tolerance: float = TOLERANCE,
 ) -> tuple[Kernel, float]:
     """Return the kernel with parameters that maximise the two-fold held-out log probability.
 
@@ -77,7 +77,7 @@ def learn_by_column(
     Parameters
     ----------
     kernel : Kernel
-        Initial kernel; see `with_scale_of_each`.
+        Initial kernel; see `with_ard`.
     X : Floats (n, p)
         Scaled inputs, ordered so that every contiguous range of rows is a representative sample.
         Large products are computed in their precision.
@@ -89,7 +89,7 @@ def learn_by_column(
         Group of each column; the columns of a group share a length scale.
     n_active, rounds : int
         Maximum numbers of active rows, and of iterations.
-    small : float
+    tolerance : float
         Gain of an iteration, relative to the log probability, at which the ascent stops.
 
     Raises
@@ -99,25 +99,26 @@ def learn_by_column(
     """
     held_out = HeldOut.of(X, target, weights, n_active)
     shared = _shared(kernel, np.arange(X.shape[1]) if groups is None else groups)
-    begun = np.empty(int(shared.max()) + 1)
-    begun[shared] = kernel.parameters()
+    start = np.empty(int(shared.max()) + 1)
+    start[shared] = kernel.parameters()
 
     def function(logs: Doubles) -> tuple[float, Doubles]:
-        value, slopes = held_out.value_and_slopes(kernel.with_parameters(logs[shared]))
-        away = logs - begun
-        return value - 0.5 * RIDGE * float(away @ away), np.bincount(shared, slopes) - RIDGE * away
+        value, gradient = held_out.value_and_gradient(kernel.with_parameters(logs[shared]))
+        away = logs - start
+        value -= 0.5 * RIDGE * float(away @ away)
+        return value, np.bincount(shared, gradient) - RIDGE * away
 
-    ascent = Ascent.at(begun, function)
+    ascent = Ascent.at(start, function)
     step = FIRST / (float(np.abs(ascent.gradient).max()) or 1.0)
     bounds: dict[str, Any] = {"longest": LONGEST, "shortest": SHORTEST}
     for _ in range(rounds):
-        least = small * abs(ascent.value)
+        least = tolerance * abs(ascent.value)
         if ascent.step(function, lambda right: step * right, 0.5 * least, **bounds) <= least:
             break
-    away = ascent.point - begun
+    away = ascent.point - start
     log_p = ascent.value + 0.5 * RIDGE * float(away @ away)
     learnt = parse(six_digits(str(kernel.with_parameters(ascent.point[shared]))))
-    if log_p > 0.0 and not are_numbers(target):
+    if log_p > 0.0 and not is_regression_target(target):
         raise NumericalError(
             f"small fits must come near their maximum, but with {learnt} did not; use a kernel "
             "of smaller variance"
@@ -131,8 +132,8 @@ def _shared(kernel: Kernel, groups: Integers) -> Integers:
     for part in _parts(kernel):
         own = np.arange(len(part.parameters()))
         if isinstance(part, ByColumn):
-            stretches = len(own) // len(groups)
-            own = (groups[:, np.newaxis] * stretches + np.arange(stretches)).ravel()
+            segments = len(own) // len(groups)
+            own = (groups[:, np.newaxis] * segments + np.arange(segments)).ravel()
         numbers.append(own + total)
         total = int(numbers[-1].max()) + 1
     return np.unique(np.concatenate(numbers), return_inverse=True)[1]
@@ -147,25 +148,25 @@ def _parts(kernel: Kernel) -> Iterator[Kernel]:
         yield kernel
 
 
-def with_scale_of_each(kernel: Kernel, p: int) -> Kernel:
+def with_ard(kernel: Kernel, p: int) -> Kernel:
     """Return the same function with per-column length scales, where a part allows it.
 
     Every ``rbf`` becomes an ``ard``.
     """
     if isinstance(kernel, (Sum, Product)):
-        return type(kernel)(tuple(with_scale_of_each(part, p) for part in kernel.parts))
+        return type(kernel)(tuple(with_ard(part, p) for part in kernel.parts))
     if isinstance(kernel, RBF):
         return ARD((kernel.length_scale or 1.0,) * p)
-    if isinstance(kernel, ByColumn) and not kernel.has_scale_of_each(p):
+    if isinstance(kernel, ByColumn) and not kernel.has_ard(p):
         return kernel.with_length_scales(np.broadcast_to(kernel.scales, p).tolist())
     return kernel
 
 
-def stretched(kernel: Kernel, p: int) -> Kernel:
+def with_warping(kernel: Kernel, p: int) -> Kernel:
     """Return the same function with input warping: four length scales per column of `Laplace`."""
     if isinstance(kernel, (Sum, Product)):
-        return type(kernel)(tuple(stretched(part, p) for part in kernel.parts))
-    return kernel.stretched(p) if isinstance(kernel, Laplace) else kernel
+        return type(kernel)(tuple(with_warping(part, p) for part in kernel.parts))
+    return kernel.with_warping(p) if isinstance(kernel, Laplace) else kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +205,7 @@ class HeldOut:
         middle = -(-len(self.X) // 2)
         return slice(0, middle), slice(middle, len(self.X))
 
-    def value_and_slopes(self, kernel: Kernel) -> tuple[float, Doubles]:
+    def value_and_gradient(self, kernel: Kernel) -> tuple[float, Doubles]:
         """Return the held-out log probability of all rows, and its gradient, (q,).
 
         The gradient is with respect to the log parameters of the kernel.
@@ -224,16 +225,16 @@ class HeldOut:
         of_rows: list[list[Floats]] = [[], []]
         for half, others in enumerate(self.halves):
             held = self.halves[1 - half]
-            fit, judge = self._fit(half, features[:, others]), self._rows(held, features[:, held])
-            log_p, rest = judge.judged(judge.latent(fit.point))
-            slope = judge.weighted(rest)
-            back = fit.solve(judge.pulled(slope))
-            total += float(judge.weighted(log_p).sum(dtype=np.float64))
-            total += float(np.vdot(back, fit.gradient))
-            of_fit = solve_lower(factor, np.hstack([fit.point, back]), transposed=True)
+            fit, rows = self._fit(half, features[:, others]), self._rows(held, features[:, held])
+            log_p, gradient = rows.held_out_log_p_and_gradient(rows.latent(fit.point))
+            slope = rows.weighted(gradient)
+            adjoint = fit.solve(rows.coefficient_gradient(slope))
+            total += float(rows.weighted(log_p).sum(dtype=np.float64))
+            total += float(np.vdot(adjoint, fit.gradient))
+            of_fit = solve_lower(factor, np.hstack([fit.point, adjoint]), transposed=True)
             a, b = np.hsplit(of_fit.astype(X.dtype), 2)
             of_active[half] += [b, a]
-            of_rows[half] += [fit.slope, -fit.bend(fit.rows.latent(back))]
+            of_rows[half] += [fit.slope, -fit.hessian_product(fit.rows.latent(adjoint))]
             of_active[1 - half] += [a]
             of_rows[1 - half] += [slope]
             own -= a @ b.T
@@ -254,7 +255,7 @@ class HeldOut:
         return fit
 
     def _rows(self, rows: slice, features: Floats) -> Softmax:
-        return rows_of(features, self.target[rows], self.n_classes, self.weights[rows])
+        return make_rows(features, self.target[rows], self.n_classes, self.weights[rows])
 
 
 class Fit:
@@ -266,7 +267,7 @@ class Fit:
     Parameters
     ----------
     rows : Softmax
-    near : Floats (n, K)
+    start : Floats (n, K)
         Latent values of a fit with another kernel.
 
     Attributes
@@ -279,54 +280,54 @@ class Fit:
         Latent values, gradient of the log likelihood with respect to them, and probabilities.
     """
 
-    def __init__(self, rows: Softmax, near: Floats) -> None:
+    def __init__(self, rows: Softmax, start: Floats) -> None:
         self.rows = rows
-        rest = rows.log_p_and_rest(near)[1]
-        p = rows.probability(rest)
+        gradient = rows.log_p_and_gradient(start)[1]
+        p = rows.probability(gradient)
         curvature = rows.curvature(p)
         self.factor = self._factor(rows.weighted(curvature))
-        newton = rows.pulled(rows.weighted(curvature[:, np.newaxis] * near + rest))
+        newton = rows.weighted(curvature[:, np.newaxis] * start + gradient)
 
         def function(c: Doubles) -> tuple[float, Doubles]:
             return rows.value_and_gradient(c, c)
 
-        ascent = Ascent.at(self._near(newton), function)
-        rows.climb(ascent, function, self._near, GAIN)
+        ascent = Ascent.at(self._precondition(rows.coefficient_gradient(newton)), function)
+        rows.maximise(ascent, function, self._precondition, FIT_TOLERANCE)
         self.point, self.gradient = ascent.point, ascent.gradient
         self.latent = rows.latent(self.point)
-        rest = rows.log_p_and_rest(self.latent)[1]
-        self.slope, self.probability = rows.weighted(rest), rows.probability(rest)
+        gradient = rows.log_p_and_gradient(self.latent)[1]
+        self.slope, self.probability = rows.weighted(gradient), rows.probability(gradient)
 
-    def bend(self, latent: Floats) -> Floats:
+    def hessian_product(self, latent: Floats) -> Floats:
         """Multiply changes of latent values, (n, K), by minus the Hessian of the log likelihood."""
-        return self.rows.bend(self.probability, latent)
+        return self.rows.hessian_product(self.probability, latent)
 
     def solve(self, right: Doubles) -> Doubles:
         """Return A^-1 right, (m, K), with A the negative Hessian, by conjugate gradients.
 
         Iterations end when the residual, in the norm of the inverse metric, has fallen to
-        `ACCURACY` times its initial value, or after `CONJUGATE` of them.
+        `CG_TOLERANCE` times its initial value, or after `MAX_CG_ITERATIONS` of them.
         """
-        x, rest = np.zeros_like(right), right.copy()
-        near = self._near(rest)
-        direction, size = near, float(np.vdot(rest, near))
-        small = ACCURACY**2 * size
-        for _ in range(CONJUGATE):
-            if size <= small:
+        x, residual = np.zeros_like(right), right.copy()
+        scaled = self._precondition(residual)
+        direction, size = scaled, float(np.vdot(residual, scaled))
+        tolerance = CG_TOLERANCE**2 * size
+        for _ in range(MAX_CG_ITERATIONS):
+            if size <= tolerance:
                 break
             image = self._times(direction)
             length = size / float(np.vdot(direction, image))
             x += length * direction
-            rest -= length * image
-            near = self._near(rest)
-            former, size = size, float(np.vdot(rest, near))
-            direction = near + (size / former) * direction
+            residual -= length * image
+            scaled = self._precondition(residual)
+            former, size = size, float(np.vdot(residual, scaled))
+            direction = scaled + (size / former) * direction
         return x
 
     def _times(self, x: Doubles) -> Doubles:
-        return self.rows.pulled(self.bend(self.rows.latent(x))) + x
+        return self.rows.coefficient_gradient(self.hessian_product(self.rows.latent(x))) + x
 
-    def _near(self, right: Doubles) -> Doubles:
+    def _precondition(self, right: Doubles) -> Doubles:
         """Apply the inverse of the metric, the preconditioner, (m, K)."""
         return solve_factored(self.factor, right)
 

@@ -31,7 +31,7 @@ NONE = "none"
 """Text for no metric."""
 FULL = "full"
 """Text for a metric with the default settings."""
-MOST_COLUMNS = 256
+MAX_METRIC_COLUMNS = 256
 """Maximum number of columns: with more the matrix is noise, and takes too long to learn."""
 SHRINKAGE = 0.1
 """rho; above zero, so that no direction is dropped for good."""
@@ -118,13 +118,13 @@ def learn_mixing(
 def average_outer_product(parts: Sequence[Part], X: Floats) -> Doubles:
     """Return the mean over rows and classes of grad f_c grad f_c^T, (p, p), for rows X (n, p)."""
     total, count = np.zeros((X.shape[1], X.shape[1])), 0
-    for slopes in centred_slopes(parts, X):
+    for slopes in centred_gradients(parts, X):
         total += slopes.T @ slopes
         count += len(slopes)
     return total / count
 
 
-def centred_slopes(parts: Sequence[Part], X: Floats) -> Iterator[Doubles]:
+def centred_gradients(parts: Sequence[Part], X: Floats) -> Iterator[Doubles]:
     """Yield the gradients of the latent means for successive chunks of X (n, p), (R * rows, p).
 
     If the parts have more than one latent value in all, the mean over these is subtracted.
@@ -137,7 +137,7 @@ def centred_slopes(parts: Sequence[Part], X: Floats) -> Iterator[Doubles]:
         yield slopes.reshape(-1, X.shape[1])
 
 
-def sees_columns(kernel: Kernel) -> bool:
+def is_per_column(kernel: Kernel) -> bool:
     """Return whether a kernel, or a part of it, treats columns separately."""
     parts: Sequence[Kernel] = getattr(kernel, "parts", ())
-    return kernel.variadic or any(map(sees_columns, parts))
+    return kernel.variadic or any(map(is_per_column, parts))

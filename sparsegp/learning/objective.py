@@ -78,7 +78,7 @@ class Objective:
         value, gradient = self.hyperprior(parameters)
         return found.phi + value, np.concatenate([found.kernels, by_likelihood]) + gradient
 
-    def resite(self, parameters: Doubles) -> Doubles:
+    def recompute_sites(self, parameters: Doubles) -> Doubles:
         """Recompute the sites, (2, d), in the order of inclusion.
 
         Raises

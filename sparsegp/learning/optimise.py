@@ -38,7 +38,7 @@ class Criterion(Protocol):
         """Return the criterion, and its gradient (q,) for fixed sites."""
         ...
 
-    def resite(self, parameters: Doubles) -> Doubles:
+    def recompute_sites(self, parameters: Doubles) -> Doubles:
         """Recompute the sites for these parameters."""
         ...
 
@@ -143,7 +143,7 @@ class Search:
                 f"the criterion and its gradient must be finite, got {value} and {gradient} at "
                 f"parameters {self.start}; start elsewhere"
             )
-        self.note(self.start, value)
+        self.record_step(self.start, value)
         self.scale = float(np.abs(gradient).max()) or 1.0
         return value / self.scale, gradient / self.scale
 
@@ -153,7 +153,7 @@ class Search:
         value, gradient = self.problem.evaluate(parameters, sites)
         return value / self.scale, gradient / self.scale
 
-    def note(self, parameters: Doubles, scaled: float) -> None:
+    def record_step(self, parameters: Doubles, scaled: float) -> None:
         """Record a step."""
         self.points.append(np.array(parameters))
         self.values.append(scaled * self.scale)
@@ -170,8 +170,8 @@ class Search:
             at_start = self.evaluations == 1 and np.array_equal(parameters, self.start)
             return first if at_start else self.evaluate(parameters, self.sites)
 
-        def note(intermediate_result: OptimizeResult) -> None:
-            self.note(intermediate_result.x, float(intermediate_result.fun))
+        def record(intermediate_result: OptimizeResult) -> None:
+            self.record_step(intermediate_result.x, float(intermediate_result.fun))
 
         minimize(
             function,
@@ -179,7 +179,7 @@ class Search:
             jac=True,
             method="L-BFGS-B",
             bounds=list(zip(*self.bounds, strict=True)),
-            callback=note,
+            callback=record,
             options={"maxiter": self.steps},
         )
 
@@ -228,20 +228,20 @@ def hybrid(search: Search) -> Path:
     for _ in range(search.steps):
         if not search.step(ascent, function):
             break
-        search.sites = search.problem.resite(ascent.point)
+        search.sites = search.problem.recompute_sites(ascent.point)
         ascent.value, ascent.gradient = function(ascent.point)
-        search.note(ascent.point, -ascent.value)
+        search.record_step(ascent.point, -ascent.value)
     return search.path()
 
 
 @STRATEGIES.register("exact")
 def exact(search: Search) -> Path:
     """Recompute the sites for every evaluation; accept steps that lower the criterion."""
-    search.sites = search.problem.resite(search.start)
-    ascent, function = search.ascent(search.problem.resite)
+    search.sites = search.problem.recompute_sites(search.start)
+    ascent, function = search.ascent(search.problem.recompute_sites)
     for _ in range(search.steps):
         if not search.step(ascent, function):
             break
-        search.note(ascent.point, -ascent.value)
-    search.sites = search.problem.resite(ascent.point)
+        search.record_step(ascent.point, -ascent.value)
+    search.sites = search.problem.recompute_sites(ascent.point)
     return search.path()

@@ -22,20 +22,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sparsegp.kernels import Kernel, Sum, parse
-from sparsegp.learning.by_column import stretched
-from sparsegp.learning.metric import FULL, MOST_COLUMNS, NONE, sees_columns
-from sparsegp.learning.rungs import Plan, Rung
+from sparsegp.learning.by_column import with_warping
+from sparsegp.learning.metric import FULL, MAX_METRIC_COLUMNS, NONE, is_per_column
+from sparsegp.learning.plan import Plan, Size
 from sparsegp.learning.space import Candidate, Candidates
 from sparsegp.learning.trials import Outcome, Trial, TryOut, gain_of
 
-LEAST_FOR_SUM, LEAST_FOR_SUM_OF_NUMBERS = 2000, 1000
+MIN_ROWS_FOR_SUM, MIN_ROWS_FOR_SUM_IN_REGRESSION = 2000, 1000
 """With fewer rows the length scales of a sum of a rough and a smooth kernel are noise; a regression
 target carries more information than a class."""
-NEAR = 2.0
+CLOSE_ERRORS = 2.0
 """Standard errors within which a kernel counts as nearly as good as the best."""
-KINDS = 2
+MAX_KINDS = 2
 """Maximum number of kinds of kernel whose length scales are re-estimated."""
-PRICE, DECLINE = 0.01, 0.5
+MIN_GAIN, GAIN_DECAY = 0.01, 0.5
 """Fraction of the NLPP that doubling the active rows must gain, since the fit takes four times as
 long; and expected gain of a doubling relative to that of the one before."""
 COMPARED, LEARNT, REESTIMATED, GROWN = 1, 2, 4, 5
@@ -85,7 +85,7 @@ def search(candidates: Candidates, plan: Plan, try_out: TryOut) -> Choice:
     under_way = Search(candidates, plan, try_out)
     complete = under_way.compare() and under_way.refine()
     under_way.select()
-    complete = complete and under_way.learn_again() and under_way.grow()
+    complete = complete and under_way.reestimate() and under_way.grow()
     return under_way.choice(ALL_RUNGS if complete else OUT_OF_TIME)
 
 
@@ -116,10 +116,10 @@ class Search:
 
     def compare(self) -> bool:
         """Compare the first candidates on few rows."""
-        numbers, rung = self.candidates.first(self.plan.count), self.plan.first
+        numbers, size = self.candidates.first(self.plan.count), self.plan.first
         known = self.candidates.known
-        trials = [Trial.of(n, known[n], (COMPARED, rung.rows, rung.n_active)) for n in numbers]
-        self.outcomes = dict(self.try_out(trials, f"trials of {rung.rows} rows"))
+        trials = [Trial.of(n, known[n], (COMPARED, size.rows, size.n_active)) for n in numbers]
+        self.outcomes = dict(self.try_out(trials, f"trials of {size.rows} rows"))
         return len(self.outcomes) == len(trials)
 
     def refine(self) -> bool:
@@ -134,9 +134,9 @@ class Search:
             return True
         known, outcomes = self.candidates.known, self.outcomes
         ranking = self._ranking()
-        least = LEAST_FOR_SUM_OF_NUMBERS if self.plan.of_numbers else LEAST_FOR_SUM
+        least = MIN_ROWS_FOR_SUM_IN_REGRESSION if self.plan.is_regression else MIN_ROWS_FOR_SUM
         kernels = {n: parse(known[n].kernel) for n in ranking if outcomes[n].nlpp is not None}
-        able = [n for n, kernel in kernels.items() if kernel.takes_scale_of_each]
+        able = [n for n, kernel in kernels.items() if kernel.supports_ard]
         rough = [n for n in able if kernels[n].is_rough]
         smooth = [n for n in able if n not in rough]
         pairs = [
@@ -150,20 +150,20 @@ class Search:
             for kind in (rough, smooth):
                 kept.update([n for n in kind if n < self.candidates.n_first][:1])
         if not pairs:
-            kept.update(n for n in rough[1:2] if self._near(n, rough[0]))
-        kept.update([n for n in rough if self._stretched(kernels[n]) is not None][:1])
+            kept.update(n for n in rough[1:2] if self._is_close(n, rough[0]))
+        kept.update([n for n in rough if self._warped_start(kernels[n]) is not None][:1])
         starts = [known[n] for n in sorted(kept, key=able.index)] + pairs
-        few = self.candidates.n_columns <= MOST_COLUMNS  # for a metric
+        few = self.candidates.n_columns <= MAX_METRIC_COLUMNS  # for a metric
         of_distance = (n for n, kernel in kernels.items() if few and kernel.n_distances)
-        alike = [n for n in of_distance if not sees_columns(kernels[n])][:1]
-        starts += [known[n]._replace(metric=FULL) for n in alike if self._near(n, ranking[0])]
+        alike = [n for n in of_distance if not is_per_column(kernels[n])][:1]
+        starts += [known[n]._replace(metric=FULL) for n in alike if self._is_close(n, ranking[0])]
         self.slower.update(range(len(known) + len(kept), len(known) + len(starts)))
         learnt = self._learn(starts, "trials of learnt scales")
-        return len(learnt) == len(starts) and self.stretch(learnt)
+        return len(learnt) == len(starts) and self.learn_warping(learnt)
 
-    def stretch(self, learnt: Mapping[int, Outcome]) -> bool:
+    def learn_warping(self, learnt: Mapping[int, Outcome]) -> bool:
         """Learn input warping, starting from the best kernel with per-column length scales."""
-        found = {n: self._stretched(parse(outcome.kernel)) for n, outcome in learnt.items()}
+        found = {n: self._warped_start(parse(outcome.kernel)) for n, outcome in learnt.items()}
         able = [n for n in self._ranking() if found.get(n) is not None]
         if not able:
             return True
@@ -172,17 +172,17 @@ class Search:
         start = self.candidates.known[able[0]]._replace(kernel=str(found[able[0]]))
         return len(self._learn([start], "trials of four scales for each column")) == 1
 
-    def _stretched(self, kernel: Kernel) -> Kernel | None:
+    def _warped_start(self, kernel: Kernel) -> Kernel | None:
         """Return the same function with four length scales per column; None if not applicable."""
-        found = stretched(kernel, self.candidates.n_columns)
-        return found if self.plan.by_stretch and found != kernel else None
+        found = with_warping(kernel, self.candidates.n_columns)
+        return found if self.plan.by_warping and found != kernel else None
 
     def _learn(self, starts: Sequence[Candidate], what: str) -> Mapping[int, Outcome]:
         """Run trials of new candidates, for which length scales or a metric are learnt."""
-        known, rung = self.candidates.known, self.plan.first
-        size = (LEARNT, rung.rows, rung.n_active)
+        known, size = self.candidates.known, self.plan.first
+        stage_size = (LEARNT, size.rows, size.n_active)
         trials = [
-            Trial.of(len(known) + i, each, size, each.metric == NONE)
+            Trial.of(len(known) + i, each, stage_size, each.metric == NONE)
             for i, each in enumerate(starts)
         ]
         found = self.try_out(trials, what)
@@ -202,36 +202,37 @@ class Search:
     def grow(self) -> bool:
         """Double the number of active rows as long as the expected gain is enough.
 
-        A doubling is expected to gain `DECLINE` times as much as the one before; below `PRICE` it
-        is not made. A trial of more than the smallest size would take half as long as the run. For
-        classes there is one only if twice `PRICE` is expected and a larger size is possible, which
-        is then chosen if twice `PRICE` is still expected; otherwise the size is chosen without one.
-        In a regression every size up to `MOST_ACTIVE` has one, as outliers make gains uncertain.
+        A doubling is expected to gain `GAIN_DECAY` times as much as the one before; below
+        `MIN_GAIN` it is not made. A trial of more than the smallest size would take half as long as
+        the run. For classes there is one only if twice `MIN_GAIN` is expected and a larger size is
+        possible, which is then chosen if twice `MIN_GAIN` is still expected; otherwise the size is
+        chosen without one. In a regression every size up to `MAX_ACTIVE` has one, as outliers make
+        gains uncertain.
         """
         gain = math.inf
-        for place, rung in enumerate(self.plan.grown):
-            promise = DECLINE * gain
-            if promise < PRICE:
+        for place, size in enumerate(self.plan.grown):
+            promise = GAIN_DECAY * gain
+            if promise < MIN_GAIN:
                 return True
-            is_more = rung.n_active > self.plan.sizes[0]
-            is_last = promise < 2.0 * PRICE or rung.n_active == self.plan.sizes[-1]
-            if is_more and is_last and not self.plan.of_numbers:
-                self.n_active = rung.n_active
+            is_more = size.n_active > self.plan.sizes[0]
+            is_last = promise < 2.0 * MIN_GAIN or size.n_active == self.plan.sizes[-1]
+            if is_more and is_last and not self.plan.is_regression:
+                self.n_active = size.n_active
                 return True
-            trial = self._later_trial(self.winner, GROWN, rung)
-            found = self.try_out([trial], f"{rung.n_active} active rows")
+            trial = self._later_trial(self.winner, GROWN, size)
+            found = self.try_out([trial], f"{size.n_active} active rows")
             if not found:
                 return False
             before, self.outcomes = self.outcomes[self.winner], dict(found)
             if place > 0:
-                gain = gain_of(found[self.winner], before, self.plan.of_numbers)
-            if is_more and gain >= PRICE:
-                self.n_active = rung.n_active
-        if self.plan.grown and DECLINE * gain >= 2.0 * PRICE:
+                gain = gain_of(found[self.winner], before, self.plan.is_regression)
+            if is_more and gain >= MIN_GAIN:
+                self.n_active = size.n_active
+        if self.plan.grown and GAIN_DECAY * gain >= 2.0 * MIN_GAIN:
             self.n_active = self.plan.sizes[-1]
         return True
 
-    def learn_again(self) -> bool:
+    def reestimate(self) -> bool:
         """Re-estimate length scales with more rows and active rows, and take the best kind.
 
         With as many active rows as in a run, shorter length scales pay. Half of the rows decide
@@ -239,38 +240,38 @@ class Search:
         unseen rows are left, but two-fold cross-validation on these rows is as informative as the
         rows held out before.
         """
-        rung, before = self.plan.again, self.outcomes.get(self.winner)
+        size, before = self.plan.reestimation, self.outcomes.get(self.winner)
         is_kept = self.plan.errors > 0.0 and self.winner == 0
-        if rung is None or before is None or before.nlpp is None or is_kept:
+        if size is None or before is None or before.nlpp is None or is_kept:
             return True
-        half, kinds = rung.rows // 2, self._best_of_kinds()
-        few = Rung(rung.rows - half, rung.n_active // 2)
-        found = self._learnt_again(kinds, few, half)
+        half, kinds = size.rows // 2, self._best_of_kinds()
+        few = Size(size.rows - half, size.n_active // 2)
+        found = self._reestimated(kinds, few, half)
         learnt = [n for n, outcome in found.items() if outcome.nlpp is not None]
         if len(found) < len(kinds) or not learnt:
             return len(found) == len(kinds)
-        self._take(min(learnt, key=lambda n: _sum_of_nlpp(found[n], self.outcomes[n])), found)
-        found = self._learnt_again([self.winner], rung)
+        self._set_winner(min(learnt, key=lambda n: _sum_of_nlpp(found[n], self.outcomes[n])), found)
+        found = self._reestimated([self.winner], size)
         if found and found[self.winner].nlpp is not None:
-            self._take(self.winner, found)
+            self._set_winner(self.winner, found)
         return bool(found)
 
-    def _learnt_again(
-        self, numbers: Sequence[int], rung: Rung, first: int = 0
+    def _reestimated(
+        self, numbers: Sequence[int], size: Size, first: int = 0
     ) -> Mapping[int, Outcome]:
         """Re-estimate the length scales of candidates, from the rows from `first` on."""
-        trials = [self._later_trial(n, REESTIMATED, rung) for n in numbers]
+        trials = [self._later_trial(n, REESTIMATED, size) for n in numbers]
         how: dict[str, Any] = {"by_column": True, "again": True, "first": first}
         return self.try_out([replace(each, **how) for each in trials], "length scales again")
 
-    def _take(self, number: int, learnt: Mapping[int, Outcome]) -> None:
+    def _set_winner(self, number: int, learnt: Mapping[int, Outcome]) -> None:
         """Make a candidate the winner, with its re-estimated kernel."""
         self.winner = number
         outcome = replace(self.outcomes[number], kernel=learnt[number].kernel)
         self.outcomes = {number: outcome}
 
     def _best_of_kinds(self) -> list[int]:
-        """Return the best candidates of up to `KINDS` kinds that are nearly as good as the winner.
+        """Return the best candidates of up to `MAX_KINDS` kinds that are close to the winner.
 
         Kernels that cannot have per-column length scales, such as `linear`, are left out, even the
         winner. Only the winner may have a metric, since its many parameters were learnt from most
@@ -279,10 +280,10 @@ class Search:
         best: dict[object, int] = {}
         for n in [self.winner, *self._ranking()]:
             is_mixed = self.candidates.known[n].metric != NONE
-            can_be = n == self.winner if is_mixed else self._kernel(n).takes_scale_of_each
-            if can_be and self._near(n, self.winner):
+            can_be = n == self.winner if is_mixed else self._kernel(n).supports_ard
+            if can_be and self._is_close(n, self.winner):
                 best.setdefault(self._kind(n), n)
-        return list(best.values())[:KINDS]
+        return list(best.values())[:MAX_KINDS]
 
     def _kernel(self, number: int) -> Kernel:
         return parse(self.outcomes[number].kernel)
@@ -293,15 +294,14 @@ class Search:
         kernel = self._kernel(number)
         return scaling, metric, isinstance(kernel, Sum), kernel.is_rough
 
-    def _near(self, number: int, best: int) -> bool:
-        """Return whether a candidate is nearly as good as `best`."""
-        return not self.outcomes[best].leads(self.outcomes[number], NEAR)
+    def _is_close(self, number: int, best: int) -> bool:
+        """Return whether a candidate is nearly as good as `best`, within `CLOSE_ERRORS`."""
+        return not self.outcomes[best].leads(self.outcomes[number], CLOSE_ERRORS)
 
-    def _later_trial(self, number: int, stage: int, rung: Rung) -> Trial:
+    def _later_trial(self, number: int, stage: int, size: Size) -> Trial:
         """Return a trial of a candidate with its learnt kernel."""
         candidate = self.candidates.known[number]._replace(kernel=self.outcomes[number].kernel)
-        size = (stage, rung.rows, rung.n_active)
-        return Trial.of(number, candidate, size)
+        return Trial.of(number, candidate, (stage, size.rows, size.n_active))
 
     def choice(self, ended: str) -> Choice:
         """Return the result of the search."""

@@ -61,11 +61,11 @@ class Softmax:
         """Return the latent values (n, K) for coefficients (d, K)."""
         return times_few(self.features.T, c.astype(self.features.dtype))
 
-    def pulled(self, slope: Floats) -> Doubles:
+    def coefficient_gradient(self, slope: Floats) -> Doubles:
         """Return the gradient in the coefficients, (d, K), from that in latent values, (n, K)."""
         return np.asarray(times_few(self.features, slope), np.float64)
 
-    def log_p_and_rest(self, latent: Floats) -> tuple[Floats, Floats]:
+    def log_p_and_gradient(self, latent: Floats) -> tuple[Floats, Floats]:
         """Return log p of the class of each row (n,), and its gradient in latent values (n, K).
 
         The gradient is the one-hot label minus the probabilities.
@@ -78,22 +78,22 @@ class Softmax:
         p[number, self.target] += 1.0
         return log_p, p
 
-    def probability(self, rest: Floats) -> Floats:
+    def probability(self, gradient: Floats) -> Floats:
         """Return the probabilities (n, K) from the gradient of log p, (n, K)."""
-        p = -rest
+        p = -gradient
         p[np.arange(len(p)), self.target] += 1.0
         return p
 
-    def judged(self, latent: Floats) -> tuple[Floats, Floats]:
+    def held_out_log_p_and_gradient(self, latent: Floats) -> tuple[Floats, Floats]:
         """Return log p of held-out rows (n,), and its gradient (n, K)."""
-        return self.log_p_and_rest(latent)
+        return self.log_p_and_gradient(latent)
 
     def curvature(self, p: Floats) -> Floats:
         """Return the curvature of -log p, (n,): the trace of its Hessian over K - 1."""
         found: Floats = (p * (1.0 - p)).sum(axis=1) / (self.n_classes - 1)
         return found
 
-    def bend(self, p: Floats, change: Floats) -> Floats:
+    def hessian_product(self, p: Floats, change: Floats) -> Floats:
         """Multiply changes of latent values, (n, K), by minus the Hessian of the log likelihood."""
         bent = p * change
         bent -= p * bent.sum(axis=1, keepdims=True)
@@ -106,18 +106,19 @@ class Softmax:
         weights = self.weights.astype(of_rows.dtype)
         return np.asarray((of_rows.T * weights).T)
 
-    def value_and_gradient(self, c: Doubles, pull: Doubles) -> tuple[float, Doubles]:
-        """Return log likelihood minus c . pull / 2, and its gradient, (d, K), for pull = P c."""
-        log_p, rest = self.log_p_and_rest(self.latent(c))
-        value = float(self.weighted(log_p).sum(dtype=np.float64)) - 0.5 * float(np.vdot(c, pull))
-        return value, self.pulled(self.weighted(rest)) - pull
+    def value_and_gradient(self, c: Doubles, shrinkage: Doubles) -> tuple[float, Doubles]:
+        """Return log likelihood minus c . P c / 2, and its gradient, (d, K), given P c."""
+        log_p, gradient = self.log_p_and_gradient(self.latent(c))
+        value = float(self.weighted(log_p).sum(dtype=np.float64))
+        value -= 0.5 * float(np.vdot(c, shrinkage))
+        return value, self.coefficient_gradient(self.weighted(gradient)) - shrinkage
 
-    def climb(
+    def maximise(
         self,
         ascent: Ascent,
         function: Function,
         solve: Callable[[Doubles], Doubles],
-        small: float,
+        tolerance: float,
     ) -> None:
         """Maximise a function, until an iteration gains little.
 
@@ -128,12 +129,12 @@ class Softmax:
         function : callable
         solve : callable
             Applies the inverse of the metric of the ascent.
-        small : float
+        tolerance : float
             Gain at which to stop, in nats per row.
         """
         for _ in range(MAX_ROUNDS):
             gain = ascent.step(function, solve, RESOLUTION * self.total)
-            if gain <= small * self.total:
+            if gain <= tolerance * self.total:
                 break
 
 
@@ -149,7 +150,7 @@ class Logistic(Softmax):
         """One."""
         return 1
 
-    def log_p_and_rest(self, latent: Floats) -> tuple[Floats, Floats]:
+    def log_p_and_gradient(self, latent: Floats) -> tuple[Floats, Floats]:
         """Return log p of the class of each row (n,), and its gradient (n, 1)."""
         sign = np.where(self.target == 0, ROOT, -ROOT).astype(latent.dtype)
         lead = sign * latent[:, 0]
@@ -157,15 +158,15 @@ class Logistic(Softmax):
         other = np.where(lead > 0.0, ratio, 1.0) / (1.0 + ratio)
         return np.minimum(lead, 0.0) - np.log1p(ratio), (sign * other)[:, np.newaxis]
 
-    def probability(self, rest: Floats) -> Floats:
+    def probability(self, gradient: Floats) -> Floats:
         """Return the probability of the other class, (n, 1), from the gradient of log p."""
-        return np.asarray(np.abs(rest) / rest.dtype.type(ROOT))
+        return np.asarray(np.abs(gradient) / gradient.dtype.type(ROOT))
 
     def curvature(self, p: Floats) -> Floats:
         """Return the curvature of -log p, (n,)."""
         return np.asarray(2.0 * p[:, 0] * (1.0 - p[:, 0]))
 
-    def bend(self, p: Floats, change: Floats) -> Floats:
+    def hessian_product(self, p: Floats, change: Floats) -> Floats:
         """Multiply changes of latent values, (n, 1), by minus the Hessian of the log likelihood."""
         return self.weighted(2.0 * p * (1.0 - p) * change)
 

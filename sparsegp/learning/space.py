@@ -19,7 +19,7 @@ FAMILIES = ("rbf", "matern32", "matern52", "laplace", "additive")
 FACTORS = tuple((2.0**0.5) ** power for power in range(-2, 6))
 """From l / 2 to 5.7 l, as rougher kernels need longer length scales."""
 VARIANCES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
-MOST_COLUMNS = 2000
+MAX_SEARCH_COLUMNS = 2000
 """Maximum number of columns for a default search, rough kernels and per-column length scales: with
 more, absolute differences take too long."""
 
@@ -47,7 +47,7 @@ class Point(NamedTuple):
         return parse(f"{VARIANCES[self.variance]}*{family}({scale:.6g})")
 
 
-FIRST = (
+INITIAL_POINTS = (
     Point(3, 2, 2, -1),
     Point(3, 0, 2, -1),
     Point(3, 2, 2, 0),
@@ -98,14 +98,14 @@ class Candidates:
     def __init__(self, kernel: str, variances: Mapping[str, Doubles], seed: int) -> None:
         rules = list(variances)
         self.n_columns = len(variances[rules[0]])
-        few = self.n_columns <= MOST_COLUMNS
+        few = self.n_columns <= MAX_SEARCH_COLUMNS
         n_families = len(FAMILIES) if few else FAMILIES.index("laplace")
         self.sizes = (n_families, len(FACTORS), len(VARIANCES), len(rules))
         self._variances, self._seed = variances, seed
         given = parse(kernel)
         filled = [Candidate(str(given.fill(each)), rule) for rule, each in variances.items()]
         self.known = filled[:1]
-        for point in FIRST if few else ():
+        for point in INITIAL_POINTS if few else ():
             self._number(point._replace(scaling=point.scaling % len(rules)))
         self.known += filled[1:]
         for rule, each in variances.items():

@@ -102,7 +102,7 @@ class Outcome:
         return difference > errors * error
 
 
-def gain_of(outcome: Outcome, before: Outcome, of_numbers: bool = False) -> float:
+def gain_of(outcome: Outcome, before: Outcome, is_regression: bool = False) -> float:
     """Return the relative decrease of the NLPP, 0 if it is within one standard error.
 
     It is 0 too if either trial failed. In a regression it is absolute, in nats, as the NLPP of a
@@ -110,7 +110,7 @@ def gain_of(outcome: Outcome, before: Outcome, of_numbers: bool = False) -> floa
     """
     if outcome.nlpp is None or before.nlpp is None or not outcome.leads(before):
         return 0.0
-    return (before.nlpp - outcome.nlpp) / (1.0 if of_numbers else before.nlpp)
+    return (before.nlpp - outcome.nlpp) / (1.0 if is_regression else before.nlpp)
 
 
 TryOut = Callable[[Sequence[Trial], str], Mapping[int, Outcome]]

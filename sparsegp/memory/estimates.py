@@ -15,15 +15,15 @@ from sparsegp.data.summary import PIECE_VALUES
 from sparsegp.ivm.greedy import MANY_ROWS
 from sparsegp.ivm.pairs import PANEL
 from sparsegp.ivm.rows import GROUP, NARROW
-from sparsegp.learning.rungs import (
-    AGAIN_ACTIVE,
-    AGAIN_ROWS,
+from sparsegp.learning.plan import (
+    ACTIVE_SIZES,
     FIRST_ACTIVE,
-    GROWN,
-    MOST_ACTIVE,
-    MOST_HELD_OUT,
+    MAX_ACTIVE,
+    MAX_HELD_OUT,
+    REESTIMATE_ACTIVE,
+    REESTIMATE_ROWS,
 )
-from sparsegp.learning.rungs import MOST_ROWS as TRIAL_ROWS
+from sparsegp.learning.plan import MAX_ROWS as TRIAL_ROWS
 from sparsegp.math.products import TILE
 from sparsegp.posterior.all_data import columns_of_part
 from sparsegp.runtime import Runtime
@@ -289,15 +289,15 @@ def _sparse(shape: Shape, settings: TrainSettings) -> dict[str, Any]:
 
 def _trial_bytes(shape: Shape, settings: TrainSettings) -> int:
     """Return the bytes of the largest trial of a search, with its sample (fit/trial.py)."""
-    rows = min(shape.n, TRIAL_ROWS + MOST_HELD_OUT)
-    most = GROWN[-2] if settings.n_active is None else shape.n_active
-    d, item = min(most, MOST_ACTIVE, rows), settings.dtype.itemsize
+    rows = min(shape.n, TRIAL_ROWS + MAX_HELD_OUT)
+    most = ACTIVE_SIZES[-2] if settings.n_active is None else shape.n_active
+    d, item = min(most, MAX_ACTIVE, rows), settings.dtype.itemsize
     inputs = shape.p * rows * (2 * shape.itemsize + DOUBLE + 2 * item)
-    learnt = min(AGAIN_ACTIVE, max(FIRST_ACTIVE, most)) * min(rows, AGAIN_ROWS)
+    learnt = min(REESTIMATE_ACTIVE, max(FIRST_ACTIVE, most)) * min(rows, REESTIMATE_ROWS)
     return inputs + max(item * d * rows + 6 * DOUBLE * d**2, KEPT_BY_LEARNING * item * learnt)
 
 
 def _sample_bytes(shape: Shape) -> int:
     """Return the bytes of a search's sample while sent to workers, and of the scaling rule."""
-    rows = min(shape.n, TRIAL_ROWS + MOST_HELD_OUT)
+    rows = min(shape.n, TRIAL_ROWS + MAX_HELD_OUT)
     return shape.p * ((COPIES + 2) * rows * shape.itemsize + 2 * DOUBLE * min(shape.n, DRAWN_ROWS))

@@ -12,8 +12,8 @@ from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Scaling, as_table
 from sparsegp.fit.prepare import prepare
 from sparsegp.fit.trial import (
-    LAST_GAIN,
-    PARTS,
+    FINAL_TOLERANCE,
+    SEARCH_FOLDS,
     PartialFits,
     Sample,
     averaged,
@@ -21,8 +21,8 @@ from sparsegp.fit.trial import (
     run_trial,
 )
 from sparsegp.kernels import parse
-from sparsegp.learning.by_column import SMALL, learn_by_column, with_scale_of_each
-from sparsegp.learning.quick import QuickFit, fitted
+from sparsegp.learning.approximate import ApproximateFit, choose_prior_variance
+from sparsegp.learning.by_column import TOLERANCE, learn_by_column, with_ard
 from sparsegp.learning.trials import Outcome, Trial
 from sparsegp.report import evaluate
 from sparsegp.runtime import open_runtime
@@ -73,7 +73,7 @@ def test_figures_of_what_is_learnt_by_column_can_be_had_again(sample: Sample) ->
 
 def test_of_few_rows_every_one_is_held_out_once(sample: Sample) -> None:
     some = {"X": sample.X[:301], "target": sample.target[:301], "family": np.arange(301)}
-    few = replace(sample, **some, parts=PARTS)
+    few = replace(sample, **some, parts=SEARCH_FOLDS)
     splits = list(few.splits(10**6))
     assert sorted(np.concatenate([held for _, held in splits]).tolist()) == list(range(301))
     for rows, held in splits:
@@ -82,17 +82,16 @@ def test_of_few_rows_every_one_is_held_out_once(sample: Sample) -> None:
     found = run_trial(TrainSettings(), few, Trial(0, KERNEL, "none", 0, 301, 60))
     assert len(found.log_p) == 301
     with single_threaded_blas():  # as in a trial: the last bits depend on it
-        fits = [
-            QuickFit(parse(KERNEL), few.X[a], few.target[a], 3, 60, few.X[b]) for a, b in splits
-        ]
+        kernel, X, y = parse(KERNEL), few.X, few.target
+        fits = [ApproximateFit(kernel, X[a], y[a], 3, 60, X[b]) for a, b in splits]
         held = np.concatenate([b for _, b in splits])
-        log_p = fitted(fits, few.target[held]).predicted[range(301), few.target[held]]
+        log_p = choose_prior_variance(fits, y[held]).predicted[range(301), y[held]]
     assert_array_equal(found.log_p[held], log_p)
     learnt = run_trial(TrainSettings(), few, Trial(0, "9*rbf(1)", "none", 0, 301, 60, True))
     with single_threaded_blas():
         kernels = [
             learn_by_column(
-                with_scale_of_each(parse("9*rbf(1)"), 2),
+                with_ard(parse("9*rbf(1)"), 2),
                 few.X[rows],
                 few.target[rows],
                 np.ones(len(rows)),
@@ -105,9 +104,9 @@ def test_of_few_rows_every_one_is_held_out_once(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize(("weighted", "metric"), [(False, "none"), (True, "none"), (False, "full")])
-@pytest.mark.parametrize(("first", "small"), [(80, SMALL), (0, LAST_GAIN)])
+@pytest.mark.parametrize(("first", "tolerance"), [(80, TOLERANCE), (0, FINAL_TOLERANCE)])
 def test_kernels_are_learnt_again_from_rows_of_all_parts(
-    weighted: bool, metric: str, first: int, small: float, sample: Sample
+    weighted: bool, metric: str, first: int, tolerance: float, sample: Sample
 ) -> None:
     """With a length scale for every column unless there is a metric."""
     n = len(sample.X) - 7 - first
@@ -116,12 +115,14 @@ def test_kernels_are_learnt_again_from_rows_of_all_parts(
     trial = Trial(0, "9*rbf(1)", "none", 5, n, 150, True, metric, again=True, first=first)
     found = run_trial(TrainSettings(), sample, trial)
     kernel = parse(trial.kernel)
-    kernel = kernel if metric == "full" else with_scale_of_each(kernel, 2)
+    kernel = kernel if metric == "full" else with_ard(kernel, 2)
     with single_threaded_blas():
         X = PartialFits.of(sample, TrainSettings(), trial).inputs[0]
         rows = slice(first, first + n)
         of_rows = X[rows], sample.target[rows], weights[rows]
-        kernel, nlpp = learn_by_column(kernel, *of_rows, n_active=150, rounds=8, small=small)
+        kernel, nlpp = learn_by_column(
+            kernel, *of_rows, n_active=150, rounds=8, tolerance=tolerance
+        )
     assert (found.kernel, found.nlpp) == (str(kernel), nlpp)
     assert (found.error, found.ece, found.failure) == (None, None, "")
     assert len(kernel.parameters()) == (2 if metric == "full" else 3)

@@ -18,7 +18,7 @@ from sparsegp.fit import prepare
 from sparsegp.fit.records import read_records
 from sparsegp.fit.trial import draw_sample, stratified_order
 from sparsegp.fit.tune import Tuned
-from sparsegp.learning.space import MOST_COLUMNS
+from sparsegp.learning.space import MAX_SEARCH_COLUMNS
 from sparsegp.runtime import Runtime, open_runtime
 from sparsegp.settings import TrainSettings
 from tests.fit.conftest import Arrays, waves
@@ -298,7 +298,7 @@ def test_it_is_the_default_and_overwritten_with_its_run(
     assert sparsegp.train(X, y, n_active=50, posterior="active", stub_entries=10**6)
 
 
-CASES = {"few rows": (89, 4), "pixels": (120, 60), "many columns": (120, MOST_COLUMNS + 1)}
+CASES = {"few rows": (89, 4), "pixels": (120, 60), "many columns": (120, MAX_SEARCH_COLUMNS + 1)}
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -37,7 +37,7 @@ NUMBER = r"(?<![a-z])\d+\.\d*(?:e[+-]?\d+)?"
 SCALES = (0.7, 1.3, 2.0, 4.5, 0.9)
 
 
-STRETCHES = tuple(np.linspace(0.4, 3.1, 4 * P)[::-1].tolist())
+SEGMENT_SCALES = tuple(np.linspace(0.4, 3.1, 4 * P)[::-1].tolist())
 QUARTILES = [norm.ppf(q).round(4) for q in (0.25, 0.5, 0.75)]
 
 
@@ -63,7 +63,7 @@ def differences(X, Z, scales):
 
 def of_columns(make, function):
     """Kernels of differences of columns, with all kinds of length scales, and their formulas."""
-    every = ((2.5,), SCALES, STRETCHES)
+    every = ((2.5,), SCALES, SEGMENT_SCALES)
     return [(make(s), lambda X, Z, s=s: function(differences(X, Z, s))) for s in every]
 
 

@@ -7,7 +7,7 @@ from scipy.linalg import fractional_matrix_power
 
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import parse
-from sparsegp.learning.metric import SHRINKAGE, Metric, average_outer_product, sees_columns
+from sparsegp.learning.metric import SHRINKAGE, Metric, average_outer_product, is_per_column
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Doubles
 
@@ -72,8 +72,8 @@ def test_texts() -> None:
 
 
 def test_kernels_of_columns_and_searches_are_refused() -> None:
-    assert sees_columns(parse("rbf(1) + 2 * (linear * ard(1, 2))"))
-    assert not sees_columns(parse("rbf(1) + 2 * linear"))
+    assert is_per_column(parse("rbf(1) + 2 * (linear * ard(1, 2))"))
+    assert not is_per_column(parse("rbf(1) + 2 * linear"))
     with pytest.raises(SettingsError, match="metric=full is for kernels of the distance"):
         TrainSettings(kernel="10*laplace", metric="full")
     with pytest.raises(SettingsError, match="chooses the metric too"):

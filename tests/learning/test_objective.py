@@ -28,7 +28,7 @@ def test_gradients_against_differences(likelihood, kernel, d):
     hyperprior = hyperpriors.parse(text, parameter_names([kernel], likelihood), 3)
     objective = rows.objective(kernel, likelihood, hyperprior=hyperprior)
     start, at = objective.start, objective.start + 0.1
-    sites = objective.resite(start)
+    sites = objective.recompute_sites(start)
     held, by_held = objective.evaluate(at, sites)
     expected = central(lambda t: objective.evaluate(t, sites)[0], at)
     np.testing.assert_allclose(by_held, expected, rtol=1e-7, atol=1e-7)
@@ -51,7 +51,7 @@ def test_sites_in_order_equal_dense_updates(likelihood):
     np.testing.assert_allclose(sites, expected, rtol=1e-9)
     if likelihood.numeric:
         np.testing.assert_allclose(noise_sites(likelihood, target)[0], sites, rtol=1e-9)
-        one = rows.objective(KERNEL, likelihood).resite(np.zeros(7))  # sigma^2 = 1
+        one = rows.objective(KERNEL, likelihood).recompute_sites(np.zeros(7))  # sigma^2 = 1
         np.testing.assert_array_equal(one, np.stack([np.ones(12), target]))
 
 
@@ -59,7 +59,7 @@ def test_rows_that_say_nothing_keep_no_site():
     rows = make_rows(False)
     objective = rows.objective(2.0 * RBF(1.2), Probit())
     at = objective.start + np.array([0.0, 0.0, 150.0])  # sure of one class
-    sites = objective.resite(at)
+    sites = objective.recompute_sites(at)
     silent = rows.target[rows.active] == 1
     assert silent.any()
     assert (~silent).any()

@@ -33,7 +33,7 @@ class Quadratic:
         value = 0.5 * residual @ self.A @ residual + 0.5 * gap @ gap
         return float(value), self.A @ residual - self.B.T @ gap
 
-    def resite(self, parameters):
+    def recompute_sites(self, parameters):
         return self.B @ parameters
 
 
@@ -54,7 +54,7 @@ def test_constant_finds_the_minimum_for_the_sites_given():
 def test_sites_follow_to_where_they_agree_with_the_parameters(strategy):
     problem = Quadratic()
     path = descend(problem, START, SITES, strategy, steps=200)
-    np.testing.assert_array_equal(path.sites, problem.resite(path.parameters))
+    np.testing.assert_array_equal(path.sites, problem.recompute_sites(path.parameters))
     if strategy == "hybrid":
         # no slope at the sites that belong to the parameters: A (t - m - C B t) = 0
         expected = np.linalg.solve(np.eye(3) - problem.C @ problem.B, problem.m)
@@ -63,7 +63,7 @@ def test_sites_follow_to_where_they_agree_with_the_parameters(strategy):
         assert (np.diff(path.values) <= 0).all()
         assert path.values[-1] < 0.05 * path.values[0]
         for point, value in zip(path.points, path.values, strict=True):
-            right = problem.evaluate(point, problem.resite(point))[0]
+            right = problem.evaluate(point, problem.recompute_sites(point))[0]
             assert value == pytest.approx(right, rel=1e-12, abs=1e-15)
 
 

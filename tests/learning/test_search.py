@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from sparsegp.kernels import parse
-from sparsegp.learning import rungs as module
-from sparsegp.learning.by_column import stretched, with_scale_of_each
-from sparsegp.learning.rungs import Plan, Rung
-from sparsegp.learning.search import LEAST_FOR_SUM, Choice, search
-from sparsegp.learning.space import MOST_COLUMNS, Candidates
+from sparsegp.learning import plan as module
+from sparsegp.learning.by_column import with_ard, with_warping
+from sparsegp.learning.plan import Plan, Size
+from sparsegp.learning.search import MIN_ROWS_FOR_SUM, Choice, search
+from sparsegp.learning.space import MAX_SEARCH_COLUMNS, Candidates
 from sparsegp.learning.trials import Outcome, Trial
 
 RULES = {"auto": np.ones(2)}
@@ -21,7 +21,7 @@ GIVEN = "50.0*rbf(1.0)"
 
 @pytest.mark.parametrize(
     ("n", "p", "able"),
-    [(100, MOST_COLUMNS, True), (9999, MOST_COLUMNS + 1, False), (99, 2, False)],
+    [(100, MAX_SEARCH_COLUMNS, True), (9999, MAX_SEARCH_COLUMNS + 1, False), (99, 2, False)],
 )
 def test_columns_that_can_have_their_own_length_scales(n: int, p: int, able: bool) -> None:
     for max_trials in (None, 1, 40):
@@ -30,23 +30,23 @@ def test_columns_that_can_have_their_own_length_scales(n: int, p: int, able: boo
 
 @pytest.mark.parametrize("max_trials", [None, 1, 40])
 def test_sizes_of_a_search(max_trials: int | None) -> None:
-    plan = Plan.of((60000, 20), 1000, max_trials, sizes=module.GROWN)
-    assert plan.first == Rung(module.FIRST_ROWS, module.FIRST_ACTIVE)
+    plan = Plan.of((60000, 20), 1000, max_trials, sizes=module.ACTIVE_SIZES)
+    assert plan.first == Size(module.FIRST_ROWS, module.FIRST_ACTIVE)
     assert plan.count == max_trials
     for n, rows in ((400, 400), (1900, 1900), (5000, 3000)):
         assert Plan.of((n, 20), 1000, max_trials).first.rows == rows
     few = Plan.of((200, 20), 190, max_trials, validation=lambda rows: rows // 10).first
-    assert few == Rung(200, 180)
-    assert plan.sizes == list(module.GROWN)
-    assert [rung.n_active for rung in plan.grown] == [250, 500, 1000, 2000]
-    assert {rung.rows for rung in plan.grown} == {module.MOST_ROWS}
+    assert few == Size(200, 180)
+    assert plan.sizes == list(module.ACTIVE_SIZES)
+    assert [size.n_active for size in plan.grown] == [250, 500, 1000, 2000]
+    assert {size.rows for size in plan.grown} == {module.MAX_ROWS}
     assert Plan.of((60000, 20), 200, max_trials).sizes == []  # the number was given
-    small = Plan.of((1800, 20), 1000, max_trials, sizes=module.GROWN)
-    assert small.grown == [Rung(1800, d) for d in (250, 500, 1000, 1440)]
+    small = Plan.of((1800, 20), 1000, max_trials, sizes=module.ACTIVE_SIZES)
+    assert small.grown == [Size(1800, d) for d in (250, 500, 1000, 1440)]
     assert small.sizes == [1000, 1440]
-    nearly_all = Plan.of((1240, 20), 1000, max_trials, sizes=module.GROWN)
+    nearly_all = Plan.of((1240, 20), 1000, max_trials, sizes=module.ACTIVE_SIZES)
     assert nearly_all.sizes == []
-    assert Plan.of((5000, 20), 1000, None, n_classes=0).count == module.FIRST_OF_NUMBERS
+    assert Plan.of((5000, 20), 1000, None, n_classes=0).count == module.REGRESSION_CANDIDATES
 
 
 # -- with figures made up --------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class Nature:
 
 def learnt(kernel: str, p: int = 2) -> str:
     """Return what stands for a kernel with a length scale for each of p columns."""
-    return str(with_scale_of_each(parse(kernel), p))
+    return str(with_ard(parse(kernel), p))
 
 
 def made_of(trial: Trial, p: int = 2) -> str:
@@ -119,7 +119,7 @@ def outcome(
     **how: Any,
 ) -> Choice:
     plan = replace(Plan.of((n, 2), 60, max_trials, **how), errors=errors)
-    plan = plan if learns_again else replace(plan, again=None)
+    plan = plan if learns_again else replace(plan, reestimation=None)
     return search(Candidates("50*rbf", RULES, 0), plan, nature.try_out)
 
 
@@ -193,7 +193,7 @@ def test_a_sum_must_lead_all_others(noise: float) -> None:
     assert both in [trial.kernel for trial in nature.trials if trial.by_column]
     assert (found.kernel == learnt(both)) == (noise == 0.0)
     few = Nature(nature.nlpp)
-    outcome(few, None, n=LEAST_FOR_SUM - 1)
+    outcome(few, None, n=MIN_ROWS_FOR_SUM - 1)
     assert both not in [trial.kernel for trial in few.trials]
 
 
@@ -204,7 +204,7 @@ def test_four_length_scales_for_a_column_follow_one(n: int, p: int, tried: int) 
     candidates = Candidates("50*rbf", rules, 0)
     given, rough, mean = (candidates.known[k].kernel for k in (0, 1, 3))
     one = learnt(rough, p)
-    four = str(stretched(parse(one), p))
+    four = str(with_warping(parse(one), p))
     nature = Nature(
         {given: 0.9, mean: 0.1, learnt(mean, p): 0.05, rough: 0.2, one: 0.06, four: 0.01},
         p=p,
@@ -254,7 +254,7 @@ def test_failures_come_last_and_the_first_of_equals_first() -> None:
         return {t.number: Outcome(t.kernel, nlpp[t.number], 0.0, 0.0, 0.0) for t in trials}
 
     candidates = Candidates("50*rbf", RULES, 0)
-    found = search(candidates, Plan(Rung(500, 60), by_column=False, count=5), try_out)
+    found = search(candidates, Plan(Size(500, 60), by_column=False, count=5), try_out)
     assert (found.kernel, found.nlpp) == (candidates.known[2].kernel, 0.25)
 
 
@@ -315,8 +315,8 @@ def test_without_time_for_all_rows_what_half_of_them_say_is_taken(time: int, ker
 
 @pytest.mark.parametrize(("asked", "n_active"), [(20, 300), (600, 600), (5000, 1000)])
 def test_they_are_learnt_with_as_many_active_rows_as_a_run_has(asked: int, n_active: int) -> None:
-    again = Plan.of((9000, 2), asked, None).again
-    assert again == Rung(8000, n_active)
+    size = Plan.of((9000, 2), asked, None).reestimation
+    assert size == Size(8000, n_active)
 
 
 @pytest.mark.parametrize(
@@ -324,8 +324,8 @@ def test_they_are_learnt_with_as_many_active_rows_as_a_run_has(asked: int, n_act
     [(125, 2, 8000), (250, 2, 4000), (666, 2, 1501), (667, 2, None), (9, 26, 8000), (9, 100, 2500)],
 )
 def test_many_columns_or_classes_leave_fewer_rows(p: int, n_classes: int, rows: int | None) -> None:
-    again = Plan.of((9000, p), 1000, None, n_classes=n_classes).again
-    assert (again and again.rows) == rows
+    size = Plan.of((9000, p), 1000, None, n_classes=n_classes).reestimation
+    assert (size and size.rows) == rows
 
 
 def test_what_cannot_be_learnt_again_gives_way_to_what_can_and_is_nearly_as_good() -> None:
@@ -386,7 +386,7 @@ def test_more_active_rows_where_they_promise_enough(
     nlpp: dict[str, float], noise: float, tried: list[int], n_active: int
 ) -> None:
     nature = Nature(nlpp, noise=noise)
-    found = outcome(nature, None, n=50000, sizes=module.GROWN)
+    found = outcome(nature, None, n=50000, sizes=module.ACTIVE_SIZES)
     counts = [t.n_active for t in nature.trials if t.n_active >= 500]
     assert list(dict.fromkeys(counts)) == tried
     assert found.n_active == n_active
@@ -396,14 +396,14 @@ def test_more_active_rows_where_they_promise_enough(
 @pytest.mark.parametrize(("gain", "n_active"), [(0.003, 1000), (0.013, 2000)])
 def test_more_active_rows_of_numbers_after_a_trial_alone(gain: float, n_active: int) -> None:
     nature = Nature({"500": 0.53, "1000": 0.5, "2000": 0.5 - gain})
-    found = outcome(nature, None, n=50000, sizes=module.GROWN, n_classes=0)
+    found = outcome(nature, None, n=50000, sizes=module.ACTIVE_SIZES, n_classes=0)
     assert [t.n_active for t in nature.trials if t.n_active >= 500] == [500, 1000, 2000]
     assert found.n_active == n_active
 
 
 def test_what_is_learnt_again_gets_more_active_rows() -> None:
     nature = Nature({GIVEN: 0.1, "250": 0.3, "500": 0.2, "1000": 0.197})
-    found = outcome(nature, None, 4000, learns_again=True, sizes=module.GROWN)
+    found = outcome(nature, None, 4000, learns_again=True, sizes=module.ACTIVE_SIZES)
     last = [(t.kernel, t.n_active) for t in nature.trials[-3:]]
     assert last == [(learnt(GIVEN), d) for d in (250, 500, 1000)]
     assert (found.kernel, found.n_active, found.nlpp) == (learnt(GIVEN), 1000, 0.197)

@@ -9,8 +9,8 @@ from sparsegp.kernels import parse
 from sparsegp.learning.space import (
     FACTORS,
     FAMILIES,
-    FIRST,
-    MOST_COLUMNS,
+    INITIAL_POINTS,
+    MAX_SEARCH_COLUMNS,
     VARIANCES,
     Candidate,
     Candidates,
@@ -48,9 +48,9 @@ def test_the_kernel_of_the_settings_comes_first_and_stays() -> None:
     candidates = Candidates("2*rbf + 0.1*linear", RULES, 0)
     given = f"2.0*rbf({float(f'{LENGTH:.6g}')}) + 0.1*linear"
     assert candidates.known[0] == (given, "auto", "none")
-    assert candidates.first() == list(range(4 + len(FIRST)))
+    assert candidates.first() == list(range(4 + len(INITIAL_POINTS)))
     assert candidates.known[1] == Candidate("30.0*laplace(3.2)", "quantile")
-    assert candidates.known[1 + len(FIRST)] == Candidate(
+    assert candidates.known[1 + len(INITIAL_POINTS)] == Candidate(
         "2.0*rbf(1.41421) + 0.1*linear", "quantile"
     )
     linear = [each for each in candidates.known if each.kernel.startswith("10.0 + ")]
@@ -68,6 +68,6 @@ def test_a_scaling_that_is_given_stays_and_many_columns_have_no_absolute_differe
     assert {known.scaling for n in candidates.first(50) for known in [candidates.known[n]]} == {
         "standard"
     }
-    candidates = Candidates("50*rbf", {"auto": np.ones(MOST_COLUMNS + 1)}, 0)
+    candidates = Candidates("50*rbf", {"auto": np.ones(MAX_SEARCH_COLUMNS + 1)}, 0)
     assert candidates.first() == [0, 1]
     assert not any("laplace" in candidates.known[n].kernel for n in candidates.first(50))

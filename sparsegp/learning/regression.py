@@ -18,7 +18,7 @@ LEAST_NOISE = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
-class Numbers(Softmax):
+class GaussianRows(Softmax):
     """Rows of a regression with standardised targets and one latent value; see `Softmax`."""
 
     bound: ClassVar[float] = 1.0
@@ -28,55 +28,56 @@ class Numbers(Softmax):
         """One."""
         return 1
 
-    def log_p_and_rest(self, latent: Floats) -> tuple[Floats, Floats]:
+    def log_p_and_gradient(self, latent: Floats) -> tuple[Floats, Floats]:
         """Return log densities up to a constant (n,), and residuals (n, 1)."""
-        rest = (self.target[:, np.newaxis] - latent).astype(latent.dtype)
-        return -0.5 * rest[:, 0] ** 2, rest
+        residual = (self.target[:, np.newaxis] - latent).astype(latent.dtype)
+        return -0.5 * residual[:, 0] ** 2, residual
 
-    def judged(self, latent: Floats) -> tuple[Floats, Floats]:
+    def held_out_log_p_and_gradient(self, latent: Floats) -> tuple[Floats, Floats]:
         """Return log densities at the best noise variance (n,), and their gradient (n, 1).
 
         As this variance maximises their sum, it adds nothing to the gradient of the sum.
         """
-        log_p = log_p_of(np.asarray(latent, np.float64), self.target, self.weights)
-        rest = self.log_p_and_rest(latent)[1]
-        return log_p.astype(latent.dtype), rest / _noise(rest[:, 0] ** 2, self.weights)
+        log_p = target_log_p(np.asarray(latent, np.float64), self.target, self.weights)
+        residual = self.log_p_and_gradient(latent)[1]
+        noise = _noise(residual[:, 0] ** 2, self.weights)
+        return log_p.astype(latent.dtype), residual / noise
 
-    def probability(self, rest: Floats) -> Floats:
+    def probability(self, gradient: Floats) -> Floats:
         """Return the residuals, on which the curvature does not depend."""
-        return rest
+        return gradient
 
     def curvature(self, p: Floats) -> Floats:
         """Return one for each row, (n,)."""
         return np.ones(len(p), p.dtype)
 
-    def bend(self, p: Floats, change: Floats) -> Floats:
+    def hessian_product(self, p: Floats, change: Floats) -> Floats:
         """Multiply changes of latent values, (n, 1), by minus the Hessian of the log likelihood."""
         return self.weighted(change)
 
 
-def rows_of(features: Floats, target: Any, n_classes: int, weights: Floats | None) -> Softmax:
-    """Create `Numbers` if the targets (n,) are floating-point, else `Logistic` or `Softmax`."""
-    kind = Numbers if are_numbers(target) else Logistic if n_classes == 2 else Softmax
+def make_rows(features: Floats, target: Any, n_classes: int, weights: Floats | None) -> Softmax:
+    """Create `GaussianRows` if targets (n,) are floating-point, else `Logistic` or `Softmax`."""
+    kind = GaussianRows if is_regression_target(target) else Logistic if n_classes == 2 else Softmax
     return kind(features, target, n_classes, weights)
 
 
-def are_numbers(target: Any) -> bool:
+def is_regression_target(target: Any) -> bool:
     """Return whether targets are those of a regression rather than class codes."""
     return bool(target.dtype.kind == "f")
 
 
-def predicted(mean: Doubles, target: Any) -> Doubles:
+def predictions(mean: Doubles, target: Any) -> Doubles:
     """Return log class probabilities (n, K) from latent means; the means (n, 1) in a regression."""
-    return mean if are_numbers(target) else log_probabilities(mean)
+    return mean if is_regression_target(target) else log_probabilities(mean)
 
 
-def log_p_of(prediction: Doubles, target: Any, weights: Floats | None = None) -> Doubles:
-    """Return log p of the target of each row, (n,), from what `predicted` returns.
+def target_log_p(prediction: Doubles, target: Any, weights: Floats | None = None) -> Doubles:
+    """Return log p of the target of each row, (n,), from what `predictions` returns.
 
     Weights (n,) only affect the noise variance in a regression.
     """
-    if not are_numbers(target):
+    if not is_regression_target(target):
         return np.asarray(prediction[np.arange(len(target)), target])
     square = (target - prediction[:, 0]) ** 2
     noise = _noise(square, weights)

@@ -1,4 +1,4 @@
-"""Quick fits against a direct maximisation, and what their scale is chosen by."""
+"""Approximate fits against a direct maximisation, and what their scale is chosen by."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,8 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from sparsegp.kernels import parse
-from sparsegp.learning import quick, softmax
-from sparsegp.learning.quick import QuickFit, fitted
+from sparsegp.learning import approximate, softmax
+from sparsegp.learning.approximate import ApproximateFit, choose_prior_variance
 from sparsegp.types import Doubles
 
 N, D, K = 150, 20, 3
@@ -41,22 +41,22 @@ def direct(X: Doubles, y: np.ndarray, X_new: Doubles, scale: float) -> Doubles:
 @pytest.fixture
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(softmax, "MAX_ROUNDS", 300)
-    monkeypatch.setattr(quick, "TOLERANCE", 1e-12)
+    monkeypatch.setattr(approximate, "TOLERANCE", 1e-12)
 
 
 def test_means_are_those_of_the_maximum(rows: Rows, exact: None) -> None:
     X, y = rows
-    fit = QuickFit(KERNEL, X[:N], y[:N], K, D, X[N:])
+    fit = ApproximateFit(KERNEL, X[:N], y[:N], K, D, X[N:])
     for scale in (0.1, 3.0):  # the second goes on from the first
-        found = softmax.log_probabilities(fit.climb(scale))
+        found = softmax.log_probabilities(fit.maximise(scale))
         assert_allclose(found, direct(X[:N], y[:N], X[N:], scale), atol=0.02)
     kernel, U, w = fit.part()
-    assert_allclose(kernel(X[N:], U) @ w, fit.climb(3.0), atol=1e-3)
+    assert_allclose(kernel(X[N:], U) @ w, fit.maximise(3.0), atol=1e-3)
 
 
 def test_two_classes_have_one_latent_value(rows: Rows, exact: None) -> None:
     X, y = rows[0], (rows[1] > 0).astype(int)
-    found = QuickFit(KERNEL, X[:N], y[:N], 2, D, X[N:]).climb(3.0)
+    found = ApproximateFit(KERNEL, X[:N], y[:N], 2, D, X[N:]).maximise(3.0)
     assert found.shape == (2 * N, 1)
     expected = direct(X[:N], y[:N], X[N:], 3.0)
     assert_allclose(softmax.log_probabilities(found), expected, atol=0.01)
@@ -65,13 +65,13 @@ def test_two_classes_have_one_latent_value(rows: Rows, exact: None) -> None:
 def test_the_scale_is_that_which_predicts_the_held_out_rows_best(rows: Rows) -> None:
     X, y = rows
     parts = [(np.s_[:N], np.s_[N : 2 * N]), (np.s_[N : 2 * N], np.s_[2 * N :])]
-    fits = [QuickFit(KERNEL, X[a], y[a], K, D, X[b]) for a, b in parts]
+    fits = [ApproximateFit(KERNEL, X[a], y[a], K, D, X[b]) for a, b in parts]
     target = np.concatenate([y[b] for _, b in parts])
-    found = fitted(fits, target)
+    found = choose_prior_variance(fits, target)
     at = range(len(target))
 
     def nlpp(scale: float) -> float:
-        each = [QuickFit(KERNEL, X[a], y[a], K, D, X[b]).climb(scale) for a, b in parts]
+        each = [ApproximateFit(KERNEL, X[a], y[a], K, D, X[b]).maximise(scale) for a, b in parts]
         return -float(log_softmax(np.concatenate(each), axis=1)[at, target].mean())
 
     assert found.nlpp == pytest.approx(-found.predicted[at, target].mean())
@@ -84,20 +84,22 @@ def test_a_row_of_weight_two_is_two_rows(rows: Rows, exact: None) -> None:
     twice = np.concatenate([np.arange(N), np.arange(D, 2 * D)])
     weights = np.ones(N)
     weights[D : 2 * D] = 2.0
-    weighted = QuickFit(KERNEL, X[:N], y[:N], K, D, X[N:], weights)
-    repeated = QuickFit(KERNEL, X[twice], y[twice], K, D, X[N:])
-    assert_allclose(weighted.climb(1.0), repeated.climb(1.0), atol=1e-3)
+    weighted = ApproximateFit(KERNEL, X[:N], y[:N], K, D, X[N:], weights)
+    repeated = ApproximateFit(KERNEL, X[twice], y[twice], K, D, X[N:])
+    assert_allclose(weighted.maximise(1.0), repeated.maximise(1.0), atol=1e-3)
     target = y[N:]
     some = np.where(np.arange(len(target)) < N, 1.0, 1e-12)
-    first = QuickFit(KERNEL, X[:N], y[:N], K, D, X[N : 2 * N])
-    every = QuickFit(KERNEL, X[:N], y[:N], K, D, X[N:])
-    assert fitted([every], target, some).nlpp == pytest.approx(fitted([first], target[:N]).nlpp)
+    first = ApproximateFit(KERNEL, X[:N], y[:N], K, D, X[N : 2 * N])
+    every = ApproximateFit(KERNEL, X[:N], y[:N], K, D, X[N:])
+    assert choose_prior_variance([every], target, some).nlpp == pytest.approx(
+        choose_prior_variance([first], target[:N]).nlpp
+    )
 
 
 def test_single_precision_is_as_good(rows: Rows) -> None:
     X, y = rows
     both = [
-        fitted([QuickFit(KERNEL, x[:N], y[:N], K, D, x[N:])], y[N:]).nlpp
+        choose_prior_variance([ApproximateFit(KERNEL, x[:N], y[:N], K, D, x[N:])], y[N:]).nlpp
         for x in (X, X.astype(np.float32))
     ]
     assert both[1] == pytest.approx(both[0], abs=1e-4)
@@ -107,13 +109,13 @@ def test_numbers_beside_ridge_regression_and_exact_processes(rows: Rows) -> None
     X = rows[0]
     y = X @ [2.0, -1.0] + np.sin(X[:, 0])
     ridge = Ridge(alpha=1.0 / 0.6, fit_intercept=False).fit(X[:N], y[:N])
-    line = QuickFit(parse("2*linear(1)"), X[:N], y[:N], 0, D, X[N:])
-    assert_allclose(line.climb(0.3)[:, 0], ridge.predict(X[N:]), atol=1e-6)
+    line = ApproximateFit(parse("2*linear(1)"), X[:N], y[:N], 0, D, X[N:])
+    assert_allclose(line.maximise(0.3)[:, 0], ridge.predict(X[N:]), atol=1e-6)
     prior = ConstantKernel(20.0 * 0.1) * Matern(1.5, nu=2.5)
     exact = GaussianProcessRegressor(prior, alpha=1.0, optimizer=None).fit(X[:N], y[:N])
-    every = QuickFit(KERNEL, X[:N], y[:N], 0, N, X[N:])
-    assert_allclose(every.climb(0.1)[:, 0], exact.predict(X[N:]), atol=1e-5)
-    found = fitted([every], y[N:])
+    every = ApproximateFit(KERNEL, X[:N], y[:N], 0, N, X[N:])
+    assert_allclose(every.maximise(0.1)[:, 0], exact.predict(X[N:]), atol=1e-5)
+    found = choose_prior_variance([every], y[N:])
     rest = y[N:] - found.predicted[:, 0]
     expected = 0.5 * (np.log(2.0 * np.pi * np.mean(rest**2)) + 1.0)
     assert found.nlpp == pytest.approx(expected)

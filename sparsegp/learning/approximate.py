@@ -3,10 +3,10 @@
 As in the posterior of all rows (posterior/all_data.py), every row contributes to the latent means,
 which lie in the span of some active rows; parts of a fit that do not affect the comparison are left
 out. The active rows are the first ones, without selection. The likelihood is the softmax
-(learning/softmax.py), or Gaussian noise (learning/numbers.py), for which the first iteration solves
-the linear system. Probabilities are those of the latent means. The prior variance factor is the one
-that predicts the held-out rows best; since all kernels have this choice, no separate rows are kept
-for it.
+(learning/softmax.py), or Gaussian noise (learning/regression.py), for which the first iteration
+solves the linear system. Probabilities are those of the latent means. The prior variance factor is
+the one that predicts the held-out rows best; since all kernels have this choice, no separate rows
+are kept for it.
 
 With I + C = L L^T on the active rows, the features of a row are w = L^-1 k_u, the latent means
 w . c, and the penalty is c^T P c / (2 s) with P = I - L^-1 L^-T.
@@ -21,7 +21,7 @@ import numpy as np
 
 from sparsegp.kernels import Kernel
 from sparsegp.learning.metric import Part
-from sparsegp.learning.numbers import log_p_of, predicted, rows_of
+from sparsegp.learning.regression import make_rows, predictions, target_log_p
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.linalg import (
     inverse_triangle,
@@ -33,7 +33,7 @@ from sparsegp.math.linalg import (
 )
 from sparsegp.types import Doubles, Floats
 
-STEP, FIRST, FARTHEST = np.sqrt(10.0), -1, 6
+STEP, FIRST_POWER, MAX_POWER = np.sqrt(10.0), -1, 6
 """Ratio of successive prior variance factors; the power of it that is tried first, and the largest
 one in either direction."""
 ROWS = 2048
@@ -43,7 +43,7 @@ TOLERANCE = 1e-4
 
 
 @dataclass(eq=False)
-class QuickFit:
+class ApproximateFit:
     """Approximate fit with one kernel, for a sequence of prior variance factors.
 
     Parameters
@@ -83,7 +83,7 @@ class QuickFit:
         self.features, self.held_features = map(self._features, (self.X, self.X_held))
         inverse = inverse_triangle(self.factor)
         self.penalty = np.eye(d) - inverse @ inverse.T
-        self.rows = rows_of(self.features, self.target, self.n_classes, self.weights)
+        self.rows = make_rows(self.features, self.target, self.n_classes, self.weights)
         weighted = self.features if self.weights is None else self.features * self.weights
         self.bound = self.rows.bound * (weighted @ self.features.T).astype(np.float64)
         self.ascent: Ascent | None = None
@@ -97,7 +97,7 @@ class QuickFit:
             found[:, some] = solved_in_place(own, self.kernel(active, X[some]))
         return found
 
-    def climb(self, scale: float) -> Doubles:
+    def maximise(self, scale: float) -> Doubles:
         """Fit with a prior variance factor, from the last fit; return held-out means (m, K)."""
         former, self.scale = self.scale, scale
         least = float(np.finfo(self.features.dtype).eps)
@@ -109,7 +109,7 @@ class QuickFit:
             weight = 1.0 / scale - 1.0 / former
             self.ascent = self.ascent.less_quadratic(lambda c: weight * (self.penalty @ c))
         solve = partial(solve_factored, metric)
-        self.rows.climb(self.ascent, self._value_and_gradient, solve, TOLERANCE)
+        self.rows.maximise(self.ascent, self._value_and_gradient, solve, TOLERANCE)
         mean = self.held_features.T @ self.ascent.point.astype(self.features.dtype)
         return np.asarray(mean, dtype=np.float64)
 
@@ -124,7 +124,7 @@ class QuickFit:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FitResult:
     """Approximate fits with the prior variance factor that predicts the held-out rows best.
 
     Attributes
@@ -145,25 +145,27 @@ class Fitted:
     parts: Sequence[Part]
 
 
-def fitted(fits: Sequence[QuickFit], target: Any, weights: Doubles | None = None) -> Fitted:
+def choose_prior_variance(
+    fits: Sequence[ApproximateFit], target: Any, weights: Doubles | None = None
+) -> FitResult:
     """Choose one prior variance factor for several fits by their held-out rows together.
 
     Parameters
     ----------
-    fits : sequence of QuickFit
+    fits : sequence of ApproximateFit
     target : array (m,)
         Class codes or regression targets of their held-out rows, fit by fit.
     weights : Doubles (m,), optional
         Weights of these rows.
     """
-    tried: dict[int, Fitted] = {}
-    step = best = FIRST
-    while step not in tried and abs(step) <= FARTHEST:
+    tried: dict[int, FitResult] = {}
+    step = best = FIRST_POWER
+    while step not in tried and abs(step) <= MAX_POWER:
         scale = float(STEP**step)
-        mean = np.concatenate([fit.climb(scale) for fit in fits])
-        found = predicted(mean, target)
-        nlpp = -float(np.average(log_p_of(found, target, weights), weights=weights))
-        tried[step] = Fitted(scale, nlpp, found, [fit.part() for fit in fits])
+        mean = np.concatenate([fit.maximise(scale) for fit in fits])
+        found = predictions(mean, target)
+        nlpp = -float(np.average(target_log_p(found, target, weights), weights=weights))
+        tried[step] = FitResult(scale, nlpp, found, [fit.part() for fit in fits])
         best = min(tried, key=lambda each: tried[each].nlpp)
         step = best - 1 if best + 1 in tried else best + 1
     return tried[best]

@@ -3,42 +3,42 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sparsegp.kernels import STRETCHES
-from sparsegp.learning.space import MOST_COLUMNS
+from sparsegp.kernels import SEGMENTS
+from sparsegp.learning.space import MAX_SEARCH_COLUMNS
 
-MOST_ROWS, MOST_ACTIVE = 16000, 2000
+MAX_ROWS, MAX_ACTIVE = 16000, 2000
 """Maximum numbers of rows and active rows of a trial, to bound its time; no lower, since few active
 rows favour smooth kernels."""
-MOST_HELD_OUT = 4000
+MAX_HELD_OUT = 4000
 """Maximum number of held-out rows."""
 FIRST_ROWS, FIRST_ACTIVE = 3000, 300
 """Maximum numbers of rows and active rows of a trial before re-estimation."""
-FIRST_OF_NUMBERS = 30
+REGRESSION_CANDIDATES = 30
 """Number of candidates of the default search in a regression, whose approximate fits are fast."""
-LEAST_FOR_COLUMNS = 100
+MIN_ROWS_FOR_ARD = 100
 """With fewer rows to fit, per-column length scales are noise."""
-LEAST_FOR_SEARCH, PIXELS = 90, 50
+MIN_ROWS_FOR_SEARCH, PIXELS = 90, 50
 """With fewer training rows the choice of a default search would be noise; with so many columns of
 one range these are taken for pixels or spectra."""
 FEW_ROWS = 250
 """With fewer rows to fit, the default search may end early: cross-validation takes long compared
 with the fit of the run."""
-SURE = 2.0
+GUARD_ERRORS = 2.0
 """Standard errors by which the winner must lead a given kernel: the best of many is often best by
 chance."""
-LEAST_FOR_STRETCHES, ROWS_A_STRETCH = 1500, 20
+MIN_ROWS_FOR_WARPING, MIN_ROWS_PER_SEGMENT = 1500, 20
 """Minimum numbers of rows to fit for input warping, in all and per segment of a column. With fewer
 in all there is cross-validation, and warping would start from length scales averaged over the folds
 and so learnt from the held-out rows; with fewer per segment it is noise."""
-AGAIN_ROWS, AGAIN_ENTRIES, A_CLASS, AGAIN_ACTIVE = 8000, 1_000_000, 4, 1000
+REESTIMATE_ROWS, REESTIMATE_ENTRIES, COLUMNS_PER_CLASS, REESTIMATE_ACTIVE = 8000, 1_000_000, 4, 1000
 """Limits of re-estimation: rows; rows times columns, or times classes, of which each counts as four
 columns; and active rows."""
-GROWN = (1000, 2000, 4000)
+ACTIVE_SIZES = (1000, 2000, 4000)
 """Numbers of active rows to choose from, if the number is not given."""
 
 
 @dataclass(frozen=True)
-class Rung:
+class Size:
     """Numbers of rows and active rows of the trials of one stage."""
 
     rows: int
@@ -51,15 +51,15 @@ class Plan:
 
     Attributes
     ----------
-    first : Rung
+    first : Size
         Trials of the first candidates, and of those that are learnt from them.
     count : int, optional
         Number of first candidates; see `Candidates.first`.
     by_column : bool
         Whether per-column length scales, and a metric, are learnt.
-    by_stretch : bool
+    by_warping : bool
         Whether input warping is learnt from these length scales.
-    grown : sequence of Rung
+    grown : sequence of Size
         Trials of more active rows: a quarter (not in a regression) and half of the smallest of
         `sizes`, then those of `sizes` that are not too large for a trial.
     sizes : sequence of int
@@ -71,23 +71,23 @@ class Plan:
         Whether no length scales are learnt if no candidate leads the kernel of the settings.
     errors : float
         Standard errors by which the winner must lead the kernel of the settings.
-    again : Rung, optional
+    reestimation : Size, optional
         Rows and active rows with which the length scales of the best are re-estimated.
-    of_numbers : bool
+    is_regression : bool
         Whether it is a regression.
     """
 
-    first: Rung
+    first: Size
     by_column: bool
     count: int | None = None
-    by_stretch: bool = False
-    grown: Sequence[Rung] = ()
+    by_warping: bool = False
+    grown: Sequence[Size] = ()
     sizes: Sequence[int] = ()
     from_first: bool = False
     ends_early: bool = False
     errors: float = 0.0
-    again: Rung | None = None
-    of_numbers: bool = False
+    reestimation: Size | None = None
+    is_regression: bool = False
 
     @classmethod
     def of(
@@ -106,7 +106,7 @@ class Plan:
         Parameters
         ----------
         shape : (int, int)
-            Numbers of rows to fit, of which at most `MOST_ROWS` are used, and of columns.
+            Numbers of rows to fit, of which at most `MAX_ROWS` are used, and of columns.
         n_active : int
             Number of active rows of the run.
         max_trials : int or None
@@ -120,29 +120,30 @@ class Plan:
         validation : callable
             Maps a number of rows to how many of them are validation rows and cannot be active.
         """
-        (n, p), of_numbers = shape, n_classes == 0
-        by_column = p <= MOST_COLUMNS and n >= LEAST_FOR_COLUMNS
-        enough = max(LEAST_FOR_STRETCHES, ROWS_A_STRETCH * STRETCHES * p)
-        rows, last = min(n, FIRST_ROWS), min(n, MOST_ROWS)
-        first = Rung(rows, min(n_active, FIRST_ACTIVE, rows - validation(rows)))
+        (n, p), is_regression = shape, n_classes == 0
+        by_column = p <= MAX_SEARCH_COLUMNS and n >= MIN_ROWS_FOR_ARD
+        enough = max(MIN_ROWS_FOR_WARPING, MIN_ROWS_PER_SEGMENT * SEGMENTS * p)
+        rows, last = min(n, FIRST_ROWS), min(n, MAX_ROWS)
+        first = Size(rows, min(n_active, FIRST_ACTIVE, rows - validation(rows)))
         most = (last - validation(last)) * 4 // 5
         if sizes and most < sizes[0]:  # nearly all rows become active anyway
             sizes = ()
         sizes = list(dict.fromkeys(min(d, most) for d in sizes))
-        tried = [d // k for d in sizes[:1] for k in ((2,) if of_numbers else (4, 2))]
-        tried += [d for d in sizes if d <= MOST_ACTIVE]
-        all_rows = min(n + held_out, AGAIN_ROWS, AGAIN_ENTRIES // max(p, A_CLASS * n_classes))
-        is_again = by_column and min(n, all_rows) >= LEAST_FOR_STRETCHES
-        wanted = min(AGAIN_ACTIVE, max(FIRST_ACTIVE, n_active))
+        tried = [d // k for d in sizes[:1] for k in ((2,) if is_regression else (4, 2))]
+        tried += [d for d in sizes if d <= MAX_ACTIVE]
+        widest = max(p, COLUMNS_PER_CLASS * n_classes)
+        all_rows = min(n + held_out, REESTIMATE_ROWS, REESTIMATE_ENTRIES // widest)
+        is_reestimated = by_column and min(n, all_rows) >= MIN_ROWS_FOR_WARPING
+        wanted = min(REESTIMATE_ACTIVE, max(FIRST_ACTIVE, n_active))
         return cls(
             first,
             by_column,
-            max_trials or (FIRST_OF_NUMBERS if of_numbers else None),
-            by_stretch=by_column and rows >= enough,
-            grown=[Rung(last, d) for d in tried] if sizes[1:] else [],
+            max_trials or (REGRESSION_CANDIDATES if is_regression else None),
+            by_warping=by_column and rows >= enough,
+            grown=[Size(last, d) for d in tried] if sizes[1:] else [],
             sizes=sizes,
             from_first=max_trials is not None,
             ends_early=n < FEW_ROWS and max_trials is None,
-            again=Rung(all_rows, wanted) if is_again else None,
-            of_numbers=of_numbers,
+            reestimation=Size(all_rows, wanted) if is_reestimated else None,
+            is_regression=is_regression,
         )
